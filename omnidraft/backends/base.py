@@ -1,0 +1,63 @@
+"""What the decoding loop asks of a model, whatever runs it.
+
+A `LanguageModel` is one model with one KV cache: `tokens` is exactly what the cache holds. The loop, the tests'
+fakes, llama.cpp and transformers meet here and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from omnidraft.vocab import Vocabulary
+
+
+class Aborted(Exception):
+    """`extend` was interrupted through `abort`; the cache still holds what `tokens` says."""
+
+
+@runtime_checkable
+class LanguageModel(Protocol):
+    """One model, one sequence, one KV cache."""
+
+    vocabulary: Vocabulary
+    name: str
+    n_ctx: int
+    n_batch: int
+    tokens: list[int]
+    can_rewind: bool
+
+    def extend(self, ids: Sequence[int], rows: int) -> np.ndarray:
+        """Append `ids` to the cache. Returns the logits behind each of the last `rows` ids.
+
+        Shape (rows, vocabulary.size), float32, a view that the next call overwrites; 0 <= rows <= len(ids).
+        Raises ModelError if the context is full, Aborted if interrupted.
+        """
+        ...
+
+    def rewind(self, length: int) -> None:
+        """Cut the cache back to its first `length` tokens; ModelError if the model cannot."""
+        ...
+
+    def abort(self) -> None:
+        """Interrupt a running `extend` from another thread as soon as the backend allows."""
+        ...
+
+    def close(self) -> None: ...
+
+
+@runtime_checkable
+class DraftModel(LanguageModel, Protocol):
+    """A language model small enough to draft, with a swappable adapter and a readable hidden state."""
+
+    adapter: str | None
+
+    def hidden(self) -> np.ndarray | None:
+        """Last hidden state of the last row asked for in `extend`, shape (width,), float32, a view; None if off."""
+        ...
+
+    def set_adapter(self, path: str | None) -> None:
+        """Load a GGUF LoRA in place of the current one and forget the KV cache (its keys were the old weights')."""
+        ...

@@ -1,0 +1,132 @@
+"""The typed events an answer is made of.
+
+`decode` (loop.py) yields `Prefill` while the prompt is read, then `Token`s with one `Round` after the
+tokens of each target pass, and one `Finished` at the end. Consumers (CLI, pages, storage, learning) live
+off these alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+Origin = Literal["target", "direct", "ngram", "split", "lookup"]
+ORIGINS: tuple[Origin, ...] = ("target", "direct", "ngram", "split", "lookup")
+FinishReason = Literal["stop", "stop_string", "length", "context", "cancelled"]
+
+
+@dataclass(frozen=True, slots=True)
+class Prefill:
+    """Progress through the prompt. `reused` tokens were already in the KV cache, `done` of `total` are now."""
+
+    done: int
+    total: int
+    reused: int
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """The target's own distribution at one position, at temperature 1 and before any filter.
+
+    ids: (K,) int32, most probable first; logprobs: (K,) float32; rest: probability of all other ids together.
+    """
+
+    ids: np.ndarray
+    logprobs: np.ndarray
+    rest: float
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One verified token.
+
+    data: the token's own bytes; text: the text that became showable with it (whole characters only, behind
+    a held-back stop string); near_tie: another token was so close that the kernels' rounding could flip it.
+    """
+
+    id: int
+    data: bytes
+    text: str
+    origin: Origin
+    position: int
+    near_tie: bool = False
+    candidates: Candidates | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One target pass. Times in seconds; `other` is what is left of the round's wall time."""
+
+    drafted: int
+    proposed: int
+    tested: int
+    accepted: int
+    emitted: int
+    draft: float
+    translate: float
+    verify: float
+    other: float
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something the reader should be told in a sentence (turns dropped, drafting off and why)."""
+
+    text: str
+
+
+@dataclass(slots=True)
+class Statistics:
+    """Sums over one answer; rates are derived when shown (design: Terms). Times in seconds."""
+
+    prompt_tokens: int = 0
+    reused_tokens: int = 0
+    tokens: int = 0
+    target_passes: int = 0
+    rounds: int = 0
+    drafted: int = 0
+    proposed: int = 0
+    tested: int = 0
+    accepted: int = 0
+    near_ties: int = 0
+    origins: dict[str, int] = field(default_factory=lambda: dict.fromkeys(ORIGINS, 0))
+    prefill: float = 0.0
+    draft: float = 0.0
+    translate: float = 0.0
+    verify: float = 0.0
+    other: float = 0.0
+
+    @property
+    def decode_seconds(self) -> float:
+        return self.draft + self.translate + self.verify + self.other
+
+    @property
+    def acceptance_rate(self) -> float | None:
+        """accepted / proposed, the paper's; None while nothing was proposed."""
+        return self.accepted / self.proposed if self.proposed else None
+
+    @property
+    def acceptance_tested(self) -> float | None:
+        return self.accepted / self.tested if self.tested else None
+
+    @property
+    def tokens_per_pass(self) -> float | None:
+        """Generated tokens per target decode pass; the prefill stops short of the prompt's last token, so plain gives 1."""
+        return self.tokens / self.target_passes if self.target_passes else None
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """Decode speed: tokens over decode time, prefill excluded."""
+        return self.tokens / self.decode_seconds if self.decode_seconds else None
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    reason: FinishReason
+    statistics: Statistics
+    draft_disabled_reason: str | None = None
+
+
+Event = Prefill | Token | Round | Notice | Finished

@@ -1,0 +1,21 @@
+"""Errors whose message is one clear sentence a user can act on.
+
+The command line prints the message and exits with 2; the pages show it in place. Nothing above this
+module catches `Exception` to hide a defect: only these are meant for display.
+"""
+
+
+class OmniDraftError(Exception):
+    """Base of every error meant for display."""
+
+
+class ModelError(OmniDraftError):
+    """A model file is missing, damaged, unsupported, or cannot do what was asked of it."""
+
+
+class SettingsError(OmniDraftError):
+    """A setting is outside its accepted range; the message names the setting and the range."""
+
+
+class StorageError(OmniDraftError):
+    """The data home or one of its files cannot be read, written or trusted."""
