@@ -1,0 +1,16 @@
+"""The recipe behind the bundled models: tokenizers, pretraining and GGUF export, from plain JSONL conversations.
+
+    python -m models.recipe tiny-target-a --data DIR --out DIR --minutes 45
+
+| module | what it holds |
+|---|---|
+| specs | the four models: architecture, vocabulary, chat template, training tasks |
+| tokenizers | trains the three kinds of vocabulary |
+| data | reads conversations, renders and encodes them, splits off held-out documents, packs rows |
+| schedule | warm-up, constant and decay phases of the learning rate, and what ends a run early |
+| train | the training loop and its checkpoints |
+| evaluate | held-out loss, looping rate, samples |
+| export | writes a llama.cpp GGUF file |
+
+Nothing in here is needed to run the assistant.
+"""

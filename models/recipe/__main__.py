@@ -1,0 +1,101 @@
+"""Command line of the recipe: train one model of the set and leave its Hugging Face folder and GGUF.
+
+    python -m models.recipe tiny-target-a --data DIR --out DIR --minutes 45 [--resume FOLDER] [--device cuda]
+
+`--out DIR/NAME` receives tokenizer.json, config.json, model.safetensors, NAME-f16.gguf, log.jsonl, checkpoint.pt.
+To end early with a proper decay, send SIGTERM or create a file named STOP there.
+"""
+
+import argparse
+import os
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from tokenizers import Tokenizer
+from transformers import LlamaForCausalLM
+
+from .data import Record, contents, encode_documents, is_held_out, read_records
+from .evaluate import mean_loss
+from .export import export_gguf
+from .specs import SPECS, ModelSpec
+from .tokenizers import train_tokenizer
+from .train import Trainer, TrainSettings, new_model
+
+
+def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
+    defaults = TrainSettings()
+    parser = argparse.ArgumentParser(prog="python -m models.recipe", description="Train one of the bundled models.")
+    parser.add_argument("name", choices=sorted(SPECS))
+    parser.add_argument("--data", type=Path, required=True, help="folder of *.jsonl conversations")
+    parser.add_argument("--out", type=Path, required=True, help="a folder NAME is made in here")
+    parser.add_argument("--minutes", type=float, default=defaults.minutes, help="training time (default: %(default)s)")
+    parser.add_argument("--resume", type=Path, help="Hugging Face folder to start from; its tokenizer.json is kept")
+    parser.add_argument("--device", default=defaults.device, help="cpu, cuda or mps (default: %(default)s)")
+    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="CPU threads (default: all)")
+    parser.add_argument("--rows", type=int, default=defaults.rows, help="sequences a step (default: %(default)s)")
+    parser.add_argument("--length", type=int, default=defaults.length, help="tokens a sequence (default: %(default)s)")
+    parser.add_argument("--lr", type=float, default=defaults.learning_rate, help="peak rate (default: %(default)s)")
+    parser.add_argument("--decay-share", type=float, default=defaults.decay_share, help="last part of the run")
+    parser.add_argument("--adamw", action="store_true", help="AdamW instead of Muon for the hidden matrices")
+    parser.add_argument("--fp32", action="store_true", help="no bfloat16 in matrix products")
+    parser.add_argument("--eager", action="store_true", help="do not compile the loss")
+    parser.add_argument("--continue", dest="take_up", action="store_true", help="go on from checkpoint.pt in --out")
+    return parser.parse_args(argv)
+
+
+def settings_from(args: argparse.Namespace) -> TrainSettings:
+    return TrainSettings(
+        minutes=args.minutes, device=args.device, bf16=not args.fp32, compiled=not args.eager, rows=args.rows,
+        length=args.length, learning_rate=args.lr, muon=not args.adamw, decay_share=args.decay_share,
+    )  # fmt: skip
+
+
+def find_tokenizer(spec: ModelSpec, records: list[Record], out: Path, resume: Path | None) -> Tokenizer:
+    """The tokenizer of the folder to resume from, else of the model this one shares it with, else a new one."""
+    if resume is not None:
+        return Tokenizer.from_file(str(resume / "tokenizer.json"))
+    if spec.tokenizer_of is not None:
+        return Tokenizer.from_file(str(out.parent / spec.tokenizer_of / "tokenizer.json"))
+    return train_tokenizer(spec, contents([record for record in records if not is_held_out(record)]))
+
+
+def build(spec: ModelSpec, data: Path, out: Path, settings: TrainSettings, resume: Path | None, take_up: bool) -> Path:
+    """Train `spec` on `data` and return the path of the exported GGUF inside `out`."""
+    out.mkdir(parents=True, exist_ok=True)
+    records = read_records(data, spec.tasks)
+    tokenizer = find_tokenizer(spec, records, out, resume)
+    tokenizer.save(str(out / "tokenizer.json"))
+    model = LlamaForCausalLM.from_pretrained(resume) if resume is not None else new_model(spec, tokenizer)
+    training = encode_documents(spec, tokenizer, [r for r in records if not is_held_out(r)])
+    held_out = encode_documents(spec, tokenizer, [r for r in records if is_held_out(r)])
+    describe(model, training, held_out)
+    trainer = Trainer(model, training, settings, out, spec.seed, partial(mean_loss, documents=held_out))
+    if take_up:
+        trainer.load_checkpoint()
+    model = trainer.run()
+    model.save_pretrained(out)
+    path = out / f"{spec.name}-f16.gguf"
+    export_gguf(path, spec, tokenizer, model)
+    return path
+
+
+def describe(model: LlamaForCausalLM, training: list[np.ndarray], held_out: list[np.ndarray]) -> None:
+    parameters = sum(p.numel() for p in model.parameters())
+    tokens = sum(map(len, training))
+    print(
+        f"{parameters / 1e6:.2f}M parameters, {tokens / 1e6:.2f}M tokens, {len(held_out)} documents held out",
+        flush=True,
+    )
+
+
+def main() -> None:
+    args = parse_arguments()
+    torch.set_num_threads(args.threads)
+    out = args.out / args.name
+    print(build(SPECS[args.name], args.data, out, settings_from(args), args.resume, args.take_up))
+
+
+if __name__ == "__main__":
+    main()

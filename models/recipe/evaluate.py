@@ -1,0 +1,61 @@
+"""What a model has learned: held-out loss per task, and how often greedy answers run into a loop.
+
+Works on torch models only; knows nothing of llama.cpp.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch.nn import functional
+from transformers import LlamaForCausalLM
+
+LOOP_WINDOW = 64  # the last tokens looked at
+LONGEST_CYCLE = 16
+
+
+@torch.inference_mode()
+def mean_loss(model: LlamaForCausalLM, documents: Sequence[np.ndarray], length: int = 512, rows: int = 16) -> float:
+    """Nats per predicted token over documents cut to `length` tokens, each read from its own beginning."""
+    ordered = sorted((doc[:length] for doc in documents if len(doc) > 1), key=len)
+    total, count = 0.0, 0
+    for at in range(0, len(ordered), rows):
+        group = ordered[at : at + rows]
+        ids = torch.zeros((len(group), max(map(len, group))), dtype=torch.int64)
+        labels = torch.full_like(ids, -100)
+        for row, document in enumerate(group):
+            tokens = torch.from_numpy(document.astype(np.int64))
+            ids[row, : len(tokens)] = tokens
+            labels[row, : len(tokens)] = tokens
+        ids, labels = ids.to(model.device), labels.to(model.device)
+        logits = model(input_ids=ids, use_cache=False).logits[:, :-1].float()
+        total += functional.cross_entropy(logits.flatten(0, 1), labels[:, 1:].flatten(), reduction="sum").item()
+        count += int((labels[:, 1:] != -100).sum())
+    return total / count
+
+
+def is_looping(ids: Sequence[int]) -> bool:
+    """True if the text ends in a cycle of at most 16 tokens that fills half of the last 64 tokens or more."""
+    tail = list(ids)[-LOOP_WINDOW:]
+    for period in range(1, LONGEST_CYCLE + 1):
+        run = period
+        while run < len(tail) and tail[-1 - run] == tail[-1 - run + period]:
+            run += 1
+        if run >= max(2 * period, LOOP_WINDOW // 2):
+            return True
+    return False
+
+
+@torch.inference_mode()
+def generate(
+    model: LlamaForCausalLM, prompt: Sequence[int], tokens: int, temperature: float = 0.0, seed: int = 0
+) -> list[int]:
+    """Up to `tokens` ids behind the prompt, the end-of-turn id included if it came. Temperature 0 is greedy."""
+    torch.manual_seed(seed)
+    sampling = {"do_sample": True, "temperature": temperature, "top_k": 0} if temperature > 0 else {"do_sample": False}
+    ids = torch.tensor([list(prompt)])
+    end = model.config.eos_token_id
+    answer = model.generate(
+        ids, attention_mask=torch.ones_like(ids), max_new_tokens=tokens, pad_token_id=end, **sampling
+    )
+    return answer[0, len(prompt) :].tolist()

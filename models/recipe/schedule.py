@@ -1,0 +1,73 @@
+"""The learning rate over a run: warm up, hold, decay. Also what makes a run end early.
+
+Time counts in seconds of training, not on the clock: a process stopped by a signal does not spend its budget.
+"""
+
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+
+@dataclass
+class WarmupHoldDecay:
+    """A trapezoid: linear warm-up over steps, constant, then linear to zero over the last part of the budget."""
+
+    budget_s: float
+    warmup_steps: int = 100
+    decay_share: float = 0.3  # of all training time
+    decay_from_s: float | None = None  # set when the decay begins
+    decay_for_s: float = 0.0
+
+    def scale(self, step: int, elapsed_s: float) -> float | None:
+        """The factor on the learning rate, or None once the run is over."""
+        if self.decay_from_s is None and elapsed_s >= self.budget_s * (1 - self.decay_share):
+            self.begin_decay(elapsed_s)
+        warmup = min(1.0, (step + 1) / self.warmup_steps)
+        if self.decay_from_s is None:
+            return warmup
+        left = 1 - (elapsed_s - self.decay_from_s) / max(self.decay_for_s, 1e-9)
+        return warmup * left if left > 0 else None
+
+    def begin_decay(self, elapsed_s: float) -> None:
+        """Decay from now on, for the same share of the run as planned. Later calls change nothing."""
+        if self.decay_from_s is None:
+            self.decay_from_s = elapsed_s
+            self.decay_for_s = elapsed_s * self.decay_share / (1 - self.decay_share)
+
+
+class TrainingClock:
+    """Counts seconds of training; a gap longer than `longest_step_s` (the process was paused) counts as that much."""
+
+    def __init__(self, elapsed_s: float = 0.0, longest_step_s: float = 20.0) -> None:
+        self.elapsed_s = elapsed_s
+        self._longest_step_s = longest_step_s
+        self._last = time.monotonic()
+
+    def tick(self) -> float:
+        """Seconds of training so far."""
+        now = time.monotonic()
+        self.elapsed_s += min(now - self._last, self._longest_step_s)
+        self._last = now
+        return self.elapsed_s
+
+
+class StopRequest:
+    """True once SIGTERM came or a file named STOP lies in the output folder; a second SIGTERM ends at once."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / "STOP"
+        self._signals = 0
+        signal.signal(signal.SIGTERM, self._on_signal)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self._signals += 1
+
+    @property
+    def decay_now(self) -> bool:
+        return self._signals > 0 or self._file.exists()
+
+    @property
+    def leave_now(self) -> bool:
+        return self._signals > 1
