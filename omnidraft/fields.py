@@ -1,0 +1,189 @@
+"""Checked fields for settings dataclasses: what a value may be, and one line of help, said once.
+
+A settings class declares its fields with `number`, `switch`, `choice`, `text`, `texts` or `group` and calls
+`check(self)` in `__post_init__`. The settings page and the command line read the same rules through `describe`.
+Knows nothing of which settings exist, of files, or of who applies them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any
+
+from omnidraft.errors import SettingsError
+
+Number = int | float
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What one field accepts. `low` and `high` are inclusive; `also` are single values accepted besides the range."""
+
+    kind: str  # "integer", "number", "switch", "choice", "text", "texts" or "group"
+    help: str
+    low: Number | None = None
+    high: Number | None = None
+    also: tuple[Number, ...] = ()
+    choices: tuple[str, ...] = ()
+    optional: bool = False
+    reload: bool = False
+    of: type | None = None
+
+    @property
+    def accepted(self) -> str:
+        """The accepted values in words, as error messages and the help show them."""
+        words = self._words()
+        return f"{words}, or left empty" if self.optional else words
+
+    def _words(self) -> str:
+        if self.kind in ("integer", "number"):
+            noun = "a whole number" if self.kind == "integer" else "a number"
+            besides = "".join(f"{value:g} or " for value in self.also)
+            return f"{besides}{noun} from {_plain(self.low)} to {_plain(self.high)}"
+        if self.kind == "switch":
+            return "true or false"
+        if self.kind == "choice":
+            return "one of " + ", ".join(self.choices)
+        if self.kind == "text":
+            return f"a text of 1 to {self.high} characters"
+        if self.kind == "texts":
+            return f"a list of at most {self.high} texts of 1 to {MAX_TEXT} characters"
+        return f"a {self.of.__name__ if self.of else 'group'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting as a page or a help text shows it. `name` is dotted inside AppSettings: "sampling.top_k"."""
+
+    name: str
+    rule: Rule
+    default: Any
+
+    @property
+    def help(self) -> str:
+        return self.rule.help
+
+
+MAX_TEXT = 4096  # a path or a stop string longer than this is a mistake
+
+
+def integer(default: int | None, low: int, high: int, help: str, **more: Any) -> Any:
+    return _field(default, Rule("integer", help, low, high, optional=default is None, **more))
+
+
+def number(default: float, low: float, high: float, help: str, **more: Any) -> Any:
+    return _field(default, Rule("number", help, low, high, **more))
+
+
+def switch(default: bool, help: str, **more: Any) -> Any:
+    return _field(default, Rule("switch", help, **more))
+
+
+def choice(default: str, choices: tuple[str, ...], help: str, **more: Any) -> Any:
+    return _field(default, Rule("choice", help, choices=choices, **more))
+
+
+def text(default: str | None, help: str, **more: Any) -> Any:
+    return _field(default, Rule("text", help, high=MAX_TEXT, optional=default is None, **more))
+
+
+def texts(help: str, at_most: int, **more: Any) -> Any:
+    return _field((), Rule("texts", help, high=at_most, **more))
+
+
+def group(of: type, help: str) -> dict[str, Any]:
+    """Metadata of a field that holds another settings class."""
+    return {"rule": Rule("group", help, of=of), "help": help}
+
+
+def _field(default: Any, rule: Rule) -> Any:
+    return field(default=default, metadata={"rule": rule, "help": rule.help, "min": rule.low, "max": rule.high})
+
+
+def describe(cls: type, prefix: str = "") -> list[Setting]:
+    """Every setting of a settings class, groups flattened to dotted names, in the order of declaration."""
+    found: list[Setting] = []
+    for f in fields(cls):
+        rule: Rule = f.metadata["rule"]
+        if rule.kind == "group" and rule.of is not None:
+            found += describe(rule.of, f"{prefix}{f.name}.")
+        else:
+            found.append(Setting(prefix + f.name, rule, None if f.default is MISSING else f.default))
+    return found
+
+
+def check(settings: Any, prefix: str = "") -> None:
+    """Check every field against its rule; whole numbers become floats and lists tuples where the field wants them.
+
+    Raises SettingsError naming the setting (behind `prefix`), the value and what is accepted.
+    """
+    for f in fields(settings):
+        rule: Rule = f.metadata["rule"]
+        value = getattr(settings, f.name)
+        if value is None and rule.optional:
+            continue
+        try:
+            checked = _checked(rule, value)
+        except ValueError:
+            raise refusal(prefix + f.name, value, rule.accepted) from None
+        if checked is not value:
+            object.__setattr__(settings, f.name, checked)
+
+
+def refusal(name: str, value: Any, accepted: str) -> SettingsError:
+    """The error every refused setting raises, in one wording."""
+    # Python refuses to write out integers of thousands of digits.
+    shown = "a huge number" if isinstance(value, int) and value.bit_length() > 1024 else repr(value)
+    if len(shown) > 80:
+        shown = shown[:77] + "..."
+    return SettingsError(f"The setting {name} is {shown}, but must be {accepted}.")
+
+
+def _checked(rule: Rule, value: Any) -> Any:
+    if rule.kind in ("integer", "number"):
+        return _checked_number(rule, value)
+    if rule.kind == "texts":
+        return _checked_texts(rule, value)
+    good = {
+        "switch": lambda: isinstance(value, bool),
+        "choice": lambda: isinstance(value, str) and value in rule.choices,
+        "text": lambda: _good_text(value),
+        "group": lambda: rule.of is not None and isinstance(value, rule.of),
+    }[rule.kind]()
+    if not good:
+        raise ValueError
+    return value
+
+
+def _checked_number(rule: Rule, value: Any) -> Number:
+    types = int if rule.kind == "integer" else (int, float)
+    # A bool is an int to Python; as a count or a temperature it is a mistake.
+    if isinstance(value, bool) or not isinstance(value, types):
+        raise ValueError
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError
+    if value not in rule.also and not rule.low <= value <= rule.high:
+        raise ValueError
+    return float(value) if rule.kind == "number" else value
+
+
+def _checked_texts(rule: Rule, value: Any) -> tuple[str, ...]:
+    if not isinstance(value, (list, tuple)) or len(value) > rule.high or not all(map(_good_text, value)):
+        raise ValueError
+    return value if isinstance(value, tuple) else tuple(value)
+
+
+def _good_text(value: Any) -> bool:
+    """A storable text: UTF-8 can say it (no lone surrogates) and it holds no NUL."""
+    if not isinstance(value, str) or not 0 < len(value) <= MAX_TEXT or "\0" in value:
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _plain(value: Number | None) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
