@@ -1,0 +1,183 @@
+"""One answer as training material, and its compact form on disk.
+
+A `Record` says what the drafter read, which pieces stood for which target token, and what the target thought at each
+position. It knows nothing of torch, of expansions or of where it is stored. The bytes are zlib over byte planes behind
+a JSON header: nothing in them can run code on load.
+
+Precision on disk: log probabilities to 1/512 nat at most (0.2% of a probability), candidates below `LEAST` join `rest`.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from omnidraft.decoding.events import Candidates
+from omnidraft.errors import StorageError
+
+MAGIC = b"ODR1"
+LEAST = 1e-5  # a candidate below this is worth less than its three bytes; its mass goes to `rest`
+STEPS_PER_NAT = 256  # rounding to the nearest step: at most 1/512 nat off
+LARGEST = 64 << 20  # bytes of one unpacked record; more is damage or an attack
+
+
+@dataclass(frozen=True)
+class Record:
+    """One answer of one target. n target tokens, m drafter pieces, c candidates in all.
+
+    prompt: drafter prompt ids, (p,) int32. targets: verified target ids, end of generation included, (n,) int32.
+    pieces: drafter ids served behind the prompt, (m,) int32. spans: how many of `pieces` close each target token,
+    (n,) int32, summing to m; 0 for control tokens and for all but the last token a split piece spells.
+    counts: candidates kept per token, (n,) int32, 0 where none was captured; ids and logprobs: (c,) int32 / float32,
+    most probable first, temperature 1, unfiltered; rest: probability outside the candidates, (n,) float32.
+    leading_space: the first token's pieces were written as if a space stood before it.
+    """
+
+    chat: str
+    target: str
+    vocabulary: str
+    prompt: np.ndarray
+    targets: np.ndarray
+    pieces: np.ndarray
+    spans: np.ndarray
+    counts: np.ndarray
+    ids: np.ndarray
+    logprobs: np.ndarray
+    rest: np.ndarray
+    first: tuple[tuple[int, ...], ...] = ()
+    leading_space: bool = False
+    task: str | None = None
+    time: float = 0.0
+    temperature: float = 1.0
+    extra: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        n = len(self.targets)
+        if not len(self.spans) == len(self.counts) == len(self.rest) == n:
+            raise StorageError(f"a replay record of {n} tokens has arrays of other lengths")
+        if int(self.spans.sum()) != len(self.pieces) or not int(self.counts.sum()) == len(self.ids) == len(
+            self.logprobs
+        ):
+            raise StorageError("a replay record's spans or candidate counts do not add up")
+        if self.leading_space and n and len(self.first) != int(self.counts[0]):
+            raise StorageError("a replay record lacks the expansions of its first position's candidates")
+
+
+def gather_candidates(candidates: Sequence[Candidates | None]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """(counts, ids, logprobs, rest) of a list of captured positions, small candidates moved into `rest`."""
+    counts, ids, logprobs, rest = [], [], [], []
+    for one in candidates:
+        if one is None:
+            counts.append(0)
+            rest.append(1.0)
+            continue
+        keep = one.logprobs >= np.log(LEAST)
+        counts.append(int(keep.sum()))
+        ids.append(one.ids[keep])
+        logprobs.append(one.logprobs[keep])
+        rest.append(float(one.rest) + float(np.exp(one.logprobs[~keep]).sum()))
+    return (np.array(counts, np.int32), _join(ids, np.int32), _join(logprobs, np.float32), np.array(rest, np.float32))
+
+
+def _join(parts: list[np.ndarray], dtype: type) -> np.ndarray:
+    return np.concatenate(parts).astype(dtype) if parts else np.zeros(0, dtype)
+
+
+def encode(record: Record) -> bytes:
+    """The record's bytes on disk; `decode` is its inverse up to the precision in the module's docstring."""
+    starts = _starts(record.counts)
+    steps = np.rint(np.maximum(-record.logprobs, 0) * STEPS_PER_NAT).astype(np.int64)
+    steps[1:] -= np.where(starts[1:], 0, steps[:-1].copy()) if len(steps) > 1 else 0
+    first_lengths = [len(e) for e in record.first]
+    arrays = {
+        "prompt": record.prompt,
+        "targets": record.targets,
+        "pieces": record.pieces,
+        "spans": record.spans,
+        "counts": record.counts,
+        "ids": record.ids,
+        "steps": np.maximum(steps, 0),
+        "rest": np.rint(-np.log(np.clip(record.rest, 1e-12, 1.0)) * STEPS_PER_NAT),
+        "first_lengths": np.array(first_lengths, np.int64),
+        "first": np.array([d for e in record.first for d in e], np.int64),
+    }
+    planes, header = [], {name: getattr(record, name) for name in _SCALARS}
+    header["arrays"] = []
+    for name, array in arrays.items():
+        width, data = _planes(array)
+        header["arrays"].append([name, len(array), width])
+        planes.append(data)
+    head = json.dumps(header, separators=(",", ":")).encode()
+    return MAGIC + zlib.compress(struct.pack("<I", len(head)) + head + b"".join(planes), 6)
+
+
+_SCALARS = ("chat", "target", "vocabulary", "leading_space", "task", "time", "temperature", "extra")
+
+
+def decode(data: bytes) -> Record:
+    """The record behind `data`; StorageError for anything `encode` did not write (a pickle is never loaded)."""
+    if bytes(data[:4]) != MAGIC:
+        raise StorageError("a replay entry was not written by this program and is not read")
+    try:
+        unpacker = zlib.decompressobj()
+        raw = unpacker.decompress(bytes(data[4:]), LARGEST)
+        if not unpacker.eof:
+            raise ValueError("cut off, or larger than any answer")
+        (length,) = struct.unpack_from("<I", raw)
+        header = json.loads(raw[4 : 4 + length])
+        arrays = _read_planes(raw, 4 + length, header.pop("arrays"))
+    except (ValueError, zlib.error, struct.error, KeyError, TypeError) as error:
+        raise StorageError(f"a replay entry is damaged: {error}") from error
+    return _build(header, arrays)
+
+
+def _build(header: dict, arrays: dict[str, np.ndarray]) -> Record:
+    counts = arrays["counts"].astype(np.int32)
+    steps = arrays["steps"]
+    sums = np.cumsum(steps)
+    begins = np.cumsum(counts) - counts
+    base = np.zeros(len(steps), np.int64)
+    filled = counts > 0
+    if len(steps):
+        base = np.repeat((sums - steps)[begins[filled]], counts[filled])
+    bounds = np.cumsum(arrays["first_lengths"])
+    first = tuple(tuple(map(int, part)) for part in np.split(arrays["first"], bounds[:-1])) if len(bounds) else ()
+    return Record(
+        **header,
+        first=first,
+        counts=counts,
+        logprobs=(-(sums - base) / STEPS_PER_NAT).astype(np.float32),
+        rest=np.exp(-arrays["rest"] / STEPS_PER_NAT).astype(np.float32),
+        **{name: arrays[name].astype(np.int32) for name in ("prompt", "targets", "pieces", "spans", "ids")},
+    )
+
+
+def _starts(counts: np.ndarray) -> np.ndarray:
+    """(c,) bool: where a new position's candidates begin."""
+    starts = np.zeros(int(counts.sum()), bool)
+    starts[(np.cumsum(counts) - counts)[counts > 0]] = True
+    return starts
+
+
+def _planes(array: np.ndarray) -> tuple[int, bytes]:
+    """Non-negative integers as byte planes, least significant first: zlib then sees runs of equal high bytes."""
+    values = np.asarray(array).astype("<u8")
+    width = max(1, (int(values.max()).bit_length() + 7) // 8) if len(values) else 1
+    return width, np.ascontiguousarray(values.view(np.uint8).reshape(-1, 8)[:, :width].T).tobytes()
+
+
+def _read_planes(raw: bytes, at: int, shapes: list) -> dict[str, np.ndarray]:
+    arrays = {}
+    for name, count, width in shapes:
+        if not (count >= 0 and 1 <= width <= 8 and at + count * width <= len(raw)):
+            raise ValueError("an array runs past the end")
+        wide = np.zeros((count, 8), np.uint8)
+        wide[:, :width] = np.frombuffer(raw, np.uint8, count * width, at).reshape(width, count).T
+        arrays[name] = wide.reshape(-1).view("<u8").astype(np.int64)
+        at += count * width
+    return arrays

@@ -1,0 +1,58 @@
+"""A replay record survives its compact form, and nothing else is accepted as one."""
+
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from learning_helpers import random_record
+
+from omnidraft.decoding.events import Candidates
+from omnidraft.errors import StorageError
+from omnidraft.learning.record import LEAST, STEPS_PER_NAT, decode, encode, gather_candidates
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10**6), tokens=st.integers(0, 40))
+def test_encoding_keeps_ids_exactly_and_probabilities_closely(seed, tokens):
+    record = random_record(np.random.default_rng(seed), tokens)
+    back = decode(encode(record))
+    for name in ("prompt", "targets", "pieces", "spans", "counts", "ids"):
+        assert np.array_equal(getattr(back, name), getattr(record, name)), name
+    assert np.abs(back.logprobs - record.logprobs).max(initial=0) <= 0.5 / STEPS_PER_NAT + 1e-6
+    assert np.allclose(back.rest, record.rest, rtol=3e-3)
+    assert (back.chat, back.task, back.time) == (record.chat, record.task, record.time)
+
+
+def test_the_first_positions_own_expansions_survive():
+    record = random_record(np.random.default_rng(0), 3)
+    first = tuple((int(i), 7) if i % 2 else (int(i),) for i in record.ids[: record.counts[0]])
+    record = random_record(np.random.default_rng(0), 3, first=first, leading_space=True)
+    assert decode(encode(record)).first == first
+
+
+def test_small_candidates_move_into_the_rest():
+    one = Candidates(np.array([5, 6, 7], np.int32), np.log(np.array([0.9, 0.09, LEAST / 2], np.float32)), 0.01)
+    counts, ids, _, rest = gather_candidates([one, None])
+    assert counts.tolist() == [2, 0]
+    assert ids.tolist() == [5, 6]
+    assert rest == pytest.approx([0.01 + LEAST / 2, 1.0])
+
+
+@pytest.mark.parametrize("data", [pickle.dumps({"a": 1}), b"", b"ODR1", b"ODR1" + b"\x00" * 40])
+def test_foreign_bytes_are_refused(data):
+    with pytest.raises(StorageError):
+        decode(data)
+
+
+def test_a_cut_record_is_refused():
+    data = encode(random_record(np.random.default_rng(1), 10))
+    for end in (len(data) // 2, len(data) - 3):
+        with pytest.raises(StorageError):
+            decode(data[:end])
+
+
+def test_a_token_costs_a_few_hundred_bytes_at_most():
+    record = random_record(np.random.default_rng(2), 200)
+    assert len(encode(record)) / 200 < 250  # 48 candidates of a 150k vocabulary: 3 bytes an id, about 1 a probability
