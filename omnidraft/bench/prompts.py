@@ -1,0 +1,116 @@
+"""Prompts for tests and benchmarks: the bundled set, a user's JSONL, or a plain text file.
+
+A prompt is what is asked, never an answer: messages from the first assistant message on are dropped.
+Knows nothing of models or templates.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from omnidraft.errors import SettingsError, StorageError
+
+Split = Literal["train", "test"]
+TASKS = ("math", "code", "dialogue", "qa")
+SPLITS = ("train", "test")
+ROLES = ("system", "user", "assistant")
+BUNDLED = Path(__file__).parent / "prompts"
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """One thing to ask a model. `messages` are {"role", "content"} dicts and end with the user's."""
+
+    id: str
+    task: str
+    split: Split | None
+    messages: tuple[dict[str, str], ...]
+    follow_ups: tuple[str, ...] = ()  # what the user says next, whatever the answers are
+
+    @property
+    def text(self) -> str:
+        """The last user message."""
+        return self.messages[-1]["content"]
+
+
+def load_prompts(task_or_path: str | Path, split: Split | None = None, limit: int | None = None) -> list[Prompt]:
+    """The prompts of a bundled task ("math", "code", "dialogue", "qa") or of a file, in file order.
+
+    A *.jsonl file holds one object a line, `{"messages": [...]}` with optional `id`, `task`, `split` and `follow_ups`;
+    any other file is plain text, one prompt a line. Blank lines are skipped. With `split` only the prompts of that
+    split are kept. Raises SettingsError for an absurd request, StorageError naming file and line for a bad file.
+    """
+    if split is not None and split not in SPLITS:
+        raise SettingsError(f"split must be one of {', '.join(SPLITS)}, not {split!r}.")
+    if limit is not None and limit < 1:
+        raise SettingsError(f"limit must be at least 1, not {limit}.")
+    path = BUNDLED / f"{task_or_path}.jsonl" if task_or_path in TASKS else Path(task_or_path)
+    read = _json_prompts if path.suffix.lower() == ".jsonl" else _plain_prompts
+    prompts = [prompt for prompt in read(path) if split is None or prompt.split == split]
+    if not prompts:
+        which = f" of the split {split!r}" if split else ""
+        raise StorageError(f"{path} holds no prompts{which}.")
+    return prompts[:limit]
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Non-blank lines with their numbers, counted from 1."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        tasks = ", ".join(TASKS)
+        raise StorageError(f"There is no prompt file {path}, and the bundled tasks are {tasks}.") from None
+    except UnicodeDecodeError:
+        raise StorageError(f"{path} is not a UTF-8 text file.") from None
+    except OSError as error:
+        raise StorageError(f"{path} cannot be read: {error.strerror}.") from None
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            yield number, line.strip()
+
+
+def _plain_prompts(path: Path) -> Iterator[Prompt]:
+    for number, line in _lines(path):
+        yield Prompt(f"{path.stem}-{number}", path.stem, None, ({"role": "user", "content": line},))
+
+
+def _json_prompts(path: Path) -> Iterator[Prompt]:
+    for number, line in _lines(path):
+        where = f"{path}, line {number}"
+        try:
+            record = json.loads(line)
+        except (json.JSONDecodeError, RecursionError):
+            raise StorageError(f"{where} is not valid JSON.") from None
+        yield _prompt(record, where, default_id=f"{path.stem}-{number}", default_task=path.stem)
+
+
+def _prompt(record: Any, where: str, default_id: str, default_task: str) -> Prompt:
+    if not isinstance(record, dict) or not isinstance(record.get("messages"), list):
+        raise StorageError(f'{where} must be an object with a list "messages".')
+    split = record.get("split")
+    if split is not None and split not in SPLITS:
+        raise StorageError(f'{where}: "split" must be one of {", ".join(SPLITS)}.')
+    follow_ups = record.get("follow_ups", [])
+    if not isinstance(follow_ups, list) or not all(isinstance(text, str) for text in follow_ups):
+        raise StorageError(f'{where}: "follow_ups" must be a list of texts.')
+    messages = _before_answer(record["messages"], where)
+    return Prompt(
+        str(record.get("id", default_id)), str(record.get("task", default_task)), split, messages, tuple(follow_ups)
+    )
+
+
+def _before_answer(messages: list[Any], where: str) -> tuple[dict[str, str], ...]:
+    """The messages ahead of the first assistant message, checked."""
+    kept: list[dict[str, str]] = []
+    for message in messages:
+        role = message.get("role") if isinstance(message, dict) else None
+        if role not in ROLES or not isinstance(message.get("content"), str):
+            raise StorageError(f'{where}: every message needs a "role" ({", ".join(ROLES)}) and a text "content".')
+        if role == "assistant":
+            break
+        kept.append({"role": role, "content": message["content"]})
+    if not kept or kept[-1]["role"] != "user":
+        raise StorageError(f"{where}: a prompt must end with a user message before the first assistant message.")
+    return tuple(kept)
