@@ -1,6 +1,6 @@
 """The learning rate over a run: warm up, hold, decay. Also what makes a run end early.
 
-Time counts in seconds of training, not on the clock: a process stopped by a signal does not spend its budget.
+Knows seconds and steps; nothing of models or files of text.
 """
 
 import signal
@@ -38,19 +38,18 @@ class WarmupHoldDecay:
 
 
 class TrainingClock:
-    """Counts seconds of training; a gap longer than `longest_step_s` (the process was paused) counts as that much."""
+    """Counts seconds of training since `elapsed_s`.
 
-    def __init__(self, elapsed_s: float = 0.0, longest_step_s: float = 20.0) -> None:
-        self.elapsed_s = elapsed_s
-        self._longest_step_s = longest_step_s
-        self._last = time.monotonic()
+    On a CPU these are processor seconds per thread: a process that is paused, or starved by others on a shared
+    machine, does not spend its budget. On an accelerator they are seconds on the clock.
+    """
 
-    def tick(self) -> float:
-        """Seconds of training so far."""
-        now = time.monotonic()
-        self.elapsed_s += min(now - self._last, self._longest_step_s)
-        self._last = now
-        return self.elapsed_s
+    def __init__(self, device: str, threads: int, elapsed_s: float = 0.0) -> None:
+        self._now = (lambda: time.process_time() / threads) if device == "cpu" else time.monotonic
+        self._start = self._now() - elapsed_s
+
+    def elapsed_s(self) -> float:
+        return self._now() - self._start
 
 
 class StopRequest:

@@ -26,7 +26,7 @@ from .specs import ModelSpec
 class TrainSettings:
     """How long and how fast to train; the defaults suit the bundled sizes on two CPU cores."""
 
-    minutes: float = 45.0
+    minutes: float = 45.0  # of computing: see TrainingClock
     device: str = "cpu"
     bf16: bool = True  # matrix products in bfloat16, weights and optimizer state in float32
     compiled: bool = True
@@ -38,7 +38,7 @@ class TrainSettings:
     warmup_steps: int = 100
     decay_share: float = 0.3
     log_every_s: float = 60.0
-    evaluate_every_s: float = 600.0
+    evaluate_every_s: float = 900.0
     checkpoint_every_s: float = 180.0
 
     def __post_init__(self) -> None:
@@ -120,7 +120,7 @@ class Trainer:
         self.out = out
         self.optimizers = make_optimizers(self.model, settings)
         self.schedule = WarmupHoldDecay(settings.minutes * 60, settings.warmup_steps, settings.decay_share)
-        self.clock = TrainingClock()
+        self.clock = TrainingClock(settings.device, torch.get_num_threads())
         self.step = 0
         self.tokens = 0
         self._evaluate = evaluate
@@ -139,7 +139,7 @@ class Trainer:
             self._documents, self.settings.rows, self.settings.length, seed=self._seed + self.step
         )  # a run taken up again reads in another order
         for batch in batches:
-            elapsed = self.clock.tick()
+            elapsed = self.clock.elapsed_s()
             if stop.decay_now:
                 self.schedule.begin_decay(elapsed)
             scale = self.schedule.scale(self.step, elapsed)
@@ -189,7 +189,7 @@ class Trainer:
 
     def _log(self, scale: float, held_out: float | None) -> None:
         entry = {
-            "minutes": round(self.clock.elapsed_s / 60, 2), "step": self.step, "tokens": self.tokens,
+            "minutes": round(self.clock.elapsed_s() / 60, 2), "step": self.step, "tokens": self.tokens,
             "rate": round(scale, 3), "loss": round(self._running_loss, 4),
             "held_out": None if held_out is None else round(held_out, 4), "clock": time.strftime("%H:%M:%S"),
         }  # fmt: skip
@@ -202,7 +202,7 @@ class Trainer:
         """Write everything needed to go on to checkpoint.pt, atomically."""
         state = {
             "model": self.model.state_dict(), "optimizers": [o.state_dict() for o in self.optimizers],
-            "step": self.step, "tokens": self.tokens, "elapsed_s": self.clock.elapsed_s,
+            "step": self.step, "tokens": self.tokens, "elapsed_s": self.clock.elapsed_s(),
         }  # fmt: skip
         partial = self.out / "checkpoint.partial"
         torch.save(state, partial)
@@ -215,4 +215,4 @@ class Trainer:
         for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(saved)
         self.step, self.tokens = state["step"], state["tokens"]
-        self.clock = TrainingClock(state["elapsed_s"])
+        self.clock = TrainingClock(self.settings.device, torch.get_num_threads(), state["elapsed_s"])
