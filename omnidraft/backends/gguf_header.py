@@ -1,0 +1,159 @@
+"""Reads the header of a GGUF file: its metadata and where its tensors lie, never their data.
+
+The `gguf` package turns every vocabulary entry into arrays (9 s for a 128k vocabulary); this walks over long arrays
+and keeps only their length (30 ms). It knows the container and nothing of models, vocabularies or llama.cpp's needs.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from omnidraft.errors import ModelError
+
+_U32 = struct.Struct("<I").unpack_from
+_U64 = struct.Struct("<Q").unpack_from
+_SCALARS = dict(enumerate(("B", "b", "H", "h", "I", "i", "f", "?")))
+_SCALARS.update({10: "Q", 11: "q", 12: "d"})
+_STRING, _ARRAY = 8, 9
+_KEEP = 1024  # arrays up to this length are kept as lists (per-layer settings), longer ones as ArrayShape
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayShape:
+    """Stands for an array too long to keep."""
+
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """`shape` as GGUF stores it (fastest dimension first); `offset` in bytes behind `GgufHeader.data_start`."""
+
+    shape: tuple[int, ...]
+    type: int
+    offset: int
+
+    @property
+    def elements(self) -> int:
+        count = 1
+        for extent in self.shape:
+            count *= extent
+        return count
+
+
+@dataclass(frozen=True, slots=True)
+class GgufHeader:
+    """`metadata` holds scalars, strings, short lists, and `ArrayShape` for long arrays."""
+
+    path: Path
+    metadata: dict[str, Any]
+    tensors: dict[str, Tensor]
+    data_start: int
+    file_size: int
+
+
+def read_header(path: str | Path) -> GgufHeader:
+    """The header of `path`; ModelError in one sentence if it is missing, unreadable, not GGUF or cut short.
+
+    Answers are remembered until the file's size or time of change differs, so asking again costs a `stat`.
+    """
+    path = Path(path)
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        raise ModelError(f"{path} does not exist; check the path to the model file.") from None
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read ({error.strerror}).") from None
+    if path.is_dir():
+        raise ModelError(f"{path} is a folder; name the .gguf file inside it.")
+    return _read(path, status.st_size, status.st_mtime_ns)
+
+
+@lru_cache(maxsize=256)
+def _read(path: Path, size: int, changed_ns: int) -> GgufHeader:
+    try:
+        with path.open("rb") as file:
+            magic = file.read(4)
+            if magic != b"GGUF":
+                what = "is empty" if not magic else "is not a GGUF file (it does not start with the letters GGUF)"
+                raise ModelError(f"{path} {what}; choose a model in GGUF format.")
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                return _parse(path, data, size)
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read ({error.strerror}).") from None
+    except (struct.error, OverflowError, IndexError, UnicodeDecodeError, MemoryError):
+        raise ModelError(f"{path} is cut short or damaged inside its header; download or copy it again.") from None
+
+
+def _parse(path: Path, data: mmap.mmap, size: int) -> GgufHeader:
+    version = _U32(data, 4)[0]
+    if version & 0xFFFF == 0:
+        raise ModelError(f"{path} is a GGUF file for big-endian machines, which are not supported.")
+    if version not in (2, 3):
+        raise ModelError(f"{path} uses GGUF version {version}; versions 2 and 3 are supported, so convert it again.")
+    tensor_count, pair_count = struct.unpack_from("<QQ", data, 8)
+    position, metadata = 24, {}
+    for _ in range(pair_count):
+        key, position = _string(data, position)
+        kind = _U32(data, position)[0]
+        metadata[key], position = _value(data, position + 4, kind)
+    tensors = {}
+    for _ in range(tensor_count):
+        name, position = _string(data, position)
+        dimensions = _U32(data, position)[0]
+        if not 1 <= dimensions <= 4:
+            raise IndexError
+        *shape, kind, offset = struct.unpack_from(f"<{dimensions}QIQ", data, position + 4)
+        tensors[name] = Tensor(tuple(shape), kind, offset)
+        position += 4 + 8 * dimensions + 12
+    alignment = metadata.get("general.alignment", 32)
+    if not isinstance(alignment, int) or alignment < 1:
+        raise IndexError
+    return GgufHeader(path, metadata, tensors, -(-position // alignment) * alignment, size)
+
+
+def _string(data: mmap.mmap, position: int) -> tuple[str, int]:
+    start = position + 8
+    end = start + _U64(data, position)[0]
+    if end > len(data):
+        raise IndexError
+    return data[start:end].decode("utf-8"), end
+
+
+def _value(data: mmap.mmap, position: int, kind: int) -> tuple[Any, int]:
+    if kind == _STRING:
+        return _string(data, position)
+    if kind == _ARRAY:
+        return _array(data, position)
+    if kind not in _SCALARS:
+        raise IndexError
+    form = "<" + _SCALARS[kind]
+    return struct.unpack_from(form, data, position)[0], position + struct.calcsize(form)
+
+
+def _array(data: mmap.mmap, position: int) -> tuple[Any, int]:
+    kind, length = struct.unpack_from("<IQ", data, position)
+    position += 12
+    if kind in _SCALARS:
+        form = f"<{length}{_SCALARS[kind]}"
+        end = position + length * struct.calcsize("<" + _SCALARS[kind])
+        if end > len(data):
+            raise IndexError
+        kept = list(struct.unpack_from(form, data, position)) if length <= _KEEP else ArrayShape(length)
+        return kept, end
+    if kind != _STRING:
+        raise IndexError  # arrays of arrays: none of the keys read here has one
+    if length > _KEEP:
+        for _ in range(length):  # the lengths chain the entries: this walk is most of the time spent
+            position += 8 + _U64(data, position)[0]
+        return ArrayShape(length), position
+    entries = []
+    for _ in range(length):
+        entry, position = _string(data, position)
+        entries.append(entry)
+    return entries, position

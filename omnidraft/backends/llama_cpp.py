@@ -1,0 +1,243 @@
+"""Targets and drafters in GGUF files, run by llama.cpp through its low-level interface.
+
+`LlamaTarget` and `LlamaDrafter` keep `tokens` and the KV cache equal at all times, whatever fails in between. They
+know nothing of chat, sampling or verification.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from omnidraft.backends.adapter_check import check_adapter
+from omnidraft.backends.base import Aborted
+from omnidraft.backends.gguf_file import ModelInfo, read_info
+from omnidraft.backends.llama_context import LlamaContext
+from omnidraft.backends.llama_runtime import failure_reason, gpu_offload
+from omnidraft.config import ModelSettings
+from omnidraft.errors import ModelError
+from omnidraft.vocab import Vocabulary
+
+_KINDS = {
+    "vocabulary": "holds a vocabulary without weights",
+    "encoder": "is an encoder, which cannot generate text",
+    "adapter": "is a LoRA adapter, not a model",
+    "projector": "is the image part of a model, not a language model",
+}
+
+
+class LlamaTarget:
+    """A `LanguageModel` on llama.cpp.
+
+    name, n_ctx (tokens), n_batch (ids per pass), max_rows (most rows of logits one `extend` may ask for),
+    can_rewind and, if not, cannot_rewind_reason; notices: sentences about settings that could not be followed.
+    """
+
+    def __init__(self, info: ModelInfo, settings: ModelSettings, vocabulary: Vocabulary, max_rows: int) -> None:
+        self.info = info
+        self.name = info.name
+        self.vocabulary = vocabulary
+        self.tokens: list[int] = []
+        self.notices: list[str] = []
+        self.max_rows = max_rows
+        self.n_ctx = self._context_length(settings)
+        if settings.n_gpu_layers and not gpu_offload():
+            self.notices.append("This build of llama-cpp-python has no GPU support, so n_gpu_layers has no effect.")
+        self._lock = threading.Lock()
+        self._context: LlamaContext | None = LlamaContext(info, settings, self.n_ctx, max_rows)
+        self.n_batch = self._context.capacity
+        try:
+            if self._context.n_vocab != vocabulary.size:
+                raise ModelError(f"{info.path} has {self._context.n_vocab} logits for {vocabulary.size} tokens.")
+            self.can_rewind = self._try_rewind()
+        except BaseException:
+            self.close()
+            raise
+        self.cannot_rewind_reason = None if self.can_rewind else self._why_not()
+
+    @classmethod
+    def open(cls, path: str | Path, settings: ModelSettings, *, max_rows: int = 64) -> LlamaTarget:
+        """Load the model at `path`; ModelError in one sentence if it cannot serve."""
+        info = usable_info(path)
+        return cls(info, settings, Vocabulary.from_gguf(info.path), max_rows)
+
+    def _context_length(self, settings: ModelSettings) -> int:
+        trained = self.info.n_ctx_train
+        wanted = settings.n_ctx or trained or 4096
+        if trained and wanted > trained:
+            self.notices.append(
+                f"{self.name} was trained for {trained} tokens of context, so {wanted} became {trained}."
+            )
+            return trained
+        return wanted
+
+    def _try_rewind(self) -> bool:
+        """Whether a cut really works, on two tokens; this also reads the weights in for the first pass."""
+        context = self._live()
+        start = self.vocabulary.bos if self.vocabulary.bos is not None else 0
+        if context.decode([start, start], 0, 1) != 0:
+            raise ModelError(f"{self.info.path} loads, but computing with it fails: {failure_reason()}.")
+        works = context.cut(1) and context.held == 1
+        context.clear()
+        return works
+
+    def _why_not(self) -> str:
+        kind = self._live().memory_kind
+        if kind == "attention":
+            return f"{self.name} cannot take back tokens it has read, so it answers without a drafter."
+        return (
+            f"{self.name} is a {kind} model: its state cannot take back tokens it has read, "
+            "so it answers without a drafter."
+        )
+
+    def extend(self, ids: Sequence[int], rows: int) -> np.ndarray:
+        """See `LanguageModel.extend`. On ModelError or Aborted, whole steps already read stay in `tokens`."""
+        with self._lock:
+            context = self._live()
+            context.abort.clear()
+            if not 0 <= rows <= min(len(ids), self.max_rows):
+                raise ValueError(f"{rows} rows asked of {len(ids)} ids; at most {self.max_rows} at once")
+            self._check_room(len(ids))
+            start = 0
+            for count, outputs in self._steps(len(ids), rows):
+                self._read(context, ids[start : start + count], outputs)
+                start += count
+            return context.logits(rows) if rows else np.empty((0, self.vocabulary.size), np.float32)
+
+    def _steps(self, count: int, rows: int) -> Iterator[tuple[int, int]]:
+        """(ids, outputs) of each pass: full batches, and all `rows` in the last one."""
+        while count > self.n_batch:
+            step = min(self.n_batch, count - rows)
+            yield step, 0
+            count -= step
+        if count:
+            yield count, rows
+
+    def _read(self, context: LlamaContext, ids: Sequence[int], outputs: int, hidden: bool = False) -> None:
+        held = len(self.tokens)
+        code = context.decode(ids, held, outputs, hidden)
+        if code == 0:
+            self.tokens.extend(ids)
+            return
+        # After an abort or a failure some of this pass may be in the cache.
+        if not (context.cut(held) and context.held == held):
+            context.clear()
+            self.tokens.clear()
+        if code == 2:
+            raise Aborted
+        if code == 1:
+            raise ModelError(f"The context of {self.name} has no room for {len(ids)} more tokens behind {held}.")
+        raise ModelError(f"{self.name} could not compute: {failure_reason() or f'llama.cpp code {code}'}.")
+
+    def _check_room(self, count: int) -> None:
+        if len(self.tokens) + count > self.n_ctx:
+            raise ModelError(
+                f"The context of {self.name} is full: {len(self.tokens)} tokens plus {count} more exceed {self.n_ctx}; "
+                "shorten the conversation or raise n_ctx."
+            )
+
+    def rewind(self, length: int) -> None:
+        """Cut the cache back to `length` tokens. 0 always works; other lengths raise ModelError if not `can_rewind`."""
+        with self._lock:
+            context = self._live()
+            if not 0 <= length <= len(self.tokens):
+                raise ValueError(f"cannot rewind {len(self.tokens)} tokens to {length}")
+            if length == len(self.tokens):
+                return
+            if length == 0:
+                context.clear()
+            elif not self.can_rewind or not context.cut(length):
+                raise ModelError(self.cannot_rewind_reason or f"{self.name} could not take back tokens.")
+            del self.tokens[length:]
+
+    def abort(self) -> None:
+        """Interrupt an `extend` that is running now; one that starts later is not affected."""
+        context = self._context
+        if context is not None:
+            context.abort.set()
+
+    def close(self) -> None:
+        """Interrupt, then free the model. Harmless when repeated."""
+        self.abort()
+        with self._lock:
+            if self._context is not None:
+                self._context.close()
+                self._context = None
+            self.tokens.clear()
+
+    def _live(self) -> LlamaContext:
+        if self._context is None:
+            raise ModelError(f"{self.name} is closed.")
+        return self._context
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_context", None) is not None:
+            self.close()
+
+
+class LlamaDrafter(LlamaTarget):
+    """A `DraftModel` on llama.cpp: also swaps LoRA adapters and, with `with_hidden`, shows its last hidden state."""
+
+    adapter: str | None = None
+    _with_hidden = False
+    _has_hidden = False
+
+    @classmethod
+    def open(
+        cls, path: str | Path, settings: ModelSettings, *, with_hidden: bool = False, max_rows: int = 64
+    ) -> LlamaDrafter:
+        drafter = super().open(path, settings, max_rows=max_rows)
+        drafter._with_hidden = with_hidden
+        return drafter
+
+    def _steps(self, count: int, rows: int) -> Iterator[tuple[int, int]]:
+        """With the hidden state on, every id of a pass is an output: keep that to the few that are needed.
+
+        A short run of ids is cheaper in one pass with superfluous outputs than in two passes.
+        """
+        if self._with_hidden and rows and count > max(rows, _SHORT):
+            yield from super()._steps(count - rows, 0)
+            count = rows
+        yield from super()._steps(count, rows)
+
+    def _read(self, context: LlamaContext, ids: Sequence[int], outputs: int, hidden: bool = False) -> None:
+        self._has_hidden = self._with_hidden and outputs > 0
+        super()._read(context, ids, outputs, self._has_hidden)
+
+    def hidden(self) -> np.ndarray | None:
+        """Last hidden state (behind the final norm) of the last row, (width,), float32, a view; None if off."""
+        return self._live().hidden() if self._has_hidden else None
+
+    def set_adapter(self, path: str | Path | None, scale: float = 1.0) -> None:
+        """Load a GGUF LoRA in place of the current one and forget the cache; None removes it.
+
+        ModelError if the file does not fit this model; then the current adapter and the cache stay as they are.
+        """
+        if path is not None:
+            check_adapter(path, self.info)
+        with self._lock:
+            context = self._live()
+            context.set_adapter(None if path is None else str(path), scale)
+            context.clear()
+            self.tokens.clear()
+            self.adapter = None if path is None else str(path)
+
+
+_SHORT = 8
+
+
+def usable_info(path: str | Path) -> ModelInfo:
+    """`read_info`, refusing what cannot generate text."""
+    info = read_info(path)
+    if info.kind in _KINDS:
+        raise ModelError(f"{info.path} {_KINDS[info.kind]}; choose a chat model.")
+    return info

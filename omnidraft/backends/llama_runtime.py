@@ -1,0 +1,131 @@
+"""What every use of the llama.cpp library shares: one start-up, quiet logs, type sizes, the abort flag.
+
+llama.cpp explains failures only in its log, so the last warnings and errors are kept and put into our messages.
+Nothing here holds a model.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import tempfile
+from collections import deque
+from functools import cache
+
+import llama_cpp
+
+_WARNING, _ERROR, _CONTINUED = 3, 4, 5  # ggml_log_level of this library version, checked in the tests
+_lines: deque[str] = deque(maxlen=32)
+
+
+@llama_cpp.llama_log_callback
+def _keep_line(level: int, text: bytes, _data: object) -> None:
+    if level == _ERROR:
+        _lines.append(text.decode("utf-8", "replace").strip())
+
+
+@cache
+def _start_backend() -> None:
+    llama_cpp.llama_backend_init()
+
+
+def begin_call() -> None:
+    """Before a call that may fail: the library is up, its log is ours and empty."""
+    _start_backend()
+    llama_cpp.llama_log_set(_keep_line, None)
+    _lines.clear()
+
+
+def failure_reason() -> str:
+    """The most specific error line since `begin_call`, "" if there was none."""
+    for line in _lines:
+        reason = line.rpartition("error loading model: ")[2] if "error loading model: " in line else line
+        reason = reason.partition(": ")[2] if reason.split(":")[0].startswith(("llama_", "ggml_")) else reason
+        if reason:
+            return reason
+    return ""
+
+
+def gpu_offload() -> bool:
+    """Whether this build of llama.cpp can use a GPU."""
+    return bool(llama_cpp.llama_supports_gpu_offload())
+
+
+@cache
+def supports_architecture(architecture: str) -> bool:
+    """Whether this build of llama.cpp can run `architecture` as a main model.
+
+    Asks the library itself with a file that holds nothing but the name: it must fail, the reason tells.
+    """
+    name = architecture.encode()
+    key = b"general.architecture"
+    head = b"GGUF" + b"".join(
+        (
+            (3).to_bytes(4, "little"), (0).to_bytes(8, "little"), (1).to_bytes(8, "little"),
+            len(key).to_bytes(8, "little"), key, (8).to_bytes(4, "little"), len(name).to_bytes(8, "little"), name,
+        )
+    )  # fmt: skip
+    parameters = llama_cpp.llama_model_default_params()
+    parameters.vocab_only = True
+    with tempfile.TemporaryDirectory() as folder:
+        probe = os.path.join(folder, "architecture.gguf")
+        with open(probe, "wb") as file:
+            file.write(head)
+        begin_call()
+        model = llama_cpp.llama_model_load_from_file(os.fsencode(probe), parameters)
+        if model:
+            llama_cpp.llama_model_free(model)
+            return True
+    return not any("unknown model architecture" in line or "cannot be used as main model" in line for line in _lines)
+
+
+@cache
+def _ggml() -> ctypes.CDLL:
+    suffix = {"win32": "ggml-base.dll", "darwin": "libggml-base.dylib"}.get(sys.platform, "libggml-base.so")
+    library = ctypes.CDLL(os.path.join(os.path.dirname(llama_cpp.__file__), "lib", suffix))
+    library.ggml_type_size.restype = ctypes.c_size_t
+    library.ggml_type_size.argtypes = library.ggml_blck_size.argtypes = (ctypes.c_int,)
+    library.ggml_blck_size.restype = ctypes.c_int64
+    return library
+
+
+@cache
+def type_layout(tensor_type: int) -> tuple[int, int] | None:
+    """(elements per block, bytes per block) of a ggml tensor type; None if this library does not know it."""
+    if not 0 <= tensor_type < llama_cpp.GGML_TYPE_COUNT:
+        return None
+    block, size = _ggml().ggml_blck_size(tensor_type), _ggml().ggml_type_size(tensor_type)
+    return (block, size) if block > 0 and size > 0 else None
+
+
+@cache
+def type_names() -> dict[int, str]:
+    """Names of ggml's tensor types: {1: "F16", 8: "Q8_0", ...}."""
+    prefix = "GGML_TYPE_"
+    return {
+        value: name.removeprefix(prefix)
+        for name, value in vars(llama_cpp).items()
+        if name.startswith(prefix) and name != "GGML_TYPE_COUNT"
+    }
+
+
+class AbortFlag:
+    """A flag llama.cpp polls between graph nodes without entering Python.
+
+    A Python callback would need the interpreter lock hundreds of times per pass (and wait up to 5 ms for it while
+    another thread computes). The C library's `strlen` on a two-byte buffer is a native "is the flag set": it returns
+    0 for an empty string and 1 for a set one.
+    """
+
+    def __init__(self) -> None:
+        self._buffer = ctypes.create_string_buffer(2)
+        library = ctypes.cdll.msvcrt if sys.platform == "win32" else ctypes.CDLL(None)
+        self.callback = ctypes.cast(library.strlen, llama_cpp.ggml_abort_callback)
+        self.data = ctypes.cast(self._buffer, ctypes.c_void_p)
+
+    def set(self) -> None:
+        self._buffer[0] = b"\x01"
+
+    def clear(self) -> None:
+        self._buffer[0] = b"\x00"
