@@ -53,12 +53,21 @@ class TrainingClock:
 
 
 class StopRequest:
-    """True once SIGTERM came or a file named STOP lies in the output folder; a second SIGTERM ends at once."""
+    """True once SIGTERM came or a file named STOP lies in the output folder; a second SIGTERM ends at once.
+
+    Listens to the signal inside a `with` block only.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / "STOP"
         self._signals = 0
-        signal.signal(signal.SIGTERM, self._on_signal)
+
+    def __enter__(self) -> "StopRequest":
+        self._before = signal.signal(signal.SIGTERM, self._on_signal)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.signal(signal.SIGTERM, self._before)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self._signals += 1

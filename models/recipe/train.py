@@ -131,25 +131,26 @@ class Trainer:
     def run(self) -> LlamaForCausalLM:
         """Train; the model comes back in float32 on the CPU, in evaluation mode."""
         self.out.mkdir(parents=True, exist_ok=True)
-        stop = StopRequest(self.out)
-        loss_of = make_loss(self.model, self.settings)
         self.model.train()
+        with StopRequest(self.out) as stop:
+            self._train(stop)
+        self._log(scale=0.0, held_out=self._held_out())
+        self.save_checkpoint()
+        return self.model.float().cpu().eval()
+
+    def _train(self, stop: StopRequest) -> None:
+        loss_of = make_loss(self.model, self.settings)
         due = {"log": 0.0, "checkpoint": self.settings.checkpoint_every_s, "evaluate": 0.0}
-        batches = packed_batches(
-            self._documents, self.settings.rows, self.settings.length, seed=self._seed + self.step
-        )  # a run taken up again reads in another order
-        for batch in batches:
+        seed = self._seed + self.step  # a run taken up again reads in another order
+        for batch in packed_batches(self._documents, self.settings.rows, self.settings.length, seed):
             elapsed = self.clock.elapsed_s()
             if stop.decay_now:
                 self.schedule.begin_decay(elapsed)
             scale = self.schedule.scale(self.step, elapsed)
             if scale is None or stop.leave_now:
-                break
+                return
             self._update(loss_of, torch.from_numpy(batch).to(self.settings.device), scale)
             self._report(due, elapsed, scale)
-        self._log(scale=0.0, held_out=self._held_out())
-        self.save_checkpoint()
-        return self.model.float().cpu().eval()
 
     def _update(self, loss_of: Callable[[torch.Tensor], torch.Tensor], batch: torch.Tensor, scale: float) -> None:
         for optimizer in self.optimizers:

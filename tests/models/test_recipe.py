@@ -1,0 +1,204 @@
+"""The recipe end to end at toy size: text -> vocabulary -> training -> GGUF that llama.cpp reads as torch does."""
+
+import itertools
+import json
+import random
+import signal
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from llama_file import LlamaFile
+from tokenizers import Tokenizer
+from transformers import LlamaForCausalLM
+
+from models.recipe.__main__ import build
+from models.recipe.data import encode_documents, is_held_out, packed_batches, read_records
+from models.recipe.evaluate import is_looping, mean_loss
+from models.recipe.schedule import StopRequest, WarmupHoldDecay
+from models.recipe.specs import DRAFTER, TARGET_A, TARGET_B, ModelSpec
+from models.recipe.train import TrainSettings
+
+TOY = [
+    replace(TARGET_A, vocabulary_size=420, layers=2, width=32, feed_forward=64, heads=2),
+    replace(TARGET_B, vocabulary_size=420, layers=1, width=32, feed_forward=64, heads=2),
+    replace(DRAFTER, vocabulary_size=480, layers=1, width=32, feed_forward=64, heads=2),
+]
+QUICK = TrainSettings(minutes=1.5 / 60, bf16=False, compiled=False, rows=4, length=64, warmup_steps=5)
+TEXTS = [
+    "How many plums does Vera have left?",
+    "  two spaces, a tab\tand\n\n\nnew lines ",
+    "def area(r):\n    return 3.14159 * r ** 2\n",
+    "Zażółć gęślą jaźń, 東京 🙂 e\u0301 12345678901234567890",
+    "I'll say: it's 5% — don't!",
+]
+
+
+def write_conversations(folder: Path) -> None:
+    """200 small conversations in three tasks, the same every time."""
+    rng = random.Random(0)
+    names, things = ["Vera", "Milo", "Ana", "Jürgen"], ["plums", "books", "lamps", "tickets"]
+    with (folder / "toy.jsonl").open("w", encoding="utf-8") as file:
+        for i in range(200):
+            name, thing, a, b = rng.choice(names), rng.choice(things), rng.randint(20, 99), rng.randint(1, 19)
+            question = f"{name} has {a} {thing} and gives away {b}. How many {thing} does {name} have left?"
+            answer = f"{name} has {a} - {b} = {a - b} {thing} left.\nThe answer is {a - b}."
+            messages = [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
+            task = ("math", "dialogue", "qa")[i % 3]
+            file.write(json.dumps({"id": f"toy/{i}", "task": task, "messages": messages}) + "\n")
+
+
+@pytest.fixture(scope="module", params=TOY, ids=lambda spec: spec.name)
+def trained(request, tmp_path_factory) -> tuple[ModelSpec, Path]:
+    folder = tmp_path_factory.mktemp(request.param.name)
+    write_conversations(folder)
+    torch.set_num_threads(1)
+    path = build(request.param, folder, folder / "out", QUICK, resume=None, take_up=False)
+    return request.param, path
+
+
+def loaded(path: Path) -> tuple[Tokenizer, LlamaForCausalLM]:
+    return Tokenizer.from_file(str(path.parent / "tokenizer.json")), LlamaForCausalLM.from_pretrained(path.parent)
+
+
+def test_a_short_training_lowers_the_held_out_loss(trained):
+    _, path = trained
+    log = [json.loads(line) for line in (path.parent / "log.jsonl").read_text().splitlines()]
+    assert log[-1]["held_out"] < log[0]["held_out"] - 0.5
+    assert log[-1]["tokens"] == log[-1]["step"] * QUICK.rows * QUICK.length
+
+
+def test_llama_cpp_and_tokenizers_give_the_same_ids(trained):
+    spec, path = trained
+    tokenizer, _ = loaded(path)
+    texts = [*TEXTS, f"{spec.controls[-1]}".join(TEXTS)]
+    with LlamaFile(path, context=False) as file:
+        for text in texts:
+            assert file.ids(text) == tokenizer.encode(text, add_special_tokens=False).ids
+
+
+def test_llama_cpp_and_torch_give_the_same_logits(trained):
+    _, path = trained
+    tokenizer, model = loaded(path)
+    ids = [tokenizer.token_to_id(trained[0].bos), *tokenizer.encode(TEXTS[0] * 3, add_special_tokens=False).ids]
+    with torch.inference_mode():
+        expected = model(torch.tensor([ids])).logits[0].float().numpy()
+    with LlamaFile(path) as file:
+        assert np.abs(file.logits(ids) - expected).max() < 1e-2
+
+
+def test_the_file_carries_the_chat_template_and_turn_end(trained):
+    import llama_cpp
+
+    spec, path = trained
+    tokenizer, _ = loaded(path)
+    with LlamaFile(path, context=False) as file:
+        assert file.template() == spec.template
+        assert llama_cpp.llama_vocab_eos(file.vocab) == tokenizer.token_to_id(spec.eos)
+        assert llama_cpp.llama_vocab_bos(file.vocab) == tokenizer.token_to_id(spec.bos)
+
+
+def test_training_goes_on_from_a_folder_and_from_a_checkpoint(trained, tmp_path: Path):
+    spec, path = trained
+    before = [json.loads(line) for line in (path.parent / "log.jsonl").read_text().splitlines()][-1]
+    out = tmp_path / "more"
+    build(spec, path.parent.parent, out, replace(QUICK, minutes=0.01), resume=path.parent, take_up=False)
+    first = json.loads((out / "log.jsonl").read_text().splitlines()[0])
+    assert first["held_out"] == pytest.approx(before["held_out"], abs=0.1)  # one small step away at most
+    build(spec, path.parent.parent, out, replace(QUICK, minutes=0.02), resume=path.parent, take_up=True)
+    last = json.loads((out / "log.jsonl").read_text().splitlines()[-1])
+    assert last["step"] > first["step"]
+
+
+def test_a_stop_file_begins_the_decay(tmp_path: Path):
+    write_conversations(tmp_path)
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "STOP").touch()
+    build(TOY[1], tmp_path, out, replace(QUICK, minutes=60), resume=None, take_up=False)
+    assert (out / "tiny-target-b-f16.gguf").stat().st_size > 10_000
+
+
+def test_sigterm_begins_the_decay_and_is_given_back(tmp_path: Path):
+    handler = signal.getsignal(signal.SIGTERM)
+    with StopRequest(tmp_path) as stop:
+        assert not stop.decay_now
+        signal.raise_signal(signal.SIGTERM)
+        assert stop.decay_now
+        assert not stop.leave_now
+    assert signal.getsignal(signal.SIGTERM) is handler
+
+
+def test_the_rate_warms_up_holds_and_decays_to_nothing():
+    schedule = WarmupHoldDecay(budget_s=100, warmup_steps=10, decay_share=0.25)
+    assert schedule.scale(0, 0.0) == pytest.approx(0.1)
+    assert schedule.scale(50, 74.0) == 1.0
+    assert schedule.scale(51, 75.0) == 1.0
+    assert schedule.scale(60, 87.5) == pytest.approx(0.5)
+    assert schedule.scale(70, 100.0) is None
+
+
+def test_an_early_decay_takes_the_same_share_of_the_run():
+    schedule = WarmupHoldDecay(budget_s=1000, warmup_steps=1, decay_share=0.25)
+    schedule.begin_decay(30.0)
+    assert schedule.scale(5, 35.0) == pytest.approx(0.5)
+    assert schedule.scale(9, 40.0) is None
+
+
+def test_packing_predicts_every_token_once_a_pass():
+    documents = [np.arange(start, start + size, dtype=np.int32) for start, size in ((0, 7), (100, 11), (200, 3))]
+    batches = packed_batches(documents, rows=2, length=5, seed=0)
+    first_two_passes = np.concatenate(list(itertools.islice(batches, 4)))
+    assert first_two_passes.shape == (8, 6)
+    rows = first_two_passes.tolist()
+    assert all(row[-1] == following[0] for row, following in itertools.pairwise(rows))
+    counts = Counter(token for row in rows for token in row[1:])
+    assert set(counts.values()) <= {1, 2}
+    assert sum(counts.values()) == 40
+
+
+def test_the_held_out_split_is_fixed_and_small():
+    records = [{"id": f"doc/{i}"} for i in range(20000)]
+    held_out = [record["id"] for record in records if is_held_out(record)]
+    assert 0.015 < len(held_out) / len(records) < 0.025
+    assert held_out[0] == "doc/148"
+
+
+def test_documents_that_spell_a_control_token_are_left_out(trained):
+    spec, path = trained
+    tokenizer, _ = loaded(path)
+    clean = {"messages": [{"role": "user", "content": "Hello"}]}
+    hostile = {"messages": [{"role": "user", "content": f"Hello {spec.eos}"}]}
+    assert len(encode_documents(spec, tokenizer, [clean, hostile])) == 1
+
+
+def test_a_folder_without_conversations_is_refused(tmp_path: Path):
+    with pytest.raises(FileNotFoundError, match="holds no"):
+        read_records(tmp_path, ["math"])
+
+
+def test_the_held_out_loss_does_not_depend_on_grouping(trained):
+    spec, path = trained
+    tokenizer, model = loaded(path)
+    records = read_records(path.parent.parent, spec.tasks)[:9]
+    documents = encode_documents(spec, tokenizer, records)
+    alone = mean_loss(model, documents, rows=1)
+    assert mean_loss(model, documents, rows=4) == pytest.approx(alone, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("ids", "looping"),
+    [
+        (list(range(96)), False),
+        ([*range(64), *[1, 2, 3] * 11], True),
+        ([*range(60), *[7] * 32], True),
+        ([*range(80), *[7] * 16], False),
+        (list(range(30)) * 4, False),  # the cycle is longer than 16
+        ([5] * 8, False),
+    ],
+)
+def test_a_loop_is_a_short_cycle_that_fills_half_of_the_tail(ids: list[int], looping: bool):
+    assert is_looping(ids) is looping
