@@ -1,0 +1,164 @@
+"""The distillation losses, each one function a reader can check against the formula in its docstring.
+
+Every function takes `logq`, the drafter's log probabilities at N positions, (N, D) float32, and a `Positions`; it returns
+the sum of its terms in nats divided by N, a scalar. p is the target at temperature 1 over its captured candidates plus
+one outcome "other"; q the drafter. "Other" takes part in every KL with the mass both sides give it: nothing is
+renormalised away, so with fewer candidates each KL becomes a lower bound of the full one (log-sum inequality).
+
+Paper: "OmniDraft", arXiv 2507.02659, Eq. 1-4. This module knows nothing of models or records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+TINY = 1e-12
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """N sparse distributions over pieces, "other" being all unnamed ones: see `alignment.Outcomes`.
+
+    ids: (N, K, A) int64, -1 unused; p: (N, K); other: (N,).
+    """
+
+    ids: Tensor
+    p: Tensor
+    other: Tensor
+
+
+@dataclass(frozen=True)
+class Positions:
+    """N drafter positions of T target tokens: see `alignment.Teaching`, which this is as tensors.
+
+    piece, token, depth, length: (N,) int64; split, taught: (N,) bool; p_served: (N,).
+    """
+
+    piece: Tensor
+    token: Tensor
+    depth: Tensor
+    length: Tensor
+    split: Tensor
+    taught: Tensor
+    p_served: Tensor
+    node: Outcomes
+    direct: Outcomes
+
+    @property
+    def is_direct(self) -> Tensor:
+        """The token maps directly: one piece, and that piece spells nothing else."""
+        return (self.length == 1) & ~self.split
+
+
+Loss = Callable[[Tensor, Positions], Tensor]
+
+
+def dm(logq: Tensor, at: Positions) -> Tensor:
+    """Reverse KL on directly mapped positions (Eq. 3, first term).
+
+    sum over positions whose token maps directly of sum_o q'(o) log(q'(o) / p(o)); outcomes o: the candidates that map
+    directly, q'(o) = sum of q over the pieces with o's bytes (Eq. 1), and "other".
+    """
+    kl = _reverse_kl(_gather(logq, at.direct.ids), at.direct)
+    return _mean(kl, at.is_direct & at.taught)
+
+
+def dm_nll(logq: Tensor, at: Positions, weight: float = 0.2) -> Tensor:
+    """-log q(d) on directly mapped positions + `weight` x `ngram`: the paper's variant without the target's distribution."""
+    return _mean(_nll(logq, at), at.is_direct) + weight * ngram(logq, at)
+
+
+def ngram(logq: Tensor, at: Positions) -> Tensor:
+    """-log q(d_i) on every piece of tokens written with several pieces (Eq. 3, second term)."""
+    return _mean(_nll(logq, at), at.length > 1)
+
+
+def hybrid(logq: Tensor, at: Positions, weight: float | None = 0.2) -> Tensor:
+    """L_DM + lambda L_N-gram (Eq. 4). weight: lambda; None takes lambda = p(t), the probability of the piece's token."""
+    if weight is not None:
+        return dm(logq, at) + weight * ngram(logq, at)
+    return dm(logq, at) + _mean(_nll(logq, at) * at.p_served, at.length > 1)
+
+
+def both_kl(logq: Tensor, at: Positions, weight: float = 0.2) -> Tensor:
+    """L_DM + `weight` x reverse KL at n-gram tokens after Eq. 2's redistribution.
+
+    At the first piece d1 of n-gram token t: q'(t) = prod_j q(d_j), q'(direct(d1)) = q(d1) - q'(t), other directly mapped
+    candidates keep q; p has the same outcomes and "other". One term per n-gram token.
+    """
+    starts = (at.length > 1) & (at.depth == 0) & at.taught
+    tokens = int(at.token.max()) + 1 if len(at.token) else 0
+    product = logq.new_zeros(tokens).index_add(0, at.token, -_nll(logq, at))[at.token].exp()
+    q = _gather(logq, at.direct.ids).exp()
+    own = (at.direct.ids == at.piece[:, None, None]).any(-1)
+    q = torch.cat([q - own * product[:, None], product[:, None]], 1)
+    p = torch.cat([at.direct.p, at.p_served[:, None]], 1)
+    other = (at.direct.other - at.p_served).clamp_min(0)
+    kl = _reverse_kl(q.clamp_min(TINY).log(), Outcomes(at.direct.ids, p, other))
+    return dm(logq, at) + weight * _mean(kl, starts)
+
+
+def projected(logq: Tensor, at: Positions) -> Tensor:
+    """Forward KL of the target projected into the drafter's pieces (ours).
+
+    At piece j of token t, with P(d) the sum of p over all tokens whose expansion shares t's first j pieces, is longer and
+    goes on with d, normalised over such tokens: sum_o P(o) log(P(o) / q(o)), o: the candidates' next pieces and "other".
+    No weight between direct tokens and n-grams is needed, and no stop term where the text was sampled at temperature 1.
+
+    Where the served piece lies in "other", -log(q(piece) / q(other)) is added: by the chain rule an unbiased sample of
+    what KL over the full vocabulary says about the inside of "other".
+    """
+    logq_o = _gather(logq, at.node.ids)
+    p, log_other = at.node.p, _log_other(logq_o)
+    kl = torch.special.xlogy(p, p.clamp_min(TINY)).sum(1) - (p * logq_o.masked_fill(p == 0, 0)).sum(1)
+    kl = kl + torch.special.xlogy(at.node.other, at.node.other.clamp_min(TINY)) - at.node.other * log_other
+    outside = ~((at.node.ids == at.piece[:, None, None]) & (p > 0)[..., None]).any(-1).any(-1)
+    inside_other = _nll(logq, at) + log_other
+    return _mean(kl + outside * inside_other, at.taught) + _mean(_nll(logq, at), ~at.taught)
+
+
+LOSSES: dict[str, Loss] = {
+    "dm": dm,
+    "hybrid": hybrid,
+    "hybrid_p": lambda logq, at: hybrid(logq, at, weight=None),
+    "ngram": ngram,
+    "dm_nll": dm_nll,
+    "both_kl": both_kl,
+    "projected": projected,
+}
+
+
+def _nll(logq: Tensor, at: Positions) -> Tensor:
+    """-log q of the served pieces, (N,)."""
+    return -logq.gather(1, at.piece[:, None])[:, 0]
+
+
+def _gather(logq: Tensor, ids: Tensor) -> Tensor:
+    """log of the summed probability of each outcome's pieces, (N, K); log TINY where unused."""
+    parts = logq.gather(1, ids.clamp_min(0).flatten(1)).view(ids.shape)
+    if ids.shape[2] == 1:
+        return parts[..., 0].masked_fill(ids[..., 0] < 0, -27.631)
+    return parts.masked_fill(ids < 0, -27.631).logsumexp(-1)
+
+
+def _log_other(logq_o: Tensor) -> Tensor:
+    """log of the drafter's mass outside the named outcomes, (N,). Unused outcomes carry 1e-12 each, far below float32."""
+    return (1 - logq_o.exp().sum(1)).clamp_min(1e-7).log()
+
+
+def _reverse_kl(logq_o: Tensor, o: Outcomes) -> Tensor:
+    """sum_o q(o) log(q(o) / p(o)) over the named outcomes and "other", (N,)."""
+    used = o.p > 0
+    logq_o = logq_o.masked_fill(~used, -27.631)
+    q, log_other = logq_o.exp(), _log_other(logq_o)
+    named = torch.where(used, q * (logq_o - o.p.clamp_min(TINY).log()), 0).sum(1)
+    return named + log_other.exp() * (log_other - o.other.clamp_min(1e-6).log())
+
+
+def _mean(values: Tensor, mask: Tensor) -> Tensor:
+    """Sum over the masked positions divided by all N, so that terms of different positions add up with equal weight."""
+    return torch.where(mask, values, 0).sum() / max(len(values), 1)
