@@ -63,7 +63,7 @@ def dm(logq: Tensor, at: Positions) -> Tensor:
     sum over positions whose token maps directly of sum_o q'(o) log(q'(o) / p(o)); outcomes o: the candidates that map
     directly, q'(o) = sum of q over the pieces with o's bytes (Eq. 1), and "other".
     """
-    kl = _reverse_kl(_gather(logq, at.direct.ids), at.direct)
+    kl = _reverse_kl(gather_log(logq, at.direct.ids), at.direct)
     return _mean(kl, at.is_direct & at.taught)
 
 
@@ -93,7 +93,7 @@ def both_kl(logq: Tensor, at: Positions, weight: float = 0.2) -> Tensor:
     starts = (at.length > 1) & (at.depth == 0) & at.taught
     tokens = int(at.token.max()) + 1 if len(at.token) else 0
     product = logq.new_zeros(tokens).index_add(0, at.token, -_nll(logq, at))[at.token].exp()
-    q = _gather(logq, at.direct.ids).exp()
+    q = gather_log(logq, at.direct.ids).exp()
     own = (at.direct.ids == at.piece[:, None, None]).any(-1)
     q = torch.cat([q - own * product[:, None], product[:, None]], 1)
     p = torch.cat([at.direct.p, at.p_served[:, None]], 1)
@@ -112,8 +112,8 @@ def projected(logq: Tensor, at: Positions) -> Tensor:
     Where the served piece lies in "other", -log(q(piece) / q(other)) is added: by the chain rule an unbiased sample of
     what KL over the full vocabulary says about the inside of "other".
     """
-    logq_o = _gather(logq, at.node.ids)
-    p, log_other = at.node.p, _log_other(logq_o)
+    logq_o = gather_log(logq, at.node.ids)
+    p, log_other = at.node.p, log_other_mass(logq_o)
     kl = torch.special.xlogy(p, p.clamp_min(TINY)).sum(1) - (p * logq_o.masked_fill(p == 0, 0)).sum(1)
     kl = kl + torch.special.xlogy(at.node.other, at.node.other.clamp_min(TINY)) - at.node.other * log_other
     outside = ~((at.node.ids == at.piece[:, None, None]) & (p > 0)[..., None]).any(-1).any(-1)
@@ -137,7 +137,7 @@ def _nll(logq: Tensor, at: Positions) -> Tensor:
     return -logq.gather(1, at.piece[:, None])[:, 0]
 
 
-def _gather(logq: Tensor, ids: Tensor) -> Tensor:
+def gather_log(logq: Tensor, ids: Tensor) -> Tensor:
     """log of the summed probability of each outcome's pieces, (N, K); log TINY where unused."""
     parts = logq.gather(1, ids.clamp_min(0).flatten(1)).view(ids.shape)
     if ids.shape[2] == 1:
@@ -145,7 +145,7 @@ def _gather(logq: Tensor, ids: Tensor) -> Tensor:
     return parts.masked_fill(ids < 0, -27.631).logsumexp(-1)
 
 
-def _log_other(logq_o: Tensor) -> Tensor:
+def log_other_mass(logq_o: Tensor) -> Tensor:
     """log of the drafter's mass outside the named outcomes, (N,). Unused outcomes carry 1e-12 each, far below float32."""
     return (1 - logq_o.exp().sum(1)).clamp_min(1e-7).log()
 
@@ -154,7 +154,7 @@ def _reverse_kl(logq_o: Tensor, o: Outcomes) -> Tensor:
     """sum_o q(o) log(q(o) / p(o)) over the named outcomes and "other", (N,)."""
     used = o.p > 0
     logq_o = logq_o.masked_fill(~used, -27.631)
-    q, log_other = logq_o.exp(), _log_other(logq_o)
+    q, log_other = logq_o.exp(), log_other_mass(logq_o)
     named = torch.where(used, q * (logq_o - o.p.clamp_min(TINY).log()), 0).sum(1)
     return named + log_other.exp() * (log_other - o.other.clamp_min(1e-6).log())
 

@@ -1,0 +1,87 @@
+"""An adapter in torch's order <-> a GGUF LoRA llama.cpp loads.
+
+llama.cpp stores the query and key rows of the llama architecture in another order (rotary halves interleaved); an
+adapter's B matrix has the same rows and is reordered alike. It knows nothing of training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from gguf import GGMLQuantizationType, GGUFReader, GGUFWriter
+
+from omnidraft.errors import ModelError
+
+PERMUTED = ("llama",)  # architectures whose query and key rows llama.cpp reorders
+
+
+def write_adapter(
+    path: Path, weights: Mapping[str, np.ndarray], drafter: Path, rank: int, alpha: float, precision: str = "f32"
+) -> None:
+    """Write `weights` ({"blk.0.attn_q.lora_a": (rank, in), "....lora_b": (out, rank)}) as a GGUF LoRA for `drafter`."""
+    architecture, heads = _shape(drafter)
+    dtype = {"f16": np.float16, "f32": np.float32}[precision]
+    writer = GGUFWriter(str(path), architecture)
+    try:
+        writer.add_type("adapter")
+        writer.add_string("adapter.type", "lora")
+        writer.add_float32("adapter.lora.alpha", float(alpha))
+        for name, matrix in sorted(weights.items()):
+            layer, _, part = name.rpartition(".")
+            if not np.isfinite(matrix).all():
+                raise ModelError(f"training made {name} infinite; the adapter was not written")
+            rows = _to_gguf(matrix, _heads_of(layer, architecture, heads)) if part == "lora_b" else matrix
+            writer.add_tensor(f"{layer}.weight.{part}", np.ascontiguousarray(rows, dtype))
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+    finally:
+        writer.close()
+
+
+def read_adapter(path: Path, drafter: Path) -> tuple[dict[str, np.ndarray], float]:
+    """(weights in torch's order as float32, alpha) of an adapter `write_adapter` wrote."""
+    architecture, heads = _shape(drafter)
+    try:
+        reader = GGUFReader(path)
+        alpha = float(reader.fields["adapter.lora.alpha"].contents())
+    except (OSError, ValueError, KeyError, IndexError) as error:
+        raise ModelError(f"{path} is not a readable adapter: {error}") from error
+    weights = {}
+    for tensor in reader.tensors:
+        layer, _, part = tensor.name.replace(".weight.lora", ".lora").rpartition(".")
+        if tensor.tensor_type not in (GGMLQuantizationType.F16, GGMLQuantizationType.F32):
+            raise ModelError(f"{path}: {tensor.name} is quantized; only F16 and F32 adapters can be trained on")
+        matrix = np.array(tensor.data, np.float32)
+        weights[f"{layer}.{part}"] = _from_gguf(matrix, _heads_of(layer, architecture, heads)) if part == "lora_b" else matrix
+    return weights, alpha
+
+
+def _shape(drafter: Path) -> tuple[str, dict[str, int]]:
+    fields = GGUFReader(drafter).fields
+    architecture = fields["general.architecture"].contents()
+    heads = int(fields[f"{architecture}.attention.head_count"].contents())
+    kv = fields.get(f"{architecture}.attention.head_count_kv")
+    return architecture, {"attn_q": heads, "attn_k": int(kv.contents()) if kv else heads}
+
+
+def _heads_of(layer: str, architecture: str, heads: Mapping[str, int]) -> int | None:
+    """Number of heads whose rows are reordered; None where nothing is."""
+    return heads.get(layer.rpartition(".")[2]) if architecture in PERMUTED else None
+
+
+def _to_gguf(rows: np.ndarray, heads: int | None) -> np.ndarray:
+    """Rows (head, half, i) -> (head, i, half)."""
+    if heads is None:
+        return rows
+    half = rows.shape[0] // heads // 2
+    return rows.reshape(heads, 2, half, -1).swapaxes(1, 2).reshape(rows.shape)
+
+
+def _from_gguf(rows: np.ndarray, heads: int | None) -> np.ndarray:
+    if heads is None:
+        return rows
+    half = rows.shape[0] // heads // 2
+    return rows.reshape(heads, half, 2, -1).swapaxes(1, 2).reshape(rows.shape)

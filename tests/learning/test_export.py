@@ -1,0 +1,92 @@
+"""torch + PEFT and llama.cpp + exported adapter are the same model."""
+
+import numpy as np
+import pytest
+import torch
+from learning_helpers import llama_logits
+
+from omnidraft.backends.adapter_check import check_adapter
+from omnidraft.backends.gguf_file import read_info
+from omnidraft.errors import ModelError
+from omnidraft.learning.drafter_torch import TorchDrafter
+from omnidraft.learning.export import read_adapter, write_adapter
+
+RANK = 32
+
+
+@pytest.fixture(scope="module")
+def drafter_path(models):
+    return models / "tiny-drafter-f16.gguf"
+
+
+@pytest.fixture(scope="module")
+def drafter(drafter_path):
+    """A drafter whose adapter matters: B random, as large as training makes it."""
+    drafter = TorchDrafter(drafter_path, RANK)
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for module in drafter.adapted.values():
+            b = module.lora_B["default"].weight
+            b.copy_(torch.randn(b.shape, generator=generator) * 0.03)
+    return drafter
+
+
+def torch_logits(drafter, ids):
+    with torch.no_grad():
+        return drafter.log_probabilities(drafter.hidden(torch.tensor([ids]))[0]).numpy()
+
+
+def normalised(logits):
+    return logits - np.log(np.exp(logits - logits.max(1, keepdims=True)).sum(1, keepdims=True)) - logits.max(1, keepdims=True)
+
+
+def as_arrays(drafter):
+    return {name: value.numpy() for name, value in drafter.weights().items()}
+
+
+def test_every_linear_layer_is_adapted(drafter):
+    inner = ["attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"]
+    assert sorted(drafter.adapted) == sorted([f"blk.{n}.{name}" for n in range(2) for name in inner] + ["output"])
+
+
+def test_a_tied_output_layer_is_left_alone(models):
+    assert "output" not in TorchDrafter(models / "tiny-target-a2-f16.gguf", 4).adapted
+
+
+@pytest.mark.parametrize("precision", ["f16", "f32"])
+def test_torch_and_llama_cpp_agree_on_every_logit(drafter, drafter_path, tmp_path, precision):
+    path = tmp_path / "adapter.gguf"
+    write_adapter(path, as_arrays(drafter), drafter_path, RANK, RANK, precision)
+    check_adapter(path, read_info(drafter_path))
+    ids = [1, *np.random.default_rng(0).integers(3, 3072, 599).tolist()]
+    ours = torch_logits(drafter, ids)
+    theirs = normalised(llama_logits(drafter_path, ids, path))
+    plain = normalised(llama_logits(drafter_path, ids))
+    assert np.abs(ours - plain).max() > 1  # the adapter does change the model
+    assert np.abs(ours - theirs).max() <= 2e-2
+    assert (ours.argmax(1) == theirs.argmax(1)).mean() >= 0.995
+
+
+def test_an_adapter_reads_back_as_it_was_written(drafter, drafter_path, tmp_path):
+    before = as_arrays(drafter)
+    write_adapter(tmp_path / "adapter.gguf", before, drafter_path, RANK, RANK)
+    after, alpha = read_adapter(tmp_path / "adapter.gguf", drafter_path)
+    assert alpha == RANK
+    assert set(after) == set(before)
+    for name, matrix in before.items():
+        assert np.array_equal(after[name], matrix), name
+
+
+def test_weights_of_another_rank_or_model_are_refused(drafter, models):
+    other = TorchDrafter(models / "tiny-drafter-f16.gguf", 8)
+    with pytest.raises(ModelError, match="shape"):
+        other.load_weights(drafter.weights())
+    with pytest.raises(ModelError, match="other layers"):
+        TorchDrafter(models / "tiny-target-a2-f16.gguf", RANK).load_weights(drafter.weights())
+
+
+def test_infinite_weights_are_never_written(drafter, drafter_path, tmp_path):
+    weights = as_arrays(drafter)
+    weights["blk.0.attn_q.lora_a"] = np.full_like(weights["blk.0.attn_q.lora_a"], np.nan)
+    with pytest.raises(ModelError, match="infinite"):
+        write_adapter(tmp_path / "adapter.gguf", weights, drafter_path, RANK, RANK)
