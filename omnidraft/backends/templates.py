@@ -1,0 +1,186 @@
+"""Chat templates: messages in, spans of text and control tokens out.
+
+A control token in the result was written by the template. What a person or a model wrote is text, even where it
+spells a control token: such strings are replaced by placeholders before rendering and come back as text. Knows
+nothing of token ids beyond the control tokens' own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import jinja2
+
+from omnidraft.backends.gguf_file import ModelInfo
+from omnidraft.backends.sandbox import compile_template
+from omnidraft.errors import ModelError
+from omnidraft.vocab import Vocabulary
+
+Message = Mapping[str, Any]
+
+_PLAIN = (
+    "{% for m in messages %}{% if m['role'] == 'system' %}{{ m['content'] }}{% else %}"
+    "{{ m['role'] | capitalize }}: {{ m['content'] }}{% endif %}\n\n{% endfor %}"
+    "{% if add_generation_prompt %}Assistant:{% endif %}"
+)
+_CHATML = (
+    "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+_PRIVATE_USE = range(0xE000, 0xF900)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of a rendered prompt: text, or one control token (then `text` is how the template spells it)."""
+
+    text: str
+    control_id: int | None = None
+
+    @property
+    def control(self) -> bool:
+        return self.control_id is not None
+
+
+class ChatTemplate:
+    """Renders conversations for one model.
+
+    note: a sentence if the file's own template is missing or unusable and a plain one stands in, else None;
+    stop: strings that end an answer when the template has no control token for it.
+    """
+
+    def __init__(self, source: str | None, vocabulary: Vocabulary, name: str = "The model") -> None:
+        self.name = name
+        self.note: str | None = None
+        self.stop: tuple[str, ...] = ()
+        self._controls = {text: id for text, id in vocabulary.controls.items() if text}
+        self._pattern = _alternatives(self._controls)
+        ids = {id: text for text, id in self._controls.items()}
+        self._special = {
+            "bos_token": ids.get(vocabulary.bos, ""),
+            "eos_token": ids.get(vocabulary.eos, ""),
+            "unk_token": "",
+            "pad_token": "",
+        }
+        self._source, self._template = self._compile(source)
+
+    @classmethod
+    def from_model(cls, info: ModelInfo, vocabulary: Vocabulary) -> ChatTemplate:
+        """The template in the model's file, or a stand-in (see `note`)."""
+        return cls(info.chat_template, vocabulary, info.name)
+
+    def _compile(self, source: str | None) -> tuple[str, jinja2.Template]:
+        if source:
+            try:
+                return source, compile_template(source)
+            except jinja2.TemplateError as error:
+                self.note = f"The chat template of {self.name} is not valid ({error}), so a plain one is used."
+        else:
+            self.note = f"{self.name} has no chat template, so a plain one is used."
+        if {"<|im_start|>", "<|im_end|>"} <= self._controls.keys():
+            return _CHATML, compile_template(_CHATML)
+        self.stop = ("\nUser:",)
+        return _PLAIN, compile_template(_PLAIN)
+
+    def render(self, messages: Sequence[Message], add_generation_prompt: bool = True) -> list[Span]:
+        """Spans of the conversation as this model reads it; neighbouring text is one span.
+
+        A template without a system role, or one that insists on alternating roles, gets the system message folded
+        into the first user message and neighbours of one role joined. ModelError if it refuses even that.
+        """
+        messages = [_flat(message) for message in messages]
+        sentinel = self._unused_character(messages)
+        protected = [self._protect(message, sentinel) for message in messages]
+        return self._spans(self._attempt(protected, add_generation_prompt), sentinel)
+
+    @cached_property
+    def answer_prefix(self) -> str:
+        """What stands between the generation prompt and an earlier answer, " " behind `ASSISTANT:`, mostly "".
+
+        A model tends to begin its answer with it; take it off before storing the answer, or it stands there twice.
+        """
+        asked = [{"role": "user", "content": "a"}]
+        prompt = "".join(span.text for span in self.render(asked))
+        whole = "".join(
+            span.text for span in self.render([*asked, {"role": "assistant", "content": "\N{BULLET}"}], False)
+        )
+        between, found, _ = whole.removeprefix(prompt).partition("\N{BULLET}")
+        return between if found and whole.startswith(prompt) and between.isspace() else ""
+
+    def _attempt(self, messages: list[dict[str, str]], add_generation_prompt: bool) -> str:
+        try:
+            text = self._render(messages, add_generation_prompt)
+            if all(m["content"].strip() in text for m in messages if m["role"] == "system"):
+                return text  # else the template passed over the system message in silence
+        except jinja2.TemplateError:
+            pass
+        try:
+            return self._render(_alternating(messages), add_generation_prompt)
+        except jinja2.TemplateError as error:
+            raise ModelError(f"The chat template of {self.name} refuses this conversation: {error}.") from None
+
+    def _render(self, messages: list[dict[str, str]], add_generation_prompt: bool) -> str:
+        variables = dict(self._special, messages=messages, add_generation_prompt=add_generation_prompt)
+        try:
+            return self._template.render(variables, tools=None, documents=None)
+        except jinja2.TemplateError:
+            raise
+        except Exception as error:  # foreign code: anything it does wrong is the template's failure
+            raise jinja2.TemplateError(f"{type(error).__name__}: {error}") from error
+
+    def _unused_character(self, messages: Iterable[dict[str, str]]) -> str:
+        used = set(self._source).union(*(value for message in messages for value in message.values()))
+        return next(chr(code) for code in _PRIVATE_USE if chr(code) not in used)
+
+    def _protect(self, message: dict[str, str], sentinel: str) -> dict[str, str]:
+        """The message with every control string in it spelt as sentinel, number, sentinel."""
+        if self._pattern is None:
+            return message
+        numbers = {text: number for number, text in enumerate(self._controls)}
+        hide = lambda match: f"{sentinel}{numbers[match[0]]}{sentinel}"  # noqa: E731
+        return {key: value if key == "role" else self._pattern.sub(hide, value) for key, value in message.items()}
+
+    def _spans(self, rendered: str, sentinel: str) -> list[Span]:
+        texts = list(self._controls)
+        show = lambda match: texts[int(match[1])]  # noqa: E731
+        placeholder = re.compile(f"{sentinel}(\\d+){sentinel}")
+        spans = []
+        pieces = self._pattern.split(rendered) if self._pattern else [rendered]
+        for index, piece in enumerate(pieces):
+            if index % 2:
+                spans.append(Span(piece, self._controls[piece]))
+            elif piece:
+                spans.append(Span(placeholder.sub(show, piece).replace(sentinel, "")))
+        return spans
+
+
+def _alternatives(strings: Iterable[str]) -> re.Pattern[str] | None:
+    ordered = sorted(strings, key=len, reverse=True)
+    return re.compile("(" + "|".join(map(re.escape, ordered)) + ")") if ordered else None
+
+
+def _flat(message: Message) -> dict[str, str]:
+    """The message with plain strings: content given as a list of parts becomes their text."""
+    content = message.get("content") or ""
+    if not isinstance(content, str):
+        content = "".join(part if isinstance(part, str) else part.get("text", "") for part in content)
+    # A lone surrogate (half an emoji cut by a browser) has no UTF-8 form.
+    return {"role": str(message["role"]), "content": content.encode("utf-8", "replace").decode()}
+
+
+def _alternating(messages: list[dict[str, str]]) -> list[dict[str, str]]:
+    """The same words in user and assistant turns that alternate, beginning with the user's."""
+    result: list[dict[str, str]] = []
+    for message in messages:
+        role = "assistant" if message["role"] == "assistant" else "user"
+        if result and result[-1]["role"] == role:
+            result[-1] = {"role": role, "content": result[-1]["content"] + "\n\n" + message["content"]}
+        else:
+            result.append({"role": role, "content": message["content"]})
+    if result and result[0]["role"] == "assistant":
+        result.insert(0, {"role": "user", "content": ""})
+    return result

@@ -1,0 +1,82 @@
+"""Small GGUF files written on the spot: models without sense, adapters, and damaged copies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import gguf
+import numpy as np
+import pytest
+
+from omnidraft.backends.gguf_header import read_header
+
+LAYERS = ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down")
+
+
+@pytest.fixture
+def write_gguf(tmp_path: Path) -> Callable[..., Path]:
+    """write(name, architecture, metadata, tensors) -> path. Metadata values: str, int, float, bool, list of str."""
+
+    def write(name: str, architecture: str, metadata: dict | None = None, tensors: dict | None = None) -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        writer = gguf.GGUFWriter(path, architecture)
+        for key, value in (metadata or {}).items():
+            _add(writer, key, value)
+        for tensor, array in (tensors or {}).items():
+            writer.add_tensor(tensor, array)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+        return path
+
+    return write
+
+
+def _add(writer: gguf.GGUFWriter, key: str, value: object) -> None:
+    if isinstance(value, bool):
+        writer.add_bool(key, value)
+    elif isinstance(value, int):
+        writer.add_uint32(key, value)
+    elif isinstance(value, float):
+        writer.add_float32(key, value)
+    elif isinstance(value, list):
+        writer.add_array(key, value)
+    else:
+        writer.add_string(key, str(value))
+
+
+@pytest.fixture
+def write_adapter(write_gguf: Callable[..., Path]) -> Callable[..., Path]:
+    """write(name, model, rank, seed, only, metadata, change) -> path of a random LoRA with the model's shapes.
+
+    `only`: the weights it covers; `change`: called with the tensors before they are written.
+    """
+
+    def write(
+        name: str,
+        model: Path,
+        rank: int = 8,
+        seed: int = 0,
+        only: tuple[str, ...] | None = None,
+        metadata: dict | None = None,
+        change: Callable[[dict], None] | None = None,
+    ) -> Path:
+        random = np.random.default_rng(seed)
+        tensors = {}
+        for weight, tensor in read_header(model).tensors.items():
+            if only is None and weight.split(".")[-2] not in LAYERS:
+                continue
+            if only is not None and weight not in only:
+                continue
+            inputs, outputs = tensor.shape
+            tensors[f"{weight}.lora_a"] = random.normal(0, 0.1, (rank, inputs)).astype(np.float32)
+            tensors[f"{weight}.lora_b"] = random.normal(0, 0.1, (outputs, rank)).astype(np.float32)
+        if change:
+            change(tensors)
+        keys = {"general.type": "adapter", "adapter.type": "lora", "adapter.lora.alpha": float(rank)}
+        return write_gguf(name, "llama", keys | (metadata or {}), tensors)
+
+    return write
