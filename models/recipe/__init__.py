@@ -11,6 +11,7 @@
 | train | the training loop and its checkpoints |
 | evaluate | held-out loss, looping rate, samples |
 | export | writes a llama.cpp GGUF file |
+| report | prints the numbers and samples of a model card |
 
 Nothing in here is needed to run the assistant.
 """

@@ -51,7 +51,7 @@ def export_gguf(
 
 def _add_shape(writer: gguf.GGUFWriter, spec: ModelSpec, config: LlamaConfig, precision: Precision) -> None:
     writer.add_name(spec.name)
-    writer.add_license("Apache-2.0")
+    writer.add_license(spec.licence)
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
     writer.add_block_count(config.num_hidden_layers)

@@ -52,6 +52,7 @@ class ModelSpec:
     tied: bool = True  # output layer shares the embedding's weights
     tokenizer_of: str | None = None  # reuse this model's tokenizer.json instead of training one
     context: int = 1024
+    licence: str = "CC-BY-SA-4.0"  # of the weights: the strictest licence among the bundled set's sources
 
     def __post_init__(self) -> None:
         if self.width % self.heads or (self.width // self.heads) % 2:
