@@ -154,7 +154,8 @@ def test_a_home_of_another_user_is_one_sentence(tmp_path, mode):
 
 GOOD = ["default", "Ada", "ada lovelace", "Zoë", "李雷", "हिन्दी", "a.b-c_d 1", "x" * 64, "7"]
 BAD = [
-    "", " ", ".", "..", "../x", "a/b", "a\\b", "/etc", "C:x", "a\0", "a\nb", ".hidden", "-option", " a", "a ", "a.", "Ada L.",
+    "", " ",
+    ".", "..", "../x", "a/b", "a\\b", "/etc", "C:x", "a\0", "a\nb", ".hidden", "-option", " a", "a ", "a.", "Ada L.",
     "x" * 65, "李" * 64 + "雷", "con", "NUL", "Com1.txt", "aux ", "a*", "a?", "~", "a:b", "\ud800", "\u202egpj", "✓",
     None, 5,
 ]  # fmt: skip
