@@ -1,0 +1,19 @@
+"""Vocabularies and translation between them: what ids mean, and how a draft becomes proposals for another model."""
+
+from omnidraft.vocab.ngram_cache import NgramCache
+from omnidraft.vocab.pair_map import PairMap
+from omnidraft.vocab.report import load_vocabulary, vocabulary_report
+from omnidraft.vocab.translator import Choice, Proposal, Translator
+from omnidraft.vocab.vocabulary import TokenKind, Vocabulary
+
+__all__ = [
+    "Choice",
+    "NgramCache",
+    "PairMap",
+    "Proposal",
+    "TokenKind",
+    "Translator",
+    "Vocabulary",
+    "load_vocabulary",
+    "vocabulary_report",
+]

@@ -1,0 +1,219 @@
+"""Reads a vocabulary through llama.cpp's low-level API, from a GGUF file or a loaded model.
+
+Knows the library's token attributes and its habits; everything above sees a `Vocabulary`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import threading
+import weakref
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from llama_cpp import llama_cpp as api
+
+from omnidraft.errors import ModelError
+from omnidraft.vocab import llama_log
+from omnidraft.vocab.vocabulary import TokenKind, Vocabulary, turn_end
+
+_WORD_MARKING = (api.LLAMA_VOCAB_TYPE_SPM, api.LLAMA_VOCAB_TYPE_UGM)
+_HEADER = struct.Struct("<4sIqq")  # magic, version, number of tensors, number of metadata entries
+
+
+def read_gguf(path: Path) -> Vocabulary:
+    """Load a GGUF file's vocabulary, nothing else, and free the model with the Vocabulary's tokenizer."""
+    check_header(path)
+    llama_log.silence()
+    llama_log.forget_errors()
+    api.llama_backend_init()
+    parameters = api.llama_model_default_params()
+    parameters.vocab_only = True
+    model = api.llama_model_load_from_file(str(path).encode(), parameters)
+    if not model:
+        reason = llama_log.first_error() or "llama.cpp gives no reason"
+        raise ModelError(f"{path} cannot be loaded: it is damaged, incomplete or of an unsupported kind ({reason}).")
+    return read_model(model, _OwnedModel(model))
+
+
+def check_header(path: Path) -> None:
+    """ModelError unless the file begins as a GGUF file does; llama.cpp is not handed anything else."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEADER.size)
+    except FileNotFoundError:
+        raise ModelError(f"There is no model file at {path}.") from None
+    except IsADirectoryError:
+        raise ModelError(f"{path} is a folder, not a model file.") from None
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read: {error.strerror or error}.") from None
+    if len(head) < _HEADER.size:
+        raise ModelError(f"{path} is not a model file: it holds only {len(head)} bytes.")
+    magic, version, tensors, entries = _HEADER.unpack(head)
+    if magic != b"GGUF":
+        raise ModelError(f"{path} is not a GGUF file.")
+    if not (2 <= version <= 3 and tensors >= 0 and entries > 0):
+        raise ModelError(f"{path} is damaged or written in an unsupported GGUF version ({version}).")
+
+
+def read_model(model: ctypes.c_void_p, keep_alive: Any) -> Vocabulary:
+    """The vocabulary of a loaded model; `keep_alive` lives as long as the vocabulary can tokenize."""
+    llama_log.silence()
+    vocab = api.llama_model_get_vocab(model)
+    kind = api.llama_vocab_type(vocab)
+    size = api.llama_vocab_n_tokens(vocab)
+    if kind == api.LLAMA_VOCAB_TYPE_NONE or size <= 0:
+        raise ModelError("This model file holds no vocabulary.")
+    tokenizer = LlamaTokenizer(vocab, kind in _WORD_MARKING, keep_alive)
+    reader = _Reader(vocab, size, tokenizer)
+    texts = {token: reader.text(token) for token in reader.tokens_of(TokenKind.CONTROL)}
+    ends = {texts[token]: token for token in sorted(reader.eog, reverse=True) if token in texts}
+    template = _metadata(model, b"tokenizer.chat_template")
+    return Vocabulary(
+        pieces=reader.pieces,
+        kinds=reader.kinds,
+        eog=reader.eog,
+        bos=_id_or_none(api.llama_vocab_bos(vocab)),
+        eos=turn_end(ends, _id_or_none(api.llama_vocab_eos(vocab)), template),
+        add_bos=bool(api.llama_vocab_get_add_bos(vocab)),
+        controls={text: token for token, text in texts.items()},
+        family=_family(model, kind),
+        tokenizer=tokenizer,
+    )
+
+
+class LlamaTokenizer:
+    """llama_tokenize with buffers of its own per thread (ctypes releases the interpreter lock while it runs)."""
+
+    def __init__(self, vocab: ctypes.c_void_p, marks_words: bool, keep_alive: Any):
+        self.marks_words = marks_words
+        self._vocab = vocab
+        self._keep_alive = keep_alive
+        self._local = threading.local()
+
+    def tokenize(self, data: bytes) -> list[int]:
+        if not data:
+            return []
+        buffer = self._buffer(len(data) + 8)
+        count = api.llama_tokenize(self._vocab, data, len(data), buffer, len(buffer), False, False)
+        if count < 0:
+            if count == -(2**31):
+                raise ModelError("The text is too long to tokenize.")
+            buffer = self._buffer(-count)
+            count = api.llama_tokenize(self._vocab, data, len(data), buffer, len(buffer), False, False)
+        return buffer[:count]
+
+    def tokenize_many(self, items: Sequence[bytes]) -> list[list[int]]:
+        return [self.tokenize(data) for data in items]
+
+    def _buffer(self, length: int) -> ctypes.Array:
+        buffer = getattr(self._local, "buffer", None)
+        if buffer is None or len(buffer) < length:
+            buffer = (ctypes.c_int32 * (1 << max(10, length.bit_length())))()
+            self._local.buffer = buffer
+        return buffer
+
+
+class _OwnedModel:
+    """Frees a model that this module loaded as soon as nothing can tokenize with it any more."""
+
+    def __init__(self, model: ctypes.c_void_p):
+        weakref.finalize(self, api.llama_model_free, model)
+
+
+class _Reader:
+    """Pieces, kinds and end-of-generation ids of every token."""
+
+    def __init__(self, vocab: ctypes.c_void_p, size: int, tokenizer: LlamaTokenizer):
+        self._vocab = vocab
+        self._tokenizer = tokenizer
+        self._declared_ends = {api.llama_vocab_eos(vocab), api.llama_vocab_eot(vocab)}
+        attributes = np.array([api.llama_vocab_get_attr(vocab, token) for token in range(size)], dtype=np.int32)
+        self.kinds = _kinds(attributes)
+        self.pieces = self._read_pieces(size)
+        self._mark_padding(attributes)
+        self.eog = {token for token in range(size) if api.llama_vocab_is_eog(vocab, token)}
+        self._restore_text(np.flatnonzero(attributes & api.LLAMA_TOKEN_ATTR_NORMAL))
+        for token in self.eog:
+            self.kinds[token] = TokenKind.CONTROL
+        silent = np.isin(self.kinds, (TokenKind.CONTROL, TokenKind.UNKNOWN, TokenKind.UNUSED))
+        for token in np.flatnonzero(silent).tolist():
+            self.pieces[token] = b""
+
+    def text(self, token: int) -> str:
+        return (api.llama_vocab_get_text(self._vocab, token) or b"").decode("utf-8", "replace")
+
+    def tokens_of(self, kind: TokenKind) -> list[int]:
+        return np.flatnonzero(self.kinds == kind).tolist()
+
+    def _read_pieces(self, size: int) -> list[bytes]:
+        read, vocab, pieces = api.llama_token_to_piece, self._vocab, []
+        room = 256
+        buffer = ctypes.create_string_buffer(room)
+        view = memoryview(buffer)
+        for token in range(size):
+            length = read(vocab, token, buffer, room, 0, True)
+            if length < 0:  # minus the room it needs
+                room = -length
+                buffer = ctypes.create_string_buffer(room)
+                view = memoryview(buffer)
+                length = read(vocab, token, buffer, room, 0, True)
+            pieces.append(view[:length].tobytes())
+        return pieces
+
+    def _mark_padding(self, attributes: np.ndarray) -> None:
+        """Rows added to round the vocabulary up are called [PAD<id>] by converters and typed in various ways."""
+        for token in np.flatnonzero(~(attributes & api.LLAMA_TOKEN_ATTR_NORMAL).astype(bool)).tolist():
+            if self.pieces[token] == b"[PAD%d]" % token:
+                self.kinds[token] = TokenKind.UNUSED
+
+    def _restore_text(self, normal: np.ndarray) -> None:
+        """llama.cpp takes any token spelled like an end of generation for one, e.g. Qwen2's piece "</s>".
+
+        Where the tokenizer writes plain text with that very token, it is text (HTML's strike-through, closed) and
+        neither a control token nor an end. Tokens that text cannot reach stay what llama.cpp made of them.
+        """
+        for token in normal[self.kinds[normal] == TokenKind.CONTROL].tolist():
+            reachable = self._tokenizer.tokenize(self.pieces[token]) == [token]
+            if reachable and token not in self._declared_ends:
+                self.kinds[token] = TokenKind.NORMAL
+                self.eog.discard(token)
+
+
+def _kinds(attributes: np.ndarray) -> np.ndarray:
+    """TokenKind per token; where llama.cpp sets several attributes the most restrictive one counts."""
+    kinds = np.full(len(attributes), TokenKind.UNUSED, dtype=np.uint8)
+    for flag, kind in (
+        (api.LLAMA_TOKEN_ATTR_NORMAL, TokenKind.NORMAL),
+        (api.LLAMA_TOKEN_ATTR_BYTE, TokenKind.BYTE),
+        (api.LLAMA_TOKEN_ATTR_USER_DEFINED, TokenKind.USER_DEFINED),
+        (api.LLAMA_TOKEN_ATTR_CONTROL, TokenKind.CONTROL),
+        (api.LLAMA_TOKEN_ATTR_UNKNOWN, TokenKind.UNKNOWN),
+        (api.LLAMA_TOKEN_ATTR_UNUSED, TokenKind.UNUSED),
+    ):
+        kinds[(attributes & flag).astype(bool)] = kind
+    return kinds
+
+
+def _id_or_none(token: int) -> int | None:
+    return token if token >= 0 else None
+
+
+def _metadata(model: ctypes.c_void_p, key: bytes) -> str | None:
+    """A metadata entry of any length as text, None if absent."""
+    length = api.llama_model_meta_val_str(model, key, ctypes.create_string_buffer(1), 1)
+    if length < 0:
+        return None
+    buffer = ctypes.create_string_buffer(length + 1)
+    api.llama_model_meta_val_str(model, key, buffer, length + 1)
+    return buffer.value.decode("utf-8", "replace")
+
+
+def _family(model: ctypes.c_void_p, kind: int) -> str:
+    if kind == api.LLAMA_VOCAB_TYPE_SPM:
+        return "spm"
+    name = _metadata(model, b"tokenizer.ggml.pre") if kind == api.LLAMA_VOCAB_TYPE_BPE else None
+    return name or _metadata(model, b"tokenizer.ggml.model") or "unknown"

@@ -1,0 +1,288 @@
+"""The n-gram cache of one (drafter, target) vocabulary pair: what merging consults (paper, section 3.1).
+
+An entry is a target token and its expansion in drafter pieces. Learned online from verified tokens, kept in SQLite
+once per answer, looked up in a trie in memory. Knows no models; which entry goes is eviction.py's matter.
+
+Seeding (ours): whatever capacity the learned entries leave is filled from the vocabulary itself, lowest target id
+first, which in a BPE vocabulary is the order of merging and so a good proxy for frequency. Seeds are a function of
+the pair and the free capacity: they are never stored, and a verified token makes its seed a learned entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from threading import RLock
+
+from omnidraft.config import CacheSettings
+from omnidraft.vocab.eviction import Entry, EvictionOrder
+from omnidraft.vocab.ngram_store import NgramStore
+from omnidraft.vocab.pair_map import PairMap
+from omnidraft.vocab.trie import Trie
+
+ENTRY_BYTES, PIECE_BYTES = 450, 150  # measured memory of an entry and of each of its pieces (trie nodes included)
+MEGABYTE = 1_000_000
+SOURCES_KEPT = 8
+_ANONYMOUS = ""  # an entry learned without a source is never forgotten together with one
+
+
+class NgramCache:
+    """Create it with `open`. Changes are thread-safe; lookups take no lock and see each change whole or not at all."""
+
+    def __init__(self, pair: PairMap, settings: CacheSettings, store: NgramStore | None):
+        self.pair, self.settings = pair, settings
+        self._store = store
+        self._lock = RLock()
+        self._entries: dict[int, Entry] = {}
+        self._trie, self._visible = Trie(), Trie()
+        self._order = EvictionOrder(settings.policy)
+        self._bytes = self._tick = self._age = self._seeds = 0
+        self._hits = self._lookups = self._evictions = 0
+        self._changed: set[int] = set()
+        self._gone: set[int] = set()
+        self._load()
+        self._apply(settings)
+
+    @classmethod
+    def open(cls, path: Path | None, pair: PairMap, settings: CacheSettings) -> NgramCache:
+        """Read the pair's table of the file at `path`, None for memory only. StorageError if it cannot be trusted."""
+        table = f"ngrams_{pair.drafter.fingerprint[:20]}_{pair.target.fingerprint[:20]}"
+        return cls(pair, settings, None if path is None else NgramStore(Path(path), table))
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, target_id: int) -> bool:
+        return target_id in self._entries
+
+    def matches(self, pieces: Sequence[int], start: int) -> list[tuple[int, int]]:
+        """(length, target id) of every cached n-gram that `pieces` holds at `start`, longest first."""
+        return self._visible.matches(pieces, start)
+
+    def continuations(self, pieces: Sequence[int], start: int) -> Iterator[tuple[int, int]]:
+        """`matches` as an iterator."""
+        return iter(self._visible.matches(pieces, start))
+
+    def could_grow(self, pieces: Sequence[int], start: int) -> bool:
+        """Whether `pieces[start:]` is a proper prefix of a cached n-gram."""
+        return self._visible.could_grow(pieces, start)
+
+    def weight(self, target_id: int) -> float:
+        """For choosing between n-grams: its hits, 0.5 for a seed, 0.0 if it is not cached."""
+        entry = self._entries.get(target_id)
+        return 0.0 if entry is None else max(float(entry.hits), 0.5)
+
+    def learn(self, target_id: int, source: str | None = None) -> None:
+        """A verified target token: insert its n-gram, or count a hit. Tokens of one piece are ignored.
+
+        source: the conversation it came from, so that `forget` can take it back.
+        """
+        target_id = self._canonical(target_id)
+        if not self.settings.enabled or len(self.pair.expansions[target_id]) < 2:
+            return
+        with self._lock:
+            self._lookups += 1
+            self._tick += 1
+            entry = self._entries.get(target_id)
+            if entry is None:
+                entry = self._admit(target_id)
+                if entry is None:
+                    return
+            else:
+                self._hits += 1
+                self._seeds -= entry.seeded
+                entry.seeded = False
+            entry.hits += 1
+            entry.last_use = self._tick
+            entry.key = entry.hits + self._age
+            _note_source(entry, source)
+            self._order.place(entry)
+            self._mark_changed(target_id)
+
+    def commit(self) -> None:
+        """Write what changed since the last commit in one transaction. StorageError if it cannot be written."""
+        with self._lock:
+            if self._store is None or not (self._changed or self._gone):
+                return
+            rows = [(token, self._row(self._entries[token])) for token in self._changed]
+            self._store.write(rows, self._gone, {"age": self._age})
+            self._changed.clear()
+            self._gone.clear()
+
+    def resize(self, settings: CacheSettings) -> None:
+        """Take new settings at once: evict down to a smaller capacity, or reseed what became free."""
+        with self._lock:
+            if settings.policy != self.settings.policy:
+                self._order = EvictionOrder(settings.policy)
+                for entry in self._entries.values():
+                    self._order.place(entry)
+            self._apply(settings)
+
+    def clear(self) -> None:
+        """Forget everything learned, in the file as well; seeds, which hold nothing of the user's, come back."""
+        self.forget(entries=[entry.target_id for entry in self._entries.values() if not entry.seeded])
+
+    def forget(self, source: str | None = None, entries: Iterable[int] = ()) -> int:
+        """Remove the given entries and those learned from `source` alone, unreadably. Returns how many went."""
+        with self._lock:
+            doomed = {token for token in entries if token in self._entries}
+            for entry in list(self._entries.values()):
+                if source is not None and source in entry.sources:
+                    entry.sources.remove(source)
+                    self._mark_changed(entry.target_id)
+                    if not entry.sources:
+                        doomed.add(entry.target_id)
+            for token in doomed:
+                self._remove(token)
+            self.commit()
+            if self._store is not None:
+                self._store.purge()
+            self.seed()
+            return len(doomed)
+
+    def seed(self) -> None:
+        """Fill free capacity from the vocabulary, lowest target id first, if the settings want it."""
+        if not (self.settings.seed and self.settings.enabled):
+            return
+        with self._lock:
+            for target_id in self._ngram_ids():
+                if target_id not in self._entries:
+                    if not self._fits(self._size(target_id)):
+                        break
+                    self._order.place(self._insert(Entry(target_id, self._size(target_id), seeded=True)))
+
+    def close(self) -> None:
+        """Commit and release the file."""
+        with self._lock:
+            if self._store is not None:
+                try:
+                    self.commit()
+                finally:
+                    store, self._store = self._store, None
+                    store.close()
+
+    def stats(self) -> dict[str, int | float | str | None]:
+        """Counts; bytes as the MB capacity counts them; hits of lookups = emitted n-gram tokens that were cached."""
+        with self._lock:
+            return {
+                "entries": len(self._entries),
+                "seeded": self._seeds,
+                "bytes": self._bytes,
+                "hits": self._hits,
+                "lookups": self._lookups,
+                "hit_rate": self._hits / self._lookups if self._lookups else None,
+                "evictions": self._evictions,
+                "capacity": self.settings.capacity,
+                "unit": self.settings.unit,
+                "policy": self.settings.policy,
+            }
+
+    def top(self, n: int) -> list[tuple[bytes, int, tuple[int, ...]]]:
+        """(bytes, hits, pieces) of the n entries with the most hits, the later used first among equals."""
+        with self._lock:
+            best = sorted(self._entries.values(), key=lambda entry: (-entry.hits, -entry.last_use, entry.target_id))[:n]
+        return [(self.pair.target.pieces[e.target_id], e.hits, self.pair.expansions[e.target_id]) for e in best]
+
+    def _apply(self, settings: CacheSettings) -> None:
+        self.settings = settings
+        self._visible = self._trie if settings.enabled else Trie()
+        if not settings.seed:
+            for token in [entry.target_id for entry in self._entries.values() if entry.seeded]:
+                self._remove(token)
+        while not self._fits(0):
+            self._evict()
+        self.seed()
+
+    def _admit(self, target_id: int) -> Entry | None:
+        """Make room for an n-gram and insert it; None if it is larger than the whole cache."""
+        size = self._size(target_id)
+        if self.settings.unit == "MB" and size > self.settings.capacity * MEGABYTE:
+            return None
+        while not self._fits(size):
+            self._evict()
+        return self._insert(Entry(target_id, size))
+
+    def _fits(self, size: int) -> bool:
+        """Whether an entry of `size` bytes fits beside those there are; 0 asks whether these fit themselves."""
+        if self.settings.unit == "MB":
+            return self._bytes + size <= self.settings.capacity * MEGABYTE
+        return len(self._entries) + (size > 0) <= self.settings.capacity
+
+    def _evict(self) -> None:
+        target_id = self._order.lowest()
+        assert target_id is not None, "the cache counts entries that its eviction order does not know"
+        entry = self._entries[target_id]
+        if not entry.seeded and self.settings.policy == "lfu-aging":
+            self._age = entry.key
+        self._evictions += not entry.seeded
+        self._remove(target_id)
+
+    def _insert(self, entry: Entry) -> Entry:
+        self._entries[entry.target_id] = entry
+        self._bytes += entry.size
+        self._seeds += entry.seeded
+        self._trie.insert(self.pair.expansions[entry.target_id], entry.target_id)
+        return entry
+
+    def _remove(self, target_id: int) -> None:
+        entry = self._entries.pop(target_id)
+        self._bytes -= entry.size
+        self._seeds -= entry.seeded
+        self._order.discard(target_id)
+        self._trie.remove(self.pair.expansions[target_id])
+        self._changed.discard(target_id)
+        if not entry.seeded:
+            self._gone.add(target_id)
+
+    def _mark_changed(self, target_id: int) -> None:
+        self._changed.add(target_id)
+        self._gone.discard(target_id)
+
+    def _canonical(self, target_id: int) -> int:
+        """The preferred one of several target ids with the same bytes: they would share one expansion."""
+        return self.pair.target.by_bytes.get(self.pair.target.pieces[target_id], target_id)
+
+    def _ngram_ids(self) -> Iterator[int]:
+        for target_id, pieces in enumerate(self.pair.expansions):
+            if len(pieces) > 1 and self._canonical(target_id) == target_id:
+                yield target_id
+
+    def _size(self, target_id: int) -> int:
+        return ENTRY_BYTES + PIECE_BYTES * len(self.pair.expansions[target_id])
+
+    def _row(self, entry: Entry) -> list:
+        return [entry.hits, entry.last_use, entry.key, list(self.pair.expansions[entry.target_id]), entry.sources]
+
+    def _load(self) -> None:
+        if self._store is None:
+            return
+        age = self._store.meta.get("age", 0)
+        self._age = age if isinstance(age, int) else 0
+        for target_id, row in self._store.rows:
+            if not self._restore(target_id, row):
+                self._gone.add(target_id)
+        self._store.rows = []
+
+    def _restore(self, target_id: int, row: object) -> bool:
+        """Take a stored entry in; False if it is not the n-gram that this pair has for the token."""
+        match row:
+            case [int(hits), int(last_use), int(key), list(pieces), list(sources)]:
+                pass
+            case _:
+                return False
+        if not 0 <= target_id < self.pair.target.size or self._canonical(target_id) != target_id:
+            return False
+        if len(pieces) < 2 or tuple(pieces) != self.pair.expansions[target_id]:
+            return False
+        names = [name for name in sources if isinstance(name, str)]
+        entry = Entry(target_id, self._size(target_id), hits, last_use, key, False, names)
+        self._order.place(self._insert(entry))
+        self._tick = max(self._tick, last_use)
+        return True
+
+
+def _note_source(entry: Entry, source: str | None) -> None:
+    """Remember where an entry came from. Past the cap further sources are not noted: forgetting then errs on removal."""
+    name = _ANONYMOUS if source is None else source
+    if name not in entry.sources and len(entry.sources) < SOURCES_KEPT:
+        entry.sources.append(name)

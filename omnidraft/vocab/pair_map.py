@@ -1,0 +1,133 @@
+"""Everything static between a drafter's vocabulary and a target's: direct map, expansions, splits.
+
+Direct map: equal bytes. Expansion E(t): the drafter ids that spell target token t as the drafter's tokenizer writes
+that fragment mid-text; |E(t)| > 1 makes (t, E(t)) an n-gram (paper, section 3.1). Knows no cache and no models.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from omnidraft.vocab import pair_file
+from omnidraft.vocab.vocabulary import Vocabulary
+
+
+class PairMap:
+    """direct: (drafter.size,) int32, the target id with the same bytes, -1 if none or if the id stands for no text.
+
+    expansions: per target id the drafter ids with exactly its bytes, () for ids that stand for no text or cannot be
+    spelled; every end-of-generation id of the target expands to the drafter's (drafter.eos,).
+    """
+
+    def __init__(self, drafter: Vocabulary, target: Vocabulary, direct: np.ndarray, expansions: list[tuple[int, ...]]):
+        self.drafter, self.target = drafter, target
+        self.direct = direct
+        self.expansions = expansions
+        self._splits: dict[int, tuple[int, ...]] = {}
+
+    @classmethod
+    def build(cls, drafter: Vocabulary, target: Vocabulary, cache_dir: Path | None = None) -> PairMap:
+        """Read the pair's map from `cache_dir` or compute it (seconds for 152k tokens) and keep it there."""
+        path = None
+        if cache_dir is not None:
+            path = Path(cache_dir) / f"pair-{drafter.fingerprint[:20]}-{target.fingerprint[:20]}.npz"
+        # Vocabularies that differ only in padding share a file, so it covers the ordinary ids, not every logit row.
+        drafter_ids, target_ids = _last_ordinary(drafter) + 1, _last_ordinary(target) + 1
+        arrays = pair_file.load(path, drafter_ids, target_ids) if path else None
+        if arrays is None or not _lengths_agree(drafter, target, *arrays[1:]):
+            arrays = _compute(drafter, target, drafter_ids, target_ids)
+            if path:
+                pair_file.save(path, *arrays)
+        short, flat, offsets = arrays
+        direct = np.full(drafter.size, -1, dtype=np.int32)
+        direct[:drafter_ids] = short
+        return cls(drafter, target, direct, _unpack(drafter, target, flat, offsets))
+
+    def splits(self, d: int) -> tuple[int, ...]:
+        """Target ids that spell drafter id d's bytes; () if it stands for no text or cannot be spelled."""
+        known = self._splits.get(d)
+        if known is None:
+            known = self._splits[d] = self._split(d)
+        return known
+
+    def report(self) -> dict[str, int]:
+        """Counts: direct in distinct byte strings, ngrams in target ids, split and unmapped in drafter ids.
+
+        Unmapped drafter ids have neither a counterpart nor a spelling: control, unknown and unused ids.
+        """
+        without = np.flatnonzero(self.drafter.ordinary & (self.direct < 0)).tolist()
+        split = sum(self._can_split(d) for d in without)
+        eog = sum(1 for d in self.drafter.eog if self.target.eos is not None and not self.drafter.ordinary[d])
+        mapped = int(np.count_nonzero(self.direct >= 0))
+        return {
+            "drafter_size": self.drafter.size,
+            "target_size": self.target.size,
+            "direct": len(np.unique(self.direct[self.direct >= 0])),
+            "ngrams": sum(len(pieces) > 1 for pieces in self.expansions),
+            "split": split,
+            "unmapped": self.drafter.size - mapped - split - eog,
+        }
+
+    def _split(self, d: int) -> tuple[int, ...]:
+        if not self.drafter.ordinary[d]:
+            return ()
+        if self.direct[d] >= 0:
+            return (int(self.direct[d]),)
+        try:
+            return tuple(self.target.encode_bytes(self.drafter.pieces[d]))
+        except ValueError:
+            return ()
+
+    def _can_split(self, d: int) -> bool:
+        """Without tokenizing where every byte of d is a target token of its own."""
+        known = self.target.by_bytes
+        return all(bytes((byte,)) in known for byte in self.drafter.pieces[d]) or bool(self.splits(d))
+
+
+def _compute(drafter: Vocabulary, target: Vocabulary, drafter_ids: int, target_ids: int):
+    """(direct, flat, offsets); tokenizes only the target tokens whose bytes are no drafter token's."""
+    find = target.by_bytes.get
+    direct = np.array([find(piece, -1) for piece in drafter.pieces[:drafter_ids]], dtype=np.int32)
+    direct[~drafter.ordinary[:drafter_ids]] = -1
+    expansions: list[list[int]] = [[]] * target_ids
+    rest = []
+    for token in np.flatnonzero(target.ordinary).tolist():
+        single = drafter.by_bytes.get(target.pieces[token])
+        if single is None:
+            rest.append(token)
+        else:
+            expansions[token] = [single]
+    for token, ids in zip(rest, drafter.encoder.encode_many([target.pieces[t] for t in rest]), strict=True):
+        if ids is not None:
+            expansions[token] = ids
+    offsets = np.zeros(target_ids + 1, dtype=np.int32)
+    np.cumsum([len(ids) for ids in expansions], out=offsets[1:])
+    flat = np.array([piece for ids in expansions for piece in ids], dtype=np.int32)
+    return direct, flat, offsets
+
+
+def _unpack(drafter: Vocabulary, target: Vocabulary, flat: np.ndarray, offsets: np.ndarray) -> list[tuple[int, ...]]:
+    pieces = flat.tolist()
+    bounds = offsets.tolist()
+    expansions = [tuple(pieces[left:right]) for left, right in zip(bounds, bounds[1:], strict=False)]
+    expansions += [()] * (target.size - len(expansions))
+    for token in target.eog:
+        expansions[token] = (drafter.eos,) if drafter.eos is not None else ()
+    return expansions
+
+
+def _lengths_agree(drafter: Vocabulary, target: Vocabulary, flat: np.ndarray, offsets: np.ndarray) -> bool:
+    """Every stored expansion is empty or as many bytes long as its target token: catches a damaged disk copy."""
+    ids = len(offsets) - 1
+    sizes = np.array([len(piece) for piece in drafter.pieces], dtype=np.int64)
+    ends = np.concatenate(([0], np.cumsum(sizes[flat])))
+    spelled = ends[offsets[1:]] - ends[offsets[:-1]]
+    wanted = np.array([len(piece) for piece in target.pieces[:ids]], dtype=np.int64)
+    return bool(np.all((spelled == wanted) | (np.diff(offsets) == 0)))
+
+
+def _last_ordinary(vocabulary: Vocabulary) -> int:
+    ordinary = np.flatnonzero(vocabulary.ordinary)
+    return int(ordinary[-1]) if len(ordinary) else -1
