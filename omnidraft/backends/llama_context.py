@@ -61,7 +61,7 @@ class LlamaContext:
         parameters.n_gpu_layers = settings.n_gpu_layers
         model = llama_cpp.llama_model_load_from_file(os.fsencode(info.path), parameters)
         if not model:
-            raise ModelError(f"{info.path} could not be loaded: {failure_reason() or 'llama.cpp gave no reason'}.")
+            raise ModelError(f"{info.path} could not be loaded: {failure_reason()}.")
         refusal = None
         if llama_cpp.llama_model_has_encoder(model):
             refusal = "is an encoder or encoder-decoder model"
@@ -89,7 +89,7 @@ class LlamaContext:
         if not context:
             raise ModelError(
                 f"{info.path} could not be given a context of {n_ctx} tokens with a {settings.kv_type} cache "
-                f"({failure_reason() or 'llama.cpp gave no reason'}); try a shorter context or kv_type f16."
+                f"({failure_reason()}); try a shorter context or kv_type f16."
             )
         return context
 
@@ -156,7 +156,7 @@ class LlamaContext:
             begin_call()
             adapter = llama_cpp.llama_adapter_lora_init(self._model, os.fsencode(path))
             if not adapter:
-                raise ModelError(f"{path} could not be loaded as an adapter: {failure_reason() or 'no reason given'}.")
+                raise ModelError(f"{path} could not be loaded as an adapter: {failure_reason()}.")
         # The context keeps bare pointers: the old adapter is freed only after the new one is in its place.
         pointers = (llama_cpp.llama_adapter_lora_p_ctypes * 1)()
         if adapter:

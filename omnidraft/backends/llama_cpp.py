@@ -130,7 +130,7 @@ class LlamaTarget:
             raise Aborted
         if code == 1:
             raise ModelError(f"The context of {self.name} has no room for {len(ids)} more tokens behind {held}.")
-        raise ModelError(f"{self.name} could not compute: {failure_reason() or f'llama.cpp code {code}'}.")
+        raise ModelError(f"{self.name} could not compute: {failure_reason()} (code {code}).")
 
     def _check_room(self, count: int) -> None:
         if len(self.tokens) + count > self.n_ctx:

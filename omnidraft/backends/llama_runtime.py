@@ -1,6 +1,5 @@
-"""What every use of the llama.cpp library shares: one start-up, quiet logs, type sizes, the abort flag.
+"""What every use of the llama.cpp library shares: one start-up, reasons for failures, type sizes, the abort flag.
 
-llama.cpp explains failures only in its log, so the last warnings and errors are kept and put into our messages.
 Nothing here holds a model.
 """
 
@@ -10,19 +9,11 @@ import ctypes
 import os
 import sys
 import tempfile
-from collections import deque
 from functools import cache
 
 import llama_cpp
 
-_WARNING, _ERROR, _CONTINUED = 3, 4, 5  # ggml_log_level of this library version, checked in the tests
-_lines: deque[str] = deque(maxlen=32)
-
-
-@llama_cpp.llama_log_callback
-def _keep_line(level: int, text: bytes, _data: object) -> None:
-    if level == _ERROR:
-        _lines.append(text.decode("utf-8", "replace").strip())
+from omnidraft.vocab import llama_log
 
 
 @cache
@@ -31,20 +22,17 @@ def _start_backend() -> None:
 
 
 def begin_call() -> None:
-    """Before a call that may fail: the library is up, its log is ours and empty."""
+    """Before a call that may fail: the library is up, its log goes to `llama_log` and is empty."""
+    llama_log.silence()
     _start_backend()
-    llama_cpp.llama_log_set(_keep_line, None)
-    _lines.clear()
+    llama_log.forget_errors()
 
 
 def failure_reason() -> str:
-    """The most specific error line since `begin_call`, "" if there was none."""
-    for line in _lines:
-        reason = line.rpartition("error loading model: ")[2] if "error loading model: " in line else line
-        reason = reason.partition(": ")[2] if reason.split(":")[0].startswith(("llama_", "ggml_")) else reason
-        if reason:
-            return reason
-    return ""
+    """What llama.cpp said went wrong since `begin_call`; telling it forgets it."""
+    reason = llama_log.first_error().removeprefix("error loading model: ")
+    llama_log.forget_errors()
+    return reason or "llama.cpp gave no reason"
 
 
 def gpu_offload() -> bool:
@@ -77,7 +65,8 @@ def supports_architecture(architecture: str) -> bool:
         if model:
             llama_cpp.llama_model_free(model)
             return True
-    return not any("unknown model architecture" in line or "cannot be used as main model" in line for line in _lines)
+    reason = failure_reason()
+    return "unknown model architecture" not in reason and "cannot be used as main model" not in reason
 
 
 @cache

@@ -24,7 +24,7 @@ Message = Mapping[str, Any]
 
 _PLAIN = (
     "{% for m in messages %}{% if m['role'] == 'system' %}{{ m['content'] }}{% else %}"
-    "{{ m['role'] | capitalize }}: {{ m['content'] }}{% endif %}\n\n{% endfor %}"
+    "{{ m['role'] | capitalize }}: {{ m['content'] }}{% endif %}{{ '\\n\\n' }}{% endfor %}"
     "{% if add_generation_prompt %}Assistant:{% endif %}"
 )
 _CHATML = (
