@@ -90,13 +90,17 @@ class Statistics:
     proposed: int = 0
     tested: int = 0
     accepted: int = 0
-    near_ties: int = 0
+    near_tie_positions: list[int] = field(default_factory=list)
     origins: dict[str, int] = field(default_factory=lambda: dict.fromkeys(ORIGINS, 0))
     prefill: float = 0.0
     draft: float = 0.0
     translate: float = 0.0
     verify: float = 0.0
     other: float = 0.0
+
+    @property
+    def near_ties(self) -> int:
+        return len(self.near_tie_positions)
 
     @property
     def decode_seconds(self) -> float:
@@ -124,8 +128,12 @@ class Statistics:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
+    """The answer's end. text: what was still held back (an unfinished character, the beginning of a stop string)."""
+
     reason: FinishReason
     statistics: Statistics
+    text: str = ""
+    seed: int = 0
     draft_disabled_reason: str | None = None
 
 

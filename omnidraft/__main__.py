@@ -1,0 +1,51 @@
+"""`python -m omnidraft COMMAND`: parses arguments and turns errors into one sentence and an exit code.
+
+Exit codes: 0 done, 2 the user's to mend (one sentence on stderr), 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from omnidraft.cli import chat, models, vocab
+from omnidraft.errors import OmniDraftError
+
+_COMMANDS = {
+    "chat": (chat, "talk to a model, or answer prompts and print JSON"),
+    "models": (models, "list the models found, or expand one"),
+    "vocab": (vocab, "compare two vocabularies"),
+}
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = _parser()
+    args = parser.parse_args(argv)
+    try:
+        return args.run(args)
+    except OmniDraftError as error:
+        print(f"omnidraft: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody reads on; say nothing more
+        return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m omnidraft", description="A local chat assistant that drafts.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, (module, text) in _COMMANDS.items():
+        sub = commands.add_parser(name, help=text, description=text.capitalize() + ".")
+        sub.add_argument("--data-dir", type=Path, help="where this program keeps its data (default: per user)")
+        module.add_arguments(sub)
+        sub.set_defaults(run=module.run)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,187 @@
+"""One profile, one target and the drafter, behind one lock.
+
+The assistant loads and unloads models, pairs drafter and target through their vocabularies, answers one conversation
+at a time as typed events, and commits what the n-gram cache learned once per answer. Pages and the command line sit
+on top of it; it knows neither.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from omnidraft.backends.llama_cpp import LlamaDrafter, LlamaTarget
+from omnidraft.backends.templates import ChatTemplate
+from omnidraft.config import AppSettings, CacheSettings, DraftSettings, ModelSettings, SamplingSettings
+from omnidraft.decoding.events import Event, Finished, Token
+from omnidraft.decoding.near_tie import batch_difference
+from omnidraft.engine import Engine, Message
+from omnidraft.errors import ModelError, OmniDraftError
+from omnidraft.paths import DataHome
+from omnidraft.settings_file import load_settings
+from omnidraft.vocab import PairMap, Translator
+from omnidraft.vocab.ngram_cache import NgramCache
+
+CAPTURE = 48  # top ids kept per position for learning
+_SAMPLE = "The quick brown fox counts 1, 2, 3 and then says: hello there, how are you today?"
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A finished answer as listeners (learning, metrics) get it. tokens carry the captured distributions."""
+
+    chat: str | None
+    messages: Sequence[Message]
+    tokens: Sequence[Token]
+    finished: Finished
+
+
+class Busy(OmniDraftError):
+    """Another answer is being written."""
+
+
+class Assistant:
+    """All public methods may be called from any thread; one answer runs at a time."""
+
+    def __init__(self, home: DataHome, profile: str = "default", *, ephemeral: bool = False) -> None:
+        self.home = home
+        self.profile = home.profile(profile)
+        self.settings: AppSettings = load_settings(self.profile.settings)[0]
+        self.engine: Engine | None = None
+        self.pair: PairMap | None = None
+        self.cache: NgramCache | None = None
+        self.listeners: list[Callable[[Answered], None]] = []
+        self._ephemeral = ephemeral
+        self._drafter: LlamaDrafter | None = None
+        self._drafter_path: Path | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def target(self) -> LlamaTarget | None:
+        return self.engine.target.model if self.engine else None
+
+    def load(
+        self,
+        target: Path,
+        drafter: Path | None,
+        model: ModelSettings | None = None,
+        cache: CacheSettings | None = None,
+        *,
+        adapter: Path | None = None,
+    ) -> list[str]:
+        """Load `target`, and `drafter` beside it (None: decode plainly). Returns sentences worth showing.
+
+        What is loaded stays loaded if the new target cannot be: ModelError says why.
+        """
+        model = model or self.settings.model
+        with self._lock:
+            opened = LlamaTarget.open(target, model)
+            try:
+                engine = Engine(opened, ChatTemplate.from_model(opened.info, opened.vocabulary))
+                self._pair(engine, drafter, model, cache or self.settings.cache, adapter)
+            except BaseException:
+                opened.close()
+                raise
+            if self.engine is not None:
+                self.engine.target.model.close()
+            self.engine = engine
+            return list(opened.notices)
+
+    def _pair(
+        self, engine: Engine, drafter: Path | None, model: ModelSettings, cache: CacheSettings, adapter: Path | None
+    ) -> None:
+        self._close_cache()
+        if drafter is None:
+            self._close_drafter()
+            self.pair = None
+            return
+        if self._drafter is None or self._drafter_path != drafter:
+            self._close_drafter()
+            self._drafter = LlamaDrafter.open(drafter, model)
+            self._drafter_path = drafter
+        self._drafter.set_adapter(str(adapter) if adapter else None)
+        target = engine.target.model
+        self.pair = PairMap.build(self._drafter.vocabulary, target.vocabulary, self.home.cache)
+        if cache.enabled:
+            self.cache = NgramCache.open(None if self._ephemeral else self.profile.ngrams, self.pair, cache)
+        template = ChatTemplate.from_model(self._drafter.info, self._drafter.vocabulary)
+        engine.pair_drafter(self._drafter, template, Translator(self.pair, self.cache))
+
+    def measure_near_ties(self) -> None:
+        """Find out how far this target's logits move with the pass width, so that near-ties can be counted."""
+        with self._lock:
+            target = self._engine().target.model
+            if target.can_rewind:
+                ids = target.vocabulary.encode(_SAMPLE, at_start=True)
+                self._engine().tolerance = 2 * batch_difference(target, ids)
+                self._engine().target.committed = []
+
+    def answer(
+        self,
+        messages: Sequence[Message],
+        sampling: SamplingSettings | None = None,
+        draft: DraftSettings | None = None,
+        *,
+        chat: str | None = None,
+        wait: bool = True,
+    ) -> Iterator[Event]:
+        """Events of one answer; closing the generator or calling `stop` ends it early. Busy if not `wait`ing."""
+        if not self._lock.acquire(blocking=wait):
+            raise Busy("Another answer is being written; stop it or wait for it.")
+        try:
+            events = self._engine().answer(
+                messages,
+                sampling or self.settings.sampling,
+                draft or self.settings.draft,
+                capture=CAPTURE if self.listeners else 0,
+            )
+            yield from self._followed(events, messages, chat)
+        finally:
+            if self.cache is not None:
+                self.cache.commit()
+            self._lock.release()
+
+    def _followed(self, events: Iterator[Event], messages: Sequence[Message], chat: str | None) -> Iterator[Event]:
+        tokens: list[Token] = []
+        try:
+            for event in events:
+                if isinstance(event, Token):
+                    tokens.append(event)
+                yield event
+                if isinstance(event, Finished):
+                    for listener in self.listeners:
+                        listener(Answered(chat, messages, tokens, event))
+        finally:
+            events.close()
+
+    def stop(self) -> None:
+        """Interrupt the running answer, also while the prompt is being read."""
+        if (engine := self.engine) is not None:
+            engine.cancel()
+
+    def close(self) -> None:
+        """Free the models and close the cache. Harmless when repeated."""
+        self.stop()
+        with self._lock:
+            if self.engine is not None:
+                self.engine.target.model.close()
+                self.engine = None
+            self._close_drafter()
+            self._close_cache()
+
+    def _engine(self) -> Engine:
+        if self.engine is None:
+            raise ModelError("No model is loaded; choose a target first.")
+        return self.engine
+
+    def _close_drafter(self) -> None:
+        if self._drafter is not None:
+            self._drafter.close()
+            self._drafter = self._drafter_path = None
+
+    def _close_cache(self) -> None:
+        if self.cache is not None:
+            self.cache.close()
+            self.cache = None

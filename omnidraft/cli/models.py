@@ -1,0 +1,53 @@
+"""`models`: what is found; `models expand`: a larger model with the same text, to measure speed at realistic cost."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from omnidraft.backends.discovery import find_models
+from omnidraft.backends.expand import command as expand
+from omnidraft.backends.gguf_file import ModelInfo
+from omnidraft.paths import bundled_models, find_data_home
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print one JSON object per model")
+    parser.add_argument("--folder", type=Path, action="append", default=[], help="look here too (may be repeated)")
+    actions = parser.add_subparsers(dest="action", metavar="ACTION")
+    sub = actions.add_parser("expand", help="make a larger model that computes the same")
+    sub.add_argument("--data-dir", type=Path, default=argparse.SUPPRESS, help="where this program keeps its data")
+    expand.add_arguments(sub)
+
+
+def run(args: argparse.Namespace) -> int:
+    home = find_data_home(args.data_dir)
+    if args.action == "expand":
+        return expand.run(args, home)
+    found = find_models([bundled_models(), home.models, *args.folder])
+    for model in found:
+        print(json.dumps(as_dict(model)) if args.json else line(model))
+    if not found and not args.json:
+        print("No models found.")
+    return 0
+
+
+def as_dict(model: ModelInfo) -> dict:
+    return {
+        "name": model.name, "path": str(model.path), "kind": model.kind, "architecture": model.architecture,
+        "parameters": model.parameters, "quantization": model.quantization, "context": model.n_ctx_train,
+        "vocabulary": model.vocabulary_family, "vocabulary_size": model.vocabulary_size, "bytes": model.file_size,
+        "error": model.error,
+    }  # fmt: skip
+
+
+def line(model: ModelInfo) -> str:
+    if model.error:
+        return f"{model.name:24} {model.error}"
+    size = f"{model.parameters / 1e6:,.1f}M" if model.parameters else model.kind
+    vocabulary = f"{model.vocabulary_size:,} {model.vocabulary_family}"
+    return (
+        f"{model.name:24} {model.architecture:10} {size:>9} {model.quantization:8} "
+        f"context {model.n_ctx_train:<7,} vocabulary {vocabulary:18} {model.file_size / 1e6:,.1f} MB  {model.path}"
+    )

@@ -1,0 +1,148 @@
+"""How likely a proposal is to be accepted, learned online from what the target did with earlier ones.
+
+`AcceptanceHead` is the paper's adaptive-drafting head (Section 3.4, after SpecDec++) carried over to different
+vocabularies: a logistic model of a *proposal*, i.e. of a target token, whatever number of drafter pieces it took.
+`Rates` are the plain averages that stand in for proposals not drafted yet.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+KINDS = ("direct", "ngram", "split", "lookup")
+SIZE = 6 + len(KINDS)
+_REPLAY = 512  # examples kept for interleaved training
+_BATCH = 16
+
+
+class Features(NamedTuple):
+    """What the head sees of one proposal.
+
+    logq: log of the drafter's probability of all its pieces together; first: the same of its first piece; entropy:
+    of the drafter (nats) at the first piece; depth: proposals before it in the round; pieces: how many it merges.
+    """
+
+    logq: float
+    first: float
+    entropy: float
+    depth: int
+    pieces: int
+    kind: str
+
+    def vector(self) -> np.ndarray:
+        """(SIZE,) float64, each entry of order one."""
+        x = np.zeros(SIZE)
+        x[:6] = (1.0, max(self.logq, -8.0) / 2, np.exp(self.first), self.entropy / 2, self.depth / 4, self.pieces - 1)
+        x[6 + KINDS.index(self.kind)] = 1.0
+        return x
+
+
+class AcceptanceHead:
+    """Logistic regression by AdaGrad on binary cross-entropy.
+
+    mode "joint": one step on each new example (Alg. 3); "interleaved": every few examples a step on a batch drawn from
+    a bounded replay (Alg. 4). weights: (SIZE,); starts at "accepted as often as the drafter is sure".
+    """
+
+    def __init__(self, mode: str = "joint", rate: float = 0.15) -> None:
+        self.mode = mode
+        self.weights = np.zeros(SIZE)
+        self.weights[:4] = (0.5, 1.0, 1.0, -0.3)
+        self._squares = np.full(SIZE, 1.0)
+        self._rate = rate
+        self._replay: deque[tuple[np.ndarray, float]] = deque(maxlen=_REPLAY)
+        self._rng = np.random.default_rng(0)
+        self._new = 0
+
+    def probability(self, features: Features) -> float:
+        return float(1.0 / (1.0 + np.exp(-self.weights @ features.vector())))
+
+    def learn(self, features: Features, accepted: bool) -> None:
+        x, y = features.vector(), float(accepted)
+        if self.mode == "joint":
+            self._step(x[None], np.array([y]))
+            return
+        self._replay.append((x, y))
+        self._new += 1
+        if self._new >= _BATCH // 4:
+            self._new = 0
+            drawn = self._rng.integers(len(self._replay), size=min(_BATCH, len(self._replay)))
+            self._step(np.stack([self._replay[i][0] for i in drawn]), np.array([self._replay[i][1] for i in drawn]))
+
+    def _step(self, x: np.ndarray, y: np.ndarray) -> None:
+        p = 1.0 / (1.0 + np.exp(-x @ self.weights))
+        gradient = x.T @ (p - y) / len(y)
+        self._squares += gradient**2
+        self.weights -= self._rate * gradient / np.sqrt(self._squares)
+
+    def as_dict(self) -> dict:
+        return {"mode": self.mode, "weights": self.weights.tolist(), "squares": self._squares.tolist()}
+
+    @classmethod
+    def from_dict(cls, data: dict) -> AcceptanceHead:
+        """ValueError, KeyError or TypeError for what `as_dict` did not write."""
+        head = cls(data["mode"])
+        for name, values in (("weights", data["weights"]), ("_squares", data["squares"])):
+            array = np.asarray(values, np.float64)
+            if array.shape != (SIZE,) or not np.isfinite(array).all():
+                raise ValueError("the acceptance head has another shape")
+            setattr(head, name, array)
+        return head
+
+
+@dataclass(slots=True)
+class Average:
+    """A fading average with a prior: `weight` counts what it remembers, at most 1 / (1 - keep) samples."""
+
+    value: float
+    weight: float = 2.0
+    keep: float = 0.97
+
+    def add(self, sample: float) -> None:
+        self.weight = self.keep * self.weight + 1.0
+        self.value += (sample - self.value) / self.weight
+
+
+@dataclass(slots=True)
+class Rates:
+    """Long-run behaviour of a pair: acceptance of a round's first proposal and of later ones, proposals per piece."""
+
+    first: Average = field(default_factory=lambda: Average(0.5))
+    later: Average = field(default_factory=lambda: Average(0.6))
+    per_piece: Average = field(default_factory=lambda: Average(0.8))
+
+    def observe(self, drafted: int, proposed: int, tested: int, accepted: int) -> None:
+        if not tested:
+            return
+        self.per_piece.add(proposed / max(drafted, 1))
+        self.first.add(float(accepted > 0))
+        for depth in range(1, tested):
+            self.later.add(float(depth < accepted))
+
+    def kept(self, proposals: float, depth: int) -> float:
+        """Expected number of kept tokens among the next `proposals` (fractions count) behind `depth` accepted ones."""
+        total, alive = 0.0, 1.0
+        while proposals > 0:
+            alive *= self.later.value if depth else self.first.value
+            total += alive * min(proposals, 1.0)
+            proposals -= 1.0
+            depth += 1
+        return total
+
+    def as_dict(self) -> dict:
+        return {name: [average.value, average.weight] for name, average in self._named()}
+
+    @classmethod
+    def from_dict(cls, data: dict) -> Rates:
+        rates = cls()
+        for name, average in rates._named():
+            value, weight = data[name]
+            average.value, average.weight = float(value), float(weight)
+        return rates
+
+    def _named(self):
+        return (("first", self.first), ("later", self.later), ("per_piece", self.per_piece))

@@ -1,0 +1,85 @@
+"""What a round costs on this machine: C(n), the seconds of a target pass over n rows, and D, those of a draft step.
+
+C is a staircase that differs by model, quantization and machine, so it is measured, not assumed: at load where that
+is quick, and again by every real round. The shape (by n) and the level (all n alike: a longer context, a busier
+machine) are tracked apart, so that one pass of one width also corrects the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from omnidraft.errors import SettingsError
+
+_SHAPE_RATE = 0.08
+_LEVEL_RATE = 0.05
+_OUTLIER = 3.0  # a pass this many times slower than expected was interrupted; it says nothing about the model
+
+
+@dataclass(slots=True)
+class CostModel:
+    """Seconds, learned from measurements.
+
+    passes: measured C(n) by width n, at level 1. step: D, one drafter step. fixed: what a speculative round costs
+    besides passes and steps (translation, bookkeeping).
+    """
+
+    passes: dict[int, float]
+    step: float
+    fixed: float = 0.0
+    level: float = 1.0
+    step_samples: int = field(default=0, repr=False)
+
+    def __post_init__(self) -> None:
+        if 1 not in self.passes or any(n < 1 or not s > 0 for n, s in self.passes.items()):
+            raise SettingsError("A cost model needs a positive time for a pass of one row, and for every other width.")
+
+    def pass_seconds(self, rows: int) -> float:
+        """C(rows): measured, or on the line between (beyond: through) the nearest measured widths."""
+        return self.level * self._shape(rows)
+
+    def _shape(self, rows: int) -> float:
+        if (exact := self.passes.get(rows)) is not None:
+            return exact
+        widths = sorted(self.passes)
+        if len(widths) == 1:
+            return self.passes[1] * rows  # nothing known: assume no gain from batching
+        above = next((i for i, n in enumerate(widths) if n > rows), len(widths) - 1)
+        low, high = widths[above - 1], widths[above]
+        slope = (self.passes[high] - self.passes[low]) / (high - low)
+        return self.passes[low] + slope * (rows - low)
+
+    def observe_pass(self, rows: int, seconds: float) -> None:
+        """A real pass of `rows` rows took `seconds`."""
+        expected = self.pass_seconds(rows)
+        ratio = seconds / expected
+        if ratio > _OUTLIER and rows in self.passes:
+            return
+        self.level *= 1 + _LEVEL_RATE * (min(ratio, _OUTLIER) - 1)
+        shape = self._shape(rows)
+        self.passes[rows] = shape * (1 + _SHAPE_RATE * (seconds / (self.level * shape) - 1))
+
+    def observe_steps(self, steps: int, seconds: float) -> None:
+        """`steps` drafter steps took `seconds` together, catching up included."""
+        each = seconds / steps
+        if each > _OUTLIER * self.step and self.step_samples:
+            return
+        self.step_samples += 1
+        self.step += max(_SHAPE_RATE, 1 / (self.step_samples + 1)) * (each - self.step)
+
+    def observe_fixed(self, seconds: float) -> None:
+        self.fixed += _SHAPE_RATE * (min(seconds, 0.01) - self.fixed)
+
+    def as_dict(self) -> dict:
+        """For storage: widths as text, as JSON wants them."""
+        return {
+            "passes": {str(n): s * self.level for n, s in sorted(self.passes.items())},
+            "step": self.step,
+            "fixed": self.fixed,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping) -> CostModel:
+        """SettingsError or KeyError/ValueError/TypeError for what `as_dict` did not write."""
+        return cls({int(n): float(s) for n, s in data["passes"].items()}, float(data["step"]), float(data["fixed"]))

@@ -1,0 +1,128 @@
+"""The drafter's side of an answer: its context in its own vocabulary, drawing pieces, and settling what was kept.
+
+The drafter's context is the prompt under its own chat template, then accepted pieces as they were drafted and
+expansions of every token the target put itself. Its KV cache is rewound no further than the first piece that did
+not stand; what it missed is read together with the next draft step, in one pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from omnidraft.backends.base import DraftModel
+from omnidraft.decoding.length import LengthPolicy
+from omnidraft.decoding.pick import Picker
+from omnidraft.decoding.prefill import common_prefix
+from omnidraft.decoding.verify import Verdict
+from omnidraft.vocab import Proposal, TokenKind, Translator
+
+
+class Drafting:
+    """One answer's drafting state.
+
+    prompt: drafter ids of the conversation so far; virtual_space: the prompt ends without white space, so the first
+    answer token is written with the leading space the drafter expects there (design: First position).
+    """
+
+    def __init__(
+        self, drafter: DraftModel, translator: Translator, prompt: Sequence[int], *, virtual_space: bool = False
+    ) -> None:
+        self.drafter = drafter
+        self.translator = translator
+        self._ids = list(prompt)  # the context, then this round's pieces
+        self._base = len(self._ids)  # where the pieces begin
+        self._valid = common_prefix(drafter.tokens, self._ids)  # so many ids are in the KV cache
+        self._virtual_space = virtual_space
+        kinds = drafter.vocabulary.kinds
+        eog = list(drafter.vocabulary.eog)
+        undraftable = np.flatnonzero(~drafter.vocabulary.ordinary)
+        self._undraftable = np.setdiff1d(undraftable, eog)
+        self._padding = _trailing(kinds == TokenKind.UNUSED)
+        self._undraftable = self._undraftable[self._undraftable < self._padding]
+
+    @property
+    def pieces(self) -> list[int]:
+        """What is drafted behind the context and not yet verified."""
+        return self._ids[self._base :]
+
+    @property
+    def context(self) -> list[int]:
+        """Drafter ids of the conversation and the answer as far as it is verified."""
+        return self._ids[: self._base]
+
+    def draft(self, policy: LengthPolicy, picker: Picker, position: int) -> int:
+        """Draw pieces until the policy has enough (carried ones count). Returns how many were drawn now.
+
+        position: answer position of the target token behind the context.
+        """
+        pieces = self.pieces
+        carried = len(pieces)
+        while not (pieces and pieces[-1] in self.drafter.vocabulary.eog) and policy.more(pieces):
+            piece = picker.pick(self._next_row(policy.longest), pieces, position)
+            pieces.append(piece)
+            self._ids.append(piece)
+        return len(pieces) - carried
+
+    def settle(self, verdict: Verdict, proposals: Sequence[Proposal], *, first: bool = False) -> None:
+        """Take over what the target emitted; `first`: it is the answer's first token."""
+        pieces = self.pieces
+        kept = self._kept_ids(verdict, proposals, pieces, first)
+        carried = pieces[len(pieces) - verdict.carried :] if verdict.carried else []
+        after = kept + carried
+        self._valid = min(self._valid, self._base + common_prefix(pieces, after))
+        self._ids[self._base :] = after
+        self._base += len(kept)
+
+    def _kept_ids(
+        self, verdict: Verdict, proposals: Sequence[Proposal], pieces: list[int], first: bool
+    ) -> list[int]:
+        """Drafter ids of the emitted tokens: accepted pieces as drafted, anything else by its expansion."""
+        kept: list[int] = []
+        spelled: list[int] = []  # expansions of a split's target tokens until all of them are accepted
+        for i, emission in enumerate(verdict.emitted):
+            proposal = proposals[i] if i < verdict.accepted else None
+            if proposal is not None and proposal.origin == "split" and not proposal.pieces:
+                spelled += self.translator.drafter_ids(emission.id)
+            elif proposal is not None and proposal.pieces:
+                kept += pieces[proposal.start : proposal.start + proposal.pieces]
+                spelled.clear()
+            else:
+                kept += spelled
+                spelled.clear()
+                kept += self._expansion(emission.id, first and i == 0)
+        return kept + spelled
+
+    def _expansion(self, target_id: int, first: bool) -> Sequence[int]:
+        if first and self._virtual_space and (data := self.translator.pair.target.pieces[target_id]):
+            return self.translator.first_drafter_ids(data)
+        return self.translator.drafter_ids(target_id)
+
+    def _next_row(self, longest: int) -> np.ndarray:
+        """Logits behind context and pieces, in one pass over whatever of them the KV cache lacks."""
+        if len(self._ids) + longest > self.drafter.n_ctx:
+            self._shorten()
+        self._valid = min(self._valid, len(self._ids) - 1)  # the last id is read (again): its row is wanted
+        if len(self.drafter.tokens) > self._valid:
+            self.drafter.rewind(self._valid)
+        row = self.drafter.extend(self._ids[self._valid :], 1)[0]
+        self._valid = len(self._ids)
+        row[self._undraftable] = -np.inf
+        row[self._padding :] = -np.inf
+        return row
+
+    def _shorten(self) -> None:
+        """Forget the older half when the drafter's context is full; exactness does not depend on it."""
+        bos = [self.drafter.vocabulary.bos] if self._ids[0] == self.drafter.vocabulary.bos else []
+        pieces = self.pieces
+        context = bos + self._ids[self._base - self.drafter.n_ctx // 2 + len(pieces) : self._base]
+        self._ids = context + pieces
+        self._base = len(context)
+        self._valid = common_prefix(self.drafter.tokens, self._ids)
+
+
+def _trailing(flags: np.ndarray) -> int:
+    """Index where the unbroken run of true values at the end begins."""
+    clear = np.flatnonzero(~flags)
+    return int(clear[-1]) + 1 if len(clear) else 0

@@ -1,0 +1,51 @@
+"""Which target tokens a drafter piece may be the beginning of, and how likely each is: w(t | pieces).
+
+Only the coupled picker asks: it decides how often drafter and target agree, never what the text is.
+"""
+
+from __future__ import annotations
+
+from math import log
+
+from omnidraft.vocab import Translator
+
+_MOST = 6  # cached n-grams considered behind one beginning
+
+
+class LikelyTokens:
+    """Weights from the n-gram cache's use counts; remembered until the cache changes."""
+
+    def __init__(self, translator: Translator) -> None:
+        self._translator = translator
+        self._memo: dict[tuple[int, ...], tuple[list[int], list[float]]] = {}
+        self._version = -1
+
+    def __call__(self, node: tuple[int, ...]) -> tuple[list[int], list[float]]:
+        """(ids, log weights, which sum to 1 as weights) of tokens whose expansion begins with `node`."""
+        cache = self._translator.cache
+        version = cache.version if cache is not None else 0
+        if version != self._version:
+            self._memo.clear()
+            self._version = version
+        if (found := self._memo.get(node)) is None:
+            found = self._memo[node] = self._weigh(node)
+        return found
+
+    def _weigh(self, node: tuple[int, ...]) -> tuple[list[int], list[float]]:
+        translator = self._translator
+        found = translator.cache.through(node, _MOST) if translator.cache is not None else []
+        if len(node) == 1:
+            alone = self._alone(node[0])
+            # the token that is just this piece: as heavy as all n-grams through it, for want of counts
+            if alone is not None:
+                found = [*found, (alone, sum(w for _, w in found) or 1.0)]
+        total = sum(w for _, w in found)
+        return [t for t, _ in found], [log(w / total) for _, w in found]
+
+    def _alone(self, piece: int) -> int | None:
+        pair = self._translator.pair
+        if piece in pair.drafter.eog:
+            return pair.target.eos
+        if pair.direct[piece] >= 0:
+            return int(pair.direct[piece])
+        return next(iter(pair.splits(piece)), None)

@@ -1,0 +1,62 @@
+"""Drafts for free: the longest earlier passage that ends like the answer does now, and what followed it.
+
+Works on target ids, so nothing is translated. Looks in the current context and in past answers handed to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+_SHORTEST = 3  # shorter matches are chance
+_LONGEST = 16
+
+
+class SuffixLookup:
+    """An index of every `_SHORTEST`-gram of the texts seen, newest occurrence first to be found."""
+
+    def __init__(self, past: Sequence[Sequence[int]] = ()) -> None:
+        self._texts: list[list[int]] = []
+        self._seen: dict[tuple[int, ...], list[tuple[int, int]]] = {}
+        for text in past:
+            self.begin(text)
+
+    def begin(self, ids: Sequence[int]) -> None:
+        """Start a new text with `ids`; later `extend`s belong to it."""
+        self._texts.append([])
+        self.extend(ids)
+
+    def extend(self, ids: Sequence[int]) -> None:
+        """Ids behind the current text. Constant work an id."""
+        text, number = self._texts[-1], len(self._texts) - 1
+        for i in ids:
+            # the gram that i follows: indexed only now, so that a text never matches its own end
+            if len(text) >= _SHORTEST:
+                gram = tuple(text[-_SHORTEST:])
+                self._seen.setdefault(gram, []).append((number, len(text)))
+            text.append(i)
+
+    def propose(self, longest: int) -> tuple[list[int], int]:
+        """Up to `longest` ids that followed the best match of the current text's end, and the match's length.
+
+        The longest match wins, then the newest. Returns ([], 0) if no match is long enough.
+        """
+        text = self._texts[-1]
+        best, length = None, 0
+        for number, end in reversed(self._seen.get(tuple(text[-_SHORTEST:]), ())[-32:]):
+            matched = self._matching(self._texts[number], end, text)
+            if matched > length:
+                best, length = (number, end), matched
+                if length == _LONGEST:
+                    break
+        if best is None:
+            return [], 0
+        number, end = best
+        return self._texts[number][end : end + longest], length
+
+    @staticmethod
+    def _matching(other: list[int], end: int, text: list[int]) -> int:
+        """How many ids before `end` in `other` equal the last ids of `text`, up to `_LONGEST`."""
+        n = 0
+        while n < min(_LONGEST, end, len(text)) and other[end - 1 - n] == text[-1 - n]:
+            n += 1
+        return n

@@ -1,0 +1,213 @@
+"""The decoding loop: plain or speculative, one generator of typed events.
+
+Round: the drafter drafts, the translator turns pieces into target proposals, the target reads its last token and
+the proposals in one pass, verification keeps a prefix and adds one token of the target's own. Plain decoding is the
+same loop with nothing proposed. At every event the target's cache holds all verified tokens but the newest, so an
+answer abandoned at any point leaves both models consistent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+
+from omnidraft.backends.base import Aborted, LanguageModel
+from omnidraft.config import SamplingSettings
+from omnidraft.decoding.drafting import Drafting
+from omnidraft.decoding.events import Event, Finished, FinishReason, Round, Statistics, Token
+from omnidraft.decoding.length import LengthPolicy
+from omnidraft.decoding.prefill import prefill
+from omnidraft.decoding.sampling import Sampler
+from omnidraft.decoding.strategy import Equality, Strategy, choose_strategy
+from omnidraft.decoding.text import TextStream
+from omnidraft.decoding.verify import Verdict
+from omnidraft.vocab import Proposal
+
+
+@dataclass(slots=True)
+class Speculation:
+    """Everything a speculative answer needs beyond the target: the drafting state, the rule, the length policy."""
+
+    drafting: Drafting
+    policy: LengthPolicy
+    verification: str = "coupled"
+
+
+def decode(
+    target: LanguageModel,
+    prompt: Sequence[int],
+    sampling: SamplingSettings,
+    seed: int,
+    speculation: Speculation | None = None,
+    *,
+    capture: int = 0,
+    tolerance: float = 0.0,
+    cancelled: Callable[[], bool] = bool,
+    draft_disabled_reason: str | None = None,
+) -> Iterator[Event]:
+    """Answer `prompt` (target ids, at least one) until the target ends it, a stop string, or a limit.
+
+    capture: how many of the target's top ids each token carries along, 0 for none. tolerance: margins (in logits)
+    below it count as near-ties. cancelled: asked between passes; true ends the answer. The emitted ids depend on target, prompt, settings and seed alone (with
+    `verification` "coupled" or at T = 0), whatever `speculation` is.
+    """
+    answer = _Answer(target, list(prompt), sampling, seed, speculation, capture, tolerance)
+    start = perf_counter()
+    reason: FinishReason = "cancelled"
+    try:
+        for progress in prefill(target, answer.committed[:-1]):
+            answer.statistics.reused_tokens = progress.reused
+            yield progress
+            if cancelled():
+                raise Aborted
+        answer.statistics.prefill = perf_counter() - start
+        while True:
+            if (ended := answer.ended()) is not None:
+                reason = ended
+                break
+            if cancelled():
+                raise Aborted
+            yield from answer.round()
+    except Aborted:  # the reason stays "cancelled"
+        pass
+    yield Finished(reason, answer.statistics, answer.text.finish(), seed, draft_disabled_reason)
+
+
+class _Answer:
+    """State of one answer between rounds."""
+
+    def __init__(
+        self,
+        target: LanguageModel,
+        prompt: list[int],
+        sampling: SamplingSettings,
+        seed: int,
+        speculation: Speculation | None,
+        capture: int,
+        tolerance: float,
+    ) -> None:
+        self.target = target
+        self.committed = prompt
+        self.sampling = sampling
+        self.speculation = speculation
+        self.tolerance = tolerance
+        self.text = TextStream(sampling.stop)
+        self.statistics = Statistics(prompt_tokens=len(prompt))
+        self._finished: FinishReason | None = None
+        self._ends = target.vocabulary.eog.__contains__
+        self._sampler = Sampler(sampling, target.vocabulary, seed, capture)
+        self._recent = list(prompt[-sampling.repeat_last_n :]) if sampling.repeat_last_n else []
+        self._strategy = self._choose(seed)
+
+    def _choose(self, seed: int) -> Strategy:
+        if self.speculation is None:
+            return Equality(self._sampler, None, self._ends)
+        s = self.speculation
+        return choose_strategy(
+            s.verification, self.sampling, self._sampler, s.drafting.translator, s.policy.longest, self._ends
+        )
+
+    def ended(self) -> FinishReason | None:
+        if self._finished is None and self.statistics.tokens >= self.sampling.max_tokens:
+            self._finished = "length"
+        if self._finished is None and len(self.committed) > self.target.n_ctx:
+            self._finished = "context"
+        return self._finished
+
+    def round(self) -> Iterator[Event]:
+        """Draft, translate, verify, emit."""
+        start = perf_counter()
+        position = self.statistics.tokens
+        drafted, pieces = self._draft(position)
+        after_draft = perf_counter()
+        proposals = self._propose(pieces)
+        after_translate = perf_counter()
+        rows = self.target.extend([self.committed[-1], *(p.target_id for p in proposals)], len(proposals) + 1)
+        after_pass = perf_counter()
+        verdict = self._strategy.verify(rows, proposals, pieces, self._recent, position)
+        tokens = self._emit(verdict, proposals)
+        if self.speculation is not None and self._finished is None:
+            self.speculation.drafting.settle(verdict, proposals, first=position == 0)
+        done = Round(
+            drafted=drafted,
+            proposed=len(proposals),
+            tested=verdict.tested,
+            accepted=min(verdict.accepted, len(tokens)),
+            emitted=len(tokens),
+            draft=after_draft - start,
+            translate=after_translate - after_draft,
+            verify=after_pass - after_translate,
+            other=perf_counter() - after_pass,
+        )
+        self._count(done, tokens)
+        yield from tokens
+        yield done
+
+    def _draft(self, position: int) -> tuple[int, list[int]]:
+        """Pieces behind the last token. The first token comes without: nothing may delay it."""
+        if self.speculation is None or position == 0:
+            return 0, []
+        drafting = self.speculation.drafting
+        drawn = 0
+        if self._room() > 0:
+            drawn = drafting.draft(self.speculation.policy, self._strategy.picker, position)
+        return drawn, drafting.pieces
+
+    def _room(self) -> int:
+        """How many proposals still make sense: the context and the answer must hold them and one token more."""
+        context = self.target.n_ctx - len(self.committed)
+        return min(context, self.sampling.max_tokens - self.statistics.tokens - 1)
+
+    def _propose(self, pieces: list[int]) -> list[Proposal]:
+        if not pieces:
+            return []
+        proposals = self.speculation.drafting.translator.segment(pieces)
+        if not self._strategy.splits:
+            cut = next((i for i, p in enumerate(proposals) if p.origin == "split"), len(proposals))
+            proposals = proposals[:cut]
+        return proposals[: self._room()]
+
+    def _emit(self, verdict: Verdict, proposals: Sequence[Proposal]) -> list[Token]:
+        """Turn what stands into tokens, cut where the answer ends, and rewind the target behind the newest."""
+        tokens: list[Token] = []
+        translator = self.speculation.drafting.translator if self.speculation else None
+        for i, emission in enumerate(verdict.emitted):
+            data = self.target.vocabulary.pieces[emission.id]
+            origin = proposals[i].origin if i < verdict.accepted else "target"
+            near = emission.margin < self.tolerance
+            shown = self.text.feed(data)
+            position = self.statistics.tokens + i
+            tokens.append(Token(emission.id, data, shown, origin, position, near, emission.candidates))
+            self.committed.append(emission.id)
+            if translator is not None:
+                translator.emitted(emission.id)
+            if self._ends(emission.id):
+                self._finished = "stop"
+            elif self.text.stopped:
+                self._finished = "stop_string"
+            if self._finished or position + 1 >= self.sampling.max_tokens:
+                break
+        if len(self.target.tokens) >= len(self.committed):
+            self.target.rewind(len(self.committed) - 1)
+        return tokens
+
+    def _count(self, done: Round, tokens: Sequence[Token]) -> None:
+        s = self.statistics
+        s.tokens += len(tokens)
+        for token in tokens:
+            s.origins[token.origin] += 1
+            if token.near_tie:
+                s.near_tie_positions.append(token.position)
+        s.rounds += done.drafted > 0 or done.proposed > 0
+        s.target_passes += 1
+        s.drafted += done.drafted
+        s.proposed += done.proposed
+        s.tested += done.tested
+        s.accepted += done.accepted
+        s.draft += done.draft
+        s.translate += done.translate
+        s.verify += done.verify
+        s.other += done.other
+        if self.speculation is not None:
+            self.speculation.policy.observe(done)

@@ -1,0 +1,49 @@
+"""Gumbel noise that anyone can recompute: a hash of (seed, position, outcome), no stream to keep in step.
+
+The target draws each position as argmax over tokens of log p + g (Gumbel-max: exactly p). Because g depends on
+nothing but seed, position and token id, the drafter can look at the same noise, and the text is the same whatever
+was drafted.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+_M1 = np.uint64(0xBF58476D1CE4E5B9)
+_M2 = np.uint64(0x94D049BB133111EB)
+_S30, _S27, _S31, _S11 = (np.uint64(n) for n in (30, 27, 31, 11))
+_MASK = (1 << 64) - 1
+
+# Outcomes that are not token ids live above every id: groups of ids, and "one of the groups".
+GROUP = 1 << 40
+TAIL = 1 << 41
+
+
+def _mix(x: int) -> int:
+    """The 64-bit finalizer of SplitMix64 (Steele, Lea, Flood 2014) on one Python integer."""
+    x = (x + int(_ODD)) & _MASK
+    x = ((x ^ (x >> 30)) * int(_M1)) & _MASK
+    x = ((x ^ (x >> 27)) * int(_M2)) & _MASK
+    return x ^ (x >> 31)
+
+
+def uniforms(seed: int, position: int, outcomes: np.ndarray) -> np.ndarray:
+    """(n,) float64 in (0, 1), 53 random bits each, for `outcomes` (n,) of any integer type."""
+    key = np.uint64(_mix(_mix(seed & _MASK) ^ ((position * 0xD1342543DE82EF95) & _MASK)))
+    x = outcomes.astype(np.uint64)
+    x *= _ODD
+    x += key
+    for _ in range(2):  # one round leaves neighbouring ids faintly correlated in the low bits
+        x ^= x >> _S30
+        x *= _M1
+        x ^= x >> _S27
+        x *= _M2
+        x ^= x >> _S31
+        x += key
+    return ((x >> _S11).astype(np.float64) + 0.5) * 2.0**-53
+
+
+def gumbel(seed: int, position: int, outcomes: np.ndarray) -> np.ndarray:
+    """(n,) standard Gumbel noise, float64: -log(-log u)."""
+    return -np.log(-np.log(uniforms(seed, position, outcomes)))

@@ -1,0 +1,100 @@
+"""How the drafter picks its next piece: greedily, with the target's own noise, or by sampling with a known q.
+
+Each picker is given a drafter logits row with undraftable pieces masked, and returns one piece id. The verification
+decides which picker is right: equality at T = 0 wants the likeliest piece, `coupled` the piece the target's noise
+points to, `rejection` and `paper` an independent draw whose distribution is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from omnidraft.decoding.likely import LikelyTokens
+from omnidraft.decoding.noise import gumbel
+from omnidraft.decoding.topk import top_ids
+from omnidraft.vocab import Translator
+
+_WIDTH = 24  # pieces whose noise is looked at: the winner is hardly ever a less likely one
+
+
+class Picker(Protocol):
+    def pick(self, row: np.ndarray, pieces: Sequence[int], position: int) -> int:
+        """row: (V_drafter,) logits; pieces: drafted so far this round; position: of the target token behind them all."""
+        ...
+
+
+class GreedyPicker:
+    def pick(self, row: np.ndarray, pieces: Sequence[int], position: int) -> int:
+        return int(row.argmax())
+
+
+class CoupledPicker:
+    """Gumbel-max over pieces, where a piece's noise is the target's own.
+
+    The noise of piece d is the best over likely target tokens t whose expansion runs through it of
+    log w(t | d) + g(t), w summing to 1: again a standard Gumbel variable, so pieces are still drawn from q, but they
+    agree with the target's draw as often as the two distributions allow.
+    """
+
+    def __init__(self, translator: Translator, seed: int, temperature: float) -> None:
+        self._translator = translator
+        self._likely = LikelyTokens(translator)
+        self._seed = seed
+        self._temperature = temperature
+
+    def pick(self, row: np.ndarray, pieces: Sequence[int], position: int) -> int:
+        closed = self._translator.segment(pieces, final=False)
+        node = tuple(pieces[closed[-1].start + closed[-1].pieces :]) if closed else tuple(pieces)
+        at = position + len(closed)
+        found = top_ids(row, _WIDTH)
+        scores = row[found].astype(np.float64) / self._temperature
+        scores += self._noise(found, node, at)
+        return int(found[scores.argmax()])
+
+    def _noise(self, found: np.ndarray, node: tuple[int, ...], position: int) -> np.ndarray:
+        """(n,) noise of each candidate piece behind the open fragment `node` of the token at `position`."""
+        going_on: list[tuple[int, Sequence[int], Sequence[float]]] = []
+        starting: list[tuple[int, Sequence[int], Sequence[float]]] = []
+        for i, piece in enumerate(found.tolist()):
+            ids, logs = self._likely((*node, piece)) if node else ((), ())
+            if ids:
+                going_on.append((i, ids, logs))
+            else:
+                starting.append((i, *self._likely((piece,))))
+        noise = np.full(len(found), -np.inf)
+        self._best(noise, going_on, position)
+        self._best(noise, starting, position + (1 if node else 0))
+        return noise
+
+    def _best(self, noise: np.ndarray, options: list[tuple[int, Sequence[int], Sequence[float]]], position: int) -> None:
+        flat = [t for _, ids, _ in options for t in ids]
+        if not flat:
+            return
+        drawn = gumbel(self._seed, position, np.array(flat)) + np.array([w for *_, logs in options for w in logs])
+        owner = np.array([i for i, ids, _ in options for _ in ids])
+        np.maximum.at(noise, owner, drawn)
+
+
+class SamplingPicker:
+    """Draws from q = softmax(row / T) and keeps q: `q[j]` (V_drafter,) is what the j-th drafted piece was drawn from."""
+
+    def __init__(self, rng: np.random.Generator, temperature: float, size: int, longest: int) -> None:
+        self._rng = rng
+        self._temperature = temperature
+        self.q = np.zeros((longest, size), np.float64)
+
+    def pick(self, row: np.ndarray, pieces: Sequence[int], position: int) -> int:
+        q = self.q[len(pieces)]
+        np.subtract(row, row.max(), out=q)
+        q /= self._temperature
+        np.exp(q, out=q)
+        q /= q.sum()
+        sums = np.cumsum(q)
+        return int(min(np.searchsorted(sums, self._rng.random() * sums[-1], side="right"), int(q.nonzero()[0][-1])))
+
+    def carry(self, kept: int, drafted: int) -> None:
+        """Move the rows of the last `kept` of `drafted` pieces to the front."""
+        self.q[:kept] = self.q[drafted - kept : drafted].copy()

@@ -1,0 +1,209 @@
+"""One position of the target: logits -> the token it draws, and what learning keeps of its distribution.
+
+Filters run as in llama.cpp: repetition penalty, top-k, top-p and min-p on the probabilities at temperature 1, then
+temperature. A draw is argmax over candidates of log p + g with noise from `noise.gumbel`, so it depends on the seed,
+the position and the target's distribution alone. Unfiltered, the largest `HEAD` ids compete one by one and the rest
+as one outcome with their common mass, resolved by the same rule only if it wins: exact, without noise for 128k ids.
+This module knows nothing about drafting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from omnidraft.config import SamplingSettings
+from omnidraft.decoding.events import Candidates
+from omnidraft.decoding.noise import GROUP, TAIL, gumbel
+from omnidraft.decoding.topk import top_ids, top_two
+from omnidraft.vocab import TokenKind, Vocabulary
+
+HEAD = 64
+_GROUP_SIZE = 256
+
+
+class Draw(NamedTuple):
+    """A drawn token and its margin: how far, in logits, the runner-up was (near-ties are small margins)."""
+
+    id: int
+    margin: float
+
+
+@dataclass(slots=True)
+class _Head:
+    """The candidates that compete one by one: ids and logits (n,), largest logit first.
+
+    `next_logit`: the largest logit that was left out (None if nothing was); `slack`: how far, in logits, the cut is
+    from falling differently; `rest`: whether what was left out still competes (unfiltered) or is excluded.
+    """
+
+    ids: np.ndarray
+    logits: np.ndarray
+    next_id: int | None
+    next_logit: float
+    slack: float
+    rest: bool
+
+
+class Sampler:
+    """Draws target tokens under one answer's settings. Buffers of vocabulary size are allocated once."""
+
+    def __init__(self, settings: SamplingSettings, vocabulary: Vocabulary, seed: int, capture: int = 0) -> None:
+        self.settings = settings
+        self.seed = seed
+        self.greedy = settings.temperature <= 0
+        self._capture = capture
+        self._weights = np.empty(vocabulary.size, np.float32)
+        self._masked = _ranges(np.flatnonzero(vocabulary.kinds == TokenKind.UNUSED))
+        self._starts = np.arange(0, vocabulary.size, _GROUP_SIZE)
+
+    def prepare(self, row: np.ndarray, recent: Sequence[int]) -> Candidates | None:
+        """Mask padding and apply the penalty to `row` (V,) in place; returns the captured top ids, before penalties.
+
+        `recent`: verified ids the penalty looks at, newest last.
+        """
+        for padding in self._masked:
+            row[padding] = -np.inf
+        captured = self._captured(row) if self._capture else None
+        s = self.settings
+        if s.repeat_penalty != 1.0 and s.repeat_last_n and len(recent):
+            ids = np.unique(np.asarray(recent[-s.repeat_last_n :], np.int64))
+            logits = row[ids]
+            row[ids] = np.where(logits > 0, logits / s.repeat_penalty, logits * s.repeat_penalty)
+        return captured
+
+    def draw(self, row: np.ndarray, position: int) -> Draw:
+        """The target's token at `position` (counted from the answer's start) for a prepared `row`."""
+        if self.greedy:
+            return Draw(*top_two(row))
+        head = self._head(row)
+        temperature = self.settings.temperature
+        top = head.logits[0]
+        scores = (head.logits - top) / temperature + gumbel(self.seed, position, head.ids)
+        best = int(scores.argmax())
+        score = scores[best]
+        margin = score - np.partition(scores, -2)[-2] if len(scores) > 1 else np.inf
+        if head.rest:
+            mass = self._tail(row, head.ids, top)
+            tail = np.log(mass) + gumbel(self.seed, position, _TAIL)[0] if mass > 0 else -np.inf
+            if tail > score:
+                drawn, inner = self._from_tail(position)
+                margin = min(tail - score, inner)
+                if head.slack < np.inf:
+                    margin = min(margin, max(head.slack / temperature, 0.0))
+                return Draw(drawn, float(margin * temperature))
+            margin = min(margin, score - tail)
+        return Draw(int(head.ids[best]), float(self._edge(head, best, score, margin, position, top) * temperature))
+
+    def probabilities(self, row: np.ndarray) -> np.ndarray:
+        """(V,) float64, summing to 1: the filtered target distribution of a prepared `row`."""
+        p = np.zeros(row.shape[0])
+        if self.greedy:
+            p[int(row.argmax())] = 1.0
+            return p
+        head = self._head(row)
+        if head.rest:
+            np.exp((row - head.logits[0]) / self.settings.temperature, out=p)
+        else:
+            p[head.ids] = np.exp((head.logits - head.logits[0]) / self.settings.temperature)
+        p /= p.sum()
+        return p
+
+    def _captured(self, row: np.ndarray) -> Candidates:
+        ids = top_ids(row, self._capture)
+        logits = row[ids]
+        logprobs = logits - logits[0] - np.log(self._exp_sum(row, logits[0], 1.0))
+        return Candidates(ids.astype(np.int32), logprobs, max(0.0, 1.0 - float(np.exp(logprobs).sum())))
+
+    def _exp_sum(self, row: np.ndarray, top: float, temperature: float) -> float:
+        """Fills the weights with exp((row - top) / T) and returns their sum."""
+        np.subtract(row, top, out=self._weights)
+        if temperature != 1.0:
+            self._weights *= np.float32(1.0 / temperature)
+        np.exp(self._weights, out=self._weights)
+        return float(self._weights.sum())
+
+    def _head(self, row: np.ndarray) -> _Head:
+        s = self.settings
+        if s.top_p >= 1.0 and s.min_p <= 0.0:
+            return _cut(row, top_ids(row, (s.top_k or HEAD) + 1), s.top_k or HEAD, np.inf, rest=not s.top_k)
+        return self._filtered(row)
+
+    def _filtered(self, row: np.ndarray) -> _Head:
+        s = self.settings
+        limit = s.top_k or row.shape[0]
+        total = None if s.top_k or s.top_p >= 1.0 else self._exp_sum(row, float(row.max()), 1.0)
+        n = min(limit, HEAD)
+        while True:  # grow until the cut is inside what was sorted
+            ids = top_ids(row, n + 1)
+            gaps = row[ids].astype(np.float64) - float(row[ids[0]])
+            weights = np.exp(gaps)
+            mass = total if total is not None else (weights[:limit].sum() if n >= limit else None)
+            keep, slack = n, np.inf
+            if s.top_p < 1.0 and mass is not None:
+                shares = np.cumsum(weights[:n]) / mass
+                keep = min(keep, int(np.searchsorted(shares, s.top_p)) + 1)
+                slack = float(np.abs(shares - s.top_p).min())
+            if s.min_p > 0.0:
+                floor = np.log(s.min_p)
+                keep = min(keep, max(1, int((gaps >= floor).sum())))
+                slack = min(slack, float(np.abs(gaps - floor).min()))
+            if (keep < n and mass is not None) or n >= limit or len(ids) <= n or (keep < n and s.top_p >= 1.0):
+                return _cut(row, ids, min(keep, n), slack, rest=False)
+            n = min(limit, n * 4)
+
+    def _tail(self, row: np.ndarray, head: np.ndarray, top: float) -> float:
+        """Mass of all ids outside `head`, relative to exp(top / T); leaves their weights in place for `_from_tail`."""
+        self._exp_sum(row, top, self.settings.temperature)
+        self._weights[head] = 0.0
+        return float(self._weights.sum())
+
+    def _from_tail(self, position: int) -> tuple[int, float]:
+        """One of the weighted ids by argmax of log weight + noise, first among groups of ids, then inside the group."""
+        masses = np.add.reduceat(self._weights, self._starts)
+        group, margin = self._argmax(masses, position, GROUP)
+        start = group * _GROUP_SIZE
+        inside, inner = self._argmax(self._weights[start : start + _GROUP_SIZE], position, start)
+        return start + inside, min(margin, inner)
+
+    def _argmax(self, weights: np.ndarray, position: int, first: int) -> tuple[int, float]:
+        found = np.flatnonzero(weights)
+        scores = np.log(weights[found].astype(np.float64)) + gumbel(self.seed, position, found + first)
+        best = int(scores.argmax())
+        margin = scores[best] - np.partition(scores, -2)[-2] if len(scores) > 1 else np.inf
+        return int(found[best]), float(margin)
+
+    def _edge(self, head: _Head, best: int, score: float, margin: float, position: int, top: float) -> float:
+        """The margin, lowered if the cut could fall differently *and* that would change the winner."""
+        if head.next_id is None:
+            return margin
+        left_out = (head.next_logit - top) / self.settings.temperature
+        left_out += gumbel(self.seed, position, np.array([head.next_id]))[0]
+        if best == len(head.ids) - 1 or left_out > score:
+            return min(margin, head.slack / self.settings.temperature)
+        return margin
+
+
+_TAIL = np.array([TAIL])
+
+
+def _cut(row: np.ndarray, ids: np.ndarray, keep: int, slack: float, *, rest: bool) -> _Head:
+    """The first `keep` of `ids` (sorted by logit, one more than needed where there is one) as a head."""
+    logits = row[ids].astype(np.float64)
+    if keep >= len(ids):
+        return _Head(ids, logits, None, -np.inf, np.inf, rest and len(ids) < row.shape[0])
+    gap = float(logits[keep - 1] - logits[keep])
+    return _Head(ids[:keep], logits[:keep], int(ids[keep]), float(logits[keep]), min(slack, gap), rest)
+
+
+def _ranges(ids: np.ndarray) -> list[slice]:
+    """Sorted ids as the fewest slices (padding is one block in practice)."""
+    if not len(ids):
+        return []
+    breaks = np.flatnonzero(np.diff(ids) > 1)
+    starts = np.concatenate(([ids[0]], ids[breaks + 1]))
+    ends = np.concatenate((ids[breaks], [ids[-1]]))
+    return [slice(int(a), int(b) + 1) for a, b in zip(starts, ends, strict=True)]

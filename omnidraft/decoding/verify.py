@@ -1,0 +1,69 @@
+"""Exact verification by equality: at every position the target draws its own token, and a proposal is kept iff it is that token.
+
+Serves T = 0 (the draw is the argmax) and `coupled` (the draw is argmax of log p + g). Whatever is proposed, the
+emitted tokens are those plain decoding would have drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from omnidraft.decoding.events import Candidates
+from omnidraft.decoding.sampling import Sampler
+
+
+@dataclass(frozen=True, slots=True)
+class Emission:
+    """A token that stands, with what the target thought at its position."""
+
+    id: int
+    margin: float
+    candidates: Candidates | None
+
+
+@dataclass(slots=True)
+class Verdict:
+    """Outcome of one target pass.
+
+    emitted: the tokens that stand, at least one; the first `accepted` of them are proposals. tested: proposals
+    compared, the first mismatch included. carried: how many of the drafted pieces, counted from the end, were drawn
+    but not tested and stay for the next round (rejection sampling only).
+    """
+
+    emitted: list[Emission] = field(default_factory=list)
+    accepted: int = 0
+    tested: int = 0
+    carried: int = 0
+
+
+def verify_by_equality(
+    rows: np.ndarray,
+    proposals: Sequence[int],
+    sampler: Sampler,
+    recent: list[int],
+    position: int,
+    ends: Callable[[int], bool],
+) -> Verdict:
+    """Accept while proposal == draw.
+
+    rows: (m + 1, V) logits; row i is the target's behind the first i of the m proposals. recent: verified ids, grows
+    by what is emitted (penalties see verified tokens only). ends: true for ids nothing may follow.
+    """
+    verdict = Verdict()
+    for i in range(len(proposals) + 1):
+        candidates = sampler.prepare(rows[i], recent)
+        drawn, margin = sampler.draw(rows[i], position + i)
+        verdict.emitted.append(Emission(drawn, margin, candidates))
+        recent.append(drawn)
+        if i == len(proposals):
+            break
+        verdict.tested += 1
+        if drawn != proposals[i]:
+            break
+        verdict.accepted += 1
+        if ends(drawn):
+            break
+    return verdict

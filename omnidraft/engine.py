@@ -1,0 +1,127 @@
+"""One target, and perhaps a drafter beside it: messages in, typed events out.
+
+The engine renders and tokenizes each model's prompt, keeps what the KV caches hold across turns, drops the oldest
+turns when the context is full, and says why when it decodes plainly. It knows nothing of profiles, files or pages.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from omnidraft.backends.base import DraftModel, LanguageModel
+from omnidraft.backends.prompt import ends_without_space, fit_context, prompt_ids
+from omnidraft.backends.templates import ChatTemplate
+from omnidraft.config import DraftSettings, SamplingSettings
+from omnidraft.decoding.drafting import Drafting
+from omnidraft.decoding.events import Event, Notice, Token
+from omnidraft.decoding.length import make_policy
+from omnidraft.decoding.loop import Speculation, decode
+from omnidraft.vocab import Translator
+
+Message = dict[str, str]
+
+
+@dataclass(slots=True)
+class Seat:
+    """A loaded model with its chat template, and the ids of the conversation it last saw."""
+
+    model: LanguageModel
+    template: ChatTemplate
+    committed: list[int]
+
+
+class Engine:
+    """Answers conversations with one loaded target; `pair_drafter` adds or removes the drafter."""
+
+    def __init__(self, target: LanguageModel, template: ChatTemplate, *, tolerance: float = 0.0) -> None:
+        self.target = Seat(target, template, [])
+        self.drafter: Seat | None = None
+        self.translator: Translator | None = None
+        self.tolerance = tolerance
+        self._cancelled = threading.Event()
+
+    def cancel(self) -> None:
+        """End the running answer as soon as possible, also while the prompt is being read."""
+        self._cancelled.set()
+        self.target.model.abort()
+        if self.drafter is not None:
+            self.drafter.model.abort()
+
+    def pair_drafter(self, drafter: DraftModel | None, template: ChatTemplate | None, translator: Translator | None):
+        """Draft with `drafter` from now on, translating with `translator`; None decodes plainly."""
+        self.drafter = Seat(drafter, template, []) if drafter is not None else None
+        self.translator = translator
+
+    def why_plain(self, settings: DraftSettings) -> str | None:
+        """The reason an answer under `settings` is decoded plainly; None if the drafter drafts."""
+        if not settings.enabled:
+            return "drafting is switched off"
+        if self.drafter is None:
+            return "no drafter is loaded"
+        if not self.target.model.can_rewind:
+            return getattr(self.target.model, "cannot_rewind_reason", None) or "the target cannot rewind its cache"
+        if not self.drafter.model.can_rewind:
+            return "the drafter cannot rewind its cache"
+        return None
+
+    def answer(
+        self,
+        messages: Sequence[Message],
+        sampling: SamplingSettings,
+        draft: DraftSettings,
+        *,
+        capture: int = 0,
+    ) -> Iterator[Event]:
+        """Events of one answer to `messages` ({"role", "content"}, the last one the user's).
+
+        Closing the generator stops the answer; both caches stay consistent. Raises ModelError if even the last
+        message does not fit the context.
+        """
+        self._cancelled.clear()
+        messages, dropped = self._fit(list(messages), sampling.max_tokens)
+        if dropped:
+            yield Notice(_dropped_sentence(dropped))
+        seat = self.target
+        prompt = prompt_ids(seat.template, seat.model.vocabulary, messages, seat.committed)
+        seed = sampling.seed if sampling.seed is not None else secrets.randbits(48)
+        reason = self.why_plain(draft)
+        speculation = None if reason else self._speculation(messages, draft)
+        seat.committed = list(prompt)
+        events = decode(
+            seat.model, prompt, sampling, seed, speculation,
+            capture=capture, tolerance=self.tolerance, cancelled=self._cancelled.is_set, draft_disabled_reason=reason,
+        )  # fmt: skip
+        try:
+            for event in events:
+                if isinstance(event, Token):
+                    seat.committed.append(event.id)
+                yield event
+        finally:
+            events.close()
+            if speculation is not None:
+                self.drafter.committed = speculation.drafting.context
+
+    def _speculation(self, messages: Sequence[Message], draft: DraftSettings) -> Speculation:
+        seat = self.drafter
+        ids = prompt_ids(seat.template, seat.model.vocabulary, messages, seat.committed)
+        virtual = ends_without_space(seat.template, messages)
+        drafting = Drafting(seat.model, self.translator, ids, virtual_space=virtual)
+        return Speculation(drafting, make_policy(draft), draft.verification)
+
+    def _fit(self, messages: list[Message], max_tokens: int) -> tuple[list[Message], int]:
+        """Keep room for an answer: a quarter of the context, or max_tokens if that is less."""
+        seat = self.target
+        reserve = min(max_tokens, seat.model.n_ctx // 4)
+
+        def count(kept: Sequence[Message]) -> int:
+            return len(prompt_ids(seat.template, seat.model.vocabulary, kept, seat.committed))
+
+        return fit_context(messages, seat.model.n_ctx - reserve, count)
+
+
+def _dropped_sentence(dropped: int) -> str:
+    what = "message was" if dropped == 1 else f"{dropped} messages were"
+    return f"The oldest {what} left out: the conversation no longer fits the model's context."

@@ -1,0 +1,147 @@
+"""The text is the target's own: distribution tests on models small enough to enumerate, and identity tests."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from omnidraft.config import SamplingSettings
+from omnidraft.decoding.events import Finished, Token
+from omnidraft.decoding.loop import decode
+from omnidraft.vocab import TokenKind
+from tests.decoding import toys
+
+LENGTH = 4  # tokens of an answer: the first comes without drafting, three are speculated
+
+
+def answer(target, sampling, seed, speculation=None) -> tuple[int, ...]:
+    return tuple(e.id for e in decode(target, toys.PROMPT, sampling, seed, speculation) if isinstance(e, Token))
+
+
+def exact_probabilities(target, temperature: float) -> dict[tuple[int, ...], float]:
+    """Probability of every answer of up to LENGTH tokens under direct sampling."""
+    vocabulary = target.vocabulary
+    usable = np.flatnonzero(vocabulary.kinds != TokenKind.UNUSED)
+    done: dict[tuple[int, ...], float] = {}
+    open_: dict[tuple[int, ...], float] = {(): 1.0}
+    for _ in range(LENGTH):
+        grown: dict[tuple[int, ...], float] = {}
+        for answer_, mass in open_.items():
+            row = target._row((*toys.PROMPT, *answer_))[usable].astype(np.float64) / temperature
+            p = np.exp(row - row.max())
+            for t, share in zip(usable.tolist(), p / p.sum(), strict=True):
+                (done if t in vocabulary.eog else grown)[(*answer_, t)] = mass * share
+        open_ = grown
+    return done | open_
+
+
+def sample(verification: str | None, n: int, temperature: float = 1.0, length: int = 4, first_seed: int = 0) -> Counter:
+    target, drafter, translate = toys.target(), toys.drafter(), toys.translator()
+    sampling = SamplingSettings(temperature=temperature, max_tokens=LENGTH)
+    found: Counter = Counter()
+    for seed in range(first_seed, first_seed + n):
+        speculation = verification and toys.speculation(drafter, translate, length, verification)
+        found[answer(target, sampling, seed, speculation or None)] += 1
+    return found
+
+
+def p_value(found: Counter, expected: dict[tuple[int, ...], float]) -> float:
+    """Chi-square of counts against probabilities; answers expected fewer than 5 times are put together."""
+    n = sum(found.values())
+    assert set(found) <= set(expected), "an answer that direct sampling cannot give"
+    rare = [a for a, p in expected.items() if p * n < 5]
+    common = [a for a in expected if a not in set(rare)]
+    observed = [found[a] for a in common] + [sum(found[a] for a in rare)]
+    wanted = [expected[a] * n for a in common] + [sum(expected[a] for a in rare) * n]
+    if not rare:
+        observed, wanted = observed[:-1], wanted[:-1]
+    return stats.chisquare(observed, np.array(wanted) * sum(observed) / sum(wanted)).pvalue
+
+
+@pytest.mark.parametrize("verification", [None, "coupled", "rejection"])
+def test_a_moderate_sample_is_indistinguishable_from_direct_sampling(verification):
+    assert p_value(sample(verification, 15_000), exact_probabilities(toys.target(), 1.0)) > 0.001
+
+
+def test_the_published_rule_is_caught_by_the_same_test():
+    assert p_value(sample("paper", 15_000), exact_probabilities(toys.target(), 1.0)) < 0.001
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(("verification", "length", "temperature"), [
+    ("coupled", 4, 1.0), ("rejection", 4, 1.0), ("rejection", 2, 1.0), ("rejection", 6, 0.7),
+])  # fmt: skip
+def test_two_hundred_thousand_answers_are_indistinguishable_from_direct_sampling(verification, length, temperature):
+    found = sample(verification, 200_000, temperature, length)
+    p = p_value(found, exact_probabilities(toys.target(), temperature))
+    print(f"{verification}, draft length {length}, T {temperature}: p = {p:.4f}")
+    assert p > 0.001
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_two_hundred_thousand_answers_reject_the_published_rule():
+    p = p_value(sample("paper", 200_000), exact_probabilities(toys.target(), 1.0))
+    print(f"paper: p = {p:.2e}")
+    assert p < 1e-6
+
+
+@pytest.mark.parametrize("settings", [
+    {"temperature": 0.0},
+    {"temperature": 1.0},
+    {"temperature": 0.7, "top_k": 3},
+    {"temperature": 1.3, "top_p": 0.8},
+    {"temperature": 1.0, "min_p": 0.1},
+    {"temperature": 1.0, "repeat_penalty": 1.3, "repeat_last_n": 8},
+])  # fmt: skip
+def test_same_seed_same_text_with_or_without_drafter_cache_and_length(settings):
+    sampling = SamplingSettings(max_tokens=40, **settings)
+    for seed in range(20):
+        plain = answer(toys.target(), sampling, seed)
+        for cached, length in itertools.product((True, False), (1, 3, 7)):
+            speculation = toys.speculation(toys.drafter(), toys.translator(cached), length)
+            assert answer(toys.target(), sampling, seed, speculation) == plain
+
+
+def test_coupled_acceptance_lies_between_its_bounds():
+    """With drafter and target over the same tokens, one at a time: (1 - TV) / (1 + TV) <= acceptance <= 1 - TV."""
+    target, drafter, translate = toys.target(), toys.drafter(), toys.translator(cached=False)
+    sampling = SamplingSettings(temperature=1.0, max_tokens=2)
+    tested = accepted = 0
+    lower = upper = 0.0
+    for seed in range(4_000):
+        speculation = toys.speculation(drafter, translate, 1)
+        events = list(decode(target, toys.PROMPT, sampling, seed, speculation))
+        statistics = next(e.statistics for e in events if isinstance(e, Finished))
+        tested += statistics.tested
+        accepted += statistics.accepted
+        history = tuple(toys.PROMPT) + tuple(e.id for e in events if isinstance(e, Token))[:1]
+        if statistics.tested:
+            tv = total_variation(target, drafter, translate, history)
+            lower += (1 - tv) / (1 + tv)
+            upper += 1 - tv
+    noise = 3 * np.sqrt(tested) / 2
+    assert lower - noise <= accepted <= upper + noise
+
+
+def total_variation(target, drafter, translate, history) -> float:
+    def softmax(row, usable):
+        p = np.exp(row[usable].astype(np.float64) - row[usable].max())
+        out = np.zeros(len(row))
+        out[usable] = p / p.sum()
+        return out
+
+    p = softmax(target._row(history), np.flatnonzero(target.vocabulary.kinds != TokenKind.UNUSED))
+    pieces = tuple(toys.PROMPT) + tuple(translate.drafter_ids(history[-1]))
+    q = softmax(drafter._row(pieces), np.flatnonzero(drafter.vocabulary.kinds != TokenKind.UNUSED))
+    mapped = np.zeros(len(p))
+    for d, share in enumerate(q):
+        t = toys.TARGET.eos if d == toys.DRAFTER.eos else translate.pair.direct[d]
+        if share:
+            mapped[t] += share
+    return float(np.abs(p - mapped).sum() / 2)

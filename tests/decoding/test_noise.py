@@ -1,0 +1,41 @@
+"""The noise is recomputable, independent across counters, and standard Gumbel."""
+
+import numpy as np
+from scipy import stats
+
+from omnidraft.decoding.noise import gumbel, uniforms
+
+
+def test_same_counters_give_the_same_noise_in_any_company():
+    alone = gumbel(7, 3, np.array([42]))
+    among = gumbel(7, 3, np.arange(100))
+    assert alone[0] == among[42]
+
+
+def test_uniforms_are_uniform_over_ids_positions_and_seeds():
+    over_ids = uniforms(1, 0, np.arange(50_000))
+    over_positions = np.array([uniforms(1, p, np.array([5]))[0] for p in range(20_000)])
+    over_seeds = np.array([uniforms(s, 0, np.array([5]))[0] for s in range(20_000)])
+    for sample in (over_ids, over_positions, over_seeds):
+        assert stats.kstest(sample, "uniform").pvalue > 1e-4
+        assert 0 < sample.min() and sample.max() < 1
+
+
+def test_neighbouring_counters_are_uncorrelated():
+    ids = np.arange(50_000)
+    a, b = uniforms(9, 4, ids), uniforms(9, 5, ids)
+    for x, y in ((a[:-1], a[1:]), (a, b), (a, uniforms(10, 4, ids))):
+        assert abs(np.corrcoef(x, y)[0, 1]) < 0.02
+
+
+def test_gumbel_has_its_mean_and_variance():
+    sample = gumbel(3, 1, np.arange(200_000))
+    assert abs(sample.mean() - 0.5772) < 0.01
+    assert abs(sample.var() - np.pi**2 / 6) < 0.02
+
+
+def test_argmax_of_log_p_plus_noise_is_a_draw_from_p():
+    p = np.array([0.5, 0.3, 0.15, 0.05])
+    ids = np.arange(4)
+    counts = np.bincount([(np.log(p) + gumbel(s, 0, ids)).argmax() for s in range(20_000)], minlength=4)
+    assert stats.chisquare(counts, p * 20_000).pvalue > 1e-3

@@ -1,0 +1,50 @@
+"""Only whole characters are shown, and never a stop string nor what may become one."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from omnidraft.decoding.text import TextStream
+
+
+@given(st.text(), st.lists(st.integers(0, 40)))
+def test_any_cutting_of_the_bytes_gives_the_text(text, cuts):
+    data = text.encode()
+    edges = sorted({min(c, len(data)) for c in cuts} | {0, len(data)})
+    stream = TextStream()
+    shown = "".join(stream.feed(data[a:b]) for a, b in zip(edges, edges[1:], strict=False))
+    assert shown + stream.finish() == text
+
+
+def test_incomplete_characters_wait():
+    stream = TextStream()
+    flame = "🔥".encode()
+    assert stream.feed(b"a" + flame[:2]) == "a"
+    assert stream.feed(flame[2:]) == "🔥"
+
+
+def test_a_stop_string_across_tokens_is_cut_and_ends_the_stream():
+    stream = TextStream(["\nUser:"])
+    assert stream.feed(b"hi\nUs") == "hi"
+    assert not stream.stopped
+    assert stream.feed(b"er: x") == ""
+    assert stream.stopped
+    assert stream.finish() == ""
+
+
+def test_a_false_alarm_is_shown_after_all():
+    stream = TextStream(["stop!"])
+    assert stream.feed(b"please sto") == "please "
+    assert stream.feed(b"op") == "stoop"
+    assert stream.feed(b" s") == " "
+    assert stream.finish() == "s"
+
+
+@given(st.text("ab", max_size=30), st.lists(st.text("ab", min_size=1, max_size=4), min_size=1, max_size=3))
+def test_shown_text_is_the_text_before_the_first_stop_string(text, stops):
+    stream = TextStream(stops)
+    shown = "".join(stream.feed(c.encode()) for c in text) + stream.finish()
+    # fed byte by byte, the stop string that completes first cuts
+    ends = [(text.find(s) + len(s), text.find(s)) for s in stops if s in text]
+    first = min((end for end, _ in ends), default=None)
+    expected = text if first is None else text[: min(start for end, start in ends if end == first)]
+    assert shown == expected

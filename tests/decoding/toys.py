@@ -1,0 +1,37 @@
+"""The toy pair the decoding tests share: a drafter of single letters, a target with merges of two and three."""
+
+from __future__ import annotations
+
+from omnidraft.config import CacheSettings, DraftSettings
+from omnidraft.decoding.drafting import Drafting
+from omnidraft.decoding.length import FixedLength
+from omnidraft.decoding.loop import Speculation
+from omnidraft.vocab import PairMap, Translator
+from omnidraft.vocab.ngram_cache import NgramCache
+from tests.fakes import ToyModel, random_logits, toy_vocabulary
+
+TARGET = toy_vocabulary([b"a", b"b", b"c", b"ab", b"abc"], padding=2)
+DRAFTER = toy_vocabulary([b"a", b"b", b"c"], padding=1)
+PROMPT = [0, 1]
+
+
+def translator(cached: bool = True) -> Translator:
+    pair = PairMap.build(DRAFTER, TARGET, None)
+    cache = NgramCache.open(None, pair, CacheSettings(seed=False)) if cached else None
+    if cache is not None:
+        for merged in (b"ab", b"abc"):
+            cache.learn(TARGET.pieces.index(merged))
+    return Translator(pair, cache)
+
+
+def target(seed: int = 1, **more) -> ToyModel:
+    return ToyModel(TARGET, random_logits(TARGET, seed), **more)
+
+
+def drafter(seed: int = 2, **more) -> ToyModel:
+    return ToyModel(DRAFTER, random_logits(DRAFTER, seed), **more)
+
+
+def speculation(model: ToyModel, translate: Translator, length: int = 4, verification: str = "coupled") -> Speculation:
+    return Speculation(Drafting(model, translate, [0, 1]), FixedLength(length), DraftSettings(
+        verification=verification).verification)  # fmt: skip
