@@ -44,7 +44,10 @@ def rank(entry: Entry, policy: str) -> Rank:
 
 
 class EvictionOrder:
-    """Entries by rank in a heap. A touched entry is pushed again and its old place skipped later: O(log n) amortized."""
+    """Entries by rank in a heap.
+
+    A touched entry is pushed again and its old place skipped later, which makes every operation O(log n), amortized.
+    """
 
     def __init__(self, policy: str):
         self.policy = policy

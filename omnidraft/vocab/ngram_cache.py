@@ -67,6 +67,11 @@ class NgramCache:
         """Whether `pieces[start:]` is a proper prefix of a cached n-gram."""
         return self._visible.could_grow(pieces, start)
 
+    def through(self, pieces: Sequence[int], most: int) -> list[tuple[int, float]]:
+        """(target id, weight) of the `most` heaviest cached n-grams that begin with `pieces`, heaviest first."""
+        found = [(token, self.weight(token)) for token in self._visible.beginning(pieces)]
+        return sorted(found, key=lambda item: -item[1])[:most]
+
     def weight(self, target_id: int) -> float:
         """For choosing between n-grams: its hits, 0.5 for a seed, 0.0 if it is not cached."""
         entry = self._entries.get(target_id)
@@ -282,7 +287,7 @@ class NgramCache:
 
 
 def _note_source(entry: Entry, source: str | None) -> None:
-    """Remember where an entry came from. Past the cap further sources are not noted: forgetting then errs on removal."""
+    """Remember where an entry came from. Past the cap no more are noted, so that forgetting errs on removal."""
     name = _ANONYMOUS if source is None else source
     if name not in entry.sources and len(entry.sources) < SOURCES_KEPT:
         entry.sources.append(name)

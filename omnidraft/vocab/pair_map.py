@@ -6,6 +6,7 @@ that fragment mid-text; |E(t)| > 1 makes (t, E(t)) an n-gram (paper, section 3.1
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -111,7 +112,7 @@ def _compute(drafter: Vocabulary, target: Vocabulary, drafter_ids: int, target_i
 def _unpack(drafter: Vocabulary, target: Vocabulary, flat: np.ndarray, offsets: np.ndarray) -> list[tuple[int, ...]]:
     pieces = flat.tolist()
     bounds = offsets.tolist()
-    expansions = [tuple(pieces[left:right]) for left, right in zip(bounds, bounds[1:], strict=False)]
+    expansions = [tuple(pieces[left:right]) for left, right in pairwise(bounds)]
     expansions += [()] * (target.size - len(expansions))
     for token in target.eog:
         expansions[token] = (drafter.eos,) if drafter.eos is not None else ()

@@ -102,25 +102,28 @@ class Translator:
             choice = self._choice(piece, matches, choose, len(proposals))
             if choice is None:
                 break
-            if choice.origin == "split":
+            target_id, origin, length = choice
+            if origin == "split":
                 parts = self.pair.splits(piece)
                 proposals += [Proposal(part, "split", 0, position) for part in parts[:-1]]
-                proposals.append(Proposal(parts[-1], "split", 1, position))
-            else:
-                proposals.append(Proposal(choice.target_id, choice.origin, choice.pieces, position))
-            position += choice.pieces
+                target_id = parts[-1]
+            proposals.append(Proposal(target_id, origin, length, position))
+            position += length
         return proposals, False
 
-    def _choice(self, piece: int, matches: list[tuple[int, int]], choose: Choose | None, place: int) -> Choice | None:
-        """The default or chosen way on; `matches` are (length, target id), longest first."""
-        if matches and choose is None:
-            return Choice(matches[0][1], "ngram", matches[0][0])
-        choices = [Choice(token, "ngram", length) for length, token in matches]
+    def _choice(self, piece: int, matches: list[tuple[int, int]], choose: Choose | None, place: int) -> tuple | None:
+        """(target id, origin, pieces) of the default or chosen way on, None if there is none."""
         direct = self._direct[piece]
+        if choose is None or not matches:  # nothing to choose between
+            if matches:
+                return (matches[0][1], "ngram", matches[0][0])
+            if direct >= 0:
+                return (direct, "direct", 1)
+            parts = self.pair.splits(piece)
+            return (parts[0], "split", 1) if parts else None
+        choices = [Choice(token, "ngram", length) for length, token in matches]
         if direct >= 0:
             choices.append(Choice(direct, "direct", 1))
         elif parts := self.pair.splits(piece):
             choices.append(Choice(parts[0], "split", 1))
-        if not choices:
-            return None
-        return choices[choose(place, choices)] if choose is not None and len(choices) > 1 else choices[0]
+        return choices[choose(place, choices)] if len(choices) > 1 else choices[0]

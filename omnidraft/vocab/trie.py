@@ -35,10 +35,15 @@ class Trie:
             del parent[piece]
 
     def matches(self, pieces: Sequence[int], start: int) -> list[tuple[int, int]]:
-        """(length, target id) of every stored sequence that `pieces` holds at `start`, longest first."""
+        """(length, target id) of every stored sequence that `pieces` holds at `start`, longest first.
+
+        Stored sequences are two ids or longer, so a single piece never matches; `start` < len(pieces).
+        """
         found: list[tuple[int, int]] = []
-        node = self._root
-        for position in range(start, len(pieces)):
+        node = self._root.get(pieces[start])
+        if node is None:  # by far the most frequent case
+            return found
+        for position in range(start + 1, len(pieces)):
             node = node.get(pieces[position])
             if node is None:
                 break
@@ -56,3 +61,18 @@ class Trie:
             if node is None:
                 return False
         return start < len(pieces) and len(node) > (END in node)
+
+    def beginning(self, pieces: Sequence[int]) -> list[int]:
+        """Target ids of every stored sequence that begins with `pieces`."""
+        node = self._root
+        for piece in pieces:
+            node = node.get(piece)
+            if node is None:
+                return []
+        found: list[int] = []
+        waiting = [node]
+        while waiting:
+            node = waiting.pop()
+            found += [child for piece, child in node.items() if piece == END]
+            waiting += [child for piece, child in node.items() if piece != END]
+        return found

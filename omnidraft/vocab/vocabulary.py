@@ -45,7 +45,7 @@ class Vocabulary:
 
     size: number of logit rows, padding included. pieces: the bytes of each id in a text, b"" for control, unknown and
     unused ids. kinds: (size,) uint8 of TokenKind. ordinary: (size,) bool, the ids that stand for text. eog: ids that
-    end generation. eos: the id that ends a turn (one of eog), None if there is none. controls: control token text to id.
+    end generation. eos: the id that ends a turn (one of eog), None if there is none. controls: control text to id.
     fingerprint: hex SHA-256, equal for equal vocabularies whatever file they came from and however they are padded.
     family: a human word ("llama-bpe", "qwen2", "spm"). by_bytes: the preferred ordinary id of each byte string.
     """
