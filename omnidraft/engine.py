@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from omnidraft.backends.base import DraftModel, LanguageModel
 from omnidraft.backends.prompt import ends_without_space, fit_context, prompt_ids
@@ -86,6 +86,7 @@ class Engine:
             yield Notice(_dropped_sentence(dropped))
         seat = self.target
         prompt = prompt_ids(seat.template, seat.model.vocabulary, messages, seat.committed)
+        sampling = replace(sampling, stop=(*sampling.stop, *seat.template.stop))
         seed = sampling.seed if sampling.seed is not None else secrets.randbits(48)
         reason = self.why_plain(draft)
         speculation = None if reason else self._speculation(messages, draft)
@@ -107,7 +108,7 @@ class Engine:
     def _speculation(self, messages: Sequence[Message], draft: DraftSettings) -> Speculation:
         seat = self.drafter
         ids = prompt_ids(seat.template, seat.model.vocabulary, messages, seat.committed)
-        virtual = ends_without_space(seat.template, messages)
+        virtual = ends_without_space(seat.template.render(messages))
         drafting = Drafting(seat.model, self.translator, ids, virtual_space=virtual)
         return Speculation(drafting, make_policy(draft), draft.verification)
 

@@ -18,6 +18,7 @@ from omnidraft.files import reason
 
 VARIABLE = "OMNIDRAFT_HOME"
 PORTABLE = Path(__file__).resolve().parent.parent / "user_data"
+BUNDLED_MODELS = Path(__file__).resolve().parent.parent / "models"
 DEFAULT_PROFILE = "default"
 MAX_NAME = 64
 MAX_NAME_BYTES = 200  # file systems stop at 255, and temporary names add to it

@@ -107,9 +107,9 @@ def _load(args: argparse.Namespace, assistant: Assistant) -> None:
 def _prompts(args: argparse.Namespace) -> list[Prompt] | None:
     system = [{"role": "system", "content": args.system}] if args.system else []
     if args.prompt is not None:
-        return [Prompt("prompt", "", "", [*system, {"role": "user", "content": args.prompt}])]
+        return [Prompt("prompt", "", None, (*system, {"role": "user", "content": args.prompt}))]
     if args.prompts is not None:
-        return [dataclasses.replace(p, messages=[*system, *p.messages]) for p in load_prompts(args.prompts)]
+        return [dataclasses.replace(p, messages=(*system, *p.messages)) for p in load_prompts(args.prompts)]
     return None
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from omnidraft.assistant import Assistant
 from omnidraft.backends.discovery import find_models
 from omnidraft.errors import ModelError
-from omnidraft.paths import bundled_models
+from omnidraft.paths import BUNDLED_MODELS
 
 BUNDLED_DRAFTER = "tiny-drafter"
 
@@ -16,7 +16,7 @@ def choose_target(given: str | None, assistant: Assistant) -> Path:
     """The given path, or a name as `models` lists it; without either the profile's target, else the first bundled."""
     name = given or assistant.settings.target
     if name is None:
-        found = [m for m in find_models([bundled_models()]) if m.kind == "model" and BUNDLED_DRAFTER not in m.name]
+        found = [m for m in find_models([BUNDLED_MODELS]) if m.kind == "model" and BUNDLED_DRAFTER not in m.name]
         if not found:
             raise ModelError("No model was found; name one with --target.")
         return found[0].path
@@ -28,7 +28,7 @@ def choose_drafter(given: str | None, assistant: Assistant) -> Path | None:
     name = given or assistant.settings.drafter
     if name is not None:
         return _resolve(name, assistant)
-    return next((m.path for m in find_models([bundled_models()]) if BUNDLED_DRAFTER in m.name), None)
+    return next((m.path for m in find_models([BUNDLED_MODELS]) if BUNDLED_DRAFTER in m.name), None)
 
 
 def choose_adapter(given: str, assistant: Assistant) -> Path | None:
@@ -41,7 +41,7 @@ def _resolve(name: str, assistant: Assistant) -> Path:
     path = Path(name).expanduser()
     if path.exists():
         return path
-    folders = [bundled_models(), assistant.home.models, *map(Path, assistant.settings.model_folders)]
+    folders = [BUNDLED_MODELS, assistant.home.models, *map(Path, assistant.settings.model_folders)]
     matches = [m.path for m in find_models(folders) if name in (m.name, m.path.stem)]
     if not matches:
         raise ModelError(f"There is no model file or known model named {name}.")

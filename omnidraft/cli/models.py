@@ -9,7 +9,7 @@ from pathlib import Path
 from omnidraft.backends.discovery import find_models
 from omnidraft.backends.expand import command as expand
 from omnidraft.backends.gguf_file import ModelInfo
-from omnidraft.paths import bundled_models, find_data_home
+from omnidraft.paths import BUNDLED_MODELS, find_data_home
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,7 +25,7 @@ def run(args: argparse.Namespace) -> int:
     home = find_data_home(args.data_dir)
     if args.action == "expand":
         return expand.run(args, home)
-    found = find_models([bundled_models(), home.models, *args.folder])
+    found = find_models([BUNDLED_MODELS, home.models, *args.folder])
     for model in found:
         print(json.dumps(as_dict(model)) if args.json else line(model))
     if not found and not args.json:

@@ -6,7 +6,8 @@ import argparse
 import json
 from pathlib import Path
 
-from omnidraft.vocab.report import compare
+from omnidraft.paths import find_data_home
+from omnidraft.vocab.report import vocabulary_report
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    report = compare(args.drafter, args.target)
+    report = vocabulary_report(args.drafter, args.target, find_data_home(args.data_dir).cache)
     if args.json:
         print(json.dumps(report))
         return 0

@@ -13,20 +13,14 @@ _MOST = 6  # cached n-grams considered behind one beginning
 
 
 class LikelyTokens:
-    """Weights from the n-gram cache's use counts; remembered until the cache changes."""
+    """Weights from the n-gram cache's use counts, as they are when first asked for; made anew for every answer."""
 
     def __init__(self, translator: Translator) -> None:
         self._translator = translator
         self._memo: dict[tuple[int, ...], tuple[list[int], list[float]]] = {}
-        self._version = -1
 
     def __call__(self, node: tuple[int, ...]) -> tuple[list[int], list[float]]:
         """(ids, log weights, which sum to 1 as weights) of tokens whose expansion begins with `node`."""
-        cache = self._translator.cache
-        version = cache.version if cache is not None else 0
-        if version != self._version:
-            self._memo.clear()
-            self._version = version
         if (found := self._memo.get(node)) is None:
             found = self._memo[node] = self._weigh(node)
         return found
