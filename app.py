@@ -1,0 +1,81 @@
+"""Starts the app: `python app.py`, then open the address it prints. Parses arguments and launches, nothing more."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import socket
+import sys
+import threading
+import webbrowser
+from pathlib import Path
+
+from omnidraft.errors import OmniDraftError, SettingsError
+from omnidraft.paths import DEFAULT_PROFILE, find_data_home, profile_name
+
+
+def main(argv: list[str] | None = None) -> int:
+    args = _parser().parse_args(argv)
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    for noisy in ("httpx", "httpcore"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    try:
+        return _run(args)
+    except OmniDraftError as error:
+        print(f"omnidraft: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+def _run(args: argparse.Namespace) -> int:
+    home = find_data_home(args.data_dir)
+    profile = profile_name(args.profile)
+    _check_port(args.host, args.port)
+    from ui.server import make_app, serve  # Gradio takes seconds to import; wrong arguments should not wait for it
+    from ui.session import Sessions
+
+    app = make_app(Sessions(home, profile, args.target, args.drafter), args.host, args.allow_host)
+    address = f"http://{_shown(args.host)}:{args.port}"
+    print(f"OmniDraft is at {address} (Ctrl+C ends it). Data: {home.root}", flush=True)
+    if args.open:
+        threading.Timer(1.0, webbrowser.open, [address]).start()
+    serve(app, args.host, args.port)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="app.py", description="A local chat assistant that drafts.")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: this machine only)")
+    parser.add_argument("--port", type=int, default=7860)
+    parser.add_argument("--allow-host", action="append", default=[], metavar="NAME",
+                        help="another name this machine may be called by (may be repeated)")  # fmt: skip
+    parser.add_argument("--data-dir", type=Path, help="where this program keeps its data (default: per user)")
+    parser.add_argument("--profile", default=DEFAULT_PROFILE, help="the profile to start with")
+    parser.add_argument("--target", help="model file, or a name as the model list shows it")
+    parser.add_argument("--drafter", help="drafter file (default: the profile's, first the bundled one)")
+    parser.add_argument("--open", action="store_true", help="open a browser")
+    return parser
+
+
+def _check_port(host: str, port: int) -> None:
+    """SettingsError in one sentence if nothing can listen there."""
+    if not 0 < port < 65536:
+        raise SettingsError(f"--port is {port}, but must be a whole number from 1 to 65535.")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((host.strip("[]"), port))
+    except OSError as error:
+        raise SettingsError(f"Cannot listen on {host}:{port} ({error.strerror or error}); choose another --port.") from None
+
+
+def _shown(host: str) -> str:
+    if host in ("0.0.0.0", "::"):
+        return "127.0.0.1"
+    return f"[{host}]" if ":" in host else host
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,123 @@
+"""An answer that is written on a thread of its own, so that it outlives the page that asked for it.
+
+Pages look at the job's text and counters whenever they like; closing or reloading one changes nothing. `stop` ends
+the answer, also while the prompt is being read. Knows no page and no storage: `finished` is told when all is over.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from omnidraft.assistant import Assistant
+from omnidraft.config import DraftSettings, SamplingSettings
+from omnidraft.decoding.events import Finished, Prefill, Token
+from omnidraft.errors import OmniDraftError
+from ui.live import Live
+
+log = logging.getLogger("omnidraft.ui")
+
+
+class AnswerJob:
+    """One answer in the making. `text` is all of it so far; `error` is a sentence if it failed."""
+
+    def __init__(
+        self,
+        assistant: Assistant,
+        messages: Sequence[dict[str, str]],
+        sampling: SamplingSettings,
+        draft: DraftSettings,
+        *,
+        chat: str | None = None,
+        prefix: str = "",
+        finished: Callable[[AnswerJob], None] = lambda job: None,
+    ) -> None:
+        self.chat = chat
+        self.live = Live()
+        self.error: str | None = None
+        self.started = time.time()
+        self._assistant = assistant
+        self._messages = messages
+        self._settings = (sampling, draft)
+        self._parts: list[str] = [prefix] if prefix else []
+        self._finished = finished
+        self._changed = threading.Condition()
+        self._version = 0
+        self._stopping = False
+        self._over = False
+        self._thread = threading.Thread(target=self._run, name="answer", daemon=True)
+
+    @property
+    def text(self) -> str:
+        if len(self._parts) > 1:
+            self._parts[:] = ["".join(self._parts)] if self._over else self._parts
+        return "".join(self._parts)
+
+    @property
+    def over(self) -> bool:
+        return self._over
+
+    @property
+    def stopped(self) -> bool:
+        return self._stopping
+
+    def start(self) -> AnswerJob:
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        """End the answer as soon as possible; what was written stays."""
+        self._stopping = True
+        self._assistant.stop()
+
+    def wait(self, seen: int, timeout: float) -> int:
+        """Block until there is more than version `seen`, the job is over or `timeout` seconds passed."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._version != seen or self._over, timeout)
+            return self._version
+
+    def join(self, timeout: float | None = None) -> None:
+        self._thread.join(timeout)
+
+    def _run(self) -> None:
+        try:
+            self._follow()
+        except OmniDraftError as error:
+            self.error = str(error)
+        except Exception:
+            # The page must hear that it is over; the traceback belongs in the log.
+            log.exception("the answer ended with a defect")
+            self.error = "Something went wrong inside the program; its log has the details."
+        try:
+            self._finished(self)
+        except OmniDraftError as error:
+            self.error = self.error or str(error)
+        finally:
+            self.live.phase = "done"
+            with self._changed:
+                self._over = True
+                self._changed.notify_all()
+
+    def _follow(self) -> None:
+        if self._stopping:
+            return
+        events = self._assistant.answer(self._messages, *self._settings, chat=self.chat, wait=False)
+        try:
+            for event in events:
+                self.live.take(event)
+                if isinstance(event, (Token, Finished)) and event.text:
+                    self._parts.append(event.text)
+                if not isinstance(event, Token):
+                    self._announce()
+                # A stop that came before the engine had started counts as well.
+                if self._stopping and isinstance(event, Prefill):
+                    break
+        finally:
+            events.close()
+
+    def _announce(self) -> None:
+        with self._changed:
+            self._version += 1
+            self._changed.notify_all()

@@ -1,0 +1,45 @@
+"""Numbers and sizes as people read them."""
+
+from __future__ import annotations
+
+
+def count(value: int) -> str:
+    """12,345 with thin spaces left to the reader's eye: commas."""
+    return f"{value:,}"
+
+
+def short(value: float) -> str:
+    """4.4M, 0.5B, 320K: parameter counts."""
+    for limit, unit in ((1e9, "B"), (1e6, "M"), (1e3, "K")):
+        if value >= limit:
+            scaled = value / limit
+            return f"{scaled:.0f}{unit}" if scaled >= 100 else f"{scaled:.1f}{unit}"
+    return f"{value:.0f}"
+
+
+def size(value: float) -> str:
+    """Bytes in the largest fitting unit."""
+    for limit, unit in ((2**30, "GB"), (2**20, "MB"), (2**10, "KB")):
+        if value >= limit:
+            scaled = value / limit
+            return f"{scaled:.0f} {unit}" if scaled >= 100 else f"{scaled:.1f} {unit}"
+    return f"{value:.0f} bytes"
+
+
+def rate(value: float | None) -> str:
+    """Tokens per second; a dash where nothing was measured."""
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
+
+
+def percent(value: float | None) -> str:
+    return "–" if value is None else f"{value:.0%}"
+
+
+def seconds(value: float) -> str:
+    if value < 1:
+        return f"{value * 1000:.0f} ms"
+    if value < 90:
+        return f"{value:.1f} s"
+    return f"{value / 60:.0f} min"

@@ -1,0 +1,42 @@
+"""What all pages share: the side column with the name and the page list. Knows no page's content."""
+
+from __future__ import annotations
+
+from html import escape
+
+import gradio as gr
+
+PAGES = [("Chat", ""), ("Models", "models"), ("Settings", "settings")]
+_ICONS = {
+    "Chat": "M4 5h16v11H9l-4 3.5V16H4z",
+    "Models": "M12 3l8 4.5v9L12 21l-8-4.5v-9zM4 7.5l8 4.5 8-4.5M12 12v9",
+    "Drift lab": "M3 17c4 0 4-10 9-10s5 10 9 10M3 21h18",
+    "Learning": "M4 19V5M4 19h16M8 15l4-4 3 3 5-6",
+    "Settings": "M4 7h10M18 7h2M4 17h2M10 17h10M14 4v6M6 14v6",
+    "Profiles": "M12 11a4 4 0 100-8 4 4 0 000 8zM4 21c0-5 4-7 8-7s8 2 8 7",
+}
+
+
+def side_head(current: str) -> gr.HTML:
+    """Name and navigation at the top of the side column; `current` is the page being shown."""
+    links = "".join(_link(name, path, name == current) for name, path in PAGES)
+    return gr.HTML(
+        f'<div class="od-brand">OmniDraft</div><nav class="od-nav" aria-label="Pages">{links}</nav>',
+        elem_id="od-head",
+    )
+
+
+def mobile_bar(title: str) -> gr.HTML:
+    """Narrow screens: a bar with the button that opens the side column."""
+    return gr.HTML(
+        '<div class="od-mobilebar"><button type="button" data-od="side" aria-label="Open the menu" '
+        'aria-expanded="false"><svg viewBox="0 0 24 24" aria-hidden="true"><path d="M4 7h16M4 12h16M4 17h16"/></svg>'
+        f"</button><span>{escape(title)}</span></div>",
+        elem_id="od-mobile",
+    )
+
+
+def _link(name: str, path: str, current: bool) -> str:
+    mark = ' aria-current="page"' if current else ""
+    icon = f'<svg viewBox="0 0 24 24" aria-hidden="true"><path d="{_ICONS[name]}"/></svg>'
+    return f'<a href="/{path}"{mark}>{icon}<span>{name}</span></a>'

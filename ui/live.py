@@ -1,0 +1,59 @@
+"""Running counters of the answer being written, built from its events. Knows no page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from omnidraft.decoding.events import Event, Finished, Notice, Prefill, Round, Statistics, Token
+
+_SUMS = ("drafted", "proposed", "tested", "accepted", "draft", "translate", "verify", "other")
+
+
+@dataclass(slots=True)
+class Live:
+    """What the panel shows. phase: waiting, reading, writing, done. `statistics` runs along with the rounds."""
+
+    phase: str = "waiting"
+    prefill: Prefill | None = None
+    statistics: Statistics = field(default_factory=Statistics)
+    notices: list[str] = field(default_factory=list)
+    pieces: list[tuple[str, str]] = field(default_factory=list)  # (text, origin) per token, for the origins view
+    acceptance: list[float] = field(default_factory=list)  # accepted / proposed, one value per 8 rounds that proposed
+    finish_reason: str | None = None
+    disabled_reason: str | None = None
+    seed: int | None = None
+    _window: list[tuple[int, int]] = field(default_factory=list)
+
+    def take(self, event: Event) -> None:
+        """Count one event."""
+        if isinstance(event, Token):
+            self.phase = "writing"
+            self.statistics.tokens += 1
+            self.statistics.origins[event.origin] += 1
+            self.pieces.append((event.text, event.origin))
+        elif isinstance(event, Round):
+            self._round(event)
+        elif isinstance(event, Prefill):
+            self.phase = "reading"
+            self.prefill = event
+        elif isinstance(event, Notice):
+            self.notices.append(event.text)
+        elif isinstance(event, Finished):
+            self.phase = "done"
+            self.statistics = event.statistics
+            self.finish_reason, self.seed = event.reason, event.seed
+            self.disabled_reason = event.draft_disabled_reason
+            if event.text:
+                self.pieces.append((event.text, "target"))
+
+    def _round(self, event: Round) -> None:
+        s = self.statistics
+        s.rounds += 1
+        s.target_passes += 1
+        for name in _SUMS:
+            setattr(s, name, getattr(s, name) + getattr(event, name))
+        if event.proposed:
+            self._window.append((event.accepted, event.proposed))
+            if len(self._window) == 8:
+                self.acceptance.append(sum(a for a, _ in self._window) / sum(p for _, p in self._window))
+                self._window.clear()

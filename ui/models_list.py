@@ -1,0 +1,49 @@
+"""The models a dropdown offers: where they are looked for, and how each is called. Loads nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from omnidraft.assistant import Assistant
+from omnidraft.backends.discovery import find_models
+from omnidraft.backends.gguf_file import ModelInfo
+from omnidraft.cli.defaults import BUNDLED_DRAFTER
+from omnidraft.paths import bundled_models
+from ui.format import short
+
+
+def folders(assistant: Assistant) -> list[Path]:
+    """Bundled, the data home's, and the user's own."""
+    return [bundled_models(), assistant.home.models, *map(Path, assistant.settings.model_folders)]
+
+
+def scan(assistant: Assistant) -> list[ModelInfo]:
+    return find_models(folders(assistant))
+
+
+def targets(models: list[ModelInfo]) -> list[ModelInfo]:
+    """Models one would talk to: the bundled drafter only drafts."""
+    return [m for m in models if m.kind == "model" and not is_bundled_drafter(m)]
+
+
+def is_bundled_drafter(model: ModelInfo) -> bool:
+    return BUNDLED_DRAFTER in model.path.name and model.path.parent.resolve() == bundled_models().resolve()
+
+
+def is_bundled(path: Path) -> bool:
+    return path.resolve().is_relative_to(bundled_models().resolve())
+
+
+def label(model: ModelInfo) -> str:
+    """name · size · quantization."""
+    parts = [model.name, short(model.parameters) if model.parameters else "", model.quantization]
+    return " · ".join(part for part in parts if part)
+
+
+def choices(models: list[ModelInfo]) -> list[tuple[str, str]]:
+    """(label, path) for a dropdown; labels that would be equal get their folder behind them."""
+    labels = [label(m) for m in models]
+    return [
+        (text if labels.count(text) == 1 else f"{text} ({m.path.parent.name})", str(m.path))
+        for text, m in zip(labels, models, strict=True)
+    ]

@@ -1,0 +1,15 @@
+"""Puts the pages together into one Gradio application."""
+
+from __future__ import annotations
+
+import gradio as gr
+
+from ui import chat_page
+from ui.session import Sessions
+
+
+def build(sessions: Sessions) -> gr.Blocks:
+    """All pages; the chat is the first."""
+    with gr.Blocks(title="OmniDraft", analytics_enabled=False, fill_width=True) as pages:
+        chat_page.build(sessions)
+    return pages

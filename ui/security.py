@@ -1,0 +1,110 @@
+"""What every response and request is held to: a content policy, known host names, no calls from other sites.
+
+Model text is untrusted: a Markdown image in an answer would make the browser fetch it, so the policy lets the page
+load nothing but the app's own files. The host check stops DNS rebinding, the origin check stops other pages from
+posting here. Knows nothing of profiles or pages.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+# Gradio starts from inline scripts and compiles HTML templates, so scripts need the two unsafe words; what matters
+# is that nothing can be loaded from, or sent to, anywhere else.
+POLICY = "; ".join(
+    [
+        "default-src 'self'",
+        "img-src 'self' data: blob:",
+        "media-src 'self' data: blob:",
+        "font-src 'self' data:",
+        "style-src 'self' 'unsafe-inline'",
+        "script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:",
+        "worker-src 'self' blob:",
+        "connect-src 'self' data: blob:",
+        "object-src 'none'",
+        "frame-src 'none'",
+        "frame-ancestors 'none'",
+        "base-uri 'self'",
+        "form-action 'self'",
+    ]
+)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+    "x-dns-prefetch-control": "off",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), microphone=(), geolocation=()",
+}
+LOCAL_HOSTS = ("127.0.0.1", "localhost", "[::1]")
+_SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+
+
+def allowed_hosts(host: str, extra: Sequence[str] = ()) -> list[str]:
+    """Host names requests may carry when the server listens on `host`: the local ones, its own, and `extra`.
+
+    A wildcard address (0.0.0.0) admits no further name by itself: say with `extra` how others call this machine.
+    """
+    try:
+        wildcard = ipaddress.ip_address(host.strip("[]")).is_unspecified
+    except ValueError:
+        wildcard = False
+    own = [] if wildcard else [f"[{host}]" if ":" in host and not host.startswith("[") else host]
+    return list(dict.fromkeys([*LOCAL_HOSTS, *own, *extra]))
+
+
+class Guard:
+    """ASGI middleware: refuses unknown hosts and foreign origins, adds the headers to everything that leaves."""
+
+    def __init__(self, app: ASGIApp, hosts: Sequence[str]) -> None:
+        self.app = app
+        self.hosts = {host.lower() for host in hosts}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self.app(scope, receive, send)
+            return
+        refusal = self._refusal(scope)
+        if refusal is not None:
+            await refusal(scope, receive, _with_headers(send))
+            return
+        await self.app(scope, receive, _with_headers(send))
+
+    def _refusal(self, scope: Scope) -> PlainTextResponse | None:
+        headers = Headers(scope=scope)
+        if _name(headers.get("host", "")) not in self.hosts:
+            return PlainTextResponse("This address is not served here.", status_code=400)
+        origin = headers.get("origin")
+        if origin is not None and scope.get("method") not in _SAFE_METHODS and not _same(origin, headers["host"]):
+            return PlainTextResponse("Requests from other sites are refused.", status_code=403)
+        return None
+
+
+def _name(host: str) -> str:
+    """The host without its port, lower case; an IPv6 address keeps its brackets."""
+    host = host.lower()
+    if host.startswith("["):
+        return host.partition("]")[0] + "]"
+    return host.partition(":")[0]
+
+
+def _same(origin: str, host: str) -> bool:
+    return urlsplit(origin).netloc.lower() == host.lower()
+
+
+def _with_headers(send: Send) -> Send:
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in HEADERS.items():
+                headers[name] = value
+        await send(message)
+
+    return sending

@@ -1,0 +1,65 @@
+"""The web server: the pages behind the guard, on one address, without telemetry of any kind.
+
+Gradio's own `launch` is not used: mounting the pages in an application of ours decides what else is served and
+makes no request of its own at the start.
+"""
+
+from __future__ import annotations
+
+import os
+
+# Gradio reads these when it is imported and when blocks are made: nothing may call home, nothing may be recorded.
+os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
+os.environ["GRADIO_RUN_HISTORY"] = "False"
+os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+os.environ.setdefault("DO_NOT_TRACK", "1")
+
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Sequence
+
+import gradio as gr
+import uvicorn
+from fastapi import FastAPI
+
+from ui import theme
+from ui.pages import build
+from ui.security import Guard, allowed_hosts
+from ui.session import Sessions
+
+MAX_UPLOAD = "10mb"
+
+
+def make_app(sessions: Sessions, host: str, extra_hosts: Sequence[str] = ()) -> FastAPI:
+    """The application that serves everything."""
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        sessions.close()
+
+    app = FastAPI(title="OmniDraft", docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
+    app.add_middleware(Guard, hosts=allowed_hosts(host, extra_hosts))
+    return gr.mount_gradio_app(
+        app,
+        build(sessions),
+        path="/",
+        theme=theme.theme(),
+        css_paths=[theme.STYLE],
+        head=theme.head(),
+        footer_links=[],
+        run_history=False,
+        enable_monitoring=False,
+        ssr_mode=False,
+        pwa=False,
+        mcp_server=False,
+        show_error=True,
+        max_file_size=MAX_UPLOAD,
+    )
+
+
+def serve(app: FastAPI, host: str, port: int) -> None:
+    """Serve until interrupted."""
+    config = uvicorn.Config(app, host=host, port=port, log_level="warning", access_log=False, timeout_graceful_shutdown=2)
+    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    uvicorn.Server(config).run()
