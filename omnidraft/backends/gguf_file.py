@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import llama_cpp
 
-from omnidraft.backends.gguf_header import ArrayShape, GgufHeader, read_header
+from omnidraft.backends.gguf_header import ArrayShape, GgufHeader, read_header, read_strings
 from omnidraft.backends.llama_runtime import supports_architecture, type_layout, type_names
 from omnidraft.errors import ModelError
 
@@ -25,6 +25,12 @@ _FTYPES = {
     value: re.sub(r"LLAMA_FTYPE_(MOSTLY|ALL)_", "", name)
     for name, value in vars(llama_cpp).items()
     if name.startswith(("LLAMA_FTYPE_MOSTLY_", "LLAMA_FTYPE_ALL_"))
+}
+_UNUSABLE = {
+    "vocabulary": "holds a vocabulary without weights",
+    "encoder": "is an encoder, which cannot generate text",
+    "adapter": "is a LoRA adapter, not a model",
+    "projector": "is the image part of a model, not a language model",
 }
 _FAMILIES = {"llama": "spm", "bert": "wpm", "t5": "ugm"}
 
@@ -69,6 +75,7 @@ def read_info(path: str | Path) -> ModelInfo:
     headers = [header, *(read_header(part) for part in _further_parts(header))]
     for part in headers:
         _check_tensor_data(part)
+    _check_settings(header)
     architecture = _text(header, "general.architecture")
     if not architecture:
         raise ModelError(f"{path} does not say which architecture it has; it is not a language model file.")
@@ -79,6 +86,24 @@ def read_info(path: str | Path) -> ModelInfo:
             "choose another model or a newer llama-cpp-python."
         )
     return _info(path, headers, architecture, kind)
+
+
+def usable_info(path: str | Path) -> ModelInfo:
+    """`read_info` for a file that shall be loaded: refuses what cannot generate text, and looks into the vocabulary."""
+    info = read_info(path)
+    if info.kind in _UNUSABLE:
+        raise ModelError(f"{info.path} {_UNUSABLE[info.kind]}; choose a chat model.")
+    check_vocabulary(path)
+    return info
+
+
+def check_vocabulary(path: str | Path) -> None:
+    """ModelError if two tokens are spelled alike: loading such a vocabulary makes llama.cpp abort the process."""
+    entries = read_strings(read_header(path), "tokenizer.ggml.tokens")
+    tokens = [token.partition(b"\0")[0] for token in entries]  # llama.cpp reads up to the NUL
+    tokens = [token for token in tokens if token]  # and gives empty ones names of their own
+    if len(set(tokens)) < len(tokens):
+        raise ModelError(f"{path} is damaged: two tokens of its vocabulary are spelled alike; download it again.")
 
 
 def split_number(path: Path) -> int | None:
@@ -165,6 +190,13 @@ def _check_tensor_data(header: GgufHeader) -> None:
             f"{header.path} is cut short: it has {header.file_size:,} bytes of {header.data_start + end:,}; "
             "download or copy it again."
         )
+
+
+def _check_settings(header: GgufHeader) -> None:
+    """Settings that llama.cpp asserts on in the middle of a pass."""
+    for key, value in header.metadata.items():
+        if key.endswith("epsilon") and not (isinstance(value, float) and 0 <= value < 1):
+            raise ModelError(f"{header.path} is damaged: {key} is {value}; download or copy it again.")
 
 
 def _quantization(headers: list[GgufHeader]) -> str:

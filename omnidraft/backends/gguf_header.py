@@ -25,9 +25,10 @@ _KEEP = 1024  # arrays up to this length are kept as lists (per-layer settings),
 
 @dataclass(frozen=True, slots=True)
 class ArrayShape:
-    """Stands for an array too long to keep."""
+    """Stands for an array too long to keep; `position` is that of its first entry in the file."""
 
     length: int
+    position: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,20 @@ def read_header(path: str | Path) -> GgufHeader:
     if path.is_dir():
         raise ModelError(f"{path} is a folder; name the .gguf file inside it.")
     return _read(path, status.st_size, status.st_mtime_ns)
+
+
+def read_strings(header: GgufHeader, key: str) -> list[bytes]:
+    """The entries of a string array, raw; [] if the file has no such array."""
+    value = header.metadata.get(key)
+    if not isinstance(value, ArrayShape):
+        return [entry.encode() for entry in value] if isinstance(value, list) else []
+    entries, position = [], value.position
+    with header.path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        for _ in range(value.length):
+            end = position + 8 + _U64(data, position)[0]
+            entries.append(data[position + 8 : end])
+            position = end
+    return entries
 
 
 @lru_cache(maxsize=256)
@@ -144,14 +159,15 @@ def _array(data: mmap.mmap, position: int) -> tuple[Any, int]:
         end = position + length * struct.calcsize("<" + _SCALARS[kind])
         if end > len(data):
             raise IndexError
-        kept = list(struct.unpack_from(form, data, position)) if length <= _KEEP else ArrayShape(length)
+        kept = list(struct.unpack_from(form, data, position)) if length <= _KEEP else ArrayShape(length, position)
         return kept, end
     if kind != _STRING:
         raise IndexError  # arrays of arrays: none of the keys read here has one
     if length > _KEEP:
+        start = position
         for _ in range(length):  # the lengths chain the entries: this walk is most of the time spent
             position += 8 + _U64(data, position)[0]
-        return ArrayShape(length), position
+        return ArrayShape(length, start), position
     entries = []
     for _ in range(length):
         entry, position = _string(data, position)

@@ -14,19 +14,14 @@ import numpy as np
 
 from omnidraft.backends.adapter_check import check_adapter
 from omnidraft.backends.base import Aborted
-from omnidraft.backends.gguf_file import ModelInfo, read_info
+from omnidraft.backends.gguf_file import ModelInfo, usable_info
 from omnidraft.backends.llama_context import LlamaContext
 from omnidraft.backends.llama_runtime import failure_reason, gpu_offload
 from omnidraft.config import ModelSettings
 from omnidraft.errors import ModelError
 from omnidraft.vocab import Vocabulary
 
-_KINDS = {
-    "vocabulary": "holds a vocabulary without weights",
-    "encoder": "is an encoder, which cannot generate text",
-    "adapter": "is a LoRA adapter, not a model",
-    "projector": "is the image part of a model, not a language model",
-}
+_SHORT = 8  # ids up to which one pass with superfluous outputs is cheaper than two passes
 
 
 class LlamaTarget:
@@ -200,10 +195,7 @@ class LlamaDrafter(LlamaTarget):
         return drafter
 
     def _steps(self, count: int, rows: int) -> Iterator[tuple[int, int]]:
-        """With the hidden state on, every id of a pass is an output: keep that to the few that are needed.
-
-        A short run of ids is cheaper in one pass with superfluous outputs than in two passes.
-        """
+        """With the hidden state on, every id of a pass is an output: keep that to the few that are needed."""
         if self._with_hidden and rows and count > max(rows, _SHORT):
             yield from super()._steps(count - rows, 0)
             count = rows
@@ -230,14 +222,3 @@ class LlamaDrafter(LlamaTarget):
             context.clear()
             self.tokens.clear()
             self.adapter = None if path is None else str(path)
-
-
-_SHORT = 8
-
-
-def usable_info(path: str | Path) -> ModelInfo:
-    """`read_info`, refusing what cannot generate text."""
-    info = read_info(path)
-    if info.kind in _KINDS:
-        raise ModelError(f"{info.path} {_KINDS[info.kind]}; choose a chat model.")
-    return info

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from omnidraft.backends.gguf_file import read_info
+from omnidraft.backends.gguf_file import read_info, usable_info
 from omnidraft.backends.gguf_header import read_header
 from omnidraft.errors import ModelError
 
@@ -127,6 +127,21 @@ def test_a_damaged_header_raises_nothing_but_model_errors(models: Path, tmp_path
         except ModelError:
             refused += 1
     assert refused > 75
+
+
+def test_tokens_spelled_alike_are_refused_before_llama_cpp_aborts(models: Path, tmp_path: Path):
+    data = (models / "tiny-target-a-f16.gguf").read_bytes()
+    path = tmp_path / "twins.gguf"
+    for twin in ("Ġproduct", "Ġ\0issing"):  # llama.cpp reads the second up to the NUL
+        path.write_bytes(data.replace("Ġmissing".encode(), twin.encode(), 1))
+        with pytest.raises(ModelError, match="spelled alike"):
+            usable_info(path)
+    assert usable_info(models / "tiny-target-a-f16.gguf").kind == "model"
+
+
+@pytest.mark.parametrize("epsilon", [-1e-5, float("nan"), float("inf")])
+def test_a_norm_epsilon_llama_cpp_would_abort_on(write_gguf, epsilon: float):
+    assert "epsilon" in refusal(write_gguf("e.gguf", "llama", {"llama.attention.layer_norm_rms_epsilon": epsilon}))
 
 
 def test_an_unknown_architecture(write_gguf):
