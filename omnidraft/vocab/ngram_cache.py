@@ -20,7 +20,7 @@ from omnidraft.vocab.ngram_store import NgramStore
 from omnidraft.vocab.pair_map import PairMap
 from omnidraft.vocab.trie import Trie
 
-ENTRY_BYTES, PIECE_BYTES = 450, 150  # measured memory of an entry and of each of its pieces (trie nodes included)
+ENTRY_BYTES, PIECE_BYTES = 500, 150  # measured memory of an entry and of each of its pieces (trie nodes included)
 MEGABYTE = 1_000_000
 SOURCES_KEPT = 8
 _ANONYMOUS = ""  # an entry learned without a source is never forgotten together with one

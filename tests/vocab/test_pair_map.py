@@ -1,0 +1,166 @@
+"""The static map between two vocabularies: equal bytes, exact expansions, a disk copy that is never trusted blindly."""
+
+import time
+
+import numpy as np
+import pytest
+
+from omnidraft.vocab import PairMap, vocabulary_report
+from tests.vocab.conftest import PAIRS, REFERENCE_NAMES, pair_map, path_of, vocabulary
+
+QUICK = [("llama-spm", "gpt-2"), ("gpt-2", "phi-3"), ("phi-3", "llama-spm"), ("llama-spm", "qwen2")]
+
+
+def assert_expansions_are_exact(pair: PairMap) -> None:
+    drafter, target = pair.drafter, pair.target
+    for token in np.flatnonzero(target.ordinary).tolist():
+        pieces = pair.expansions[token]
+        assert b"".join([drafter.pieces[piece] for piece in pieces]) == target.pieces[token], (token, pieces)
+        assert all(drafter.ordinary[piece] for piece in pieces)
+
+
+@pytest.mark.parametrize(("drafter", "target"), QUICK)
+def test_every_ordinary_target_token_expands_to_exactly_its_bytes(drafter, target):
+    assert_expansions_are_exact(pair_map(drafter, target))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("drafter", REFERENCE_NAMES)
+def test_every_pair_expands_exactly(drafter):
+    for target in [t for d, t in PAIRS if d == drafter]:
+        assert_expansions_are_exact(PairMap.build(vocabulary(drafter), vocabulary(target), None))
+
+
+def test_bundled_pairs_expand_exactly(bundled_pair):
+    assert_expansions_are_exact(bundled_pair)
+
+
+@pytest.mark.parametrize(("target", "count"), [("qwen2", 26_342), ("llama-bpe", 26_599)])
+def test_a_llama_drafter_shares_this_many_byte_strings(target, count):
+    report = pair_map("llama-spm", target).report()
+    assert report["direct"] == count
+    assert report["drafter_size"] == 32_000
+
+
+def test_direct_means_equal_bytes_and_never_control(bundled_pair):
+    drafter, target, direct = bundled_pair.drafter, bundled_pair.target, bundled_pair.direct
+    for d in range(drafter.size):
+        if direct[d] >= 0:
+            assert drafter.ordinary[d]
+            assert target.ordinary[direct[d]]
+            assert drafter.pieces[d] == target.pieces[direct[d]]
+        elif drafter.ordinary[d]:
+            assert drafter.pieces[d] not in target.by_bytes
+
+
+def test_ordinary_pieces_are_preferred_over_byte_tokens():
+    pair = pair_map("llama-spm", "gpt-2")
+    token = pair.target.by_bytes[b"A"]
+    (piece,) = pair.expansions[token]
+    byte_token = pair.drafter.pieces.index(b"A")
+    assert piece != byte_token
+    assert pair.direct[piece] == pair.direct[byte_token] == token
+
+
+def test_a_token_with_a_counterpart_expands_to_that_alone(bundled_pair):
+    for token, data in enumerate(bundled_pair.target.pieces):
+        if data and data in bundled_pair.drafter.by_bytes:
+            assert bundled_pair.expansions[token] == (bundled_pair.drafter.by_bytes[data],)
+
+
+def test_ends_of_generation_stand_for_each_other_and_other_controls_for_nothing(bundled_pair):
+    drafter, target = bundled_pair.drafter, bundled_pair.target
+    for text, token in target.controls.items():
+        expected = (drafter.eos,) if token in target.eog else ()
+        assert bundled_pair.expansions[token] == expected, text
+
+
+def test_splits_spell_the_piece_exactly(bundled_pair):
+    for d in range(bundled_pair.drafter.size):
+        parts = bundled_pair.splits(d)
+        assert bundled_pair.target.decode(parts) == bundled_pair.drafter.pieces[d]
+        if bundled_pair.direct[d] >= 0:
+            assert parts == (bundled_pair.direct[d],)
+
+
+def test_the_report_accounts_for_every_drafter_id(bundled_pair):
+    report = bundled_pair.report()
+    ids = range(bundled_pair.drafter.size)
+    without = [d for d in ids if bundled_pair.direct[d] < 0]
+    assert report["split"] == sum(len(bundled_pair.splits(d)) > 0 for d in without)
+    assert report["ngrams"] == sum(len(pieces) > 1 for pieces in bundled_pair.expansions)
+    assert report["unmapped"] == 2  # <unk> and <s>; </s> stands for the target's end of turn
+
+
+def test_the_report_of_two_files_counts_its_seconds():
+    report = vocabulary_report(path_of("tiny-drafter"), path_of("tiny-target-a"))
+    assert report["target_size"] == 8192
+    assert 0 < report["seconds"] < 60
+
+
+def test_the_disk_copy_gives_the_same_map(tmp_path, monkeypatch):
+    drafter, target = vocabulary("tiny-drafter"), vocabulary("tiny-target-a")
+    first = PairMap.build(drafter, target, tmp_path)
+    assert [path.suffix for path in tmp_path.iterdir()] == [".npz"]
+    monkeypatch.setattr("omnidraft.vocab.pair_map._compute", None)  # reading must be enough
+    second = PairMap.build(drafter, vocabulary("tiny-target-a2"), tmp_path)
+    assert (first.direct == second.direct).all()
+    assert first.expansions == second.expansions
+
+
+def _truncate(path):
+    path.write_bytes(path.read_bytes()[:-1000])
+
+
+def _flip(path):
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    path.write_bytes(data)
+
+
+def _pickle(path):
+    np.savez(path, format=np.int32(1), direct=np.array([{}], dtype=object), flat=np.arange(3), offsets=np.arange(3))
+
+
+def _shift(path):
+    with np.load(path) as file:
+        arrays = dict(file)
+    arrays["flat"] = np.roll(arrays["flat"], 1)
+    np.savez(path, **arrays)
+
+
+def _empty(path):
+    path.write_bytes(b"")
+
+
+@pytest.mark.parametrize("damage", [_truncate, _flip, _pickle, _shift, _empty])
+def test_a_damaged_disk_copy_is_rebuilt(tmp_path, damage):
+    drafter, target = vocabulary("tiny-drafter"), vocabulary("tiny-target-b")
+    good = PairMap.build(drafter, target, tmp_path)
+    (path,) = tmp_path.iterdir()
+    before = path.read_bytes()
+    damage(path)
+    assert path.read_bytes() != before
+    again = PairMap.build(drafter, target, tmp_path)
+    assert again.expansions == good.expansions
+    assert (again.direct == good.direct).all()
+    with np.load(path, allow_pickle=False) as file:
+        assert file["flat"].dtype == np.int32
+
+
+def test_a_folder_that_cannot_be_written_is_no_error(tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("not a folder")
+    pair = PairMap.build(vocabulary("tiny-drafter"), vocabulary("tiny-target-b"), blocked / "cache")
+    assert len(pair.expansions) == pair.target.size
+
+
+def test_a_152k_pair_is_mapped_in_seconds_and_read_back_in_a_fraction(tmp_path):
+    drafter, target = vocabulary("llama-spm"), vocabulary("qwen2")
+    start = time.process_time()
+    PairMap.build(drafter, target, tmp_path)
+    built = time.process_time()
+    PairMap.build(drafter, target, tmp_path)
+    read = time.process_time()
+    assert built - start <= 3.0
+    assert read - built <= 0.5

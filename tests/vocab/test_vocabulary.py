@@ -1,0 +1,282 @@
+"""Text passes through every vocabulary byte by byte; damaged files are refused in one sentence."""
+
+import gc
+import json
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from omnidraft.errors import ModelError
+from omnidraft.vocab import TokenKind, Vocabulary, load_vocabulary
+from omnidraft.vocab.exact import ExactEncoder
+from tests.vocab.conftest import BUNDLED_NAMES, REFERENCE_NAMES, path_of, vocabulary
+
+TEXTS = [
+    "",
+    " ",
+    "Hello",
+    " Hello  world ",
+    "😀 👩‍👩‍👧 🇩🇪",
+    "中文字符、日本語テキスト 한국어",
+    "e\u0301a\u0308 नमस्ते",
+    "\tif x:\n\t\treturn '\\t'\r\n\n\n    # end",
+    "1234567890" * 20,
+    "<|im_start|>user\n<|im_end|><|eot_id|></s><s> <unk> <|end|><|endoftext|><｜end▁of▁sentence｜>",
+    "[PAD151646] [PAD102399] <0x41>",
+    "a\u2581b \u2581\u2581 \u2581",
+    "NUL\0 in\0\0side\0",
+    "\x01\x02\x03 control \x7f\x1b[0m",
+    "ø ö ú and \u00a0no-break, \u200bzero, \ufeffmark, \ue000private",
+    "don't I'LL we’ve",
+]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_text_passes_intact_as_ordinary_tokens(any_vocabulary, text):
+    ids = any_vocabulary.encode(text)
+    assert any_vocabulary.decode(ids) == text.encode()
+    assert all(any_vocabulary.ordinary[i] for i in ids)
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_the_beginning_of_a_text_gains_at_most_a_space(any_vocabulary, text):
+    data = any_vocabulary.decode(any_vocabulary.encode(text, at_start=True))
+    spaced = any_vocabulary.family == "spm" and text
+    assert data == (b" " if spaced else b"") + text.encode()
+
+
+@settings(max_examples=150, deadline=None)
+@given(text=st.text(max_size=60), name=st.sampled_from([*BUNDLED_NAMES, "llama-spm", "gpt-2", "qwen2"]))
+def test_any_text_passes_intact(text, name):
+    v = vocabulary(name)
+    assert v.decode(v.encode(text)) == text.encode()
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.binary(max_size=40), name=st.sampled_from([*BUNDLED_NAMES, "llama-spm", "gpt-2"]))
+def test_any_bytes_pass_intact_or_are_refused(data, name):
+    v = vocabulary(name)
+    if all(bytes((byte,)) in v.by_bytes for byte in data):
+        ids = v.encode_bytes(data)
+        assert v.decode(ids) == data
+        assert all(v.ordinary[i] for i in ids)
+
+
+def test_bytes_without_a_token_are_refused():
+    v = vocabulary("deepseek-llm")
+    assert b"\xff" not in v.by_bytes
+    with pytest.raises(ValueError, match="0xFF"):
+        v.encode_bytes(b"\xff")
+
+
+def test_parts_of_a_character_are_spelled_with_byte_tokens(any_vocabulary):
+    smile = "😀".encode()
+    for cut in range(1, len(smile)):
+        for part in (smile[:cut], smile[cut:], b"ok " + smile[:cut], smile[cut:] + b" ok"):
+            assert any_vocabulary.decode(any_vocabulary.encode_bytes(part)) == part
+
+
+def test_lone_surrogates_become_the_replacement_character():
+    v = vocabulary("tiny-drafter")
+    assert v.decode(v.encode("a\ud83d b")) == "a\ufffd b".encode()
+
+
+def test_typed_control_strings_stay_text(any_vocabulary):
+    for text in any_vocabulary.controls:
+        ids = any_vocabulary.encode(f"x{text}y")
+        assert any_vocabulary.decode(ids) == f"x{text}y".encode()
+        assert not any_vocabulary.eog.intersection(ids)
+
+
+@pytest.mark.parametrize("name", ["tiny-drafter", "llama-spm", "phi-3"])
+def test_a_word_in_the_middle_of_a_text_gains_no_space(name):
+    v = vocabulary(name)
+    assert v.pieces[v.encode("the")[0]] == b"the"
+    assert v.pieces[v.encode(" the")[0]] == b" the"
+    assert v.encode("the", at_start=True) == v.encode(" the")
+
+
+def test_a_long_text_is_encoded_like_the_sum_of_its_bytes():
+    v = vocabulary("tiny-target-a")
+    text = "The quick brown fox — über 3.14 😀\n" * 3000
+    assert v.decode(v.encode(text)) == text.encode()
+
+
+def test_threads_do_not_disturb_each_other():
+    v = vocabulary("tiny-target-b")
+    texts = [f"thread {n} says {'word ' * n}" for n in range(200)]
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(v.encode, texts)) == [v.encode(text) for text in texts]
+
+
+def test_many_at_once_are_encoded_as_one_by_one():
+    target = vocabulary("tiny-target-a")
+    for name in ("tiny-drafter", "tiny-target-b"):
+        v = vocabulary(name)
+        pieces = [p for p in target.pieces if p] + [b"a\x01b", "\u2581x".encode(), b"\xf0\x9f", b"\n\n", b" "]
+        assert v.encoder.encode_many(pieces) == [v.encode_bytes(piece) for piece in pieces]
+
+
+class Lying:
+    """A tokenizer that drops, adds or changes text at will."""
+
+    marks_words = False
+
+    def __init__(self, ids):
+        self.ids = ids
+
+    def tokenize(self, data):
+        return self.ids
+
+    def tokenize_many(self, items):
+        return [self.ids for _ in items]
+
+
+@settings(max_examples=200, deadline=None)
+@given(ids=st.lists(st.integers(0, 6), max_size=8), data=st.lists(st.sampled_from(b"abc "), max_size=12).map(bytes))
+def test_a_wrong_tokenizer_answer_is_repaired(ids, data):
+    pieces = [b"a", b"b", b"c", b" ", b"ab", b" c", b""]
+    by_bytes = {piece: i for i, piece in enumerate(pieces) if piece}
+    encoder = ExactEncoder(Lying(ids), pieces, by_bytes, pieces)
+    for answer in (encoder.encode(data), encoder.encode_many([data])[0]):
+        assert b"".join(pieces[i] for i in answer) == data
+        assert 6 not in answer
+
+
+def test_kinds_tell_text_from_control_unknown_and_padding():
+    qwen, spm, phi = vocabulary("qwen2"), vocabulary("llama-spm"), vocabulary("phi-3")
+    assert qwen.kinds[151700] == TokenKind.UNUSED
+    assert qwen.pieces[151700] == b""
+    assert spm.kinds[0] == TokenKind.UNKNOWN
+    assert spm.kinds[1] == TokenKind.CONTROL
+    assert spm.kinds[3] == TokenKind.BYTE
+    assert spm.pieces[3] == b"\x00"
+    assert not phi.ordinary[32063]
+    for v in (qwen, spm, phi):
+        silent = np.isin(v.kinds, (TokenKind.CONTROL, TokenKind.UNKNOWN, TokenKind.UNUSED))
+        assert not v.ordinary[silent].any()
+        assert not any(v.pieces[i] for i in np.flatnonzero(silent))
+
+
+@pytest.mark.parametrize(
+    ("name", "end"),
+    [
+        ("tiny-target-a", "<|eot_id|>"),
+        ("tiny-target-b", "<|im_end|>"),
+        ("tiny-drafter", "</s>"),
+        ("llama-bpe", "<|eot_id|>"),
+        ("qwen2", "<|im_end|>"),
+        ("phi-3", "<|end|>"),
+        ("gpt-2", "<|endoftext|>"),
+    ],
+)
+def test_eos_is_the_token_that_ends_a_turn(name, end):
+    v = vocabulary(name)
+    assert v.eos == v.controls[end]
+    assert v.eos in v.eog
+
+
+def test_fingerprints_are_equal_for_equal_vocabularies_only():
+    prints = {name: vocabulary(name).fingerprint for name in BUNDLED_NAMES}
+    assert prints["tiny-target-a"] == prints["tiny-target-a2"]
+    assert len(set(prints.values())) == 3
+
+
+@pytest.mark.parametrize("name", ["tiny-drafter", "tiny-target-a", "tiny-target-b"])
+def test_a_tokenizer_json_gives_the_same_vocabulary(shared, name):
+    ours = load_vocabulary(shared / "bundle" / name / "tokenizer.json")
+    other = vocabulary(name)
+    assert ours.pieces == other.pieces
+    assert (ours.kinds == other.kinds).all()
+    assert (ours.eog, ours.eos, ours.bos, ours.controls) == (other.eog, other.eos, other.bos, other.controls)
+    assert ours.fingerprint == other.fingerprint
+    for text in TEXTS:
+        assert ours.encode(text) == other.encode(text)
+        assert ours.encode(text, at_start=True) == other.encode(text, at_start=True)
+
+
+def test_padding_rows_are_unused_and_leave_the_fingerprint_alone(shared, tmp_path):
+    source = shared / "bundle" / "tiny-target-b"
+    shutil.copy(source / "tokenizer.json", tmp_path)
+    shutil.copy(source / "generation_config.json", tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps({"vocab_size": 6144 + 128}))
+    padded = load_vocabulary(tmp_path)
+    assert padded.size == 6144 + 128
+    assert set(padded.kinds[6144:]) == {TokenKind.UNUSED}
+    assert padded.fingerprint == vocabulary("tiny-target-b").fingerprint
+
+
+def test_a_loaded_model_gives_the_same_vocabulary_until_it_is_closed():
+    from llama_cpp import llama_cpp as api
+
+    parameters = api.llama_model_default_params()
+    model = api.llama_model_load_from_file(str(path_of("tiny-target-b")).encode(), parameters)
+    v = Vocabulary.from_llama(model, None)
+    assert v.fingerprint == vocabulary("tiny-target-b").fingerprint
+    ids = v.encode("still readable")
+    v.close()
+    api.llama_model_free(model)
+    with pytest.raises(ModelError, match="closed"):
+        v.encode("x")
+    assert v.decode(ids) == b"still readable"
+
+
+def test_vocabularies_free_their_models():
+    def resident() -> int:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * 4096
+
+    for _ in range(3):
+        Vocabulary.from_gguf(path_of("tiny-target-a"))
+    gc.collect()
+    before = resident()
+    for _ in range(40):
+        Vocabulary.from_gguf(path_of("tiny-target-a"))
+    gc.collect()
+    assert resident() - before < 30_000_000  # one holds about 4 MB
+
+
+@pytest.mark.parametrize("kept", [0, 3, 20, 24, 1000, 50_000, 300_000])
+def test_a_truncated_file_is_refused_in_one_silent_sentence(models, tmp_path, capfd, kept):
+    path = tmp_path / "cut.gguf"
+    path.write_bytes((models / "tiny-target-b-f16.gguf").read_bytes()[:kept])
+    with pytest.raises(ModelError) as refusal:
+        Vocabulary.from_gguf(path)
+    _is_one_sentence(refusal.value)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_other_files_are_refused_in_one_sentence(tmp_path, capfd):
+    text = tmp_path / "model.gguf"
+    text.write_text("This is not a model, though it is longer than a header.")
+    other = tmp_path / "tokenizer.json"
+    other.write_text('{"model": 3}')
+    for path in (text, other, tmp_path, tmp_path / "missing.gguf", tmp_path / "missing.json"):
+        with pytest.raises(ModelError) as refusal:
+            load_vocabulary(path)
+        _is_one_sentence(refusal.value)
+        assert str(path) in str(refusal.value)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_loading_a_good_file_prints_nothing(capfd):
+    Vocabulary.from_gguf(path_of("tiny-drafter"))
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("name", REFERENCE_NAMES)
+def test_every_ordinary_token_is_found_by_its_bytes(name):
+    v = vocabulary(name)
+    assert set(v.by_bytes) == {v.pieces[i] for i in np.flatnonzero(v.ordinary)}
+    assert all(v.pieces[token] == data for data, token in v.by_bytes.items())
+
+
+def _is_one_sentence(error: ModelError) -> None:
+    message = str(error)
+    assert message.endswith(".")
+    assert "\n" not in message
+    assert "Traceback" not in message
