@@ -10,12 +10,13 @@ import os
 import sys
 from pathlib import Path
 
-from omnidraft.cli import chat, models, vocab
+from omnidraft.cli import bench, chat, models, vocab
 from omnidraft.errors import OmniDraftError
 
 _COMMANDS = {
     "chat": (chat, "talk to a model, or answer prompts and print JSON"),
     "models": (models, "list the models found, or expand one"),
+    "bench": (bench, "measure what the project claims"),
     "vocab": (vocab, "compare two vocabularies"),
 }
 

@@ -96,9 +96,9 @@ def _load(args: argparse.Namespace, assistant: Assistant) -> None:
     cache = dataclasses.replace(assistant.settings.cache, enabled=args.ngram_cache == "on")
     if args.no_seed_cache:
         cache = dataclasses.replace(cache, seed=False)
-    target = choose_target(args.target, assistant)
-    drafter = None if args.no_draft else choose_drafter(args.drafter, assistant)
-    for notice in assistant.load(target, drafter, model, cache, adapter=choose_adapter(args.adapter, assistant)):
+    target = choose_target(args.target, assistant.home, assistant.settings)
+    drafter = None if args.no_draft else choose_drafter(args.drafter, assistant.home, assistant.settings)
+    for notice in assistant.load(target, drafter, model, cache, adapter=choose_adapter(args.adapter)):
         print(notice, file=sys.stderr)
     if args.json:
         assistant.measure_near_ties()

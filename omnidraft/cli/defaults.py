@@ -4,44 +4,45 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from omnidraft.assistant import Assistant
 from omnidraft.backends.discovery import find_models
+from omnidraft.config import AppSettings
 from omnidraft.errors import ModelError
-from omnidraft.paths import BUNDLED_MODELS
+from omnidraft.paths import BUNDLED_MODELS, DataHome
 
 BUNDLED_DRAFTER = "tiny-drafter"
+_DEFAULTS = AppSettings()
 
 
-def choose_target(given: str | None, assistant: Assistant) -> Path:
+def choose_target(given: str | None, home: DataHome, settings: AppSettings = _DEFAULTS) -> Path:
     """The given path, or a name as `models` lists it; without either the profile's target, else the first bundled."""
-    name = given or assistant.settings.target
+    name = given or settings.target
     if name is None:
         found = [m for m in find_models([BUNDLED_MODELS]) if m.kind == "model" and BUNDLED_DRAFTER not in m.name]
         if not found:
             raise ModelError("No model was found; name one with --target.")
         return found[0].path
-    return _resolve(name, assistant)
+    return _resolve(name, home, settings)
 
 
-def choose_drafter(given: str | None, assistant: Assistant) -> Path | None:
+def choose_drafter(given: str | None, home: DataHome, settings: AppSettings = _DEFAULTS) -> Path | None:
     """The given drafter, the profile's, or the bundled one; None if there is none."""
-    name = given or assistant.settings.drafter
+    name = given or settings.drafter
     if name is not None:
-        return _resolve(name, assistant)
+        return _resolve(name, home, settings)
     return next((m.path for m in find_models([BUNDLED_MODELS]) if BUNDLED_DRAFTER in m.name), None)
 
 
-def choose_adapter(given: str, assistant: Assistant) -> Path | None:
+def choose_adapter(given: str) -> Path | None:
     if given in ("auto", "none"):
         return None
     return Path(given)
 
 
-def _resolve(name: str, assistant: Assistant) -> Path:
+def _resolve(name: str, home: DataHome, settings: AppSettings) -> Path:
     path = Path(name).expanduser()
     if path.exists():
         return path
-    folders = [BUNDLED_MODELS, assistant.home.models, *map(Path, assistant.settings.model_folders)]
+    folders = [BUNDLED_MODELS, home.models, *map(Path, settings.model_folders)]
     matches = [m.path for m in find_models(folders) if name in (m.name, m.path.stem)]
     if not matches:
         raise ModelError(f"There is no model file or known model named {name}.")

@@ -5,10 +5,11 @@ Only the coupled picker asks: it decides how often drafter and target agree, nev
 
 from __future__ import annotations
 
-from math import log
+import numpy as np
 
 from omnidraft.vocab import Translator
 
+Weighed = tuple[np.ndarray, np.ndarray]
 _MOST = 6  # cached n-grams considered behind one beginning
 
 
@@ -17,15 +18,15 @@ class LikelyTokens:
 
     def __init__(self, translator: Translator) -> None:
         self._translator = translator
-        self._memo: dict[tuple[int, ...], tuple[list[int], list[float]]] = {}
+        self._memo: dict[tuple[int, ...], Weighed | None] = {}
 
-    def __call__(self, node: tuple[int, ...]) -> tuple[list[int], list[float]]:
-        """(ids, log weights, which sum to 1 as weights) of tokens whose expansion begins with `node`."""
-        if (found := self._memo.get(node)) is None:
-            found = self._memo[node] = self._weigh(node)
-        return found
+    def __call__(self, node: tuple[int, ...]) -> Weighed | None:
+        """Tokens whose expansion begins with `node`: ids (n,) and log weights (n,), which sum to 1 as weights."""
+        if node not in self._memo:
+            self._memo[node] = self._weigh(node)
+        return self._memo[node]
 
-    def _weigh(self, node: tuple[int, ...]) -> tuple[list[int], list[float]]:
+    def _weigh(self, node: tuple[int, ...]) -> Weighed | None:
         translator = self._translator
         found = translator.cache.through(node, _MOST) if translator.cache is not None else []
         if len(node) == 1:
@@ -33,8 +34,10 @@ class LikelyTokens:
             # the token that is just this piece: as heavy as all n-grams through it, for want of counts
             if alone is not None:
                 found = [*found, (alone, sum(w for _, w in found) or 1.0)]
-        total = sum(w for _, w in found)
-        return [t for t, _ in found], [log(w / total) for _, w in found]
+        if not found:
+            return None
+        weights = np.array([w for _, w in found])
+        return np.array([t for t, _ in found]), np.log(weights / weights.sum())
 
     def _alone(self, piece: int) -> int | None:
         pair = self._translator.pair

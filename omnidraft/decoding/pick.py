@@ -12,7 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
-from omnidraft.decoding.likely import LikelyTokens
+from omnidraft.decoding.likely import LikelyTokens, Weighed
 from omnidraft.decoding.noise import gumbel
 from omnidraft.decoding.topk import top_ids
 from omnidraft.vocab import Translator
@@ -56,26 +56,27 @@ class CoupledPicker:
 
     def _noise(self, found: np.ndarray, node: tuple[int, ...], position: int) -> np.ndarray:
         """(n,) noise of each candidate piece behind the open fragment `node` of the token at `position`."""
-        going_on: list[tuple[int, Sequence[int], Sequence[float]]] = []
-        starting: list[tuple[int, Sequence[int], Sequence[float]]] = []
-        for i, piece in enumerate(found.tolist()):
-            ids, logs = self._likely((*node, piece)) if node else ((), ())
-            if ids:
-                going_on.append((i, ids, logs))
-            else:
-                starting.append((i, *self._likely((piece,))))
         noise = np.full(len(found), -np.inf)
+        going_on: list[tuple[int, Weighed]] = []
+        starting: list[tuple[int, Weighed]] = []
+        for i, piece in enumerate(found.tolist()):
+            if node and (weighed := self._likely((*node, piece))) is not None:
+                going_on.append((i, weighed))
+            elif (weighed := self._likely((piece,))) is not None:
+                starting.append((i, weighed))
         self._best(noise, going_on, position)
         self._best(noise, starting, position + (1 if node else 0))
         return noise
 
-    def _best(self, noise: np.ndarray, options: list[tuple[int, Sequence[int], Sequence[float]]], position: int) -> None:
-        flat = [t for _, ids, _ in options for t in ids]
-        if not flat:
+    def _best(self, noise: np.ndarray, options: list[tuple[int, Weighed]], position: int) -> None:
+        """noise[i] = max over the tokens of option i of log w + g."""
+        if not options:
             return
-        drawn = gumbel(self._seed, position, np.array(flat)) + np.array([w for *_, logs in options for w in logs])
-        owner = np.array([i for i, ids, _ in options for _ in ids])
-        np.maximum.at(noise, owner, drawn)
+        ids = np.concatenate([weighed[0] for _, weighed in options])
+        scores = np.concatenate([weighed[1] for _, weighed in options])
+        scores += gumbel(self._seed, position, ids)
+        starts = np.cumsum([0, *(len(weighed[0]) for _, weighed in options[:-1])])
+        noise[[i for i, _ in options]] = np.maximum.reduceat(scores, starts)
 
 
 class SamplingPicker:

@@ -58,6 +58,8 @@ class Sampler:
         self._capture = capture
         self._weights = np.empty(vocabulary.size, np.float32)
         self._masked = _ranges(np.flatnonzero(vocabulary.kinds == TokenKind.UNUSED))
+        self._top: np.ndarray | None = None  # of the row last prepared, if captured and not penalised
+        self._mass: float | None = None  # likewise; the weights are then this row's
         self._starts = np.arange(0, vocabulary.size, _GROUP_SIZE)
 
     def prepare(self, row: np.ndarray, recent: Sequence[int]) -> Candidates | None:
@@ -67,18 +69,20 @@ class Sampler:
         """
         for padding in self._masked:
             row[padding] = -np.inf
+        self._top = self._mass = None
         captured = self._captured(row) if self._capture else None
         s = self.settings
         if s.repeat_penalty != 1.0 and s.repeat_last_n and len(recent):
             ids = np.unique(np.asarray(recent[-s.repeat_last_n :], np.int64))
             logits = row[ids]
             row[ids] = np.where(logits > 0, logits / s.repeat_penalty, logits * s.repeat_penalty)
+            self._top = self._mass = None
         return captured
 
     def draw(self, row: np.ndarray, position: int) -> Draw:
         """The target's token at `position` (counted from the answer's start) for a prepared `row`."""
         if self.greedy:
-            return Draw(*top_two(row))
+            return self._greedy(row)
         head = self._head(row)
         temperature = self.settings.temperature
         top = head.logits[0]
@@ -112,10 +116,19 @@ class Sampler:
         p /= p.sum()
         return p
 
+    def _greedy(self, row: np.ndarray) -> Draw:
+        if self._top is None or len(self._top) < 2:
+            return Draw(*top_two(row))
+        first, second = self._top[:2]
+        return Draw(int(first), float(row[first] - row[second]))
+
     def _captured(self, row: np.ndarray) -> Candidates:
-        ids = top_ids(row, self._capture)
+        """Also leaves the row's top ids and its mass at temperature 1 for `draw`, which needs the same."""
+        self._top = top_ids(row, max(self._capture, HEAD + 1))
+        ids = self._top[: self._capture]
         logits = row[ids]
-        logprobs = logits - logits[0] - np.log(self._exp_sum(row, logits[0], 1.0))
+        self._mass = self._exp_sum(row, logits[0], 1.0)
+        logprobs = logits - logits[0] - np.log(self._mass)
         return Candidates(ids.astype(np.int32), logprobs, max(0.0, 1.0 - float(np.exp(logprobs).sum())))
 
     def _exp_sum(self, row: np.ndarray, top: float, temperature: float) -> float:
@@ -129,7 +142,9 @@ class Sampler:
     def _head(self, row: np.ndarray) -> _Head:
         s = self.settings
         if s.top_p >= 1.0 and s.min_p <= 0.0:
-            return _cut(row, top_ids(row, (s.top_k or HEAD) + 1), s.top_k or HEAD, np.inf, rest=not s.top_k)
+            keep = s.top_k or HEAD
+            known = self._top is not None and len(self._top) > keep
+            return _cut(row, self._top[: keep + 1] if known else top_ids(row, keep + 1), keep, np.inf, rest=not s.top_k)
         return self._filtered(row)
 
     def _filtered(self, row: np.ndarray) -> _Head:
@@ -157,7 +172,8 @@ class Sampler:
 
     def _tail(self, row: np.ndarray, head: np.ndarray, top: float) -> float:
         """Mass of all ids outside `head`, relative to exp(top / T); leaves their weights in place for `_from_tail`."""
-        self._exp_sum(row, top, self.settings.temperature)
+        if self._mass is None or self.settings.temperature != 1.0:
+            self._exp_sum(row, top, self.settings.temperature)
         self._weights[head] = 0.0
         return float(self._weights.sum())
 

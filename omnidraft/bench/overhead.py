@@ -1,0 +1,166 @@
+"""What a round costs outside the models, at a vocabulary of real size: `python -m omnidraft bench overhead`.
+
+Two stand-in models hand out prepared logits, so that everything else is what remains: picking pieces, translating,
+sampling, capture, verification, bookkeeping. The vocabularies are the bundled ones, filled up to 32,000 and 128,256
+with made-up pieces that have bytes and expansions like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import perf_counter
+
+import numpy as np
+
+from omnidraft.assistant import CAPTURE
+from omnidraft.config import CacheSettings, SamplingSettings
+from omnidraft.decoding.drafting import Drafting
+from omnidraft.decoding.events import Finished
+from omnidraft.decoding.length import FixedLength
+from omnidraft.decoding.loop import Speculation, decode
+from omnidraft.paths import BUNDLED_MODELS
+from omnidraft.vocab import PairMap, TokenKind, Translator, Vocabulary
+from omnidraft.vocab.exact import Tokenizer
+from omnidraft.vocab.ngram_cache import NgramCache
+
+DRAFTER_SIZE, TARGET_SIZE = 32_000, 128_256
+ROUND_MS, POSITION_MS = 0.5, 0.6  # the budget
+
+
+@dataclass(frozen=True, slots=True)
+class Overhead:
+    """Milliseconds outside the models. budget = 0.5 a round + 0.6 a verified position; share = total / budget.
+
+    positions: those whose logits were looked at, one an emitted token.
+    """
+
+    temperature: float
+    rounds: int
+    positions: int
+    acceptance_rate: float
+    total_ms: float
+    per_round_ms: float
+    per_position_ms: float
+    budget_ms: float
+    share: float
+
+
+def measure(temperature: float, tokens: int = 400, draft_length: int = 4) -> Overhead:
+    """Decode `tokens` tokens from prepared logits and count the time that is not the models'."""
+    drafter_vocabulary = filled("tiny-drafter", DRAFTER_SIZE)
+    target_vocabulary = filled("tiny-target-a", TARGET_SIZE)
+    pair = PairMap.build(drafter_vocabulary, target_vocabulary, None)
+    translator = Translator(pair, NgramCache.open(None, pair, CacheSettings()))
+    target, drafter = _agreeing(pair)
+    sampling = SamplingSettings(temperature=temperature, max_tokens=tokens)
+    for seed in (0, 1):  # the first answer warms up
+        speculation = Speculation(Drafting(drafter, translator, [1, 2, 3]), FixedLength(draft_length))
+        before = target.seconds + drafter.seconds
+        start = perf_counter()
+        events = list(decode(target, [1, 2, 3], sampling, seed, speculation, capture=CAPTURE))
+        total = perf_counter() - start - (target.seconds + drafter.seconds - before)
+        target.rewind(0)
+        drafter.rewind(0)
+    s = next(e for e in events if isinstance(e, Finished)).statistics
+    rounds, positions = s.target_passes, s.tokens
+    budget = rounds * ROUND_MS + positions * POSITION_MS
+    ms = total * 1e3
+    return Overhead(
+        temperature, rounds, positions, s.acceptance_rate, ms, ms / rounds, ms / positions, budget, ms / budget
+    )
+
+
+class Prepared:
+    """A `DraftModel` whose logits are a prepared row for the last id's class; counts its own seconds.
+
+    classes: (size,) row of the pool behind each id; favourites: per row of the pool the id that gets the most mass.
+    """
+
+    can_rewind, n_ctx, n_batch, name, adapter = True, 1 << 20, 512, "prepared", None
+
+    def __init__(self, vocabulary: Vocabulary, classes: np.ndarray, favourites: Sequence[int], seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        self.vocabulary = vocabulary
+        self.tokens: list[int] = []
+        self.seconds = 0.0
+        # like a language model's: most mass on few ids, a tail of about a tenth beyond the first 64
+        zipf = -1.6 * np.log(np.arange(1, vocabulary.size + 1))
+        self._pool = np.stack([rng.permutation(zipf) for _ in favourites]).astype(np.float32)
+        self._pool[np.arange(len(favourites)), favourites] = 2.0
+        self._pool[:, ~vocabulary.ordinary] = -30.0
+        self._classes = classes
+        self._out = np.empty((17, vocabulary.size), np.float32)
+
+    def extend(self, ids: Sequence[int], rows: int) -> np.ndarray:
+        start = perf_counter()
+        self.tokens += ids
+        for i in range(rows):
+            self._out[i] = self._pool[self._classes[self.tokens[len(self.tokens) - rows + i]]]
+        self.seconds += perf_counter() - start
+        return self._out[:rows]
+
+    def rewind(self, length: int) -> None:
+        del self.tokens[length:]
+
+    def hidden(self) -> None:
+        return None
+
+    def set_adapter(self, path: str | None) -> None:
+        pass
+
+    def abort(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def _agreeing(pair: PairMap, classes: int = 8) -> tuple[Prepared, Prepared]:
+    """A target and a drafter that favour the same continuation in three classes of four."""
+    rng = np.random.default_rng(3)
+    mapped = np.flatnonzero(pair.direct >= 0)
+    pieces = rng.choice(mapped, classes, replace=False)
+    tokens = pair.direct[pieces]
+    of_token = np.arange(pair.target.size) % classes
+    of_piece = np.where(pair.direct >= 0, of_token[pair.direct], 0)
+    guesses = np.where(np.arange(classes) % 4 < 3, pieces, mapped[0])
+    return Prepared(pair.target, of_token, tokens, 1), Prepared(pair.drafter, of_piece, guesses, 2)
+
+
+class _Spelled(Tokenizer):
+    """Spells made-up pieces byte by byte, as a tokenizer does with what it never saw."""
+
+    marks_words = False
+
+    def __init__(self, by_bytes: dict[bytes, int]) -> None:
+        self._by_bytes = by_bytes
+
+    def tokenize(self, data: bytes) -> list[int]:
+        return [self._by_bytes[data[i : i + 1]] for i in range(len(data))]
+
+    def tokenize_many(self, items: Sequence[bytes]) -> list[list[int]]:
+        return [self.tokenize(data) for data in items]
+
+
+def filled(name: str, size: int) -> Vocabulary:
+    """A bundled vocabulary with made-up three-letter pieces up to `size` ids."""
+    small = Vocabulary.from_gguf(BUNDLED_MODELS / f"{name}-f16.gguf")
+    rng = np.random.default_rng(0)
+    letters = np.frombuffer(b"abcdefghijklmnopqrstuvwxyz0123456789_ABCDEFGHIJKLMNOPQRSTUVWXYZ", np.uint8)
+    made: dict[bytes, None] = {}
+    while len(made) < size - small.size:
+        for row in letters[rng.integers(len(letters), size=(size, 4))]:
+            if (piece := row.tobytes()) not in small.by_bytes:
+                made[piece] = None
+    pieces = [*small.pieces, *list(made)[: size - small.size]]
+    kinds = np.concatenate((small.kinds, np.full(size - small.size, TokenKind.NORMAL, np.uint8)))
+    return _Filled(
+        pieces=pieces, kinds=kinds, eog=small.eog, bos=small.bos, eos=small.eos, add_bos=small.add_bos,
+        controls=small.controls, family=small.family, tokenizer=_Spelled(small.by_bytes),
+    )  # fmt: skip
+
+
+class _Filled(Vocabulary):
+    def _fingerprint(self) -> str:
+        return f"{self.family}-filled-{self.size}"

@@ -1,0 +1,68 @@
+"""`bench`: what the project claims about itself, measured on this machine."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+
+from omnidraft.bench import cache, overhead
+from omnidraft.cli.defaults import choose_drafter, choose_target
+from omnidraft.paths import find_data_home
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    kinds = parser.add_subparsers(dest="kind", required=True, metavar="KIND")
+    sub = _kind(kinds, "overhead", "time spent outside the models at a 128k vocabulary")
+    sub.add_argument("--tokens", type=int, default=400)
+    sub.set_defaults(bench=_overhead)
+    sub = _kind(kinds, "cache", "acceptance by direct map alone, with an empty and with a seeded n-gram cache")
+    sub.add_argument("--target", nargs="+", default=["tiny-target-a", "tiny-target-b"])
+    sub.add_argument("--drafter")
+    sub.add_argument("--prompts", type=int, default=20, help="prompts per task")
+    sub.add_argument("--max-tokens", type=int, default=64)
+    sub.add_argument("--temperature", type=float, default=0.0)
+    sub.add_argument("--threads", type=int, default=0)
+    sub.set_defaults(bench=_cache)
+
+
+def run(args: argparse.Namespace) -> int:
+    return args.bench(args)
+
+
+def _kind(kinds, name: str, text: str) -> argparse.ArgumentParser:
+    sub = kinds.add_parser(name, help=text, description=text.capitalize() + ".")
+    sub.add_argument("--data-dir", default=argparse.SUPPRESS, help="where this program keeps its data")
+    sub.add_argument("--json", action="store_true", help="one JSON object per line")
+    return sub
+
+
+def _overhead(args: argparse.Namespace) -> int:
+    for temperature in (0.0, 1.0):
+        found = overhead.measure(temperature, args.tokens)
+        if args.json:
+            print(json.dumps(dataclasses.asdict(found)))
+        else:
+            print(
+                f"T = {found.temperature:g}: {found.rounds} rounds, {found.positions} positions, "
+                f"{found.total_ms:.0f} ms outside the models = {found.share:.0%} of the budget "
+                f"({overhead.ROUND_MS} ms a round + {overhead.POSITION_MS} ms a position)"
+            )
+    return 0
+
+
+def _cache(args: argparse.Namespace) -> int:
+    home = find_data_home(args.data_dir)
+    drafter = choose_drafter(args.drafter, home)
+    for name in args.target:
+        for row in cache.measure(
+            home, choose_target(name, home), drafter, args.prompts, args.max_tokens, args.temperature, args.threads
+        ):
+            if args.json:
+                print(json.dumps(dataclasses.asdict(row)))
+            else:
+                print(
+                    f"{row.target:16} {row.task:9} {row.cache:12} acceptance {row.acceptance_rate:.3f}  "
+                    f"tokens per pass {row.tokens_per_pass:.2f}"
+                )
+    return 0
