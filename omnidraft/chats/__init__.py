@@ -1,0 +1,23 @@
+"""Conversations: stored as trees of messages, searched, exported, and really gone when deleted.
+
+Knows nothing of models, of decoding or of pages; the statistics and tokens of an answer are stored as given.
+"""
+
+from omnidraft.chats.records import ROLES, Conversation, Hit, Message, answer_meta
+from omnidraft.chats.store import ChatStore
+from omnidraft.chats.titles import automatic_title
+from omnidraft.chats.transfer import export_json, export_markdown, import_json, import_markdown
+
+__all__ = [
+    "ROLES",
+    "ChatStore",
+    "Conversation",
+    "Hit",
+    "Message",
+    "answer_meta",
+    "automatic_title",
+    "export_json",
+    "export_markdown",
+    "import_json",
+    "import_markdown",
+]

@@ -1,0 +1,62 @@
+"""Between table rows and records: the columns, named once, and the values as SQLite holds them."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping
+from typing import Any
+
+from omnidraft.chats.records import Conversation, Message, whole_text
+from omnidraft.config import SamplingSettings, from_dict, to_dict
+from omnidraft.errors import SettingsError
+
+CONVERSATION = "id, title, created, updated, named, system, sampling, target, speculation"
+MESSAGE = "id, chat, parent, role, content, created, active, meta"
+
+
+def conversation(row: tuple[Any, ...]) -> Conversation:
+    *plain, named, system, sampling, target, speculation = row
+    return Conversation(*plain, bool(named), system, _sampling(sampling), target, bool(speculation))
+
+
+def message(row: tuple[Any, ...]) -> Message:
+    *plain, active, meta = row
+    return Message(*plain, bool(active), json.loads(meta))
+
+
+def insert_conversation(connection: sqlite3.Connection, chat: Conversation) -> None:
+    values = (chat.id, chat.title, chat.created, chat.updated, chat.named, chat.system)
+    values += (_sampling_json(chat.sampling), chat.target, chat.speculation)
+    connection.execute(f"INSERT INTO conversations ({CONVERSATION}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+
+
+def insert_message(connection: sqlite3.Connection, of: Message) -> int:
+    """Returns the number of the new row."""
+    meta = json.dumps(of.meta, ensure_ascii=False)
+    values = (of.id, of.chat, of.parent, of.role, of.content, of.created, of.active, meta)
+    return (
+        connection.execute(f"INSERT INTO messages ({MESSAGE}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values).lastrowid or 0
+    )
+
+
+def changes(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Column values for the fields of a conversation that may be changed; TypeError for others."""
+    makers = {"system": whole_text, "sampling": _sampling_json, "target": lambda t: t, "speculation": bool}
+    if unknown := given.keys() - makers.keys():
+        raise TypeError(f"a conversation has no {', '.join(sorted(unknown))} to change")
+    return {name: makers[name](value) for name, value in given.items()}
+
+
+def _sampling_json(sampling: SamplingSettings | None) -> str | None:
+    return None if sampling is None else json.dumps(to_dict(sampling), ensure_ascii=False)
+
+
+def _sampling(text: str | None) -> SamplingSettings | None:
+    """A stored preset; what this version's ranges refuse falls back to the profile's settings."""
+    if text is None:
+        return None
+    try:
+        return from_dict(SamplingSettings, json.loads(text))[0]
+    except SettingsError:
+        return None

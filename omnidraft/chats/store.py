@@ -1,0 +1,264 @@
+"""The conversation store: one SQLite file per profile, safe from several threads, erasing what is deleted.
+
+Knows nothing of models or pages. Every method is one transaction; a kill loses at most the last second of an answer.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
+from pathlib import Path
+from typing import Any, Literal
+
+from omnidraft.chats import rows, tree
+from omnidraft.chats.records import ROLES, Conversation, Hit, Message, json_value, whole_text
+from omnidraft.chats.schema import APPLICATION_ID, MIGRATIONS
+from omnidraft.chats.search import MessageIndex, holds_words
+from omnidraft.chats.titles import MAX_TITLE, UNTITLED, automatic_title, one_line, shorten
+from omnidraft.config import SamplingSettings
+from omnidraft.database import Database, erase_deleted
+from omnidraft.errors import StorageError
+
+PARTIAL_SECONDS = 1.0  # a growing answer is written at most this often
+
+
+class Place(Enum):
+    LAST = "behind the last message shown"
+
+
+LAST = Place.LAST
+
+
+class ChatStore:
+    """Conversations and their messages. Opens (and makes) `file`; StorageError if it cannot or the file is not ours."""
+
+    def __init__(self, file: Path, *, full_text: bool = True) -> None:
+        self._written: dict[str, float] = {}  # message id -> when its growing answer was last stored
+        self._db = Database(file, APPLICATION_ID, MIGRATIONS)
+        try:
+            with self._db.changing():
+                self._index = MessageIndex(self._db.connection, full_text)
+            if self._db.all("SELECT 1 FROM chores WHERE name = 'erase'"):
+                self._erase()
+        except BaseException:
+            self._db.close()
+            raise
+
+    def close(self) -> None:
+        self._db.close()
+
+    def __enter__(self) -> ChatStore:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # Conversations
+
+    def create(
+        self,
+        title: str = "",
+        *,
+        system: str = "",
+        sampling: SamplingSettings | None = None,
+        target: str | None = None,
+        speculation: bool = True,
+    ) -> Conversation:
+        """A new conversation without messages. Without a title it is named after its first message."""
+        now, name = time.time(), _title(title)
+        chat = Conversation(
+            uuid.uuid4().hex, name or UNTITLED, now, now, bool(name), whole_text(system), sampling, target, speculation
+        )
+        return self.insert([(chat, [])])[0]
+
+    def conversations(self, limit: int = -1, offset: int = 0) -> list[Conversation]:
+        """The most recently used first; all of them by default."""
+        order = "ORDER BY updated DESC, rowid DESC LIMIT ? OFFSET ?"
+        found = self._db.all(f"SELECT {rows.CONVERSATION} FROM conversations {order}", (limit, offset))
+        return [rows.conversation(row) for row in found]
+
+    def get(self, chat: str) -> Conversation:
+        """StorageError if it was deleted."""
+        found = self._db.all(f"SELECT {rows.CONVERSATION} FROM conversations WHERE id = ?", (chat,))
+        if not found:
+            raise StorageError("This conversation no longer exists.")
+        return rows.conversation(found[0])
+
+    def rename(self, chat: str, title: str) -> Conversation:
+        """Name a conversation; an empty title goes back to the automatic one."""
+        name = _title(title)
+        with self._db.changing():
+            self.get(chat)
+            first = next((m.content for m in self.path(chat) if m.role == "user"), None)
+            shown = name or (UNTITLED if first is None else automatic_title(first))
+            self._db.run("UPDATE conversations SET title = ?, named = ? WHERE id = ?", (shown, bool(name), chat))
+            return self.get(chat)
+
+    def update(self, chat: str, **changes: Any) -> Conversation:
+        """Change `system`, `sampling`, `target` or `speculation` of a conversation."""
+        with self._db.changing():
+            self.get(chat)
+            for column, value in rows.changes(changes).items():
+                self._db.run(f"UPDATE conversations SET {column} = ? WHERE id = ?", (value, chat))
+            return self.get(chat)
+
+    def delete(self, *chats: str) -> bool:
+        """Delete conversations so that nothing of them is left in the file or its log. Unknown ids are ignored.
+
+        False: they are deleted, but another program was reading the file; the rest is done at the next opening.
+        """
+        with self._db.using():
+            with self._db.changing():
+                self._db.run("INSERT OR IGNORE INTO chores VALUES ('erase')")
+                for chat in chats:
+                    self._db.run("DELETE FROM messages WHERE chat = ?", (chat,))
+                    self._db.run("DELETE FROM conversations WHERE id = ?", (chat,))
+            return self._erase()
+
+    def delete_all(self) -> bool:
+        """Delete every conversation; see `delete`."""
+        with self._db.using():
+            return self.delete(*(chat.id for chat in self.conversations()))
+
+    # Messages
+
+    def append(
+        self,
+        chat: str,
+        role: str,
+        content: str,
+        *,
+        parent: str | Literal[Place.LAST] | None = LAST,
+        meta: Mapping[str, Any] | None = None,
+    ) -> Message:
+        """Add a message and show it. `parent` None makes it a first turn; with siblings it is a new version of them."""
+        if role not in ROLES:
+            raise ValueError(f"role {role!r} is not one of {', '.join(ROLES)}")
+        content, extra = whole_text(content), json_value(meta or {})
+        with self._db.changing():
+            known = self.get(chat)
+            above = tree.last(self._db, chat) if parent is LAST else parent
+            message = Message(uuid.uuid4().hex, chat, above, role, content, time.time(), True, extra)
+            self._index.add(tree.add(self._db, message), content)
+            self._touch(chat)
+            if role == "user" and above is None and not known.named:
+                self._db.run("UPDATE conversations SET title = ? WHERE id = ?", (automatic_title(content), chat))
+        return message
+
+    def message(self, message: str) -> Message:
+        """StorageError if it was deleted."""
+        return tree.message(self._db, message)
+
+    def path(self, chat: str) -> list[Message]:
+        """The messages shown, first turn first."""
+        return tree.shown(self._db, chat)
+
+    def siblings(self, message: str) -> list[Message]:
+        """All versions of a message, itself included, oldest first."""
+        with self._db.using():
+            return tree.siblings(self._db, message)
+
+    def versions(self, chat: str) -> dict[str, tuple[int, int]]:
+        """For each message its place among its versions (from 1) and their number."""
+        return tree.versions(self._db, chat)
+
+    def select(self, message: str) -> list[Message]:
+        """Show this version, and below it what was shown there last. Returns the new path."""
+        with self._db.changing():
+            chat = self.message(message).chat
+            tree.show(self._db, chat, message)
+            return self.path(chat)
+
+    def edit(self, message: str, content: str, meta: Mapping[str, Any] | None = None) -> Message:
+        """A new version of a message beside the old one, shown from now on."""
+        with self._db.changing():
+            old = self.message(message)
+            return self.append(old.chat, old.role, content, parent=old.parent, meta=meta)
+
+    def save_partial(
+        self, message: str, content: str, meta: Mapping[str, Any] | None = None, *, final: bool = False
+    ) -> bool:
+        """Store an answer as it grows: at most once a second, and always when `final`. Returns whether it was stored.
+
+        `meta` None keeps what is stored. Until `final` the message is `partial`. One deleted meanwhile is not an error.
+        """
+        with self._db.using():
+            now = time.monotonic()
+            if not final and now - self._written.get(message, -PARTIAL_SECONDS) < PARTIAL_SECONDS:
+                return False
+            self._written.pop(message, None)
+            with self._db.changing():
+                stored = self._overwrite(message, whole_text(content), meta, final)
+            if stored and not final:
+                self._written[message] = now
+            return stored
+
+    def search(self, query: str, limit: int = 50) -> list[Hit]:
+        """Titles and messages (every version) that hold all words of `query` or words beginning so; newest first."""
+        query = whole_text(query)
+        if not query.split():
+            return []
+        with self._db.using():
+            chats = {chat.id: chat for chat in self.conversations()}
+            hits = [Hit(chat, None, chat.title) for chat in chats.values() if holds_words(chat.title, query)]
+            found = self._index.find(query, limit)
+        return [*hits, *(Hit(chats[chat], message, text) for chat, message, text in found)][:limit]
+
+    # Whole conversations, for export and import
+
+    def snapshot(self, chat: str) -> tuple[Conversation, list[Message]]:
+        """A conversation with all versions of all its messages, parents before children."""
+        with self._db.using():
+            return self.get(chat), tree.everything(self._db, chat)
+
+    def insert(self, conversations: Iterable[tuple[Conversation, Sequence[Message]]]) -> list[Conversation]:
+        """Add whole conversations as they are, in one transaction; parents come before children."""
+        added = []
+        with self._db.changing():
+            for chat, messages in conversations:
+                rows.insert_conversation(self._db.connection, chat)
+                for message in messages:
+                    self._index.add(rows.insert_message(self._db.connection, message), message.content)
+                added.append(chat)
+        return added
+
+    # Inside
+
+    def _overwrite(self, message: str, content: str, meta: Mapping[str, Any] | None, final: bool) -> bool:
+        try:
+            old = self.message(message)
+        except StorageError:
+            return False
+        kept = dict(old.meta if meta is None else json_value(meta))
+        kept.pop("partial", None)
+        if not final:
+            kept["partial"] = True
+        text = json.dumps(kept, ensure_ascii=False)
+        self._db.run("UPDATE messages SET content = ?, meta = ? WHERE id = ?", (content, text, message))
+        self._index.change(
+            self._db.all("SELECT seq FROM messages WHERE id = ?", (message,))[0][0], old.content, content
+        )
+        self._touch(old.chat)
+        return True
+
+    def _touch(self, chat: str) -> None:
+        self._db.run("UPDATE conversations SET updated = ? WHERE id = ?", (time.time(), chat))
+
+    def _erase(self) -> bool:
+        try:
+            with self._db.changing():
+                self._index.rebuild()
+            if not erase_deleted(self._db.connection):
+                return False
+            self._db.run("DELETE FROM chores WHERE name = 'erase'")
+        except (sqlite3.OperationalError, StorageError):  # another program holds the file, or the disk is full
+            return False
+        return True
+
+
+def _title(title: str) -> str:
+    return shorten(one_line(whole_text(title)), MAX_TITLE * 2)

@@ -1,0 +1,89 @@
+"""The tree of messages inside one conversation: which branch is shown, and how another one comes to be.
+
+Functions over an open database; the caller holds its lock, and a transaction where something changes.
+"""
+
+from __future__ import annotations
+
+from omnidraft.chats import rows
+from omnidraft.chats.records import Message
+from omnidraft.database import Database
+from omnidraft.errors import StorageError
+
+_BRANCH = """
+WITH RECURSIVE branch(depth, seq) AS (
+    SELECT 0, seq FROM messages WHERE chat = :chat AND parent IS NULL AND active
+    UNION ALL
+    SELECT depth + 1, child.seq FROM branch JOIN messages AS here ON here.seq = branch.seq
+        JOIN messages AS child ON child.chat = :chat AND child.parent = here.id AND child.active
+)
+SELECT {columns} FROM branch JOIN messages USING (seq) ORDER BY depth
+"""
+
+_LINE = """
+WITH RECURSIVE line(id, parent) AS (
+    SELECT id, parent FROM messages WHERE id = :message
+    UNION ALL
+    SELECT above.id, above.parent FROM line JOIN messages AS above ON above.id = line.parent
+)
+"""
+
+
+def message(db: Database, of: str) -> Message:
+    """StorageError if it was deleted."""
+    found = db.all(f"SELECT {rows.MESSAGE} FROM messages WHERE id = ?", (of,))
+    if not found:
+        raise StorageError("This message no longer exists.")
+    return rows.message(found[0])
+
+
+def everything(db: Database, chat: str) -> list[Message]:
+    """All versions of all messages, parents before children."""
+    found = db.all(f"SELECT {rows.MESSAGE} FROM messages WHERE chat = ? ORDER BY seq", (chat,))
+    return [rows.message(row) for row in found]
+
+
+def shown(db: Database, chat: str) -> list[Message]:
+    """The active branch, first turn first."""
+    return [rows.message(row) for row in db.all(_BRANCH.format(columns=rows.MESSAGE), {"chat": chat})]
+
+
+def last(db: Database, chat: str) -> str | None:
+    """The id of the last message shown."""
+    found = db.all(_BRANCH.format(columns="id"), {"chat": chat})
+    return found[-1][0] if found else None
+
+
+def show(db: Database, chat: str, of: str | None) -> None:
+    """Make `of` and all above it the active versions. Off first: only one of siblings may ever be on."""
+    names = {"message": of, "chat": chat}
+    siblings = "chat = :chat AND ifnull(parent, '') IN (SELECT ifnull(parent, '') FROM line)"
+    db.run(f"{_LINE} UPDATE messages SET active = 0 WHERE {siblings}", names)
+    db.run(f"{_LINE} UPDATE messages SET active = 1 WHERE id IN (SELECT id FROM line)", names)
+
+
+def add(db: Database, new: Message) -> int:
+    """Store a message as the active version among its siblings, below a branch that is shown. Returns its row."""
+    if new.parent is not None and message(db, new.parent).chat != new.chat:
+        raise StorageError("A message cannot answer one of another conversation.")
+    show(db, new.chat, new.parent)
+    siblings = "chat = ? AND ifnull(parent, '') = ifnull(?, '')"
+    db.run(f"UPDATE messages SET active = 0 WHERE {siblings}", (new.chat, new.parent))
+    return rows.insert_message(db.connection, new)
+
+
+def siblings(db: Database, of: str) -> list[Message]:
+    """All versions of a message, itself included, oldest first."""
+    known = message(db, of)
+    where = "chat = ? AND parent IS ?"
+    found = db.all(f"SELECT {rows.MESSAGE} FROM messages WHERE {where} ORDER BY seq", (known.chat, known.parent))
+    return [rows.message(row) for row in found]
+
+
+def versions(db: Database, chat: str) -> dict[str, tuple[int, int]]:
+    """For each message its place among its versions (from 1) and their number."""
+    window = "OVER (PARTITION BY parent ORDER BY seq)"
+    found = db.all(
+        f"SELECT id, row_number() {window}, count(*) OVER (PARTITION BY parent) FROM messages WHERE chat = ?", (chat,)
+    )
+    return {of: (place, count) for of, place, count in found}
