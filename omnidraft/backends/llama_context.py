@@ -16,6 +16,7 @@ import numpy as np
 from omnidraft.backends.cores import physical_cores
 from omnidraft.backends.gguf_file import ModelInfo
 from omnidraft.backends.llama_runtime import AbortFlag, begin_call, failure_reason, gpu_offload
+from omnidraft.backends.memory import check_memory, prompt_step
 from omnidraft.config import ModelSettings
 from omnidraft.errors import ModelError
 
@@ -35,6 +36,7 @@ class LlamaContext:
         self.max_rows = max_rows
         self.capacity = max(settings.n_batch, max_rows)
         self.abort = AbortFlag()
+        check_memory(info, n_ctx, settings.kv_type)
         begin_call()
         try:
             self._model = self._load(info, settings)
@@ -76,7 +78,7 @@ class LlamaContext:
         parameters = llama_cpp.llama_context_default_params()
         parameters.n_ctx = n_ctx
         parameters.n_batch = self.capacity
-        parameters.n_ubatch = min(self.capacity, _UBATCH)
+        parameters.n_ubatch, parameters.flash_attn_type = _attention(info, settings, n_ctx, min(self.capacity, _UBATCH))
         parameters.n_seq_max = 1
         # Sizes the compute buffer: without it every row of a prompt step reserves a row of logits (300 MB at 152k).
         # Asking for more aborts the process, so `decode` checks.
@@ -84,12 +86,11 @@ class LlamaContext:
         parameters.n_threads = parameters.n_threads_batch = settings.threads or physical_cores()
         parameters.pooling_type = llama_cpp.LLAMA_POOLING_TYPE_NONE
         parameters.type_k = parameters.type_v = _KV_TYPES[settings.kv_type]
-        parameters.flash_attn_type = _flash_attention(settings)
         context = llama_cpp.llama_init_from_model(self._model, parameters)
         if not context:
             raise ModelError(
                 f"{info.path} could not be given a context of {n_ctx} tokens with a {settings.kv_type} cache "
-                f"({failure_reason()}); try a shorter context or kv_type f16."
+                f"({failure_reason()}); try a shorter context or another kv_type."
             )
         return context
 
@@ -187,17 +188,19 @@ class LlamaContext:
         self._batch = self._model = self._context = self._adapter = None
 
 
-def _flash_attention(settings: ModelSettings) -> int:
-    """On the processor flash attention makes the few-row passes of verification 2 to 4 times as expensive.
+def _attention(info: ModelInfo, settings: ModelSettings, n_ctx: int, step: int) -> tuple[int, int]:
+    """(prompt tokens computed at once, whether flash attention is used).
 
-    (Measured at 4M parameters, 5 rows behind 300 tokens: 4.9 ms against 1.5 ms.) A quantized V cache exists only in
-    its kernels, and on a GPU llama.cpp chooses.
+    On the processor flash attention makes the few-row passes of verification more expensive: 5 rows behind 300 tokens
+    take 4.9 ms instead of 1.5 at 4M parameters, 349 instead of 269 behind 1,000 tokens at 0.4B. But a quantized V
+    cache exists only in its kernels, very long contexts need it for memory, and on a GPU llama.cpp chooses.
     """
     if settings.kv_type != "f16":
-        return llama_cpp.LLAMA_FLASH_ATTN_TYPE_ENABLED
-    if settings.n_gpu_layers and gpu_offload():
-        return llama_cpp.LLAMA_FLASH_ATTN_TYPE_AUTO
-    return llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED
+        return step, llama_cpp.LLAMA_FLASH_ATTN_TYPE_ENABLED
+    affordable = prompt_step(info, n_ctx, step)
+    if (settings.n_gpu_layers and gpu_offload()) or not affordable:
+        return step, llama_cpp.LLAMA_FLASH_ATTN_TYPE_AUTO
+    return affordable, llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED
 
 
 class _Rows:

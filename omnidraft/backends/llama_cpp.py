@@ -54,10 +54,15 @@ class LlamaTarget:
         self.cannot_rewind_reason = None if self.can_rewind else self._why_not()
 
     @classmethod
-    def open(cls, path: str | Path, settings: ModelSettings, *, max_rows: int = 64) -> LlamaTarget:
-        """Load the model at `path`; ModelError in one sentence if it cannot serve."""
+    def open(
+        cls, path: str | Path, settings: ModelSettings, *, vocabulary: Vocabulary | None = None, max_rows: int = 64
+    ) -> LlamaTarget:
+        """Load the model at `path`; ModelError in one sentence if it cannot serve.
+
+        Its vocabulary is read apart from the weights, so that it outlives them; give it if it is known already.
+        """
         info = usable_info(path)
-        return cls(info, settings, Vocabulary.from_gguf(info.path), max_rows)
+        return cls(info, settings, vocabulary or Vocabulary.from_gguf(info.path), max_rows)
 
     def _context_length(self, settings: ModelSettings) -> int:
         trained = self.info.n_ctx_train
@@ -180,29 +185,39 @@ class LlamaTarget:
 
 
 class LlamaDrafter(LlamaTarget):
-    """A `DraftModel` on llama.cpp: also swaps LoRA adapters and, with `with_hidden`, shows its last hidden state."""
+    """A `DraftModel` on llama.cpp: also swaps LoRA adapters and shows its last hidden state.
+
+    with_hidden: whether `extend` computes the hidden state; may be switched at any time, costs nothing when off.
+    """
 
     adapter: str | None = None
-    _with_hidden = False
+    with_hidden: bool = False
     _has_hidden = False
 
     @classmethod
     def open(
-        cls, path: str | Path, settings: ModelSettings, *, with_hidden: bool = False, max_rows: int = 64
+        cls,
+        path: str | Path,
+        settings: ModelSettings,
+        *,
+        vocabulary: Vocabulary | None = None,
+        max_rows: int = 64,
+        with_hidden: bool = False,
     ) -> LlamaDrafter:
-        drafter = super().open(path, settings, max_rows=max_rows)
-        drafter._with_hidden = with_hidden
+        """See `LlamaTarget.open`."""
+        drafter = super().open(path, settings, vocabulary=vocabulary, max_rows=max_rows)
+        drafter.with_hidden = with_hidden
         return drafter
 
     def _steps(self, count: int, rows: int) -> Iterator[tuple[int, int]]:
         """With the hidden state on, every id of a pass is an output: keep that to the few that are needed."""
-        if self._with_hidden and rows and count > max(rows, _SHORT):
+        if self.with_hidden and rows and count > max(rows, _SHORT):
             yield from super()._steps(count - rows, 0)
             count = rows
         yield from super()._steps(count, rows)
 
     def _read(self, context: LlamaContext, ids: Sequence[int], outputs: int, hidden: bool = False) -> None:
-        self._has_hidden = self._with_hidden and outputs > 0
+        self._has_hidden = self.with_hidden and outputs > 0
         super()._read(context, ids, outputs, self._has_hidden)
 
     def hidden(self) -> np.ndarray | None:

@@ -158,6 +158,15 @@ def test_the_hidden_state_is_that_of_the_last_id(watched: LlamaDrafter):
         np.testing.assert_allclose(watched.hidden(), together, atol=0.05)
 
 
+def test_the_hidden_state_can_be_switched(drafter: LlamaDrafter):
+    plain = drafter.extend(IDS, 1).copy()
+    for switch in (True, False, True):
+        drafter.with_hidden = switch
+        drafter.rewind(0)
+        np.testing.assert_allclose(drafter.extend(IDS, 1), plain, atol=0.03)
+        assert (drafter.hidden() is not None) == switch
+
+
 def test_the_hidden_state_is_none_without_rows(watched: LlamaDrafter):
     watched.extend(IDS, 0)
     assert watched.hidden() is None

@@ -1,0 +1,58 @@
+"""How much memory a context takes, asked before llama.cpp takes it.
+
+A context chosen too long would otherwise push the machine into swapping or get the process killed. Knows GGUF's keys
+for attention; models that keep other states are left to llama.cpp's own judgement.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from omnidraft.backends.gguf_file import ModelInfo
+from omnidraft.backends.gguf_header import read_header
+from omnidraft.errors import ModelError
+
+_BYTES = {"f16": 2.0, "q8_0": 34 / 32, "q4_0": 18 / 32}
+_OTHER_STATES = (".ssm.", ".wkv.", ".kv_lora_rank", ".full_attention_interval", ".shortconv.")
+_SCORES_BUDGET = 128 << 20
+
+
+def kv_cache_bytes(info: ModelInfo, n_ctx: int, kv_type: str) -> int | None:
+    """Bytes of the KV cache for `n_ctx` tokens; None for models that are not attention in every layer alike."""
+    metadata = read_header(info.path).metadata
+    if any(part in key for key in metadata for part in _OTHER_STATES) or not (info.heads and info.layers):
+        return None
+    prefix = f"{info.architecture}.attention."
+    head = info.width // info.heads
+    values = metadata.get(prefix + "key_length", head) + metadata.get(prefix + "value_length", head)
+    per_layer = metadata.get(prefix + "head_count_kv", info.kv_heads)
+    heads = sum(per_layer) if isinstance(per_layer, list) else per_layer * info.layers
+    return int(n_ctx * heads * values * _BYTES[kv_type])
+
+
+def check_memory(info: ModelInfo, n_ctx: int, kv_type: str) -> None:
+    """ModelError with the numbers if the KV cache alone is larger than the memory that is free now."""
+    needed, free = kv_cache_bytes(info, n_ctx, kv_type), _available_bytes()
+    if needed and free and needed > free:
+        raise ModelError(
+            f"A context of {n_ctx} tokens needs {needed / 1e9:.1f} GB for {info.name}, but {free / 1e9:.1f} GB of "
+            "memory are free; choose a smaller n_ctx" + (" or kv_type q8_0." if kv_type == "f16" else ".")
+        )
+
+
+def prompt_step(info: ModelInfo, n_ctx: int, most: int) -> int:
+    """Prompt tokens computed at once without flash attention, at most `most`; 0 if fewer than 64 fit the budget.
+
+    The attention scores of a step are step x n_ctx x heads floats: 2 GB for 512 tokens at 32,000 of context.
+    """
+    fit = _SCORES_BUDGET // (4 * n_ctx * max(info.heads, 1))
+    return 0 if fit < 64 else min(most, fit)
+
+
+def _available_bytes() -> int | None:
+    """Memory that can be had without swapping; None where the system does not say."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None)

@@ -1,0 +1,57 @@
+"""The size of a context is known before it is taken, and one that cannot fit is refused with the numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from omnidraft.backends import memory
+from omnidraft.backends.cores import physical_cores
+from omnidraft.backends.gguf_file import ModelInfo, read_info
+from omnidraft.errors import ModelError
+
+
+@pytest.fixture
+def target(models: Path) -> ModelInfo:
+    return read_info(models / "tiny-target-a-f16.gguf")
+
+
+def test_the_cache_holds_a_key_and_a_value_per_layer_and_token(target: ModelInfo):
+    per_token = 2 * target.layers * target.width * 2  # as many KV heads as heads, two bytes a number
+    assert memory.kv_cache_bytes(target, 100, "f16") == 100 * per_token
+    assert memory.kv_cache_bytes(target, 100, "q8_0") == pytest.approx(100 * per_token * 34 / 64, rel=1e-3)
+
+
+def test_heads_may_differ_by_layer(write_gguf):
+    keys = {"llama.block_count": 3, "llama.embedding_length": 64, "llama.attention.head_count": 4}
+    keys["llama.attention.head_count_kv"] = [4, 0, 2]
+    info = read_info(write_gguf("layers.gguf", "llama", keys))
+    assert memory.kv_cache_bytes(info, 1, "f16") == 6 * 32 * 2
+
+
+def test_recurrent_models_are_not_judged(write_gguf):
+    keys = {"jamba.block_count": 3, "jamba.attention.head_count": 4, "jamba.ssm.state_size": 16}
+    info = read_info(write_gguf("state.gguf", "jamba", keys))
+    assert memory.kv_cache_bytes(info, 10**9, "f16") is None
+    memory.check_memory(info, 10**9, "f16")
+
+
+def test_a_context_larger_than_memory_is_refused(target: ModelInfo):
+    memory.check_memory(target, 1000, "f16")
+    if memory._available_bytes() is None:
+        pytest.skip("this system does not say how much memory is free")
+    with pytest.raises(ModelError, match=r"1000000000 tokens needs \d+\.\d GB .* q8_0"):
+        memory.check_memory(target, 10**9, "f16")
+
+
+def test_prompt_steps_shrink_with_the_context(target: ModelInfo):
+    large = replace(target, heads=32)
+    assert memory.prompt_step(large, 2048, 512) == 512
+    assert memory.prompt_step(large, 8192, 512) == 128
+    assert memory.prompt_step(large, 131_072, 512) == 0
+
+
+def test_threads_are_chosen_by_the_machine():
+    assert physical_cores() >= 1
