@@ -21,9 +21,11 @@ from omnidraft.engine import Engine, Message
 from omnidraft.errors import ModelError, OmniDraftError
 from omnidraft.paths import DataHome
 from omnidraft.settings_file import load_settings
+from omnidraft.speed_store import SpeedStore, speed_key
 from omnidraft.vocab import PairMap, Translator
 from omnidraft.vocab.ngram_cache import NgramCache
 
+KINDS = ("greedy", "sampled")
 CAPTURE = 48  # top ids kept per position for learning
 _SAMPLE = "The quick brown fox counts 1, 2, 3 and then says: hello there, how are you today?"
 
@@ -54,6 +56,8 @@ class Assistant:
         self.cache: NgramCache | None = None
         self.listeners: list[Callable[[Answered], None]] = []
         self._ephemeral = ephemeral
+        self._speed = SpeedStore(home.cache / "speed.json")
+        self._speed_keys: dict[str, str] = {}
         self._drafter: LlamaDrafter | None = None
         self._drafter_path: Path | None = None
         self._lock = threading.Lock()
@@ -84,9 +88,11 @@ class Assistant:
             except BaseException:
                 opened.close()
                 raise
+            self._keep_speed()
             if self.engine is not None:
                 self.engine.target.model.close()
             self.engine = engine
+            self._recall_speed(target, drafter, model, adapter)
             return list(opened.notices)
 
     def _pair(
@@ -108,6 +114,19 @@ class Assistant:
             self.cache = NgramCache.open(None if self._ephemeral else self.profile.ngrams, self.pair, cache)
         template = ChatTemplate.from_model(self._drafter.info, self._drafter.vocabulary)
         engine.pair_drafter(self._drafter, template, Translator(self.pair, self.cache))
+
+    def _recall_speed(self, target: Path, drafter: Path | None, model: ModelSettings, adapter: Path | None) -> None:
+        """What earlier sessions measured about this pair; without it the first answer measures."""
+        named = str(adapter) if adapter else None
+        self._speed_keys = {kind: speed_key(target, drafter, model, named, kind == "greedy") for kind in KINDS}
+        for kind, key in self._speed_keys.items():
+            if (known := self._speed.load(key)) is not None:
+                self.engine.knowledge[kind] = known
+
+    def _keep_speed(self) -> None:
+        if self.engine is not None and not self._ephemeral:
+            for kind, knowledge in self.engine.knowledge.items():
+                self._speed.save(self._speed_keys[kind], knowledge)
 
     def measure_near_ties(self) -> None:
         """Find out how far this target's logits move with the pass width, so that near-ties can be counted."""
@@ -165,6 +184,7 @@ class Assistant:
         """Free the models and close the cache. Harmless when repeated."""
         self.stop()
         with self._lock:
+            self._keep_speed()
             if self.engine is not None:
                 self.engine.target.model.close()
                 self.engine = None

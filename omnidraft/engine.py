@@ -15,13 +15,20 @@ from omnidraft.backends.base import DraftModel, LanguageModel
 from omnidraft.backends.prompt import ends_without_space, fit_context, prompt_ids
 from omnidraft.backends.templates import ChatTemplate
 from omnidraft.config import DraftSettings, SamplingSettings
+from omnidraft.decoding.adaptive import Knowledge
+from omnidraft.decoding.cost import CostModel
 from omnidraft.decoding.drafting import Drafting
-from omnidraft.decoding.events import Event, Notice, Token
-from omnidraft.decoding.length import make_policy
-from omnidraft.decoding.loop import Speculation, decode
+from omnidraft.decoding.events import Event, Finished, Notice, Token
+from omnidraft.decoding.lookup import SuffixLookup
+from omnidraft.decoding.loop import decode
+from omnidraft.decoding.measure import measure_costs
+from omnidraft.decoding.policy import make_policy
+from omnidraft.decoding.speculation import Speculation
 from omnidraft.vocab import Translator
 
 Message = dict[str, str]
+MEASURING_SECONDS = 1.5  # most time that measuring costs may add to the first answer
+_DOES_NOT_PAY = "drafting does not pay with these two models on this machine"
 
 
 @dataclass(slots=True)
@@ -41,6 +48,8 @@ class Engine:
         self.drafter: Seat | None = None
         self.translator: Translator | None = None
         self.tolerance = tolerance
+        self.knowledge: dict[str, Knowledge] = {}  # by kind of sampling
+        self._lookup = SuffixLookup()
         self._cancelled = threading.Event()
 
     def cancel(self) -> None:
@@ -54,6 +63,7 @@ class Engine:
         """Draft with `drafter` from now on, translating with `translator`; None decodes plainly."""
         self.drafter = Seat(drafter, template, []) if drafter is not None else None
         self.translator = translator
+        self.knowledge.clear()
 
     def why_plain(self, settings: DraftSettings) -> str | None:
         """The reason an answer under `settings` is decoded plainly; None if the drafter drafts."""
@@ -89,8 +99,10 @@ class Engine:
         sampling = replace(sampling, stop=(*sampling.stop, *seat.template.stop))
         seed = sampling.seed if sampling.seed is not None else secrets.randbits(48)
         reason = self.why_plain(draft)
-        speculation = None if reason else self._speculation(messages, draft)
+        knowledge = self._knowledge(sampling) if self._measures(draft) else None
+        speculation = self._speculation(messages, draft, knowledge, drafting=reason is None)
         seat.committed = list(prompt)
+        self._lookup.begin(prompt)
         events = decode(
             seat.model, prompt, sampling, seed, speculation,
             capture=capture, tolerance=self.tolerance, cancelled=self._cancelled.is_set, draft_disabled_reason=reason,
@@ -99,18 +111,48 @@ class Engine:
             for event in events:
                 if isinstance(event, Token):
                     seat.committed.append(event.id)
+                elif isinstance(event, Finished) and knowledge and reason is None and not knowledge.drafting:
+                    event = replace(event, draft_disabled_reason=_DOES_NOT_PAY)
                 yield event
         finally:
             events.close()
-            if speculation is not None:
+            if speculation is not None and speculation.drafting is not None:
                 self.drafter.committed = speculation.drafting.context
 
-    def _speculation(self, messages: Sequence[Message], draft: DraftSettings) -> Speculation:
+    def _speculation(
+        self, messages: Sequence[Message], draft: DraftSettings, knowledge: Knowledge | None, *, drafting: bool
+    ) -> Speculation | None:
+        state = self._drafting(messages) if drafting else None
+        lookup = self._lookup if draft.lookup and draft.mode == "adaptive" and knowledge is not None else None
+        if state is None and lookup is None:
+            return None
+        translator = self.translator if state is not None else None
+        return Speculation(state, make_policy(draft, knowledge, translator), draft.verification, lookup)
+
+    def _drafting(self, messages: Sequence[Message]) -> Drafting:
         seat = self.drafter
         ids = prompt_ids(seat.template, seat.model.vocabulary, messages, seat.committed)
         virtual = ends_without_space(seat.template.render(messages))
-        drafting = Drafting(seat.model, self.translator, ids, virtual_space=virtual)
-        return Speculation(drafting, make_policy(draft), draft.verification)
+        return Drafting(seat.model, self.translator, ids, virtual_space=virtual)
+
+    def _measures(self, draft: DraftSettings) -> bool:
+        """Whether answers under `draft` go by measured cost (and can propose anything at all)."""
+        return draft.enabled and draft.mode != "fixed" and self.target.model.can_rewind
+
+    def _knowledge(self, sampling: SamplingSettings) -> Knowledge:
+        """What is known about this pair in this kind of sampling; the costs are measured if nobody gave them."""
+        kind = "greedy" if sampling.temperature <= 0 else "sampled"
+        if kind not in self.knowledge:
+            known = next(iter(self.knowledge.values()), None)
+            self.knowledge[kind] = Knowledge(known.cost if known else self._measured())
+        return self.knowledge[kind]
+
+    def _measured(self) -> CostModel:
+        drafter = self.drafter.model if self.drafter else None
+        self.target.committed = []
+        if self.drafter is not None:
+            self.drafter.committed = []
+        return measure_costs(self.target.model, drafter, MEASURING_SECONDS)
 
     def _fit(self, messages: list[Message], max_tokens: int) -> tuple[list[Message], int]:
         """Keep room for an answer: a quarter of the context, or max_tokens if that is less."""

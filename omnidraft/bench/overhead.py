@@ -18,7 +18,8 @@ from omnidraft.config import CacheSettings, SamplingSettings
 from omnidraft.decoding.drafting import Drafting
 from omnidraft.decoding.events import Finished
 from omnidraft.decoding.length import FixedLength
-from omnidraft.decoding.loop import Speculation, decode
+from omnidraft.decoding.loop import decode
+from omnidraft.decoding.speculation import Speculation
 from omnidraft.paths import BUNDLED_MODELS
 from omnidraft.vocab import PairMap, TokenKind, Translator, Vocabulary
 from omnidraft.vocab.exact import Tokenizer

@@ -52,6 +52,11 @@ class Drafting:
         """Drafter ids of the conversation and the answer as far as it is verified."""
         return self._ids[: self._base]
 
+    @property
+    def behind(self) -> int:
+        """How many ids the drafter has yet to read before it can draft."""
+        return len(self._ids) - self._valid
+
     def draft(self, policy: LengthPolicy, picker: Picker, position: int) -> int:
         """Draw pieces until the policy has enough (carried ones count). Returns how many were drawn now.
 
@@ -60,7 +65,9 @@ class Drafting:
         pieces = self.pieces
         carried = len(pieces)
         while not (pieces and pieces[-1] in self.drafter.vocabulary.eog) and policy.more(pieces):
-            piece = picker.pick(self._next_row(policy.longest), pieces, position)
+            row = self._next_row(policy.longest)
+            piece = picker.pick(row, pieces, position)
+            policy.drew(row, piece)
             pieces.append(piece)
             self._ids.append(piece)
         return len(pieces) - carried

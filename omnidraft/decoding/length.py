@@ -1,42 +1,70 @@
-"""When to stop drafting. A policy sees the pieces drafted so far and says whether one more is worth its time."""
+"""When to stop drafting: the policy's side of a round, and the policies that need no measurements.
+
+A policy is told when a round begins, sees each piece that is drawn, says whether one more is worth its time, and
+learns from how the round went. The one that goes by measured cost is in adaptive.py.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Protocol
 
-from omnidraft.config import DraftSettings
+import numpy as np
+
 from omnidraft.decoding.events import Round
+from omnidraft.vocab import Proposal
 
 
 class LengthPolicy(Protocol):
-    """Decides how many pieces a round drafts and learns from how rounds went."""
+    """Decides who drafts in a round and how much."""
 
     longest: int
-    """No round drafts more pieces than this."""
+    """No round drafts more pieces, or looks up more tokens, than this."""
+
+    def begin(self, behind: int, matched: int) -> int:
+        """A round begins; returns how many looked-up tokens to propose, 0 to leave the round to the drafter.
+
+        behind: ids the drafter has yet to read; matched: length of the lookup's match, 0 if there is none.
+        """
+        ...
 
     def more(self, pieces: Sequence[int]) -> bool:
         """Whether to draft another piece behind `pieces`; asked before each one, the first included."""
         ...
 
-    def observe(self, done: Round) -> None:
-        """A round has ended."""
+    def drew(self, row: np.ndarray, piece: int) -> None:
+        """`piece` was drawn from the drafter's logits `row` (V_drafter,), undraftable pieces masked."""
+        ...
+
+    def observe(self, done: Round, proposals: Sequence[Proposal]) -> None:
+        """The round has ended; `proposals` is what was sent to verification."""
         ...
 
 
 class FixedLength:
-    """Draft `length` pieces in every round."""
+    """Draft `length` pieces in every round; never look up."""
 
     def __init__(self, length: int) -> None:
         self.longest = length
 
+    def begin(self, behind: int, matched: int) -> int:
+        return 0
+
     def more(self, pieces: Sequence[int]) -> bool:
         return len(pieces) < self.longest
 
-    def observe(self, done: Round) -> None:
+    def drew(self, row: np.ndarray, piece: int) -> None:
+        pass
+
+    def observe(self, done: Round, proposals: Sequence[Proposal]) -> None:
         pass
 
 
-def make_policy(settings: DraftSettings) -> LengthPolicy:
-    """The policy a user's settings ask for."""
-    return FixedLength(settings.length)
+class LookupOnly(FixedLength):
+    """Propose what followed the last match, as many tokens as allowed; the drafter never drafts."""
+
+    def begin(self, behind: int, matched: int) -> int:
+        return self.longest if matched else 0
+
+    def more(self, pieces: Sequence[int]) -> bool:
+        return False

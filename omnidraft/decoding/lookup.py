@@ -9,19 +9,27 @@ from collections.abc import Sequence
 
 _SHORTEST = 3  # shorter matches are chance
 _LONGEST = 16
+_MOST_IDS = 200_000  # remembered over all texts; then the older half is dropped
 
 
 class SuffixLookup:
     """An index of every `_SHORTEST`-gram of the texts seen, newest occurrence first to be found."""
 
     def __init__(self, past: Sequence[Sequence[int]] = ()) -> None:
-        self._texts: list[list[int]] = []
+        self._texts: list[list[int]] = [[]]
+        self._count = 0
         self._seen: dict[tuple[int, ...], list[tuple[int, int]]] = {}
         for text in past:
             self.begin(text)
 
     def begin(self, ids: Sequence[int]) -> None:
-        """Start a new text with `ids`; later `extend`s belong to it."""
+        """Start a new text with `ids`, or go on with the current one if `ids` do; later `extend`s belong to it."""
+        text = self._texts[-1]
+        if text and list(ids[: len(text)]) == text:
+            self.extend(ids[len(text) :])
+            return
+        if self._count + len(ids) > _MOST_IDS:
+            self._drop_older_half()
         self._texts.append([])
         self.extend(ids)
 
@@ -34,6 +42,14 @@ class SuffixLookup:
                 gram = tuple(text[-_SHORTEST:])
                 self._seen.setdefault(gram, []).append((number, len(text)))
             text.append(i)
+        self._count += len(ids)
+
+    def _drop_older_half(self) -> None:
+        kept = self._texts[len(self._texts) // 2 + 1 :]
+        self._texts, self._seen, self._count = [[]], {}, 0
+        for text in kept:
+            self._texts.append([])
+            self.extend(text)
 
     def propose(self, longest: int) -> tuple[list[int], int]:
         """Up to `longest` ids that followed the best match of the current text's end, and the match's length.

@@ -9,29 +9,18 @@ answer abandoned at any point leaves both models consistent.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from time import perf_counter
 
 from omnidraft.backends.base import Aborted, LanguageModel
 from omnidraft.config import SamplingSettings
-from omnidraft.decoding.drafting import Drafting
 from omnidraft.decoding.events import Event, Finished, FinishReason, Round, Statistics, Token
-from omnidraft.decoding.length import LengthPolicy
 from omnidraft.decoding.prefill import prefill
 from omnidraft.decoding.sampling import Sampler
+from omnidraft.decoding.speculation import NOTHING, Speculation
 from omnidraft.decoding.strategy import Equality, Strategy, choose_strategy
 from omnidraft.decoding.text import TextStream
 from omnidraft.decoding.verify import Verdict
 from omnidraft.vocab import Proposal
-
-
-@dataclass(slots=True)
-class Speculation:
-    """Everything a speculative answer needs beyond the target: the drafting state, the rule, the length policy."""
-
-    drafting: Drafting
-    policy: LengthPolicy
-    verification: str = "coupled"
 
 
 def decode(
@@ -98,12 +87,12 @@ class _Answer:
         self._ends = target.vocabulary.eog.__contains__
         self._sampler = Sampler(sampling, target.vocabulary, seed, capture)
         self._recent = list(prompt[-sampling.repeat_last_n :]) if sampling.repeat_last_n else []
-        self._strategy = self._choose(seed)
+        self._strategy = self._choose()
 
-    def _choose(self, seed: int) -> Strategy:
-        if self.speculation is None:
-            return Equality(self._sampler, None, self._ends)
+    def _choose(self) -> Strategy:
         s = self.speculation
+        if s is None or s.drafting is None:
+            return Equality(self._sampler, None, self._ends)
         return choose_strategy(
             s.verification, self.sampling, self._sampler, s.drafting.translator, s.policy.longest, self._ends
         )
@@ -116,62 +105,45 @@ class _Answer:
         return self._finished
 
     def round(self) -> Iterator[Event]:
-        """Draft, translate, verify, emit."""
+        """Guess, verify, emit. The answer's first token comes without a guess: nothing may delay it."""
         start = perf_counter()
         position = self.statistics.tokens
-        drafted, pieces = self._draft(position)
-        after_draft = perf_counter()
-        proposals = self._propose(pieces)
-        after_translate = perf_counter()
+        guess = NOTHING
+        if self.speculation is not None and position:
+            guess = self.speculation.guess(self._strategy, position, self._room())
+        proposals = guess.proposals
+        before = perf_counter()
         rows = self.target.extend([self.committed[-1], *(p.target_id for p in proposals)], len(proposals) + 1)
-        after_pass = perf_counter()
-        verdict = self._strategy.verify(rows, proposals, pieces, self._recent, position)
+        after = perf_counter()
+        verdict = self._strategy.verify(rows, proposals, guess.pieces, self._recent, position)
         tokens = self._emit(verdict, proposals)
-        if self.speculation is not None and self._finished is None:
-            self.speculation.drafting.settle(verdict, proposals, first=position == 0)
+        if self.speculation is not None:
+            self.speculation.settle(verdict, proposals, first=position == 0)
         done = Round(
-            drafted=drafted,
+            drafted=guess.drafted,
             proposed=len(proposals),
             tested=verdict.tested,
             accepted=min(verdict.accepted, len(tokens)),
             emitted=len(tokens),
-            draft=after_draft - start,
-            translate=after_translate - after_draft,
-            verify=after_pass - after_translate,
-            other=perf_counter() - after_pass,
+            draft=guess.draft,
+            translate=guess.translate,
+            verify=after - before,
+            other=perf_counter() - start - (after - before) - guess.draft - guess.translate,
         )
         self._count(done, tokens)
+        if self.speculation is not None and position:
+            self.speculation.observe(done, proposals)
         yield from tokens
         yield done
-
-    def _draft(self, position: int) -> tuple[int, list[int]]:
-        """Pieces behind the last token. The first token comes without: nothing may delay it."""
-        if self.speculation is None or position == 0:
-            return 0, []
-        drafting = self.speculation.drafting
-        drawn = 0
-        if self._room() > 0:
-            drawn = drafting.draft(self.speculation.policy, self._strategy.picker, position)
-        return drawn, drafting.pieces
 
     def _room(self) -> int:
         """How many proposals still make sense: the context and the answer must hold them and one token more."""
         context = self.target.n_ctx - len(self.committed)
         return min(context, self.sampling.max_tokens - self.statistics.tokens - 1)
 
-    def _propose(self, pieces: list[int]) -> list[Proposal]:
-        if not pieces:
-            return []
-        proposals = self.speculation.drafting.translator.segment(pieces)
-        if not self._strategy.splits:
-            cut = next((i for i, p in enumerate(proposals) if p.origin == "split"), len(proposals))
-            proposals = proposals[:cut]
-        return proposals[: self._room()]
-
     def _emit(self, verdict: Verdict, proposals: Sequence[Proposal]) -> list[Token]:
         """Turn what stands into tokens, cut where the answer ends, and rewind the target behind the newest."""
         tokens: list[Token] = []
-        translator = self.speculation.drafting.translator if self.speculation else None
         for i, emission in enumerate(verdict.emitted):
             data = self.target.vocabulary.pieces[emission.id]
             origin = proposals[i].origin if i < verdict.accepted else "target"
@@ -180,8 +152,6 @@ class _Answer:
             position = self.statistics.tokens + i
             tokens.append(Token(emission.id, data, shown, origin, position, near, emission.candidates))
             self.committed.append(emission.id)
-            if translator is not None:
-                translator.emitted(emission.id)
             if self._ends(emission.id):
                 self._finished = "stop"
             elif self.text.stopped:
@@ -209,5 +179,3 @@ class _Answer:
         s.translate += done.translate
         s.verify += done.verify
         s.other += done.other
-        if self.speculation is not None:
-            self.speculation.policy.observe(done)

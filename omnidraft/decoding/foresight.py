@@ -1,0 +1,67 @@
+"""What a policy knows of the proposals in hand: how likely each is to be accepted, and what became of earlier ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from omnidraft.decoding.acceptance import AcceptanceHead, Features, Rates
+from omnidraft.decoding.topk import top_ids
+from omnidraft.vocab import Proposal, Translator
+
+_SEEN = 16  # pieces the entropy looks at; the rest counts as one
+
+
+class Foresight:
+    """Features and probabilities of one round's proposals; trains the head when the round is over."""
+
+    def __init__(self, translator: Translator, head: AcceptanceHead, rates: Rates) -> None:
+        self.head = head
+        self.rates = rates
+        self._translator = translator
+        self._pieces: list[tuple[float, float]] = []  # log q and entropy of each piece drawn this round
+        self._features: dict[Proposal, Features] = {}
+
+    def begin(self) -> None:
+        self._pieces.clear()
+        self._features.clear()
+
+    def drew(self, row: np.ndarray, piece: int) -> None:
+        top = float(row.max())
+        total = float(np.exp(row - top).sum())
+        best = np.exp(row[top_ids(row, _SEEN)] - top) / total
+        best = best[best > 0]
+        rest = max(1.0 - float(best.sum()), 1e-9)
+        entropy = float(-(best * np.log(best)).sum()) - rest * np.log(rest)
+        self._pieces.append((float(row[piece]) - top - float(np.log(total)), entropy))
+
+    def survival(self, pieces: Sequence[int]) -> tuple[float, int]:
+        """(probability that every proposal made of `pieces` is accepted, how many proposals that is)."""
+        proposals = self._translator.segment(pieces)
+        alive = 1.0
+        for depth, proposal in enumerate(proposals):
+            features = self._of(proposal, depth)
+            if features is not None:
+                alive *= self.head.probability(features)
+        return alive, len(proposals)
+
+    def learn(self, proposals: Sequence[Proposal], tested: int, accepted: int) -> None:
+        """Teach the head what the target did with the tested ones among `proposals`."""
+        for depth, proposal in enumerate(proposals[:tested]):
+            features = self._of(proposal, depth)
+            if features is not None:
+                self.head.learn(features, depth < accepted)
+
+    def _of(self, proposal: Proposal, depth: int) -> Features | None:
+        """None for pieces drawn in an earlier round (carried ones), whose logits are gone."""
+        if proposal in self._features:
+            return self._features[proposal]
+        used = range(proposal.start, proposal.start + max(proposal.pieces, 1))
+        if used.stop > len(self._pieces):
+            return None
+        logq = sum(self._pieces[i][0] for i in used)
+        first, entropy = self._pieces[proposal.start]
+        features = Features(logq, first, entropy, depth, len(used), proposal.origin)
+        self._features[proposal] = features
+        return features

@@ -1,0 +1,60 @@
+"""Measures what passes and draft steps cost, before the first answer, within a time budget."""
+
+from __future__ import annotations
+
+from time import perf_counter
+
+from omnidraft.backends.base import DraftModel, LanguageModel
+from omnidraft.decoding.cost import CostModel
+
+WIDTHS = (1, 2, 3, 4, 5, 6, 8, 12)
+_REPEATS = 3
+
+
+def measure_costs(target: LanguageModel, drafter: DraftModel | None, budget: float) -> CostModel:
+    """C(n) for as many widths as `budget` (seconds) allows, narrow ones first, and D. Empties both caches.
+
+    Each figure is the fastest of up to three: interruptions only ever add time. A large model that uses the budget up
+    early keeps the widths measured so far; real rounds fill in the rest.
+    """
+    end = perf_counter() + budget
+    passes = {}
+    _pass_seconds(target, 1)  # the first pass pays for pages and buffers
+    for width in WIDTHS if target.can_rewind else (1,):
+        if passes and perf_counter() + 2 * max(passes.values()) > end:
+            break
+        passes[width] = min(_pass_seconds(target, width) for _ in range(_repeats(passes, end)))
+    step = passes[1]
+    if drafter is not None:
+        _pass_seconds(drafter, 1)
+        step = min(_pass_seconds(drafter, 1) for _ in range(8))
+        drafter.rewind(0)
+    target.rewind(0)
+    return CostModel(passes, step)
+
+
+def _repeats(passes: dict[int, float], end: float) -> int:
+    """As many repeats as leave time for the wider passes."""
+    if not passes:
+        return _REPEATS
+    left = len(WIDTHS) - len(passes)
+    return max(1, min(_REPEATS, int((end - perf_counter()) / (left * 1.5 * max(passes.values())))))
+
+
+def _pass_seconds(model: LanguageModel, width: int) -> float:
+    """One pass of `width` rows behind a few tokens of context."""
+    ids = _some_ids(model)
+    if model.can_rewind:
+        if len(model.tokens) < 16:
+            model.rewind(0)
+            model.extend([ids[i % len(ids)] for i in range(16)], 0)
+        model.rewind(16)
+    else:
+        model.rewind(0)
+    start = perf_counter()
+    model.extend([ids[i % len(ids)] for i in range(width)], width)
+    return perf_counter() - start
+
+
+def _some_ids(model: LanguageModel) -> list[int]:
+    return model.vocabulary.ordinary.nonzero()[0][:64].tolist()

@@ -1,0 +1,93 @@
+"""The guessing half of a round: who proposes (the drafter, a lookup, nobody), and what both learn from the outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import perf_counter
+from typing import NamedTuple
+
+from omnidraft.decoding.drafting import Drafting
+from omnidraft.decoding.events import Round
+from omnidraft.decoding.length import LengthPolicy
+from omnidraft.decoding.lookup import SuffixLookup
+from omnidraft.decoding.strategy import Strategy
+from omnidraft.decoding.verify import Verdict
+from omnidraft.vocab import Proposal
+
+
+class Guess(NamedTuple):
+    """What a round sends to verification, and what it took. drafted counts pieces drawn now; times in seconds."""
+
+    proposals: list[Proposal]
+    pieces: list[int]
+    drafted: int
+    draft: float
+    translate: float
+
+
+NOTHING = Guess([], [], 0, 0.0, 0.0)
+
+
+class Speculation:
+    """Everything a speculative answer needs beyond the target.
+
+    drafting: the drafter's state, None to propose lookups alone; lookup: earlier texts to copy from, None for none.
+    """
+
+    def __init__(
+        self,
+        drafting: Drafting | None,
+        policy: LengthPolicy,
+        verification: str = "coupled",
+        lookup: SuffixLookup | None = None,
+    ) -> None:
+        self.drafting = drafting
+        self.policy = policy
+        self.verification = verification
+        self.lookup = lookup
+
+    def guess(self, strategy: Strategy, position: int, room: int) -> Guess:
+        """Proposals behind the newest token, at most `room`; `position` is the answer position they begin at."""
+        start = perf_counter()
+        carried = self.drafting.pieces if self.drafting else []
+        drafted = 0
+        if room > 0:
+            copied = self._look_up(strategy, room) if not carried else []
+            if copied:
+                return Guess(copied, [], 0, 0.0, perf_counter() - start)
+            if self.drafting is not None:
+                drafted = self.drafting.draft(self.policy, strategy.picker, position)
+        after = perf_counter()
+        pieces = self.drafting.pieces if self.drafting else []
+        proposals = self._translate(strategy, pieces)[: max(room, 0)]
+        return Guess(proposals, pieces, drafted, after - start, perf_counter() - after)
+
+    def _look_up(self, strategy: Strategy, room: int) -> list[Proposal]:
+        behind = self.drafting.behind if self.drafting else 0
+        if self.lookup is None or not strategy.splits:
+            self.policy.begin(behind, 0)
+            return []
+        found, matched = self.lookup.propose(min(room, self.policy.longest))
+        length = self.policy.begin(behind, matched)
+        return [Proposal(t, "lookup", 0, 0) for t in found[:length]]
+
+    def _translate(self, strategy: Strategy, pieces: list[int]) -> list[Proposal]:
+        if not pieces:
+            return []
+        proposals = self.drafting.translator.segment(pieces)
+        if strategy.splits:
+            return proposals
+        cut = next((i for i, p in enumerate(proposals) if p.origin == "split"), len(proposals))
+        return proposals[:cut]
+
+    def settle(self, verdict: Verdict, proposals: Sequence[Proposal], *, first: bool) -> None:
+        """The target has spoken; `first`: these are the answer's first tokens."""
+        if self.drafting is not None:
+            self.drafting.settle(verdict, proposals, first=first)
+            for emission in verdict.emitted:
+                self.drafting.translator.emitted(emission.id)
+        if self.lookup is not None:
+            self.lookup.extend([emission.id for emission in verdict.emitted])
+
+    def observe(self, done: Round, proposals: Sequence[Proposal]) -> None:
+        self.policy.observe(done, proposals)
