@@ -27,7 +27,7 @@ _SHORT = 8  # ids up to which one pass with superfluous outputs is cheaper than 
 class LlamaTarget:
     """A `LanguageModel` on llama.cpp.
 
-    name, n_ctx (tokens), n_batch (ids per pass), max_rows (most rows of logits one `extend` may ask for),
+    name, n_ctx (tokens), n_batch (ids per pass), max_rows (rows of logits per pass),
     can_rewind and, if not, cannot_rewind_reason; notices: sentences about settings that could not be followed.
     """
 
@@ -94,18 +94,31 @@ class LlamaTarget:
         )
 
     def extend(self, ids: Sequence[int], rows: int) -> np.ndarray:
-        """See `LanguageModel.extend`. On ModelError or Aborted, whole steps already read stay in `tokens`."""
+        """See `LanguageModel.extend`. On ModelError or Aborted, whole steps already read stay in `tokens`.
+
+        More than `max_rows` rows take several passes and come back as a copy.
+        """
         with self._lock:
             context = self._live()
             context.abort.clear()
-            if not 0 <= rows <= min(len(ids), self.max_rows):
-                raise ValueError(f"{rows} rows asked of {len(ids)} ids; at most {self.max_rows} at once")
+            if not 0 <= rows <= len(ids):
+                raise ValueError(f"{rows} rows asked of {len(ids)} ids")
             self._check_room(len(ids))
-            start = 0
-            for count, outputs in self._steps(len(ids), rows):
-                self._read(context, ids[start : start + count], outputs)
-                start += count
-            return context.logits(rows) if rows else np.empty((0, self.vocabulary.size), np.float32)
+            if rows <= self.max_rows:
+                return self._extend(context, ids, rows)
+            first = len(ids) - rows + self.max_rows
+            parts = [self._extend(context, ids[:first], self.max_rows).copy()]
+            for start in range(first, len(ids), self.max_rows):
+                part = ids[start : start + self.max_rows]
+                parts.append(self._extend(context, part, len(part)).copy())
+            return np.concatenate(parts)
+
+    def _extend(self, context: LlamaContext, ids: Sequence[int], rows: int) -> np.ndarray:
+        start = 0
+        for count, outputs in self._steps(len(ids), rows):
+            self._read(context, ids[start : start + count], outputs)
+            start += count
+        return context.logits(rows) if rows else np.empty((0, self.vocabulary.size), np.float32)
 
     def _steps(self, count: int, rows: int) -> Iterator[tuple[int, int]]:
         """(ids, outputs) of each pass: full batches, and all `rows` in the last one."""

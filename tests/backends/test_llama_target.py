@@ -92,9 +92,15 @@ def test_long_prompts_are_read_in_batches(target: LlamaTarget, count: int, rows:
     assert target.tokens == ids
 
 
-def test_more_rows_than_reserved_are_refused_before_llama_cpp_aborts(target: LlamaTarget):
-    with pytest.raises(ValueError, match="33 rows"):
-        target.extend(ids_of(target, 40), 33)
+def test_more_rows_than_one_pass_may_give_take_several(target: LlamaTarget):
+    ids = ids_of(target, 150)
+    single = np.stack([target.extend([id], 1)[0].copy() for id in ids])
+    target.rewind(0)
+    np.testing.assert_allclose(target.extend(ids, 140), single[-140:], atol=TOLERANCE)
+    assert target.tokens == ids
+
+
+def test_more_rows_than_ids_are_a_mistake(target: LlamaTarget):
     with pytest.raises(ValueError, match="3 rows"):
         target.extend([1, 2], 3)
     assert target.tokens == []
