@@ -7,7 +7,6 @@ turns when the context is full, and says why when it decodes plainly. It knows n
 from __future__ import annotations
 
 import secrets
-import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -24,6 +23,7 @@ from omnidraft.decoding.loop import decode
 from omnidraft.decoding.measure import measure_costs
 from omnidraft.decoding.policy import make_policy
 from omnidraft.decoding.speculation import Speculation
+from omnidraft.errors import ModelError
 from omnidraft.vocab import Translator
 
 Message = dict[str, str]
@@ -50,11 +50,11 @@ class Engine:
         self.tolerance = tolerance
         self.knowledge: dict[str, Knowledge] = {}  # by kind of sampling
         self._lookup = SuffixLookup()
-        self._cancelled = threading.Event()
+        self._cancelled = False
 
     def cancel(self) -> None:
-        """End the running answer as soon as possible, also while the prompt is being read."""
-        self._cancelled.set()
+        """End the running answer as soon as possible, also while the prompt is being read. Takes no lock."""
+        self._cancelled = True
         self.target.model.abort()
         if self.drafter is not None:
             self.drafter.model.abort()
@@ -90,7 +90,7 @@ class Engine:
         Closing the generator stops the answer; both caches stay consistent. Raises ModelError if even the last
         message does not fit the context.
         """
-        self._cancelled.clear()
+        self._cancelled = False
         messages, dropped = self._fit(list(messages), sampling.max_tokens)
         if dropped:
             yield Notice(_dropped_sentence(dropped))
@@ -98,42 +98,52 @@ class Engine:
         prompt = prompt_ids(seat.template, seat.model.vocabulary, messages, seat.committed)
         sampling = replace(sampling, stop=(*sampling.stop, *seat.template.stop))
         seed = sampling.seed if sampling.seed is not None else secrets.randbits(48)
-        reason = self.why_plain(draft)
+        state, reason = self._drafting(messages, draft)
         knowledge = self._knowledge(sampling) if self._measures(draft) else None
-        speculation = self._speculation(messages, draft, knowledge, drafting=reason is None)
+        speculation = self._speculation(state, draft, knowledge)
+        prefix = seat.template.answer_prefix
         seat.committed = list(prompt)
         self._lookup.begin(prompt)
         events = decode(
             seat.model, prompt, sampling, seed, speculation,
-            capture=capture, tolerance=self.tolerance, cancelled=self._cancelled.is_set, draft_disabled_reason=reason,
+            capture=capture, tolerance=self.tolerance, cancelled=lambda: self._cancelled, draft_disabled_reason=reason,
         )  # fmt: skip
         try:
             for event in events:
                 if isinstance(event, Token):
                     seat.committed.append(event.id)
+                    if prefix and event.text:  # the template will write it before this answer itself
+                        event, prefix = replace(event, text=event.text.removeprefix(prefix)), ""
                 elif isinstance(event, Finished) and knowledge and reason is None and not knowledge.drafting:
                     event = replace(event, draft_disabled_reason=_DOES_NOT_PAY)
                 yield event
         finally:
             events.close()
-            if speculation is not None and speculation.drafting is not None:
-                self.drafter.committed = speculation.drafting.context
+            if state is not None:
+                self.drafter.committed = state.context
 
     def _speculation(
-        self, messages: Sequence[Message], draft: DraftSettings, knowledge: Knowledge | None, *, drafting: bool
+        self, state: Drafting | None, draft: DraftSettings, knowledge: Knowledge | None
     ) -> Speculation | None:
-        state = self._drafting(messages) if drafting else None
         lookup = self._lookup if draft.lookup and draft.mode == "adaptive" and knowledge is not None else None
         if state is None and lookup is None:
             return None
         translator = self.translator if state is not None else None
         return Speculation(state, make_policy(draft, knowledge, translator), draft.verification, lookup)
 
-    def _drafting(self, messages: Sequence[Message]) -> Drafting:
+    def _drafting(
+        self, messages: Sequence[Message], draft: DraftSettings
+    ) -> tuple[Drafting | None, str | None]:
+        """The drafter's side of an answer, or None and the reason why it does not draft."""
+        if (reason := self.why_plain(draft)) is not None:
+            return None, reason
         seat = self.drafter
-        ids = prompt_ids(seat.template, seat.model.vocabulary, messages, seat.committed)
-        virtual = ends_without_space(seat.template.render(messages))
-        return Drafting(seat.model, self.translator, ids, virtual_space=virtual)
+        try:
+            ids = prompt_ids(seat.template, seat.model.vocabulary, messages, seat.committed)
+            virtual = ends_without_space(seat.template.render(messages))
+        except ModelError as error:  # a conversation that only the drafter's template refuses is still answered
+            return None, str(error)
+        return Drafting(seat.model, self.translator, ids, virtual_space=virtual), None
 
     def _measures(self, draft: DraftSettings) -> bool:
         """Whether answers under `draft` go by measured cost (and can propose anything at all)."""
@@ -166,5 +176,5 @@ class Engine:
 
 
 def _dropped_sentence(dropped: int) -> str:
-    what = "message was" if dropped == 1 else f"{dropped} messages were"
+    what = "turn was" if dropped == 1 else f"{dropped} turns were"
     return f"The oldest {what} left out: the conversation no longer fits the model's context."
