@@ -292,7 +292,6 @@ def test_anothers_vocabulary_is_refused(target: LlamaTarget, models: Path):
         LlamaTarget.open(models / "tiny-target-b-f16.gguf", SETTINGS, vocabulary=target.vocabulary)
 
 
-@pytest.mark.slow
 def test_logits_agree_with_transformers(models: Path):
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
