@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from omnidraft.backends.llama_cpp import LlamaDrafter, LlamaTarget
 from omnidraft.backends.templates import ChatTemplate
 from omnidraft.config import AppSettings, CacheSettings, DraftSettings, ModelSettings, SamplingSettings
-from omnidraft.decoding.events import Event, Finished, Token
+from omnidraft.decoding.events import Event, Finished, Notice, Token
 from omnidraft.decoding.near_tie import batch_difference
 from omnidraft.engine import Engine, Message
-from omnidraft.errors import ModelError, OmniDraftError
+from omnidraft.errors import ModelError, OmniDraftError, StorageError
 from omnidraft.paths import DataHome
 from omnidraft.settings_file import load_settings
 from omnidraft.speed_store import SpeedStore, speed_key
@@ -50,7 +51,8 @@ class Assistant:
     def __init__(self, home: DataHome, profile: str = "default", *, ephemeral: bool = False) -> None:
         self.home = home
         self.profile = home.profile(profile)
-        self.settings: AppSettings = load_settings(self.profile.settings)[0]
+        self.settings: AppSettings
+        self.settings, self.warnings = load_settings(self.profile.settings)
         self.engine: Engine | None = None
         self.pair: PairMap | None = None
         self.cache: NgramCache | None = None
@@ -59,7 +61,7 @@ class Assistant:
         self._speed = SpeedStore(home.cache / "speed.json")
         self._speed_keys: dict[str, str] = {}
         self._drafter: LlamaDrafter | None = None
-        self._drafter_path: Path | None = None
+        self._drafter_as: tuple[Path, ModelSettings] | None = None  # what it was opened with
         self._lock = threading.Lock()
 
     @property
@@ -77,7 +79,7 @@ class Assistant:
     ) -> list[str]:
         """Load `target`, and `drafter` beside it (None: decode plainly). Returns sentences worth showing.
 
-        What is loaded stays loaded if the new target cannot be: ModelError says why.
+        What is loaded stays loaded if anything of the new cannot be: the error says why.
         """
         model = model or self.settings.model
         with self._lock:
@@ -98,22 +100,42 @@ class Assistant:
     def _pair(
         self, engine: Engine, drafter: Path | None, model: ModelSettings, cache: CacheSettings, adapter: Path | None
     ) -> None:
-        self._close_cache()
+        """Give `engine` its drafter. What was loaded before goes only when nothing can fail any more."""
         if drafter is None:
-            self._close_drafter()
-            self.pair = None
+            self._take(None, None, None, None)
             return
-        if self._drafter is None or self._drafter_path != drafter:
+        kept = self._drafter if self._drafter_as == (drafter, model) else None
+        with ExitStack() as undo:
+            opened = kept or undo.enter_context(LlamaDrafter.open(drafter, model))
+            template = ChatTemplate.from_model(opened.info, opened.vocabulary)
+            pair = PairMap.build(opened.vocabulary, engine.target.model.vocabulary, self.home.cache)
+            ngrams = self._open_cache(pair, cache)
+            if ngrams is not None:
+                undo.callback(ngrams.close)
+            opened.set_adapter(str(adapter) if adapter else None)
+            undo.pop_all()
+        self._take(opened, (drafter, model), pair, ngrams)
+        engine.pair_drafter(opened, template, Translator(pair, ngrams))
+
+    def _open_cache(self, pair: PairMap, settings: CacheSettings) -> NgramCache | None:
+        if not settings.enabled:
+            return None
+        if self.cache is not None:
+            self.cache.commit()  # it may be the same table
+        return NgramCache.open(None if self._ephemeral else self.profile.ngrams, pair, settings)
+
+    def _take(
+        self,
+        drafter: LlamaDrafter | None,
+        opened_with: tuple[Path, ModelSettings] | None,
+        pair: PairMap | None,
+        cache: NgramCache | None,
+    ) -> None:
+        """Hold these from now on and release what was held."""
+        if drafter is not self._drafter:
             self._close_drafter()
-            self._drafter = LlamaDrafter.open(drafter, model)
-            self._drafter_path = drafter
-        self._drafter.set_adapter(str(adapter) if adapter else None)
-        target = engine.target.model
-        self.pair = PairMap.build(self._drafter.vocabulary, target.vocabulary, self.home.cache)
-        if cache.enabled:
-            self.cache = NgramCache.open(None if self._ephemeral else self.profile.ngrams, self.pair, cache)
-        template = ChatTemplate.from_model(self._drafter.info, self._drafter.vocabulary)
-        engine.pair_drafter(self._drafter, template, Translator(self.pair, self.cache))
+        self._close_cache()
+        self._drafter, self._drafter_as, self.pair, self.cache = drafter, opened_with, pair, cache
 
     def _recall_speed(self, target: Path, drafter: Path | None, model: ModelSettings, adapter: Path | None) -> None:
         """What earlier sessions measured about this pair; without it the first answer measures."""
@@ -121,11 +143,11 @@ class Assistant:
         self._speed_keys = {kind: speed_key(target, drafter, model, named, kind == "greedy") for kind in KINDS}
         for kind, key in self._speed_keys.items():
             if (known := self._speed.load(key)) is not None:
-                self.engine.knowledge[kind] = known
+                self.engine.memory.knowledge[kind] = known
 
     def _keep_speed(self) -> None:
         if self.engine is not None and not self._ephemeral:
-            for kind, knowledge in self.engine.knowledge.items():
+            for kind, knowledge in self.engine.memory.knowledge.items():
                 self._speed.save(self._speed_keys[kind], knowledge)
 
     def measure_near_ties(self) -> None:
@@ -157,10 +179,22 @@ class Assistant:
                 capture=CAPTURE if self.listeners else 0,
             )
             yield from self._followed(events, messages, chat)
+            if (failure := self._commit()) is not None:
+                yield Notice(failure)
         finally:
+            try:
+                self._commit()
+            finally:
+                self._lock.release()
+
+    def _commit(self) -> str | None:
+        """Keep what the n-gram cache learned; a sentence if that failed. Nothing is lost: the next answer tries again."""
+        try:
             if self.cache is not None:
                 self.cache.commit()
-            self._lock.release()
+        except StorageError as error:
+            return str(error)
+        return None
 
     def _followed(self, events: Iterator[Event], messages: Sequence[Message], chat: str | None) -> Iterator[Event]:
         tokens: list[Token] = []
@@ -199,7 +233,7 @@ class Assistant:
     def _close_drafter(self) -> None:
         if self._drafter is not None:
             self._drafter.close()
-            self._drafter = self._drafter_path = None
+            self._drafter = self._drafter_as = None
 
     def _close_cache(self) -> None:
         if self.cache is not None:
