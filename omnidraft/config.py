@@ -70,8 +70,9 @@ class DraftSettings:
     enabled: bool = switch(True, "Let the drafter propose tokens; off decodes plainly, with the same text.")
     mode: str = choice(
         "adaptive",
-        ("adaptive", "fixed", "gamma"),
-        "Draft length: by measured cost (adaptive), always the same (fixed), or by the paper's gamma rule.",
+        ("adaptive", "fixed", "gamma", "lookup"),
+        "Draft length: by measured cost (adaptive), always the same (fixed), by the paper's gamma rule, or no drafter "
+        "and only copies of earlier text (lookup).",
     )
     length: int = integer(4, 1, 64, "Drafter tokens per round in fixed mode.")
     gamma: float = number(0.3, 0.0, 1.0, "Gamma mode stops once some rejection is more probable than this.")

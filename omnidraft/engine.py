@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from omnidraft.backends.base import DraftModel, LanguageModel
 from omnidraft.backends.prompt import ends_without_space, fit_context, prompt_ids
@@ -40,6 +40,19 @@ class Seat:
     committed: list[int]
 
 
+@dataclass(slots=True)
+class Memory:
+    """What answers leave behind for later ones: knowledge by kind of sampling, and texts to copy from."""
+
+    knowledge: dict[str, Knowledge] = field(default_factory=dict)
+    lookup: SuffixLookup = field(default_factory=SuffixLookup)
+
+    @classmethod
+    def with_cost(cls, cost: CostModel) -> Memory:
+        """A fresh memory that need not measure."""
+        return cls({kind: Knowledge(cost.copy()) for kind in ("greedy", "sampled")})
+
+
 class Engine:
     """Answers conversations with one loaded target; `pair_drafter` adds or removes the drafter."""
 
@@ -48,8 +61,7 @@ class Engine:
         self.drafter: Seat | None = None
         self.translator: Translator | None = None
         self.tolerance = tolerance
-        self.knowledge: dict[str, Knowledge] = {}  # by kind of sampling
-        self._lookup = SuffixLookup()
+        self.memory = Memory()
         self._cancelled = False
 
     def cancel(self) -> None:
@@ -63,7 +75,14 @@ class Engine:
         """Draft with `drafter` from now on, translating with `translator`; None decodes plainly."""
         self.drafter = Seat(drafter, template, []) if drafter is not None else None
         self.translator = translator
-        self.knowledge.clear()
+        self.memory = Memory()
+
+    def forget(self) -> None:
+        """Empty both KV caches, as if nothing had been said."""
+        for seat in (self.target, self.drafter):
+            if seat is not None:
+                seat.model.rewind(0)
+                seat.committed = []
 
     def why_plain(self, settings: DraftSettings) -> str | None:
         """The reason an answer under `settings` is decoded plainly; None if the drafter drafts."""
@@ -103,7 +122,7 @@ class Engine:
         speculation = self._speculation(state, draft, knowledge)
         prefix = seat.template.answer_prefix
         seat.committed = list(prompt)
-        self._lookup.begin(prompt)
+        self.memory.lookup.begin(prompt)
         events = decode(
             seat.model, prompt, sampling, seed, speculation,
             capture=capture, tolerance=self.tolerance, cancelled=lambda: self._cancelled, draft_disabled_reason=reason,
@@ -114,7 +133,7 @@ class Engine:
                     seat.committed.append(event.id)
                     if prefix and event.text:  # the template will write it before this answer itself
                         event, prefix = replace(event, text=event.text.removeprefix(prefix)), ""
-                elif isinstance(event, Finished) and knowledge and reason is None and not knowledge.drafting:
+                elif isinstance(event, Finished) and self._gave_up(draft, knowledge):
                     event = replace(event, draft_disabled_reason=_DOES_NOT_PAY)
                 yield event
         finally:
@@ -125,7 +144,7 @@ class Engine:
     def _speculation(
         self, state: Drafting | None, draft: DraftSettings, knowledge: Knowledge | None
     ) -> Speculation | None:
-        lookup = self._lookup if draft.lookup and draft.mode == "adaptive" and knowledge is not None else None
+        lookup = self.memory.lookup if draft.lookup and draft.mode in ("adaptive", "lookup") and knowledge else None
         if state is None and lookup is None:
             return None
         translator = self.translator if state is not None else None
@@ -137,6 +156,8 @@ class Engine:
         """The drafter's side of an answer, or None and the reason why it does not draft."""
         if (reason := self.why_plain(draft)) is not None:
             return None, reason
+        if draft.mode == "lookup":
+            return None, "only copies of earlier text are proposed"
         seat = self.drafter
         try:
             ids = prompt_ids(seat.template, seat.model.vocabulary, messages, seat.committed)
@@ -145,6 +166,9 @@ class Engine:
             return None, str(error)
         return Drafting(seat.model, self.translator, ids, virtual_space=virtual), None
 
+    def _gave_up(self, draft: DraftSettings, knowledge: Knowledge | None) -> bool:
+        return draft.mode == "adaptive" and self.drafter is not None and knowledge is not None and not knowledge.drafting
+
     def _measures(self, draft: DraftSettings) -> bool:
         """Whether answers under `draft` go by measured cost (and can propose anything at all)."""
         return draft.enabled and draft.mode != "fixed" and self.target.model.can_rewind
@@ -152,16 +176,16 @@ class Engine:
     def _knowledge(self, sampling: SamplingSettings) -> Knowledge:
         """What is known about this pair in this kind of sampling; the costs are measured if nobody gave them."""
         kind = "greedy" if sampling.temperature <= 0 else "sampled"
-        if kind not in self.knowledge:
-            known = next(iter(self.knowledge.values()), None)
-            self.knowledge[kind] = Knowledge(known.cost if known else self._measured())
-        return self.knowledge[kind]
+        known = self.memory.knowledge
+        if kind not in known:
+            other = next(iter(known.values()), None)
+            known[kind] = Knowledge(other.cost if other else self.measured())
+        return known[kind]
 
-    def _measured(self) -> CostModel:
+    def measured(self) -> CostModel:
+        """Measure what passes and draft steps cost; takes up to MEASURING_SECONDS and empties both KV caches."""
         drafter = self.drafter.model if self.drafter else None
-        self.target.committed = []
-        if self.drafter is not None:
-            self.drafter.committed = []
+        self.forget()
         return measure_costs(self.target.model, drafter, MEASURING_SECONDS)
 
     def _fit(self, messages: list[Message], max_tokens: int) -> tuple[list[Message], int]:

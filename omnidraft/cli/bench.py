@@ -5,8 +5,11 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+from pathlib import Path
 
-from omnidraft.bench import cache, overhead
+from omnidraft.bench import cache, overhead, speed
+from omnidraft.bench.prompts import TASKS
+from omnidraft.bench.regimes import REGIMES
 from omnidraft.cli.defaults import choose_drafter, choose_target
 from omnidraft.paths import find_data_home
 
@@ -24,6 +27,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     sub.add_argument("--temperature", type=float, default=0.0)
     sub.add_argument("--threads", type=int, default=0)
     sub.set_defaults(bench=_cache)
+    sub = _kind(kinds, "speed", "methods against plain decoding, interleaved")
+    sub.add_argument("--target", nargs="+", default=["tiny-target-a", "tiny-target-b"])
+    sub.add_argument("--drafter")
+    sub.add_argument("--drafters", default="given", help="given, random, or both with a comma")
+    sub.add_argument("--tasks", default=",".join(TASKS))
+    sub.add_argument("--methods", default="plain,lookup,fixed:4,gamma:0.3,adaptive")
+    sub.add_argument("--regimes", default="bundled", help=f"of {', '.join(REGIMES)}")
+    sub.add_argument("--temperature", default="0,1")
+    sub.add_argument("--prompts", type=int, default=6)
+    sub.add_argument("--max-tokens", type=int, default=64)
+    sub.add_argument("--seed", type=int, default=0)
+    sub.add_argument("--threads", type=int, default=0)
+    sub.add_argument("--out", type=Path, help="write all cells to this JSON file")
+    sub.set_defaults(bench=_speed)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -48,6 +65,29 @@ def _overhead(args: argparse.Namespace) -> int:
                 f"{found.total_ms:.0f} ms outside the models = {found.share:.0%} of the budget "
                 f"({overhead.ROUND_MS} ms a round + {overhead.POSITION_MS} ms a position)"
             )
+    return 0
+
+
+def _speed(args: argparse.Namespace) -> int:
+    home = find_data_home(args.data_dir)
+    plan = speed.Plan(
+        tasks=args.tasks.split(","),
+        methods=args.methods.split(","),
+        temperatures=[float(t) for t in args.temperature.split(",")],
+        regimes=args.regimes.split(","),
+        drafters=args.drafters.split(","),
+        prompts=args.prompts,
+        max_tokens=args.max_tokens,
+        seed=args.seed,
+        threads=args.threads,
+    )
+    targets = [choose_target(name, home) for name in args.target]
+    cells = []
+    for cell in speed.run(home, plan, targets, choose_drafter(args.drafter, home)):
+        cells.append(cell)
+        print(json.dumps(dataclasses.asdict(cell)) if args.json else speed.line(cell), flush=True)
+        if args.out:
+            args.out.write_text(json.dumps(speed.as_json(cells), indent=1))
     return 0
 
 

@@ -71,6 +71,9 @@ class CostModel:
     def observe_fixed(self, seconds: float) -> None:
         self.fixed += _SHAPE_RATE * (min(seconds, 0.01) - self.fixed)
 
+    def copy(self) -> CostModel:
+        return CostModel(dict(self.passes), self.step, self.fixed, self.level, self.step_samples)
+
     def as_dict(self) -> dict:
         """For storage: widths as text, as JSON wants them."""
         return {

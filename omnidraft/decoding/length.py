@@ -58,13 +58,3 @@ class FixedLength:
 
     def observe(self, done: Round, proposals: Sequence[Proposal]) -> None:
         pass
-
-
-class LookupOnly(FixedLength):
-    """Propose what followed the last match, as many tokens as allowed; the drafter never drafts."""
-
-    def begin(self, behind: int, matched: int) -> int:
-        return self.longest if matched else 0
-
-    def more(self, pieces: Sequence[int]) -> bool:
-        return False

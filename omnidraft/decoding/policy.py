@@ -12,6 +12,8 @@ def make_policy(settings: DraftSettings, knowledge: Knowledge | None, translator
     """`knowledge` is needed for every mode but "fixed"; without a translator only lookups can be proposed."""
     if settings.mode == "fixed" or knowledge is None:
         return FixedLength(settings.length)
+    if settings.mode == "lookup":
+        return AdaptiveLength(knowledge, None, settings.max_length)
     if settings.mode == "gamma":
         return GammaLength(knowledge, translator, settings.max_length, settings.gamma)
     return AdaptiveLength(knowledge, translator, settings.max_length)
