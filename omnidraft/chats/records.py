@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from omnidraft.config import SamplingSettings
 
+_SURROGATES = re.compile("[\ud800-\udfff]")
 ROLES = ("user", "assistant", "system", "tool")
 
 
@@ -116,8 +118,4 @@ def json_value(value: Any) -> Any:
 
 def whole_text(text: str) -> str:
     """`text` with lone surrogates (half an emoji, cut by a browser) replaced by U+FFFD, so that UTF-8 can say it."""
-    return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace") if _has_surrogates(text) else text
-
-
-def _has_surrogates(text: str) -> bool:
-    return any("\ud800" <= c <= "\udfff" for c in text)
+    return _SURROGATES.sub("\ufffd", text)

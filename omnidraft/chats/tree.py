@@ -54,21 +54,25 @@ def last(db: Database, chat: str) -> str | None:
     return found[-1][0] if found else None
 
 
-def show(db: Database, chat: str, of: str | None) -> None:
-    """Make `of` and all above it the active versions. Off first: only one of siblings may ever be on."""
+def show(db: Database, chat: str, of: str) -> None:
+    """Make `of` and all above it the active versions. Off first: only one of siblings may ever be on.
+
+    Writes only what changes; most often nothing does.
+    """
     names = {"message": of, "chat": chat}
-    siblings = "chat = :chat AND ifnull(parent, '') IN (SELECT ifnull(parent, '') FROM line)"
-    db.run(f"{_LINE} UPDATE messages SET active = 0 WHERE {siblings}", names)
-    db.run(f"{_LINE} UPDATE messages SET active = 1 WHERE id IN (SELECT id FROM line)", names)
+    siblings = "chat = :chat AND (parent IS NULL OR parent IN (SELECT parent FROM line))"
+    on_line = "id IN (SELECT id FROM line)"
+    db.run(f"{_LINE} UPDATE messages SET active = 0 WHERE {siblings} AND active AND NOT {on_line}", names)
+    db.run(f"{_LINE} UPDATE messages SET active = 1 WHERE {on_line} AND NOT active", names)
 
 
 def add(db: Database, new: Message) -> int:
     """Store a message as the active version among its siblings, below a branch that is shown. Returns its row."""
-    if new.parent is not None and message(db, new.parent).chat != new.chat:
-        raise StorageError("A message cannot answer one of another conversation.")
-    show(db, new.chat, new.parent)
-    siblings = "chat = ? AND ifnull(parent, '') = ifnull(?, '')"
-    db.run(f"UPDATE messages SET active = 0 WHERE {siblings}", (new.chat, new.parent))
+    if new.parent is not None:
+        if message(db, new.parent).chat != new.chat:
+            raise StorageError("A message cannot answer one of another conversation.")
+        show(db, new.chat, new.parent)
+    db.run("UPDATE messages SET active = 0 WHERE chat = ? AND parent IS ? AND active", (new.chat, new.parent))
     return rows.insert_message(db.connection, new)
 
 

@@ -1,0 +1,132 @@
+"""Search: words, beginnings of words and titles are found, and no query breaks it."""
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from omnidraft.chats import ChatStore
+
+
+@pytest.fixture(params=[True, False], ids=["fts5", "without fts5"])
+def store(request, tmp_path):
+    with ChatStore(tmp_path / "chats.sqlite", full_text=request.param) as opened:
+        yield opened
+
+
+def say(store, *contents):
+    chat = store.create("untitled")
+    return chat, [store.append(chat.id, "user", content) for content in contents]
+
+
+def found(store, query):
+    return {hit.message for hit in store.search(query)}
+
+
+def test_words_and_their_beginnings_are_found_in_any_case(store):
+    _, (tides, other) = say(store, "Why do Tides follow the moon?", "Something else entirely")
+    for query in ("tides", "TIDES moon", "tid", "moon fol", "Tides   follow\tthe"):
+        assert found(store, query) == {tides.id}, query
+    assert found(store, "tides else") == set()
+    assert found(store, "e") >= {other.id}
+
+
+def test_accents_do_not_matter(store):
+    _, (message,) = say(store, "Ein schönes Café in Łódź")
+    for query in ("cafe", "CAFÉ", "schones", "cafe\u0301"):
+        assert found(store, query) == {message.id}, query
+
+
+def test_scripts_without_spaces_and_the_inside_of_words_are_found(store):
+    _, messages = say(store, "今天天气很好，我们去公园吧", "ประเทศไทยสวยงาม", "unbelievable")
+    assert found(store, "天气") == {messages[0].id}
+    assert found(store, "公园") == {messages[0].id}
+    assert found(store, "ไทย") == {messages[1].id}
+    assert found(store, "believ") == {messages[2].id}
+
+
+ODD = [
+    '"moon', '"', '""', "mo*on", "*", "AND", "OR moon", "NOT", "NEAR(a b)", "content:moon", "^moon", "moon)", "(",
+    "a-b", "-moon", "{x}", "'; DROP TABLE messages; --", "%", "_", "\\", "\0", "moon\0",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("query", ODD)
+def test_quotes_and_operators_are_only_text(store, query):
+    _, (holds, _) = say(store, f"before {query} behind", "plain")
+    if query.replace("\0", " ").split():
+        assert holds.id in found(store, query)
+    else:
+        assert found(store, query) == set()
+
+
+def test_an_empty_query_finds_nothing(store):
+    say(store, "x")
+    assert store.search("") == []
+    assert store.search(" \n\t") == []
+
+
+def test_titles_are_searched_too(store):
+    chat = store.create("Trip to Zürich")
+    (hit,) = store.search("zur")
+    assert (hit.conversation, hit.message, hit.snippet) == (chat, None, "Trip to Zürich")
+
+
+def test_every_version_is_searched_and_the_newest_comes_first(store):
+    chat, (first,) = say(store, "apples are red")
+    second = store.edit(first.id, "apples are green")
+    assert [hit.message for hit in store.search("apples")] == [second.id, first.id]
+    assert {hit.conversation.id for hit in store.search("apples")} == {chat.id}
+    assert len(store.search("apples", limit=1)) == 1
+
+
+def test_a_growing_answer_is_found_by_its_latest_text_only(store):
+    _, (message,) = say(store, "")
+    store.save_partial(message.id, "the draft mentions walruses")
+    assert found(store, "walrus") == {message.id}
+    store.save_partial(message.id, "the final mentions otters", final=True)
+    assert found(store, "walrus") == set()
+    assert found(store, "otter") == {message.id}
+
+
+def test_deleted_messages_are_not_found(store):
+    chat, _ = say(store, "secret walrus")
+    kept, (message,) = say(store, "public walrus")
+    store.delete(chat.id)
+    assert found(store, "walrus") == {message.id}
+    assert store.search("walrus")[0].conversation.id == kept.id
+
+
+def test_the_snippet_is_one_short_line_around_the_words(store):
+    say(store, "filler\n" * 500 + "the needle is\nhere " + "filler " * 500)
+    (hit,) = store.search("needle")
+    assert "needle is here" in hit.snippet
+    assert len(hit.snippet) < 200
+    assert "\n" not in hit.snippet
+
+
+def test_messages_written_without_the_index_are_found_with_it_again(tmp_path):
+    path = tmp_path / "chats.sqlite"
+    with ChatStore(path, full_text=True) as store:
+        _, (first,) = say(store, "indexed walrus")
+    with ChatStore(path, full_text=False) as store:
+        _, (second,) = say(store, "unindexed walrus")
+        store.save_partial(first.id, "now an otter", final=True)
+    with ChatStore(path, full_text=True) as store:
+        assert found(store, "walrus") == {second.id}
+        assert found(store, "otter") == {first.id}
+
+
+@settings(max_examples=80, deadline=None)
+@given(content=st.text(), query=st.text())
+@example(content="\ud800", query='"\ud800')
+def test_no_text_breaks_the_search_and_every_word_of_a_message_finds_it(searched, content, query):
+    message = searched.append(searched.create("t").id, "user", content)
+    searched.search(query)
+    for word in searched.message(message.id).content.replace("\0", " ").split()[:3]:
+        assert message.id in {hit.message for hit in searched.search(word, limit=10_000)}, word
+
+
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory):
+    with ChatStore(tmp_path_factory.mktemp("search") / "chats.sqlite") as opened:
+        yield opened

@@ -1,0 +1,162 @@
+"""Conversations: made, listed, changed, and answers saved as they grow."""
+
+import json
+
+import numpy as np
+import pytest
+
+from omnidraft.chats import ChatStore, Message, answer_meta
+from omnidraft.chats import store as store_module
+from omnidraft.config import SamplingSettings
+from omnidraft.errors import StorageError
+
+
+def test_a_conversation_keeps_its_settings(store):
+    sampling = SamplingSettings(temperature=0.2, stop=("END",), seed=5)
+    made = store.create("Plans", system="Be brief.", sampling=sampling, target="a.gguf", speculation=False)
+    assert store.get(made.id) == made
+    assert made.named
+    assert (made.system, made.sampling, made.target, made.speculation) == ("Be brief.", sampling, "a.gguf", False)
+
+
+def test_settings_of_a_conversation_change_one_by_one(store):
+    chat = store.create()
+    store.update(chat.id, system="Answer in rhyme.", sampling=SamplingSettings(top_k=3))
+    changed = store.update(chat.id, target="b.gguf", speculation=False)
+    assert changed.system == "Answer in rhyme."
+    assert changed.sampling == SamplingSettings(top_k=3)
+    assert not changed.speculation
+    assert store.update(chat.id, sampling=None).sampling is None
+    with pytest.raises(TypeError, match="created"):
+        store.update(chat.id, created=0)
+
+
+def test_the_most_recently_used_comes_first(store):
+    first, second, third = (store.create(name) for name in "abc")
+    assert [c.title for c in store.conversations()] == ["c", "b", "a"]
+    store.append(first.id, "user", "hello")
+    assert [c.title for c in store.conversations()] == ["a", "c", "b"]
+    assert [c.title for c in store.conversations(limit=1, offset=1)] == ["c"]
+    assert second in store.conversations()
+    assert third in store.conversations()
+
+
+def test_everything_survives_closing_and_opening(tmp_path):
+    with ChatStore(tmp_path / "chats.sqlite") as store:
+        chat = store.create(system="x")
+        store.append(chat.id, "user", "Wie spät? 🕰️ é\u0301 \t'\"\n")
+        store.append(chat.id, "assistant", "Zwölf.", meta=answer_meta(token_ids=[1, 2], seed=3))
+        before = store.snapshot(chat.id)
+    with ChatStore(tmp_path / "chats.sqlite") as store:
+        assert store.snapshot(chat.id) == before
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["chats.sqlite"]
+
+
+def test_the_first_message_names_a_conversation_until_the_user_does(store):
+    chat = store.create()
+    assert store.get(chat.id).title == "New chat"
+    first = store.append(chat.id, "user", "# How do tides work?\nPlease be brief.")
+    assert store.get(chat.id).title == "How do tides work?"
+    store.append(chat.id, "assistant", "The moon.")
+    store.append(chat.id, "user", "And the sun?")
+    assert store.get(chat.id).title == "How do tides work?"
+    store.edit(first.id, "How do springs work?")
+    assert store.get(chat.id).title == "How do springs work?"
+    store.rename(chat.id, "  Water\n& moon ")
+    assert store.get(chat.id).title == "Water & moon"
+    store.edit(first.id, "Something else")
+    assert store.get(chat.id).title == "Water & moon"
+    assert store.rename(chat.id, " ").title == "Something else"
+
+
+def test_an_answer_keeps_its_statistics_tokens_and_origins(store):
+    chat = store.create()
+    store.append(chat.id, "user", "Hi")
+    meta = answer_meta(
+        statistics={"tokens": np.int64(3), "draft": np.float32(0.5), "rate": float("nan"), "origins": {"target": 1}},
+        token_ids=np.array([5, 6, 7], dtype=np.int32),
+        origins=["target", "direct", "ngram"],
+        target="tiny-target-a",
+        seed=2**62,
+        finish_reason="stop",
+        note="switched",
+    )
+    stored = store.message(store.append(chat.id, "assistant", "Hello.", meta=meta).id)
+    assert stored.statistics == {"tokens": 3, "draft": 0.5, "rate": None, "origins": {"target": 1}}
+    assert stored.token_ids == [5, 6, 7]
+    assert stored.origins == ["target", "direct", "ngram"]
+    assert (stored.meta["seed"], stored.meta["finish_reason"], stored.meta["note"]) == (2**62, "stop", "switched")
+    assert not stored.partial
+    json.dumps(stored.meta, allow_nan=False)
+    with pytest.raises(TypeError, match="cannot be stored"):
+        answer_meta(statistics={"bad": object()})
+
+
+def test_a_growing_answer_is_stored_at_most_once_a_second_and_always_at_its_end(store, monkeypatch):
+    chat = store.create()
+    store.append(chat.id, "user", "Count.")
+    answer = store.append(chat.id, "assistant", "", meta={"target": "a"})
+    clock = [100.0]
+    monkeypatch.setattr(store_module.time, "monotonic", lambda: clock[0])
+    stored = []
+    for step in range(50):  # five seconds of an answer, ten rounds a second
+        stored.append(store.save_partial(answer.id, "n" * step))
+        clock[0] += 0.1
+    assert sum(stored) in (5, 6)
+    assert stored[0]
+    now = store.message(answer.id)
+    assert now.partial
+    assert now.meta["target"] == "a"
+    assert store.save_partial(answer.id, "done", answer_meta(finish_reason="stop"), final=True)
+    assert store.message(answer.id).content == "done"
+    assert store.message(answer.id).meta == {"finish_reason": "stop"}
+    assert store.save_partial(answer.id, "continued")  # a continuation starts its own second
+    assert store.message(answer.id).partial
+
+
+def test_an_answer_whose_conversation_was_deleted_meanwhile_is_dropped_quietly(store):
+    chat = store.create()
+    answer = store.append(chat.id, "assistant", "")
+    assert store.save_partial(answer.id, "a")
+    store.delete(chat.id)
+    assert store.save_partial(answer.id, "abc", final=True) is False
+    assert store.conversations() == []
+
+
+def test_what_is_gone_is_one_sentence(store):
+    chat = store.create()
+    message = store.append(chat.id, "user", "x")
+    store.delete(chat.id)
+    for action in (
+        lambda: store.get(chat.id),
+        lambda: store.append(chat.id, "user", "x"),
+        lambda: store.rename(chat.id, "x"),
+        lambda: store.update(chat.id, system="x"),
+        lambda: store.snapshot(chat.id),
+        lambda: store.message(message.id),
+        lambda: store.select(message.id),
+        lambda: store.edit(message.id, "y"),
+        lambda: store.siblings(message.id),
+    ):
+        with pytest.raises(StorageError, match="no longer exists"):
+            action()
+    store.delete(chat.id, "never-there")
+
+
+def test_unknown_roles_are_refused(store):
+    with pytest.raises(ValueError, match="robot"):
+        store.append(store.create().id, "robot", "x")
+
+
+def test_half_an_emoji_does_not_lose_the_message(store):
+    chat = store.create(system="\ud83d")
+    message = store.append(chat.id, "user", "a\ud83d b\0c", meta={"\udc00": "\udfff"})
+    assert store.message(message.id).content == "a\ufffd b\0c"
+    assert store.get(chat.id).system == "\ufffd"
+    assert store.search("\ud83d") == store.search("\ufffd")
+
+
+def test_records_cannot_be_changed_in_place(store):
+    message = Message("i", "c", None, "user", "x", 0.0)
+    with pytest.raises(AttributeError):
+        message.content = "y"

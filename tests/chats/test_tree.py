@@ -1,0 +1,150 @@
+"""Versions: edits and regenerations are branches, and going back shows what was there."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from omnidraft.chats import ChatStore
+from omnidraft.errors import StorageError
+
+
+def texts(messages):
+    return [m.content for m in messages]
+
+
+@pytest.fixture
+def chat(store):
+    """q1 - a1 - q2 - a2, all shown."""
+    made = store.create()
+    for role, content in (("user", "q1"), ("assistant", "a1"), ("user", "q2"), ("assistant", "a2")):
+        store.append(made.id, role, content)
+    return made.id
+
+
+def test_messages_follow_each_other(store, chat):
+    path = store.path(chat)
+    assert texts(path) == ["q1", "a1", "q2", "a2"]
+    assert [m.parent for m in path] == [None, *(m.id for m in path[:-1])]
+
+
+def test_an_edit_is_a_new_version_and_the_old_one_keeps_what_followed(store, chat):
+    q1, _, q2, _ = store.path(chat)
+    edited = store.edit(q2.id, "q2 better")
+    assert texts(store.path(chat)) == ["q1", "a1", "q2 better"]
+    store.append(chat, "assistant", "a2 better")
+    assert texts(store.siblings(edited.id)) == ["q2", "q2 better"]
+    assert texts(store.select(q2.id)) == ["q1", "a1", "q2", "a2"]
+    assert texts(store.select(edited.id)) == ["q1", "a1", "q2 better", "a2 better"]
+    other = store.edit(q1.id, "another start")
+    assert texts(store.path(chat)) == ["another start"]
+    assert texts(store.select(q1.id)) == ["q1", "a1", "q2 better", "a2 better"]
+    assert store.versions(chat)[other.id] == (2, 2)
+    assert store.versions(chat)[q2.id] == (1, 2)
+
+
+def test_a_regeneration_is_a_sibling_of_the_answer(store, chat):
+    *_, q2, a2 = store.path(chat)
+    again = store.append(chat, "assistant", "a2 again", parent=q2.id)
+    assert texts(store.path(chat)) == ["q1", "a1", "q2", "a2 again"]
+    assert texts(store.siblings(a2.id)) == ["a2", "a2 again"]
+    assert store.message(a2.id).active is False
+    assert store.message(again.id).active is True
+
+
+def test_selecting_deep_inside_a_hidden_branch_shows_the_whole_branch(store, chat):
+    q1, _, q2, a2 = store.path(chat)
+    store.edit(q2.id, "q2 v2")
+    store.edit(q1.id, "q1 v2")
+    assert texts(store.path(chat)) == ["q1 v2"]
+    assert texts(store.select(a2.id)) == ["q1", "a1", "q2", "a2"]
+
+
+def test_answering_inside_a_hidden_branch_shows_it(store, chat):
+    q1, a1, *_ = store.path(chat)
+    store.edit(q1.id, "q1 v2")
+    store.append(chat, "user", "q2 v3", parent=a1.id)
+    assert texts(store.path(chat)) == ["q1", "a1", "q2 v3"]
+
+
+def test_a_message_cannot_answer_one_of_another_conversation(store, chat):
+    other = store.create()
+    with pytest.raises(StorageError, match="another conversation"):
+        store.append(other.id, "user", "x", parent=store.path(chat)[0].id)
+    with pytest.raises(StorageError, match="no longer exists"):
+        store.append(other.id, "user", "x", parent="nowhere")
+    assert store.path(other.id) == []
+
+
+def test_a_very_long_conversation_is_no_problem(store):
+    chat = store.create()
+    parent = None
+    with store._db.changing():  # one transaction, for the test's speed only
+        for number in range(1500):
+            parent = store.append(chat.id, "user", f"m{number}", parent=parent).id
+    assert texts(store.path(chat.id)) == [f"m{number}" for number in range(1500)]
+    assert len(store.select(parent)) == 1500
+    store.delete(chat.id)  # deeper than SQLite's limit on nested cascades
+    assert store.conversations() == []
+
+
+class Model:
+    """Brute force: every message with its parent; per parent the child shown last."""
+
+    def __init__(self):
+        self.messages, self.shown = [], {}  # (parent, content); parent -> index
+
+    def path(self):
+        found, here = [], self.shown.get(None)
+        while here is not None:
+            found.append(here)
+            here = self.shown.get(here)
+        return found
+
+    def show(self, index):
+        while index is not None:
+            parent = self.messages[index][0]
+            self.shown[parent] = index
+            index = parent
+
+    def add(self, parent):
+        self.messages.append((parent, f"m{len(self.messages)}"))
+        self.show(len(self.messages) - 1)
+
+    def siblings(self, index):
+        return [i for i, (parent, _) in enumerate(self.messages) if parent == self.messages[index][0]]
+
+
+KINDS = st.sampled_from(["append", "root", "child", "edit", "select"])
+ACTIONS = st.lists(st.tuples(KINDS, st.integers(0, 30)), max_size=25)
+
+
+@settings(max_examples=50, deadline=None)
+@given(ACTIONS)
+def test_any_sequence_of_edits_and_selections_agrees_with_brute_force(tmp_path_factory, actions):
+    model, ids = Model(), []
+    with ChatStore(tmp_path_factory.mktemp("tree") / "chats.sqlite") as store:
+        chat = store.create().id
+        for action, number in actions:
+            index = number % len(ids) if ids else None
+            if action == "append" or index is None:
+                last = model.path()[-1] if model.path() else None
+                model.add(last)
+                ids.append(store.append(chat, "user", model.messages[-1][1]).id)
+            elif action in ("root", "child"):
+                parent = None if action == "root" else index
+                model.add(parent)
+                above = None if parent is None else ids[parent]
+                ids.append(store.append(chat, "assistant", model.messages[-1][1], parent=above).id)
+            elif action == "edit":
+                model.add(model.messages[index][0])
+                ids.append(store.edit(ids[index], model.messages[-1][1]).id)
+            else:
+                model.show(index)
+                store.select(ids[index])
+            assert [m.id for m in store.path(chat)] == [ids[i] for i in model.path()]
+        versions = store.versions(chat)
+        for index, message in enumerate(ids):
+            siblings = [ids[i] for i in model.siblings(index)]
+            assert [m.id for m in store.siblings(message)] == siblings
+            assert sum(m.active for m in store.siblings(message)) == 1
+            assert versions[message] == (siblings.index(message) + 1, len(siblings))
