@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -146,7 +146,9 @@ class Assistant:
                 self.engine.memory.knowledge[kind] = known
 
     def _keep_speed(self) -> None:
-        if self.engine is not None and not self._ephemeral:
+        if self.engine is None or self._ephemeral:
+            return
+        with suppress(StorageError):  # it can be measured again, so a full disk shall not stand in the way
             for kind, knowledge in self.engine.memory.knowledge.items():
                 self._speed.save(self._speed_keys[kind], knowledge)
 
@@ -188,7 +190,7 @@ class Assistant:
                 self._lock.release()
 
     def _commit(self) -> str | None:
-        """Keep what the n-gram cache learned; a sentence if that failed. Nothing is lost: the next answer tries again."""
+        """Keep what the n-gram cache learned; a sentence if that failed (the next answer tries again)."""
         try:
             if self.cache is not None:
                 self.cache.commit()
