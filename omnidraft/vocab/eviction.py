@@ -17,11 +17,15 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
 Rank = tuple[int, ...]
+SOURCES_KEPT = 8
+ANONYMOUS = ""  # an entry learned without a source is never forgotten together with one
 
 
 @dataclass(slots=True)
 class Entry:
-    """One n-gram. last_use: tick of the cache's clock; key: hits + age at the last use (lfu-aging); size in bytes."""
+    """One n-gram. size in bytes; last_use: tick of the cache's clock; key: hits + age at the last use (lfu-aging);
+    sources: the conversations it was learned from.
+    """
 
     target_id: int
     size: int
@@ -30,6 +34,12 @@ class Entry:
     key: int = 0
     seeded: bool = False
     sources: list[str] = field(default_factory=list)
+
+    def note(self, source: str | None) -> None:
+        """Remember where it came from. Past the cap no more are noted, so that forgetting errs on removal."""
+        name = ANONYMOUS if source is None else source
+        if name not in self.sources and len(self.sources) < SOURCES_KEPT:
+            self.sources.append(name)
 
 
 def rank(entry: Entry, policy: str) -> Rank:

@@ -10,7 +10,9 @@ the pair and the free capacity: they are never stored, and a verified token make
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from threading import RLock
 
@@ -22,8 +24,7 @@ from omnidraft.vocab.trie import Trie
 
 ENTRY_BYTES, PIECE_BYTES = 500, 150  # measured memory of an entry and of each of its pieces (trie nodes included)
 MEGABYTE = 1_000_000
-SOURCES_KEPT = 8
-_ANONYMOUS = ""  # an entry learned without a source is never forgotten together with one
+_ROW_TYPES = [int, int, int, list, list]  # hits, last use, key, pieces, sources
 
 
 class NgramCache:
@@ -100,7 +101,7 @@ class NgramCache:
             entry.hits += 1
             entry.last_use = self._tick
             entry.key = entry.hits + self._age
-            _note_source(entry, source)
+            entry.note(source)
             self._order.place(entry)
             self._mark_changed(target_id)
 
@@ -149,7 +150,7 @@ class NgramCache:
         """Fill free capacity from the vocabulary, lowest target id first, if the settings want it."""
         if not (self.settings.seed and self.settings.enabled):
             return
-        with self._lock:
+        with self._lock, _collector_paused():
             for target_id in self._ngram_ids():
                 if target_id not in self._entries:
                     if not self._fits(self._size(target_id)):
@@ -263,31 +264,34 @@ class NgramCache:
             return
         age = self._store.meta.get("age", 0)
         self._age = age if isinstance(age, int) else 0
-        for target_id, row in self._store.rows:
-            if not self._restore(target_id, row):
-                self._gone.add(target_id)
+        with _collector_paused():
+            for target_id, row in self._store.rows:
+                if not (isinstance(row, list) and self._restore(target_id, row)):
+                    self._gone.add(target_id)
         self._store.rows = []
 
-    def _restore(self, target_id: int, row: object) -> bool:
+    def _restore(self, target_id: int, row: list) -> bool:
         """Take a stored entry in; False if it is not the n-gram that this pair has for the token."""
-        match row:
-            case [int(hits), int(last_use), int(key), list(pieces), list(sources)]:
-                pass
-            case _:
-                return False
-        if not 0 <= target_id < self.pair.target.size or self._canonical(target_id) != target_id:
+        if [type(part) for part in row] != _ROW_TYPES or not 0 <= target_id < self.pair.target.size:
             return False
+        hits, last_use, key, pieces, sources = row
         if len(pieces) < 2 or tuple(pieces) != self.pair.expansions[target_id]:
             return False
-        names = [name for name in sources if isinstance(name, str)]
-        entry = Entry(target_id, self._size(target_id), hits, last_use, key, False, names)
+        if self._canonical(target_id) != target_id or not all(type(name) is str for name in sources):
+            return False
+        entry = Entry(target_id, self._size(target_id), hits, last_use, key, False, sources)
         self._order.place(self._insert(entry))
         self._tick = max(self._tick, last_use)
         return True
 
 
-def _note_source(entry: Entry, source: str | None) -> None:
-    """Remember where an entry came from. Past the cap no more are noted, so that forgetting errs on removal."""
-    name = _ANONYMOUS if source is None else source
-    if name not in entry.sources and len(entry.sources) < SOURCES_KEPT:
-        entry.sources.append(name)
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Building tens of thousands of small objects, none of them garbage, would set off the collector in vain."""
+    running = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if running:
+            gc.enable()

@@ -22,7 +22,8 @@ from omnidraft.errors import StorageError
 
 FORMAT = 1
 _META = "meta"
-_ANSWER_SECONDS = 30.0  # how long a commit may take before the file counts as locked for good
+_ANSWER_SECONDS = 60.0  # how long the disk may take before it counts as gone
+_LOCKED_MILLISECONDS = 2000  # how long to wait while another process writes
 # Its errors reach the caller as exceptions; the log would print tracebacks besides.
 logging.getLogger("sqlitedict").setLevel(logging.CRITICAL + 1)
 
@@ -59,17 +60,22 @@ class NgramStore:
     def write(self, changed: Iterable[Row], gone: Iterable[int], meta: dict[str, Any]) -> None:
         """Change and delete rows in one transaction; returns when it is committed."""
         with _explained(self.path):
-            for target_id, value in changed:
-                self._table[str(target_id)] = value
-            for target_id in gone:
-                self._table.conn.execute(f'DELETE FROM "{self._name}" WHERE key = ?', (str(target_id),))
-            self._table[_META] = {"format": FORMAT, **meta}
-            self._commit()
+            self._table.conn.execute("BEGIN IMMEDIATE")
+            if failure := self._drain():  # locked by another process: nothing is queued that would wait as well
+                raise failure
+            try:
+                for target_id, value in changed:
+                    self._table[str(target_id)] = value
+                for target_id in gone:
+                    self._table.conn.execute(f'DELETE FROM "{self._name}" WHERE key = ?', (str(target_id),))
+                self._table[_META] = {"format": FORMAT, **meta}
+            finally:
+                self._commit()
 
     def purge(self) -> None:
         """Make deleted rows unreadable in the file too: overwrite, rewrite the file, empty the write-ahead log."""
         with _explained(self.path):
-            self._table.close()
+            self._release()
             try:
                 with closing(sqlite3.connect(self.path)) as connection:
                     connection.execute("PRAGMA secure_delete = ON")
@@ -80,32 +86,52 @@ class NgramStore:
 
     def close(self) -> None:
         with _explained(self.path):
-            self._table.close()
+            self._release()
 
     def _open(self) -> _Table:
         table = _Table(str(self.path), tablename=self._name, encode=_encode, decode=json.loads)
         # sqlitedict turns syncing off, with which a power cut can damage the file; this costs nothing per commit.
         table.conn.execute("PRAGMA synchronous = NORMAL")
         table.conn.execute("PRAGMA secure_delete = ON")
+        table.conn.execute(f"PRAGMA busy_timeout = {_LOCKED_MILLISECONDS}")
         return table
 
+    def _release(self) -> None:
+        self._table.close(force=not self._table.conn.is_alive())  # a dead thread would never confirm
+
     def _commit(self) -> None:
-        """sqlitedict's blocking commit waits forever if its thread has died, so wait with an eye on the thread."""
-        writer = self._table.conn
+        """Commit, even if a statement failed, so that no transaction stays open; then raise that failure."""
+        failure = self._drain()
+        self._table.conn.commit(blocking=False)
+        if failure := failure or self._drain():
+            raise failure
+
+    def _drain(self) -> sqlite3.Error | None:
+        """Wait until sqlitedict's thread has done all it was told; its first failure, if any.
+
+        sqlitedict's own waiting never ends if the thread has died, so this keeps an eye on it.
+        """
+        writer, failure, waited = self._table.conn, None, 0.0
         done: queue.Queue = queue.Queue()
-        writer.commit(blocking=False)
-        writer.execute("SELECT 1", (), done)
-        waited = 0.0
         while True:
+            try:
+                writer.execute("SELECT 1", (), done)
+                break
+            except sqlite3.Error as error:  # an earlier statement's, and this one was not queued
+                failure = failure or error
+        while waited < _ANSWER_SECONDS and writer.is_alive():
             try:
                 done.get(timeout=0.5)
                 break
             except queue.Empty:
                 waited += 0.5
-                writer.check_raise_error()
-                if not writer.is_alive() or waited > _ANSWER_SECONDS:
-                    raise sqlite3.OperationalError("the database does not answer") from None
-        writer.check_raise_error()
+        else:
+            failure = failure or sqlite3.OperationalError("the database does not answer")
+        try:
+            writer.check_raise_error()
+        except sqlite3.Error as error:
+            failure = failure or error
+        return failure
 
     def _read(self) -> tuple[list[Row], dict[str, Any]]:
         """All rows in one query: sqlitedict hands them over one by one between threads, ten times slower."""

@@ -1,0 +1,235 @@
+"""Drafted pieces become proposals with exactly their bytes; what could still grow is held back."""
+
+from functools import lru_cache
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from omnidraft.config import CacheSettings
+from omnidraft.vocab import NgramCache, PairMap, Translator
+from tests.vocab.conftest import pair_map, vocabulary
+
+TARGETS = ["tiny-target-a", "tiny-target-b"]
+TEXT = " The understanding of the situation in 1984 was 😀 and naïveté\n\n\tdef foo(bar): 中文 won't"
+
+
+def cached(pair: PairMap, tokens=None, seed=False) -> NgramCache:
+    cache = NgramCache.open(None, pair, CacheSettings(seed=seed))
+    for token in tokens or []:
+        cache.learn(token)
+    return cache
+
+
+@lru_cache
+def ngrams(pair: PairMap) -> list[int]:
+    preferred = set(pair.target.by_bytes.values())
+    return [t for t, pieces in enumerate(pair.expansions) if len(pieces) > 1 and t in preferred]
+
+
+@lru_cache
+def ordinary(pair: PairMap) -> list[int]:
+    return np.flatnonzero(pair.drafter.ordinary).tolist()
+
+
+@st.composite
+def situations(draw):
+    """(pair, cached target ids, drafted pieces): pieces are expansions of cached and other tokens, cut and mixed."""
+    pair = pair_map("tiny-drafter", draw(st.sampled_from(TARGETS)))
+    known = draw(st.lists(st.sampled_from(ngrams(pair)), max_size=12, unique=True))
+    parts = draw(
+        st.lists(
+            st.one_of(
+                st.sampled_from(ordinary(pair)).map(lambda piece: (piece,)),
+                st.sampled_from(known or ngrams(pair)).map(lambda token: pair.expansions[token]),
+                st.sampled_from(ngrams(pair)).map(lambda token: pair.expansions[token]),
+                st.text(max_size=4).map(lambda text: tuple(pair.drafter.encode(text))),
+            ),
+            max_size=8,
+        )
+    )
+    pieces = [piece for part in parts for piece in part]
+    return pair, known, pieces[: draw(st.integers(0, len(pieces)))]
+
+
+@settings(max_examples=300, deadline=None)
+@given(situations(), st.booleans())
+def test_proposals_have_the_bytes_of_the_pieces_they_consume(situation, final):
+    pair, known, pieces = situation
+    proposals = Translator(pair, cached(pair, known)).segment(pieces, final=final)
+    consumed = sum(p.pieces for p in proposals)
+    assert pair.target.decode([p.target_id for p in proposals]) == pair.drafter.decode(pieces[:consumed])
+    assert consumed == len(pieces) or not final
+    position = 0
+    for p in proposals:
+        assert p.start == position
+        position += p.pieces
+
+
+@settings(max_examples=300, deadline=None)
+@given(situations())
+def test_the_longest_cached_ngram_wins_then_the_direct_map_then_the_split(situation):
+    pair, known, pieces = situation
+    proposals = iter(Translator(pair, cached(pair, known)).segment(pieces))
+    position = 0
+    while position < len(pieces):
+        here = [t for t in known if tuple(pieces[position : position + len(pair.expansions[t])]) == pair.expansions[t]]
+        if here:
+            best = max(here, key=lambda t: len(pair.expansions[t]))
+            assert next(proposals) == (best, "ngram", len(pair.expansions[best]), position)
+            position += len(pair.expansions[best])
+        elif pair.direct[pieces[position]] >= 0:
+            assert next(proposals) == (pair.direct[pieces[position]], "direct", 1, position)
+            position += 1
+        else:
+            parts = pair.target.encode_bytes(pair.drafter.pieces[pieces[position]])
+            for part in parts[:-1]:
+                assert next(proposals) == (part, "split", 0, position)
+            assert next(proposals) == (parts[-1], "split", 1, position)
+            position += 1
+    assert next(proposals, None) is None
+
+
+@settings(max_examples=300, deadline=None)
+@given(situations())
+def test_the_tail_that_a_cached_ngram_could_extend_is_held_back(situation):
+    pair, known, pieces = situation
+    translator = Translator(pair, cached(pair, known))
+    held = translator.segment(pieces, final=False)
+    consumed = sum(p.pieces for p in held)
+    assert translator.open_tail(pieces) == len(pieces) - consumed
+    # What is proposed is proposed in any case, and only a fragment that can grow is missing.
+    assert translator.segment(pieces)[: len(held)] == held
+
+    def grows(start):
+        tail = tuple(pieces[start:])
+        return any(len(tail) < len(e) and e[: len(tail)] == tail for e in map(pair.expansions.__getitem__, known))
+
+    if consumed < len(pieces):
+        assert grows(consumed)
+    assert not any(grows(p.start) for p in held if p.start < len(pieces))
+
+
+def test_without_a_cache_every_piece_maps_or_splits(bundled_pair):
+    pieces = bundled_pair.drafter.encode(TEXT)
+    proposals = Translator(bundled_pair, None).segment(pieces, final=False)
+    assert {p.origin for p in proposals} == {"direct", "split"}
+    assert bundled_pair.target.decode([p.target_id for p in proposals]) == TEXT.encode()
+
+
+def test_a_seeded_cache_merges_text_like_the_target_writes_it(bundled_pair):
+    cache = cached(bundled_pair, seed=True)
+    text = " a good understanding of the information"
+    proposals = Translator(bundled_pair, cache).segment(bundled_pair.drafter.encode(text))
+    assert [p.target_id for p in proposals] == bundled_pair.target.encode(text)
+    assert "ngram" in {p.origin for p in proposals}
+
+
+def test_byte_tokens_of_a_character_merge_into_a_cached_ngram():
+    pair = pair_map("llama-spm", "gpt-2")
+    whole = pair.target.encode("é😀")[-2:]  # its tokens cut the emoji between bytes
+    token = whole[0]
+    pieces = list(pair.expansions[token])
+    assert len(pieces) > 1
+    assert all(len(pair.drafter.pieces[p]) == 1 for p in pieces)
+    merged = Translator(pair, cached(pair, [token])).segment(pieces)
+    assert merged == [(token, "ngram", len(pieces), 0)]
+    single = Translator(pair, None).segment(pieces)
+    assert [p.origin for p in single] == ["direct"] * len(pieces)
+    assert pair.target.decode([p.target_id for p in single]) == pair.target.pieces[token]
+
+
+def test_a_byte_token_stands_for_the_ordinary_token_with_its_byte():
+    pair = pair_map("llama-spm", "gpt-2")
+    byte_token = pair.drafter.pieces.index(b"A")
+    assert Translator(pair, None).segment([byte_token]) == [(pair.target.by_bytes[b"A"], "direct", 1, 0)]
+
+
+def test_end_of_generation_proposes_the_turn_end_and_closes_the_segment(bundled_pair):
+    piece = bundled_pair.drafter.by_bytes[b" the"]
+    translator = Translator(bundled_pair, cached(bundled_pair))
+    proposals = translator.segment([piece, bundled_pair.drafter.eos, piece], final=False)
+    assert proposals[-1] == (bundled_pair.target.eos, "direct", 1, 1)
+    assert len(proposals) == 2
+    assert translator.drafter_ids(bundled_pair.target.eos) == (bundled_pair.drafter.eos,)
+
+
+def test_an_unmapped_control_token_closes_the_segment_unproposed(bundled_pair):
+    piece = bundled_pair.drafter.by_bytes[b" the"]
+    translator = Translator(bundled_pair, cached(bundled_pair, seed=True))
+    for control in (0, bundled_pair.drafter.bos):
+        assert [p.start for p in translator.segment([piece, control, piece])] == [0]
+        assert translator.open_tail([piece, control]) == 0
+
+
+def test_an_empty_draft_proposes_nothing(bundled_pair):
+    translator = Translator(bundled_pair, cached(bundled_pair, seed=True))
+    assert translator.segment([]) == []
+    assert translator.open_tail([]) == 0
+
+
+def test_the_caller_may_choose_between_ngrams_and_the_direct_token():
+    pair = pair_map("tiny-drafter", "tiny-target-a")
+    by_length: dict[tuple, int] = {pair.expansions[t]: t for t in ngrams(pair)}
+    longer = next(e for e in by_length if e[:2] in by_length and len(e) == 3 and pair.direct[e[0]] >= 0)
+    tokens = [by_length[longer], by_length[longer[:2]]]
+    translator = Translator(pair, cached(pair, tokens))
+    seen = []
+
+    def choose(position, choices):
+        seen.append((position, choices))
+        return len(choices) - 1
+
+    proposals = translator.segment(longer, choose)
+    assert proposals[0] == (pair.direct[longer[0]], "direct", 1, 0)
+    assert seen[0] == (
+        0,
+        [(tokens[0], "ngram", 3), (tokens[1], "ngram", 2), (pair.direct[longer[0]], "direct", 1)],
+    )
+    assert translator.segment(longer, lambda position, choices: 1)[0] == (tokens[1], "ngram", 2, 0)
+    assert translator.segment(longer, lambda position, choices: 0) == translator.segment(longer)
+
+
+def test_a_chosen_split_is_spelled_whole():
+    pair = pair_map("tiny-drafter", "tiny-target-b")
+    splitting = {d for d in np.flatnonzero(pair.drafter.ordinary).tolist() if pair.direct[d] < 0}
+    token = next(t for t in ngrams(pair) if pair.expansions[t][0] in splitting)
+    pieces = pair.expansions[token]
+    proposals = Translator(pair, cached(pair, [token])).segment(pieces, lambda position, choices: len(choices) - 1)
+    assert [p.origin for p in proposals[:2]] == ["split", "split"]
+    assert pair.target.decode([p.target_id for p in proposals]) == pair.drafter.decode(pieces)
+
+
+def test_the_first_token_of_an_answer_gets_a_virtual_space():
+    pair = pair_map("tiny-drafter", "tiny-target-a")
+    translator = Translator(pair, None)
+    assert pair.drafter.decode(translator.first_drafter_ids(b"The")) == b" The"
+    assert len(translator.first_drafter_ids(b"The")) == 1
+    assert pair.drafter.decode(translator.first_drafter_ids("😀".encode()[:2])) == b" " + "😀".encode()[:2]
+    for data in (b"", b" the", b"\n\n"):
+        assert pair.drafter.decode(translator.first_drafter_ids(data)) == data
+
+
+def test_emitted_tokens_teach_the_cache():
+    pair = pair_map("tiny-drafter", "tiny-target-a")
+    cache = cached(pair)
+    translator = Translator(pair, cache)
+    token = ngrams(pair)[0]
+    assert translator.segment(pair.expansions[token])[0].target_id != token
+    translator.emitted(token, "chat")
+    translator.emitted(pair.target.by_bytes[b" the"], "chat")
+    assert len(cache) == 1
+    assert translator.segment(pair.expansions[token])[0].target_id == token
+
+
+@pytest.mark.parametrize("target", ["tiny-target-a", "tiny-target-b"])
+def test_translating_back_and_forth_returns_the_targets_tokens(target):
+    """With every n-gram cached, E(t) of most words comes back as t: what a drafter right about the text proposes."""
+    pair = pair_map("tiny-drafter", target)
+    translator = Translator(pair, cached(pair, seed=True))
+    ids = vocabulary(target).encode(TEXT)
+    pieces = [piece for t in ids for piece in pair.expansions[t]]
+    back = [p.target_id for p in translator.segment(pieces)]
+    assert pair.target.decode(back) == TEXT.encode()
+    assert len(set(back) & set(ids)) >= 0.8 * len(set(ids))
