@@ -6,25 +6,26 @@ Exit codes: 0 done, 2 the user's to mend (one sentence on stderr), 130 interrupt
 from __future__ import annotations
 
 import argparse
+import importlib
+import io
 import os
 import sys
 from pathlib import Path
 
-from omnidraft.cli import bench, chat, models, vocab
 from omnidraft.errors import OmniDraftError
 
 _COMMANDS = {
-    "chat": (chat, "talk to a model, or answer prompts and print JSON"),
-    "models": (models, "list the models found, or expand one"),
-    "bench": (bench, "measure what the project claims"),
-    "vocab": (vocab, "compare two vocabularies"),
+    "chat": "talk to a model, or answer prompts and print JSON",
+    "models": "list the models found, or expand one",
+    "bench": "measure what the project claims",
+    "vocab": "compare two vocabularies",
 }
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = _parser()
-    args = parser.parse_args(argv)
     try:
+        _tolerate_any_text()
+        args = _parser().parse_args(argv)
         return args.run(args)
     except OmniDraftError as error:
         print(f"omnidraft: {error}", file=sys.stderr)
@@ -37,10 +38,19 @@ def main(argv: list[str] | None = None) -> int:
         return 0
 
 
+def _tolerate_any_text() -> None:
+    """A letter that the terminal cannot show, or bad bytes typed into it, shall not end the program."""
+    for stream, errors in ((sys.stdin, "replace"), (sys.stdout, "backslashreplace"), (sys.stderr, "backslashreplace")):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=errors)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m omnidraft", description="A local chat assistant that drafts.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, (module, text) in _COMMANDS.items():
+    for name, text in _COMMANDS.items():
+        # imported here, so that Ctrl+C while the libraries load is met by `main`
+        module = importlib.import_module(f"omnidraft.cli.{name}")
         sub = commands.add_parser(name, help=text, description=text.capitalize() + ".")
         sub.add_argument("--data-dir", type=Path, help="where this program keeps its data (default: per user)")
         module.add_arguments(sub)

@@ -68,9 +68,10 @@ class LlamaTarget:
         trained = self.info.n_ctx_train
         wanted = settings.n_ctx or trained or 4096
         if trained and wanted > trained:
-            self.notices.append(
-                f"{self.name} was trained for {trained} tokens of context, so {wanted} became {trained}."
-            )
+            if settings.n_ctx != ModelSettings().n_ctx:  # the default means "at most"
+                self.notices.append(
+                    f"{self.name} was trained for {trained} tokens of context, so {wanted} became {trained}."
+                )
             return trained
         return wanted
 

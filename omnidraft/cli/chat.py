@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 from omnidraft.assistant import Assistant
 from omnidraft.bench.prompts import Prompt, load_prompts
+from omnidraft.cli.converse import converse
 from omnidraft.cli.defaults import choose_adapter, choose_drafter, choose_target
-from omnidraft.config import DraftSettings, SamplingSettings
-from omnidraft.decoding.events import Finished, Notice, Statistics, Token
+from omnidraft.cli.interrupt import Interrupts
+from omnidraft.cli.report import print_json, report, summary
+from omnidraft.config import DraftSettings, SamplingSettings, describe
+from omnidraft.decoding.events import Finished, Notice, Token
 from omnidraft.errors import SettingsError
 from omnidraft.paths import find_data_home
 
@@ -34,14 +34,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     source = parser.add_mutually_exclusive_group()
     source.add_argument("--prompt", help="answer this one message and stop")
     source.add_argument("--prompts", help="answer every prompt of a JSONL file, or of a bundled task (math, code, ...)")
-    for name, kind in _SAMPLING.items():
-        parser.add_argument("--" + name.replace("_", "-"), type=kind)
+    for setting in describe(SamplingSettings):
+        if setting.name in _SAMPLING:
+            help = f"{setting.help} Accepted: {setting.rule.accepted}.".replace("%", "%%")
+            parser.add_argument("--" + setting.name.replace("_", "-"), type=_SAMPLING[setting.name], help=help)
     parser.add_argument("--stop", action="append", help="a text that ends the answer (may be repeated)")
     parser.add_argument("--ctx", type=int, help="context length in tokens; 0: the model's own")
-    parser.add_argument("--threads", type=int)
-    parser.add_argument("--n-gpu-layers", type=int)
-    parser.add_argument("--kv-type", choices=("f16", "q8_0", "q4_0"))
-    parser.add_argument("--verification", choices=("coupled", "rejection", "paper"))
+    parser.add_argument("--threads", type=int, help="processor threads; 0: as the machine has cores")
+    parser.add_argument("--n-gpu-layers", type=int, help="layers computed on the GPU")
+    parser.add_argument("--kv-type", choices=("f16", "q8_0", "q4_0"), help="number format of the KV cache")
+    parser.add_argument("--verification", choices=("coupled", "rejection", "paper"),
+                        help="coupled and rejection are exact, paper is the published approximation")  # fmt: skip
     parser.add_argument("--draft-length", help="drafter tokens per round, or adaptive")
     parser.add_argument("--system", help="system message")
     parser.add_argument("--profile", default="default")
@@ -55,9 +58,11 @@ def run(args: argparse.Namespace) -> int:
     try:
         sampling, draft = sampling_settings(args, assistant), draft_settings(args, assistant)
         prompts = _prompts(args)
-        _load(args, assistant)
+        with Interrupts() as interrupts:
+            _load(args, assistant)
+        interrupts.check()
         if prompts is None:
-            return _converse(args, assistant, sampling, draft)
+            return converse(assistant, sampling, draft, _system(args))
         for prompt in prompts:
             _answer_one(args, assistant, prompt, sampling, draft)
         return 0
@@ -82,10 +87,15 @@ def draft_settings(args: argparse.Namespace, assistant: Assistant) -> DraftSetti
     if args.draft_length == "adaptive":
         given["mode"] = "adaptive"
     elif args.draft_length is not None:
-        if not args.draft_length.isdigit():
-            raise SettingsError(f"--draft-length takes a whole number or 'adaptive', not '{args.draft_length}'.")
-        given.update(mode="fixed", length=int(args.draft_length))
+        given.update(mode="fixed", length=_whole_number(args.draft_length))
     return dataclasses.replace(assistant.settings.draft, **given)
+
+
+def _whole_number(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise SettingsError(f"--draft-length takes a whole number or 'adaptive', not {text[:40]!r}.") from None
 
 
 def _load(args: argparse.Namespace, assistant: Assistant) -> None:
@@ -98,119 +108,56 @@ def _load(args: argparse.Namespace, assistant: Assistant) -> None:
         cache = dataclasses.replace(cache, seed=False)
     target = choose_target(args.target, assistant.home, assistant.settings)
     drafter = None if args.no_draft else choose_drafter(args.drafter, assistant.home, assistant.settings)
-    for notice in assistant.load(target, drafter, model, cache, adapter=choose_adapter(args.adapter)):
+    notices = assistant.load(target, drafter, model, cache, adapter=choose_adapter(args.adapter))
+    for notice in (*assistant.warnings, *notices):
         print(notice, file=sys.stderr)
     if args.json:
         assistant.measure_near_ties()
 
 
+def _system(args: argparse.Namespace) -> list[dict[str, str]]:
+    return [{"role": "system", "content": args.system}] if args.system else []
+
+
 def _prompts(args: argparse.Namespace) -> list[Prompt] | None:
-    system = [{"role": "system", "content": args.system}] if args.system else []
+    """What to answer; None for a conversation."""
+    for name in ("prompt", "system"):
+        try:
+            (getattr(args, name) or "").encode()
+        except UnicodeEncodeError:
+            raise SettingsError(f"The text given with --{name} is not valid UTF-8.") from None
+    system = _system(args)
     if args.prompt is not None:
         return [Prompt("prompt", "", None, (*system, {"role": "user", "content": args.prompt}))]
     if args.prompts is not None:
         return [dataclasses.replace(p, messages=(*system, *p.messages)) for p in load_prompts(args.prompts)]
+    if args.json:
+        raise SettingsError("--json needs --prompt or --prompts.")
     return None
 
 
 def _answer_one(
     args: argparse.Namespace, assistant: Assistant, prompt: Prompt, sampling: SamplingSettings, draft: DraftSettings
 ) -> None:
+    """Print one answer. Interrupted, it still prints what there is, then raises KeyboardInterrupt."""
     text, ids, finished = [], [], None
-    for event in assistant.answer(prompt.messages, sampling, draft):
-        if isinstance(event, Token):
-            text.append(event.text)
-            ids.append(event.id)
-            if not args.json:
-                print(event.text, end="", flush=True)
-        elif isinstance(event, Notice):
-            print(event.text, file=sys.stderr)
-        elif isinstance(event, Finished):
-            text.append(event.text)
-            finished = event
-    if args.json:
-        print(json.dumps({"id": prompt.id, **report("".join(text), ids, finished)}, ensure_ascii=False), flush=True)
-    else:
-        print(finished.text)
-        print(summary(finished), file=sys.stderr)
-
-
-def report(text: str, ids: list[int], finished: Finished) -> dict:
-    """The JSON object of one answer."""
-    s = finished.statistics
-    return {
-        "text": text,
-        "token_ids": ids,
-        "prompt_tokens": s.prompt_tokens,
-        "reused_tokens": s.reused_tokens,
-        "tokens": s.tokens,
-        "target_passes": s.target_passes,
-        "rounds": s.rounds,
-        "drafted": s.drafted,
-        "proposed": s.proposed,
-        "tested": s.tested,
-        "accepted": s.accepted,
-        "acceptance_rate": s.acceptance_rate,
-        "tokens_per_pass": s.tokens_per_pass,
-        "origins": s.origins,
-        "tokens_per_second": s.tokens_per_second,
-        "seconds": {name: getattr(s, name) for name in ("prefill", "draft", "translate", "verify", "other")},
-        "near_ties": s.near_ties,
-        "near_tie_positions": list(s.near_tie_positions),
-        "finish_reason": finished.reason,
-        "seed": finished.seed,
-        "draft_disabled_reason": finished.draft_disabled_reason,
-    }
-
-
-def summary(finished: Finished) -> str:
-    """One line about an answer's speed, for people."""
-    s: Statistics = finished.statistics
-    parts = [f"{s.tokens} tokens"]
-    if s.tokens_per_second:
-        parts.append(f"{s.tokens_per_second:.1f} tokens/s")
-    if s.acceptance_rate is not None:
-        parts.append(f"{s.acceptance_rate:.0%} of {s.proposed} proposals accepted")
-        parts.append(f"{s.tokens_per_pass:.2f} tokens per pass")
-    if finished.draft_disabled_reason:
-        parts.append(f"no drafting: {finished.draft_disabled_reason}")
-    return "[" + ", ".join(parts) + "]"
-
-
-def _converse(
-    args: argparse.Namespace, assistant: Assistant, sampling: SamplingSettings, draft: DraftSettings
-) -> int:
-    """A conversation on the terminal until end of input; Ctrl+C stops an answer, then the program."""
-    messages = [{"role": "system", "content": args.system}] if args.system else []
-    print(f"{assistant.target.name}. An empty line or Ctrl+D ends the conversation.", file=sys.stderr)
-    for line in _lines():
-        messages.append({"role": "user", "content": line})
-        said: list[str] = []
-        events = assistant.answer(messages, sampling, draft)
-        try:
-            for event in events:
-                if isinstance(event, Token):
-                    said.append(event.text)
+    with Interrupts(assistant.stop) as interrupts:
+        for event in assistant.answer(prompt.messages, sampling, draft):
+            if isinstance(event, (Token, Finished)):
+                text.append(event.text)
+                if not args.json:
                     print(event.text, end="", flush=True)
-                elif isinstance(event, Notice):
-                    print(event.text, file=sys.stderr)
-                elif isinstance(event, Finished):
-                    print(event.text)
-                    print(summary(event), file=sys.stderr)
-        except KeyboardInterrupt:
-            print("\n[stopped]", file=sys.stderr)
-        finally:
-            events.close()
-        messages.append({"role": "assistant", "content": "".join(said)})
-    return 0
-
-
-def _lines() -> Iterator[str]:
-    while True:
-        try:
-            line = input("> ").strip()
-        except EOFError:
-            return
-        if not line:
-            return
-        yield line
+            if isinstance(event, Token):
+                ids.append(event.id)
+            elif isinstance(event, Finished):
+                finished = event
+            elif isinstance(event, Notice):
+                print(event.text, file=sys.stderr)
+            elif interrupts.pending:
+                assistant.stop()  # in case it came before the engine had begun
+    if args.json:
+        print_json({"id": prompt.id, **report("".join(text), ids, finished)})
+    else:
+        print()
+        print(summary(finished), file=sys.stderr)
+    interrupts.check()

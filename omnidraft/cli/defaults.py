@@ -39,11 +39,14 @@ def choose_adapter(given: str) -> Path | None:
 
 
 def _resolve(name: str, home: DataHome, settings: AppSettings) -> Path:
-    path = Path(name).expanduser()
-    if path.exists():
-        return path
+    try:
+        path = Path(name).expanduser()
+        if path.exists():
+            return path
+    except (OSError, ValueError, RuntimeError):  # too long, a NUL inside, no such user: then it is no path
+        pass
     folders = [BUNDLED_MODELS, home.models, *map(Path, settings.model_folders)]
     matches = [m.path for m in find_models(folders) if name in (m.name, m.path.stem)]
     if not matches:
-        raise ModelError(f"There is no model file or known model named {name}.")
+        raise ModelError(f"There is no model file or known model named {name[:200]}.")
     return matches[0]

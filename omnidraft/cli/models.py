@@ -9,6 +9,7 @@ from pathlib import Path
 from omnidraft.backends.discovery import find_models
 from omnidraft.backends.expand import command as expand
 from omnidraft.backends.gguf_file import ModelInfo
+from omnidraft.errors import ModelError
 from omnidraft.paths import BUNDLED_MODELS, find_data_home
 
 
@@ -25,6 +26,9 @@ def run(args: argparse.Namespace) -> int:
     home = find_data_home(args.data_dir)
     if args.action == "expand":
         return expand.run(args, home)
+    for folder in args.folder:
+        if not folder.is_dir():
+            raise ModelError(f"There is no folder {folder}.")
     found = find_models([BUNDLED_MODELS, home.models, *args.folder])
     for model in found:
         print(json.dumps(as_dict(model)) if args.json else line(model))

@@ -210,12 +210,13 @@ def test_a_quantized_cache_answers_nearly_alike(target: LlamaTarget, models: Pat
 
 def test_the_context_is_limited_to_what_the_model_was_trained_for(models: Path):
     path = models / "tiny-target-a-f16.gguf"
-    with LlamaTarget.open(path, ModelSettings(n_ctx=4096, threads=1)) as target:
+    with LlamaTarget.open(path, ModelSettings(n_ctx=8192, threads=1)) as target:
         assert target.n_ctx == 1024
-        assert "1024" in target.notices[0]
-    with LlamaTarget.open(path, ModelSettings(n_ctx=0, threads=1)) as target:
-        assert target.n_ctx == 1024
-        assert target.notices == []
+        assert "8192 became 1024" in target.notices[0]
+    for unasked in (ModelSettings(threads=1), ModelSettings(n_ctx=0, threads=1)):
+        with LlamaTarget.open(path, unasked) as target:
+            assert target.n_ctx == 1024
+            assert target.notices == []
 
 
 def refusal(path: Path) -> str:

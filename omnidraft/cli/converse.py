@@ -1,0 +1,84 @@
+"""A conversation on the terminal, or through a pipe: one line, one question."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+
+from omnidraft.assistant import Assistant
+from omnidraft.cli.interrupt import Interrupts
+from omnidraft.cli.report import summary
+from omnidraft.config import DraftSettings, SamplingSettings
+from omnidraft.decoding.events import Finished, Notice, Token
+from omnidraft.errors import OmniDraftError
+
+Message = dict[str, str]
+_HELP = "Ctrl+C stops an answer. /new starts over, /exit or Ctrl+D ends."
+
+
+def converse(
+    assistant: Assistant, sampling: SamplingSettings, draft: DraftSettings, system: list[Message]
+) -> int:
+    """Ask and answer until the input ends. Returns 2 if a piped question could not be answered, else 0."""
+    at_terminal = sys.stdin.isatty()
+    if at_terminal:
+        with suppress(ImportError):  # line editing and history, where the system has it
+            importlib.import_module("readline")
+    failed = False
+    messages = list(system)
+    print(f"{assistant.target.name}. {_HELP}", file=sys.stderr)
+    for line in _lines("> " if at_terminal else ""):
+        if line in ("/exit", "/quit"):
+            break
+        if line == "/new":
+            messages = list(system)
+            print("A new conversation.", file=sys.stderr)
+            continue
+        asked = [*messages, {"role": "user", "content": line}]
+        try:
+            said = _answer(assistant, asked, sampling, draft)
+        except OmniDraftError as error:  # this question failed, not the conversation
+            print(f"omnidraft: {error}", file=sys.stderr)
+            failed = True
+            continue
+        messages = [*asked, {"role": "assistant", "content": said}]
+    return 2 if failed and not at_terminal else 0
+
+
+def _answer(
+    assistant: Assistant, messages: list[Message], sampling: SamplingSettings, draft: DraftSettings
+) -> str:
+    """Print an answer as it comes; returns its text, also if it was stopped."""
+    said: list[str] = []
+    events = assistant.answer(messages, sampling, draft)
+    with Interrupts(assistant.stop) as interrupts:
+        try:
+            for event in events:
+                if isinstance(event, (Token, Finished)):
+                    said.append(event.text)
+                    print(event.text, end="", flush=True)
+                if isinstance(event, Finished):
+                    print()
+                    print(("[stopped] " if event.reason == "cancelled" else "") + summary(event), file=sys.stderr)
+                elif isinstance(event, Notice):
+                    print(event.text, file=sys.stderr)
+                elif interrupts.pending and not isinstance(event, Token):
+                    assistant.stop()  # in case it came before the engine had begun
+        finally:
+            events.close()
+    return "".join(said)
+
+
+def _lines(prompt: str) -> Iterator[str]:
+    """Non-empty input lines until the input ends."""
+    while True:
+        try:
+            line = input(prompt).strip()
+        except EOFError:
+            if prompt:
+                print()
+            return
+        if line:
+            yield line

@@ -1,0 +1,58 @@
+"""What the command line says about a finished answer: a JSON object for programs, one line for people."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from omnidraft.decoding.events import Finished, Statistics
+
+SECONDS = ("prefill", "draft", "translate", "verify", "other")
+
+
+def report(text: str, ids: list[int], finished: Finished) -> dict:
+    """The JSON object of one answer."""
+    s = finished.statistics
+    return {
+        "text": text,
+        "token_ids": ids,
+        "prompt_tokens": s.prompt_tokens,
+        "reused_tokens": s.reused_tokens,
+        "tokens": s.tokens,
+        "target_passes": s.target_passes,
+        "rounds": s.rounds,
+        "drafted": s.drafted,
+        "proposed": s.proposed,
+        "tested": s.tested,
+        "accepted": s.accepted,
+        "acceptance_rate": s.acceptance_rate,
+        "tokens_per_pass": s.tokens_per_pass,
+        "origins": s.origins,
+        "tokens_per_second": s.tokens_per_second,
+        "seconds": {name: getattr(s, name) for name in SECONDS},
+        "near_ties": s.near_ties,
+        "near_tie_positions": list(s.near_tie_positions),
+        "finish_reason": finished.reason,
+        "seed": finished.seed,
+        "draft_disabled_reason": finished.draft_disabled_reason,
+    }
+
+
+def summary(finished: Finished) -> str:
+    """One line about an answer's speed, for people."""
+    s: Statistics = finished.statistics
+    parts = [f"{s.tokens} tokens"]
+    if s.tokens_per_second:
+        parts.append(f"{s.tokens_per_second:.1f} tokens/s")
+    if s.acceptance_rate is not None:
+        parts.append(f"{s.acceptance_rate:.0%} of {s.proposed} proposals accepted")
+        parts.append(f"{s.tokens_per_pass:.2f} tokens per pass")
+    if finished.draft_disabled_reason:
+        parts.append(f"no drafting: {finished.draft_disabled_reason}")
+    return "[" + ", ".join(parts) + "]"
+
+
+def print_json(value: dict) -> None:
+    """One line. Letters as they are where the output is UTF-8, escaped elsewhere."""
+    plain = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+    print(json.dumps(value, ensure_ascii=not plain), flush=True)
