@@ -112,8 +112,13 @@ class Rates:
     """Long-run behaviour of a pair: acceptance of a round's first proposal and of later ones, proposals per piece."""
 
     first: Average = field(default_factory=lambda: Average(0.5))
-    later: Average = field(default_factory=lambda: Average(0.6))
+    later: Average = field(default_factory=lambda: Average(0.6, weight=0.0))
     per_piece: Average = field(default_factory=lambda: Average(0.8))
+
+    @property
+    def later_value(self) -> float:
+        """Acceptance behind accepted proposals; what the first ones say, until there is enough to go by."""
+        return (self.later.weight * self.later.value + 4 * self.first.value) / (self.later.weight + 4)
 
     def observe(self, drafted: int, proposed: int, tested: int, accepted: int) -> None:
         if not tested:
@@ -127,7 +132,7 @@ class Rates:
         """Expected number of kept tokens among the next `proposals` (fractions count) behind `depth` accepted ones."""
         total, alive = 0.0, 1.0
         while proposals > 0:
-            alive *= self.later.value if depth else self.first.value
+            alive *= self.later_value if depth else self.first.value
             total += alive * min(proposals, 1.0)
             proposals -= 1.0
             depth += 1

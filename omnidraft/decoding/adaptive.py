@@ -3,8 +3,8 @@
 With R the long-run rate of tokens per second, another stretch of drafting pays iff for some longer draft
 E[extra kept tokens] - R * (extra drafter steps * D + C(m' + 1) - C(m + 1)) > 0. All longer drafts are looked at,
 because C is a staircase and a piece inside an n-gram earns nothing before its token closes. No draft at all is
-allowed: then the answer is decoded plainly, and a short probe now and then, within a hundredth of the time, finds
-out whether that is still right.
+allowed: then the answer is decoded plainly, and now and then, within a two-hundredth of the time, the drafter guesses in
+silence: nothing is proposed, the guess is only compared with what the target says, which costs no wider pass.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from omnidraft.decoding.events import Round
 from omnidraft.decoding.foresight import Foresight
 from omnidraft.vocab import Proposal, Translator
 
-_PROBE_SHARE = 0.01  # of decode time, at most, goes to finding out whether drafting would pay again
-_PROBE_PIECES = 2
+_PROBE_SHARE = 0.005  # of plain decoding's time goes to finding out whether drafting would pay
+_PROBE_PIECES = 3  # drafted at most until the first proposal of a silent guess is complete
 _HYSTERESIS = 0.05  # tokens a round must promise before drafting resumes
 _MEMORY = 0.98  # of the long-run rate, per round
 _READ_AHEAD = 0.15  # of a draft step: the cost of one more id when the drafter catches up in one pass
@@ -41,7 +41,7 @@ class Knowledge:
     matches: list[Average] = field(default_factory=lambda: [Average(0.3), Average(0.5), Average(0.7)])
     tokens: float = 0.0
     seconds: float = 0.0
-    plain_seconds: float = 0.0  # decoded plainly since the last probe
+    plain_seconds: float = 0.0  # plain decoding that silent guesses may still be charged to
     drafting: bool = True
 
     @property
@@ -80,14 +80,14 @@ class AdaptiveLength:
         self.longest = longest
         self.knowledge = knowledge
         self._foresight = Foresight(translator, knowledge.head, knowledge.rates) if translator else None
+        self.silent = False
         self._behind = 0
         self._matched = 0
-        self._probing = False
 
     def begin(self, behind: int, matched: int) -> int:
         self._behind = behind
         self._matched = matched
-        self._probing = False
+        self.silent = False
         if self._foresight is not None:
             self._foresight.begin()
         if not matched:
@@ -100,13 +100,20 @@ class AdaptiveLength:
             return False
         if not pieces:
             return self._start()
-        if self._probing:
-            return len(pieces) < _PROBE_PIECES
         alive, proposed = self._foresight.survival(pieces)
+        if self.silent:
+            return proposed == 0 and len(pieces) < _PROBE_PIECES
         return self._best_draft(len(pieces), alive, proposed) > 0
 
     def drew(self, row: np.ndarray, piece: int) -> None:
         self._foresight.drew(row, piece)
+
+    def overheard(self, guess: Sequence[Proposal], said: int) -> None:
+        """What became of a silent guess: the target said `said` (a target id)."""
+        if guess:
+            hit = guess[0].target_id == said
+            self.knowledge.rates.first.add(float(hit))
+            self._foresight.learn(guess[:1], 1, int(hit))
 
     def observe(self, done: Round, proposals: Sequence[Proposal]) -> None:
         k = self.knowledge
@@ -120,12 +127,13 @@ class AdaptiveLength:
         elif done.drafted:
             if self._behind <= 4:
                 k.cost.observe_steps(done.drafted, done.draft)
-            k.rates.observe(done.drafted, done.proposed, done.tested, done.accepted)
-            self._foresight.learn(proposals, done.tested, done.accepted)
-        if done.drafted:
-            k.plain_seconds = 0.0
+            if not self.silent:
+                k.rates.observe(done.drafted, done.proposed, done.tested, done.accepted)
+                self._foresight.learn(proposals, done.tested, done.accepted)
+        if self.silent or not done.drafted:
+            k.plain_seconds += seconds - done.draft / _PROBE_SHARE  # a guess uses up what plain decoding saved
         else:
-            k.plain_seconds += seconds
+            k.plain_seconds = 0.0
 
     def _start(self) -> bool:
         """Whether to draft in this round: because it pays, or to find out."""
@@ -134,10 +142,8 @@ class AdaptiveLength:
         k.drafting = gain > (0.0 if k.drafting else _HYSTERESIS)
         if k.drafting:
             return True
-        cost = k.cost
-        probe = _PROBE_PIECES * cost.step + self._catching_up() + cost.pass_seconds(_PROBE_PIECES + 1)
-        self._probing = k.plain_seconds * _PROBE_SHARE >= probe - cost.pass_seconds(1)
-        return self._probing
+        self.silent = k.plain_seconds * _PROBE_SHARE >= self._catching_up() + _PROBE_PIECES * k.cost.step
+        return self.silent
 
     def _best_draft(self, drafted: int, alive: float, proposed: int, *, fresh: bool = False) -> float:
         """The most that drafting on may earn, in tokens: max over longer drafts of gain - R * cost."""

@@ -14,6 +14,8 @@ from omnidraft.errors import SettingsError
 
 _SHAPE_RATE = 0.08
 _LEVEL_RATE = 0.05
+_HOPE = 0.3  # what one more row is taken to add to a pass before anything was measured
+_MEASURED = 4  # how many samples a figure from the start counts for
 _OUTLIER = 3.0  # a pass this many times slower than expected was interrupted; it says nothing about the model
 
 
@@ -29,7 +31,8 @@ class CostModel:
     step: float
     fixed: float = 0.0
     level: float = 1.0
-    step_samples: int = field(default=0, repr=False)
+    samples: dict[int, int] = field(default_factory=dict)
+    step_samples: int = 0
 
     def __post_init__(self) -> None:
         if 1 not in self.passes or any(n < 1 or not s > 0 for n, s in self.passes.items()):
@@ -44,7 +47,7 @@ class CostModel:
             return exact
         widths = sorted(self.passes)
         if len(widths) == 1:
-            return self.passes[1] * rows  # nothing known: assume no gain from batching
+            return self.passes[1] * (1 + _HOPE * (rows - 1))  # nothing known: hopeful enough to find out
         above = next((i for i, n in enumerate(widths) if n > rows), len(widths) - 1)
         low, high = widths[above - 1], widths[above]
         slope = (self.passes[high] - self.passes[low]) / (high - low)
@@ -54,11 +57,14 @@ class CostModel:
         """A real pass of `rows` rows took `seconds`."""
         expected = self.pass_seconds(rows)
         ratio = seconds / expected
-        if ratio > _OUTLIER and rows in self.passes:
+        seen = self.samples.get(rows, _MEASURED if rows in self.passes else 0)
+        if ratio > _OUTLIER and seen:
             return
-        self.level *= 1 + _LEVEL_RATE * (min(ratio, _OUTLIER) - 1)
+        if seen:
+            self.level *= 1 + _LEVEL_RATE * (min(ratio, _OUTLIER) - 1)
+        self.samples[rows] = seen + 1
         shape = self._shape(rows)
-        self.passes[rows] = shape * (1 + _SHAPE_RATE * (seconds / (self.level * shape) - 1))
+        self.passes[rows] = shape + max(_SHAPE_RATE, 1 / (seen + 1)) * (seconds / self.level - shape)
 
     def observe_steps(self, steps: int, seconds: float) -> None:
         """`steps` drafter steps took `seconds` together, catching up included."""
@@ -72,7 +78,7 @@ class CostModel:
         self.fixed += _SHAPE_RATE * (min(seconds, 0.01) - self.fixed)
 
     def copy(self) -> CostModel:
-        return CostModel(dict(self.passes), self.step, self.fixed, self.level, self.step_samples)
+        return CostModel(dict(self.passes), self.step, self.fixed, self.level, dict(self.samples), self.step_samples)
 
     def as_dict(self) -> dict:
         """For storage: widths as text, as JSON wants them."""

@@ -20,6 +20,8 @@ class LengthPolicy(Protocol):
 
     longest: int
     """No round drafts more pieces, or looks up more tokens, than this."""
+    silent: bool
+    """This round's draft is not proposed, only compared with what the target says (see `overheard`)."""
 
     def begin(self, behind: int, matched: int) -> int:
         """A round begins; returns how many looked-up tokens to propose, 0 to leave the round to the drafter.
@@ -36,6 +38,10 @@ class LengthPolicy(Protocol):
         """`piece` was drawn from the drafter's logits `row` (V_drafter,), undraftable pieces masked."""
         ...
 
+    def overheard(self, guess: Sequence[Proposal], said: int) -> None:
+        """A silent draft meant `guess`; the target said the id `said`."""
+        ...
+
     def observe(self, done: Round, proposals: Sequence[Proposal]) -> None:
         """The round has ended; `proposals` is what was sent to verification."""
         ...
@@ -43,6 +49,8 @@ class LengthPolicy(Protocol):
 
 class FixedLength:
     """Draft `length` pieces in every round; never look up."""
+
+    silent = False
 
     def __init__(self, length: int) -> None:
         self.longest = length
@@ -54,6 +62,9 @@ class FixedLength:
         return len(pieces) < self.longest
 
     def drew(self, row: np.ndarray, piece: int) -> None:
+        pass
+
+    def overheard(self, guess: Sequence[Proposal], said: int) -> None:
         pass
 
     def observe(self, done: Round, proposals: Sequence[Proposal]) -> None:

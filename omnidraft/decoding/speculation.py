@@ -45,6 +45,7 @@ class Speculation:
         self.policy = policy
         self.verification = verification
         self.lookup = lookup
+        self._unsaid: list[Proposal] = []  # of a silent draft
 
     def guess(self, strategy: Strategy, position: int, room: int) -> Guess:
         """Proposals behind the newest token, at most `room`; `position` is the answer position they begin at."""
@@ -60,6 +61,8 @@ class Speculation:
         after = perf_counter()
         pieces = self.drafting.pieces if self.drafting else []
         proposals = self._translate(strategy, pieces)[: max(room, 0)]
+        if self.policy.silent:
+            self._unsaid, proposals, pieces = proposals, [], []
         return Guess(proposals, pieces, drafted, after - start, perf_counter() - after)
 
     def _look_up(self, strategy: Strategy, room: int) -> list[Proposal]:
@@ -82,6 +85,9 @@ class Speculation:
 
     def settle(self, verdict: Verdict, proposals: Sequence[Proposal], *, first: bool) -> None:
         """The target has spoken; `first`: these are the answer's first tokens."""
+        if self._unsaid:
+            self.policy.overheard(self._unsaid, verdict.emitted[0].id)
+            self._unsaid = []
         if self.drafting is not None:
             self.drafting.settle(verdict, proposals, first=first)
             for emission in verdict.emitted:

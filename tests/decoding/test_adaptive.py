@@ -1,0 +1,70 @@
+"""The length policy on simulated machines: close to the best fixed length, never slower than plain, few probes."""
+
+from __future__ import annotations
+
+import pytest
+
+from omnidraft.decoding.adaptive import Knowledge
+from omnidraft.decoding.length import FixedLength
+from tests.decoding.simulation import COMPUTE_BOUND, MEMORY_BOUND, Machine
+
+TOKENS = 4_000
+EASY, MIXED, HARD, HOPELESS = [0.9], [0.9, 0.3], [0.4], [0.0]
+
+
+def rate(passes, step, acceptance, policy=None):
+    machine = Machine(passes, step, acceptance, seed=5)
+    return machine.run(policy or machine.adaptive(), TOKENS)
+
+
+@pytest.mark.parametrize("passes", [MEMORY_BOUND, COMPUTE_BOUND], ids=["memory-bound", "compute-bound"])
+@pytest.mark.parametrize("acceptance", [EASY, MIXED, HARD, HOPELESS], ids=["easy", "mixed", "hard", "hopeless"])
+@pytest.mark.parametrize("step", [0.05, 0.3])
+def test_as_fast_as_the_best_fixed_length_and_never_slower_than_plain(passes, acceptance, step):
+    adaptive = rate(passes, step, acceptance).rate
+    fixed = {k: rate(passes, step, acceptance, FixedLength(k)).rate for k in (1, 2, 3, 4, 6, 8)}
+    plain = 1 / passes[1]
+    best = max(*fixed.values(), plain)
+    print(f"adaptive {adaptive:.3f}, best fixed {max(fixed, key=fixed.get)}: {max(fixed.values()):.3f}, plain {plain}")
+    assert adaptive >= 0.97 * best
+    assert adaptive >= 0.99 * plain
+
+
+def test_with_a_useless_drafter_drafting_takes_about_a_two_hundredth_of_the_time():
+    outcome = rate(MEMORY_BOUND, 0.1, HOPELESS)
+    assert outcome.draft_seconds <= 0.006 * outcome.seconds + 16 * 0.1 * 3
+
+
+def test_a_drafter_that_becomes_good_is_noticed():
+    machine = Machine(MEMORY_BOUND, 0.05, HOPELESS, seed=1)
+    knowledge = Knowledge(machine.cost.copy())
+    machine.run(machine.adaptive(knowledge=knowledge), 2_000)
+    assert not knowledge.drafting
+    better = Machine(MEMORY_BOUND, 0.05, EASY, seed=2)
+    better.run(better.adaptive(knowledge=knowledge), 3_000)
+    assert better.run(better.adaptive(knowledge=knowledge), 500).rate > 1.5
+
+
+def test_wrong_costs_at_the_start_are_corrected_by_real_rounds():
+    machine = Machine(MEMORY_BOUND, 0.05, EASY, seed=3)
+    wrong = Knowledge(Machine({1: 1.0}, 0.5, EASY).cost)  # knows one width, and a step ten times too dear
+    machine.run(machine.adaptive(knowledge=wrong), 6_000)
+    best = max(rate(MEMORY_BOUND, 0.05, EASY, FixedLength(k)).rate for k in (4, 6, 8))
+    assert machine.run(machine.adaptive(knowledge=wrong), 1_000).rate >= 0.9 * best
+
+
+def test_looks_past_a_step_of_the_staircase():
+    """Three rows cost more than four here: stopping at two proposals would be the dearest choice."""
+    stairs = {1: 1.0, 2: 1.9, 3: 3.1, 4: 1.95, 5: 2.0, 6: 2.05, 8: 2.1, 12: 2.3, 16: 2.5}
+    machine = Machine(stairs, 0.02, EASY, seed=4)
+    assert machine.run(machine.adaptive(), 2_000).rate > 1.8
+
+
+def test_knowledge_survives_storage():
+    machine = Machine(MEMORY_BOUND, 0.05, EASY, seed=6)
+    knowledge = Knowledge(machine.cost.copy())
+    machine.run(machine.adaptive(knowledge=knowledge), 500)
+    again = Knowledge.from_dict(knowledge.as_dict())
+    assert again.as_dict() == knowledge.as_dict()
+    with pytest.raises((KeyError, ValueError, TypeError)):
+        Knowledge.from_dict({"cost": {}})
