@@ -124,10 +124,23 @@ def _prepare(connection: sqlite3.Connection) -> None:
         "trusted_schema=OFF",  # a planted view or trigger cannot call functions with side effects
         "secure_delete=ON",
         "temp_store=MEMORY",  # VACUUM and sorting leave no copy of conversations in the system's temporary folder
-        "journal_mode=WAL",
         "foreign_keys=ON",
     ):
         connection.execute(f"PRAGMA {pragma}")
+    _use_write_ahead_log(connection)
+
+
+def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
+    """SQLite does not wait by itself here, so two programs that make one file at once would fail."""
+    give_up = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > give_up:
+                raise
+        time.sleep(0.01)
 
 
 def _migrate(connection: sqlite3.Connection, path: Path, application_id: int, migrations: Sequence[Migration]) -> None:
@@ -155,10 +168,11 @@ def _apply(connection: sqlite3.Connection, name: str, statements: str) -> None:
 def split_statements(script: str) -> Iterator[str]:
     """Single statements of an SQL script; `executescript` would commit the surrounding transaction."""
     pending = ""
-    for line in script.splitlines(keepends=True):
-        pending += line
-        if sqlite3.complete_statement(pending):
+    *pieces, rest = script.split(";")
+    for piece in pieces:
+        pending += piece + ";"
+        if sqlite3.complete_statement(pending):  # not inside a text or a trigger's body
             yield pending.strip()
             pending = ""
-    if pending.strip():
-        raise ValueError(f"unfinished SQL: {pending.strip()}")
+    if (pending + rest).strip():
+        raise ValueError(f"unfinished SQL: {(pending + rest).strip()}")

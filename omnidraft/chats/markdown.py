@@ -6,6 +6,7 @@ that looks like such a mark gets one more backslash in front, which reading take
 
 from __future__ import annotations
 
+import itertools
 import re
 import time
 import uuid
@@ -42,9 +43,9 @@ def parse_markdown(text: str) -> tuple[Conversation, list[Message]]:
     lines = text.split("\n")
     starts = [number for number, line in enumerate(lines) if _MARK.fullmatch(line)]
     turns = []
-    for start, end in zip(starts, [*starts[1:], len(lines) + 1], strict=True):
+    for start, end in itertools.pairwise([*starts, len(lines)]):
         mark = _MARK.fullmatch(lines[start])
-        turns.append((mark[1] if mark else "", _content(lines[start + 1 : end - 1])))
+        turns.append((mark[1] if mark else "", _content(lines[start + 1 : end])))
     messages = [(role, content) for role, content in turns if role != "prompt"]
     if not messages:
         raise StorageError("The file cannot be imported: it holds no turn of a conversation exported by OmniDraft.")
@@ -53,7 +54,7 @@ def parse_markdown(text: str) -> tuple[Conversation, list[Message]]:
 
 
 def _content(lines: list[str]) -> str:
-    """The text of a turn: without its heading, the line behind it, and the line end before the next mark."""
+    """The text of a turn: without its heading, the empty line behind that, and the one before the next mark."""
     if lines and lines[0].startswith("## "):
         lines = lines[1:]
         if lines and not lines[0].strip():

@@ -1,0 +1,294 @@
+"""Nothing is lost to a kill or to threads, and what is deleted is really gone."""
+
+import contextlib
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from omnidraft.chats import ChatStore, answer_meta, export_json, import_json
+from omnidraft.errors import StorageError
+
+SECRET = "zqxkvbnwarlp"  # in no other text here; one word, so that the search index holds it whole
+
+
+def everything_on_disk(folder):
+    return b"".join(path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()).lower()
+
+
+def traces(folder, word=SECRET):
+    """Pieces of `word` found in any file: the index shares beginnings between neighbours, so ends count as well."""
+    content = everything_on_disk(folder)
+    return [piece for piece in (word, word[3:], word[:-3]) if piece.encode() in content]
+
+
+def talk(store, word, turns=3, filler=""):
+    chat = store.create(system=f"system {word}")
+    for turn in range(turns):
+        question = store.append(chat.id, "user", f"question {turn} {word} {filler}")
+        answer = store.append(chat.id, "assistant", "")
+        for step in range(3):
+            store.save_partial(answer.id, f"step {step} {word}" * (step + 1))
+        meta = answer_meta(statistics={"tokens": turn}, pieces=[word], finish_reason="stop")
+        store.save_partial(answer.id, f"answer {turn} {word} {filler}", meta, final=True)
+        store.edit(question.id, f"edited {word}")
+        store.select(answer.id)
+    return chat
+
+
+@pytest.mark.parametrize("full_text", [True, False], ids=["fts5", "without fts5"])
+@pytest.mark.parametrize("filler", ["", "lorem ipsum " * 20_000], ids=["short", "long"])
+def test_a_deleted_conversation_is_in_no_file_any_more(tmp_path, full_text, filler):
+    with ChatStore(tmp_path / "chats.sqlite", full_text=full_text) as store:
+        kept = talk(store, "walrus")
+        gone = talk(store, SECRET, filler=filler)
+        later = talk(store, "otter")
+        assert traces(tmp_path), "the search would not find what is there"
+        before = [store.snapshot(chat.id) for chat in (kept, later)]
+        assert store.delete(gone.id)
+        assert traces(tmp_path) == []
+        assert [store.snapshot(chat.id) for chat in (kept, later)] == before
+        assert {hit.conversation.id for hit in store.search("walrus")} == {kept.id}
+        store.create("more")
+        assert traces(tmp_path) == []
+    assert traces(tmp_path) == []
+
+
+def test_deleting_everything_leaves_no_text_at_all(tmp_path):
+    with ChatStore(tmp_path / "chats.sqlite") as store:
+        for word in (SECRET, "walrusotter"):
+            talk(store, word)
+        import_json(store, export_json(store))
+        store.rename(store.conversations()[0].id, SECRET)
+        assert store.delete_all()
+        assert store.conversations() == []
+        for word in (SECRET, "walrusotter"):
+            assert traces(tmp_path, word) == []
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="open files are listed in /proc on Linux only")
+def test_deletion_writes_no_copy_of_other_conversations_to_a_temporary_file(store):
+    talk(store, "walrus", filler="lorem ipsum " * 50_000)
+    opened = set()
+
+    def look():
+        for number in os.listdir("/proc/self/fd"):
+            with contextlib.suppress(OSError):
+                opened.add(os.readlink(f"/proc/self/fd/{number}"))
+
+    store._db.connection.set_progress_handler(look, 100)
+    store.delete(store.create().id)
+    store._db.connection.set_progress_handler(None, 0)
+    assert any("chats.sqlite" in name for name in opened), "the look would see nothing"
+    assert [name for name in opened if "etilqs" in name] == []  # what SQLite calls its temporary files
+
+
+def test_while_another_program_reads_a_deletion_is_finished_at_the_next_opening(tmp_path):
+    path = tmp_path / "chats.sqlite"
+    store = ChatStore(path)
+    chat = talk(store, SECRET)
+    store._db.connection.execute("PRAGMA busy_timeout=50")  # do not wait ten seconds for the reader
+    reader = sqlite3.connect(path, isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM messages").fetchone()
+    assert store.delete(chat.id) is False
+    assert store.conversations() == []
+    reader.execute("COMMIT")
+    reader.close()
+    store.close()
+    with ChatStore(path):
+        assert traces(tmp_path) == []
+
+
+KILLED_IN_DELETION = """
+import os, signal, sys
+from omnidraft.chats import ChatStore, store as module
+from omnidraft.chats.search import MessageIndex
+store = ChatStore(sys.argv[1])
+kill = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+if sys.argv[2] == "before the index":
+    MessageIndex.rebuild = kill
+elif sys.argv[2] == "before the file":
+    module.erase_deleted = kill
+else:
+    module.erase_deleted = lambda connection: (connection.execute("VACUUM"), kill())
+store.delete(sys.argv[3])
+"""
+
+
+@pytest.mark.parametrize("point", ["before the index", "before the file", "before the log"])
+def test_a_deletion_that_was_killed_is_finished_at_the_next_opening(tmp_path, point):
+    path = tmp_path / "chats.sqlite"
+    with ChatStore(path) as store:
+        kept, gone = talk(store, "walrus"), talk(store, SECRET)
+        before = store.snapshot(kept.id)
+    done = subprocess.run([sys.executable, "-c", KILLED_IN_DELETION, str(path), point, gone.id], check=False)
+    assert done.returncode == -signal.SIGKILL
+    with ChatStore(path) as store:
+        assert traces(tmp_path) == []
+        assert [c.id for c in store.conversations()] == [kept.id]
+        assert store.snapshot(kept.id) == before
+
+
+WRITER = """
+import sys
+from omnidraft.chats import ChatStore, store as module
+module.PARTIAL_SECONDS = 0
+store = ChatStore(sys.argv[1])
+chat = store.create("killed").id
+print(chat, flush=True)
+turn = 0
+while True:
+    turn += 1
+    store.append(chat, "user", f"question {turn}")
+    answer = store.append(chat, "assistant", "")
+    for step in range(5):
+        store.save_partial(answer.id, "x" * 300 * step)
+    store.save_partial(answer.id, f"answer {turn} " + "x" * 5000, {"turn": turn}, final=True)
+    print(turn, flush=True)
+"""
+
+
+def test_killed_while_writing_nothing_that_was_reported_is_lost(tmp_path):
+    path = tmp_path / "chats.sqlite"
+    for wait in (0.0, 0.01, 0.02, 0.035, 0.05, 0.1):
+        child = subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True)
+        chat = child.stdout.readline().strip()
+        time.sleep(wait)
+        child.send_signal(signal.SIGKILL)
+        reported = len(child.stdout.read().split())
+        child.wait()
+        with ChatStore(path) as store:
+            assert store._db.all("PRAGMA integrity_check") == [("ok",)]
+            assert store._db.all("PRAGMA foreign_key_check") == []
+            store._db.run("INSERT INTO message_index(message_index, rank) VALUES ('integrity-check', 1)")
+            contents = [m.content.split(" x")[0] for m in store.path(chat)]
+        expected = [f"{kind} {turn}" for turn in range(1, reported + 1) for kind in ("question", "answer")]
+        assert contents[: len(expected)] == expected
+        assert len(contents) <= len(expected) + 3
+
+
+def test_an_answer_that_was_being_written_when_the_app_was_killed_is_there_as_partial(tmp_path):
+    script = """
+import os, sys
+from omnidraft.chats import ChatStore
+store = ChatStore(sys.argv[1])
+chat = store.create().id
+store.append(chat, "user", "Tell me a story.")
+answer = store.append(chat, "assistant", "", meta={"partial": True})
+store.save_partial(answer.id, "Once upon a time")
+os.kill(os.getpid(), 9)
+"""
+    path = tmp_path / "chats.sqlite"
+    subprocess.run([sys.executable, "-c", script, str(path)], check=False)
+    with ChatStore(path) as store:
+        question, answer = store.path(store.conversations()[0].id)
+        assert question.content == "Tell me a story."
+        assert (answer.content, answer.partial) == ("Once upon a time", True)
+
+
+def test_threads_share_a_store(tmp_path):
+    with ChatStore(tmp_path / "chats.sqlite") as store:
+        shared = store.create("shared").id
+        errors, own = [], []
+
+        def work(number):
+            try:
+                chat = store.create(f"own {number}").id
+                own.append(chat)
+                for turn in range(10):
+                    store.append(chat, "user", f"{number} {turn}")
+                    message = store.append(shared, "user", f"{number} {turn}")
+                    store.save_partial(message.id, f"{number} {turn} done", final=True)
+                    store.edit(message.id, "edited")
+                    store.search("done")
+                    store.path(shared)
+                    if turn == 5:
+                        store.delete(store.create().id)
+            except Exception as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert errors == []
+        for chat in own:
+            assert [m.content.split()[1] for m in store.path(chat)] == [str(turn) for turn in range(10)]
+        _, messages = store.snapshot(shared)
+        assert len(messages) == 120
+        assert {m.content for m in messages if m.content != "edited"} == {
+            f"{number} {turn} done" for number in range(6) for turn in range(10)
+        }
+
+
+def test_two_processes_share_a_file(tmp_path):
+    path = tmp_path / "chats.sqlite"
+    script = """
+import sys
+from omnidraft.chats import ChatStore
+with ChatStore(sys.argv[1]) as store:
+    chat = store.create(sys.argv[2]).id
+    for turn in range(20):
+        store.append(chat, "user", f"turn {turn}")
+"""
+    children = [subprocess.Popen([sys.executable, "-c", script, str(path), name]) for name in "abc"]
+    assert [child.wait() for child in children] == [0, 0, 0]
+    with ChatStore(path) as store:
+        assert sorted(c.title for c in store.conversations()) == ["a", "b", "c"]
+        for chat in store.conversations():
+            assert [m.content for m in store.path(chat.id)] == [f"turn {turn}" for turn in range(20)]
+
+
+def test_a_file_that_is_not_ours_or_damaged_is_left_alone(tmp_path):
+    (tmp_path / "text.sqlite").write_text("not a database " * 100)
+    with sqlite3.connect(tmp_path / "foreign.sqlite") as foreign:
+        foreign.execute("CREATE TABLE mine (x)")
+        foreign.execute("INSERT INTO mine VALUES (1)")
+    foreign.close()
+    (tmp_path / "folder.sqlite").mkdir()
+    with ChatStore(tmp_path / "whole.sqlite") as store:
+        talk(store, "walrus", turns=20)
+    whole = (tmp_path / "whole.sqlite").read_bytes()
+    (tmp_path / "cut.sqlite").write_bytes(whole[:4096])
+    for name in ("text", "foreign", "folder", "cut"):
+        path = tmp_path / f"{name}.sqlite"
+        before = path.read_bytes() if path.is_file() else None
+        with pytest.raises(StorageError) as error, ChatStore(path) as store:
+            store.path(store.conversations()[0].id)
+        assert str(path) in str(error.value)
+        assert "\n" not in str(error.value)
+        if name != "cut":
+            assert (path.read_bytes() if path.is_file() else None) == before
+    with pytest.raises(StorageError):
+        ChatStore(tmp_path / "missing" / "chats.sqlite")
+
+
+def test_a_full_disk_loses_nothing_that_was_stored(tmp_path):
+    with ChatStore(tmp_path / "chats.sqlite") as store:
+        chat = talk(store, "walrus")
+        before = store.snapshot(chat.id)
+        pages = store._db.all("PRAGMA page_count")[0][0]
+        store._db.run(f"PRAGMA max_page_count={pages}")  # SQLite's own word for a full disk
+        with pytest.raises(StorageError, match="full"):
+            store.append(chat.id, "user", "x" * 1_000_000)
+        assert store.snapshot(chat.id) == before
+        store._db.run("PRAGMA max_page_count=1000000")
+        store.append(chat.id, "user", "x" * 1_000_000)
+        assert len(store.snapshot(chat.id)[1]) == len(before[1]) + 1
+
+
+def test_a_copy_taken_after_closing_is_complete(tmp_path):
+    with ChatStore(tmp_path / "chats.sqlite") as store:
+        chat = talk(store, "walrus")
+        before = store.snapshot(chat.id)
+    shutil.copy(tmp_path / "chats.sqlite", tmp_path / "copy.sqlite")
+    with ChatStore(tmp_path / "copy.sqlite") as store:
+        assert store.snapshot(chat.id) == before

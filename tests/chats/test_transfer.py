@@ -1,0 +1,216 @@
+"""Export and import: what goes out comes back, and what is wrong changes nothing."""
+
+import copy
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from omnidraft.chats import (
+    ChatStore,
+    answer_meta,
+    export_json,
+    export_markdown,
+    import_json,
+    import_markdown,
+)
+from omnidraft.config import SamplingSettings
+from omnidraft.errors import StorageError
+
+
+def shape(store, chat):
+    """A conversation without its ids: settings, and per message its place, text, role, time and meta."""
+    conversation, messages = store.snapshot(chat)
+    places = {m.id: number for number, m in enumerate(messages)}
+    fields = [(places.get(m.parent), m.role, m.content, m.created, m.active, m.meta) for m in messages]
+    kept = ("title", "created", "updated", "named", "system", "sampling", "target", "speculation")
+    return [getattr(conversation, name) for name in kept], fields
+
+
+@pytest.fixture
+def chat(store):
+    made = store.create(
+        system="Be brief.", sampling=SamplingSettings(top_k=4, stop=("\n",)), target="a", speculation=False
+    )
+    q1 = store.append(made.id, "user", "Tides?")
+    a1 = store.append(made.id, "assistant", "Moon.", meta=answer_meta(token_ids=[1], origins=["target"], seed=2**62))
+    store.append(made.id, "assistant", "The moon 🌙\n\n```\ncode\n```", parent=q1.id)
+    store.edit(q1.id, "Springs?")
+    store.select(a1.id)
+    return made.id
+
+
+def test_json_keeps_every_version_setting_and_statistic(store, chat):
+    (imported,) = import_json(store, export_json(store, [chat]))
+    assert imported.id != chat
+    assert shape(store, imported.id) == shape(store, chat)
+
+
+def test_importing_twice_or_elsewhere_never_collides(store, chat, tmp_path):
+    text = export_json(store)
+    for _ in range(2):
+        import_json(store, text.encode())
+    assert len(store.conversations()) == 3
+    ids = [m.id for c in store.conversations() for m in store.snapshot(c.id)[1]]
+    assert len(ids) == len(set(ids)) == 12
+    with ChatStore(tmp_path / "other.sqlite") as other:
+        (there,) = import_json(other, text)
+        assert shape(other, there.id) == shape(store, chat)
+        assert [hit.message for hit in other.search("springs")]
+
+
+def test_an_empty_export_imports_as_nothing(store):
+    assert import_json(store, export_json(store)) == []
+
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 9), st.sampled_from(["user", "assistant"]), TEXTS), max_size=12), TEXTS)
+def test_any_tree_survives_json(tmp_path_factory, turns, system):
+    with ChatStore(tmp_path_factory.mktemp("json") / "chats.sqlite") as store:
+        chat = store.create(system=system).id
+        ids = [None]
+        for above, role, content in turns:
+            ids.append(store.append(chat, role, content, parent=ids[above % len(ids)], meta={"n": above}).id)
+        (imported,) = import_json(store, export_json(store))
+        assert shape(store, imported.id) == shape(store, chat)
+
+
+LINES = st.sampled_from(
+    ["", " ", "<!-- omnidraft: user -->", "\\<!-- omnidraft: user -->", "## User", "# t", "text", "\\", "a\r", "```"]
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(LINES, max_size=6).map("\n".join) | TEXTS, min_size=1, max_size=4), TEXTS)
+def test_any_texts_survive_markdown(tmp_path_factory, contents, system):
+    with ChatStore(tmp_path_factory.mktemp("md") / "chats.sqlite") as store:
+        chat = store.create(system=system).id
+        for number, content in enumerate(contents):
+            store.append(chat, ("user", "assistant")[number % 2], content)
+        imported = import_markdown(store, export_markdown(store, chat).encode())
+        turns = [[(m.role, m.content) for m in store.path(of)] for of in (chat, imported.id)]
+        assert turns[0] == turns[1]
+        assert imported.system == system
+        assert imported.title == store.get(chat).title
+
+
+def test_markdown_reads_like_a_page_and_shows_the_active_branch(store, chat):
+    assert export_markdown(store, chat) == (
+        "# Springs?\n\n"
+        "<!-- omnidraft: prompt -->\n## System prompt\n\nBe brief.\n\n"
+        "<!-- omnidraft: user -->\n## User\n\nTides?\n\n"
+        "<!-- omnidraft: assistant -->\n## Assistant\n\nMoon.\n"
+    )
+
+
+def test_markdown_from_elsewhere_is_refused_with_a_sentence(store):
+    for text in ("", "# Title\n\n## User\n\nhello", b"\xff\xfe", "<!-- omnidraft: prompt -->\n## System prompt\n\nx\n"):
+        with pytest.raises(StorageError, match="cannot be imported"):
+            import_markdown(store, text)
+    assert store.conversations() == []
+
+
+BAD = [
+    b"",
+    b"\xff",
+    b"[]",
+    b"{}",
+    b"[" * 100_000,
+    b'{"format": "omnidraft-chats"}',
+    b'{"format": "omnidraft-chats", "version": 2, "conversations": []}',
+    b'{"format": "omnidraft-chats", "version": 1}',
+    b'{"format": "omnidraft-chats", "version": 1, "conversations": {}}',
+    b'{"format": "omnidraft-chats", "version": 1, "conversations": [null]}',
+    b'{"format": "omnidraft-chats", "version": 1, "conversations": [{}]}',
+    b'{"format": "omnidraft-chats", "version": NaN, "conversations": []}',
+]
+
+
+@pytest.mark.parametrize("text", BAD, ids=range(len(BAD)))
+def test_what_is_not_an_export_is_refused_with_one_sentence(store, chat, text):
+    before = shape(store, chat)
+    with pytest.raises(StorageError, match="The file cannot be imported") as error:
+        import_json(store, text)
+    assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 250
+    assert [c.id for c in store.conversations()] == [chat]
+    assert shape(store, chat) == before
+
+
+def broken(whole, change):
+    whole = copy.deepcopy(whole)
+    change(whole["conversations"][-1])
+    return json.dumps(whole)
+
+
+WRONG = {
+    "unknown parent": lambda c: c["messages"][1].update(parent="elsewhere"),
+    "itself as parent": lambda c: c["messages"][1].update(parent=c["messages"][1]["id"]),
+    "child before parent": lambda c: c["messages"].reverse(),
+    "same id twice": lambda c: c["messages"][1].update(id=c["messages"][0]["id"]),
+    "role": lambda c: c["messages"][0].update(role="robot"),
+    "two versions shown": lambda c: [m.update(active=True) for m in c["messages"]],
+    "no version shown": lambda c: [m.update(active=False) for m in c["messages"]],
+    "number as content": lambda c: c["messages"][0].update(content=3),
+    "no content": lambda c: c["messages"][0].pop("content"),
+    "time": lambda c: c.update(created=1e300),
+    "bool as time": lambda c: c.update(created=True),
+    "huge time": lambda c: c.update(created=10**400),
+    "list as meta": lambda c: c["messages"][0].update(meta=[]),
+    "sampling": lambda c: c["sampling"].update(temperature=-1),
+    "number as sampling": lambda c: c.update(sampling=3),
+    "number as target": lambda c: c.update(target=3),
+    "text as switch": lambda c: c.update(speculation="yes"),
+    "no messages": lambda c: c.pop("messages"),
+}
+
+
+@pytest.mark.parametrize("change", WRONG.values(), ids=WRONG.keys())
+def test_one_wrong_conversation_keeps_all_of_a_file_out(store, chat, change):
+    whole = json.loads(export_json(store, [chat, chat]))
+    with pytest.raises(StorageError, match="cannot be imported"):
+        import_json(store, broken(whole, change))
+    assert len(store.conversations()) == 1
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data(), value=ANYTHING)
+def test_any_single_change_to_an_export_is_imported_whole_or_not_at_all(exported, data, value):
+    store, whole = exported
+    whole = copy.deepcopy(whole)
+    place, key = whole, "conversations"
+    while isinstance(place[key], (dict, list)) and place[key] and data.draw(st.integers(0, 9)):
+        place = place[key]
+        key = data.draw(st.sampled_from(sorted(place) if isinstance(place, dict) else range(len(place))))
+    place[key] = value
+    before = {c.id for c in store.conversations()}
+    try:
+        added = {c.id for c in import_json(store, json.dumps(whole))}
+    except StorageError:
+        added = set()
+    after = {c.id for c in store.conversations()}
+    assert after - before == added
+    for chat in added:
+        assert import_json(store, export_json(store, [chat]))
+        store.path(chat)
+    store.delete(*(c.id for c in store.conversations()))
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    with ChatStore(tmp_path_factory.mktemp("import") / "chats.sqlite") as store:
+        made = store.create("t", sampling=SamplingSettings(seed=3), target="x")
+        store.append(made.id, "user", "q", meta={"a": [1, {"b": None}]})
+        store.append(made.id, "assistant", "r")
+        yield store, json.loads(export_json(store))
