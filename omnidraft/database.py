@@ -113,8 +113,10 @@ def erase_deleted(connection: sqlite3.Connection) -> bool:
 
 
 def _check_owner(connection: sqlite3.Connection, path: Path, application_id: int) -> None:
+    connection.execute("BEGIN")  # one look at both: another program may be making the file just now
     (found,) = connection.execute("PRAGMA application_id").fetchone()
     (objects,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    connection.execute("COMMIT")
     if objects and found != application_id:
         raise StorageError(f"{path} is a database that OmniDraft did not write; it was left alone.")
 
