@@ -6,6 +6,7 @@ Knows the library's token attributes and its habits; everything above sees a `Vo
 from __future__ import annotations
 
 import ctypes
+import os
 import struct
 import threading
 import weakref
@@ -32,7 +33,7 @@ def read_gguf(path: Path) -> Vocabulary:
     api.llama_backend_init()
     parameters = api.llama_model_default_params()
     parameters.vocab_only = True
-    model = api.llama_model_load_from_file(str(path).encode(), parameters)
+    model = api.llama_model_load_from_file(os.fsencode(path), parameters)
     if not model:
         reason = llama_log.first_error() or "llama.cpp gives no reason"
         raise ModelError(f"{path} cannot be loaded: it is damaged, incomplete or of an unsupported kind ({reason}).")

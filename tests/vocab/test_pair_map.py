@@ -11,10 +11,20 @@ from tests.vocab.conftest import PAIRS, REFERENCE_NAMES, pair_map, path_of, voca
 QUICK = [("llama-spm", "gpt-2"), ("gpt-2", "phi-3"), ("phi-3", "llama-spm"), ("llama-spm", "qwen2")]
 
 
+NEVER_IN_TEXT = {0xC0, 0xC1, *range(0xF5, 0x100)}  # bytes that no UTF-8 text holds
+
+
 def assert_expansions_are_exact(pair: PairMap) -> None:
+    """DeepSeek's vocabulary has no tokens for the bytes above, so what holds one cannot be spelled in it."""
     drafter, target = pair.drafter, pair.target
     for token in np.flatnonzero(target.ordinary).tolist():
         pieces = pair.expansions[token]
+        if not pieces:
+            missing = {byte for byte in target.pieces[token] if bytes((byte,)) not in drafter.by_bytes}
+            assert missing
+            assert missing <= NEVER_IN_TEXT
+            assert drafter.family == "deepseek-llm"
+            continue
         assert b"".join([drafter.pieces[piece] for piece in pieces]) == target.pieces[token], (token, pieces)
         assert all(drafter.ordinary[piece] for piece in pieces)
 
