@@ -100,7 +100,7 @@ class Average:
 
     value: float
     weight: float = 2.0
-    keep: float = 0.97
+    keep: float = 0.985
 
     def add(self, sample: float) -> None:
         self.weight = self.keep * self.weight + 1.0

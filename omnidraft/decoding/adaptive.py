@@ -21,9 +21,10 @@ from omnidraft.decoding.foresight import Foresight
 from omnidraft.vocab import Proposal, Translator
 
 _PROBE_SHARE = 0.005  # of plain decoding's time goes to finding out whether drafting would pay
+_EARLY_SHARE, _EARLY_SAMPLES = 0.05, 12  # until so much is known of a new pair; a matter of few drafter steps
 _PROBE_PIECES = 3  # drafted at most until the first proposal of a silent guess is complete
-_HYSTERESIS = 0.05  # tokens a round must promise before drafting resumes
-_MEMORY = 0.98  # of the long-run rate, per round
+_HYSTERESIS = 0.02  # tokens a round must promise before drafting resumes
+_MEMORY = 0.995  # of the long-run rate, per round
 _READ_AHEAD = 0.15  # of a draft step: the cost of one more id when the drafter catches up in one pass
 _AMORTISED = 24  # rounds over which catching up is written off
 
@@ -131,7 +132,7 @@ class AdaptiveLength:
                 k.rates.observe(done.drafted, done.proposed, done.tested, done.accepted)
                 self._foresight.learn(proposals, done.tested, done.accepted)
         if self.silent or not done.drafted:
-            k.plain_seconds += seconds - done.draft / _PROBE_SHARE  # a guess uses up what plain decoding saved
+            k.plain_seconds += seconds - done.draft / self._share()  # a guess uses up what plain decoding saved
         else:
             k.plain_seconds = 0.0
 
@@ -142,8 +143,11 @@ class AdaptiveLength:
         k.drafting = gain > (0.0 if k.drafting else _HYSTERESIS)
         if k.drafting:
             return True
-        self.silent = k.plain_seconds * _PROBE_SHARE >= self._catching_up() + _PROBE_PIECES * k.cost.step
+        self.silent = k.plain_seconds * self._share() >= self._catching_up() + _PROBE_PIECES * k.cost.step
         return self.silent
+
+    def _share(self) -> float:
+        return _EARLY_SHARE if self.knowledge.rates.first.weight < _EARLY_SAMPLES else _PROBE_SHARE
 
     def _best_draft(self, drafted: int, alive: float, proposed: int, *, fresh: bool = False) -> float:
         """The most that drafting on may earn, in tokens: max over longer drafts of gain - R * cost."""
