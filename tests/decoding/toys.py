@@ -6,7 +6,7 @@ from omnidraft.config import CacheSettings, DraftSettings
 from omnidraft.decoding.drafting import Drafting
 from omnidraft.decoding.length import FixedLength
 from omnidraft.decoding.speculation import Speculation
-from omnidraft.vocab import PairMap, Translator
+from omnidraft.vocab import PairMap, Translator, Vocabulary
 from omnidraft.vocab.ngram_cache import NgramCache
 from tests.fakes import ToyModel, random_logits, toy_vocabulary
 
@@ -16,7 +16,12 @@ PROMPT = [0, 1]
 
 
 def translator(cached: bool = True) -> Translator:
-    pair = PairMap.build(DRAFTER, TARGET, None)
+    return translator_of(DRAFTER, cached)
+
+
+def translator_of(drafter: Vocabulary, cached: bool = True) -> Translator:
+    """From `drafter` to TARGET, with both of the target's merges in the n-gram cache."""
+    pair = PairMap.build(drafter, TARGET, None)
     cache = NgramCache.open(None, pair, CacheSettings(seed=False)) if cached else None
     if cache is not None:
         for merged in (b"ab", b"abc"):
