@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import tracemalloc
 from dataclasses import replace
@@ -16,10 +17,11 @@ from expand_runner import Runner, difference, same_text
 from gguf import GGUFReader, GGUFWriter
 
 from omnidraft.backends import expand
-from omnidraft.backends.expand import gguf_stream
+from omnidraft.backends.expand import gguf_stream, quantize_model
 from omnidraft.backends.expand.layout import DEAD, FREE, IGNORED, SILENT, Layout
 from omnidraft.backends.expand.source import LlamaFile
 from omnidraft.errors import ModelError, SettingsError, StorageError
+from omnidraft.vocab import TokenKind, Vocabulary
 
 # Same heads as the bundled models, and heads of twice the size with two query heads to a key/value head.
 PLAIN = expand.Shape("plain", width=256, layers=8, heads=8, kv_heads=8, head_dim=32, ffn=768, vocab=9000)
@@ -46,19 +48,36 @@ def bundled(models: Path, name: str) -> Path:
     return models / f"{name}-f16.gguf"
 
 
+def write_float32(source: Path, out: Path) -> Path:
+    """The same model with every weight in F32, written without the code under test."""
+    reader, writer = GGUFReader(source), GGUFWriter(out, "llama")
+    for key, field in reader.fields.items():
+        if not key.startswith("GGUF.") and key not in ("general.architecture", "general.file_type"):
+            writer.add_key_value(key, field.contents(), field.types[0], field.types[-1])
+    for tensor in reader.tensors:
+        writer.add_tensor(tensor.name, tensor.data.astype(np.float32))
+    return finish(writer, out)
+
+
+def finish(writer: GGUFWriter, out: Path) -> Path:
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return out
+
+
 @pytest.fixture(scope="session")
 def alike(models, tmp_path_factory):
     """The small model stored in a type: what an expansion in that type is compared with."""
     folder, made = tmp_path_factory.mktemp("alike"), {}
 
     def build(name: str, dtype: str) -> Path:
+        source, out = bundled(models, name), folder / f"{name}-{dtype}.gguf"
+        if dtype == "F16":
+            return source
         if (name, dtype) not in made:
-            source, out = bundled(models, name), folder / f"{name}-{dtype}.gguf"
-            if dtype in ("Q8_0", "Q4_0"):
-                expand.quantize_model(source, out, dtype)
-            else:
-                expand.expand_model(source, out, LlamaFile(source).shape, dtype)
-            made[name, dtype] = out
+            made[name, dtype] = write_float32(source, out) if dtype == "F32" else quantize_model(source, out, dtype)
         return made[name, dtype]
 
     return build
@@ -75,7 +94,7 @@ def enlarged(models, tmp_path_factory):
     return build
 
 
-def compare(small_path: Path, large_path: Path, name: str, dtype: str, length: int = 48) -> float:
+def compare(small_path: Path, large_path: Path, name: str, dtype: str, length: int = 32) -> float:
     """Assert that both models mean the same on every question; returns the largest logit difference seen."""
     worst = 0.0
     exact = dtype == "F32"
@@ -93,8 +112,11 @@ def compare(small_path: Path, large_path: Path, name: str, dtype: str, length: i
     return worst
 
 
-@pytest.mark.parametrize("dtype", expand.DTYPES)
-@pytest.mark.parametrize("shape", [PLAIN, GROUPED], ids=lambda shape: shape.name)
+@pytest.mark.parametrize(
+    ("shape", "dtype"),
+    [*((PLAIN, dtype) for dtype in expand.DTYPES), (GROUPED, "F32"), (GROUPED, "Q4_0")],
+    ids=lambda value: getattr(value, "name", value),
+)
 @pytest.mark.parametrize("name", ["tiny-target-a", "tiny-target-b", "tiny-drafter"])
 def test_the_expansion_writes_the_small_models_text(alike, enlarged, name, shape, dtype):
     compare(alike(name, dtype), enlarged(name, shape, dtype), name, dtype)
@@ -105,6 +127,8 @@ def test_the_expansion_writes_the_small_models_text(alike, enlarged, name, shape
 def test_quantizing_the_expansion_rounds_the_small_weights_as_quantizing_the_small_model(alike, enlarged, name, dtype):
     small, large = LlamaFile(alike(name, dtype)), LlamaFile(enlarged(name, GROUPED, dtype))
     layout = Layout(small.shape, large.shape)
+    for model in (small, large):
+        assert {t.tensor_type.name for t in model.tensors.values() if len(t.shape) == 2} == {dtype}
     for tensor in small.tensors:
         if tensor.startswith("blk.") and not tensor.endswith("norm"):
             rows, columns = layout.matrix(tensor.split(".")[2])
@@ -163,12 +187,16 @@ def test_padding_changes_no_token(models, enlarged, name):
         unused = llama_cpp.LLAMA_TOKEN_ATTR_UNUSED
         assert all(large.attribute(token) == unused for token in range(small.size, large.size))
         assert all(large.attribute(token) == small.attribute(token) for token in range(small.size))
+        padded, plain = Vocabulary.from_gguf(enlarged(name, PLAIN, "F16")), Vocabulary.from_gguf(bundled(models, name))
+        assert (padded.kinds[plain.size :] == TokenKind.UNUSED).all()
+        assert np.array_equal(padded.ordinary[: plain.size], plain.ordinary)
+        assert padded.fingerprint == plain.fingerprint
         assert llama_cpp.llama_vocab_eot(large.vocab) == llama_cpp.llama_vocab_eot(small.vocab)
 
 
-def write_adapter(path: Path, model: Path, rank: int = 4, seed: int = 0) -> Path:
+def write_adapter(path: Path, model: Path, dtype: type = np.float32) -> Path:
     """A LoRA with weights large enough to change every logit, on every matrix llama.cpp lets it change."""
-    source, random = LlamaFile(model), np.random.default_rng(seed)
+    source, random, rank = LlamaFile(model), np.random.default_rng(0), 4
     writer = GGUFWriter(path, "llama")
     writer.add_string("general.type", "adapter")
     writer.add_string("adapter.type", "lora")
@@ -176,15 +204,11 @@ def write_adapter(path: Path, model: Path, rank: int = 4, seed: int = 0) -> Path
     for name, tensor in source.tensors.items():
         if name != "token_embd" and len(tensor.shape) == 2:
             inputs, outputs = (int(size) for size in tensor.shape)
-            a = random.normal(0, 0.2, (rank, inputs)).astype(np.float32)
-            b = random.normal(0, 0.02, (outputs, rank)).astype(np.float16)
+            a = random.normal(0, 0.2, (rank, inputs)).astype(dtype)
+            b = random.normal(0, 0.02, (outputs, rank)).astype(dtype)
             writer.add_tensor(f"{name}.weight.lora_a", a)
             writer.add_tensor(f"{name}.weight.lora_b", b)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return path
+    return finish(writer, path)
 
 
 @pytest.mark.parametrize("shape", [PLAIN, GROUPED], ids=lambda shape: shape.name)
@@ -202,6 +226,19 @@ def test_an_expanded_adapter_does_to_the_large_model_what_it_does_to_the_small_o
             assert difference(bare.logits(ids), ours) > 1
         assert difference(ours, theirs) < TOLERANCE["F32"]
         assert small.greedy(ids, 24) == large.greedy(ids, 24)
+
+
+def test_an_expanded_adapter_keeps_its_rank_scale_and_types(models, tmp_path):
+    source = bundled(models, "tiny-drafter")
+    adapter = write_adapter(tmp_path / "adapter.gguf", source, np.float16)
+    old = GGUFReader(adapter)
+    new = GGUFReader(expand.expand_adapter(adapter, tmp_path / "grown.gguf", source, expand.SHAPES["68m"]))
+    assert new.fields["adapter.lora.alpha"].contents() == old.fields["adapter.lora.alpha"].contents()
+    assert [t.name for t in new.tensors] == [t.name for t in old.tensors]
+    assert [t.tensor_type for t in new.tensors] == [t.tensor_type for t in old.tensors]
+    shapes = {tensor.name: tensor.shape.tolist() for tensor in new.tensors}
+    assert shapes["output.weight.lora_a"] == [768, 4]
+    assert shapes["output.weight.lora_b"] == [4, 32_000]
 
 
 def test_adapters_of_something_else_are_refused(models, tmp_path):
@@ -244,6 +281,15 @@ def test_an_interrupted_expansion_leaves_nothing_behind(models, tmp_path, dtype)
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_a_killed_process_left_is_deleted_once_it_is_old(models, tmp_path):
+    old, fresh = tmp_path / ".big.gguf.x.gguf-part", tmp_path / ".big.gguf.y.gguf-part"
+    for leftover in (old, fresh):
+        leftover.write_bytes(b"x")
+    os.utime(old, (0, 0))
+    expand.random_model(tmp_path / "out.gguf", bundled(models, "tiny-drafter"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == [fresh.name, "out.gguf"]
+
+
 def test_a_full_disk_is_noticed_before_writing(models, tmp_path, monkeypatch):
     usage = SimpleNamespace(total=10**9, used=0, free=10**6)
     monkeypatch.setattr(gguf_stream.shutil, "disk_usage", lambda folder: usage)
@@ -284,6 +330,16 @@ def test_the_cache_is_keyed_by_contents_shape_type_and_seed(models, tmp_path):
     }
     shutil.copy(bundled(models, "tiny-target-a"), source)
     assert len(others | {expand.expanded_path(tmp_path, source, PLAIN, "F16")}) == 5
+
+
+def test_a_random_model_is_cached_by_contents_and_seed(models, tmp_path):
+    paths = [
+        expand.cached_random_model(tmp_path, bundled(models, name), seed)
+        for name, seed in (("tiny-drafter", 0), ("tiny-drafter", 1), ("tiny-target-a", 0), ("tiny-drafter", 0))
+    ]
+    assert len(set(paths)) == 3
+    assert paths[0] == paths[3]
+    assert all(path.exists() for path in paths)
 
 
 def test_a_random_model_shares_the_vocabulary_and_nothing_else(models, tmp_path):

@@ -6,7 +6,7 @@ expanded model would train another model than the small one: learn at the small 
 """
 
 from omnidraft.backends.expand.adapter import expand_adapter
-from omnidraft.backends.expand.cache import expanded_adapter, expanded_model, expanded_path
+from omnidraft.backends.expand.cache import cached_random_model, expanded_adapter, expanded_model, expanded_path
 from omnidraft.backends.expand.command import add_arguments, run
 from omnidraft.backends.expand.model import DTYPES, expand_model
 from omnidraft.backends.expand.quantize import quantize_model
@@ -18,6 +18,7 @@ __all__ = [
     "SHAPES",
     "Shape",
     "add_arguments",
+    "cached_random_model",
     "expand_adapter",
     "expand_model",
     "expanded_adapter",

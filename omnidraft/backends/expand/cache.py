@@ -7,8 +7,10 @@ from pathlib import Path
 
 from omnidraft.backends.expand.adapter import expand_adapter
 from omnidraft.backends.expand.model import FORMAT_VERSION, Progress, expand_model
+from omnidraft.backends.expand.random_model import random_model
 from omnidraft.backends.expand.shapes import Shape
 from omnidraft.errors import ModelError
+from omnidraft.files import reason
 
 
 def _digest(*parts: Path | str | int) -> str:
@@ -20,7 +22,7 @@ def _digest(*parts: Path | str | int) -> str:
                 with part.open("rb") as file:
                     total.update(hashlib.file_digest(file, "sha256").digest())
             except OSError as error:
-                raise ModelError(f"{part} cannot be read: {error.strerror}.") from error
+                raise ModelError(f"{part} cannot be read: {reason(error)}.") from error
         else:
             total.update(f"|{part}".encode())
     return total.hexdigest()[:16]
@@ -45,3 +47,9 @@ def expanded_adapter(cache_dir: Path, adapter: Path, model_source: Path, shape: 
     digest = _digest(adapter, model_source, shape.key, FORMAT_VERSION)
     path = cache_dir / "expanded" / f"{adapter.stem}-{shape.name}-{digest}.lora.gguf"
     return path if path.exists() else expand_adapter(adapter, path, model_source, shape)
+
+
+def cached_random_model(cache_dir: Path, like: Path, seed: int = 0) -> Path:
+    """`random_model` from the cache, built first where it is missing."""
+    path = cache_dir / "expanded" / f"{like.stem}-random-{_digest(like, seed, FORMAT_VERSION)}.gguf"
+    return path if path.exists() else random_model(path, like, seed)

@@ -8,14 +8,18 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
 from gguf import GGUFValueType, GGUFWriter, ReaderField
 
 from omnidraft.errors import StorageError
+from omnidraft.files import LEFTOVER_SECONDS, reason
+
+SUFFIX = ".gguf-part"
 
 
 @contextmanager
@@ -23,9 +27,10 @@ def scratch(out: Path) -> Iterator[Path]:
     """An empty temporary file beside `out`, deleted when the block ends."""
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{out.name}.", suffix=".part", dir=out.parent)
+        _remove_leftovers(out.parent)
+        handle, name = tempfile.mkstemp(prefix=f".{out.name}.", suffix=SUFFIX, dir=out.parent)
     except OSError as error:
-        raise StorageError(f"{out.parent} cannot be written: {error.strerror}.") from error
+        raise StorageError(f"{out.parent} cannot be written: {reason(error)}.") from error
     os.close(handle)
     temporary = Path(name)
     try:
@@ -39,8 +44,15 @@ def replacing(out: Path) -> Iterator[Path]:
     """As `scratch`, but moved onto `out` when the block ends well, so that `out` is complete or absent."""
     with scratch(out) as temporary:
         yield temporary
-        temporary.chmod(0o644)  # mkstemp makes files for this user only
         temporary.replace(out)
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Delete the gigabytes a killed process left behind; one that still writes has touched its file lately."""
+    for leftover in folder.glob(f".*{SUFFIX}"):
+        with suppress(OSError):
+            if time.time() - leftover.stat().st_mtime > LEFTOVER_SECONDS:
+                leftover.unlink()
 
 
 def need_space(folder: Path, size: int) -> None:
@@ -99,7 +111,7 @@ class StreamWriter:
                         raise AssertionError(f"{name}: {file.tell() - end + size} bytes written, {size} announced")
                 self._writer.write_padding(file, file.tell())
         except OSError as error:
-            raise StorageError(f"{path.parent} cannot be written: {error.strerror}.") from error
+            raise StorageError(f"{path.parent} cannot be written: {reason(error)}.") from error
 
     def _write_head(self, path: Path) -> None:
         self._writer.write_header_to_file(path)

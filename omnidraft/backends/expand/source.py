@@ -11,6 +11,7 @@ from gguf.quants import dequantize
 
 from omnidraft.backends.expand.shapes import Shape
 from omnidraft.errors import ModelError, SettingsError
+from omnidraft.files import reason
 
 LAYER_TENSORS = (
     "attn_norm", "attn_q", "attn_k", "attn_v", "attn_output", "ffn_norm", "ffn_gate", "ffn_up", "ffn_down",
@@ -23,7 +24,7 @@ def open_gguf(path: Path) -> GGUFReader:
     try:
         return GGUFReader(path)
     except OSError as error:
-        raise ModelError(f"{path} cannot be read: {error.strerror or error}.") from error
+        raise ModelError(f"{path} cannot be read: {reason(error)}.") from error
     except (ValueError, IndexError, KeyError, TypeError) as error:  # what the reader raises on damaged bytes
         raise ModelError(f"{path} is no complete GGUF file.") from error
 
