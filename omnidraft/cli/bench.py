@@ -7,7 +7,7 @@ import dataclasses
 import json
 from pathlib import Path
 
-from omnidraft.bench import cache, overhead, speed
+from omnidraft.bench import cache, calibration, costs, overhead, speed
 from omnidraft.bench.prompts import TASKS
 from omnidraft.bench.regimes import REGIMES
 from omnidraft.cli.defaults import choose_drafter, choose_target
@@ -41,6 +41,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     sub.add_argument("--threads", type=int, default=0)
     sub.add_argument("--out", type=Path, help="write all cells to this JSON file")
     sub.set_defaults(bench=_speed)
+    sub = _kind(kinds, "costs", "what passes of several widths and a draft step take with these models")
+    sub.add_argument("--target", nargs="+", default=["tiny-target-a", "tiny-target-b"])
+    sub.add_argument("--drafter")
+    sub.add_argument("--regimes", default="bundled", help=f"of {', '.join(REGIMES)}")
+    sub.add_argument("--threads", type=int, default=0)
+    sub.set_defaults(bench=_costs)
+    sub = _kind(kinds, "calibration", "how honest the acceptance head is")
+    sub.add_argument("--target", nargs="+", default=["tiny-target-a"])
+    sub.add_argument("--drafter")
+    sub.add_argument("--tasks", default=",".join(TASKS))
+    sub.add_argument("--prompts", type=int, default=20)
+    sub.add_argument("--temperature", type=float, default=0.0)
+    sub.add_argument("--threads", type=int, default=0)
+    sub.set_defaults(bench=_calibration)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -88,6 +102,43 @@ def _speed(args: argparse.Namespace) -> int:
         print(json.dumps(dataclasses.asdict(cell)) if args.json else speed.line(cell), flush=True)
         if args.out:
             args.out.write_text(json.dumps(speed.as_json(cells), indent=1))
+    return 0
+
+
+def _costs(args: argparse.Namespace) -> int:
+    home = find_data_home(args.data_dir)
+    drafter = choose_drafter(args.drafter, home)
+    for name in args.target:
+        for regime in args.regimes.split(","):
+            cost, seconds = costs.measure(home, regime, choose_target(name, home), drafter, args.threads)
+            if args.json:
+                print(json.dumps({"target": name, "regime": regime, "seconds": seconds, **cost.as_dict()}))
+                continue
+            one = cost.passes[1]
+            widths = "  ".join(f"C({n}) {s / one:.2f}" for n, s in sorted(cost.passes.items()))
+            print(
+                f"{name} {regime}: one token {one * 1e3:.2f} ms, {widths}, draft step {cost.step * 1e3:.2f} ms "
+                f"(measured in {seconds:.2f} s)"
+            )
+    return 0
+
+
+def _calibration(args: argparse.Namespace) -> int:
+    home = find_data_home(args.data_dir)
+    drafter = choose_drafter(args.drafter, home)
+    for name in args.target:
+        for mode in ("joint", "interleaved"):
+            found = calibration.measure(
+                home, choose_target(name, home), drafter, args.tasks.split(","), args.prompts, args.temperature, mode,
+                args.threads,
+            )  # fmt: skip
+            if args.json:
+                print(json.dumps({"target": name, **dataclasses.asdict(found)}))
+                continue
+            print(f"{name} T = {found.temperature:g} {mode}: {found.proposals} proposals, Brier {found.brier:.3f} "
+                  f"(always the mean: {found.base:.3f})")  # fmt: skip
+            for b in found.bins:
+                print(f"  said {b.low:.1f}-{b.high:.1f}: {b.count:5} times, mean {b.predicted:.2f}, was {b.accepted:.2f}")
     return 0
 
 

@@ -1,0 +1,24 @@
+"""The cost model of a pair on this machine, measured as the app measures it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from time import perf_counter
+
+from omnidraft.assistant import Assistant
+from omnidraft.bench import regimes
+from omnidraft.config import CacheSettings, ModelSettings
+from omnidraft.decoding.cost import CostModel
+from omnidraft.paths import DataHome
+
+
+def measure(home: DataHome, regime: str, target: Path, drafter: Path, threads: int) -> tuple[CostModel, float]:
+    """(costs, seconds the measuring itself took)."""
+    assistant = Assistant(home, ephemeral=True)
+    try:
+        files = regimes.models(home, regime, target, drafter)
+        assistant.load(*files, ModelSettings(threads=threads), CacheSettings(enabled=False))
+        start = perf_counter()
+        return assistant.engine.measured(), perf_counter() - start
+    finally:
+        assistant.close()
