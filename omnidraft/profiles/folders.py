@@ -1,0 +1,183 @@
+"""Profiles as folders: listed, made, renamed, deleted, measured, described."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import time
+import uuid
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from omnidraft.errors import SettingsError, StorageError
+from omnidraft.files import reason, sync_folder
+from omnidraft.paths import DataHome, ProfilePaths, make_folder, profile_name
+
+DELETED = ".deleted-"  # renamed so before removal: a kill in between never leaves half a profile
+INCOMING = ".incoming-"  # an import being checked
+OUTGOING = ".outgoing-"  # the copy an export packs
+LEFTOVER_SECONDS = 3600  # older ones belong to a program that was killed
+LOG_SUFFIXES = ("-wal", "-shm", "-journal")  # what SQLite keeps beside an open database
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    name: str
+    paths: ProfilePaths
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of a profile: `name` as in ProfilePaths, `what` one line for a page, `bytes` 0 while it is not there."""
+
+    name: str
+    path: Path
+    what: str
+    bytes: int
+
+
+_PARTS = {
+    "settings": "Settings, as text you can edit while the app is closed.",
+    "chats": "Conversations with all their versions.",
+    "ngrams": "The n-gram caches, one per pair of vocabularies.",
+    "replay": "Past answers the drafter can learn from.",
+    "adapters": "What the drafter has learned, one folder per version.",
+    "metrics": "Acceptance and speed over time.",
+}
+DATABASES = ("chats", "ngrams", "replay", "metrics")
+
+
+def list_profiles(home: DataHome) -> list[Profile]:
+    """All profiles by name; what is not a profile's folder is passed over."""
+    _remove_leftovers(home)
+    try:
+        names = sorted(os.listdir(home.profiles), key=str.casefold)
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise StorageError(f"The profiles in {home.profiles} cannot be read: {reason(error)}.") from error
+    found = []
+    for name in names:
+        with suppress(SettingsError):
+            if profile_name(name) == name and (home.profiles / name).is_dir():
+                found.append(Profile(name, home.profile(name, create=False)))
+    return found
+
+
+def create_profile(home: DataHome, name: str) -> Profile:
+    """A new, empty profile. StorageError if one of that name exists, SettingsError if the name is refused."""
+    free_name(home, name)
+    return Profile(profile_name(name), home.profile(name))
+
+
+def rename_profile(home: DataHome, old: str, new: str) -> Profile:
+    """Give a profile another name. StorageError if the app has it open or the new name is taken."""
+    source = existing(home, old)
+    if profile_name(new).casefold() != source.name.casefold():
+        free_name(home, new)
+    _refuse_in_use(source)
+    target = home.profile(new, create=False)
+    _rename(source.paths.root, target.root)
+    return Profile(profile_name(new), target)
+
+
+def delete_profile(home: DataHome, name: str) -> None:
+    """Remove a profile with everything in it. StorageError if the app has it open."""
+    profile = existing(home, name)
+    _refuse_in_use(profile)
+    _remove_leftovers(home)
+    doomed = home.profiles / f"{DELETED}{uuid.uuid4().hex}"
+    _rename(profile.paths.root, doomed)
+    try:
+        shutil.rmtree(doomed)
+    except OSError as error:
+        raise StorageError(f"The profile {name} was not removed completely: {reason(error)}.") from error
+
+
+def profile_size(paths: ProfilePaths) -> int:
+    """Bytes of everything in the profile's folder, SQLite's logs included."""
+    return _bytes(paths.root)
+
+
+def describe_profile(paths: ProfilePaths) -> list[Part]:
+    """Where each part of a profile lives, what it is, and how many bytes it takes."""
+    return [
+        Part(name, path, what, _with_logs(path)) for name, what in _PARTS.items() for path in [getattr(paths, name)]
+    ]
+
+
+def in_use(paths: ProfilePaths) -> bool:
+    """Some program, this one included, has a database of the profile open."""
+    return any(_is_open(getattr(paths, name)) for name in DATABASES)
+
+
+def existing(home: DataHome, name: str) -> Profile:
+    """The profile of that name; StorageError if there is none."""
+    paths = home.profile(name, create=False)
+    if not paths.root.is_dir():
+        raise StorageError(f"There is no profile named {name}.")
+    return Profile(paths.root.name, paths)
+
+
+def free_name(home: DataHome, name: str) -> str:
+    """`name` in its stored form if no profile has it, upper and lower case alike (some file systems cannot tell)."""
+    form = profile_name(name)
+    make_folder(home.profiles)
+    if any(form.casefold() == entry.casefold() for entry in os.listdir(home.profiles)):
+        raise StorageError(f"A profile named {form} exists already; choose another name.")
+    return form
+
+
+def _refuse_in_use(profile: Profile) -> None:
+    if in_use(profile.paths):
+        raise StorageError(f"The profile {profile.name} is in use; close the app first.")
+
+
+def _is_open(database: Path) -> bool:
+    """Whether another connection has the file open: in WAL mode each holds a lock as long as it lives."""
+    if not database.is_file() or not database.stat().st_size:
+        return False
+    with closing(sqlite3.connect(f"{database.absolute().as_uri()}?mode=rw", uri=True, timeout=0.2)) as connection:
+        try:
+            connection.execute("PRAGMA locking_mode=EXCLUSIVE")
+            connection.execute("BEGIN EXCLUSIVE")
+            connection.execute("ROLLBACK")
+        except sqlite3.OperationalError as error:
+            return error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+        except sqlite3.DatabaseError:
+            return False  # damaged: nobody works with it
+    return False
+
+
+def _rename(old: Path, new: Path) -> None:
+    try:
+        os.rename(old, new)
+    except OSError as error:
+        raise StorageError(f"{old} cannot be moved to {new}: {reason(error)}.") from error
+    sync_folder(new.parent)
+
+
+def _with_logs(path: Path) -> int:
+    return _bytes(path) + sum(_bytes(path.with_name(path.name + suffix)) for suffix in LOG_SUFFIXES)
+
+
+def _bytes(path: Path) -> int:
+    total = 0
+    for folder, _, names in os.walk(path):
+        for name in names:
+            with suppress(OSError):  # gone meanwhile
+                total += os.lstat(os.path.join(folder, name)).st_size
+    if path.is_file():
+        with suppress(OSError):
+            total += path.stat().st_size
+    return total
+
+
+def _remove_leftovers(home: DataHome) -> None:
+    with suppress(OSError):
+        for entry in os.scandir(home.profiles):
+            passing = entry.name.startswith((INCOMING, OUTGOING))
+            if entry.name.startswith(DELETED) or (passing and time.time() - entry.stat().st_mtime > LEFTOVER_SECONDS):
+                shutil.rmtree(entry.path, ignore_errors=True)

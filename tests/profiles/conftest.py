@@ -1,0 +1,105 @@
+"""A data home with one profile that has something of everything in it."""
+
+import json
+import shutil
+import sqlite3
+
+import numpy as np
+import pytest
+
+from omnidraft.chats import ChatStore
+from omnidraft.config import AppSettings, changed
+from omnidraft.learning.record import Record
+from omnidraft.learning.replay import ReplayStore
+from omnidraft.paths import ProfilePaths, find_data_home
+from omnidraft.profiles import create_profile
+from omnidraft.settings_file import save_settings
+from omnidraft.vocab import NgramCache, PairMap, Vocabulary
+
+SETTINGS = changed(AppSettings(), **{"theme": "dark", "sampling.top_k": 7})
+
+
+@pytest.fixture
+def home(tmp_path):
+    return find_data_home(tmp_path / "home")
+
+
+@pytest.fixture(scope="session")
+def pair(models):
+    files = [models / f"{name}-f16.gguf" for name in ("tiny-drafter", "tiny-target-a")]
+    return PairMap.build(*(Vocabulary.from_gguf(file) for file in files), None)
+
+
+def record(number):
+    numbers = np.random.default_rng(number)
+    spans, counts = numbers.integers(1, 4, 30), numbers.integers(1, 9, 30)
+    total = int(counts.sum())
+    return Record(
+        chat=f"chat {number}",
+        target="tiny-target-a",
+        vocabulary="v",
+        prompt=numbers.integers(0, 6000, 20),
+        targets=numbers.integers(0, 6000, 30),
+        pieces=numbers.integers(0, 6000, int(spans.sum())),
+        spans=spans,
+        counts=counts,
+        ids=np.concatenate([numbers.choice(6000, count, replace=False) for count in counts]),
+        logprobs=np.full(total, -3.0, np.float32),
+        rest=np.full(30, 0.5, np.float32),
+    )
+
+
+@pytest.fixture
+def ada(home, filled):
+    """The profile "Ada", closed, with settings, conversations, n-grams, replay, an adapter version and metrics."""
+    paths = create_profile(home, "Ada").paths
+    shutil.copytree(filled.root, paths.root, dirs_exist_ok=True)
+    return paths
+
+
+@pytest.fixture(scope="session")
+def filled(pair, tmp_path_factory):
+    """What "Ada" is copied from."""
+    paths = ProfilePaths.inside(tmp_path_factory.mktemp("filled"))
+    save_settings(paths.settings, SETTINGS)
+    with ChatStore(paths.chats) as store:
+        chat = store.create(system="x")
+        store.append(chat.id, "user", "Tell me about walruses.")
+        store.append(chat.id, "assistant", "They are large.", meta={"seed": 1})
+    cache = NgramCache.open(paths.ngrams, pair, SETTINGS.cache)
+    cache.seed()
+    cache.commit()
+    cache.close()
+    with ReplayStore(paths.replay) as replay:
+        for number in range(40):
+            replay.add(record(number))
+    with sqlite3.connect(paths.metrics) as metrics:
+        metrics.execute("CREATE TABLE answers (time REAL, acceptance REAL, about TEXT)")
+        metrics.execute("INSERT INTO answers VALUES (1.0, 0.5, '{}')")
+    metrics.close()
+    version = paths.adapters / "tiny-drafter" / "0123abcd" / "0001"
+    version.mkdir(parents=True)
+    (version / "adapter.gguf").write_bytes(b"GGUF" + bytes(1000))
+    (version / "version.json").write_text(json.dumps({"loss": 1.5}))
+    np.savez(version / "head.npz", weight=np.arange(8.0), bias=np.zeros(1))
+    return paths
+
+
+def contents(paths, pair):
+    """What the packages find in a profile, for comparing a copy with its original."""
+    with ChatStore(paths.chats) as store:
+        chats = [store.snapshot(chat.id) for chat in store.conversations()]
+    with ReplayStore(paths.replay, read_only=True) as replay:
+        answers, last = dict(replay.answers), replay.get(max(replay.answers)).ids.tolist()
+    cache = NgramCache.open(paths.ngrams, pair, SETTINGS.cache)
+    ngrams = (len(cache), cache.top(20))
+    cache.close()
+    metrics = sqlite3.connect(paths.metrics)
+    rows = metrics.execute("SELECT * FROM answers").fetchall()
+    metrics.close()
+    files = {
+        file.relative_to(paths.adapters).as_posix(): file.read_bytes()
+        for file in sorted(paths.adapters.rglob("*"))
+        if file.is_file()
+    }
+    return paths.settings.read_text(), chats, answers, last, ngrams, rows, files

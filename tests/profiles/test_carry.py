@@ -1,0 +1,148 @@
+"""A profile goes out as one file and comes back the same."""
+
+import os
+import sqlite3
+import threading
+import zipfile
+
+import pytest
+
+from omnidraft.chats import ChatStore
+from omnidraft.errors import SettingsError, StorageError
+from omnidraft.learning.replay import ReplayStore
+from omnidraft.paths import find_data_home
+from omnidraft.profiles import create_profile, export_profile, import_profile, list_profiles
+
+from .conftest import contents, record
+
+
+def test_everything_comes_back(home, ada, pair, tmp_path):
+    archive = export_profile(home, "Ada", tmp_path / "ada.zip")
+    imported = import_profile(home, archive, "Ada again")
+    assert contents(imported.paths, pair) == contents(ada, pair)
+    assert [p.name for p in list_profiles(home)] == ["Ada", "Ada again"]
+    with ChatStore(imported.paths.chats) as store:
+        assert store.search("walrus")
+
+
+def test_a_profile_in_use_is_exported_as_it_is_at_that_moment(home, ada, pair, tmp_path):
+    with ChatStore(ada.chats) as store, ReplayStore(ada.replay) as replay:
+        chat = store.create("written just now").id
+        replay.add(record(99))
+        archive = export_profile(home, "Ada", tmp_path / "ada.zip")
+        store.append(chat, "user", "too late")
+    imported = import_profile(home, archive, "Bob").paths
+    with ChatStore(imported.chats) as store:
+        assert store.conversations()[0].title == "written just now"
+        assert store.path(store.conversations()[0].id) == []
+    with ReplayStore(imported.replay, read_only=True) as replay:
+        assert len(replay) == 41
+
+
+def test_an_export_while_a_thread_writes_holds_whole_answers(home, ada, tmp_path):
+    stop = threading.Event()
+    with ChatStore(ada.chats) as store:
+        chat = store.create("busy").id
+
+        def write():
+            turn = 0
+            while not stop.is_set():
+                turn += 1
+                store.append(chat, "user", f"turn {turn} " + "x" * 5000)
+
+        thread = threading.Thread(target=write)
+        thread.start()
+        try:
+            archives = [export_profile(home, "Ada", tmp_path / f"{number}.zip") for number in range(3)]
+        finally:
+            stop.set()
+            thread.join()
+    counts = []
+    for number, archive in enumerate(archives):
+        with ChatStore(import_profile(home, archive, f"copy {number}").paths.chats) as copy:
+            (busy,) = [c for c in copy.conversations() if c.title == "busy"]
+            turns = [int(m.content.split()[1]) for m in copy.path(busy.id)]
+            assert turns == list(range(1, len(turns) + 1))
+            counts.append(len(turns))
+    assert counts == sorted(counts)
+
+
+def test_deleted_text_is_not_in_the_export(home, ada, tmp_path):
+    with sqlite3.connect(ada.metrics) as metrics:
+        metrics.execute("PRAGMA secure_delete=OFF")
+        metrics.executemany("INSERT INTO answers VALUES (1, 1, ?)", [("zqxkvbnwarlp" * 50,)] * 200)
+        metrics.commit()
+        metrics.execute("DELETE FROM answers WHERE about LIKE 'zqx%'")
+    metrics.close()
+    assert b"zqxkvbnwarlp" in ada.metrics.read_bytes()
+    with zipfile.ZipFile(export_profile(home, "Ada", tmp_path)) as archive:
+        assert b"zqxkvbnwarlp" not in archive.read("metrics.sqlite")
+
+
+def test_an_empty_profile_travels_too(home, tmp_path):
+    create_profile(home, "Ada")
+    imported = import_profile(home, export_profile(home, "Ada", tmp_path), "Bob")
+    assert os.listdir(imported.paths.root) == []
+
+
+def test_a_folder_as_destination_gets_a_file_named_after_the_profile(home, ada, tmp_path):
+    archive = export_profile(home, "Ada", tmp_path)
+    assert archive == tmp_path / "Ada.zip"
+    assert archive.stat().st_mode & 0o777 == 0o600
+    before = archive.read_bytes()
+    with pytest.raises(StorageError, match="exists already"):
+        export_profile(home, "Ada", tmp_path)
+    assert archive.read_bytes() == before
+    export_profile(home, "Ada", tmp_path, overwrite=True)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["Ada.zip", "home"]
+    assert os.listdir(home.profiles) == ["Ada"]
+
+
+def test_what_cannot_be_exported_is_one_sentence_and_leaves_nothing(home, ada, tmp_path):
+    with pytest.raises(StorageError, match="no profile named Bob"):
+        export_profile(home, "Bob", tmp_path)
+    with pytest.raises(StorageError, match="cannot be exported"):
+        export_profile(home, "Ada", tmp_path / "missing" / "ada.zip")
+    ada.settings.write_text("[broken")
+    with pytest.raises(StorageError, match="damaged"):
+        export_profile(home, "Ada", tmp_path)
+    ada.settings.unlink()
+    ada.replay.write_bytes(b"garbage" * 1000)
+    with pytest.raises(StorageError, match=r"replay\.sqlite"):
+        export_profile(home, "Ada", tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ["home"]
+    assert os.listdir(home.profiles) == ["Ada"]
+
+
+def test_adapter_versions_still_being_written_stay_behind(home, ada, tmp_path):
+    (ada.adapters / "tiny-drafter" / ".writing").mkdir()
+    (ada.adapters / "tiny-drafter" / ".writing" / "adapter.gguf").write_bytes(b"GGUF half")
+    (ada.adapters / "tiny-drafter" / ".latest.tmp").write_bytes(b"half")
+    (ada.adapters / "link").symlink_to("/etc")
+    with zipfile.ZipFile(export_profile(home, "Ada", tmp_path)) as archive:
+        assert not [n for n in archive.namelist() if "writing" in n or "tmp" in n or "link" in n]
+        assert len([n for n in archive.namelist() if n.startswith("adapters/")]) == 3
+
+
+def test_an_import_never_replaces_a_profile(home, ada, pair, tmp_path):
+    archive = export_profile(home, "Ada", tmp_path)
+    before = contents(ada, pair)
+    for name in (None, "Ada", "ADA"):
+        with pytest.raises(StorageError, match="exists already; choose another name"):
+            import_profile(home, archive, name)
+    with pytest.raises(SettingsError):
+        import_profile(home, archive, "../Ada")
+    assert contents(ada, pair) == before
+    assert os.listdir(home.profiles) == ["Ada"]
+
+
+def test_the_profiles_own_name_is_used_where_it_is_free(home, ada, tmp_path):
+    archive = export_profile(home, "Ada", tmp_path)
+    other = find_data_home(tmp_path / "other")
+    assert import_profile(other, archive).name == "Ada"
+
+
+def test_what_is_imported_is_private(home, ada, tmp_path):
+    imported = import_profile(home, export_profile(home, "Ada", tmp_path), "Bob").paths
+    assert imported.root.stat().st_mode & 0o777 == 0o700
+    assert imported.chats.stat().st_mode & 0o777 == 0o600

@@ -1,0 +1,156 @@
+"""Profiles as folders."""
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+
+import pytest
+
+from omnidraft.chats import ChatStore
+from omnidraft.errors import SettingsError, StorageError
+from omnidraft.paths import DataHome
+from omnidraft.profiles import (
+    create_profile,
+    delete_profile,
+    describe_profile,
+    in_use,
+    list_profiles,
+    profile_size,
+    rename_profile,
+)
+
+
+def names(home):
+    return [profile.name for profile in list_profiles(home)]
+
+
+def test_profiles_are_listed_by_name_and_nothing_else_is(home):
+    for name in ("zoe", "Ada", "bob 2"):
+        create_profile(home, name)
+    (home.profiles / "a file").write_text("x")
+    (home.profiles / ".hidden").mkdir()
+    (home.profiles / "bad name.").mkdir()
+    assert names(home) == ["Ada", "bob 2", "zoe"]
+    assert list_profiles(home)[0].paths == home.profile("Ada", create=False)
+
+
+def test_a_home_without_profiles_has_none(tmp_path):
+    assert list_profiles(DataHome(tmp_path / "nowhere")) == []
+
+
+def test_a_name_is_given_once_whatever_its_case(home):
+    create_profile(home, "Ada")
+    for name in ("Ada", "ada", "ADA"):
+        with pytest.raises(StorageError, match="exists already"):
+            create_profile(home, name)
+    with pytest.raises(SettingsError):
+        create_profile(home, "../Ada")
+    assert names(home) == ["Ada"]
+
+
+def test_renaming_keeps_everything(home):
+    with ChatStore(create_profile(home, "Ada").paths.chats) as store:
+        store.create("kept")
+    renamed = rename_profile(home, "Ada", "ada L")
+    assert names(home) == ["ada L"]
+    with ChatStore(renamed.paths.chats) as store:
+        assert [c.title for c in store.conversations()] == ["kept"]
+    rename_profile(home, "ada L", "Ada L")
+    assert names(home) == ["Ada L"]
+
+
+def test_renaming_onto_another_or_from_nothing_is_refused(home):
+    create_profile(home, "Ada")
+    create_profile(home, "Bob")
+    with pytest.raises(StorageError, match="exists already"):
+        rename_profile(home, "Ada", "BOB")
+    with pytest.raises(StorageError, match="no profile named Eve"):
+        rename_profile(home, "Eve", "Eva")
+    with pytest.raises(StorageError, match="no profile named Eve"):
+        delete_profile(home, "Eve")
+    assert names(home) == ["Ada", "Bob"]
+
+
+def test_deleting_leaves_no_file(home, ada):
+    create_profile(home, "Bob")
+    delete_profile(home, "Ada")
+    assert os.listdir(home.profiles) == ["Bob"]
+
+
+def test_a_profile_that_is_open_is_neither_renamed_nor_deleted(home):
+    paths = create_profile(home, "Ada").paths
+    assert not in_use(paths)
+    store = ChatStore(paths.chats)
+    assert in_use(paths)
+    for action in (lambda: delete_profile(home, "Ada"), lambda: rename_profile(home, "Ada", "Bob")):
+        with pytest.raises(StorageError, match="in use"):
+            action()
+    store.create("still works")
+    store.close()
+    assert not in_use(paths)
+    delete_profile(home, "Ada")
+
+
+HOLDER = """
+import sys, time
+from omnidraft.chats import ChatStore
+store = ChatStore(sys.argv[1])
+print("open", flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_profile_open_in_another_process_counts_as_in_use_until_that_is_killed(home):
+    paths = create_profile(home, "Ada").paths
+    child = subprocess.Popen([sys.executable, "-c", HOLDER, str(paths.chats)], stdout=subprocess.PIPE)
+    child.stdout.readline()
+    assert in_use(paths)
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    assert not in_use(paths)
+
+
+def test_a_damaged_database_does_not_keep_a_profile_from_being_deleted(home):
+    paths = create_profile(home, "Ada").paths
+    paths.chats.write_text("not a database " * 100)
+    assert not in_use(paths)
+    delete_profile(home, "Ada")
+    assert names(home) == []
+
+
+def test_what_a_killed_deletion_or_import_left_behind_goes(home):
+    (home.profiles / ".deleted-1").mkdir()
+    (home.profiles / ".deleted-1" / "chats.sqlite").write_text("x")
+    for name in (".incoming-old", ".incoming-young", ".outgoing-old", ".outgoing-young"):
+        (home.profiles / name).mkdir()
+        if name.endswith("old"):
+            os.utime(home.profiles / name, (time.time() - 4000,) * 2)
+    assert names(home) == []
+    assert sorted(os.listdir(home.profiles)) == [".incoming-young", ".outgoing-young"]  # perhaps at work just now
+
+
+def test_parts_are_described_with_their_place_and_size(ada):
+    parts = {part.name: part for part in describe_profile(ada)}
+    assert list(parts) == ["settings", "chats", "ngrams", "replay", "adapters", "metrics"]
+    assert parts["chats"].path == ada.chats
+    assert parts["settings"].bytes == ada.settings.stat().st_size
+    assert parts["adapters"].bytes == sum(f.stat().st_size for f in ada.adapters.rglob("*") if f.is_file())
+    assert all(part.what.endswith(".") for part in parts.values())
+    assert profile_size(ada) == sum(part.bytes for part in parts.values())
+
+
+def test_the_write_ahead_log_counts(home):
+    paths = create_profile(home, "Ada").paths
+    with sqlite3.connect(paths.chats) as connection:
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("CREATE TABLE t (x)")
+        connection.commit()
+        log = paths.chats.with_name("chats.sqlite-wal").stat().st_size
+        assert log > 0
+        assert profile_size(paths) >= paths.chats.stat().st_size + log
+        parts = {part.name: part.bytes for part in describe_profile(paths)}
+        assert parts["chats"] >= paths.chats.stat().st_size + log
+    connection.close()
