@@ -48,8 +48,13 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="app.py", description="A local chat assistant that drafts.")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: this machine only)")
     parser.add_argument("--port", type=int, default=7860)
-    parser.add_argument("--allow-host", action="append", default=[], metavar="NAME",
-                        help="another name this machine may be called by (may be repeated)")  # fmt: skip
+    parser.add_argument(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="another name this machine may be called by (may be repeated)",
+    )
     parser.add_argument("--data-dir", type=Path, help="where this program keeps its data (default: per user)")
     parser.add_argument("--profile", default=DEFAULT_PROFILE, help="the profile to start with")
     parser.add_argument("--target", help="model file, or a name as the model list shows it")
@@ -68,7 +73,9 @@ def _check_port(host: str, port: int) -> None:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((host.strip("[]"), port))
     except OSError as error:
-        raise SettingsError(f"Cannot listen on {host}:{port} ({error.strerror or error}); choose another --port.") from None
+        raise SettingsError(
+            f"Cannot listen on {host}:{port} ({error.strerror or error}); choose another --port."
+        ) from None
 
 
 def _shown(host: str) -> str:

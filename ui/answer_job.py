@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from omnidraft.assistant import Assistant
 from omnidraft.config import DraftSettings, SamplingSettings
-from omnidraft.decoding.events import Finished, Prefill, Token
+from omnidraft.decoding.events import Event, Finished, Prefill, Token
 from omnidraft.errors import OmniDraftError
 from ui.live import Live
 
@@ -31,17 +31,20 @@ class AnswerJob:
         draft: DraftSettings,
         *,
         chat: str | None = None,
-        prefix: str = "",
+        message: str | None = None,
+        watch: Callable[[AnswerJob, Event], None] = lambda job, event: None,
         finished: Callable[[AnswerJob], None] = lambda job: None,
     ) -> None:
         self.chat = chat
+        self.message = message  # the stored message this answer fills
         self.live = Live()
         self.error: str | None = None
         self.started = time.time()
         self._assistant = assistant
         self._messages = messages
         self._settings = (sampling, draft)
-        self._parts: list[str] = [prefix] if prefix else []
+        self._parts: list[str] = []
+        self._watch = watch
         self._finished = finished
         self._changed = threading.Condition()
         self._version = 0
@@ -51,8 +54,6 @@ class AnswerJob:
 
     @property
     def text(self) -> str:
-        if len(self._parts) > 1:
-            self._parts[:] = ["".join(self._parts)] if self._over else self._parts
         return "".join(self._parts)
 
     @property
@@ -109,6 +110,7 @@ class AnswerJob:
                 self.live.take(event)
                 if isinstance(event, (Token, Finished)) and event.text:
                     self._parts.append(event.text)
+                self._watch(self, event)
                 if not isinstance(event, Token):
                     self._announce()
                 # A stop that came before the engine had started counts as well.

@@ -32,5 +32,10 @@ def empty_state(target: Path | None) -> str:
     return _frame("Ask something", f"{escape(target.stem)} answers, on this machine only.")
 
 
+def arriving() -> str:
+    """Until the page has been filled."""
+    return _frame("Ask something", "")
+
+
 def _frame(title: str, text: str) -> str:
     return f'<div class="od-empty"><h2>{title}</h2><p>{text}</p></div>'

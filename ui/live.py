@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 from omnidraft.decoding.events import Event, Finished, Notice, Prefill, Round, Statistics, Token
 
@@ -23,6 +25,14 @@ class Live:
     disabled_reason: str | None = None
     seed: int | None = None
     _window: list[tuple[int, int]] = field(default_factory=list)
+
+    @classmethod
+    def stored(cls, statistics: Mapping[str, Any], disabled_reason: str | None) -> Live:
+        """The counters of an answer that was written earlier."""
+        known = {f.name for f in fields(Statistics)}
+        live = cls(phase="done", disabled_reason=disabled_reason)
+        live.statistics = Statistics(**{name: value for name, value in statistics.items() if name in known})
+        return live
 
     def take(self, event: Event) -> None:
         """Count one event."""

@@ -8,13 +8,13 @@ from omnidraft.assistant import Assistant
 from omnidraft.backends.discovery import find_models
 from omnidraft.backends.gguf_file import ModelInfo
 from omnidraft.cli.defaults import BUNDLED_DRAFTER
-from omnidraft.paths import bundled_models
+from omnidraft.paths import BUNDLED_MODELS
 from ui.format import short
 
 
 def folders(assistant: Assistant) -> list[Path]:
     """Bundled, the data home's, and the user's own."""
-    return [bundled_models(), assistant.home.models, *map(Path, assistant.settings.model_folders)]
+    return [BUNDLED_MODELS, assistant.home.models, *map(Path, assistant.settings.model_folders)]
 
 
 def scan(assistant: Assistant) -> list[ModelInfo]:
@@ -27,11 +27,11 @@ def targets(models: list[ModelInfo]) -> list[ModelInfo]:
 
 
 def is_bundled_drafter(model: ModelInfo) -> bool:
-    return BUNDLED_DRAFTER in model.path.name and model.path.parent.resolve() == bundled_models().resolve()
+    return BUNDLED_DRAFTER in model.path.name and model.path.parent.resolve() == BUNDLED_MODELS.resolve()
 
 
 def is_bundled(path: Path) -> bool:
-    return path.resolve().is_relative_to(bundled_models().resolve())
+    return path.resolve().is_relative_to(BUNDLED_MODELS.resolve())
 
 
 def label(model: ModelInfo) -> str:
@@ -47,3 +47,10 @@ def choices(models: list[ModelInfo]) -> list[tuple[str, str]]:
         (text if labels.count(text) == 1 else f"{text} ({m.path.parent.name})", str(m.path))
         for text, m in zip(labels, models, strict=True)
     ]
+
+
+def chosen(models: list[ModelInfo], path: Path | None) -> str | None:
+    """The dropdown value that stands for `path`, whichever way it was spelled; None if it is not offered."""
+    if path is None:
+        return None
+    return next((str(m.path) for m in models if m.path.resolve() == path.resolve()), None)

@@ -12,4 +12,5 @@ def build(sessions: Sessions) -> gr.Blocks:
     """All pages; the chat is the first."""
     with gr.Blocks(title="OmniDraft", analytics_enabled=False, fill_width=True) as pages:
         chat_page.build(sessions)
+    pages.queue(default_concurrency_limit=None, api_open=False)
     return pages

@@ -5,9 +5,11 @@ Pure functions from counters to text; everything that comes from outside is esca
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 
 from omnidraft.decoding.events import ORIGINS, Statistics
+from ui.baseline import Baseline
 from ui.format import count, percent, rate, seconds
 from ui.live import Live
 
@@ -21,12 +23,23 @@ ORIGIN_WORDS = {
 _TIMES = (("draft", "draft"), ("translate", "translate"), ("verify", "verify"), ("other", "other"))
 
 
-def panel(live: Live | None, plain_reason: str | None = None) -> str:
-    """The side panel. `plain_reason` is why drafting is off before there is an answer to say so."""
+def panel(
+    live: Live | None,
+    plain_reason: str | None = None,
+    *,
+    baseline: Baseline | None = None,
+    past: Sequence[float] = (),
+) -> str:
+    """The side panel.
+
+    `plain_reason` is why drafting is off before there is an answer to say so; `past` are the acceptance rates of the
+    conversation's answers so far.
+    """
     if live is None or (not live.statistics.tokens and live.phase in ("waiting", "reading")):
         return _frame(_idle(live), plain_reason)
     s = live.statistics
-    parts = [_speed(s), _acceptance(s), _split(s), _origins(s), _small_print(s)]
+    course = list(past) if live.phase == "done" else [*past, *live.acceptance]
+    parts = [_speed(s, baseline), _acceptance(s, course), _split(s), _origins(s), _small_print(s)]
     return _frame("".join(parts), live.disabled_reason or plain_reason)
 
 
@@ -64,14 +77,35 @@ def _idle(live: Live | None) -> str:
     )
 
 
-def _speed(s: Statistics) -> str:
-    return (
+def _speed(s: Statistics, baseline: Baseline | None) -> str:
+    figure = (
         f'<div class="od-figure"><span class="od-number">{rate(s.tokens_per_second)}</span>'
         '<span class="od-unit">tokens/s</span></div>'
     )
+    if baseline is None or not s.tokens_per_second:
+        return figure + "<p>Not enough plain rounds yet to say how fast this model is without drafting.</p>"
+    gain = s.tokens_per_second / baseline.tokens_per_second
+    return figure + (
+        f'<p><b class="od-gain">{gain:.2f}×</b> plain decoding, which takes one token per pass: '
+        f"{rate(baseline.tokens_per_second)} tokens/s, the median of {count(baseline.rounds)} undrafted rounds.</p>"
+    )
 
 
-def _acceptance(s: Statistics) -> str:
+def _sparkline(values: Sequence[float]) -> str:
+    """Acceptance over the conversation, 0 to 1 from bottom to top."""
+    if len(values) < 2:
+        return ""
+    values = list(values)[-120:]
+    step = 240 / (len(values) - 1)
+    points = " ".join(f"{i * step:.1f},{34 - 32 * value:.1f}" for i, value in enumerate(values))
+    return (
+        '<h4>Acceptance over this conversation</h4><svg class="od-spark" viewBox="0 0 240 36" '
+        f'preserveAspectRatio="none" role="img" aria-label="Acceptance from {percent(values[0])} to {percent(values[-1])}">'
+        f'<polyline points="{points}"/></svg>'
+    )
+
+
+def _acceptance(s: Statistics, course: Sequence[float]) -> str:
     if not s.proposed:
         return ""
     share = s.acceptance_rate or 0.0
@@ -82,6 +116,7 @@ def _acceptance(s: Statistics) -> str:
         f'<div class="od-bar" role="img" aria-label="{percent(share)} of the proposals were accepted">'
         f'<i style="width:{share:.1%}"></i></div>'
         f"<p>{count(s.drafted)} drafted, {count(s.proposed)} proposed, {count(s.accepted)} accepted.</p>"
+        f"{_sparkline(course)}"
     )
 
 

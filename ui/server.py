@@ -22,7 +22,7 @@ import gradio as gr
 import uvicorn
 from fastapi import FastAPI
 
-from ui import theme
+from ui import theme, transfer
 from ui.pages import build
 from ui.security import Guard, allowed_hosts
 from ui.session import Sessions
@@ -40,6 +40,7 @@ def make_app(sessions: Sessions, host: str, extra_hosts: Sequence[str] = ()) -> 
 
     app = FastAPI(title="OmniDraft", docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
     app.add_middleware(Guard, hosts=allowed_hosts(host, extra_hosts))
+    transfer.add_routes(app, sessions)
     return gr.mount_gradio_app(
         app,
         build(sessions),
@@ -55,11 +56,14 @@ def make_app(sessions: Sessions, host: str, extra_hosts: Sequence[str] = ()) -> 
         mcp_server=False,
         show_error=True,
         max_file_size=MAX_UPLOAD,
+        app_kwargs={"openapi_url": None},
     )
 
 
 def serve(app: FastAPI, host: str, port: int) -> None:
     """Serve until interrupted."""
-    config = uvicorn.Config(app, host=host, port=port, log_level="warning", access_log=False, timeout_graceful_shutdown=2)
+    config = uvicorn.Config(
+        app, host=host, port=port, log_level="warning", access_log=False, timeout_graceful_shutdown=2
+    )
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     uvicorn.Server(config).run()

@@ -5,17 +5,20 @@ A session holds the profile's assistant and the answer being written. Pages hold
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from pathlib import Path
 
 from omnidraft.assistant import Assistant
+from omnidraft.chats import ChatStore, Conversation
 from omnidraft.cli.defaults import choose_drafter, choose_target
-from omnidraft.config import AppSettings, DraftSettings, SamplingSettings
-from omnidraft.errors import ModelError, OmniDraftError
+from omnidraft.config import AppSettings, DraftSettings, SamplingSettings, changed
+from omnidraft.errors import ModelError, OmniDraftError, StorageError
 from omnidraft.paths import DataHome
 from omnidraft.settings_file import save_settings
 from ui.answer_job import AnswerJob
+from ui.baseline import Baselines
 
 log = logging.getLogger("omnidraft.ui")
 
@@ -28,7 +31,10 @@ class Session:
         self.profile = profile
         self.job: AnswerJob | None = None
         self.loaded: Path | None = None
-        self.messages: list[dict[str, str]] = []
+        self.store = ChatStore(self.assistant.profile.chats)
+        self.baseline = Baselines()
+        self.switched: dict[str, str] = {}  # chat -> what its next answer should say about a change of models
+        self._current: str | None = None
         self._wanted = (target, drafter)
         self._lock = threading.RLock()
 
@@ -42,7 +48,7 @@ class Session:
 
     def target_path(self) -> Path:
         """The target that is loaded, or that the first question will load."""
-        return self.loaded or choose_target(self._wanted[0], self.assistant)
+        return self.loaded or choose_target(self._wanted[0], self.assistant.home, self.assistant.settings)
 
     def ensure_loaded(self) -> list[str]:
         """Load the chosen target if none is; returns what the load has to say."""
@@ -53,21 +59,20 @@ class Session:
         """Make `target` the model that answers, with the profile's drafter. Raises ModelError; the old one stays."""
         with self._lock:
             self._must_be_idle()
-            drafter = choose_drafter(self._wanted[1], self.assistant)
+            drafter = choose_drafter(self._wanted[1], self.assistant.home, self.assistant.settings)
             notices = self.assistant.load(target, drafter)
             self.loaded = target
+            log.info("%s: loaded %s", self.profile, target.name)
             return notices
 
     def choose(self, target: Path) -> list[str]:
         """Load `target` and remember it as the profile's."""
         notices = self.load(target)
-        self.apply(**{"target": str(target)})
+        self.apply(target=str(target))
         return notices
 
     def apply(self, **values: object) -> AppSettings:
         """Change settings by dotted name and keep them; SettingsError if a value is refused."""
-        from omnidraft.config import changed
-
         with self._lock:
             settings = changed(self.assistant.settings, **values)
             save_settings(self.assistant.profile.settings, settings)
@@ -84,13 +89,43 @@ class Session:
             self.job = AnswerJob(self.assistant, messages, sampling, draft, **more).start()
             return self.job
 
-    def keep(self, job: AnswerJob) -> None:
-        if job.text:
-            self.messages.append({"role": "assistant", "content": job.text})
+    def chat(self, wanted: str | None = None) -> Conversation:
+        """The conversation a page shows: the wanted one, else the one shown last, else the latest, else a new one."""
+        with self._lock:
+            for name in (wanted, self._current):
+                if name is not None:
+                    with contextlib.suppress(StorageError):
+                        return self.show(name)
+            latest = self.store.conversations(1)
+            return self.show(latest[0].id) if latest else self.new_chat()
+
+    def show(self, chat: str) -> Conversation:
+        """Remember `chat` as the one a reload comes back to."""
+        found = self.store.get(chat)
+        self._current = found.id
+        return found
+
+    def new_chat(self) -> Conversation:
+        """An empty conversation; one that is empty already is taken instead of piling them up."""
+        with self._lock:
+            latest = self.store.conversations(1)
+            if latest and not self.store.path(latest[0].id) and not latest[0].named:
+                return self.show(latest[0].id)
+            return self.show(self.store.create().id)
 
     def stop(self) -> None:
         if (job := self.job) is not None:
             job.stop()
+
+    def prepare(self) -> None:
+        """Load what is needed to answer. ModelError if that fails or an answer is being written."""
+        with self._lock:
+            self._must_be_idle()
+            self.ensure_loaded()
+
+    def target_name(self) -> str:
+        target = self.assistant.target
+        return target.name if target is not None else ""
 
     def why_plain(self, draft: DraftSettings | None = None) -> str | None:
         """Why drafting is off under `draft`; None if it is on or nothing is loaded yet."""
@@ -102,6 +137,7 @@ class Session:
         if self.job is not None:
             self.job.join(10)
         self.assistant.close()
+        self.store.close()
 
     def _must_be_idle(self) -> None:
         if self.busy:

@@ -13,13 +13,33 @@ SANS = ("ui-sans-serif", "system-ui", "-apple-system", "Segoe UI", "Roboto", "No
 MONO = ("ui-monospace", "SF Mono", "Menlo", "Consolas", "DejaVu Sans Mono", "monospace")
 
 PINE = colors.Color(
-    "#eef6f4", "#d7ebe6", "#b0d7ce", "#82bdb1", "#539f92", "#2f8276",
-    "#1d6a60", "#18554e", "#15443f", "#123935", "#08211f", name="pine",
-)  # fmt: skip
+    "#eef6f4",
+    "#d7ebe6",
+    "#b0d7ce",
+    "#82bdb1",
+    "#539f92",
+    "#2f8276",
+    "#1d6a60",
+    "#18554e",
+    "#15443f",
+    "#123935",
+    "#08211f",
+    name="pine",
+)
 STONE = colors.Color(
-    "#faf9f7", "#f3f1ee", "#e6e3de", "#d3cfc8", "#a8a39a", "#7a756d",
-    "#5c5852", "#45423d", "#2c2a27", "#1f1d1b", "#161513", name="stone-warm",
-)  # fmt: skip
+    "#faf9f7",
+    "#f3f1ee",
+    "#e6e3de",
+    "#d3cfc8",
+    "#a8a39a",
+    "#7a756d",
+    "#5c5852",
+    "#45423d",
+    "#2c2a27",
+    "#1f1d1b",
+    "#161513",
+    name="stone-warm",
+)
 
 
 def theme() -> gr.themes.Base:

@@ -10,7 +10,9 @@
       document.body.classList.toggle("dark", chosen === "dark");
     }
   };
-  document.addEventListener("DOMContentLoaded", () => {
+  // Gradio adds this script when the page is already there, or with it: both must work.
+  const ready = (run) => (document.body ? run() : document.addEventListener("DOMContentLoaded", run));
+  ready(() => {
     paint();
     new MutationObserver(paint).observe(document.body, { attributes: true, attributeFilter: ["class"] });
   });
@@ -23,9 +25,82 @@
     const target = event.target instanceof Element ? event.target : null;
     if (!target) return;
     if (target.closest("[data-od=side]")) side(!document.body.classList.contains("od-side-open"));
-    else if (!target.closest("#od-side")) side(false);
+    else if (target.closest("[data-od=aside]")) aside(!document.body.classList.contains("od-aside-open"));
+    else {
+      if (!target.closest("#od-side") || target.closest("[data-kind=open], #od-new")) side(false);
+      if (target.isConnected && !target.closest("#od-aside, .od-turn, .options")) aside(false);
+    }
   });
 
+  // Below each message: its versions and what can be done with it. The server says which row is which message.
+  const icons = {
+    edit: "M4 20l1-4L16 5l3 3L8 19z",
+    regenerate: "M5 12a7 7 0 0112-5l2 2M19 4v5h-5M19 12a7 7 0 01-12 5l-2-2M5 20v-5h5",
+    tokens: "M4 7h6M12 7h8M4 12h9M15 12h5M4 17h4M10 17h10",
+  };
+  const words = { edit: "Edit", regenerate: "Answer again", tokens: "Show where its tokens came from" };
+  const button = (label, act, inside) => {
+    const made = document.createElement("button");
+    made.type = "button";
+    made.title = label;
+    made.setAttribute("aria-label", label);
+    made.innerHTML = inside;
+    made.addEventListener("click", (event) => {
+      event.stopPropagation();
+      window.odTurn?.(act);
+      if (act.kind === "tokens") showTokens();
+      if (act.kind === "edit") setTimeout(() => document.querySelector("#od-box textarea")?.focus(), 300);
+    });
+    return made;
+  };
+  const action = (kind, id) =>
+    button(words[kind], { kind, id }, `<svg viewBox="0 0 24 24" aria-hidden="true"><path d="${icons[kind]}"/></svg>`);
+  const showTokens = () => {
+    if (innerWidth <= 1080) aside(true);
+    [...document.querySelectorAll("#od-tabs button[role=tab]")].find((t) => t.textContent.trim() === "Tokens")?.click();
+  };
+  const bar = (mark) => {
+    const made = document.createElement("div");
+    made.className = "od-turn";
+    made.dataset.key = JSON.stringify(mark);
+    if (mark.count > 1) {
+      const place = document.createElement("span");
+      place.textContent = `${mark.place} / ${mark.count}`;
+      place.setAttribute("aria-label", `version ${mark.place} of ${mark.count}`);
+      made.append(
+        button("Earlier version", { kind: "version", id: mark.id, step: -1 }, "‹"),
+        place,
+        button("Later version", { kind: "version", id: mark.id, step: 1 }, "›"),
+      );
+    }
+    if (mark.role === "user") made.append(action("edit", mark.id));
+    if (mark.role === "assistant" && mark.last) made.append(action("regenerate", mark.id));
+    if (mark.role === "assistant" && !mark.busy) made.append(action("tokens", mark.id));
+    return made;
+  };
+  const decorate = () => {
+    const marks = JSON.parse(document.getElementById("od-marks")?.dataset.marks || "[]");
+    document.querySelectorAll("#od-chat .message-row").forEach((row, index) => {
+      const mark = marks[index];
+      const old = row.querySelector(":scope > .od-turn");
+      if (old && mark && old.dataset.key === JSON.stringify(mark)) return;
+      old?.remove();
+      if (mark) row.append(bar(mark));
+    });
+  };
+  let due = false;
+  ready(() => {
+    new MutationObserver(() => {
+      if (due) return;
+      due = true;
+      requestAnimationFrame(() => { due = false; decorate(); });
+    }).observe(document.body, { childList: true, subtree: true, attributes: true, attributeFilter: ["data-marks"] });
+  });
+
+  const aside = (open) => {
+    document.body.classList.toggle("od-aside-open", open);
+    for (const b of document.querySelectorAll("[data-od=aside]")) b.setAttribute("aria-expanded", String(open));
+  };
   const visible = (selector) => {
     const found = document.querySelector(selector);
     return found && found.offsetParent !== null ? found : null;
@@ -33,7 +108,19 @@
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape") {
       if (document.body.classList.contains("od-side-open")) side(false);
+      else if (document.body.classList.contains("od-aside-open")) aside(false);
       else visible("#od-stop")?.click();
+    }
+    const control = event.ctrlKey || event.metaKey;
+    if (control && event.shiftKey && event.key.toLowerCase() === "o") {
+      event.preventDefault();
+      document.querySelector("#od-new")?.click();
+      document.querySelector("#od-box textarea")?.focus();
+    }
+    if (control && !event.shiftKey && event.key.toLowerCase() === "k") {
+      event.preventDefault();
+      if (innerWidth <= 760) side(true);
+      document.querySelector("#od-search textarea, #od-search input")?.focus();
     }
   });
 })();

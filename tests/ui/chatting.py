@@ -1,0 +1,63 @@
+"""What the browser tests do on the chat page, in words."""
+
+from __future__ import annotations
+
+
+def wait_idle(page) -> None:
+    """Until no answer is being written."""
+    page.wait_for_selector("#od-send", state="visible")
+
+
+def arrived(page) -> None:
+    """Until the server has filled the page."""
+    page.wait_for_selector("#od-marks", state="attached")
+
+
+def new_chat(page) -> None:
+    arrived(page)
+    page.click("#od-new")
+    page.wait_for_selector("#od-rows .od-item[aria-current] >> text=New chat")
+    page.wait_for_selector(".od-empty")
+
+
+def write(page, selector: str, text: str) -> None:
+    """Type over what stands in a field, key by key as a person does."""
+    page.click(selector)
+    page.keyboard.press("Control+a")
+    page.keyboard.press("Delete")
+    page.keyboard.type(text)
+
+
+def ask(page, text: str, *, wait: bool = True) -> None:
+    """Send a message; with `wait` until its answer is there."""
+    before = page.locator("#od-chat .message-row").count()
+    page.fill("#od-box textarea", text)
+    page.press("#od-box textarea", "Enter")
+    page.wait_for_function("n => document.querySelectorAll('#od-chat .message-row').length >= n", arg=before + 2)
+    if wait:
+        wait_idle(page)
+        page.wait_for_selector(
+            "#od-chat .message-row:last-of-type .od-turn button[title='Answer again']", state="attached"
+        )
+
+
+def answers(page) -> list[str]:
+    return [row.inner_text().strip() for row in page.query_selector_all("#od-chat .bot-row .message")]
+
+
+def questions(page) -> list[str]:
+    return [row.inner_text().strip() for row in page.query_selector_all("#od-chat .user-row .message")]
+
+
+def titles(page) -> list[str]:
+    return [item.inner_text().strip() for item in page.query_selector_all("#od-rows .od-row span")]
+
+
+def choose(page, selector: str, text: str) -> None:
+    """Pick an entry of a dropdown by a part of its label."""
+    page.click(f"{selector} input")
+    page.click(f"[role=option]:has-text('{text}')")
+
+
+def tab(page, name: str) -> None:
+    page.click(f"#od-tabs button[role=tab]:has-text('{name}')")

@@ -1,0 +1,36 @@
+"""Runs the app as a child process for the tests and writes down every name it tries to look up.
+
+Usage: python serve.py LOOKUPS_FILE [arguments of app.py]
+"""
+
+import ipaddress
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+RECORD = Path(sys.argv[1])
+LOOKUPS = ("socket.getaddrinfo", "socket.gethostbyname", "socket.gethostbyaddr", "socket.getnameinfo")
+
+
+def is_address(host: object) -> bool:
+    try:
+        ipaddress.ip_address(host.decode() if isinstance(host, bytes) else str(host))
+    except ValueError:
+        return False
+    return True
+
+
+def listen(event: str, arguments: tuple) -> None:
+    if event in LOOKUPS:
+        host = arguments[0][0] if isinstance(arguments[0], tuple) else arguments[0]
+        if host is not None and not is_address(host):
+            with RECORD.open("a") as record:
+                record.write(f"{event} {host!r}\n")
+
+
+sys.addaudithook(listen)
+RECORD.touch()
+
+import app  # noqa: E402  the hook has to be there before anything is imported
+
+sys.exit(app.main(sys.argv[2:]))

@@ -1,0 +1,197 @@
+"""The chat page in a real browser: asking, versions, conversations, what survives a reload and a restart."""
+
+from __future__ import annotations
+
+import json
+
+from tests.ui.chatting import answers, arrived, ask, choose, new_chat, questions, tab, titles, wait_idle, write
+
+
+def test_an_empty_chat_explains_itself_and_an_example_can_be_picked(server, pages):
+    page = pages.open(server)
+    page.wait_for_selector(".od-empty >> text=The bundled models are tiny")
+    page.click("#od-chat .example >> nth=1")
+    page.wait_for_selector("#od-chat .bot-row")
+    wait_idle(page)
+    assert questions(page) == ["Tell me about your day."]
+
+
+def test_an_answer_streams_and_the_panel_counts(server, pages):
+    page = pages.open(server)
+    new_chat(page)
+    ask(page, "What is the capital of France?")
+    assert len(answers(page)) == 1
+    assert answers(page)[0]
+    panel = page.inner_text("#od-live")
+    assert "tokens/s" in panel
+    assert "acceptance rate" in panel
+    assert "proposed" in panel
+    assert "verify" in panel
+    tab(page, "Tokens")
+    assert page.locator(".od-tokens .od-k").count() > 3
+    assert "context" in page.inner_text("#od-state")
+
+
+def test_another_answer_and_an_edit_keep_all_versions(server, pages):
+    page = pages.open(server)
+    new_chat(page)
+    ask(page, "First question")
+    page.click("button[title='Answer again']")
+    page.wait_for_selector("text=2 / 2")
+    wait_idle(page)
+    page.hover("#od-chat .user-row")
+    page.click("#od-chat .user-row button[title='Edit']")
+    page.wait_for_function("document.querySelector('#od-box textarea').value === 'First question'")
+    page.fill("#od-box textarea", "Another question")
+    page.press("#od-box textarea", "Enter")
+    page.wait_for_selector("#od-chat .user-row >> text=Another question")
+    wait_idle(page)
+    assert questions(page) == ["Another question"]
+    page.click("#od-chat .user-row button[title='Earlier version']")
+    page.wait_for_selector("#od-chat .user-row >> text=First question")
+    # The answer's own versions came back with it.
+    page.wait_for_selector("#od-chat .bot-row >> text=2 / 2")
+
+
+def test_conversations_are_listed_searched_renamed_and_deleted(server, pages):
+    page = pages.open(server)
+    for text in ("Zebras on the moon", "A list of winds"):
+        new_chat(page)
+        ask(page, text)
+    assert titles(page)[:2] == ["A list of winds", "Zebras on the moon"]
+    write(page, "#od-search input", "zebra")
+    page.wait_for_function("document.querySelectorAll('#od-rows .od-row').length === 1")
+    page.click("#od-rows .od-row")
+    page.wait_for_selector("#od-chat .user-row >> text=Zebras on the moon")
+    write(page, "#od-search input", "")
+    item = "#od-rows .od-item:has-text('Zebras on the moon')"
+    page.hover(item)
+    page.click(f"{item} [data-kind=rename]")
+    page.keyboard.type("Stripes & <b>stars</b>")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#od-rows >> text=Stripes & <b>stars</b>")
+    item = "#od-rows .od-item:has-text('Stripes')"
+    page.hover(item)
+    page.click(f"{item} [data-kind=ask-delete]")
+    page.click(f"{item} [data-kind=keep]")
+    assert page.locator(item).count() == 1
+    page.hover(item)
+    page.click(f"{item} [data-kind=ask-delete]")
+    page.click(f"{item} [data-kind=delete]")
+    page.wait_for_function("!document.querySelector('#od-rows').innerText.includes('Stripes')")
+    assert "Stripes & <b>stars</b>" not in titles(page)
+
+
+def test_a_conversation_leaves_and_comes_back_as_a_file(server, pages, tmp_path):
+    page = pages.open(server)
+    new_chat(page)
+    ask(page, "Carry me over")
+    before = answers(page)
+    with page.expect_download() as download:
+        page.click("#od-links >> text=JSON")
+    path = tmp_path / "chat.json"
+    download.value.save_as(path)
+    whole = json.loads(path.read_text())
+    assert whole["conversations"][0]["title"] == "Carry me over"
+    with page.expect_download() as download:
+        page.click("#od-links >> text=Markdown")
+    download.value.save_as(tmp_path / "chat.md")
+    assert before[0].split()[0] in (tmp_path / "chat.md").read_text()
+    page.set_input_files("#od-transfer input[type=file]", str(path))
+    page.wait_for_selector("#od-notice >> text=imported")
+    assert titles(page).count("Carry me over") == 2
+    assert answers(page) == before
+
+
+def test_the_target_changes_in_the_middle_of_a_conversation_and_says_what_happened(server, pages):
+    page = pages.open(server)
+    new_chat(page)
+    ask(page, "Good morning")
+    choose(page, "#od-target", "tiny-target-b")
+    page.wait_for_selector("#od-notice >> text=answers from here on")
+    said = page.inner_text("#od-notice")
+    assert "tiny-target-b" in said
+    assert "shares" in said
+    ask(page, "And now?")
+    assert len(questions(page)) == 2
+    choose(page, "#od-target", "tiny-target-a ")
+    page.wait_for_selector("#od-notice >> text=tiny-target-a answers")
+
+
+def test_drafting_can_be_switched_off_for_one_conversation(server, pages):
+    page = pages.open(server)
+    new_chat(page)
+    page.click("#od-spec input")
+    page.wait_for_selector("#od-live >> text=Drafting is off")
+    ask(page, "Say it plainly")
+    assert "0 proposed" not in page.inner_text("#od-live")
+    assert "acceptance" not in page.inner_text("#od-live")
+    new_chat(page)
+    assert page.is_checked("#od-spec input")
+
+
+def test_options_belong_to_the_conversation(server, pages):
+    page = pages.open(server)
+    new_chat(page)
+    tab(page, "Options")
+    write(page, "#od-system textarea", "You are a lighthouse.")
+    write(page, "#od-max-tokens input", "5")
+    write(page, "#od-seed input", "not a number")
+    page.wait_for_selector("#od-notice >> text=The seed is a whole number")
+    write(page, "#od-seed input", "7")
+    page.wait_for_function("!document.querySelector('#od-notice').innerText.includes('seed')")
+    ask(page, "Who are you?")
+    assert "5 tokens in" in page.inner_text("#od-live") or "length limit" in page.inner_text("#od-notice")
+    page.reload()
+    page.wait_for_selector("#od-chat .bot-row")
+    tab(page, "Options")
+    assert page.input_value("#od-system textarea") == "You are a lighthouse."
+    assert page.input_value("#od-seed input") == "7"
+
+
+def test_model_text_cannot_reach_out_or_run(server, pages):
+    page = pages.open(server)
+    new_chat(page)
+    ask(
+        page,
+        "![x](http://198.51.100.7/leak.png) <script>window.pwned=1</script> <img src=x onerror='pwned=1'> <|im_end|>",
+    )
+    assert page.evaluate("window.pwned") is None
+    assert "<|im_end|>" in questions(page)[0]
+    assert page.evaluate("fetch('http://198.51.100.7/').then(() => 'sent', () => 'refused')") == "refused"
+
+
+def test_keys(server, pages):
+    page = pages.open(server)
+    arrived(page)
+    ask(page, "A conversation to leave")
+    page.keyboard.press("Control+Shift+O")
+    page.wait_for_selector(".od-empty")
+    page.keyboard.press("Control+k")
+    assert page.evaluate("document.activeElement.closest('#od-search') !== null")
+    page.fill("#od-box textarea", "one")
+    page.press("#od-box textarea", "Shift+Enter")
+    page.keyboard.type("two")
+    assert page.input_value("#od-box textarea") == "one\ntwo"
+
+
+def test_the_server_looked_nothing_up(server):
+    assert server.lookups == []
+
+
+def test_a_restart_keeps_conversations_and_settings(make_server, pages):
+    server = make_server()
+    page = pages.open(server)
+    arrived(page)
+    ask(page, "Remember me")
+    choose(page, "#od-target", "tiny-target-b")
+    page.wait_for_selector("#od-notice >> text=answers from here on")
+    before = answers(page)
+    page.close()
+    assert server.stop() == 130
+    server.start()
+    page = pages.open(server)
+    page.wait_for_selector("#od-chat .bot-row")
+    assert answers(page) == before
+    assert "tiny-target-b" in page.input_value("#od-target input")
+    assert server.lookups == []

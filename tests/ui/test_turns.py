@@ -1,0 +1,72 @@
+"""How a conversation becomes rows: folds, versions, marks that fit the rows."""
+
+from __future__ import annotations
+
+import json
+from html import unescape
+
+from omnidraft.chats import Message
+from ui.baseline import ENOUGH, Baselines
+from ui.format import percent, rate, seconds, short, size
+from ui.origins import origins
+from ui.panel import panel
+from ui.turns import split_thought, turns
+
+
+def message(name: str, role: str, content: str, **meta) -> Message:
+    return Message(name, "chat", None, role, content, 0.0, True, meta)
+
+
+def test_thoughts_are_folded_and_marks_stay_beside_their_rows():
+    path = [
+        message("q", "user", "Why?"),
+        message("a", "assistant", "<think>Hm.</think>\nBecause.", note="Another one."),
+    ]
+    shown = turns(path, {"q": (1, 1), "a": (2, 3)})
+    assert [row["content"] for row in shown.rows] == ["Why?", "Another one.", "Hm.", "Because."]
+    assert [mark and mark["id"] for mark in shown.marks] == ["q", None, None, "a"]
+    assert (shown.marks[3]["place"], shown.marks[3]["count"], shown.marks[3]["last"]) == (2, 3, True)
+    data = unescape(shown.marks_html().partition('data-marks="')[2].rpartition('"')[0])
+    assert json.loads(data) == shown.marks
+
+
+def test_an_open_thought_is_still_thinking():
+    assert split_thought("<think>so far") == ("so far", "", True)
+    assert split_thought("no <think>tag</think> at the start") == ("", "no <think>tag</think> at the start", False)
+
+
+def test_an_answer_in_the_making_shows_its_running_text():
+    shown = turns([message("a", "assistant", "old")], {}, ("a", "new"))
+    assert shown.rows[0]["content"] == "new"
+    assert shown.marks[0]["busy"]
+    assert not shown.marks[0]["last"]
+
+
+def test_tokens_are_escaped():
+    assert "<script>" not in origins([("<script>", "direct")])
+    assert "&lt;script&gt;" in origins([("<script>", "direct")])
+
+
+def test_reasons_are_escaped():
+    assert "<b>x" not in panel(None, "<b>x")
+
+
+def test_a_baseline_needs_enough_plain_rounds_and_takes_their_median():
+    from omnidraft.decoding.events import Round
+
+    seen = Baselines()
+    for _ in range(ENOUGH - 1):
+        seen.observe("m", Round(0, 0, 0, 0, 1, 0.0, 0.0, 0.01, 0.0))
+    seen.observe("m", Round(4, 3, 3, 3, 4, 0.1, 0.0, 0.9, 0.0))
+    assert seen.of("m") is None
+    seen.observe("m", Round(0, 0, 0, 0, 1, 0.0, 0.0, 9.0, 0.0))
+    assert round(seen.of("m").tokens_per_second) == 100
+    assert seen.of("other") is None
+
+
+def test_numbers_read_well():
+    assert (short(4_200_000), short(494_000_000), short(7_600_000_000)) == ("4.2M", "494M", "7.6B")
+    assert (size(2_448_544), size(512), size(5 * 2**30)) == ("2.3 MB", "512 bytes", "5.0 GB")
+    assert (rate(None), rate(12.345), rate(1234.5)) == ("–", "12.3", "1,234")
+    assert (percent(None), percent(0.416)) == ("–", "42%")
+    assert (seconds(0.0456), seconds(3.21), seconds(600)) == ("46 ms", "3.2 s", "10 min")
