@@ -13,7 +13,9 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from omnidraft.backends.llama_cpp import LlamaDrafter, LlamaTarget
+from omnidraft.backends.base import LanguageModel
+from omnidraft.backends.llama_cpp import LlamaDrafter
+from omnidraft.backends.opening import open_target
 from omnidraft.backends.templates import ChatTemplate
 from omnidraft.config import AppSettings, CacheSettings, DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.decoding.events import Event, Finished, Notice, Token
@@ -65,7 +67,7 @@ class Assistant:
         self._lock = threading.Lock()
 
     @property
-    def target(self) -> LlamaTarget | None:
+    def target(self) -> LanguageModel | None:
         return self.engine.target.model if self.engine else None
 
     def load(
@@ -83,7 +85,7 @@ class Assistant:
         """
         model = model or self.settings.model
         with self._lock:
-            opened = LlamaTarget.open(target, model)
+            opened = open_target(target, model)
             try:
                 engine = Engine(opened, ChatTemplate.from_model(opened.info, opened.vocabulary))
                 self._pair(engine, drafter, model, cache or self.settings.cache, adapter)

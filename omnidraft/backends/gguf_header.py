@@ -71,6 +71,11 @@ def read_header(path: str | Path) -> GgufHeader:
     except OSError as error:
         raise ModelError(f"{path} cannot be read ({error.strerror}).") from None
     if path.is_dir():
+        if (path / "config.json").is_file():
+            raise ModelError(
+                f"{path} is a Hugging Face folder, which can only be a target; a drafter must be a GGUF file, which "
+                "`python -m omnidraft models import` makes of a Llama-like folder."
+            )
         raise ModelError(f"{path} is a folder; name the .gguf file inside it.")
     return _read(path, status.st_size, status.st_mtime_ns)
 

@@ -32,7 +32,7 @@ def kv_cache_bytes(info: ModelInfo, n_ctx: int, kv_type: str) -> int | None:
 
 def check_memory(info: ModelInfo, n_ctx: int, kv_type: str) -> None:
     """ModelError with the numbers if the KV cache alone is larger than the memory that is free now."""
-    needed, free = kv_cache_bytes(info, n_ctx, kv_type), _available_bytes()
+    needed, free = kv_cache_bytes(info, n_ctx, kv_type), available_bytes()
     if needed and free and needed > free:
         raise ModelError(
             f"A context of {n_ctx} tokens needs {needed / 1e9:.1f} GB for {info.name}, but {free / 1e9:.1f} GB of "
@@ -49,7 +49,7 @@ def prompt_step(info: ModelInfo, n_ctx: int, most: int) -> int:
     return 0 if fit < 64 else min(most, fit)
 
 
-def _available_bytes() -> int | None:
+def available_bytes() -> int | None:
     """Memory that can be had without swapping; None where the system does not say."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()

@@ -40,7 +40,7 @@ def test_recurrent_models_are_not_judged(write_gguf):
 
 def test_a_context_larger_than_memory_is_refused(target: ModelInfo):
     memory.check_memory(target, 1000, "f16")
-    if memory._available_bytes() is None:
+    if memory.available_bytes() is None:
         pytest.skip("this system does not say how much memory is free")
     with pytest.raises(ModelError, match=r"1000000000 tokens needs \d+\.\d GB .* q8_0"):
         memory.check_memory(target, 10**9, "f16")

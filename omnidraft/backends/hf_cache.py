@@ -1,0 +1,89 @@
+"""A KV cache for transformers' models that appends in place and is cut by moving a number.
+
+The library's own growing cache copies all keys and values at every step; this one writes into buffers that double when
+full and hands out views. All layers keep every token, also those with a sliding window: their attention mask already
+hides what lies outside, and only so can any number of tokens be taken back. Imports torch; import it late.
+"""
+
+from __future__ import annotations
+
+import torch
+from transformers.cache_utils import Cache, DynamicLayer
+
+_FIRST = 256  # tokens a buffer is made for at first
+
+
+class CuttableLayer(DynamicLayer):
+    """Keys and values of one layer, (batch, heads, tokens, head width), as views of larger buffers."""
+
+    def __init__(self, **options: object) -> None:
+        super().__init__(**options)
+        self._length = 0
+
+    def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
+        self.dtype, self.device = key_states.dtype, key_states.device
+        self._keys = _buffer(key_states, _FIRST)
+        self._values = _buffer(value_states, _FIRST)
+        self.is_initialized = True
+        self._show()
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *_args: object, **_options: object
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Append the new states; all of them, old and new."""
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+        end = self._length + key_states.shape[-2]
+        if end > self._keys.shape[-2]:
+            self._keys = _grown(self._keys, end, self._length)
+            self._values = _grown(self._values, end, self._length)
+        self._keys[..., self._length : end, :] = key_states
+        self._values[..., self._length : end, :] = value_states
+        self._length = end
+        self._show()
+        return self.keys, self.values
+
+    def cut(self, length: int) -> None:
+        """Keep the first `length` tokens; harmless if there are fewer."""
+        if self.is_initialized and length < self._length:
+            self._length = length
+            self._show()
+
+    def get_seq_length(self) -> int:
+        return self._length
+
+    def _show(self) -> None:
+        self.keys = self._keys[..., : self._length, :]
+        self.values = self._values[..., : self._length, :]
+
+
+class CuttableCache(Cache):
+    """One `CuttableLayer` per layer of the model, made as the model asks for them."""
+
+    def __init__(self) -> None:
+        super().__init__(layer_class_to_replicate=CuttableLayer)
+
+    def cut(self, length: int) -> None:
+        """Keep the first `length` tokens of every layer."""
+        for layer in self.layers:
+            layer.cut(length)
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of all buffers."""
+        return sum(
+            part.numel() * part.element_size()
+            for layer in self.layers
+            if layer.is_initialized
+            for part in (layer._keys, layer._values)
+        )
+
+
+def _buffer(like: torch.Tensor, tokens: int) -> torch.Tensor:
+    return like.new_empty((*like.shape[:-2], max(tokens, like.shape[-2]), like.shape[-1]))
+
+
+def _grown(buffer: torch.Tensor, needed: int, held: int) -> torch.Tensor:
+    larger = _buffer(buffer, max(needed, 2 * buffer.shape[-2]))
+    larger[..., :held, :] = buffer[..., :held, :]
+    return larger

@@ -1,0 +1,70 @@
+"""Writes small Hugging Face folders with random weights, complete with tokenizer and template."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+TEMPLATE = (
+    "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+_TEXT = [
+    "The quick brown fox jumps over the lazy dog, and the dog says: hello there, how are you today?",
+    "def add(a, b):\n    return a + b\n\nprint(add(12, 30))  # forty-two",
+    "Once upon a time there was a king who had three daughters, and the youngest was the cleverest of them all.",
+] * 3
+CONTROLS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+
+
+def write_tokenizer(folder: Path, size: int = 400) -> int:
+    """A byte-level BPE tokenizer.json of at most `size` tokens; how many it has."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(
+        vocab_size=size - 3, initial_alphabet=sorted(alphabet), show_progress=False, min_frequency=2
+    )
+    tokenizer.train_from_iterator(_TEXT, trainer)
+    tokenizer.add_special_tokens(CONTROLS)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return tokenizer.get_vocab_size()
+
+
+def write_folder(
+    folder: Path, config_class: str = "LlamaConfig", *, padding: int = 13, seed: int = 0, safe: bool = True, **settings
+) -> Path:
+    """A folder with a random model of `config_class`; `padding` rows more than the tokenizer has tokens.
+
+    The weights are drawn wider than usual, so that next tokens are neither all alike nor all equally likely.
+    """
+    import torch
+    import transformers
+
+    folder.mkdir(parents=True, exist_ok=True)
+    tokens = write_tokenizer(folder)
+    sizes = {
+        "vocab_size": tokens + padding, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 512, "initializer_range": 0.15,
+        "bos_token_id": tokens - 3, "eos_token_id": tokens - 1, "pad_token_id": None,
+    }  # fmt: skip
+    config = getattr(transformers, config_class)(**sizes | settings)
+    torch.manual_seed(seed)
+    model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    if safe:
+        model.save_pretrained(folder)
+    else:
+        config.architectures = [type(model).__name__]
+        config.save_pretrained(folder)
+        torch.save(model.state_dict(), folder / "pytorch_model.bin")
+    (folder / "chat_template.jinja").write_text(TEMPLATE)
+    return folder
+
+
+def change_config(folder: Path, **values: object) -> None:
+    """Overwrite entries of config.json."""
+    file = folder / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | values))
