@@ -22,6 +22,7 @@ from omnidraft.decoding.topk import top_ids, top_two
 from omnidraft.vocab import TokenKind, Vocabulary
 
 HEAD = 64
+_EDGE = 12  # ids behind the cut that rounding could bring in
 _GROUP_SIZE = 256
 
 
@@ -36,15 +37,17 @@ class Draw(NamedTuple):
 class _Head:
     """The candidates that compete one by one: ids and logits (n,), largest logit first.
 
-    `next_logit`: the largest logit that was left out (None if nothing was); `slack`: how far, in logits, the cut is
-    from falling differently; `rest`: whether what was left out still competes (unfiltered) or is excluded.
+    `edge_ids`, `edge_logits`: the next few, left out. `inside` (n,): how far, in logits, rounding would have to go to
+    push an id out; `outside`: to bring one of the edge in. `rest`: whether all that was left out still competes as one
+    (unfiltered) or is excluded.
     """
 
     ids: np.ndarray
     logits: np.ndarray
-    next_id: int | None
-    next_logit: float
-    slack: float
+    inside: np.ndarray
+    edge_ids: np.ndarray
+    edge_logits: np.ndarray
+    outside: np.ndarray
     rest: bool
 
 
@@ -96,11 +99,11 @@ class Sampler:
             if tail > score:
                 drawn, inner = self._from_tail(position)
                 margin = min(tail - score, inner)
-                if head.slack < np.inf:
-                    margin = min(margin, max(head.slack / temperature, 0.0))
+                if len(head.outside):
+                    margin = min(margin, head.outside[0] / temperature)
                 return Draw(drawn, float(margin * temperature))
             margin = min(margin, score - tail)
-        return Draw(int(head.ids[best]), float(self._edge(head, best, score, margin, position, top) * temperature))
+        return Draw(int(head.ids[best]), float(self._edge(head, best, score, margin, position) * temperature))
 
     def probabilities(self, row: np.ndarray) -> np.ndarray:
         """(V,) float64, summing to 1: the filtered target distribution of a prepared `row`."""
@@ -124,7 +127,7 @@ class Sampler:
 
     def _captured(self, row: np.ndarray) -> Candidates:
         """Also leaves the row's top ids and its mass at temperature 1 for `draw`, which needs the same."""
-        self._top = top_ids(row, max(self._capture, HEAD + 1))
+        self._top = top_ids(row, max(self._capture, HEAD + _EDGE))
         ids = self._top[: self._capture]
         logits = row[ids]
         self._mass = self._exp_sum(row, logits[0], 1.0)
@@ -143,8 +146,11 @@ class Sampler:
         s = self.settings
         if s.top_p >= 1.0 and s.min_p <= 0.0:
             keep = s.top_k or HEAD
-            known = self._top is not None and len(self._top) > keep
-            return _cut(row, self._top[: keep + 1] if known else top_ids(row, keep + 1), keep, np.inf, rest=not s.top_k)
+            known = self._top is not None and len(self._top) >= keep + _EDGE
+            ids = self._top[: keep + _EDGE] if known else top_ids(row, keep + _EDGE)
+            logits = row[ids].astype(np.float64)
+            rest = not s.top_k and len(ids) > keep
+            return _cut(ids, logits, keep, *_by_rank(logits, keep), rest=rest)
         return self._filtered(row)
 
     def _filtered(self, row: np.ndarray) -> _Head:
@@ -153,22 +159,35 @@ class Sampler:
         total = None if s.top_k or s.top_p >= 1.0 else self._exp_sum(row, float(row.max()), 1.0)
         n = min(limit, HEAD)
         while True:  # grow until the cut is inside what was sorted
-            ids = top_ids(row, n + 1)
-            gaps = row[ids].astype(np.float64) - float(row[ids[0]])
+            ids = top_ids(row, n + _EDGE)
+            logits = row[ids].astype(np.float64)
+            gaps = logits - logits[0]
             weights = np.exp(gaps)
             mass = total if total is not None else (weights[:limit].sum() if n >= limit else None)
-            keep, slack = n, np.inf
+            keep = n
             if s.top_p < 1.0 and mass is not None:
-                shares = np.cumsum(weights[:n]) / mass
-                keep = min(keep, int(np.searchsorted(shares, s.top_p)) + 1)
-                slack = float(np.abs(shares - s.top_p).min())
+                shares = np.cumsum(weights) / mass
+                keep = min(keep, int(np.searchsorted(shares[:n], s.top_p)) + 1)
             if s.min_p > 0.0:
                 floor = np.log(s.min_p)
-                keep = min(keep, max(1, int((gaps >= floor).sum())))
-                slack = min(slack, float(np.abs(gaps - floor).min()))
-            if (keep < n and mass is not None) or n >= limit or len(ids) <= n or (keep < n and s.top_p >= 1.0):
-                return _cut(row, ids, min(keep, n), slack, rest=False)
+                keep = min(keep, max(1, int((gaps[:n] >= floor).sum())))
+            if n >= limit or len(ids) <= n or (keep < n and (mass is not None or s.top_p >= 1.0)):
+                break
             n = min(limit, n * 4)
+        # Kept is what passes every filter: the nearest one decides who goes, the furthest who comes.
+        inside, outside = np.full(keep, np.inf), np.full(max(len(ids) - keep, 0), -np.inf)
+        ways = [_by_rank(logits, keep, n)] if s.top_k else []
+        if s.top_p < 1.0:
+            before = np.concatenate(([-np.inf], shares[:-1]))  # the share ahead of each id; the first always stays
+            kept, left = _by_rank(logits, keep)
+            ways.append((np.minimum(s.top_p - before[:keep], kept), np.minimum(before[keep:] - s.top_p, left)))
+        if s.min_p > 0.0:
+            kept = gaps[:keep] - floor
+            kept[0] = -gaps[1] - floor if len(gaps) > 1 else np.inf  # only the second, grown past it, can push it out
+            ways.append((kept, floor - gaps[keep:]))
+        for kept, left in ways:
+            inside, outside = np.minimum(inside, kept), np.maximum(outside, left)
+        return _cut(ids, logits, keep, inside, outside, rest=False)
 
     def _tail(self, row: np.ndarray, head: np.ndarray, top: float) -> float:
         """Mass of all ids outside `head`, relative to exp(top / T); leaves their weights in place for `_from_tail`."""
@@ -192,27 +211,33 @@ class Sampler:
         margin = scores[best] - np.partition(scores, -2)[-2] if len(scores) > 1 else np.inf
         return int(found[best]), float(margin)
 
-    def _edge(self, head: _Head, best: int, score: float, margin: float, position: int, top: float) -> float:
+    def _edge(self, head: _Head, best: int, score: float, margin: float, position: int) -> float:
         """The margin, lowered if the cut could fall differently *and* that would change the winner."""
-        if head.next_id is None:
+        if not len(head.edge_ids):
             return margin
-        left_out = (head.next_logit - top) / self.settings.temperature
-        left_out += gumbel(self.seed, position, np.array([head.next_id]))[0]
-        if best == len(head.ids) - 1 or left_out > score:
-            return min(margin, head.slack / self.settings.temperature)
-        return margin
+        temperature = self.settings.temperature
+        scores = (head.edge_logits - head.logits[0]) / temperature + gumbel(self.seed, position, head.edge_ids)
+        better = head.outside[scores > score]
+        nearest = min(float(head.inside[best]), float(better.min()) if len(better) else np.inf)
+        return min(margin, max(nearest, 0.0) / temperature)
 
 
 _TAIL = np.array([TAIL])
 
 
-def _cut(row: np.ndarray, ids: np.ndarray, keep: int, slack: float, *, rest: bool) -> _Head:
-    """The first `keep` of `ids` (sorted by logit, one more than needed where there is one) as a head."""
-    logits = row[ids].astype(np.float64)
-    if keep >= len(ids):
-        return _Head(ids, logits, None, -np.inf, np.inf, rest and len(ids) < row.shape[0])
-    gap = float(logits[keep - 1] - logits[keep])
-    return _Head(ids[:keep], logits[:keep], int(ids[keep]), float(logits[keep]), min(slack, gap), rest)
+def _cut(
+    ids: np.ndarray, logits: np.ndarray, keep: int, inside: np.ndarray, outside: np.ndarray, *, rest: bool
+) -> _Head:
+    """The first `keep` of `ids` (sorted by logit) as a head, the next few as its edge."""
+    end = keep + _EDGE
+    return _Head(ids[:keep], logits[:keep], inside, ids[keep:end], logits[keep:end], outside[:_EDGE], rest)
+
+
+def _by_rank(logits: np.ndarray, keep: int, limit: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """(inside, outside) of the first `keep` of sorted `logits` where the first `limit` (default: keep) may stay."""
+    limit = keep if limit is None else limit
+    inside = logits[:keep] - logits[limit] if limit < len(logits) else np.full(len(logits[:keep]), np.inf)
+    return inside, logits[min(limit, len(logits)) - 1] - logits[keep:]
 
 
 def _ranges(ids: np.ndarray) -> list[slice]:

@@ -1,0 +1,194 @@
+"""The sampler against brute force: filters, penalty, padding, capture, and the distribution of what it draws."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from omnidraft.config import SamplingSettings
+from omnidraft.decoding.sampling import HEAD, Sampler
+from omnidraft.vocab import TokenKind
+from tests.fakes import toy_vocabulary
+
+SIZE = 700  # beyond the head and beyond one group of the tail
+PADDING = 20
+VOCABULARY = toy_vocabulary([f"<{i}>".encode() for i in range(SIZE - 1)], padding=PADDING)
+
+
+def row(seed: int, scale: float = 2.0) -> np.ndarray:
+    """Logits whose padding is tempting."""
+    rng = np.random.default_rng(seed)
+    out = rng.normal(0, scale, SIZE + PADDING).astype(np.float32)
+    out[SIZE:] = 50.0
+    return out
+
+
+def brute_force(logits: np.ndarray, settings: SamplingSettings) -> np.ndarray:
+    """The filtered distribution, by sorting everything."""
+    logits = logits[:SIZE].astype(np.float64)
+    p = np.exp(logits - logits.max())
+    order = np.argsort(-logits)
+    keep = order[: settings.top_k or SIZE]
+    share = np.cumsum(p[keep]) / p[keep].sum()
+    keep = keep[: int(np.searchsorted(share, settings.top_p)) + 1] if settings.top_p < 1 else keep
+    keep = keep[p[keep] >= settings.min_p * p[keep[0]]] if settings.min_p > 0 else keep
+    out = np.zeros(SIZE + PADDING)
+    out[keep] = np.exp((logits[keep] - logits[keep[0]]) / settings.temperature)
+    return out / out.sum()
+
+
+FILTERS = [
+    {},
+    {"temperature": 0.3},
+    {"temperature": 2.5},
+    {"top_k": 1},
+    {"top_k": 5},
+    {"top_k": 300, "temperature": 1.7},
+    {"top_k": 100_000},
+    {"top_p": 0.1},
+    {"top_p": 0.9},
+    {"top_p": 0.999, "temperature": 0.6},
+    {"top_p": 0.0},
+    {"min_p": 0.05},
+    {"min_p": 1.0},
+    {"min_p": 0.0005, "temperature": 3.0},
+    {"top_k": 40, "top_p": 0.8, "min_p": 0.02, "temperature": 0.9},
+    {"top_k": 200, "top_p": 0.95},
+]
+
+
+def sampler(settings: SamplingSettings, seed: int = 0, capture: int = 0) -> Sampler:
+    return Sampler(settings, VOCABULARY, seed, capture)
+
+
+@pytest.mark.parametrize("filters", FILTERS, ids=str)
+@pytest.mark.parametrize("capture", [0, 48])
+def test_filters_keep_what_brute_force_keeps(filters, capture):
+    settings = SamplingSettings(**{"temperature": 1.0, **filters})
+    for seed in range(20):
+        logits = row(seed, scale=0.2 + seed / 4)
+        prepared = logits.copy()
+        s = sampler(settings, capture=capture)
+        s.prepare(prepared, [])
+        np.testing.assert_allclose(s.probabilities(prepared), brute_force(logits, settings), rtol=2e-5, atol=1e-9)
+
+
+@pytest.mark.parametrize("filters", [{}, {"temperature": 0.5}, {"top_k": 5}, {"top_p": 0.7}, {"min_p": 0.1}], ids=str)
+def test_draws_follow_the_filtered_distribution(filters):
+    """With a flat enough row that the tail behind the head holds much of the mass."""
+    settings = SamplingSettings(**{"temperature": 1.0, **filters})
+    logits = row(1, scale=1.0)
+    s = sampler(settings, seed=7)
+    expected = brute_force(logits, settings)
+    if not filters:
+        assert 0.2 < np.sort(expected)[::-1][HEAD:].sum() < 0.8
+    n = 20_000
+    prepared = logits.copy()
+    s.prepare(prepared, [])
+    counts = np.bincount([s.draw(prepared, position).id for position in range(n)], minlength=SIZE + PADDING)
+    assert counts[expected == 0].sum() == 0
+    common = expected * n >= 5
+    observed = [*counts[common], counts[~common].sum()]
+    wanted = [*(expected[common] * n), expected[~common].sum() * n]
+    if wanted[-1] == 0:
+        observed, wanted = observed[:-1], wanted[:-1]
+    assert stats.chisquare(observed, np.array(wanted) * n / sum(wanted)).pvalue > 1e-4
+
+
+def test_padding_is_never_drawn_and_weighs_nothing():
+    for settings in (SamplingSettings(temperature=0.0), SamplingSettings(temperature=10.0)):
+        for position in range(300):
+            logits = row(position)
+            s = sampler(settings)
+            s.prepare(logits, [])
+            drawn = s.draw(logits, position).id
+            assert VOCABULARY.kinds[drawn] != TokenKind.UNUSED
+            assert s.probabilities(logits)[SIZE:].sum() == 0
+
+
+def test_at_temperature_zero_the_most_probable_id_is_drawn():
+    for seed in range(50):
+        for capture in (0, 48):
+            logits = row(seed)
+            s = sampler(SamplingSettings(temperature=0.0), seed, capture)
+            s.prepare(logits, [])
+            draw = s.draw(logits, 0)
+            best = np.sort(logits[:SIZE])[::-1]
+            assert draw.id == int(logits[:SIZE].argmax())
+            assert draw.margin == pytest.approx(best[0] - best[1], abs=1e-5)
+
+
+@pytest.mark.parametrize("filters", [{}, {"temperature": 0.7}, {"top_k": 30}, {"top_p": 0.9}, {"min_p": 0.02}], ids=str)
+def test_looking_at_the_distribution_changes_no_draw(filters):
+    settings = SamplingSettings(**{"temperature": 1.0, **filters})
+    for position in range(300):
+        drawn = []
+        for capture in (0, 48):
+            logits = row(position, scale=1.5)
+            s = sampler(settings, 3, capture)
+            s.prepare(logits, [])
+            drawn.append(s.draw(logits, position).id)
+        assert drawn[0] == drawn[1]
+
+
+def test_same_seed_same_draw_other_seed_other_draw():
+    found = []
+    for seed in (1, 1, 2):
+        prepared = row(0, scale=0.5)
+        s = sampler(SamplingSettings(temperature=1.0), seed)
+        s.prepare(prepared, [])
+        found.append([s.draw(prepared, position).id for position in range(60)])
+    assert found[0] == found[1] != found[2]
+
+
+@pytest.mark.parametrize("penalty", [0.5, 1.3, 3.0])
+def test_the_penalty_divides_positive_logits_and_multiplies_negative_ones_once(penalty):
+    logits = row(4)
+    recent = [3, 3, 9, 11, 600, 3]
+    prepared = logits.copy()
+    sampler(SamplingSettings(temperature=0.0, repeat_penalty=penalty, repeat_last_n=4)).prepare(prepared, recent)
+    expected = logits.copy()
+    for i in {9, 11, 600, 3}:
+        expected[i] = logits[i] / penalty if logits[i] > 0 else logits[i] * penalty
+    np.testing.assert_allclose(prepared[:SIZE], expected[:SIZE], rtol=1e-6)
+
+
+def test_the_penalty_looks_back_no_further_than_it_is_told():
+    logits = row(4)
+    for settings in (SamplingSettings(repeat_penalty=2.0, repeat_last_n=0), SamplingSettings(repeat_penalty=1.0)):
+        prepared = logits.copy()
+        sampler(settings).prepare(prepared, [1, 2, 3])
+        np.testing.assert_array_equal(prepared[:SIZE], logits[:SIZE])
+
+
+def test_captured_candidates_are_the_targets_own_whatever_the_settings():
+    settings = SamplingSettings(temperature=0.4, top_k=2, repeat_penalty=2.0)
+    logits = row(5)
+    captured = sampler(settings, capture=48).prepare(logits.copy(), [int(logits[:SIZE].argmax())])
+    p = np.exp(logits[:SIZE].astype(np.float64))
+    p /= p.sum()
+    order = np.argsort(-p)[:48]
+    assert captured.ids.tolist() == order.tolist()
+    np.testing.assert_allclose(np.exp(captured.logprobs), p[order], rtol=1e-4)
+    assert captured.rest == pytest.approx(1 - p[order].sum(), abs=1e-5)
+
+
+@pytest.mark.parametrize("filters", [{}, {"top_k": 8}, {"top_p": 0.8}, {"min_p": 0.05}, {"top_p": 0.0}, {"min_p": 1.0}],
+                         ids=str)  # fmt: skip
+def test_nudging_every_logit_by_much_less_than_the_margin_changes_no_draw(filters):
+    """Also where the nudge changes which ids pass the filter."""
+    rng = np.random.default_rng(0)
+    settings = SamplingSettings(temperature=0.8, **filters)
+    sure = 0
+    for position in range(400):
+        logits = row(position, scale=1.5)
+        s = sampler(settings, position)
+        s.prepare(logits, [])
+        drawn, margin = s.draw(logits, position)
+        nudge = min(margin * 0.2, 0.02)
+        sure += margin > 0.05
+        moved = logits + rng.uniform(-nudge, nudge, logits.shape).astype(np.float32)
+        s.prepare(moved, [])
+        assert s.draw(moved, position).id == drawn
+    assert sure > 200, "a margin that is always small says nothing"
