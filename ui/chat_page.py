@@ -247,7 +247,7 @@ def _settings(sessions: Sessions, view: ChatView) -> None:
         changed = session.store.update(session.chat(chat).id, speculation=on)
         return {view.side: view._panel(session, changed, session.store.path(changed.id))}
 
-    def keep(chat: str | None, *values: Any, request: gr.Request) -> dict:
+    def keep(request: gr.Request, chat: str | None, *values: Any) -> dict:
         session = session_of(sessions, request)
         try:
             sampling = chat_options.store(session, session.chat(chat).id, *values)

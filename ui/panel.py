@@ -100,7 +100,7 @@ def _sparkline(values: Sequence[float]) -> str:
     points = " ".join(f"{i * step:.1f},{34 - 32 * value:.1f}" for i, value in enumerate(values))
     return (
         '<h4>Acceptance over this conversation</h4><svg class="od-spark" viewBox="0 0 240 36" '
-        f'preserveAspectRatio="none" role="img" aria-label="Acceptance from {percent(values[0])} to {percent(values[-1])}">'
+        f'preserveAspectRatio="none" role="img" aria-label="From {percent(values[0])} to {percent(values[-1])}">'
         f'<polyline points="{points}"/></svg>'
     )
 
