@@ -15,7 +15,7 @@ class WarmupHoldDecay:
     """A trapezoid: linear warm-up over steps, constant, then linear to zero over the last part of the budget."""
 
     budget_s: float
-    warmup_steps: int = 100
+    warmup_steps: int = 50
     decay_share: float = 0.3  # of all training time
     decay_from_s: float | None = None  # set when the decay begins
     decay_for_s: float = 0.0

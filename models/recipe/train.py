@@ -35,7 +35,7 @@ class TrainSettings:
     learning_rate: float = 2e-3
     weight_decay: float = 0.1
     muon: bool = True  # False: AdamW for everything
-    warmup_steps: int = 100
+    warmup_steps: int = 50
     decay_share: float = 0.3
     log_every_s: float = 60.0
     evaluate_every_s: float = 900.0

@@ -18,6 +18,7 @@ from transformers import LlamaForCausalLM
 from models.recipe.__main__ import build
 from models.recipe.data import encode_documents, is_held_out, packed_batches, read_records
 from models.recipe.evaluate import is_looping, mean_loss
+from models.recipe.report import report
 from models.recipe.schedule import StopRequest, WarmupHoldDecay
 from models.recipe.specs import DRAFTER, TARGET_A, TARGET_B, ModelSpec
 from models.recipe.train import TrainSettings
@@ -187,6 +188,16 @@ def test_the_held_out_loss_does_not_depend_on_grouping(trained):
     documents = encode_documents(spec, tokenizer, records)
     alone = mean_loss(model, documents, rows=1)
     assert mean_loss(model, documents, rows=4) == pytest.approx(alone, rel=1e-4)
+
+
+def test_a_card_reports_losses_loops_and_samples(trained):
+    spec, path = trained
+    data = path.parent.parent
+    numbers = report(spec.name, path.parent, data, None, prompts_per_task=1)
+    logged = json.loads((path.parent / "log.jsonl").read_text().splitlines()[-1])["held_out"]
+    assert numbers["held_out"]["all"] == pytest.approx(logged, abs=1e-3)
+    assert 0 <= numbers["looping"] <= 1
+    assert all(sample["T=0"] != sample["T=0.8"] for sample in numbers["samples"])
 
 
 @pytest.mark.parametrize(
