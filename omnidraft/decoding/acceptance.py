@@ -17,6 +17,7 @@ KINDS = ("direct", "ngram", "split", "lookup")
 SIZE = 6 + len(KINDS)
 _REPLAY = 512  # examples kept for interleaved training
 _BATCH = 16
+_LOOSE, _LOCAL_KEEP = 6.0, 0.98
 
 
 class Features(NamedTuple):
@@ -102,6 +103,10 @@ class Average:
     weight: float = 2.0
     keep: float = 0.985
 
+    def local(self) -> Average:
+        """The same value, held loosely: where one answer begins, and what its own rounds soon outweigh."""
+        return Average(self.value, min(self.weight, _LOOSE), _LOCAL_KEEP)
+
     def add(self, sample: float) -> None:
         self.weight = self.keep * self.weight + 1.0
         self.value += (sample - self.value) / self.weight
@@ -119,6 +124,10 @@ class Rates:
     def later_value(self) -> float:
         """Acceptance behind accepted proposals; what the first ones say, until there is enough to go by."""
         return (self.later.weight * self.later.value + 4 * self.first.value) / (self.later.weight + 4)
+
+    def local(self) -> Rates:
+        """Where one answer begins."""
+        return Rates(*(average.local() for _, average in self._named()))
 
     def observe(self, drafted: int, proposed: int, tested: int, accepted: int) -> None:
         if not tested:

@@ -2,15 +2,20 @@
 
 With R the long-run rate of tokens per second, another stretch of drafting pays iff for some longer draft
 E[extra kept tokens] - R * (extra drafter steps * D + C(m' + 1) - C(m + 1)) > 0. All longer drafts are looked at,
-because C is a staircase and a piece inside an n-gram earns nothing before its token closes. No draft at all is
-allowed: then the answer is decoded plainly, and now and then, within a two-hundredth of the time, the drafter guesses in
-silence: nothing is proposed, the guess is only compared with what the target says, which costs no wider pass.
+because C is a staircase and a piece inside an n-gram earns nothing before its token closes.
+
+Having a look (drafting the first proposal) costs a drafter step, proposing it costs a wider pass; only what looks
+good is proposed. Where looking has not been worth it, the answer is decoded plainly, and within a hundredth of the
+time the drafter still has a look, to find out whether that is still right.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
+from math import prod
+from operator import mul
 
 import numpy as np
 
@@ -20,9 +25,10 @@ from omnidraft.decoding.events import Round
 from omnidraft.decoding.foresight import Foresight
 from omnidraft.vocab import Proposal, Translator
 
-_PROBE_SHARE = 0.005  # of plain decoding's time goes to finding out whether drafting would pay
+_PROBE_SHARE = 0.01  # of plain decoding's time goes to finding out whether drafting would pay
 _EARLY_SHARE, _EARLY_SAMPLES = 0.05, 12  # until so much is known of a new pair; a matter of few drafter steps
 _PROBE_PIECES = 3  # drafted at most until the first proposal of a silent guess is complete
+_REST = 16  # rounds decoded plainly before thinking again, unless something new was heard
 _HYSTERESIS = 0.02  # tokens a round must promise before drafting resumes
 _MEMORY = 0.995  # of the long-run rate, per round
 _READ_AHEAD = 0.15  # of a draft step: the cost of one more id when the drafter catches up in one pass
@@ -37,6 +43,7 @@ class Knowledge:
     """
 
     cost: CostModel
+    look: Average = field(default_factory=lambda: Average(0.3))  # tokens a look was worth, proposed or not
     rates: Rates = field(default_factory=Rates)
     head: AcceptanceHead = field(default_factory=AcceptanceHead)
     matches: list[Average] = field(default_factory=lambda: [Average(0.3), Average(0.5), Average(0.7)])
@@ -44,6 +51,7 @@ class Knowledge:
     seconds: float = 0.0
     plain_seconds: float = 0.0  # plain decoding that silent guesses may still be charged to
     drafting: bool = True
+    journal: list[tuple[float, bool]] | None = None  # predictions and outcomes, where someone wants to check them
 
     @property
     def rate(self) -> float:
@@ -54,6 +62,7 @@ class Knowledge:
     def as_dict(self) -> dict:
         return {
             "cost": self.cost.as_dict(),
+            "look": [self.look.value, self.look.weight],
             "rates": self.rates.as_dict(),
             "head": self.head.as_dict(),
             "matches": [[m.value, m.weight] for m in self.matches],
@@ -65,6 +74,7 @@ class Knowledge:
         """KeyError, TypeError, ValueError or SettingsError for what `as_dict` did not write."""
         knowledge = cls(
             CostModel.from_dict(data["cost"]),
+            Average(*map(float, data["look"])),
             Rates.from_dict(data["rates"]),
             AcceptanceHead.from_dict(data["head"]),
             drafting=bool(data["drafting"]),
@@ -75,15 +85,23 @@ class Knowledge:
 
 
 class AdaptiveLength:
-    """The policy; `translator` None means that only lookups can be proposed."""
+    """The policy for one answer; `translator` None means that only lookups can be proposed.
+
+    Answers differ: what the pair did in the long run is only where an answer's own rates begin.
+    """
 
     def __init__(self, knowledge: Knowledge, translator: Translator | None, longest: int) -> None:
         self.longest = longest
         self.knowledge = knowledge
-        self._foresight = Foresight(translator, knowledge.head, knowledge.rates) if translator else None
+        self._foresight = Foresight(translator, knowledge.head) if translator else None
+        self._rates = knowledge.rates.local()
+        self._look = knowledge.look.local()
+        if self._foresight is not None:
+            self._foresight.journal = knowledge.journal
         self.silent = False
         self._behind = 0
         self._matched = 0
+        self._rest = 0  # plain rounds until drafting is thought over again
 
     def begin(self, behind: int, matched: int) -> int:
         self._behind = behind
@@ -94,17 +112,31 @@ class AdaptiveLength:
         if not matched:
             return 0
         length, gain = self._best_lookup()
-        return length if gain > 0 and gain >= self._best_draft(0, 1.0, 0, fresh=True) else 0
+        return length if gain > 0 and (self._foresight is None or gain >= self._look.value) else 0
 
     def more(self, pieces: Sequence[int]) -> bool:
         if self._foresight is None or len(pieces) >= self.longest:
             return False
         if not pieces:
             return self._start()
-        alive, proposed = self._foresight.survival(pieces)
-        if self.silent:
-            return proposed == 0 and len(pieces) < _PROBE_PIECES
-        return self._best_draft(len(pieces), alive, proposed) > 0
+        chances = self._foresight.chances(pieces)
+        if not chances:
+            return len(pieces) < _PROBE_PIECES
+        return self._best_draft(len(pieces), prod(chances), len(chances)) > 0
+
+    def worthwhile(self, pieces: Sequence[int]) -> bool:
+        chances = self._foresight.chances(pieces)
+        gain = max(0.0, self._gain(chances)) if chances else 0.0
+        for look in (self.knowledge.look, self._look):
+            look.add(gain)
+        self.silent = gain <= 0
+        return not self.silent
+
+    def _gain(self, chances: Sequence[float]) -> float:
+        """What proposing is expected to earn, in tokens: kept proposals less what the wider pass costs."""
+        cost = self.knowledge.cost
+        wider = cost.pass_seconds(len(chances) + 1) - cost.pass_seconds(1)
+        return sum(accumulate(chances, mul)) - self.knowledge.rate * wider
 
     def drew(self, row: np.ndarray, piece: int) -> None:
         self._foresight.drew(row, piece)
@@ -113,8 +145,10 @@ class AdaptiveLength:
         """What became of a silent guess: the target said `said` (a target id)."""
         if guess:
             hit = guess[0].target_id == said
-            self.knowledge.rates.first.add(float(hit))
+            for rates in (self.knowledge.rates, self._rates):
+                rates.first.add(float(hit))
             self._foresight.learn(guess[:1], 1, int(hit))
+            self._rest = 0
 
     def observe(self, done: Round, proposals: Sequence[Proposal]) -> None:
         k = self.knowledge
@@ -129,7 +163,8 @@ class AdaptiveLength:
             if self._behind <= 4:
                 k.cost.observe_steps(done.drafted, done.draft)
             if not self.silent:
-                k.rates.observe(done.drafted, done.proposed, done.tested, done.accepted)
+                for rates in (k.rates, self._rates):
+                    rates.observe(done.drafted, done.proposed, done.tested, done.accepted)
                 self._foresight.learn(proposals, done.tested, done.accepted)
         if self.silent or not done.drafted:
             k.plain_seconds += seconds - done.draft / self._share()  # a guess uses up what plain decoding saved
@@ -137,43 +172,44 @@ class AdaptiveLength:
             k.plain_seconds = 0.0
 
     def _start(self) -> bool:
-        """Whether to draft in this round: because it pays, or to find out."""
+        """Whether to have a look in this round: because it pays, or to find out."""
         k = self.knowledge
-        gain = self._best_draft(0, 1.0, 0, fresh=True)
-        k.drafting = gain > (0.0 if k.drafting else _HYSTERESIS)
+        if k.drafting or self._rest <= 0:
+            step = k.cost.step / max(self._rates.per_piece.value, 0.2)
+            gain = self._look.value - k.rate * (step + k.cost.fixed + self._catching_up() / _AMORTISED)
+            k.drafting = gain > (0.0 if k.drafting else _HYSTERESIS)
+            self._rest = _REST
         if k.drafting:
             return True
+        self._rest -= 1
         self.silent = k.plain_seconds * self._share() >= self._catching_up() + _PROBE_PIECES * k.cost.step
         return self.silent
 
     def _share(self) -> float:
         return _EARLY_SHARE if self.knowledge.rates.first.weight < _EARLY_SAMPLES else _PROBE_SHARE
 
-    def _best_draft(self, drafted: int, alive: float, proposed: int, *, fresh: bool = False) -> float:
+    def _best_draft(self, drafted: int, alive: float, proposed: int) -> float:
         """The most that drafting on may earn, in tokens: max over longer drafts of gain - R * cost."""
         k = self.knowledge
-        if self._foresight is None:
-            return 0.0
-        rate, per_piece = k.rate, k.rates.per_piece.value
+        rate, per_piece = k.rate, self._rates.per_piece.value
         start = k.cost.pass_seconds(proposed + 1)
-        entry = k.cost.fixed + self._catching_up() / _AMORTISED if fresh else 0.0
         best = -np.inf
         for extra in range(1, self.longest - drafted + 1):
             more = per_piece * extra
             width = proposed + 1 + max(1, round(more))
-            seconds = entry + extra * k.cost.step + k.cost.pass_seconds(width) - start
-            best = max(best, alive * k.rates.kept(more, proposed) - rate * seconds)
+            seconds = extra * k.cost.step + k.cost.pass_seconds(width) - start
+            best = max(best, alive * self._rates.kept(more, proposed) - rate * seconds)
         return best
 
     def _best_lookup(self) -> tuple[int, float]:
         """(how many looked-up tokens to propose, what they are expected to earn in tokens)."""
         k = self.knowledge
-        chance = self._bucket().value
+        chance, rate = self._bucket().value, k.rate
         kept, alive, best = 0.0, 1.0, (0, 0.0)
         for length in range(1, self.longest + 1):
             alive *= chance
             kept += alive
-            gain = kept - k.rate * (k.cost.pass_seconds(length + 1) - k.cost.pass_seconds(1))
+            gain = kept - rate * (k.cost.pass_seconds(length + 1) - k.cost.pass_seconds(1))
             if gain > best[1]:
                 best = (length, gain)
         return best
@@ -198,4 +234,7 @@ class GammaLength(AdaptiveLength):
     def more(self, pieces: Sequence[int]) -> bool:
         if len(pieces) >= self.longest:
             return False
-        return not pieces or 1.0 - self._foresight.survival(pieces)[0] <= self._gamma
+        return not pieces or 1.0 - prod(self._foresight.chances(pieces)) <= self._gamma
+
+    def worthwhile(self, pieces: Sequence[int]) -> bool:
+        return True

@@ -16,6 +16,8 @@ _SHAPE_RATE = 0.08
 _LEVEL_RATE = 0.05
 _HOPE = 0.3  # what one more row is taken to add to a pass before anything was measured
 _MEASURED = 4  # how many samples a figure from the start counts for
+_REFRESH = 64  # observations after which widths between measured ones are worked out anew
+_TABLE = 17  # widths worked out at once
 _OUTLIER = 3.0  # a pass this many times slower than expected was interrupted; it says nothing about the model
 
 
@@ -33,6 +35,8 @@ class CostModel:
     level: float = 1.0
     samples: dict[int, int] = field(default_factory=dict)
     step_samples: int = 0
+    _shapes: list[float] = field(default_factory=list, repr=False, compare=False)  # by rows, between figures too
+    _age: int = field(default=0, repr=False, compare=False)  # observations since these were worked out
 
     def __post_init__(self) -> None:
         if 1 not in self.passes or any(n < 1 or not s > 0 for n, s in self.passes.items()):
@@ -40,7 +44,9 @@ class CostModel:
 
     def pass_seconds(self, rows: int) -> float:
         """C(rows): measured, or on the line between (beyond: through) the nearest measured widths."""
-        return self.level * self._shape(rows)
+        if rows >= len(self._shapes):
+            self._shapes = [0.0, *(self._shape(n) for n in range(1, max(rows, _TABLE) + 1))]
+        return self.level * self._shapes[rows]
 
     def _shape(self, rows: int) -> float:
         if (exact := self.passes.get(rows)) is not None:
@@ -63,8 +69,13 @@ class CostModel:
         if seen:
             self.level *= 1 + _LEVEL_RATE * (min(ratio, _OUTLIER) - 1)
         self.samples[rows] = seen + 1
-        shape = self._shape(rows)
+        shape = self.passes.get(rows, 0.0)
         self.passes[rows] = shape + max(_SHAPE_RATE, 1 / (seen + 1)) * (seconds / self.level - shape)
+        self._age += 1
+        if not seen or self._age >= _REFRESH:
+            self._shapes, self._age = [], 0  # worked out anew when next asked for
+        else:
+            self._shapes[rows] = self.passes[rows]
 
     def observe_steps(self, steps: int, seconds: float) -> None:
         """`steps` drafter steps took `seconds` together, catching up included."""

@@ -35,6 +35,8 @@ class Drafting:
         self._base = len(self._ids)  # where the pieces begin
         self._valid = common_prefix(drafter.tokens, self._ids)  # so many ids are in the KV cache
         self._virtual_space = virtual_space
+        self._unread: list[int] = []  # target ids emitted without a draft, not yet translated
+        self._at_start = True
         kinds = drafter.vocabulary.kinds
         eog = list(drafter.vocabulary.eog)
         undraftable = np.flatnonzero(~drafter.vocabulary.ordinary)
@@ -50,12 +52,13 @@ class Drafting:
     @property
     def context(self) -> list[int]:
         """Drafter ids of the conversation and the answer as far as it is verified."""
+        self._catch_up()
         return self._ids[: self._base]
 
     @property
     def behind(self) -> int:
-        """How many ids the drafter has yet to read before it can draft."""
-        return len(self._ids) - self._valid
+        """About how many ids the drafter has yet to read before it can draft."""
+        return len(self._ids) - self._valid + len(self._unread)
 
     def draft(self, policy: LengthPolicy, picker: Picker, position: int) -> int:
         """Draw pieces until the policy has enough (carried ones count). Returns how many were drawn now.
@@ -65,6 +68,8 @@ class Drafting:
         pieces = self.pieces
         carried = len(pieces)
         while not (pieces and pieces[-1] in self.drafter.vocabulary.eog) and policy.more(pieces):
+            if self._unread:
+                self._catch_up()
             row = self._next_row(policy.longest)
             piece = picker.pick(row, pieces, position)
             policy.drew(row, piece)
@@ -72,10 +77,16 @@ class Drafting:
             self._ids.append(piece)
         return len(pieces) - carried
 
-    def settle(self, verdict: Verdict, proposals: Sequence[Proposal], *, first: bool = False) -> None:
-        """Take over what the target emitted; `first`: it is the answer's first token."""
+    def settle(self, verdict: Verdict, proposals: Sequence[Proposal]) -> None:
+        """Take over what the target emitted. Without a draft that is only noted: plain decoding pays nothing for it."""
+        if not proposals and len(self._ids) == self._base:
+            self._unread += [emission.id for emission in verdict.emitted]
+            return
+        self._catch_up()
+        for emission in verdict.emitted:
+            self.translator.emitted(emission.id)
         pieces = self.pieces
-        kept = self._kept_ids(verdict, proposals, pieces, first)
+        kept = self._kept_ids(verdict, proposals, pieces)
         carried = pieces[len(pieces) - verdict.carried :] if verdict.carried else []
         after = kept + carried
         self._valid = min(self._valid, self._base + common_prefix(pieces, after))
@@ -83,7 +94,7 @@ class Drafting:
         self._base += len(kept)
 
     def _kept_ids(
-        self, verdict: Verdict, proposals: Sequence[Proposal], pieces: list[int], first: bool
+        self, verdict: Verdict, proposals: Sequence[Proposal], pieces: list[int]
     ) -> list[int]:
         """Drafter ids of the emitted tokens: accepted pieces as drafted, anything else by its expansion."""
         kept: list[int] = []
@@ -98,10 +109,20 @@ class Drafting:
             else:
                 kept += spelled
                 spelled.clear()
-                kept += self._expansion(emission.id, first and i == 0)
+                kept += self._expansion(emission.id)
         return kept + spelled
 
-    def _expansion(self, target_id: int, first: bool) -> Sequence[int]:
+    def _catch_up(self) -> None:
+        """Translate what was emitted while nobody drafted, and let the n-gram cache learn it."""
+        for target_id in self._unread:
+            self.translator.emitted(target_id)
+            ids = self._expansion(target_id)
+            self._ids[self._base : self._base] = ids
+            self._base += len(ids)
+        self._unread.clear()
+
+    def _expansion(self, target_id: int) -> Sequence[int]:
+        first, self._at_start = self._at_start, False
         if first and self._virtual_space and (data := self.translator.pair.target.pieces[target_id]):
             return self.translator.first_drafter_ids(data)
         return self.translator.drafter_ids(target_id)

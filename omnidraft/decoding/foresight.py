@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from omnidraft.decoding.acceptance import AcceptanceHead, Features, Rates
+from omnidraft.decoding.acceptance import AcceptanceHead, Features
 from omnidraft.decoding.topk import top_ids
 from omnidraft.vocab import Proposal, Translator
 
@@ -16,9 +16,9 @@ _SEEN = 16  # pieces the entropy looks at; the rest counts as one
 class Foresight:
     """Features and probabilities of one round's proposals; trains the head when the round is over."""
 
-    def __init__(self, translator: Translator, head: AcceptanceHead, rates: Rates) -> None:
+    def __init__(self, translator: Translator, head: AcceptanceHead) -> None:
         self.head = head
-        self.rates = rates
+        self.journal: list[tuple[float, bool]] | None = None  # (predicted, accepted), where someone wants to check
         self._translator = translator
         self._pieces: list[tuple[float, float]] = []  # log q and entropy of each piece drawn this round
         self._features: dict[Proposal, Features] = {}
@@ -36,21 +36,21 @@ class Foresight:
         entropy = float(-(best * np.log(best)).sum()) - rest * np.log(rest)
         self._pieces.append((float(row[piece]) - top - float(np.log(total)), entropy))
 
-    def survival(self, pieces: Sequence[int]) -> tuple[float, int]:
-        """(probability that every proposal made of `pieces` is accepted, how many proposals that is)."""
-        proposals = self._translator.segment(pieces)
-        alive = 1.0
-        for depth, proposal in enumerate(proposals):
+    def chances(self, pieces: Sequence[int]) -> list[float]:
+        """P(accepted | those before it accepted) of each proposal that `pieces` make."""
+        found = []
+        for depth, proposal in enumerate(self._translator.segment(pieces)):
             features = self._of(proposal, depth)
-            if features is not None:
-                alive *= self.head.probability(features)
-        return alive, len(proposals)
+            found.append(1.0 if features is None else self.head.probability(features))
+        return found
 
     def learn(self, proposals: Sequence[Proposal], tested: int, accepted: int) -> None:
         """Teach the head what the target did with the tested ones among `proposals`."""
         for depth, proposal in enumerate(proposals[:tested]):
             features = self._of(proposal, depth)
             if features is not None:
+                if self.journal is not None:
+                    self.journal.append((self.head.probability(features), depth < accepted))
                 self.head.learn(features, depth < accepted)
 
     def _of(self, proposal: Proposal, depth: int) -> Features | None:

@@ -38,6 +38,11 @@ class LengthPolicy(Protocol):
         """`piece` was drawn from the drafter's logits `row` (V_drafter,), undraftable pieces masked."""
         ...
 
+    def worthwhile(self, pieces: Sequence[int]) -> bool:
+        """Whether to propose what was drafted; if not, the round is `silent`. Not asked by rejection sampling,
+        where a decision that depends on the pieces themselves would bias the text."""
+        ...
+
     def overheard(self, guess: Sequence[Proposal], said: int) -> None:
         """A silent draft meant `guess`; the target said the id `said`."""
         ...
@@ -63,6 +68,9 @@ class FixedLength:
 
     def drew(self, row: np.ndarray, piece: int) -> None:
         pass
+
+    def worthwhile(self, pieces: Sequence[int]) -> bool:
+        return True
 
     def overheard(self, guess: Sequence[Proposal], said: int) -> None:
         pass

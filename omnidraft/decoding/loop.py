@@ -118,7 +118,7 @@ class _Answer:
         verdict = self._strategy.verify(rows, proposals, guess.pieces, self._recent, position)
         tokens = self._emit(verdict, proposals)
         if self.speculation is not None:
-            self.speculation.settle(verdict, proposals, first=position == 0)
+            self.speculation.settle(verdict, proposals)
         done = Round(
             drafted=guess.drafted,
             proposed=len(proposals),

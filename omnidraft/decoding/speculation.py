@@ -61,7 +61,10 @@ class Speculation:
         after = perf_counter()
         pieces = self.drafting.pieces if self.drafting else []
         proposals = self._translate(strategy, pieces)[: max(room, 0)]
-        if self.policy.silent:
+        silent = self.policy.silent
+        if drafted and strategy.splits:
+            silent = not self.policy.worthwhile(pieces)
+        if silent:
             self._unsaid, proposals, pieces = proposals, [], []
         return Guess(proposals, pieces, drafted, after - start, perf_counter() - after)
 
@@ -83,15 +86,13 @@ class Speculation:
         cut = next((i for i, p in enumerate(proposals) if p.origin == "split"), len(proposals))
         return proposals[:cut]
 
-    def settle(self, verdict: Verdict, proposals: Sequence[Proposal], *, first: bool) -> None:
-        """The target has spoken; `first`: these are the answer's first tokens."""
+    def settle(self, verdict: Verdict, proposals: Sequence[Proposal]) -> None:
+        """The target has spoken."""
         if self._unsaid:
             self.policy.overheard(self._unsaid, verdict.emitted[0].id)
             self._unsaid = []
         if self.drafting is not None:
-            self.drafting.settle(verdict, proposals, first=first)
-            for emission in verdict.emitted:
-                self.drafting.translator.emitted(emission.id)
+            self.drafting.settle(verdict, proposals)
         if self.lookup is not None:
             self.lookup.extend([emission.id for emission in verdict.emitted])
 

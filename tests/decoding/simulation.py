@@ -72,7 +72,7 @@ class Machine:
             pieces.append(0)
         kept = next((i for i, ok in enumerate(right) if not ok), len(right))
         m = len(pieces)
-        if policy.silent:
+        if m and not policy.worthwhile(pieces):
             policy.overheard([Proposal(0, "direct", 1, 0)], 0 if right[0] else 1)
             noise = 1.0
             return Round(m, 0, 0, 0, 1, m * self.cost.step, 0.0, self.cost.pass_seconds(1), 0.0), []
