@@ -78,7 +78,7 @@ class MessageIndex:
         rows = self._connection.execute(
             f"""SELECT messages.chat, messages.id, snippet(message_index, 0, '', '', '…', {SNIPPET_WORDS})
             FROM message_index JOIN messages ON messages.seq = message_index.rowid
-            WHERE message_index MATCH ? ORDER BY messages.seq DESC LIMIT ?""",
+            WHERE message_index MATCH ? ORDER BY message_index.rowid DESC LIMIT ?""",
             (" AND ".join(quoted), limit),
         )
         return [(chat, message, one_line(text)) for chat, message, text in rows]

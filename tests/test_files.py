@@ -1,0 +1,48 @@
+"""Small files are written whole, and nothing is left lying around."""
+
+import os
+import time
+
+import pytest
+
+from omnidraft.errors import StorageError
+from omnidraft.files import move_aside, write_atomically
+
+
+def test_a_file_is_replaced_and_private(tmp_path):
+    path = tmp_path / "a [b]*?.toml"
+    write_atomically(path, b"one")
+    write_atomically(path, b"two")
+    assert path.read_bytes() == b"two"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert os.listdir(tmp_path) == [path.name]
+
+
+def test_what_a_killed_writer_left_goes_after_an_hour_and_only_that(tmp_path):
+    for name in (".x.toml.old.tmp", ".x.toml.young.tmp", ".y.toml.old.tmp"):
+        (tmp_path / name).write_text("x")
+        if "old" in name:
+            os.utime(tmp_path / name, (time.time() - 4000,) * 2)
+    write_atomically(tmp_path / "x.toml", b"")
+    assert sorted(os.listdir(tmp_path)) == [".x.toml.young.tmp", ".y.toml.old.tmp", "x.toml"]
+
+
+def test_where_writing_fails_the_old_content_and_no_rubbish_stays(tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "inside").touch()
+    with pytest.raises(StorageError, match="folder cannot be written"):
+        write_atomically(tmp_path / "folder", b"x")
+    with pytest.raises(StorageError, match="cannot be written: no such file"):
+        write_atomically(tmp_path / "missing" / "x", b"x")
+    assert os.listdir(tmp_path) == ["folder"]
+
+
+def test_moving_aside_never_replaces_an_earlier_one(tmp_path):
+    path = tmp_path / "x"
+    assert move_aside(path) is None
+    for number in (1, 2):
+        path.write_text(str(number))
+        assert move_aside(path).name == f"x.damaged-{number}"
+    path.symlink_to(tmp_path / "nowhere")
+    assert move_aside(path).is_symlink()
+    assert (tmp_path / "x.damaged-1").read_text() == "1"
