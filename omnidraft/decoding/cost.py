@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 
 from omnidraft.errors import SettingsError
 
-_SHAPE_RATE = 0.08
-_LEVEL_RATE = 0.05
+_SHAPE_RATE = 0.02  # slower than the level: what slows one width mostly slows them all
+_LEVEL_RATE = 0.1
+_STEP_RATE = 0.08
 _HOPE = 0.3  # what one more row is taken to add to a pass before anything was measured
 _MEASURED = 4  # how many samples a figure from the start counts for
 _REFRESH = 64  # observations after which widths between measured ones are worked out anew
@@ -83,10 +84,10 @@ class CostModel:
         if each > _OUTLIER * self.step and self.step_samples:
             return
         self.step_samples += 1
-        self.step += max(_SHAPE_RATE, 1 / (self.step_samples + 1)) * (each - self.step)
+        self.step += max(_STEP_RATE, 1 / (self.step_samples + 1)) * (each - self.step)
 
     def observe_fixed(self, seconds: float) -> None:
-        self.fixed += _SHAPE_RATE * (min(seconds, 0.01) - self.fixed)
+        self.fixed += _STEP_RATE * (min(seconds, 0.01) - self.fixed)
 
     def copy(self) -> CostModel:
         return CostModel(dict(self.passes), self.step, self.fixed, self.level, dict(self.samples), self.step_samples)

@@ -14,20 +14,20 @@ _REPEATS = 3
 def measure_costs(target: LanguageModel, drafter: DraftModel | None, budget: float) -> CostModel:
     """C(n) for as many widths as `budget` (seconds) allows, narrow ones first, and D. Empties both caches.
 
-    Each figure is the fastest of up to three: interruptions only ever add time. A large model that uses the budget up
-    early keeps the widths measured so far; real rounds fill in the rest.
+    Each figure is the fastest of up to three: interruptions only ever add time. A large model whose single pass uses
+    much of the budget keeps that one figure; real rounds fill in the rest.
     """
     end = perf_counter() + budget
-    passes = {}
-    _pass_seconds(target, 1)  # the first pass pays for pages and buffers
+    passes = {1: _pass_seconds(target, 1)}  # this first pass also pays for pages and buffers
     for width in WIDTHS if target.can_rewind else (1,):
-        if passes and perf_counter() + 2 * max(passes.values()) > end:
+        if perf_counter() + 2 * max(passes.values()) > end:
             break
         passes[width] = min(_pass_seconds(target, width) for _ in range(_repeats(passes, end)))
     step = passes[1]
     if drafter is not None:
-        _pass_seconds(drafter, 1)
-        step = min(_pass_seconds(drafter, 1) for _ in range(8))
+        step = _pass_seconds(drafter, 1)
+        left = max(0.0, end - perf_counter())
+        step = min([step, *(_pass_seconds(drafter, 1) for _ in range(min(8, int(left / step))))])
         drafter.rewind(0)
     target.rewind(0)
     return CostModel(passes, step)
@@ -35,9 +35,7 @@ def measure_costs(target: LanguageModel, drafter: DraftModel | None, budget: flo
 
 def _repeats(passes: dict[int, float], end: float) -> int:
     """As many repeats as leave time for the wider passes."""
-    if not passes:
-        return _REPEATS
-    left = len(WIDTHS) - len(passes)
+    left = len(WIDTHS) - len(passes) + 1
     return max(1, min(_REPEATS, int((end - perf_counter()) / (left * 1.5 * max(passes.values())))))
 
 

@@ -1,0 +1,83 @@
+"""The cost model: measured within its budget, interpolated between widths, corrected by real rounds."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from omnidraft.decoding.cost import CostModel
+from omnidraft.decoding.measure import WIDTHS, measure_costs
+from omnidraft.errors import SettingsError
+from tests.decoding import toys
+
+
+class Slow:
+    """A toy model whose passes take `base` + `each` * rows seconds."""
+
+    def __init__(self, model, base: float, each: float) -> None:
+        self._model, self._base, self._each = model, base, each
+
+    def __getattr__(self, name):
+        return getattr(self._model, name)
+
+    def extend(self, ids, rows):
+        time.sleep(self._base + self._each * rows)
+        return self._model.extend(ids, rows)
+
+
+def test_measures_every_width_of_a_quick_model_and_leaves_the_caches_empty():
+    target, drafter = Slow(toys.target(), 0.002, 0.001), Slow(toys.drafter(), 0.001, 0.0)
+    cost = measure_costs(target, drafter, 1.0)
+    assert set(cost.passes) == set(WIDTHS)
+    assert cost.passes[1] == pytest.approx(0.003, rel=0.5)
+    assert cost.passes[12] > 2 * cost.passes[1]
+    assert cost.step == pytest.approx(0.001, rel=0.5)
+    assert target.tokens == [] == drafter.tokens
+
+
+def test_a_slow_model_keeps_to_the_budget():
+    start = time.perf_counter()
+    cost = measure_costs(Slow(toys.target(), 0.3, 0.0), Slow(toys.drafter(), 0.001, 0.0), 0.5)
+    assert time.perf_counter() - start < 1.1  # one pass each for the context and the row may overrun
+    assert list(cost.passes) == [1]
+
+
+def test_a_target_that_cannot_rewind_is_measured_for_single_rows_only():
+    assert list(measure_costs(toys.target(can_rewind=False), None, 0.2).passes) == [1]
+
+
+def test_widths_in_between_and_beyond_lie_on_the_nearest_line():
+    cost = CostModel({1: 1.0, 2: 2.0, 4: 3.0}, 0.1)
+    assert cost.pass_seconds(3) == pytest.approx(2.5)
+    assert cost.pass_seconds(6) == pytest.approx(4.0)
+
+
+def test_an_unmeasured_width_takes_its_first_real_pass_at_its_word():
+    cost = CostModel({1: 1.0}, 0.1)
+    cost.observe_pass(5, 1.6)
+    assert cost.pass_seconds(5) == pytest.approx(1.6)
+
+
+def test_a_busier_machine_raises_every_width():
+    cost = CostModel({1: 1.0, 2: 1.2, 4: 1.5}, 0.1)
+    for _ in range(200):
+        cost.observe_pass(1, 2.0)
+    assert cost.pass_seconds(1) == pytest.approx(2.0, rel=0.02)
+    assert cost.pass_seconds(4) > 2.0
+
+
+def test_one_interrupted_pass_changes_nothing():
+    cost = CostModel({1: 1.0, 2: 1.2}, 0.1)
+    cost.observe_pass(1, 50.0)
+    assert cost.pass_seconds(1) == 1.0
+
+
+def test_survives_storage_and_refuses_nonsense():
+    cost = CostModel({1: 1.0, 4: 2.0}, 0.1)
+    cost.observe_pass(1, 1.4)
+    again = CostModel.from_dict(cost.as_dict())
+    assert again.pass_seconds(4) == pytest.approx(cost.pass_seconds(4))
+    for passes in ({}, {2: 1.0}, {1: 0.0}, {1: float("nan")}):
+        with pytest.raises(SettingsError):
+            CostModel(passes, 0.1)

@@ -1,0 +1,71 @@
+"""Copies from earlier text: the longest match, the newest of equals, never the text's own end, bounded."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from omnidraft.decoding import lookup
+from omnidraft.decoding.lookup import SuffixLookup
+
+
+def test_proposes_what_followed_the_longest_match():
+    found = SuffixLookup([[1, 2, 3, 4, 5, 6], [9, 2, 3, 4, 7, 8]])
+    found.begin([0, 1, 2, 3, 4])
+    assert found.propose(2) == ([5, 6], 4)
+
+
+def test_the_newest_of_equal_matches_wins():
+    found = SuffixLookup([[5, 2, 3, 4, 5], [6, 2, 3, 4, 7]])
+    found.begin([0, 2, 3, 4])
+    assert found.propose(1) == ([7], 3)
+
+
+def test_finds_repetition_inside_the_current_text():
+    found = SuffixLookup()
+    found.begin([1, 2, 3, 9, 8])
+    found.extend([1, 2, 3])
+    assert found.propose(3) == ([9, 8, 1], 3)
+
+
+def test_nothing_to_copy_gives_nothing():
+    found = SuffixLookup()
+    assert found.propose(4) == ([], 0)
+    found.begin([1, 2, 3])
+    assert found.propose(4) == ([], 0)
+
+
+def test_a_growing_conversation_is_held_once():
+    found = SuffixLookup()
+    for n in range(10, 60, 10):
+        found.begin(list(range(n)))
+    assert sum(len(text) for text in found._texts) == 50
+
+
+def test_memory_is_bounded(monkeypatch):
+    monkeypatch.setattr(lookup, "_MOST_IDS", 1_000)
+    found = SuffixLookup()
+    for n in range(100):
+        found.begin([n * 1000 + i for i in range(100)])
+    assert sum(len(text) for text in found._texts) <= 1_100
+    assert found.propose(1) == ([], 0)
+
+
+@given(st.lists(st.lists(st.integers(0, 3), max_size=30), min_size=1, max_size=4))
+def test_equals_a_brute_force_search(texts):
+    found = SuffixLookup(texts[:-1])
+    found.begin(texts[-1])
+    copied, matched = found.propose(4)
+    current = found._texts[-1]
+    best = 0
+    for text in found._texts:
+        ends = range(3, len(text)) if text is current else range(3, len(text))
+        for end in ends:
+            n = 0
+            while n < min(16, end, len(current)) and text[end - 1 - n] == current[-1 - n]:
+                n += 1
+            if n >= 3 and end < len(text):
+                best = max(best, n)
+    assert matched == best
+    if matched:
+        assert copied
