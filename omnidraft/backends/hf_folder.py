@@ -78,7 +78,8 @@ def read_config(path: Path) -> dict[str, Any]:
 def _check_kind(path: Path, config: dict[str, Any]) -> None:
     names = [name for name in config.get("architectures") or [] if isinstance(name, str)]
     if config.get("is_encoder_decoder") or (names and not any(name.endswith(_GENERATING) for name in names)):
-        raise ModelError(f"{path} holds {', '.join(names) or 'an encoder-decoder model'}, which is no plain text model.")
+        held = ", ".join(names) or "an encoder-decoder model"
+        raise ModelError(f"{path} holds {held}, which is no plain text model.")
     quantized = config.get("quantization_config")
     if quantized:
         method = quantized.get("quant_method", "unknown") if isinstance(quantized, dict) else "unknown"

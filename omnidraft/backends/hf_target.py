@@ -270,7 +270,8 @@ def _load(info: ModelInfo, device: str, dtype: str, threads: int) -> tuple[Any, 
         )  # fmt: skip
         missing = sorted(outcome["missing_keys"])
         if missing:  # transformers would go on with random numbers in their place
-            raise ModelError(f"{info.path} lacks weights ({missing[0]} and {len(missing) - 1} more); download it again.")
+            rest = f"{missing[0]} and {len(missing) - 1} more"
+            raise ModelError(f"{info.path} lacks weights ({rest}); download it again.")
         return model.eval().to(device), CuttableCache()
     except ModelError:
         raise

@@ -1,4 +1,5 @@
-"""`models`: what is found; `models expand`: a larger model with the same text, to measure speed at realistic cost."""
+"""`models`: what is found; `models import`: a drafter from a Hugging Face folder; `models expand`: a larger model with
+the same text, to measure speed at realistic cost."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import argparse
 import json
 from pathlib import Path
 
+from omnidraft.backends import import_command
 from omnidraft.backends.discovery import find_models
 from omnidraft.backends.expand import command as expand
 from omnidraft.backends.gguf_file import ModelInfo
@@ -20,12 +22,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     sub = actions.add_parser("expand", help="make a larger model that computes the same")
     sub.add_argument("--data-dir", type=Path, default=argparse.SUPPRESS, help="where this program keeps its data")
     expand.add_arguments(sub)
+    sub = actions.add_parser("import", help="make a drafter of a small Llama-like Hugging Face folder")
+    sub.add_argument("--data-dir", type=Path, default=argparse.SUPPRESS, help="where this program keeps its data")
+    import_command.add_arguments(sub)
 
 
 def run(args: argparse.Namespace) -> int:
     home = find_data_home(args.data_dir)
     if args.action == "expand":
         return expand.run(args, home)
+    if args.action == "import":
+        return import_command.run(args, home)
     for folder in args.folder:
         if not folder.is_dir():
             raise ModelError(f"There is no folder {folder}.")
