@@ -20,7 +20,7 @@ from omnidraft.backends.templates import ChatTemplate
 from omnidraft.config import AppSettings, CacheSettings, DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.decoding.events import Event, Finished, Notice, Token
 from omnidraft.decoding.near_tie import batch_difference
-from omnidraft.engine import Engine, Message
+from omnidraft.engine import Engine, Memory, Message
 from omnidraft.errors import ModelError, OmniDraftError, StorageError
 from omnidraft.paths import DataHome
 from omnidraft.settings_file import load_settings
@@ -97,6 +97,8 @@ class Assistant:
                 self.engine.target.model.close()
             self.engine = engine
             self._recall_speed(target, drafter, model, adapter)
+            if drafter is not None and not engine.memory.knowledge:
+                engine.memory = Memory.with_cost(engine.measured())
             return list(opened.notices)
 
     def _pair(
@@ -140,7 +142,7 @@ class Assistant:
         self._drafter, self._drafter_as, self.pair, self.cache = drafter, opened_with, pair, cache
 
     def _recall_speed(self, target: Path, drafter: Path | None, model: ModelSettings, adapter: Path | None) -> None:
-        """What earlier sessions measured about this pair; without it the first answer measures."""
+        """What earlier sessions measured about this pair; what is missing is measured now."""
         named = str(adapter) if adapter else None
         self._speed_keys = {kind: speed_key(target, drafter, model, named, kind == "greedy") for kind in KINDS}
         for kind, key in self._speed_keys.items():
