@@ -1,0 +1,505 @@
+"""The command line: what one-shot prints, what conversations do, and one clear sentence for every mistake."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from omnidraft.__main__ import main
+
+ROOT = Path(__file__).resolve().parent.parent
+KEYS = {
+    "text", "token_ids", "prompt_tokens", "tokens", "target_passes", "rounds", "drafted", "proposed", "tested",
+    "accepted", "acceptance_rate", "tokens_per_pass", "origins", "tokens_per_second", "seconds", "near_ties",
+    "finish_reason", "seed", "draft_disabled_reason",
+}  # fmt: skip
+ORIGINS = {"target", "direct", "ngram", "split", "lookup"}
+CODE = "Write a Python function that adds two numbers."
+
+
+@pytest.fixture
+def home(tmp_path) -> Path:
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def cli(home, capsys):
+    """Runs a command in this process: (exit code, stdout, stderr)."""
+
+    def run(*args: object) -> tuple[int, str, str]:
+        try:
+            code = main([str(a) for a in args] + ["--data-dir", str(home)])
+        except SystemExit as left:  # argparse's own
+            code = left.code
+        out = capsys.readouterr()
+        return code, out.out, out.err
+
+    return run
+
+
+@pytest.fixture
+def chat(cli):
+    """One-shot on tiny-target-a at T = 0, unless the arguments say otherwise."""
+
+    def run(*args: object, target: object = "tiny-target-a"):
+        return cli("chat", "--target", target, "--threads", 1, "--temperature", 0, "--max-tokens", 16, *args)
+
+    return run
+
+
+def answers(result) -> list[dict]:
+    code, out, err = result
+    assert code == 0, err
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def answer(result) -> dict:
+    (one,) = answers(result)
+    return one
+
+
+def refused(result) -> str:
+    """The sentence of a refused command: exit 2, nothing on stdout, one line on stderr, no traceback."""
+    code, out, err = result
+    assert code == 2
+    assert out == ""
+    assert "Traceback" not in err
+    last = err.strip().splitlines()[-1]
+    assert len(last) > 20
+    if not last.startswith("python -m omnidraft"):  # argparse puts its usage in front
+        assert err.count("\n") == 1
+        assert last.startswith("omnidraft: ")
+        assert last.endswith(".")
+    return last
+
+
+def test_one_shot_prints_one_object_with_everything_counted(chat):
+    found = answer(chat("--json", "--prompt", CODE, "--draft-length", 4))
+    assert set(found) >= KEYS
+    assert set(found["seconds"]) == {"prefill", "draft", "translate", "verify", "other"}
+    assert set(found["origins"]) == ORIGINS
+    assert sum(found["origins"].values()) == found["tokens"] == len(found["token_ids"])
+    assert found["accepted"] <= found["tested"] <= found["proposed"]
+    assert found["acceptance_rate"] == pytest.approx(found["accepted"] / found["proposed"])
+    assert found["tokens_per_pass"] == pytest.approx(found["tokens"] / found["target_passes"])
+    seconds = found["seconds"]
+    assert found["tokens_per_second"] == pytest.approx(found["tokens"] / (sum(seconds.values()) - seconds["prefill"]))
+    assert found["finish_reason"] in ("stop", "length")
+    assert found["draft_disabled_reason"] is None
+    assert isinstance(found["seed"], int)
+    assert isinstance(found["near_ties"], int)
+
+
+def test_the_text_alone_goes_to_stdout_without_json(chat):
+    expected = answer(chat("--json", "--prompt", CODE))["text"]
+    code, out, err = chat("--prompt", CODE)
+    assert (code, out) == (0, expected + "\n")
+    assert "tokens/s" in err
+
+
+def test_no_draft_is_plain_decoding_with_the_same_text(chat):
+    plain = answer(chat("--json", "--prompt", CODE, "--no-draft"))
+    assert plain["draft_disabled_reason"]
+    assert plain["tokens_per_pass"] == 1 or plain["origins"]["lookup"]
+    assert plain["drafted"] == 0
+    for length in (1, 4, "adaptive"):
+        drafted = answer(chat("--json", "--prompt", CODE, "--draft-length", length))
+        assert drafted["text"] == plain["text"] or drafted["near_ties"] + plain["near_ties"]
+
+
+def test_prompts_come_from_a_file_up_to_the_first_answer(chat, tmp_path):
+    lines = [
+        {"id": "one", "messages": [{"role": "user", "content": CODE}, {"role": "assistant", "content": "def add"},
+                                   {"role": "user", "content": "never asked"}]},
+        {"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "日本語 😀"}]},
+    ]  # fmt: skip
+    path = tmp_path / "my.jsonl"
+    path.write_text("\n".join(json.dumps(line) for line in lines) + "\n\n", encoding="utf-8")
+    found = answers(chat("--json", "--prompts", path))
+    assert [f["id"] for f in found] == ["one", "my-2"]
+    alone = answer(chat("--json", "--prompt", CODE))
+    assert found[0]["prompt_tokens"] == alone["prompt_tokens"]
+    assert found[0]["text"] == alone["text"] or alone["near_ties"]
+
+
+def test_a_bundled_task_is_a_prompt_file_too(chat):
+    assert len(answers(chat("--json", "--prompts", "qa", "--max-tokens", 1))) >= 40
+
+
+def test_a_stop_string_ends_the_answer(chat):
+    whole = answer(chat("--json", "--prompt", CODE))["text"]
+    stop = whole[4:6]
+    found = answer(chat("--json", "--prompt", CODE, "--stop", "never said", "--stop", stop))
+    assert stop not in found["text"]
+    assert found["finish_reason"] == "stop_string"
+
+
+@pytest.mark.parametrize("verification", ["coupled", "rejection", "paper"])
+def test_every_verification_answers(chat, verification):
+    args = ("--json", "--prompt", CODE, "--verification", verification, "--temperature", 1, "--draft-length", 4)
+    found = answer(chat(*args, "--seed", 5))
+    assert found["seed"] == 5
+    assert found["proposed"] > 0
+    assert found["token_ids"] == answer(chat(*args, "--seed", 5))["token_ids"] or found["near_ties"]
+
+
+def test_the_same_seed_gives_the_same_text_another_seed_another(chat):
+    def text(*more):
+        return answer(chat("--json", "--prompt", CODE, "--temperature", 1, "--max-tokens", 30, *more))
+
+    first, again, other = text("--seed", 1), text("--seed", 1), text("--seed", 2)
+    plain = text("--seed", 1, "--no-draft")
+    assert first["text"] == again["text"] or first["near_ties"]
+    assert first["text"] == plain["text"] or first["near_ties"] + plain["near_ties"]
+    assert other["text"] != first["text"]
+
+
+def cache_file(home: Path) -> Path:
+    return home / "profiles" / "default" / "ngrams.sqlite"
+
+
+def contents(home: Path) -> dict[str, bytes]:
+    return {p.name: p.read_bytes() for p in cache_file(home).parent.glob("ngrams*")}
+
+
+def test_the_cache_learns_unless_the_run_is_ephemeral(chat, home):
+    answer(chat("--json", "--prompt", CODE, "--ephemeral"))
+    assert not cache_file(home).exists()
+    answer(chat("--json", "--prompt", CODE))
+    first = contents(home)
+    assert first
+    answer(chat("--json", "--prompt", CODE + " And one that multiplies.", "--ephemeral"))
+    assert contents(home) == first
+    answer(chat("--json", "--prompt", CODE + " And one that multiplies.", "--draft-length", 4))
+    assert contents(home) != first
+
+
+def test_the_cache_can_start_empty_or_be_off(chat):
+    args = ("--json", "--prompt", CODE, "--draft-length", 8, "--max-tokens", 40, "--ephemeral")
+    off = answer(chat(*args, "--ngram-cache", "off"))
+    assert off["origins"]["ngram"] == 0
+    empty, seeded = answer(chat(*args, "--no-seed-cache")), answer(chat(*args))
+    assert off["text"] == empty["text"] == seeded["text"] or off["near_ties"]
+    assert empty["proposed"] != seeded["proposed"], "seeding made no difference to what was proposed"
+
+
+def test_the_adapter_can_be_none_or_must_be_one(chat, tmp_path, models):
+    assert answer(chat("--json", "--prompt", CODE, "--adapter", "none"))["tokens"]
+    assert "no-such.gguf" in refused(chat("--prompt", CODE, "--adapter", tmp_path / "no-such.gguf"))
+    refused(chat("--prompt", CODE, "--adapter", models / "tiny-drafter-f16.gguf"))
+
+
+def test_vocab_compares_two_files(cli, models):
+    args = ("vocab", models / "tiny-drafter-f16.gguf", models / "tiny-target-b-f16.gguf")
+    code, out, _ = cli(*args, "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert set(found) >= {"drafter_size", "target_size", "direct", "ngrams", "split", "unmapped", "seconds"}
+    assert (found["drafter_size"], found["target_size"]) == (3072, 6144)
+    assert 0 < found["direct"] < 3072
+    assert "direct" in cli(*args)[1]
+    assert "missing" in refused(cli("vocab", "missing.gguf", models / "tiny-target-b-f16.gguf"))
+
+
+def test_models_lists_what_is_there_with_its_numbers(cli, home, tmp_path):
+    (home / "models").mkdir(parents=True)
+    (home / "models" / "broken.gguf").write_bytes(b"not a model")
+    code, out, _ = cli("models", "--json")
+    found = {m["name"]: m for m in map(json.loads, out.splitlines())}
+    assert code == 0
+    assert found["tiny-target-a"]["architecture"] == "llama"
+    assert found["tiny-target-a"]["context"] == 1024
+    assert found["tiny-target-b"]["vocabulary_size"] == 6144
+    assert found["broken"]["kind"] == "damaged"
+    assert "GGUF" in found["broken"]["error"]
+    text = cli("models")[1]
+    assert "llama-bpe" in text
+    assert "broken" in text
+    assert "nowhere" in refused(cli("models", "--folder", tmp_path / "nowhere"))
+
+
+@pytest.mark.parametrize("command", [["models"], ["bench", "overhead"], ["chat"], ["vocab", "a", "b"]])
+def test_every_command_takes_the_data_folder_and_refuses_a_file_in_its_place(command, tmp_path, capsys):
+    place = tmp_path / "file"
+    place.write_text("mine")
+    if command[0] == "bench":
+        command = ["bench", "cache"]
+    code = main([*command, "--data-dir", str(place)])
+    out = capsys.readouterr()
+    assert "a file stands in its place" in refused((code, out.out, out.err))
+    assert place.read_text() == "mine"
+
+
+BAD_NUMBERS = [
+    ("--temperature", "-0.1"), ("--temperature", "10.1"), ("--temperature", "nan"), ("--temperature", "inf"),
+    ("--temperature", "hot"), ("--top-k", "-1"), ("--top-k", "1.5"), ("--top-p", "-0.1"), ("--top-p", "1.1"),
+    ("--top-p", "nan"), ("--min-p", "2"), ("--min-p", "-1"), ("--repeat-penalty", "0"), ("--repeat-penalty", "99"),
+    ("--repeat-penalty", "nan"), ("--seed", "-1"), ("--seed", str(2**63)), ("--seed", "x"), ("--max-tokens", "0"),
+    ("--max-tokens", "-5"), ("--max-tokens", "9" * 30), ("--ctx", "-1"), ("--ctx", "1"), ("--ctx", "63"),
+    ("--ctx", "9" * 20), ("--ctx", "1e3"), ("--threads", "-1"), ("--threads", "5000"), ("--threads", "two"),
+    ("--n-gpu-layers", "-1"), ("--n-gpu-layers", "1001"), ("--draft-length", "0"), ("--draft-length", "-3"),
+    ("--draft-length", "65"), ("--draft-length", "1.5"), ("--draft-length", "²"), ("--draft-length", ""),
+    ("--draft-length", "many"), ("--draft-length", "9" * 5000), ("--kv-type", "f4"), ("--verification", "maybe"),
+    ("--ngram-cache", "perhaps"), ("--profile", "../x"), ("--profile", ""), ("--stop", ""), ("--stop", "x" * 5000),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("flag", "value"), BAD_NUMBERS, ids=[f"{f}={v[:12]}" for f, v in BAD_NUMBERS])
+def test_absurd_settings_are_refused_in_one_sentence_that_names_them(cli, flag, value):
+    said = refused(cli("chat", "--prompt", "Hi", f"{flag}={value}"))
+    name = flag.strip("-").replace("-", "_")
+    short = {"ctx": "n_ctx", "draft_length": "length"}.get(name, name)
+    assert short in said.replace("-", "_") or name in said.replace("-", "_")
+
+
+@pytest.fixture
+def bad_files(tmp_path, models) -> dict[str, Path]:
+    whole = (models / "tiny-target-a-f16.gguf").read_bytes()
+    made = {
+        "truncated": whole[: len(whole) // 2],
+        "header only": whole[:100],
+        "empty": b"",
+        "text": b"hello, I am a text file\n" * 50,
+        "other architecture": whole.replace(b"general.architecture\x08\0\0\0\x05\0\0\0\0\0\0\0llama",
+                                            b"general.architecture\x08\0\0\0\x05\0\0\0\0\0\0\0lxama"),
+    }  # fmt: skip
+    paths = {"missing": tmp_path / "missing.gguf", "a folder": tmp_path / "folder"}
+    paths["a folder"].mkdir()
+    for name, data in made.items():
+        paths[name] = tmp_path / f"{name.replace(' ', '-')}.gguf"
+        paths[name].write_bytes(data)
+    return paths
+
+
+@pytest.mark.parametrize("role", ["--target", "--drafter"])
+@pytest.mark.parametrize(
+    "what", ["missing", "a folder", "truncated", "header only", "empty", "text", "other architecture"]
+)
+def test_a_file_that_is_no_usable_model_is_explained(cli, bad_files, role, what):
+    said = refused(cli("chat", role, bad_files[what], "--threads", 1, "--prompt", "Hi", "--no-seed-cache"))
+    assert bad_files[what].name in said
+    if what == "other architecture":
+        assert "lxama" in said
+
+
+def test_an_adapter_or_a_vocabulary_is_no_target(cli, shared):
+    vocabularies = sorted((shared / "vocabs").rglob("*.gguf"))
+    if not vocabularies:
+        pytest.skip("no vocabulary-only GGUF in the reference folder")
+    assert "vocabulary without weights" in refused(cli("chat", "--target", vocabularies[0], "--prompt", "Hi"))
+
+
+@pytest.mark.parametrize(("content", "said"), [
+    (b'{"messages": [{"role": "user", "content": "a"}]}\n{"messages": [\n', "line 2"),
+    (b'{"messages": "hello"}\n', "line 1"),
+    (b'{"messages": [{"role": "robot", "content": "a"}]}\n', "line 1"),
+    (b'{"messages": [{"role": "assistant", "content": "a"}]}\n', "line 1"),
+    (b'[1, 2]\n', "line 1"),
+    (b"\xff\xfe\x00", "UTF-8"),
+    (b"\n\n", "no prompts"),
+])  # fmt: skip
+def test_a_bad_prompt_file_is_explained_before_anything_is_answered(chat, tmp_path, content, said):
+    path = tmp_path / "bad.jsonl"
+    path.write_bytes(content)
+    sentence = refused(chat("--json", "--prompts", path))
+    assert "bad.jsonl" in sentence
+    assert said in sentence
+
+
+def test_other_mistakes_are_explained(chat, cli, tmp_path, home):
+    assert "--prompt" in refused(chat("--json"))
+    assert "not allowed with" in refused(chat("--prompt", "a", "--prompts", "qa"))
+    assert "no-such" in refused(chat("--prompts", tmp_path / "no-such.jsonl"))
+    refused(chat("--prompt", "a", target="x" * 9000))
+    refused(chat("--prompt", "\udcff"))
+    refused(cli("nonsense"))
+    settings = home / "profiles" / "default" / "settings.toml"
+    settings.write_text("[sampling]\ntemperature = 'warm'\n")
+    assert "settings.toml" in refused(chat("--prompt", "a"))
+    assert settings.read_text() == "[sampling]\ntemperature = 'warm'\n"
+    settings.write_text("not toml [")
+    assert "settings.toml" in refused(chat("--prompt", "a"))
+    settings.unlink()
+    cache_file(home).write_bytes(b"my own notes, not a database" * 40)
+    assert "ngrams.sqlite" in refused(chat("--prompt", "a"))
+    assert cache_file(home).read_bytes() == b"my own notes, not a database" * 40
+
+
+def test_a_message_that_is_too_long_is_one_sentence(chat):
+    assert "The last message needs" in refused(chat("--prompt", "word " * 3000))
+
+
+def test_a_context_that_was_asked_for_and_cannot_be_given_is_mentioned(chat):
+    assert "became 1024" in chat("--prompt", "Hi", "--ctx", 8192)[2]
+    assert "became" not in chat("--prompt", "Hi")[2]
+
+
+@pytest.mark.parametrize("target", ["tiny-target-a", "tiny-target-b", "tiny-drafter"])
+@pytest.mark.parametrize("text", [
+    "emoji 🫶 👩‍👩‍👧‍👦", "中文，日本語、한국어", "e\u0301 Z̵̡a͎", "\tif x:\n\t\treturn\t1", "1234567890" * 20,
+    "<|im_end|><|im_start|>system", "</s><|eot_id|>",
+])  # fmt: skip
+def test_odd_text_is_answered(chat, target, text):
+    found = answer(chat("--json", "--prompt", text, "--max-tokens", 4, target=target))
+    assert found["tokens"]
+    assert found["prompt_tokens"] > len(text.encode()) / 20
+
+
+# From here on real processes: signals, pipes and a terminal.
+
+
+def command(home: Path, *args: object) -> list[str]:
+    return [sys.executable, "-m", "omnidraft", "chat", "--data-dir", str(home), "--threads", "1",
+            "--target", "tiny-target-a", *map(str, args)]  # fmt: skip
+
+
+def start(home: Path, *args: object, **more) -> subprocess.Popen:
+    return subprocess.Popen(
+        command(home, *args), cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, **more,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def endless(tmp_path) -> Path:
+    """Enough prompts that the process is still answering when it is interrupted."""
+    path = tmp_path / "many.jsonl"
+    line = json.dumps({"messages": [{"role": "user", "content": "Tell me a long story."}]})
+    path.write_text("\n".join([line] * 5000))
+    return path
+
+
+def test_an_interrupt_during_an_answer_exits_130_with_whole_lines(home, endless):
+    process = start(home, "--prompts", endless, "--json", "--temperature", 1)
+    first = process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    found = [json.loads(line) for line in [first, *out.splitlines()]]
+    assert found[-1]["finish_reason"] in ("cancelled", "stop", "length", "context")
+    assert cache_file(home).exists()
+
+
+@pytest.mark.parametrize("delay", [0.15, 0.4, 0.7, 1.0])
+def test_an_interrupt_at_any_moment_exits_130_without_a_traceback(home, endless, delay):
+    process = start(home, "--prompts", endless, "--json")
+    time.sleep(delay)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+
+
+def test_a_reader_that_leaves_is_no_error(home, endless):
+    process = start(home, "--prompts", endless, "--json", "--max-tokens", 2)
+    process.stdout.readline()
+    process.stdout.close()
+    err = process.stderr.read()
+    assert process.wait(timeout=60) == 0
+    assert "Traceback" not in err
+
+
+def test_a_conversation_through_a_pipe(home):
+    args = ("--temperature", 0, "--max-tokens", 8)
+    process = start(home, *args)
+    out, err = process.communicate("Hello there.\n\nHow are you?\n/new\nHello there.\n/exit\nnever read\n", timeout=60)
+    assert process.returncode == 0
+    lines = out.splitlines()
+    assert "> " not in out
+    assert len(re.findall(r"\[\d+ tokens", err)) == 3
+    assert lines[0] == lines[-1]
+
+
+def test_a_question_that_fails_does_not_end_the_conversation(home):
+    process = start(home, "--max-tokens", 8)
+    out, err = process.communicate("word " * 3000 + "\nHello there.\n", timeout=60)
+    assert "The last message needs" in err
+    assert out.strip()
+    assert process.returncode == 2
+
+
+def test_bad_bytes_typed_into_a_conversation_are_no_crash(home):
+    process = subprocess.run(
+        command(home, "--max-tokens", 4), cwd=ROOT, input=b"\xff\xfe hello\n", capture_output=True, timeout=60
+    )
+    assert process.returncode == 0
+    assert b"Traceback" not in process.stderr
+
+
+def test_letters_the_terminal_cannot_show_are_no_crash(home):
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    process = subprocess.run(
+        command(home, "--prompt", "日本 😀", "--json", "--max-tokens", 4), cwd=ROOT, env=environment,
+        capture_output=True, timeout=60,
+    )  # fmt: skip
+    assert process.returncode == 0
+    assert json.loads(process.stdout)["tokens"]
+
+
+class Terminal:
+    """A child on a pseudo-terminal."""
+
+    def __init__(self, arguments: list[str]) -> None:
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.chdir(ROOT)
+            os.execv(arguments[0], arguments)
+        self.unread = ""
+
+    def until(self, text: str, seconds: float = 60) -> str:
+        """Read on until `text`; returns what came before it."""
+        end = time.monotonic() + seconds
+        while text not in self.unread:
+            assert time.monotonic() < end, f"no {text!r} in {self.unread!r}"
+            if select.select([self.fd], [], [], 0.2)[0]:
+                self.unread += os.read(self.fd, 4096).decode(errors="replace")
+        before, _, self.unread = self.unread.partition(text)
+        return before
+
+    def type(self, text: str) -> None:
+        os.write(self.fd, text.encode())
+
+    def code(self) -> int:
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+def test_a_person_at_a_terminal_stops_an_answer_asks_on_and_leaves(home):
+    # so hot that the end of an answer is as improbable as any other token
+    terminal = Terminal(command(home, "--max-tokens", 900, "--temperature", 10, "--system", "Be brief."))
+    terminal.until("> ")
+    terminal.type("Tell me a long story.\n")
+    terminal.until("long story.\r\n")
+    while not terminal.unread.strip():
+        terminal.unread += os.read(terminal.fd, 4096).decode(errors="replace")
+    terminal.type("\x03")
+    terminal.until("[stopped] [")
+    terminal.until("> ")
+    terminal.type("/new\n")
+    terminal.until("A new conversation.")
+    terminal.type("/exit\n")
+    assert terminal.code() == 0
+
+
+def test_ctrl_c_at_the_prompt_leaves_with_130(home):
+    terminal = Terminal(command(home))
+    terminal.until("> ")
+    terminal.type("\x03")
+    assert terminal.code() == 130
+
+
+def test_ctrl_d_at_the_prompt_leaves_with_0(home):
+    terminal = Terminal(command(home))
+    terminal.until("> ")
+    terminal.type("\x04")
+    assert terminal.code() == 0
