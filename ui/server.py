@@ -16,6 +16,7 @@ os.environ.setdefault("DO_NOT_TRACK", "1")
 
 import contextlib
 import logging
+import warnings
 from collections.abc import AsyncIterator, Sequence
 
 import gradio as gr
@@ -41,6 +42,13 @@ def make_app(sessions: Sessions, host: str, extra_hosts: Sequence[str] = ()) -> 
     app = FastAPI(title="OmniDraft", docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
     app.add_middleware(Guard, hosts=allowed_hosts(host, extra_hosts))
     transfer.add_routes(app, sessions)
+    with warnings.catch_warnings():
+        # Gradio warns that pages behind routes are not rendered on the server, which was not asked for.
+        warnings.filterwarnings("ignore", message="SSR mode is not supported")
+        return _mounted(app, sessions)
+
+
+def _mounted(app: FastAPI, sessions: Sessions) -> FastAPI:
     return gr.mount_gradio_app(
         app,
         build(sessions),

@@ -8,17 +8,20 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from omnidraft.assistant import Assistant
 from omnidraft.chats import ChatStore, Conversation
 from omnidraft.cli.defaults import choose_drafter, choose_target
-from omnidraft.config import AppSettings, DraftSettings, SamplingSettings, changed
+from omnidraft.config import AppSettings, DraftSettings, SamplingSettings, changed, requires_reload
 from omnidraft.errors import ModelError, OmniDraftError, StorageError
 from omnidraft.paths import DataHome
 from omnidraft.settings_file import save_settings
+from omnidraft.vocab.ngram_cache import NgramCache
 from ui.answer_job import AnswerJob
 from ui.baseline import Baselines
+from ui.hub import Downloads
 
 log = logging.getLogger("omnidraft.ui")
 
@@ -65,6 +68,30 @@ class Session:
             log.info("%s: loaded %s", self.profile, target.name)
             return notices
 
+    def drafter_path(self) -> Path | None:
+        """The drafter that drafts, or would; None if there is none."""
+        try:
+            return choose_drafter(self._wanted[1], self.assistant.home, self.settings)
+        except OmniDraftError:
+            return None
+
+    def choose_drafter(self, drafter: Path) -> str:
+        """Draft with another model from now on; ModelError if the pair cannot be loaded, then nothing changed."""
+        with self._lock:
+            self._must_be_idle()
+            if self.loaded is not None:
+                self.assistant.load(self.loaded, drafter)
+            self._wanted = (self._wanted[0], None)
+            self.apply(drafter=str(drafter))
+            return f"{drafter.stem} drafts from now on."
+
+    def unload(self) -> None:
+        """Free the models; the next question loads them again."""
+        with self._lock:
+            self._must_be_idle()
+            self.assistant.close()
+            self.loaded = None
+
     def choose(self, target: Path) -> list[str]:
         """Load `target` and remember it as the profile's."""
         notices = self.load(target)
@@ -78,6 +105,30 @@ class Session:
             save_settings(self.assistant.profile.settings, settings)
             self.assistant.settings = settings
             return settings
+
+    def change(self, name: str, value: object) -> str:
+        """Change one setting, live where that is possible; says in a sentence what happened."""
+        with self._lock:
+            before = self.settings
+            after = self.apply(**{name: value})
+            if name.startswith("cache.") and self.assistant.cache is not None:
+                try:
+                    self.change_cache(lambda ngrams: ngrams.resize(after.cache))
+                except ModelError:
+                    return "kept; the cache follows when the model is loaded again, for it is at work now."
+                return "kept and applied."
+            if requires_reload(before, after) and self.loaded is not None:
+                return "kept; load the model again for it to take effect."
+            return "kept."
+
+    def change_cache(self, act: Callable[[NgramCache], object]) -> None:
+        """Do something to the open n-gram cache. ModelError while an answer is using it or if there is none."""
+        with self._lock:
+            self._must_be_idle()
+            if self.assistant.cache is None:
+                raise ModelError("No model is loaded, so no cache is open; ask something first.")
+            act(self.assistant.cache)
+            self.assistant.cache.commit()
 
     def answer(
         self, messages: list[dict[str, str]], sampling: SamplingSettings, draft: DraftSettings, **more: object
@@ -151,6 +202,7 @@ class Sessions:
         self.home = home
         self.default = default
         self._models = (target, drafter)
+        self.downloads = Downloads()
         self._open: dict[str, Session] = {}
         self._lock = threading.Lock()
 
@@ -162,6 +214,7 @@ class Sessions:
             return self._open[name]
 
     def close(self) -> None:
+        self.downloads.close()
         with self._lock:
             for session in self._open.values():
                 try:

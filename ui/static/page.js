@@ -10,6 +10,12 @@
       document.body.classList.toggle("dark", chosen === "dark");
     }
   };
+  window.odPaint = () => {
+    const chosen = cookie("omnidraft_theme");
+    if (chosen === "system") {
+      document.body.classList.toggle("dark", matchMedia("(prefers-color-scheme: dark)").matches);
+    } else paint();
+  };
   // Gradio adds this script when the page is already there, or with it: both must work.
   const ready = (run) => (document.body ? run() : document.addEventListener("DOMContentLoaded", run));
   ready(() => {

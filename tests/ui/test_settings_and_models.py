@@ -1,0 +1,125 @@
+"""The settings and models pages in a real browser: what is changed there takes effect and stays."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+
+import pytest
+
+from tests.ui.chatting import arrived, ask, choose, write
+from tests.ui.conftest import SETTINGS
+from tests.ui.stub_hub import REPO, StubHub
+
+
+@pytest.fixture
+def hub(models) -> Iterator[StubHub]:
+    made = StubHub({"tiny-again-f16.gguf": (models / "tiny-target-a2-f16.gguf").read_bytes()})
+    yield made
+    made.close()
+
+
+def field(name: str) -> str:
+    return f"#od-set-{name.replace('.', '-')}"
+
+
+def settle(page, name: str, text: str) -> None:
+    write(page, f"{field(name)} input", text)
+    page.keyboard.press("Enter")
+
+
+def test_a_smaller_cache_takes_effect_at_once_and_is_kept(server, pages):
+    page = pages.open(server)
+    arrived(page)
+    ask(page, "Fill the cache, please.")
+    page.goto(server.origin + "/settings")
+    page.wait_for_selector(".od-facts")
+    before = int(page.inner_text(".od-facts div:first-child b").replace(",", ""))
+    assert before > 60
+    choose(page, field("cache.policy"), "lfu-aging")
+    page.wait_for_selector("#od-said >> text=kept and applied")
+    settle(page, "cache.capacity", "50")
+    page.wait_for_function("document.querySelector('.od-facts b').innerText === '50'")
+    page.reload()
+    page.wait_for_selector(".od-facts")
+    assert page.input_value(f"{field('cache.capacity')} input") == "50"
+    assert page.input_value(f"{field('cache.policy')} input") == "lfu-aging"
+    stored = (server.data / "home/profiles/default/settings.toml").read_text()
+    assert "capacity = 50" in stored
+    page.click("#od-cache-clear")
+    page.click("#od-cache-yes")
+    page.wait_for_selector("#od-said >> text=cleared")
+
+
+def test_a_refused_value_is_named_and_the_old_one_comes_back(server, pages):
+    page = pages.open(server, "/settings")
+    page.wait_for_selector("#od-cache p, .od-facts")
+    settle(page, "sampling.temperature", "99")
+    page.wait_for_selector("#od-said >> text=must be a number from 0 to 10")
+    page.wait_for_function("document.querySelector('#od-set-sampling-temperature input').value === '0'")
+    settle(page, "draft.length", "many")
+    page.wait_for_selector("#od-said >> text=a whole number from 1 to 64")
+
+
+def test_the_theme_is_applied_and_remembered(server, pages):
+    page = pages.open(server, "/settings")
+    page.wait_for_selector("#od-cache p, .od-facts")
+    choose(page, field("theme"), "dark")
+    page.wait_for_selector("body.dark")
+    page.goto(server.origin + "/models")
+    page.wait_for_selector("body.dark")
+
+
+def test_models_are_listed_loaded_compared_and_unloaded(server, pages):
+    page = pages.open(server, "/models")
+    card = ".od-card:has(h3:text-is('tiny-target-b'))"
+    page.wait_for_selector(card)
+    text = page.inner_text(card)
+    for word in ("llama", "F16", "qwen2", "1,024", "MB at"):
+        assert word in text
+    page.click(f"{card} [data-kind=coverage]")
+    page.wait_for_selector(f"{card} >> text=direct with the drafter")
+    page.click(f"{card} [data-kind=use]")
+    page.wait_for_selector("#od-said >> text=tiny-target-b answers")
+    page.wait_for_selector(f"{card} .od-tag")
+    page.click(f"{card} [data-kind=unload]")
+    page.wait_for_selector("#od-said >> text=Unloaded")
+
+
+def test_a_folder_that_is_not_there_is_named(server, pages):
+    page = pages.open(server, "/models")
+    page.wait_for_selector(".od-card")
+    write(page, "#od-folders textarea", "/no/such/folder")
+    page.click("#od-scan")
+    page.wait_for_selector("#od-said >> text=There is no folder /no/such/folder")
+
+
+def test_a_model_is_downloaded_stopped_continued_and_found(make_server, pages, hub):
+    hub.delay = 0.15
+    server = make_server(settings=SETTINGS, HF_ENDPOINT=hub.endpoint, HF_TOKEN="hf_secret")
+    page = pages.open(server, "/models")
+    page.wait_for_selector(".od-card")
+    write(page, "#od-repo input", "nobody/nothing")
+    page.click("#od-look")
+    page.wait_for_selector("#od-said >> text=There is no public repository named nobody/nothing")
+    write(page, "#od-repo input", REPO)
+    page.click("#od-look")
+    page.click("#od-fetch")
+    page.wait_for_function("document.querySelector('#od-downloads').innerText.includes('MB of')")
+    page.wait_for_timeout(700)
+    page.click(".od-download button >> text=Stop")
+    page.wait_for_selector(".od-download[data-state=cancelled]")
+    part = server.data / "home/models/tiny-again-f16.gguf.part"
+    assert 0 < part.stat().st_size < len(hub.files["tiny-again-f16.gguf"])
+    hub.delay = 0.0
+    page.click(".od-download button >> text=Continue")
+    page.wait_for_selector(".od-download[data-state=done]")
+    assert hub.ranges[-1] > 0
+    whole = (server.data / "home/models/tiny-again-f16.gguf").read_bytes()
+    assert hashlib.sha256(whole).digest() == hashlib.sha256(hub.files["tiny-again-f16.gguf"]).digest()
+    page.wait_for_selector(".od-path >> text=tiny-again-f16.gguf")
+    assert not any("hf_secret" in value for headers in hub.headers for value in headers.values())
+
+
+def test_the_server_looked_nothing_up(server):
+    assert server.lookups == []

@@ -1,0 +1,91 @@
+"""Form fields from the settings' own rules: one component per setting, its help and range below it.
+
+Texts come back as the values the settings take; whether they are acceptable the settings decide.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gradio as gr
+
+from omnidraft.config import Setting
+from omnidraft.errors import SettingsError
+
+Component = gr.Checkbox | gr.Dropdown | gr.Textbox
+TITLES = {
+    "draft.enabled": "Draft",
+    "cache.enabled": "Merge n-grams",
+    "cache.seed": "Fill from the vocabularies",
+    "learning.enabled": "Learn in idle time",
+    "n_ctx": "Context length",
+    "n_gpu_layers": "Layers on the GPU",
+    "n_batch": "Prompt tokens per step",
+    "kv_type": "KV cache format",
+    "top_k": "Top-k",
+    "top_p": "Top-p",
+    "min_p": "Min-p",
+    "repeat_last_n": "Penalty looks back",
+    "repeat_penalty": "Repetition penalty",
+    "max_tokens": "Longest answer",
+    "stop": "Stop texts",
+    "mode": "Draft length",
+    "length": "Fixed length",
+    "max_length": "Longest draft",
+    "lookup": "Copy from the text",
+    "cpu_percent": "Processor share",
+    "replay_mb": "Replay size (MB)",
+    "interval": "Train every (answers)",
+    "scope": "Adapters",
+}
+
+
+def title(setting: Setting) -> str:
+    """What the field is called."""
+    last = setting.name.rpartition(".")[2]
+    return TITLES.get(setting.name) or TITLES.get(last) or last.replace("_", " ").capitalize()
+
+
+def make(setting: Setting, interactive: bool = True) -> Component:
+    """The component of one setting, without a value yet."""
+    name = setting.name.replace(".", "-")
+    rule = setting.rule
+    help_text = rule.help + (" Takes effect when the model is loaded again." if rule.reload else "")
+    common: dict[str, Any] = {"label": title(setting), "info": help_text, "elem_id": f"od-set-{name}",
+                              "elem_classes": "od-field", "interactive": interactive}  # fmt: skip
+    if rule.kind == "switch":
+        return gr.Checkbox(**common)
+    if rule.kind == "choice":
+        return gr.Dropdown(list(rule.choices), filterable=False, **common)
+    if rule.kind == "texts":
+        return gr.Textbox(lines=2, placeholder="one per line", **common)
+    return gr.Textbox(max_lines=1, placeholder="not set" if rule.optional else "", **common)
+
+
+def shown(setting: Setting, value: Any) -> Any:
+    """A setting's value as its component shows it."""
+    if setting.rule.kind in ("switch", "choice"):
+        return value
+    if setting.rule.kind == "texts":
+        return "\n".join(value)
+    if value is None:
+        return ""
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def parsed(setting: Setting, value: Any) -> Any:
+    """What the user entered as a setting's value. Raises SettingsError if it is not even of the right kind."""
+    kind = setting.rule.kind
+    if kind in ("switch", "choice"):
+        return value
+    text = (value or "").strip()
+    if kind == "texts":
+        return tuple(line for line in (value or "").splitlines() if line)
+    if not text and setting.rule.optional:
+        return None
+    if kind == "text":
+        return text
+    try:
+        return int(text.replace(",", "")) if kind == "integer" else float(text)
+    except ValueError:
+        raise SettingsError(f"{title(setting)} is '{text[:40]}', but must be {setting.rule.accepted}.") from None
