@@ -15,12 +15,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import RLock
+from typing import TYPE_CHECKING
 
 from omnidraft.config import CacheSettings
 from omnidraft.vocab.eviction import Entry, EvictionOrder
-from omnidraft.vocab.ngram_store import NgramStore
 from omnidraft.vocab.pair_map import PairMap
 from omnidraft.vocab.trie import Trie
+
+if TYPE_CHECKING:
+    from omnidraft.vocab.ngram_store import NgramStore
 
 ENTRY_BYTES, PIECE_BYTES = 500, 150  # measured memory of an entry and of each of its pieces (trie nodes included)
 MEGABYTE = 1_000_000
@@ -48,7 +51,11 @@ class NgramCache:
     def open(cls, path: Path | None, pair: PairMap, settings: CacheSettings) -> NgramCache:
         """Read the pair's table of the file at `path`, None for memory only. StorageError if it cannot be trusted."""
         table = f"ngrams_{pair.drafter.fingerprint[:20]}_{pair.target.fingerprint[:20]}"
-        return cls(pair, settings, None if path is None else NgramStore(Path(path), table))
+        if path is None:
+            return cls(pair, settings, None)
+        from omnidraft.vocab.ngram_store import NgramStore  # only here: the engine works without SQLite
+
+        return cls(pair, settings, NgramStore(Path(path), table))
 
     def __len__(self) -> int:
         return len(self._entries)

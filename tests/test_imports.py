@@ -1,0 +1,99 @@
+"""Who imports whom: arrows point down the list of packages, and heavy libraries come only where they are needed."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "omnidraft"
+STORAGE = ("sqlite3", "sqlitedict")
+PAGES = ("gradio", "fastapi", "uvicorn")
+TRAINING = ("torch", "transformers", "peft")
+
+
+def loaded_by(statement: str) -> set[str]:
+    """Top-level modules in a fresh process behind `statement`."""
+    script = f"{statement}\nimport sys\nprint(*sorted({{name.partition('.')[0] for name in sys.modules}}))"
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.split())
+
+
+def modules(folder: str) -> str:
+    """`import` statements for all modules of a package."""
+    paths = sorted((PACKAGE / folder).glob("*.py")) if (PACKAGE / folder).is_dir() else [PACKAGE / f"{folder}.py"]
+    names = [".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for p in paths]
+    return "import " + ", ".join(names)
+
+
+@pytest.mark.parametrize("part", ["decoding", "engine"])
+def test_the_engine_knows_neither_pages_nor_files_nor_training(part):
+    assert not loaded_by(modules(part)) & {*STORAGE, *PAGES, *TRAINING}
+
+
+@pytest.mark.parametrize("statement", [
+    "import omnidraft.assistant", "import omnidraft.__main__ as m; m._parser()", modules("vocab"), "import app",
+    "import ui.server",
+])  # fmt: skip
+def test_the_app_loads_no_training_library(statement):
+    assert not loaded_by(statement) & set(TRAINING)
+
+
+def test_the_command_line_loads_no_pages():
+    assert not loaded_by("import omnidraft.__main__ as m; m._parser()") & set(PAGES)
+
+
+def imported(path: Path) -> set[str]:
+    """Absolute names of what a file imports, anywhere in it."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            found |= {node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return found
+
+
+LAYERS = [
+    ["errors", "files", "fields", "paths", "config", "settings_file", "database"],
+    ["vocab"],
+    ["backends"],
+    ["decoding"],
+    ["engine"],
+    ["speed_store", "assistant", "chats", "profiles", "learning"],
+    ["bench"],
+    ["cli", "__main__"],
+]
+# One step up, on purpose: a record of an answer is made of the loop's events.
+KNOWN = {("bench", "cli")}
+
+
+def layer(name: str) -> int | None:
+    return next((i for i, names in enumerate(LAYERS) if name in names), None)
+
+
+def test_arrows_point_down():
+    upward = set()
+    for path in PACKAGE.rglob("*.py"):
+        own = path.relative_to(PACKAGE).with_suffix("").parts[0]
+        for name in imported(path):
+            parts = name.split(".")
+            if parts[0] != "omnidraft" or len(parts) < 2:
+                assert parts[0] not in ("ui", "app", "tests", "models"), f"{path} imports {name}"
+                continue
+            here, there = layer(own), layer(parts[1])
+            if own in ("cli", "__main__") or here is None or there is None:
+                continue
+            if there > here:
+                upward.add((str(path.relative_to(ROOT)), parts[1]))
+    assert not upward
+
+
+def test_every_part_has_its_place_in_the_order():
+    parts = {p.stem for p in PACKAGE.iterdir() if p.suffix == ".py" or (p / "__init__.py").exists()} - {"__init__"}
+    assert parts <= {name for names in LAYERS for name in names}
