@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import socket
 import sys
 import threading
@@ -32,10 +33,11 @@ def _run(args: argparse.Namespace) -> int:
     home = find_data_home(args.data_dir)
     profile = profile_name(args.profile)
     _check_port(args.host, args.port)
+    key = args.api_key or os.environ.get("OMNIDRAFT_API_KEY") or None
     from ui.server import make_app, serve  # Gradio takes seconds to import; wrong arguments should not wait for it
     from ui.session import Sessions
 
-    app = make_app(Sessions(home, profile, args.target, args.drafter), args.host, args.allow_host)
+    app = make_app(Sessions(home, profile, args.target, args.drafter), args.host, args.allow_host, api_key=key)
     address = f"http://{_shown(args.host)}:{args.port}"
     print(f"OmniDraft is at {address} (Ctrl+C ends it). Data: {home.root}", flush=True)
     if args.open:
@@ -59,6 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--profile", default=DEFAULT_PROFILE, help="the profile to start with")
     parser.add_argument("--target", help="model file, or a name as the model list shows it")
     parser.add_argument("--drafter", help="drafter file (default: the profile's, first the bundled one)")
+    parser.add_argument("--api-key", help="what clients of /v1 must send (default: OMNIDRAFT_API_KEY, else nothing)")
     parser.add_argument("--open", action="store_true", help="open a browser")
     return parser
 

@@ -60,6 +60,14 @@ def allowed_hosts(host: str, extra: Sequence[str] = ()) -> list[str]:
     return list(dict.fromkeys([*LOCAL_HOSTS, *own, *extra]))
 
 
+def is_local(host: str) -> bool:
+    """Whether only this machine can reach a server that listens on `host`."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 class Guard:
     """ASGI middleware: refuses unknown hosts and foreign origins, adds the headers to everything that leaves."""
 

@@ -23,15 +23,15 @@ import gradio as gr
 import uvicorn
 from fastapi import FastAPI
 
-from ui import theme, transfer
+from ui import api, theme, transfer
 from ui.pages import build
-from ui.security import Guard, allowed_hosts
+from ui.security import Guard, allowed_hosts, is_local
 from ui.session import Sessions
 
 MAX_UPLOAD = "10mb"
 
 
-def make_app(sessions: Sessions, host: str, extra_hosts: Sequence[str] = ()) -> FastAPI:
+def make_app(sessions: Sessions, host: str, extra_hosts: Sequence[str] = (), *, api_key: str | None = None) -> FastAPI:
     """The application that serves everything."""
 
     @contextlib.asynccontextmanager
@@ -42,6 +42,7 @@ def make_app(sessions: Sessions, host: str, extra_hosts: Sequence[str] = ()) -> 
     app = FastAPI(title="OmniDraft", docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
     app.add_middleware(Guard, hosts=allowed_hosts(host, extra_hosts))
     transfer.add_routes(app, sessions)
+    api.add_routes(app, sessions, api_key, exposed=not is_local(host))
     with warnings.catch_warnings():
         # Gradio warns that pages behind routes are not rendered on the server, which was not asked for.
         warnings.filterwarnings("ignore", message="SSR mode is not supported")

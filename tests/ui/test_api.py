@@ -1,0 +1,137 @@
+"""The API through the official client: answers, streams, seeds, statistics, errors, keys."""
+
+from __future__ import annotations
+
+import threading
+
+import openai
+import pytest
+from fastapi import FastAPI
+from starlette.testclient import TestClient
+
+from tests.ui.conftest import SETTINGS
+from ui import api
+from ui.security import is_local
+
+MODEL = "tiny-target-a-f16"
+ASK = [{"role": "user", "content": "Tell me about your day."}]
+
+
+def client(server, key: str = "unused") -> openai.OpenAI:
+    return openai.OpenAI(base_url=f"{server.origin}/v1", api_key=key, max_retries=0, timeout=60)
+
+
+def test_models_are_listed(server):
+    found = [model.id for model in client(server).models.list()]
+    assert MODEL in found
+    assert "tiny-drafter-f16" not in found
+    assert client(server).models.retrieve(MODEL).id == MODEL
+
+
+def test_an_answer_with_usage_and_statistics(server):
+    done = client(server).chat.completions.create(model=MODEL, messages=ASK, max_tokens=20, temperature=0)
+    assert done.choices[0].message.content
+    assert done.choices[0].finish_reason in ("stop", "length")
+    assert done.usage.completion_tokens <= 20
+    assert done.usage.total_tokens == done.usage.prompt_tokens + done.usage.completion_tokens
+    assert set(done.omnidraft) >= {"acceptance_rate", "tokens_per_pass", "proposed", "accepted"}
+
+
+def test_a_stream_spells_the_same_text(server):
+    whole = client(server).chat.completions.create(model=MODEL, messages=ASK, max_tokens=30, temperature=0)
+    stream = client(server).chat.completions.create(
+        model=MODEL, messages=ASK, max_tokens=30, temperature=0, stream=True, stream_options={"include_usage": True}
+    )
+    text, reason, usage = "", None, None
+    for chunk in stream:
+        usage = chunk.usage or usage
+        for choice in chunk.choices:
+            text += choice.delta.content or ""
+            reason = choice.finish_reason or reason
+    assert text == whole.choices[0].message.content
+    assert reason == whole.choices[0].finish_reason
+    assert usage.completion_tokens == whole.usage.completion_tokens
+
+
+def test_the_seed_decides_the_text_with_and_without_drafting(server):
+    def said(seed: int, **more) -> str:
+        done = client(server).chat.completions.create(
+            model=MODEL, messages=ASK, max_tokens=24, temperature=1, seed=seed, extra_body=more
+        )
+        return done.choices[0].message.content
+
+    assert said(5) == said(5) == said(5, speculation=False)
+    assert len({said(seed) for seed in range(4)}) > 1
+
+
+def test_a_stop_text_ends_the_answer_and_is_not_shown(server):
+    whole = client(server).chat.completions.create(model=MODEL, messages=ASK, max_tokens=30, temperature=0)
+    text = whole.choices[0].message.content
+    stop = text.split()[1]
+    cut = client(server).chat.completions.create(model=MODEL, messages=ASK, max_tokens=30, temperature=0, stop=[stop])
+    assert cut.choices[0].message.content == text[: text.index(stop)]
+    assert cut.choices[0].finish_reason == "stop"
+
+
+def test_two_clients_take_turns(server):
+    texts: list[str] = []
+
+    def ask() -> None:
+        done = client(server).chat.completions.create(model=MODEL, messages=ASK, max_tokens=30, temperature=0)
+        texts.append(done.choices[0].message.content)
+
+    threads = [threading.Thread(target=ask) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(texts) == 3
+    assert len(set(texts)) == 1
+
+
+def test_a_client_that_goes_away_stops_the_answer(server):
+    stream = client(server).chat.completions.create(
+        model=MODEL, messages=ASK, max_tokens=1000, temperature=1, seed=11, stream=True
+    )
+    next(iter(stream))
+    stream.close()
+    after = client(server).chat.completions.create(model=MODEL, messages=ASK, max_tokens=5, temperature=0)
+    assert after.choices[0].message.content
+
+
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [
+        ({"model": "no-such-model"}, 404),
+        ({"messages": []}, 400),
+        ({"messages": [{"role": "assistant", "content": "x"}]}, 400),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]}, 400),
+        ({"n": 2}, 400),
+        ({"temperature": 99}, 400),
+        ({"max_tokens": -1}, 400),
+        ({"seed": "a"}, 400),
+        ({"stop": [1]}, 400),
+        ({"tools": [{"type": "function", "function": {"name": "f"}}]}, 400),
+    ],
+)
+def test_what_cannot_be_done_is_said(server, change, status):
+    with pytest.raises(openai.APIStatusError) as caught:
+        client(server).chat.completions.create(**{"model": MODEL, "messages": ASK, "max_tokens": 4, **change})
+    assert caught.value.status_code == status
+    assert caught.value.body["message"]
+
+
+def test_a_key_is_asked_for_when_there_is_one(make_server):
+    server = make_server("--api-key", "s3cret", settings=SETTINGS)
+    with pytest.raises(openai.AuthenticationError):
+        client(server, "wrong").models.list()
+    assert client(server, "s3cret").models.list().data
+
+
+def test_a_server_others_can_reach_has_no_api_without_a_key():
+    app = FastAPI()
+    api.add_routes(app, None, None, exposed=True)
+    assert TestClient(app).get("/v1/models").status_code == 403
+    assert [is_local(host) for host in ("127.0.0.1", "::1", "localhost", "0.0.0.0", "192.168.1.4")] == [
+        True, True, True, False, False,
+    ]  # fmt: skip
