@@ -10,6 +10,7 @@ from pathlib import Path
 from omnidraft.bench import cache, calibration, costs, overhead, speed
 from omnidraft.bench.prompts import TASKS
 from omnidraft.bench.regimes import REGIMES
+from omnidraft.cli import drift
 from omnidraft.cli.defaults import choose_drafter, choose_target
 from omnidraft.paths import find_data_home
 
@@ -55,6 +56,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     sub.add_argument("--temperature", type=float, default=0.0)
     sub.add_argument("--threads", type=int, default=0)
     sub.set_defaults(bench=_calibration)
+    sub = _kind(kinds, "drift", "acceptance and speed while tasks or targets change")
+    drift.add_arguments(sub)
+    sub.set_defaults(bench=drift.run)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,0 +1,142 @@
+"""`bench drift`: run, resume and list drift schedules, and write them as JSON, CSV and PNG."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+import time
+from pathlib import Path
+
+from omnidraft.bench import drift
+from omnidraft.bench.drift_export import segment_rows, table, to_csv, to_json
+from omnidraft.bench.drift_schedule import BUNDLED, load_schedule
+from omnidraft.bench.drift_store import CACHES, Options, RunState, RunStore, runs_folder
+from omnidraft.cli.defaults import choose_drafter, choose_target
+from omnidraft.cli.interrupt import Interrupts
+from omnidraft.errors import ModelError, SettingsError
+from omnidraft.files import write_atomically
+from omnidraft.paths import DataHome, find_data_home
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--schedule", help=f"{', '.join(BUNDLED)}, or a JSON file")
+    what.add_argument("--resume", metavar="RUN", help="go on with a run that was paused, stopped or killed")
+    what.add_argument("--show", metavar="RUN", help="print and export a run as it is")
+    what.add_argument("--list", action="store_true", help="list the runs there are")
+    parser.add_argument("--prompts", type=int, help="prompts per segment")
+    parser.add_argument("--task", help="ask this task, or prompt file, in every segment (math, code, ..., mixed)")
+    parser.add_argument("--drafter")
+    parser.add_argument("--cache", choices=CACHES, default="seeded", help="the n-gram cache at the beginning")
+    parser.add_argument("--no-cache", action="store_const", const="off", dest="cache", help="the same as --cache off")
+    parser.add_argument("--draft-length", default="4", help="drafter tokens per round, or adaptive")
+    parser.add_argument("--paired", action="store_true", help="measure plain decoding of every prompt too")
+    parser.add_argument("--max-tokens", type=int, default=64)
+    parser.add_argument("--temperature", type=float, default=0.0)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--threads", type=int, default=0)
+    parser.add_argument("--profile", default="default", help="whose folder the run is kept in; its chats are not used")
+    parser.add_argument("--png", type=Path, metavar="FILE", help="draw the run")
+    parser.add_argument("--theme", choices=("light", "dark"), default="light", help="of the drawing")
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="write one line per prompt")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write the whole run as JSON")
+    parser.add_argument("--discard", action="store_true", help="remove the run from the data folder at its end")
+
+
+def run(args: argparse.Namespace) -> int:
+    home = find_data_home(args.data_dir)
+    store = RunStore(runs_folder(home.profile(args.profile)))
+    if args.list:
+        return _list(store, args.json)
+    if args.show:
+        _report(args, store.load(args.show))
+        return 0
+    going = drift.resume(home, store.folder, args.resume) if args.resume else _new(args, home, store.folder)
+    if not args.discard:
+        print(f"Drift run {going.state.id}; --resume {going.state.id} goes on with it.", file=sys.stderr)
+    with Interrupts(going.stop) as interrupts:
+        for event in going.events():
+            _show(event, args.json)
+    _report(args, going.state)
+    if args.discard:
+        store.delete(going.state.id)
+    interrupts.check()
+    return 0
+
+
+def _new(args: argparse.Namespace, home: DataHome, folder: Path) -> drift.DriftRun:
+    schedule = load_schedule(args.schedule).changed(args.prompts, args.task)
+    options = Options(
+        cache=args.cache, draft_length=_length(args.draft_length), plain=args.paired, max_tokens=args.max_tokens,
+        temperature=args.temperature, seed=args.seed, threads=args.threads,
+    )  # fmt: skip
+    drafter = choose_drafter(args.drafter, home)
+    if drafter is None:
+        raise ModelError("No drafter was found; name one with --drafter.")
+    return drift.start(home, folder, schedule, {t: choose_target(t, home) for t in schedule.targets}, drafter, options)
+
+
+def _length(text: str) -> int | None:
+    if text == "adaptive":
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise SettingsError(f"--draft-length takes a whole number or 'adaptive', not {text[:40]!r}.") from None
+
+
+def _list(store: RunStore, as_json: bool) -> int:
+    runs = store.runs()
+    for state in runs:
+        about = {"id": state.id, "schedule": state.schedule.name, "status": state.status, "done": state.done,
+                 "total": state.total, "created": state.created}  # fmt: skip
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(state.created))
+        progress = f"{state.done:4} of {state.total:4} prompts  {state.status}"
+        print(json.dumps(about) if as_json else f"{state.id}  {when}  {state.schedule.name:10} {progress}")
+    if not runs and not as_json:
+        print("There are no drift runs.")
+    return 0
+
+
+def _show(event: drift.DriftEvent, as_json: bool) -> None:
+    if isinstance(event, drift.Step):
+        p = event.point
+        if as_json:
+            about = {"done": event.done, "total": event.total, "seconds_left": event.seconds_left}
+            print(json.dumps({**dataclasses.asdict(p), **about}), flush=True)
+            return
+        rate = "   -" if p.acceptance is None else f"{p.acceptance:.2f}"
+        speedup = "" if p.speedup is None else f"  x{p.speedup:.2f}"
+        print(
+            f"{'| ' if p.switch else '  '}{event.done:4} of {event.total}  {p.target:16} {p.prompt:14} acc {rate}  "
+            f"tok/pass {p.tokens_per_pass:4.2f}  {p.tokens_per_second:7.1f} tok/s{speedup}  "
+            f"{p.cache_learned} n-grams learned  {event.seconds_left:.0f} s left",
+            flush=True,
+        )
+    elif isinstance(event, drift.Ended) and event.status != "finished":
+        print(f"The run is {event.status}.", file=sys.stderr)
+
+
+def _report(args: argparse.Namespace, state: RunState) -> None:
+    """The table per segment (JSON: one last line), and the files asked for."""
+    rows = segment_rows(state)
+    if args.json:
+        about = {"run": state.id, "status": state.status, "schedule": state.schedule.name}
+        print(json.dumps({**about, "segments": [dataclasses.asdict(row) for row in rows]}))
+    else:
+        print(table(rows))
+    if args.csv:
+        _write(args.csv, to_csv(state).encode())
+    if args.out:
+        _write(args.out, json.dumps(to_json(state), indent=1).encode())
+    if args.png:
+        from omnidraft.bench.drift_plot import png  # matplotlib takes a second to load, and not everybody draws
+
+        _write(args.png, png(state, args.theme))
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, data)
