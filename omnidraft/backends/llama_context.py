@@ -26,12 +26,19 @@ _KV_TYPES = {
     "q4_0": llama_cpp.GGML_TYPE_Q4_0,
 }
 _UBATCH = 512
+_PARTIAL = llama_cpp.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY
 
 
 class LlamaContext:
-    """`n_ctx` tokens of context, `max_rows` rows of logits per pass, `capacity` ids per `decode`."""
+    """`n_ctx` tokens of context, `max_rows` rows of logits per pass, `capacity` ids per `decode`.
 
-    def __init__(self, info: ModelInfo, settings: ModelSettings, n_ctx: int, max_rows: int) -> None:
+    rollback: how many tokens of the last pass recurrent layers can take back by themselves; fewer than asked for
+    (0) where the architecture has no such thing.
+    """
+
+    def __init__(
+        self, info: ModelInfo, settings: ModelSettings, n_ctx: int, max_rows: int, rollback: int = 0
+    ) -> None:
         self._batch = self._model = self._context = self._adapter = None
         self.max_rows = max_rows
         self.capacity = max(settings.n_batch, max_rows)
@@ -40,7 +47,8 @@ class LlamaContext:
         begin_call()
         try:
             self._model = self._load(info, settings)
-            self._context = self._create(info, settings, n_ctx)
+            self._context = self._create(info, settings, n_ctx, rollback)
+            self.rollback = llama_cpp.llama_n_rs_seq(self._context)
             self._memory = llama_cpp.llama_get_memory(self._context)
             if not self._memory:
                 raise ModelError(f"{info.path} is an encoder, which cannot generate text; choose a chat model.")
@@ -74,12 +82,14 @@ class LlamaContext:
             raise ModelError(f"{info.path} {refusal}, which cannot generate text token by token; choose a chat model.")
         return model
 
-    def _create(self, info: ModelInfo, settings: ModelSettings, n_ctx: int) -> int:
+    def _create(self, info: ModelInfo, settings: ModelSettings, n_ctx: int, rollback: int) -> int:
         parameters = llama_cpp.llama_context_default_params()
         parameters.n_ctx = n_ctx
         parameters.n_batch = self.capacity
         parameters.n_ubatch, parameters.flash_attn_type = _attention(info, settings, n_ctx, min(self.capacity, _UBATCH))
         parameters.n_seq_max = 1
+        parameters.n_rs_seq = rollback
+        parameters.swa_full = True  # a window that forgets could take back only as much as it has spare
         # Sizes the compute buffer: without it every row of a prompt step reserves a row of logits (300 MB at 152k).
         # Asking for more aborts the process, so `decode` checks.
         parameters.n_outputs_max = self.max_rows
@@ -137,6 +147,20 @@ class LlamaContext:
 
     def clear(self) -> None:
         llama_cpp.llama_memory_clear(self._memory, False)
+
+    def save_state(self) -> bytes:
+        """A copy of what recurrent layers hold now; keys and values stay where they are and are cut instead."""
+        size = llama_cpp.llama_state_seq_get_size_ext(self._context, 0, _PARTIAL)
+        buffer = (ctypes.c_uint8 * size)()
+        if llama_cpp.llama_state_seq_get_data_ext(self._context, buffer, size, 0, _PARTIAL) != size:
+            raise ModelError("llama.cpp could not copy this model's state.")
+        return bytes(buffer)
+
+    def restore_state(self, state: bytes, length: int) -> bool:
+        """Put back what `save_state` gave behind `length` tokens; False if this kind of memory cannot."""
+        buffer = (ctypes.c_uint8 * len(state)).from_buffer_copy(state)
+        done = llama_cpp.llama_state_seq_set_data_ext(self._context, buffer, len(state), 0, _PARTIAL)
+        return done == len(state) and self.cut(length) and self.held == length
 
     @property
     def held(self) -> int:

@@ -16,11 +16,13 @@ from omnidraft.backends.adapter_check import check_adapter
 from omnidraft.backends.base import Aborted
 from omnidraft.backends.gguf_file import ModelInfo, usable_info
 from omnidraft.backends.llama_context import LlamaContext
+from omnidraft.backends.llama_rewind import Method, Rewinder, rollback_steps
 from omnidraft.backends.llama_runtime import failure_reason, gpu_offload
 from omnidraft.config import ModelSettings
 from omnidraft.errors import ModelError
 from omnidraft.vocab import Vocabulary
 
+_SAME = 0.02  # of the logits' spread: rounding moves them less, a wrong state more
 _SHORT = 8  # ids up to which one pass with superfluous outputs is cheaper than two passes
 
 
@@ -28,8 +30,11 @@ class LlamaTarget:
     """A `LanguageModel` on llama.cpp.
 
     name, n_ctx (tokens), n_batch (ids per pass), max_rows (rows of logits per pass),
-    can_rewind and, if not, cannot_rewind_reason; notices: sentences about settings that could not be followed.
+    can_rewind and, if not, cannot_rewind_reason; rewind_method: "cut", "rollback" or "replay" (see llama_rewind.py);
+    notices: sentences about settings that could not be followed.
     """
+
+    _replays = True  # whether a model that cannot cut its memory may put back an older state and read on from there
 
     def __init__(self, info: ModelInfo, settings: ModelSettings, vocabulary: Vocabulary, max_rows: int) -> None:
         self.info = info
@@ -42,12 +47,15 @@ class LlamaTarget:
         if settings.n_gpu_layers and not gpu_offload():
             self.notices.append("This build of llama-cpp-python has no GPU support, so n_gpu_layers has no effect.")
         self._lock = threading.Lock()
-        self._context: LlamaContext | None = LlamaContext(info, settings, self.n_ctx, max_rows)
+        rollback = rollback_steps(info) if self._replays else 0
+        self._context: LlamaContext | None = LlamaContext(info, settings, self.n_ctx, max_rows, rollback)
+        self._rewinder = Rewinder(self._context, "cut")
         self.n_batch = self._context.capacity
         try:
             if self._context.n_vocab != vocabulary.size:
                 raise ModelError(f"{info.path} has {self._context.n_vocab} logits for {vocabulary.size} tokens.")
-            self.can_rewind = self._try_rewind()
+            self.can_rewind = True  # while trying out
+            self.can_rewind = self._find_rewind()
         except BaseException:
             self.close()
             raise
@@ -75,15 +83,34 @@ class LlamaTarget:
             return trained
         return wanted
 
-    def _try_rewind(self) -> bool:
-        """Whether a cut really works, on two tokens; this also reads the weights in for the first pass."""
+    def _find_rewind(self) -> bool:
+        """Find a way to take tokens back that works, on a few tokens; this also reads the weights in."""
         context = self._live()
         start = self.vocabulary.bos if self.vocabulary.bos is not None else 0
         if context.decode([start, start], 0, 1) != 0:
             raise ModelError(f"{self.info.path} loads, but computing with it fails: {failure_reason()}.")
-        works = context.cut(1) and context.held == 1
+        if context.memory_kind == "attention":
+            works = context.cut(1) and context.held == 1
+            context.clear()
+            return works
         context.clear()
-        return works
+        methods = (("rollback",) if context.rollback else ()) + (("replay",) if self._replays else ())
+        return any(self._rewinds_by(method) for method in methods)
+
+    def _rewinds_by(self, method: Method) -> bool:
+        """Whether the logits behind tokens taken back and read again are the ones from before."""
+        self._rewinder = Rewinder(self._live(), method)
+        ids = np.flatnonzero(self.vocabulary.ordinary)[:6].tolist()
+        try:
+            self.extend(ids[:3], 0)
+            expected = self.extend(ids[3:], 3)[-2:].copy()
+            self.rewind(4)
+            again = self.extend(ids[4:], 2)
+            return bool(np.abs(again - expected).max() <= _SAME * max(float(expected.std()), 1e-6))
+        except ModelError:
+            return False
+        finally:
+            self.rewind(0)
 
     def _why_not(self) -> str:
         kind = self._live().memory_kind
@@ -93,6 +120,10 @@ class LlamaTarget:
             f"{self.name} is a {kind} model: its state cannot take back tokens it has read, "
             "so it answers without a drafter."
         )
+
+    @property
+    def rewind_method(self) -> Method:
+        return self._rewinder.method
 
     def extend(self, ids: Sequence[int], rows: int) -> np.ndarray:
         """See `LanguageModel.extend`. On ModelError or Aborted, whole steps already read stay in `tokens`.
@@ -117,6 +148,7 @@ class LlamaTarget:
     def _extend(self, context: LlamaContext, ids: Sequence[int], rows: int) -> np.ndarray:
         start = 0
         for count, outputs in self._steps(len(ids), rows):
+            self._rewinder.before_pass(len(self.tokens), outputs)
             self._read(context, ids[start : start + count], outputs)
             start += count
         return context.logits(rows) if rows else np.empty((0, self.vocabulary.size), np.float32)
@@ -136,9 +168,10 @@ class LlamaTarget:
         if code == 0:
             self.tokens.extend(ids)
             return
-        # After an abort or a failure some of this pass may be in the cache.
-        if not (context.cut(held) and context.held == held):
+        # After an abort or a failure some of this pass may be in the cache, and a state may be half advanced.
+        if not (self._rewinder.method == "cut" and context.cut(held) and context.held == held):
             context.clear()
+            self._rewinder.forget()
             self.tokens.clear()
         if code == 2:
             raise Aborted
@@ -154,18 +187,24 @@ class LlamaTarget:
             )
 
     def rewind(self, length: int) -> None:
-        """Cut the cache back to `length` tokens. 0 always works; other lengths raise ModelError if not `can_rewind`."""
+        """Cut the cache back to `length` tokens. 0 always works; other lengths raise ModelError if not `can_rewind`.
+
+        Where that means reading tokens again, an abort raises Aborted and leaves those in `tokens` that were read.
+        """
         with self._lock:
             context = self._live()
             if not 0 <= length <= len(self.tokens):
                 raise ValueError(f"cannot rewind {len(self.tokens)} tokens to {length}")
             if length == len(self.tokens):
                 return
-            if length == 0:
-                context.clear()
-            elif not self.can_rewind or not context.cut(length):
+            if length and not self.can_rewind:
                 raise ModelError(self.cannot_rewind_reason or f"{self.name} could not take back tokens.")
-            del self.tokens[length:]
+            kept = self.tokens[:length]
+            left = self._rewinder.back_to(length, len(self.tokens))
+            del self.tokens[left:]
+            context.abort.clear()
+            for start in range(left, length, self.n_batch):
+                self._read(context, kept[start : start + self.n_batch], 0)
 
     def abort(self) -> None:
         """Interrupt an `extend` that is running now; one that starts later is not affected."""
@@ -206,6 +245,7 @@ class LlamaDrafter(LlamaTarget):
 
     adapter: str | None = None
     with_hidden: bool = False
+    _replays = False  # it is taken back every round, by passes of one token each
     _has_hidden = False
 
     @classmethod
@@ -249,5 +289,6 @@ class LlamaDrafter(LlamaTarget):
             context = self._live()
             context.set_adapter(None if path is None else str(path), scale)
             context.clear()
+            self._rewinder.forget()
             self.tokens.clear()
             self.adapter = None if path is None else str(path)

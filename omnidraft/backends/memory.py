@@ -30,6 +30,32 @@ def kv_cache_bytes(info: ModelInfo, n_ctx: int, kv_type: str) -> int | None:
     return int(n_ctx * heads * values * _BYTES[kv_type])
 
 
+def state_bytes(info: ModelInfo) -> int:
+    """Bytes that the recurrent layers of a model carry from token to token, in float32; 0 if it has none."""
+    metadata = read_header(info.path).metadata
+
+    def size(key: str) -> int:
+        value = metadata.get(f"{info.architecture}.{key}", 0)
+        return value if isinstance(value, int) else 0
+
+    inner, state = size("ssm.inner_size"), size("ssm.state_size")
+    mixed = inner + 2 * max(size("ssm.group_count"), 0) * state
+    each = inner * state + max(size("ssm.conv_kernel") - 1, 0) * mixed
+    each += max(size("shortconv.l_cache") - 1, 0) * info.width
+    each += (size("wkv.head_size") + 2) * info.width if size("wkv.head_size") else 0
+    each += size("kda.head_dim") ** 2 * info.heads
+    return 4 * each * _recurrent_layers(info, metadata)
+
+
+def _recurrent_layers(info: ModelInfo, metadata: dict) -> int:
+    """Layers without attention where the file tells, else all."""
+    per_layer = metadata.get(f"{info.architecture}.attention.head_count_kv")
+    if isinstance(per_layer, list) and 0 in per_layer:
+        return sum(heads == 0 for heads in per_layer)
+    interval = metadata.get(f"{info.architecture}.full_attention_interval", 0)
+    return info.layers - info.layers // interval if isinstance(interval, int) and interval > 0 else info.layers
+
+
 def check_memory(info: ModelInfo, n_ctx: int, kv_type: str) -> None:
     """ModelError with the numbers if the KV cache alone is larger than the memory that is free now."""
     needed, free = kv_cache_bytes(info, n_ctx, kv_type), available_bytes()

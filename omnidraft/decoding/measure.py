@@ -40,7 +40,10 @@ def _repeats(passes: dict[int, float], end: float) -> int:
 
 
 def _pass_seconds(model: LanguageModel, width: int) -> float:
-    """One pass of `width` rows behind a few tokens of context."""
+    """One pass of `width` rows behind a few tokens of context, and taking a token of it back.
+
+    Every round with a rejection ends so; some kinds of memory then read tokens again.
+    """
     ids = _some_ids(model)
     if model.can_rewind:
         if len(model.tokens) < 16:
@@ -51,6 +54,8 @@ def _pass_seconds(model: LanguageModel, width: int) -> float:
         model.rewind(0)
     start = perf_counter()
     model.extend([ids[i % len(ids)] for i in range(width)], width)
+    if width > 1:
+        model.rewind(len(model.tokens) - 1)
     return perf_counter() - start
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from omnidraft.backends.gguf_header import read_header
+from tests.backends.tiny_models import MODELS
 
 LAYERS = ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down")
 
@@ -83,35 +84,6 @@ def write_adapter(write_gguf: Callable[..., Path]) -> Callable[..., Path]:
 
 
 @pytest.fixture
-def recurrent_model(write_gguf: Callable[..., Path]) -> Path:
-    """A Mamba model with random weights: it carries a state from token to token and has no KV cache."""
-    width, inner, state, rank, tokens = 64, 128, 16, 4, 300
-    random = np.random.default_rng(0)
-
-    def weights(*shape: int) -> np.ndarray:
-        return random.normal(0, 0.1, shape).astype(np.float32)
-
-    sizes = {"conv_kernel": 4, "inner_size": inner, "state_size": state, "time_step_rank": rank}
-    keys: dict = {f"mamba.ssm.{name}": size for name, size in sizes.items()}
-    keys |= {"mamba.context_length": 512, "mamba.embedding_length": width, "mamba.feed_forward_length": 0}
-    keys |= {"mamba.block_count": 1, "mamba.attention.head_count": 0, "mamba.attention.layer_norm_rms_epsilon": 1e-5}
-    pieces = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256))]
-    pieces += [f"t{number}" for number in range(tokens - len(pieces))]
-    keys |= {"tokenizer.ggml.model": "llama", "tokenizer.ggml.tokens": pieces, "tokenizer.ggml.scores": [0.0] * tokens}
-    keys["tokenizer.ggml.token_type"] = [2, 3, 3, *[6] * 256, *[1] * (tokens - 259)]
-    keys |= {"tokenizer.ggml.bos_token_id": 1, "tokenizer.ggml.eos_token_id": 2, "tokenizer.ggml.unknown_token_id": 0}
-    block = {
-        "attn_norm.weight": np.ones(width, np.float32),
-        "ssm_in.weight": weights(2 * inner, width),
-        "ssm_conv1d.weight": weights(inner, 4),
-        "ssm_conv1d.bias": weights(inner),
-        "ssm_x.weight": weights(rank + 2 * state, inner),
-        "ssm_dt.weight": weights(inner, rank),
-        "ssm_dt.bias": weights(inner),
-        "ssm_a": -np.abs(weights(inner, state)),
-        "ssm_d": weights(inner),
-        "ssm_out.weight": weights(width, inner),
-    }
-    tensors = {f"blk.0.{name}": array for name, array in block.items()}
-    tensors |= {"token_embd.weight": weights(tokens, width), "output_norm.weight": np.ones(width, np.float32)}
-    return write_gguf("recurrent.gguf", "mamba", keys, tensors)
+def tiny_model(write_gguf: Callable[..., Path]) -> Callable[[str], Path]:
+    """tiny_model("mamba") -> path of a model with random weights in one of the architectures of tiny_models.py."""
+    return lambda name: write_gguf(f"tiny-{name}.gguf", *MODELS[name]())

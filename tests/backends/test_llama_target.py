@@ -269,19 +269,6 @@ def test_opening_and_closing_does_not_leak(models: Path):
     assert sizes[-1] - sizes[9] < 20_000  # kB; one model with context is about 25,000
 
 
-def test_a_recurrent_model_cannot_rewind_and_says_why(recurrent_model: Path):
-    ids = list(range(20, 60))
-    with LlamaTarget.open(recurrent_model, SETTINGS) as target:
-        assert not target.can_rewind
-        assert "recurrent" in target.cannot_rewind_reason
-        logits = target.extend(ids, 3).copy()
-        with pytest.raises(ModelError, match="recurrent"):
-            target.rewind(10)
-        assert target.tokens == ids
-        target.rewind(0)  # starting over always works
-        np.testing.assert_array_equal(target.extend(ids, 3), logits)
-
-
 def test_a_known_vocabulary_is_used(target: LlamaTarget, models: Path):
     path = models / "tiny-target-a2-f16.gguf"
     with LlamaTarget.open(path, SETTINGS, vocabulary=target.vocabulary) as other:
