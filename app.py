@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import getpass
 import logging
 import os
 import socket
@@ -32,17 +33,35 @@ def main(argv: list[str] | None = None) -> int:
 def _run(args: argparse.Namespace) -> int:
     home = find_data_home(args.data_dir)
     profile = profile_name(args.profile)
-    _check_port(args.host, args.port)
+    if not args.add_user:
+        _check_port(args.host, args.port)
     key = args.api_key or os.environ.get("OMNIDRAFT_API_KEY") or None
+    if args.add_user:
+        return _add_user(args)
+    from ui.auth import Accounts
     from ui.server import make_app, serve  # Gradio takes seconds to import; wrong arguments should not wait for it
     from ui.session import Sessions
 
-    app = make_app(Sessions(home, profile, args.target, args.drafter), args.host, args.allow_host, api_key=key)
+    accounts = Accounts(args.auth_file) if args.auth_file else None
+    app = make_app(
+        Sessions(home, profile, args.target, args.drafter, accounts), args.host, args.allow_host, api_key=key
+    )
     address = f"http://{_shown(args.host)}:{args.port}"
     print(f"OmniDraft is at {address} (Ctrl+C ends it). Data: {home.root}", flush=True)
     if args.open:
         threading.Timer(1.0, webbrowser.open, [address]).start()
     serve(app, args.host, args.port)
+    return 0
+
+
+def _add_user(args: argparse.Namespace) -> int:
+    """Ask for a password and store its hash."""
+    from ui.auth import add_account
+
+    if args.auth_file is None:
+        raise SettingsError("--add-user needs --auth-file, the file to add the account to.")
+    add_account(args.auth_file, args.add_user, getpass.getpass(f"Password for {args.add_user}: "))
+    print(f"{args.add_user} can sign in now.")
     return 0
 
 
@@ -62,6 +81,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--target", help="model file, or a name as the model list shows it")
     parser.add_argument("--drafter", help="drafter file (default: the profile's, first the bundled one)")
     parser.add_argument("--api-key", help="what clients of /v1 must send (default: OMNIDRAFT_API_KEY, else nothing)")
+    parser.add_argument("--auth-file", type=Path, help="accounts that must sign in; each has the profile of its name")
+    parser.add_argument("--add-user", metavar="NAME", help="add an account to --auth-file and end")
     parser.add_argument("--open", action="store_true", help="open a browser")
     return parser
 

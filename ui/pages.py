@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import gradio as gr
 
-from ui import chat_page, models_page, settings_page
+from ui import chat_page, models_page, profiles_page, settings_page
 from ui.session import Sessions
 
 
 def build(sessions: Sessions) -> gr.Blocks:
     """All pages; the chat is the first."""
-    with gr.Blocks(title="OmniDraft", analytics_enabled=False, fill_width=True) as pages:
+    with gr.Blocks(title="OmniDraft", analytics_enabled=False, fill_width=True, delete_cache=(3600, 3600)) as pages:
         chat_page.build(sessions)
-    for name, path, module in (("Models", "models", models_page), ("Settings", "settings", settings_page)):
-        with pages.route(name, path, show_in_navbar=False):
+    for name, module in (("Models", models_page), ("Settings", settings_page), ("Profiles", profiles_page)):
+        with pages.route(name, name.lower(), show_in_navbar=False):
             module.build(sessions, pages)
     pages.queue(default_concurrency_limit=None, api_open=False)
     return pages

@@ -36,7 +36,7 @@ POLICY = "; ".join(
 )
 HEADERS = {
     "content-security-policy": POLICY,
-    "referrer-policy": "no-referrer",
+    "referrer-policy": "same-origin",  # "no-referrer" would blank the origin of the app's own forms as well
     "x-content-type-options": "nosniff",
     "x-dns-prefetch-control": "off",
     "cross-origin-opener-policy": "same-origin",

@@ -23,7 +23,7 @@ import gradio as gr
 import uvicorn
 from fastapi import FastAPI
 
-from ui import api, theme, transfer
+from ui import api, auth, theme, transfer
 from ui.pages import build
 from ui.security import Guard, allowed_hosts, is_local
 from ui.session import Sessions
@@ -40,9 +40,13 @@ def make_app(sessions: Sessions, host: str, extra_hosts: Sequence[str] = (), *, 
         sessions.close()
 
     app = FastAPI(title="OmniDraft", docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
+    if sessions.accounts is not None:
+        auth.add_routes(app, sessions.accounts)
+        app.add_middleware(auth.Gate, accounts=sessions.accounts)
     app.add_middleware(Guard, hosts=allowed_hosts(host, extra_hosts))
     transfer.add_routes(app, sessions)
-    api.add_routes(app, sessions, api_key, exposed=not is_local(host))
+    # With accounts the gate checks the API's keys, which are names and passwords then.
+    api.add_routes(app, sessions, api_key, exposed=not is_local(host) and sessions.accounts is None)
     with warnings.catch_warnings():
         # Gradio warns that pages behind routes are not rendered on the server, which was not asked for.
         warnings.filterwarnings("ignore", message="SSR mode is not supported")

@@ -20,6 +20,7 @@ from omnidraft.paths import DataHome
 from omnidraft.settings_file import save_settings
 from omnidraft.vocab.ngram_cache import NgramCache
 from ui.answer_job import AnswerJob
+from ui.auth import Accounts
 from ui.baseline import Baselines
 from ui.hub import Downloads
 
@@ -198,9 +199,17 @@ class Session:
 class Sessions:
     """The sessions of all profiles, made when a profile is first used."""
 
-    def __init__(self, home: DataHome, default: str, target: str | None = None, drafter: str | None = None) -> None:
+    def __init__(
+        self,
+        home: DataHome,
+        default: str,
+        target: str | None = None,
+        drafter: str | None = None,
+        accounts: Accounts | None = None,
+    ) -> None:
         self.home = home
         self.default = default
+        self.accounts = accounts
         self._models = (target, drafter)
         self.downloads = Downloads()
         self._open: dict[str, Session] = {}
@@ -212,6 +221,12 @@ class Sessions:
             if name not in self._open:
                 self._open[name] = Session(self.home, name, *self._models)
             return self._open[name]
+
+    def drop(self, profile: str) -> None:
+        """Close a profile's session, if it is open, so that its files can go."""
+        with self._lock:
+            if (session := self._open.pop(profile, None)) is not None:
+                session.close()
 
     def close(self) -> None:
         self.downloads.close()

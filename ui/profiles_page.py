@@ -1,0 +1,128 @@
+"""The profiles page: who is there, which one this browser works in, a new one, one to carry away, one to remove."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html import escape
+from typing import Any
+
+import gradio as gr
+
+from omnidraft.errors import OmniDraftError
+from omnidraft.profiles import create_profile, delete_profile, describe_profile, list_profiles, profile_size
+from ui.chat_view import note
+from ui.format import size
+from ui.layout import mobile_bar, side_head
+from ui.request import COOKIE, session_of
+from ui.session import Session, Sessions
+
+PRIVATE: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
+# Picking a profile is this browser's own choice: a cookie, then everything is loaded anew.
+SCRIPT = f"""
+element.addEventListener('click', (event) => {{
+  const button = event.target.closest('button[data-kind]');
+  if (!button) return;
+  if (button.dataset.kind === 'use') {{
+    const name = encodeURIComponent(button.dataset.name);
+    document.cookie = `{COOKIE}=${{name}};path=/;max-age=31536000;samesite=strict`;
+    location.href = '/';
+  }} else trigger('act', {{kind: button.dataset.kind, name: button.dataset.name}});
+}});
+"""
+
+
+def build(sessions: Sessions, page: gr.Blocks) -> None:
+    """Make the page inside the current route."""
+    alone = sessions.accounts is None
+    with gr.Row(elem_id="od-shell"):
+        with gr.Column(elem_id="od-side", scale=0, min_width=0):
+            side_head("Profiles")
+        with gr.Column(elem_id="od-page", scale=1, min_width=0):
+            mobile_bar("Profiles")
+            gr.HTML(
+                "<h1>Profiles</h1><p>Each has its own conversations, caches and adapters; models are shared.</p>",
+                elem_classes="od-lead",
+            )
+            said = gr.HTML(elem_id="od-said")
+            cards = gr.HTML(elem_id="od-profiles", js_on_load=SCRIPT)
+            with gr.Group(elem_classes="od-group", visible=alone):
+                gr.HTML("<h2>New profile</h2>")
+                name = gr.Textbox(label="Name", max_lines=1, elem_id="od-profile-name", elem_classes="od-field")
+                make = gr.Button("Create", size="sm", elem_id="od-profile-create", scale=0)
+            sure = gr.Group(elem_classes="od-group", visible=False)
+            with sure:
+                warning = gr.HTML()
+                typed = gr.Textbox(
+                    label="Its name, to be sure", max_lines=1, elem_id="od-profile-typed", elem_classes="od-field"
+                )
+                remove = gr.Button("Delete for good", size="sm", variant="stop", elem_id="od-profile-remove", scale=0)
+    doomed = gr.State(None)
+
+    def arrive(request: gr.Request) -> str:
+        return _cards(sessions, session_of(sessions, request))
+
+    def create(wanted: str, request: gr.Request) -> dict:
+        try:
+            made = create_profile(sessions.home, wanted.strip())
+        except OmniDraftError as error:
+            return {said: note(str(error), bad=True)}
+        return {
+            said: note(f"{made.name} was created."),
+            name: "",
+            cards: _cards(sessions, session_of(sessions, request)),
+        }
+
+    def act(request: gr.Request, event: gr.EventData) -> Iterator[dict]:
+        chosen = event._data["name"]
+        told = f"<h2>Delete {escape(chosen)}</h2><p>Its conversations, caches, replay and adapters go with it.</p>"
+        yield {doomed: chosen, sure: gr.Group(visible=True), warning: told, typed: ""}
+
+    def delete(wanted: str, text: str, request: gr.Request) -> dict:
+        session = session_of(sessions, request)
+        if text.strip() != wanted:
+            return {said: note("The names differ; nothing was deleted.", bad=True)}
+        try:
+            sessions.drop(wanted)
+            delete_profile(sessions.home, wanted)
+        except OmniDraftError as error:
+            return {said: note(str(error), bad=True)}
+        return {said: note(f"{wanted} was deleted."), sure: gr.Group(visible=False), cards: _cards(sessions, session)}
+
+    page.load(arrive, None, [cards], **PRIVATE)
+    if alone:  # with accounts nobody can make, see or remove another's profile
+        gr.on([make.click, name.submit], create, [name], [said, name, cards], **PRIVATE)
+        cards.act(act, None, [doomed, sure, warning, typed], **PRIVATE)
+        remove.click(delete, [doomed, typed], [said, sure, cards], **PRIVATE)
+
+
+def _cards(sessions: Sessions, session: Session) -> str:
+    if sessions.accounts is not None:
+        out = '<form method="post" action="/logout"><button data-plain>Sign out</button></form>'
+        return f'<div class="od-cards">{_card(session.profile, True, session, out)}</div>'
+    shown = []
+    for profile in list_profiles(sessions.home):
+        here = profile.name == session.profile
+        quoted = escape(profile.name, quote=True)
+        buttons = f'<button type="button" data-kind="use" data-name="{quoted}">Use it</button>'
+        if profile.name != sessions.default:
+            buttons += f'<button type="button" data-kind="delete" data-name="{quoted}">Delete</button>'
+        facts = session if here else size(profile_size(profile.paths))
+        shown.append(_card(profile.name, here, facts, "" if here else buttons))
+    return f'<div class="od-cards">{"".join(shown)}</div>'
+
+
+def _card(name: str, here: bool, about: Session | str, buttons: str) -> str:
+    tag = '<span class="od-tag">in use here</span>' if here else ""
+    body = f"<p>{about}</p>" if isinstance(about, str) else _parts(about)
+    acts = f'<div class="od-card-buttons">{buttons}</div>' if buttons else ""
+    return f'<article class="od-card"><h3>{escape(name)}{tag}</h3>{body}{acts}</article>'
+
+
+def _parts(session: Session) -> str:
+    """Where each part lives and what it takes."""
+    rows = "".join(
+        f"<div><dt>{escape(part.what)}</dt><dd>{size(part.bytes)}</dd>"
+        f'<dd class="od-path">{escape(str(part.path))}</dd></div>'
+        for part in describe_profile(session.assistant.profile)
+    )
+    return f"<dl>{rows}</dl>"
