@@ -138,6 +138,8 @@ class Engine:
                 yield event
         finally:
             events.close()
+            if speculation is not None:
+                speculation.finish()
             if state is not None:
                 self.drafter.committed = state.context
 

@@ -49,10 +49,10 @@ class AcceptanceHead:
     a bounded replay (Alg. 4). weights: (SIZE,); starts at "accepted as often as the drafter is sure".
     """
 
-    def __init__(self, mode: str = "joint", rate: float = 0.15) -> None:
+    def __init__(self, mode: str = "joint", rate: float = 0.3) -> None:
         self.mode = mode
         self.weights = np.zeros(SIZE)
-        self.weights[:4] = (0.5, 1.0, 1.0, -0.3)
+        self.weights[:4] = (-2.0, 0.6, 5.0, -0.3)
         self._squares = np.full(SIZE, 1.0)
         self._rate = rate
         self._replay: deque[tuple[np.ndarray, float]] = deque(maxlen=_REPLAY)

@@ -23,6 +23,7 @@ from omnidraft.decoding.acceptance import AcceptanceHead, Average, Rates
 from omnidraft.decoding.cost import CostModel
 from omnidraft.decoding.events import Round
 from omnidraft.decoding.foresight import Foresight
+from omnidraft.decoding.length import PLAIN
 from omnidraft.vocab import Proposal, Translator
 
 _PROBE_SHARE = 0.01  # of plain decoding's time goes to finding out whether drafting would pay
@@ -43,7 +44,7 @@ class Knowledge:
     """
 
     cost: CostModel
-    look: Average = field(default_factory=lambda: Average(0.3))  # tokens a look was worth, proposed or not
+    look: Average = field(default_factory=lambda: Average(0.5))  # tokens a look was worth, proposed or not
     rates: Rates = field(default_factory=Rates)
     head: AcceptanceHead = field(default_factory=AcceptanceHead)
     matches: list[Average] = field(default_factory=lambda: [Average(0.3), Average(0.5), Average(0.7)])
@@ -58,6 +59,12 @@ class Knowledge:
         """R, tokens per second, never below plain decoding's."""
         plain = 1.0 / self.cost.pass_seconds(1)
         return max(plain, self.tokens / self.seconds) if self.seconds else plain
+
+    def remember(self, tokens: int, seconds: float, rounds: int = 1) -> None:
+        """Tokens emitted in `rounds` that took `seconds` together, for the long-run rate."""
+        kept = _MEMORY**rounds
+        self.tokens = kept * self.tokens + tokens
+        self.seconds = kept * self.seconds + seconds
 
     def as_dict(self) -> dict:
         return {
@@ -102,11 +109,18 @@ class AdaptiveLength:
         self._behind = 0
         self._matched = 0
         self._rest = 0  # plain rounds until drafting is thought over again
+        self._look_at = 0.0  # plain seconds that pay for the next look
+        self._plain = [0, 0.0]  # rounds decoded plainly and their seconds, not yet told to the cost model
 
     def begin(self, behind: int, matched: int) -> int:
+        k = self.knowledge
         self._behind = behind
         self._matched = matched
         self.silent = False
+        if not matched and not k.drafting and self._rest > 0 and k.plain_seconds + self._plain[1] < self._look_at:
+            self._rest -= 1
+            return PLAIN
+        self._tell_plain()
         if self._foresight is not None:
             self._foresight.begin()
         if not matched:
@@ -153,23 +167,38 @@ class AdaptiveLength:
     def observe(self, done: Round, proposals: Sequence[Proposal]) -> None:
         k = self.knowledge
         seconds = done.draft + done.translate + done.verify + done.other
+        if not proposals and not done.drafted:
+            self._plain[0] += 1
+            self._plain[1] += seconds
+            return
         k.cost.observe_pass(done.proposed + 1, seconds - done.draft)
-        k.tokens = _MEMORY * k.tokens + done.emitted
-        k.seconds = _MEMORY * k.seconds + seconds
+        k.remember(done.emitted, seconds)
         if proposals and proposals[0].origin == "lookup":
             for depth in range(done.tested):
                 self._bucket().add(float(depth < done.accepted))
-        elif done.drafted:
-            if self._behind <= 4:
-                k.cost.observe_steps(done.drafted, done.draft)
-            if not self.silent:
-                for rates in (k.rates, self._rates):
-                    rates.observe(done.drafted, done.proposed, done.tested, done.accepted)
-                self._foresight.learn(proposals, done.tested, done.accepted)
-        if self.silent or not done.drafted:
-            k.plain_seconds += seconds - done.draft / self._share()  # a guess uses up what plain decoding saved
-        else:
-            k.plain_seconds = 0.0
+            return
+        if self._behind <= 4:
+            k.cost.observe_steps(done.drafted, done.draft)
+        if self.silent:
+            k.plain_seconds += seconds - done.draft / self._share()  # a look uses up what plain decoding saved
+            return
+        k.plain_seconds = 0.0
+        for rates in (k.rates, self._rates):
+            rates.observe(done.drafted, done.proposed, done.tested, done.accepted)
+        self._foresight.learn(proposals, done.tested, done.accepted)
+
+    def finish(self) -> None:
+        self._tell_plain()
+
+    def _tell_plain(self) -> None:
+        """Plain rounds are many and alike, and must cost nothing: the cost model hears of them together."""
+        k = self.knowledge
+        rounds, seconds = self._plain
+        if rounds:
+            k.cost.observe_pass(1, seconds / rounds)
+            k.remember(rounds, seconds, rounds)
+            k.plain_seconds += seconds
+            self._plain = [0, 0.0]
 
     def _start(self) -> bool:
         """Whether to have a look in this round: because it pays, or to find out."""
@@ -181,8 +210,8 @@ class AdaptiveLength:
             self._rest = _REST
         if k.drafting:
             return True
-        self._rest -= 1
-        self.silent = k.plain_seconds * self._share() >= self._catching_up() + _PROBE_PIECES * k.cost.step
+        self._look_at = (self._catching_up() + _PROBE_PIECES * k.cost.step) / self._share()
+        self.silent = k.plain_seconds >= self._look_at
         return self.silent
 
     def _share(self) -> float:

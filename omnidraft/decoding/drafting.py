@@ -50,6 +50,10 @@ class Drafting:
         return self._ids[self._base :]
 
     @property
+    def holds_pieces(self) -> bool:
+        return len(self._ids) > self._base
+
+    @property
     def context(self) -> list[int]:
         """Drafter ids of the conversation and the answer as far as it is verified."""
         self._catch_up()
@@ -79,7 +83,7 @@ class Drafting:
 
     def settle(self, verdict: Verdict, proposals: Sequence[Proposal]) -> None:
         """Take over what the target emitted. Without a draft that is only noted: plain decoding pays nothing for it."""
-        if not proposals and len(self._ids) == self._base:
+        if not proposals and not self.holds_pieces:
             self._unread += [emission.id for emission in verdict.emitted]
             return
         self._catch_up()

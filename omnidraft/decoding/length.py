@@ -15,6 +15,9 @@ from omnidraft.decoding.events import Round
 from omnidraft.vocab import Proposal
 
 
+PLAIN = -1
+
+
 class LengthPolicy(Protocol):
     """Decides who drafts in a round and how much."""
 
@@ -24,7 +27,8 @@ class LengthPolicy(Protocol):
     """This round's draft is not proposed, only compared with what the target says (see `overheard`)."""
 
     def begin(self, behind: int, matched: int) -> int:
-        """A round begins; returns how many looked-up tokens to propose, 0 to leave the round to the drafter.
+        """A round begins; returns how many looked-up tokens to propose, 0 to leave the round to the drafter, `PLAIN`
+        for neither.
 
         behind: ids the drafter has yet to read; matched: length of the lookup's match, 0 if there is none.
         """
@@ -49,6 +53,10 @@ class LengthPolicy(Protocol):
 
     def observe(self, done: Round, proposals: Sequence[Proposal]) -> None:
         """The round has ended; `proposals` is what was sent to verification."""
+        ...
+
+    def finish(self) -> None:
+        """The answer has ended."""
         ...
 
 
@@ -76,4 +84,7 @@ class FixedLength:
         pass
 
     def observe(self, done: Round, proposals: Sequence[Proposal]) -> None:
+        pass
+
+    def finish(self) -> None:
         pass

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from omnidraft.decoding.drafting import Drafting
 from omnidraft.decoding.events import Round
-from omnidraft.decoding.length import LengthPolicy
+from omnidraft.decoding.length import PLAIN, LengthPolicy
 from omnidraft.decoding.lookup import SuffixLookup
 from omnidraft.decoding.strategy import Strategy
 from omnidraft.decoding.verify import Verdict
@@ -25,6 +25,7 @@ class Guess(NamedTuple):
     translate: float
 
 
+NONE: list = []
 NOTHING = Guess([], [], 0, 0.0, 0.0)
 
 
@@ -50,16 +51,19 @@ class Speculation:
     def guess(self, strategy: Strategy, position: int, room: int) -> Guess:
         """Proposals behind the newest token, at most `room`; `position` is the answer position they begin at."""
         start = perf_counter()
-        carried = self.drafting.pieces if self.drafting else []
+        drafting = self.drafting
+        carried = drafting is not None and drafting.holds_pieces
         drafted = 0
         if room > 0:
-            copied = self._look_up(strategy, room) if not carried else []
+            copied = NONE if carried else self._look_up(strategy, room)
+            if copied is None:
+                return NOTHING
             if copied:
                 return Guess(copied, [], 0, 0.0, perf_counter() - start)
-            if self.drafting is not None:
-                drafted = self.drafting.draft(self.policy, strategy.picker, position)
+            if drafting is not None:
+                drafted = drafting.draft(self.policy, strategy.picker, position)
         after = perf_counter()
-        pieces = self.drafting.pieces if self.drafting else []
+        pieces = drafting.pieces if drafting else []
         proposals = self._translate(strategy, pieces)[: max(room, 0)]
         silent = self.policy.silent
         if drafted and strategy.splits:
@@ -68,13 +72,15 @@ class Speculation:
             self._unsaid, proposals, pieces = proposals, [], []
         return Guess(proposals, pieces, drafted, after - start, perf_counter() - after)
 
-    def _look_up(self, strategy: Strategy, room: int) -> list[Proposal]:
+    def _look_up(self, strategy: Strategy, room: int) -> list[Proposal] | None:
+        """Copies of earlier text; [] if the drafter is to draft, None if nobody is to propose."""
         behind = self.drafting.behind if self.drafting else 0
-        if self.lookup is None or not strategy.splits:
-            self.policy.begin(behind, 0)
-            return []
-        found, matched = self.lookup.propose(min(room, self.policy.longest))
+        found, matched = NONE, 0
+        if self.lookup is not None and strategy.splits:
+            found, matched = self.lookup.propose(min(room, self.policy.longest))
         length = self.policy.begin(behind, matched)
+        if length == PLAIN:
+            return None
         return [Proposal(t, "lookup", 0, 0) for t in found[:length]]
 
     def _translate(self, strategy: Strategy, pieces: list[int]) -> list[Proposal]:
@@ -98,3 +104,7 @@ class Speculation:
 
     def observe(self, done: Round, proposals: Sequence[Proposal]) -> None:
         self.policy.observe(done, proposals)
+
+    def finish(self) -> None:
+        """The answer has ended, however it did."""
+        self.policy.finish()

@@ -12,6 +12,7 @@ import numpy as np
 from omnidraft.decoding.adaptive import AdaptiveLength, Knowledge
 from omnidraft.decoding.cost import CostModel
 from omnidraft.decoding.events import Round
+from omnidraft.decoding.length import PLAIN
 from omnidraft.vocab import Proposal
 
 # pass times over a one-row pass, by rows: measured shapes of a memory-bound and a compute-bound machine
@@ -62,9 +63,9 @@ class Machine:
         return Outcome(made, total, drafting, passes)
 
     def _round(self, policy, made: int) -> tuple[Round, list[Proposal]]:
-        policy.begin(1, 0)
+        idle = policy.begin(1, 0) == PLAIN
         pieces, right = [], []
-        while policy.more(pieces):
+        while not idle and policy.more(pieces):
             chance = self._acceptance[(made + len(pieces)) // 40 % len(self._acceptance)]
             chance = float(np.clip(self._rng.beta(4 * chance + 0.2, 4 * (1 - chance) + 0.2), 0.01, 0.99))
             right.append(self._rng.random() < chance)
