@@ -25,7 +25,8 @@ _COMMANDS = {
 def main(argv: list[str] | None = None) -> int:
     try:
         _tolerate_any_text()
-        args = _parser().parse_args(argv)
+        arguments = sys.argv[1:] if argv is None else argv
+        args = _parser(arguments[0] if arguments else "").parse_args(arguments)
         return args.run(args)
     except OmniDraftError as error:
         print(f"omnidraft: {error}", file=sys.stderr)
@@ -45,13 +46,18 @@ def _tolerate_any_text() -> None:
             stream.reconfigure(errors=errors)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(wanted: str) -> argparse.ArgumentParser:
+    """Knows every command, and the arguments of the `wanted` one: only that is imported.
+
+    Imported here, so that Ctrl+C while the libraries load is met by `main`.
+    """
     parser = argparse.ArgumentParser(prog="python -m omnidraft", description="A local chat assistant that drafts.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, text in _COMMANDS.items():
-        # imported here, so that Ctrl+C while the libraries load is met by `main`
-        module = importlib.import_module(f"omnidraft.cli.{name}")
         sub = commands.add_parser(name, help=text, description=text.capitalize() + ".")
+        if name != wanted:
+            continue
+        module = importlib.import_module(f"omnidraft.cli.{name}")
         sub.add_argument("--data-dir", type=Path, help="where this program keeps its data (default: per user)")
         module.add_arguments(sub)
         sub.set_defaults(run=module.run)

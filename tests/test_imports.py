@@ -50,7 +50,7 @@ def test_neither_does_the_engine():
 
 
 @pytest.mark.parametrize("statement", [
-    "import omnidraft.assistant", "import omnidraft.__main__ as m; m._parser()", modules("vocab"), "import app",
+    "import omnidraft.assistant", "import omnidraft.cli.chat, omnidraft.cli.models, omnidraft.cli.vocab", modules("vocab"), "import app",
     "import ui.server",
 ])  # fmt: skip
 def test_the_app_loads_no_training_library(statement):
@@ -58,7 +58,7 @@ def test_the_app_loads_no_training_library(statement):
 
 
 def test_the_command_line_loads_no_pages():
-    assert not loaded_by("import omnidraft.__main__ as m; m._parser()") & set(PAGES)
+    assert not loaded_by("import omnidraft.cli.chat, omnidraft.cli.models, omnidraft.cli.vocab") & set(PAGES)
 
 
 def imported(path: Path) -> set[str]:
