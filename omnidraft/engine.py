@@ -169,7 +169,7 @@ class Engine:
         return Drafting(seat.model, self.translator, ids, virtual_space=virtual), None
 
     def _gave_up(self, draft: DraftSettings, knowledge: Knowledge | None) -> bool:
-        return draft.mode == "adaptive" and self.drafter is not None and knowledge is not None and not knowledge.drafting
+        return draft.mode == "adaptive" and self.drafter is not None and bool(knowledge) and not knowledge.drafting
 
     def _measures(self, draft: DraftSettings) -> bool:
         """Whether answers under `draft` go by measured cost (and can propose anything at all)."""

@@ -1,4 +1,4 @@
-"""The conditions speed is measured under: a bundled pair as it is, or enlarged so that passes cost what they really do."""
+"""The conditions speed is measured under: a bundled pair as it is, or enlarged to realistic cost."""
 
 from __future__ import annotations
 

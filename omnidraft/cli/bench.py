@@ -142,7 +142,8 @@ def _calibration(args: argparse.Namespace) -> int:
             print(f"{name} T = {found.temperature:g} {mode}: {found.proposals} proposals, Brier {found.brier:.3f} "
                   f"(always the mean: {found.base:.3f})")  # fmt: skip
             for b in found.bins:
-                print(f"  said {b.low:.1f}-{b.high:.1f}: {b.count:5} times, mean {b.predicted:.2f}, was {b.accepted:.2f}")
+                said = f"said {b.low:.1f}-{b.high:.1f}"
+                print(f"  {said}: {b.count:5} times, mean {b.predicted:.2f}, was {b.accepted:.2f}")
     return 0
 
 

@@ -14,7 +14,6 @@ import numpy as np
 from omnidraft.decoding.events import Round
 from omnidraft.vocab import Proposal
 
-
 PLAIN = -1
 
 

@@ -38,8 +38,8 @@ def decode(
     """Answer `prompt` (target ids, at least one) until the target ends it, a stop string, or a limit.
 
     capture: how many of the target's top ids each token carries along, 0 for none. tolerance: margins (in logits)
-    below it count as near-ties. cancelled: asked between passes; true ends the answer. The emitted ids depend on target, prompt, settings and seed alone (with
-    `verification` "coupled" or at T = 0), whatever `speculation` is.
+    below it count as near-ties. cancelled: asked between passes; true ends the answer. The emitted ids depend on
+    target, prompt, settings and seed alone (at T = 0 or with `verification` "coupled"), whatever `speculation` is.
     """
     answer = _Answer(target, list(prompt), sampling, seed, speculation, capture, tolerance)
     start = perf_counter()

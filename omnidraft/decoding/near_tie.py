@@ -1,4 +1,4 @@
-"""How far one model's logits move between a pass of many rows and passes of one (different kernels, different rounding)."""
+"""How far one model's logits move between a pass of many rows and passes of one: other kernels round otherwise."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ _WIDTH = 24  # pieces whose noise is looked at: the winner is hardly ever a less
 
 class Picker(Protocol):
     def pick(self, row: np.ndarray, pieces: Sequence[int], position: int) -> int:
-        """row: (V_drafter,) logits; pieces: drafted so far this round; position: of the target token behind them all."""
+        """row: (V_drafter,) logits; pieces: drafted so far this round; position: where the first of them stands."""
         ...
 
 
@@ -80,7 +80,7 @@ class CoupledPicker:
 
 
 class SamplingPicker:
-    """Draws from q = softmax(row / T) and keeps q: `q[j]` (V_drafter,) is what the j-th drafted piece was drawn from."""
+    """Draws from softmax(row / T) and keeps it: `q[j]` (V_drafter,) is what the j-th drafted piece was drawn from."""
 
     def __init__(self, rng: np.random.Generator, temperature: float, size: int, longest: int) -> None:
         self._rng = rng

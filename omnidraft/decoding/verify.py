@@ -1,4 +1,4 @@
-"""Exact verification by equality: at every position the target draws its own token, and a proposal is kept iff it is that token.
+"""Exact verification by equality: the target draws its own token at every position; a proposal is kept iff it is it.
 
 Serves T = 0 (the draw is the argmax) and `coupled` (the draw is argmax of log p + g). Whatever is proposed, the
 emitted tokens are those plain decoding would have drawn.

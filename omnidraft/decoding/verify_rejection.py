@@ -37,7 +37,7 @@ def verify_by_rejection(
     recent: list[int],
     ends: Callable[[int], bool],
 ) -> Verdict:
-    """rows: (m + 1, V_target) logits behind the m proposals; q: (k, V_drafter), the distribution piece j was drawn from."""
+    """rows: (m + 1, V_target) logits behind the m proposals; q: (k, V_drafter), what each piece was drawn from."""
     verdict = Verdict()
     used = 0
     for i in range(len(proposals) + 1):
