@@ -117,7 +117,7 @@ class Statistics:
 
     @property
     def tokens_per_pass(self) -> float | None:
-        """Generated tokens per target decode pass. Plain gives 1: the prefill stops short of the prompt's last token."""
+        """Generated tokens per target pass. Plain gives 1: the prefill stops short of the prompt's last token."""
         return self.tokens / self.target_passes if self.target_passes else None
 
     @property
