@@ -18,6 +18,7 @@ _COMMANDS = {
     "chat": "talk to a model, or answer prompts and print JSON",
     "models": "list the models found, or expand one",
     "bench": "measure what the project claims",
+    "profile": "list, carry away and forget what belongs to a person",
     "vocab": "compare two vocabularies",
 }
 

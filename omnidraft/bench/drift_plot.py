@@ -80,8 +80,8 @@ def _series(
 ) -> None:
     """Single prompts as dots, their moving average as a line broken at the switches."""
     shown = [(p.index + 1, value) for p, value in zip(points, each, strict=True) if value is not None]
-    axes.scatter(*zip(*shown, strict=True) if shown else ((), ()), s=14, color=colour, alpha=0.45, linewidths=0,
-                 label="one prompt")  # fmt: skip
+    places = tuple(zip(*shown, strict=True)) if shown else ((), ())
+    axes.scatter(*places, s=16, color=colour, alpha=0.6, linewidths=0, clip_on=False, label="one prompt")
     label = f"mean of the last {WINDOW}"
     for segment in dict.fromkeys(p.segment for p in points):
         both = zip(points, average, strict=True)

@@ -1,0 +1,173 @@
+"""`profile`: one person's settings, conversations and what was learned from them: listed, carried away, forgotten."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+import time
+from pathlib import Path
+
+from omnidraft.chats import ChatStore, Conversation
+from omnidraft.errors import SettingsError
+from omnidraft.paths import DEFAULT_PROFILE, DataHome, find_data_home
+from omnidraft.profiles import (
+    create_profile,
+    delete_profile,
+    describe_profile,
+    export_profile,
+    import_profile,
+    list_profiles,
+    profile_size,
+    rename_profile,
+)
+from omnidraft.profiles.folders import existing
+from omnidraft.profiles.forget import find_chat, forget_chat, forget_everything
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    _action(actions, "list", _list, "list the profiles")
+    sub = _action(actions, "show", _show, "where a profile's parts live and how large they are")
+    sub.add_argument("name", nargs="?", default=DEFAULT_PROFILE)
+    sub.add_argument("--chats", action="store_true", help="list its conversations instead, with their ids")
+    sub = _action(actions, "create", _create, "make a new, empty profile")
+    sub.add_argument("name")
+    sub = _action(actions, "rename", _rename, "give a profile another name")
+    sub.add_argument("name")
+    sub.add_argument("new")
+    sub = _action(actions, "delete", _delete, "remove a profile with everything in it")
+    sub.add_argument("name")
+    _confirmed(sub)
+    sub = _action(actions, "export", _export, "write a profile to one file")
+    sub.add_argument("name")
+    sub.add_argument("file", type=Path, help="a zip file, or a folder to put <name>.zip in")
+    sub.add_argument("--overwrite", action="store_true", help="replace a file that is there")
+    sub = _action(actions, "import", _import, "add a profile from an exported file")
+    sub.add_argument("file", type=Path)
+    sub.add_argument("--name", help="call it so (default: as it was called)")
+    sub = _action(actions, "forget", _forget, "remove conversations and everything learned from them")
+    sub.add_argument("name", nargs="?", default=DEFAULT_PROFILE)
+    what = sub.add_mutually_exclusive_group(required=True)
+    what.add_argument("--chat", metavar="ID", help="one conversation; the beginning of its id will do")
+    what.add_argument("--everything", action="store_true", help="all of the profile but its settings")
+    _confirmed(sub)
+
+
+def run(args: argparse.Namespace) -> int:
+    return args.act(args, find_data_home(args.data_dir))
+
+
+def _action(actions, name: str, act, text: str) -> argparse.ArgumentParser:
+    sub = actions.add_parser(name, help=text, description=text.capitalize() + ".")
+    sub.add_argument("--data-dir", type=Path, default=argparse.SUPPRESS, help="where this program keeps its data")
+    sub.add_argument("--json", action="store_true", help="print JSON")
+    sub.set_defaults(act=act)
+    return sub
+
+
+def _confirmed(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def _list(args: argparse.Namespace, home: DataHome) -> int:
+    for profile in list_profiles(home):
+        size = profile_size(profile.paths)
+        about = {"name": profile.name, "path": str(profile.paths.root), "bytes": size}
+        print(json.dumps(about) if args.json else f"{profile.name:24} {_size(size):>10}  {profile.paths.root}")
+    return 0
+
+
+def _show(args: argparse.Namespace, home: DataHome) -> int:
+    profile = existing(home, args.name)
+    if args.chats:
+        for chat in _chats(profile.paths.chats):
+            about = {"id": chat.id, "title": chat.title, "created": chat.created, "updated": chat.updated}
+            when = time.strftime("%Y-%m-%d %H:%M", time.localtime(chat.updated))
+            print(json.dumps(about) if args.json else f"{chat.id}  {when}  {chat.title}")
+        return 0
+    for part in describe_profile(profile.paths):
+        about = {"name": part.name, "path": str(part.path), "what": part.what, "bytes": part.bytes}
+        words = f"{part.name:9} {_size(part.bytes):>10}  {part.what}\n{'':22}{part.path}"
+        print(json.dumps(about) if args.json else words)
+    return 0
+
+
+def _create(args: argparse.Namespace, home: DataHome) -> int:
+    profile = create_profile(home, args.name)
+    return _say(args, f"The profile {profile.name} was made.", name=profile.name, path=str(profile.paths.root))
+
+
+def _rename(args: argparse.Namespace, home: DataHome) -> int:
+    profile = rename_profile(home, args.name, args.new)
+    return _say(args, f"The profile is called {profile.name} now.", name=profile.name, path=str(profile.paths.root))
+
+
+def _delete(args: argparse.Namespace, home: DataHome) -> int:
+    profile = existing(home, args.name)
+    _confirm(args, f"This removes the profile {profile.name} with everything in it.", profile.name)
+    delete_profile(home, profile.name)
+    return _say(args, f"The profile {profile.name} was removed.", name=profile.name)
+
+
+def _export(args: argparse.Namespace, home: DataHome) -> int:
+    file = export_profile(home, args.name, args.file, overwrite=args.overwrite)
+    size = file.stat().st_size
+    return _say(args, f"Written to {file} ({_size(size)}).", name=args.name, file=str(file), bytes=size)
+
+
+def _import(args: argparse.Namespace, home: DataHome) -> int:
+    profile = import_profile(home, args.file, args.name)
+    return _say(args, f"The profile {profile.name} was added.", name=profile.name, path=str(profile.paths.root))
+
+
+def _forget(args: argparse.Namespace, home: DataHome) -> int:
+    name = existing(home, args.name).name
+    if args.everything:
+        _confirm(args, f"This removes everything of the profile {name} but its settings.", "forget everything")
+        gone = forget_everything(home, name)
+        rest = "Its settings were kept."
+    else:
+        chat = find_chat(home, name, args.chat)
+        _confirm(args, f'This removes "{chat.title}" and everything learned from it.', "forget")
+        gone = forget_chat(home, name, chat.id)
+        rest = "Adapters older than the conversation were kept." if gone.adapters else ""
+    words = (
+        f"Removed: {_count(gone.conversations, 'conversation')}, {_count(gone.ngrams, 'n-gram')} from the cache, "
+        f"{_count(gone.answers, 'answer')} from the replay, {_count(gone.adapters, 'adapter version')}. {rest}"
+    )
+    return _say(args, words.strip(), name=name, **dataclasses.asdict(gone))
+
+
+def _confirm(args: argparse.Namespace, warning: str, word: str) -> None:
+    """Have `word` typed, unless --yes; SettingsError if something else is, or nothing."""
+    if args.yes:
+        return
+    print(f'{warning} It cannot be undone. Type "{word}" to go on:', file=sys.stderr)
+    try:
+        typed = input().strip()
+    except EOFError:
+        typed = ""
+    if typed != word:
+        raise SettingsError("Nothing was removed: the confirmation was not typed. Use --yes to go without.")
+
+
+def _say(args: argparse.Namespace, words: str, **values: object) -> int:
+    print(json.dumps(values) if args.json else words)
+    return 0
+
+
+def _chats(file: Path) -> list[Conversation]:
+    if not file.is_file():
+        return []
+    with ChatStore(file) as store:
+        return store.conversations()
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}" + ("" if number == 1 else "s")
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e6:,.1f} MB" if count >= 100_000 else f"{count / 1e3:,.1f} kB"

@@ -1,0 +1,283 @@
+"""`profile`: profiles are listed, carried and renamed, and what is forgotten is in no file any more."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sqlite3
+import time
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from omnidraft.__main__ import main
+from omnidraft.assistant import Assistant
+from omnidraft.chats import ChatStore, answer_meta
+from omnidraft.config import AppSettings, DraftSettings, ModelSettings, SamplingSettings, changed
+from omnidraft.decoding.events import Finished, Token
+from omnidraft.errors import StorageError
+from omnidraft.learning.record import Record, encode
+from omnidraft.learning.replay import ReplayStore
+from omnidraft.paths import ProfilePaths, find_data_home
+from omnidraft.profiles.forget import forget_chat
+from omnidraft.settings_file import save_settings
+from omnidraft.vocab.ngram_store import NgramStore
+
+SECRET = "Write a Python function that counts the walruses in Quxington harbour 77310."
+OTHER = "Hello, I would like to book a table for two."
+GREEDY = SamplingSettings(temperature=0.0, max_tokens=32)
+FIXED = DraftSettings(mode="fixed", length=4)
+
+
+@pytest.fixture
+def home(tmp_path):
+    return find_data_home(tmp_path / "home")
+
+
+@pytest.fixture
+def cli(home, capsys, monkeypatch):
+    """Runs `profile ...` in this process, with `typed` on its input: (exit code, stdout, stderr)."""
+
+    def run(*args: object, typed: str = "") -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.stdin", io.StringIO(typed))
+        try:
+            code = main(["profile", *map(str, args), "--data-dir", str(home.root)])
+        except SystemExit as left:
+            code = left.code
+        out = capsys.readouterr()
+        return code, out.out, out.err
+
+    return run
+
+
+class Lived:
+    """A profile in which two conversations were had with a bundled model, and an adapter was written in between."""
+
+    def __init__(self, home, models: Path) -> None:
+        self.paths: ProfilePaths = home.profile("Ada")
+        save_settings(self.paths.settings, changed(AppSettings(), theme="dark"))
+        self.old_adapter = self._adapter("0001")
+        for file in self.old_adapter.iterdir():
+            os.utime(file, (time.time() - 60, time.time() - 60))
+        assistant = Assistant(home, "Ada")
+        assistant.load(
+            models / "tiny-target-a-f16.gguf", models / "tiny-drafter-f16.gguf", ModelSettings(threads=1, n_ctx=256)
+        )
+        with ChatStore(self.paths.chats) as store:
+            self.other, _ = self._converse(store, assistant, OTHER)
+            self.chat, self.answer = self._converse(store, assistant, SECRET)
+        assistant.close()
+        self.new_adapter = self._adapter("0002")
+        with ReplayStore(self.paths.replay) as replay:
+            self.blobs = [encode(self._record(chat, seed)) for chat, seed in ((self.other, 1), (self.chat, 2))]
+            for chat, seed in ((self.other, 1), (self.chat, 2)):
+                replay.add(self._record(chat, seed))
+
+    def _converse(self, store: ChatStore, assistant: Assistant, text: str) -> tuple[str, str]:
+        chat = store.create().id
+        store.append(chat, "user", text)
+        events = list(assistant.answer([{"role": "user", "content": text}], GREEDY, FIXED, chat=chat))
+        said = "".join(e.text for e in events if isinstance(e, (Token, Finished)))
+        ids = [e.id for e in events if isinstance(e, Token)]
+        store.append(chat, "assistant", said, meta=answer_meta(token_ids=ids, target="tiny-target-a"))
+        return chat, said
+
+    def _adapter(self, version: str) -> Path:
+        folder = self.paths.adapters / "tiny-drafter" / "0123abcd" / version
+        folder.mkdir(parents=True)
+        (folder / "adapter.gguf").write_bytes(b"GGUF" + f"weights of {version}".encode() * 20)
+        return folder
+
+    def _record(self, chat: str, seed: int) -> Record:
+        numbers = np.random.default_rng(seed)
+        return Record(
+            chat=chat, target="tiny-target-a", vocabulary="v", prompt=numbers.integers(0, 6000, 40),
+            targets=numbers.integers(0, 6000, 60), pieces=numbers.integers(0, 6000, 60), spans=np.ones(60, int),
+            counts=np.ones(60, int), ids=numbers.integers(0, 6000, 60), logprobs=np.full(60, -1.0, np.float32),
+            rest=np.full(60, 0.5, np.float32),
+        )  # fmt: skip
+
+    def table(self) -> str:
+        """The n-gram cache's table of the pair that was used."""
+        with closing(sqlite3.connect(self.paths.ngrams)) as connection:
+            (name,) = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchone()
+        return name
+
+    def ngrams(self) -> set[int]:
+        """Target ids of every stored n-gram."""
+        if not self.paths.ngrams.exists():
+            return set()
+        with closing(sqlite3.connect(self.paths.ngrams)) as connection:
+            found = connection.execute(f'SELECT key FROM "{self.table()}"').fetchall()
+        return {int(key) for (key,) in found if key != "meta"}
+
+
+@pytest.fixture
+def lived(home, models):
+    return Lived(home, models)
+
+
+def holding(home, *needles: str | bytes) -> set[str]:
+    """Files anywhere in the data home that hold one of the needles."""
+    wanted = [needle.encode() if isinstance(needle, str) else needle for needle in needles]
+    assert all(wanted)
+    return {
+        path.name
+        for path in home.root.rglob("*")
+        if path.is_file() and any(needle in path.read_bytes() for needle in wanted)
+    }
+
+
+def test_a_forgotten_conversation_is_in_no_file_of_the_data_home(cli, home, lived):
+    written = set(_token_ids(lived))
+    assert written & lived.ngrams()
+    assert "chats.sqlite" in holding(home, SECRET) & holding(home, lived.answer) & holding(home, lived.chat)
+    assert "replay.sqlite" in holding(home, lived.blobs[1])
+    assert holding(home, "weights of 0002")
+    code, out, _ = cli("forget", "Ada", "--chat", lived.chat, "--yes", "--json")
+    assert code == 0
+    gone = json.loads(out)
+    assert (gone["conversations"], gone["answers"], gone["adapters"]) == (1, 1, 1)
+    assert gone["ngrams"] > 0
+    words = SECRET.removesuffix(".").split()[-2:]
+    needles = (SECRET, lived.answer, lived.chat, *words, lived.blobs[1], "weights of 0002")
+    assert holding(home, *needles) == set()
+    assert not written & lived.ngrams()
+
+
+def test_the_other_conversations_stay(cli, home, lived):
+    with ChatStore(lived.paths.chats) as store:
+        before = store.snapshot(lived.other)
+    assert cli("forget", "Ada", "--chat", lived.chat[:8], "--yes")[0] == 0
+    with ChatStore(lived.paths.chats) as store:
+        assert [chat.id for chat in store.conversations()] == [lived.other]
+        assert store.snapshot(lived.other) == before
+    with ReplayStore(lived.paths.replay) as replay:
+        assert [answer.chat for answer in replay.answers.values()] == [lived.other]
+    assert lived.old_adapter.is_dir()
+    assert not lived.new_adapter.exists()
+    assert lived.paths.settings.read_text().find("dark") > 0
+
+
+def test_an_n_gram_goes_only_if_no_other_conversation_taught_it(home, lived):
+    store = NgramStore(lived.paths.ngrams, lived.table())
+    rows = dict(store.rows)
+    shared, unnoted = list(dict.fromkeys(_token_ids(lived)))[:2]
+    mine = max(*rows, *_token_ids(lived)) + 1
+    sources = {mine: [lived.chat], shared: [lived.chat, lived.other], unnoted: [""]}
+    store.write([(token, [1, 1, 1, [300, 301], named]) for token, named in sources.items()], [], store.meta)
+    store.close()
+    assert {mine, shared, unnoted} <= lived.ngrams()
+    forget_chat(home, "Ada", lived.chat)
+    assert {mine, shared, unnoted} & lived.ngrams() == {shared}
+    assert holding(home, lived.chat) == set()
+
+
+def test_forgetting_everything_leaves_the_settings_alone(cli, home, lived):
+    (lived.paths.root / "chats.sqlite.damaged-1").write_text(SECRET)
+    run = lived.paths.root / "drift" / "20260101-000000-abcd"
+    run.mkdir(parents=True)
+    (run / "run.json").write_text(SECRET)
+    code, out, _ = cli("forget", "Ada", "--everything", typed="forget everything\n")
+    assert code == 0
+    assert "2 conversations" in out
+    assert "2 adapter versions" in out
+    assert "2 answers" in out
+    needles = (SECRET, OTHER, lived.answer, lived.chat, lived.other, *lived.blobs, "weights of")
+    assert holding(home, *needles) == set()
+    assert [path.name for path in lived.paths.root.iterdir()] == ["settings.toml"]
+    assert cli("show", "Ada")[0] == 0
+
+
+def test_the_assistant_goes_on_with_a_profile_that_forgot(cli, home, lived, models):
+    assert cli("forget", "Ada", "--everything", "--yes")[0] == 0
+    again = Lived.__new__(Lived)
+    again.paths = lived.paths
+    assistant = Assistant(home, "Ada")
+    assistant.load(models / "tiny-target-a-f16.gguf", models / "tiny-drafter-f16.gguf", ModelSettings(threads=1))
+    with ChatStore(lived.paths.chats) as store:
+        assert again._converse(store, assistant, SECRET)[1] == lived.answer
+    assistant.close()
+    assert again.ngrams()
+
+
+@pytest.mark.parametrize("typed", ["", "yes\n", "Forget\n"])
+@pytest.mark.parametrize("what", ["--everything", "--chat"])
+def test_nothing_goes_without_the_typed_word(cli, home, lived, typed, what):
+    args = (what,) if what == "--everything" else (what, lived.chat)
+    code, _, err = cli("forget", "Ada", *args, typed=typed)
+    assert code == 2
+    assert "Nothing was removed" in err
+    assert "chats.sqlite" in holding(home, SECRET)
+    assert lived.new_adapter.is_dir()
+
+
+def test_a_profile_in_use_is_not_touched(cli, home, lived):
+    with ChatStore(lived.paths.chats):
+        code, _, err = cli("forget", "Ada", "--everything", "--yes")
+    assert code == 2
+    assert "in use" in err
+    assert holding(home, SECRET)
+
+
+def test_an_unknown_or_ambiguous_conversation_is_refused(cli, home, lived):
+    for wrong in ("0" * 32, "", lived.chat[:2]):
+        code, _, err = cli("forget", "Ada", "--chat", wrong, "--yes")
+        assert code == 2
+        assert "There is no conversation" in err
+    with pytest.raises(StorageError, match="no profile named Bob"):
+        forget_chat(home, "Bob", lived.chat)
+
+
+def test_a_conversation_that_taught_nothing_costs_no_adapter(home, lived):
+    with ChatStore(lived.paths.chats) as store:
+        note = store.create().id
+        store.append(note, "user", "just a note")
+    later = lived._adapter("0003")
+    gone = forget_chat(home, "Ada", note)
+    assert (gone.answers, gone.ngrams, gone.adapters) == (0, 0, 0)
+    assert later.is_dir()
+
+
+def test_profiles_are_made_listed_renamed_and_deleted(cli):
+    assert cli("create", "Ada")[0] == 0
+    assert cli("create", "Bob")[0] == 0
+    code, _, err = cli("create", "ada")
+    assert (code, "exists already" in err) == (2, True)
+    assert cli("rename", "Ada", "Eve")[0] == 0
+    listed = [json.loads(line)["name"] for line in cli("list", "--json")[1].splitlines()]
+    assert listed == ["Bob", "Eve"]
+    assert cli("delete", "Bob", typed="bob\n")[0] == 2
+    assert cli("delete", "Bob", typed="Bob\n")[0] == 0
+    assert "Bob" not in cli("list")[1]
+    assert cli("delete", "Bob", "--yes")[0] == 2
+
+
+def test_show_tells_where_each_part_lives_and_which_conversations_there_are(cli, lived):
+    parts = [json.loads(line) for line in cli("show", "Ada", "--json")[1].splitlines()]
+    assert {part["name"] for part in parts} == {"settings", "chats", "ngrams", "replay", "adapters", "metrics"}
+    assert all(Path(part["path"]).exists() == (part["bytes"] > 0) for part in parts)
+    chats = [json.loads(line) for line in cli("show", "Ada", "--chats", "--json")[1].splitlines()]
+    assert {chat["id"] for chat in chats} == {lived.chat, lived.other}
+    assert lived.chat in cli("show", "Ada", "--chats")[1]
+
+
+def test_a_profile_travels_as_one_file(cli, home, lived, tmp_path):
+    assert cli("export", "Ada", tmp_path)[0] == 0
+    code, _, err = cli("export", "Ada", tmp_path)
+    assert (code, "exists already" in err) == (2, True)
+    assert cli("export", "Ada", tmp_path, "--overwrite")[0] == 0
+    assert cli("import", tmp_path / "Ada.zip", "--name", "Eve")[0] == 0
+    paths = home.profile("Eve", create=False)
+    with ChatStore(paths.chats) as store:
+        assert {chat.id for chat in store.conversations()} == {lived.chat, lived.other}
+    (tmp_path / "bad.zip").write_bytes(b"no zip")
+    assert cli("import", tmp_path / "bad.zip", "--name", "Mallory")[0] == 2
+
+
+def _token_ids(lived: Lived) -> list[int]:
+    with ChatStore(lived.paths.chats) as store:
+        return [token for message in store.snapshot(lived.chat)[1] for token in message.token_ids]
