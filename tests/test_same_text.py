@@ -14,7 +14,7 @@ from omnidraft.config import CacheSettings, DraftSettings, ModelSettings, Sampli
 from omnidraft.decoding.events import Finished, Token
 from omnidraft.paths import find_data_home
 
-TARGETS = ("tiny-target-a", "tiny-target-b")
+TARGETS = ("tiny-target-a", "tiny-target-b", "tiny-target-a2")
 
 
 @pytest.fixture(params=TARGETS)
