@@ -3,8 +3,8 @@
 Per target token, along the pieces that were served (teacher forcing):
   direct: written with one piece, and that piece is the drafter's most likely one (direct map only, greedy);
   greedy: every piece is the most likely one (with n-gram merging, greedy);
-  overlap: product over its pieces of sum_o min(P(o), q(o)), the acceptance of drawing from q against the target's projected
-  distribution P, "other" counted as one outcome.
+  overlap: product over its pieces of sum_o min(P(o), q(o)), the acceptance of drawing from q against the target's
+  projected distribution P; only named outcomes count, two draws from "other" hardly ever agree.
 They are estimates: drafting on its own context, the length rule and the sampler's filters are not in them.
 """
 
@@ -18,7 +18,7 @@ import torch
 
 from omnidraft.learning.batches import Batch, Window, batches
 from omnidraft.learning.drafter_torch import TorchDrafter
-from omnidraft.learning.losses import gather_log, log_other_mass
+from omnidraft.learning.losses import gather_log
 
 
 @dataclass(frozen=True)
@@ -50,11 +50,9 @@ def estimate(drafter: TorchDrafter, parts: Iterable[Window], longest_batch: int 
 def _per_token(logq: torch.Tensor, batch: Batch) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     at = batch.positions
     hit = logq.argmax(1) == at.piece
-    node = gather_log(logq, at.node.ids)
-    both = torch.minimum(node.exp(), at.node.p).sum(1) + torch.minimum(log_other_mass(node).exp(), at.node.other)
-    ones = torch.ones(batch.tokens)
-    every = ones.index_reduce(0, at.token, hit.float(), "prod")
-    overlap = ones.index_reduce(0, at.token, both.clamp(0, 1), "prod")
+    both = torch.minimum(gather_log(logq, at.node.ids).exp(), at.node.p).sum(1)
+    every = _product_per_token(hit.float(), batch)
+    overlap = _product_per_token(both.clamp(0, 1), batch)
     starts = (at.depth == 0) & at.taught
     token = at.token[starts]
     return (
@@ -62,3 +60,8 @@ def _per_token(logq: torch.Tensor, batch: Batch) -> tuple[np.ndarray, np.ndarray
         every[token].numpy(),
         overlap[token].numpy(),
     )
+
+
+def _product_per_token(values: torch.Tensor, batch: Batch) -> torch.Tensor:
+    """(N,) -> (T,): the product of each token's positions."""
+    return torch.ones(batch.tokens).scatter_reduce(0, batch.positions.token, values, "prod")
