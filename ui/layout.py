@@ -6,7 +6,13 @@ from html import escape
 
 import gradio as gr
 
-PAGES = [("Chat", ""), ("Models", "models"), ("Settings", "settings"), ("Profiles", "profiles")]
+PAGES = [
+    ("Chat", ""),
+    ("Models", "models"),
+    ("Drift lab", "drift-lab"),
+    ("Settings", "settings"),
+    ("Profiles", "profiles"),
+]
 _ICONS = {
     "Chat": "M4 5h16v11H9l-4 3.5V16H4z",
     "Models": "M12 3l8 4.5v9L12 21l-8-4.5v-9zM4 7.5l8 4.5 8-4.5M12 12v9",

@@ -39,9 +39,12 @@ def build(sessions: Sessions, page: gr.Blocks) -> None:
                 )
                 with gr.Row(elem_classes="od-buttons"):
                     suggested = gr.Dropdown(
-                        [(f"{repo} ({why})", repo) for repo, why in hub.SUGGESTED], value=None, label="Suggestions",
-                        elem_id="od-suggested", filterable=False,
-                    )  # fmt: skip
+                        [(f"{repo} ({why})", repo) for repo, why in hub.SUGGESTED],
+                        value=None,
+                        label="Suggestions",
+                        elem_id="od-suggested",
+                        filterable=False,
+                    )
                     repo = gr.Textbox(label="Repository", placeholder="owner/name", elem_id="od-repo", max_lines=1)
                 look = gr.Button("Show its files", size="sm", elem_id="od-look", scale=0)
                 files = gr.Dropdown([], label="File", elem_id="od-files", filterable=False, visible=False)
@@ -93,9 +96,11 @@ def build(sessions: Sessions, page: gr.Blocks) -> None:
             }
         choices = [(f"{f.name} ({size(f.size)})", f.name) for f in found]
         return {
-            said: "", remote: {f.name: f for f in found}, fetch: gr.Button(visible=True),
+            said: "",
+            remote: {f.name: f for f in found},
+            fetch: gr.Button(visible=True),
             files: gr.Dropdown(choices=choices, value=found[0].name, visible=True),
-        }  # fmt: skip
+        }
 
     def download(name: str, known: dict, request: gr.Request) -> dict:
         session = session_of(sessions, request)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gradio as gr
 
-from ui import chat_page, models_page, profiles_page, settings_page
+from ui import chat_page, drift_page, models_page, profiles_page, settings_page
+from ui.layout import PAGES
 from ui.session import Sessions
 
 
@@ -12,8 +13,9 @@ def build(sessions: Sessions) -> gr.Blocks:
     """All pages; the chat is the first."""
     with gr.Blocks(title="OmniDraft", analytics_enabled=False, fill_width=True, delete_cache=(3600, 3600)) as pages:
         chat_page.build(sessions)
-    for name, module in (("Models", models_page), ("Settings", settings_page), ("Profiles", profiles_page)):
-        with pages.route(name, name.lower(), show_in_navbar=False):
+    others = {"Models": models_page, "Drift lab": drift_page, "Settings": settings_page, "Profiles": profiles_page}
+    for name, module in others.items():
+        with pages.route(name, dict(PAGES)[name], show_in_navbar=False):
             module.build(sessions, pages)
     pages.queue(default_concurrency_limit=None, api_open=False)
     return pages

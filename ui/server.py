@@ -23,7 +23,7 @@ import gradio as gr
 import uvicorn
 from fastapi import FastAPI
 
-from ui import api, auth, theme, transfer
+from ui import api, auth, drift_page, theme, transfer
 from ui.pages import build
 from ui.security import Guard, allowed_hosts, is_local
 from ui.session import Sessions
@@ -45,6 +45,7 @@ def make_app(sessions: Sessions, host: str, extra_hosts: Sequence[str] = (), *, 
         app.add_middleware(auth.Gate, accounts=sessions.accounts)
     app.add_middleware(Guard, hosts=allowed_hosts(host, extra_hosts))
     transfer.add_routes(app, sessions)
+    drift_page.add_routes(app, sessions)
     # With accounts the gate checks the API's keys, which are names and passwords then.
     api.add_routes(app, sessions, api_key, exposed=not is_local(host) and sessions.accounts is None)
     with warnings.catch_warnings():

@@ -22,6 +22,7 @@ from omnidraft.vocab.ngram_cache import NgramCache
 from ui.answer_job import AnswerJob
 from ui.auth import Accounts
 from ui.baseline import Baselines
+from ui.drift_job import DriftLab
 from ui.hub import Downloads
 
 log = logging.getLogger("omnidraft.ui")
@@ -37,6 +38,7 @@ class Session:
         self.loaded: Path | None = None
         self.store = ChatStore(self.assistant.profile.chats)
         self.baseline = Baselines()
+        self.drift = DriftLab(home, self.assistant.profile)
         self.switched: dict[str, str] = {}  # chat -> what its next answer should say about a change of models
         self._current: str | None = None
         self._wanted = (target, drafter)
@@ -188,6 +190,7 @@ class Session:
         self.stop()
         if self.job is not None:
             self.job.join(10)
+        self.drift.close()
         self.assistant.close()
         self.store.close()
 
