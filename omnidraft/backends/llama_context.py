@@ -16,7 +16,7 @@ import numpy as np
 from omnidraft.backends.cores import physical_cores
 from omnidraft.backends.gguf_file import ModelInfo
 from omnidraft.backends.llama_runtime import AbortFlag, begin_call, failure_reason, gpu_offload
-from omnidraft.backends.memory import check_memory, prompt_step
+from omnidraft.backends.memory import prompt_step
 from omnidraft.config import ModelSettings
 from omnidraft.errors import ModelError
 
@@ -33,20 +33,27 @@ class LlamaContext:
     """`n_ctx` tokens of context, `max_rows` rows of logits per pass, `capacity` ids per `decode`.
 
     rollback: how many tokens of the last pass recurrent layers can take back by themselves; fewer than asked for
-    (0) where the architecture has no such thing.
+    (0) where the architecture has no such thing. With `simulated` nothing is read or reserved and nothing can be
+    computed: llama.cpp only works out (and logs) what it would reserve. That may end the process, so do it in a child.
     """
 
     def __init__(
-        self, info: ModelInfo, settings: ModelSettings, n_ctx: int, max_rows: int, rollback: int = 0
+        self,
+        info: ModelInfo,
+        settings: ModelSettings,
+        n_ctx: int,
+        max_rows: int,
+        rollback: int = 0,
+        *,
+        simulated: bool = False,
     ) -> None:
         self._batch = self._model = self._context = self._adapter = None
         self.max_rows = max_rows
         self.capacity = max(settings.n_batch, max_rows)
         self.abort = AbortFlag()
-        check_memory(info, n_ctx, settings.kv_type)
         begin_call()
         try:
-            self._model = self._load(info, settings)
+            self._model = self._load(info, settings, simulated)
             self._context = self._create(info, settings, n_ctx, rollback)
             self.rollback = llama_cpp.llama_n_rs_seq(self._context)
             self._memory = llama_cpp.llama_get_memory(self._context)
@@ -66,9 +73,12 @@ class LlamaContext:
         self._embeddings = False
 
     @staticmethod
-    def _load(info: ModelInfo, settings: ModelSettings) -> int:
+    def _load(info: ModelInfo, settings: ModelSettings, simulated: bool) -> int:
         parameters = llama_cpp.llama_model_default_params()
         parameters.n_gpu_layers = settings.n_gpu_layers
+        if simulated:
+            parameters.no_alloc = True
+            parameters.load_mode = llama_cpp.LLAMA_LOAD_MODE_NONE
         model = llama_cpp.llama_model_load_from_file(os.fsencode(info.path), parameters)
         if not model:
             raise ModelError(f"{info.path} could not be loaded: {failure_reason()}.")

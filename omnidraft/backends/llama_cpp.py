@@ -14,6 +14,7 @@ import numpy as np
 
 from omnidraft.backends.adapter_check import check_adapter
 from omnidraft.backends.base import Aborted
+from omnidraft.backends.estimate import check_memory
 from omnidraft.backends.gguf_file import ModelInfo, usable_info
 from omnidraft.backends.llama_context import LlamaContext
 from omnidraft.backends.llama_rewind import Method, Rewinder, rollback_steps
@@ -48,6 +49,7 @@ class LlamaTarget:
             self.notices.append("This build of llama-cpp-python has no GPU support, so n_gpu_layers has no effect.")
         self._lock = threading.Lock()
         rollback = rollback_steps(info) if self._replays else 0
+        check_memory(info, settings, self.n_ctx, max_rows, rollback)
         self._context: LlamaContext | None = LlamaContext(info, settings, self.n_ctx, max_rows, rollback)
         self._rewinder = Rewinder(self._context, "cut")
         self.n_batch = self._context.capacity

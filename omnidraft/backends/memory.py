@@ -1,7 +1,6 @@
-"""How much memory a context takes, asked before llama.cpp takes it.
+"""What can be told about a model's memory from its file's header: cache, recurrent state, a prompt step's share.
 
-A context chosen too long would otherwise push the machine into swapping or get the process killed. Knows GGUF's keys
-for attention; models that keep other states are left to llama.cpp's own judgement.
+Knows GGUF's keys for them. estimate.py asks llama.cpp itself where that is not enough.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from pathlib import Path
 
 from omnidraft.backends.gguf_file import ModelInfo
 from omnidraft.backends.gguf_header import read_header
-from omnidraft.errors import ModelError
 
 _BYTES = {"f16": 2.0, "q8_0": 34 / 32, "q4_0": 18 / 32}
 _OTHER_STATES = (".ssm.", ".wkv.", ".kv_lora_rank", ".full_attention_interval", ".shortconv.")
@@ -54,16 +52,6 @@ def _recurrent_layers(info: ModelInfo, metadata: dict) -> int:
         return sum(heads == 0 for heads in per_layer)
     interval = metadata.get(f"{info.architecture}.full_attention_interval", 0)
     return info.layers - info.layers // interval if isinstance(interval, int) and interval > 0 else info.layers
-
-
-def check_memory(info: ModelInfo, n_ctx: int, kv_type: str) -> None:
-    """ModelError with the numbers if the KV cache alone is larger than the memory that is free now."""
-    needed, free = kv_cache_bytes(info, n_ctx, kv_type), available_bytes()
-    if needed and free and needed > free:
-        raise ModelError(
-            f"A context of {n_ctx} tokens needs {needed / 1e9:.1f} GB for {info.name}, but {free / 1e9:.1f} GB of "
-            "memory are free; choose a smaller n_ctx" + (" or kv_type q8_0." if kv_type == "f16" else ".")
-        )
 
 
 def prompt_step(info: ModelInfo, n_ctx: int, most: int) -> int:

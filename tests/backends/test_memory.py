@@ -1,4 +1,4 @@
-"""The size of a context is known before it is taken, and one that cannot fit is refused with the numbers."""
+"""What a file's header tells about memory, and how many threads a machine gets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pytest
 from omnidraft.backends import memory
 from omnidraft.backends.cores import physical_cores
 from omnidraft.backends.gguf_file import ModelInfo, read_info
-from omnidraft.errors import ModelError
 
 
 @pytest.fixture
@@ -31,19 +30,10 @@ def test_heads_may_differ_by_layer(write_gguf):
     assert memory.kv_cache_bytes(info, 1, "f16") == 6 * 32 * 2
 
 
-def test_recurrent_models_are_not_judged(write_gguf):
+def test_states_beside_keys_and_values_are_left_to_llama_cpp(write_gguf):
     keys = {"jamba.block_count": 3, "jamba.attention.head_count": 4, "jamba.ssm.state_size": 16}
     info = read_info(write_gguf("state.gguf", "jamba", keys))
     assert memory.kv_cache_bytes(info, 10**9, "f16") is None
-    memory.check_memory(info, 10**9, "f16")
-
-
-def test_a_context_larger_than_memory_is_refused(target: ModelInfo):
-    memory.check_memory(target, 1000, "f16")
-    if memory.available_bytes() is None:
-        pytest.skip("this system does not say how much memory is free")
-    with pytest.raises(ModelError, match=r"1000000000 tokens needs \d+\.\d GB .* q8_0"):
-        memory.check_memory(target, 10**9, "f16")
 
 
 def test_prompt_steps_shrink_with_the_context(target: ModelInfo):

@@ -1,0 +1,127 @@
+"""How much memory a GGUF model takes with its context, asked before it is loaded: `estimate`, `check_memory`.
+
+llama.cpp itself works out its buffers, without reserving them, in a child process: the exact figures for every
+architecture, and nothing of this process at stake. Loads that are far from filling the memory are not asked about.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from omnidraft.backends.gguf_file import ModelInfo, read_info
+from omnidraft.backends.gguf_header import read_header
+from omnidraft.backends.llama_runtime import type_layout
+from omnidraft.backends.memory import available_bytes, kv_cache_bytes
+from omnidraft.config import ModelSettings
+from omnidraft.errors import ModelError
+
+_CLOSE = 0.5  # of the free memory: from here on it is worth half a second to know exactly
+_COMPUTING = 1 << 30  # bytes that the buffers to compute in hardly ever reach
+_PER_TOKEN = 320  # bytes llama.cpp holds per entry of the vocabulary: its text, twice, and the maps to find it
+_GRAPH = 10_000_000  # bytes of a context's own bookkeeping: graphs, their allocation, work areas of the threads
+_PADDING = 256  # tokens to which llama.cpp rounds a cache up
+_SECONDS = 60
+_MIB = 1 << 20
+_CACHE = re.compile(r"(?:kv_cache\w*|memory_recurrent): size = +([0-9.]+) MiB")
+_BUFFER = re.compile(r"(compute|output) buffer size = +([0-9.]+) MiB")
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Bytes: the weights with the vocabulary, the cache (keys, values, recurrent states), the buffers to compute in."""
+
+    weights: int
+    cache: int
+    compute: int
+
+    @property
+    def total(self) -> int:
+        return self.weights + self.cache + self.compute
+
+    def __str__(self) -> str:
+        parts = f"weights {_size(self.weights)}, cache {_size(self.cache)}, computing {_size(self.compute)}"
+        return f"{_size(self.total)} ({parts})"
+
+
+def weight_bytes(info: ModelInfo) -> int:
+    """Bytes of all tensors and of the vocabulary."""
+    total = _PER_TOKEN * info.vocabulary_size
+    for part in info.parts:
+        for tensor in read_header(part).tensors.values():
+            block, size = type_layout(tensor.type) or (1, 4)
+            total += tensor.elements // block * size
+    return total
+
+
+def estimate(
+    info: ModelInfo, settings: ModelSettings, n_ctx: int, max_rows: int = 64, rollback: int = 0
+) -> Estimate | None:
+    """What loading `info` with a context of `n_ctx` tokens will take; None if llama.cpp cannot tell."""
+    request = {"settings": asdict(settings), "n_ctx": n_ctx, "max_rows": max_rows, "rollback": rollback}
+    command = [sys.executable, "-m", __spec__.name, str(info.path), json.dumps(request)]
+    root = Path(__file__).resolve().parents[2]
+    try:
+        done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=_SECONDS)
+        cache, compute = json.loads(done.stdout.splitlines()[-1])
+    except (OSError, subprocess.TimeoutExpired, ValueError, IndexError, TypeError):
+        return None
+    return Estimate(weight_bytes(info), cache, compute)
+
+
+def check_memory(info: ModelInfo, settings: ModelSettings, n_ctx: int, max_rows: int = 64, rollback: int = 0) -> None:
+    """ModelError with the numbers and a way out if the model with its context does not fit into free memory.
+
+    Nothing is said where part of it goes to a GPU or the system does not tell what is free.
+    """
+    free = available_bytes()
+    if free is None or settings.n_gpu_layers:
+        return
+    known = Estimate(weight_bytes(info), kv_cache_bytes(info, n_ctx, settings.kv_type) or 0, 0)
+    if known.total <= _CLOSE * free and free - known.total > _COMPUTING:
+        return
+    full = known if known.total > free else estimate(info, settings, n_ctx, max_rows, rollback) or known
+    if full.total > free:
+        raise ModelError(
+            f"{info.name} needs {full} with a context of {n_ctx} tokens, but {_size(free)} of memory are free; "
+            f"{_suggestion(full, settings, n_ctx, free)}."
+        )
+
+
+def _suggestion(full: Estimate, settings: ModelSettings, n_ctx: int, free: int) -> str:
+    """What would fit: a shorter context, a smaller number format of the cache, or only another model."""
+    left = free - full.weights - full.compute
+    fits = int(0.95 * left / full.cache * n_ctx) // _PADDING * _PADDING if full.cache else 0
+    if fits >= 512:
+        return f"set n_ctx to {fits} or less" + (" or kv_type to q8_0" if settings.kv_type == "f16" else "")
+    if settings.kv_type == "f16" and full.cache * 0.55 < left:
+        return "set kv_type to q8_0"
+    return "choose a smaller model or a more strongly quantized file of this one"
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
+
+
+def _simulate(path: str, request: dict) -> tuple[int, int]:
+    """(cache, compute) bytes, as llama.cpp logs them."""
+    from omnidraft.backends.llama_context import LlamaContext
+    from omnidraft.vocab import llama_log
+
+    settings = replace(ModelSettings(), **request["settings"])
+    with llama_log.recording() as pieces:
+        LlamaContext(
+            read_info(path), settings, request["n_ctx"], request["max_rows"], request["rollback"], simulated=True
+        ).close()
+    log = "".join(pieces)
+    cache = sum(float(size) for size in _CACHE.findall(log))
+    buffers = sum(float(size) for _, size in _BUFFER.findall(log))
+    return int(cache * _MIB), int(buffers * _MIB) + _GRAPH
+
+
+if __name__ == "__main__":
+    print(json.dumps(_simulate(sys.argv[1], json.loads(sys.argv[2]))))
