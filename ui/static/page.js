@@ -1,5 +1,9 @@
 /* Small things every page needs before and around Gradio: colours, the side column on narrow screens, keys. */
 (() => {
+  // Gradio puts this into the page twice; a second set of listeners would undo what the first one does.
+  if (window.odLoaded) return;
+  window.odLoaded = true;
+
   const cookie = (name) => (document.cookie.match(new RegExp("(?:^|; )" + name + "=([^;]*)")) || [])[1];
 
   // Gradio follows the system's colours; a choice made in the settings wins over it.
