@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 TEMPLATE = (
@@ -17,7 +18,7 @@ _TEXT = [
 CONTROLS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 
 
-def write_tokenizer(folder: Path, size: int = 400) -> int:
+def write_tokenizer(folder: Path, size: int = 400, controls: Sequence[str] = tuple(CONTROLS)) -> int:
     """A byte-level BPE tokenizer.json of at most `size` tokens; how many it has."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
@@ -29,7 +30,7 @@ def write_tokenizer(folder: Path, size: int = 400) -> int:
         vocab_size=size - 3, initial_alphabet=sorted(alphabet), show_progress=False, min_frequency=2
     )
     tokenizer.train_from_iterator(_TEXT, trainer)
-    tokenizer.add_special_tokens(CONTROLS)
+    tokenizer.add_special_tokens(list(controls))
     tokenizer.save(str(folder / "tokenizer.json"))
     return tokenizer.get_vocab_size()
 
