@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import pty
@@ -15,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from omnidraft.__main__ import main
+from omnidraft.__main__ import _COMMANDS, _parser, main
 
 ROOT = Path(__file__).resolve().parent.parent
 KEYS = {
@@ -228,13 +229,27 @@ def test_models_lists_what_is_there_with_its_numbers(cli, home, tmp_path):
     assert "nowhere" in refused(cli("models", "--folder", tmp_path / "nowhere"))
 
 
-@pytest.mark.parametrize("command", [["models"], ["bench", "overhead"], ["chat"], ["vocab", "a", "b"]])
-def test_every_command_takes_the_data_folder_and_refuses_a_file_in_its_place(command, tmp_path, capsys):
+def leaves(parser: argparse.ArgumentParser):
+    """A parser and all below it."""
+    yield parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for below in action.choices.values():
+                yield from leaves(below)
+
+
+@pytest.mark.parametrize("name", _COMMANDS)
+def test_every_command_and_every_part_of_one_takes_the_data_folder(name):
+    (commands,) = (a for a in _parser(name)._actions if isinstance(a, argparse._SubParsersAction))
+    for parser in leaves(commands.choices[name]):
+        assert "--data-dir" in parser._option_string_actions, parser.prog
+
+
+@pytest.mark.parametrize("command", ["models", "bench cache", "chat", "vocab a b", "profile list"])
+def test_a_file_in_the_place_of_the_data_folder_is_refused(command, tmp_path, capsys):
     place = tmp_path / "file"
     place.write_text("mine")
-    if command[0] == "bench":
-        command = ["bench", "cache"]
-    code = main([*command, "--data-dir", str(place)])
+    code = main([*command.split(), "--data-dir", str(place)])
     out = capsys.readouterr()
     assert "a file stands in its place" in refused((code, out.out, out.err))
     assert place.read_text() == "mine"
@@ -260,6 +275,16 @@ def test_absurd_settings_are_refused_in_one_sentence_that_names_them(cli, flag, 
     name = flag.strip("-").replace("-", "_")
     short = {"ctx": "n_ctx", "draft_length": "length"}.get(name, name)
     assert short in said.replace("-", "_") or name in said.replace("-", "_")
+
+
+@pytest.mark.parametrize("arguments", [
+    ["cache", "--prompts", 0], ["cache", "--max-tokens", 0], ["cache", "--temperature", "nan"],
+    ["cache", "--threads", -1], ["cache", "--target", "no-such"], ["overhead", "--tokens", 0], ["nonsense"],
+    ["speed", "--prompts", 0], ["speed", "--temperature", "x"], ["speed", "--temperature", "0,nan"],
+    ["speed", "--drafters", "foo"], ["speed", "--methods", "guess"], ["speed", "--out", "/no/such/folder/x.json"],
+], ids=str)  # fmt: skip
+def test_absurd_benchmarks_are_refused_too(cli, arguments):
+    refused(cli("bench", *arguments))
 
 
 @pytest.fixture

@@ -12,6 +12,8 @@ from omnidraft.bench.prompts import TASKS
 from omnidraft.bench.regimes import REGIMES
 from omnidraft.cli import drift
 from omnidraft.cli.defaults import choose_drafter, choose_target
+from omnidraft.config import SamplingSettings
+from omnidraft.errors import SettingsError, StorageError
 from omnidraft.paths import find_data_home
 
 
@@ -86,14 +88,33 @@ def _overhead(args: argparse.Namespace) -> int:
     return 0
 
 
+def _temperatures(text: str) -> list[float]:
+    """Numbers with commas between them, each one that a sampler takes."""
+    try:
+        return [SamplingSettings(temperature=float(part)).temperature for part in text.split(",")]
+    except ValueError:
+        raise SettingsError(f"--temperature takes numbers with commas between them, not {text[:40]!r}.") from None
+
+
+def _drafters(text: str) -> list[str]:
+    kinds = text.split(",")
+    if not set(kinds) <= {"given", "random"}:
+        raise SettingsError(f"--drafters takes given, random, or both with a comma, not {text[:40]!r}.")
+    return kinds
+
+
 def _speed(args: argparse.Namespace) -> int:
     home = find_data_home(args.data_dir)
+    if args.prompts < 1:
+        raise SettingsError(f"--prompts is {args.prompts}, but must be at least 1.")
+    if args.out and not args.out.parent.is_dir():
+        raise StorageError(f"There is no folder {args.out.parent} to write {args.out.name} to.")
     plan = speed.Plan(
         tasks=args.tasks.split(","),
         methods=args.methods.split(","),
-        temperatures=[float(t) for t in args.temperature.split(",")],
+        temperatures=_temperatures(args.temperature),
         regimes=args.regimes.split(","),
-        drafters=args.drafters.split(","),
+        drafters=_drafters(args.drafters),
         prompts=args.prompts,
         max_tokens=args.max_tokens,
         seed=args.seed,
