@@ -7,6 +7,7 @@ only; other architectures are refused.
 from __future__ import annotations
 
 import math
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,25 @@ def convert_folder(folder: Path, out: Path, dtype: str = "F16", name: str | None
     except OSError as error:
         raise StorageError(f"{out} cannot be written: {reason(error)}.") from error
     return out
+
+
+def folder_vocabulary(folder: Path) -> Vocabulary:
+    """The vocabulary of a folder, from tokenizer.json or, where there is only that, tokenizer.model."""
+    if (folder / "tokenizer.json").is_file():
+        return Vocabulary.from_tokenizer_json(folder / "tokenizer.json")
+    config = read_config(folder)
+    keys = read_vocabulary(folder, config)
+    keys.pad(max(len(keys.tokens), config.get("vocab_size") or 0))
+    with tempfile.TemporaryDirectory() as temporary:
+        return _only_vocabulary(keys, "default", Path(temporary, "vocabulary.gguf"))
+
+
+def _only_vocabulary(keys: VocabularyKeys, splitter: str, path: Path) -> Vocabulary:
+    """Written to `path` as GGUF and read back: as llama.cpp will tokenize."""
+    writer = gguf.GGUFWriter(path, "llama")
+    _put_vocabulary(writer, keys, splitter, None)
+    _finish(writer)
+    return Vocabulary.from_gguf(path)
 
 
 def _check(folder: Path, config: dict[str, Any]) -> None:
@@ -219,10 +239,7 @@ def _fitting_splitter(folder: Path, keys: VocabularyKeys, out: Path) -> str:
     tokenize = _reference(folder)
     for splitter in keys.splitters:
         with scratch(out) as temporary:
-            writer = gguf.GGUFWriter(temporary, "llama")
-            _put_vocabulary(writer, keys, splitter, None)
-            _finish(writer)
-            ours = Vocabulary.from_gguf(temporary)
+            ours = _only_vocabulary(keys, splitter, temporary)
         if all(_alike(ours, tokenize, probe) for probe in _PROBES):
             return splitter
     raise ModelError(f"{folder} has a tokenizer that llama.cpp cannot follow exactly; use a GGUF of this model.")

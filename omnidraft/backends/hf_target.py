@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from omnidraft.backends.base import Aborted
+from omnidraft.backends.convert import folder_vocabulary
 from omnidraft.backends.cores import physical_cores
 from omnidraft.backends.gguf_file import ModelInfo
 from omnidraft.backends.hf_folder import read_folder
@@ -77,7 +78,7 @@ class HfTarget:
         on the processor float32, or as stored if only that fits into memory.
         """
         info = read_folder(path)
-        vocabulary = vocabulary or Vocabulary.from_tokenizer_json(info.path / "tokenizer.json")
+        vocabulary = vocabulary or folder_vocabulary(info.path)
         device = device or _best_device()
         return cls(info, settings, vocabulary, device, dtype or _best_dtype(info, device))
 

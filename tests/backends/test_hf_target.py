@@ -25,6 +25,7 @@ from omnidraft.decoding.events import Finished, Token
 from omnidraft.errors import ModelError
 from omnidraft.paths import find_data_home
 from tests.backends.hf_folders import TEMPLATE, change_config, write_folder
+from tests.backends.spm_tokenizers import invent_pieces, write_model
 
 SETTINGS = ModelSettings(n_ctx=512, n_batch=64, threads=1)
 TOLERANCE = 1e-3  # float32; the logits spread over about 10
@@ -182,6 +183,19 @@ def test_other_architectures_and_sliding_windows_take_back_tokens_too(tmp_path: 
         target.extend(ids_of(target, 15), 15)
         target.rewind(33)  # further back than the window had moved since
         np.testing.assert_allclose(target.extend(ids[33:], 27), expected[33:], atol=TOLERANCE)
+
+
+def test_a_folder_with_only_a_sentencepiece_model_is_read(tmp_path: Path):
+    folder = write_folder(tmp_path / "spm", vocab_size=620, bos_token_id=1, eos_token_id=2)
+    (folder / "tokenizer.json").unlink()
+    pieces = invent_pieces(600)
+    write_model(folder, pieces)
+    with HfTarget.open(folder, SETTINGS, device="cpu") as target:
+        assert (target.vocabulary.size, target.vocabulary.bos, target.vocabulary.eos) == (620, 1, 2)
+        assert not target.vocabulary.ordinary[600:].any()
+        ids = target.vocabulary.encode("the naïve 中 other")
+        assert target.vocabulary.decode(ids).decode() == "the naïve 中 other"
+        assert target.extend(ids, 2).shape == (2, 620)
 
 
 def test_half_precision_agrees_roughly(folder: Path, target: HfTarget):
