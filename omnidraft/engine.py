@@ -17,7 +17,7 @@ from omnidraft.config import DraftSettings, SamplingSettings
 from omnidraft.decoding.adaptive import Knowledge
 from omnidraft.decoding.cost import CostModel
 from omnidraft.decoding.drafting import Drafting
-from omnidraft.decoding.events import Event, Finished, Notice, Token
+from omnidraft.decoding.events import Event, Finished, Notice, Statistics, Token
 from omnidraft.decoding.lookup import SuffixLookup
 from omnidraft.decoding.loop import decode
 from omnidraft.decoding.measure import measure_costs
@@ -133,7 +133,7 @@ class Engine:
                     seat.committed.append(event.id)
                     if prefix and event.text:  # the template will write it before this answer itself
                         event, prefix = replace(event, text=event.text.removeprefix(prefix)), ""
-                elif isinstance(event, Finished) and self._gave_up(draft, knowledge):
+                elif isinstance(event, Finished) and self._gave_up(draft, knowledge, event.statistics):
                     event = replace(event, draft_disabled_reason=_DOES_NOT_PAY)
                 yield event
         finally:
@@ -168,7 +168,10 @@ class Engine:
             return None, str(error)
         return Drafting(seat.model, self.translator, ids, virtual_space=virtual), None
 
-    def _gave_up(self, draft: DraftSettings, knowledge: Knowledge | None) -> bool:
+    def _gave_up(self, draft: DraftSettings, knowledge: Knowledge | None, statistics: Statistics) -> bool:
+        """Whether the drafter was left out because it would not have paid."""
+        if statistics.proposed:
+            return False
         return draft.mode == "adaptive" and self.drafter is not None and bool(knowledge) and not knowledge.drafting
 
     def _measures(self, draft: DraftSettings) -> bool:
