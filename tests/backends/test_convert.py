@@ -126,16 +126,15 @@ def test_a_pickled_and_a_tied_and_a_grouped_folder(tmp_path: Path):
             assert drafter.vocabulary.fingerprint == original.fingerprint, name
 
 
-def test_the_bundled_drafter_comes_out_as_it_is(shared: Path, models: Path, tmp_path: Path):
-    path = convert_folder(shared / "bundle" / "tiny-drafter", tmp_path / "d.gguf", "F16")
-    ours, bundled = Vocabulary.from_gguf(path), Vocabulary.from_gguf(models / "tiny-drafter-f16.gguf")
+def test_a_trained_drafter_comes_out_as_the_file_beside_it(shared: Path, tmp_path: Path):
+    folder = shared / "bundle" / "tiny-drafter"
+    beside = folder / "tiny-drafter-f16.gguf"
+    path = convert_folder(folder, tmp_path / "d.gguf", "F16")
+    ours, bundled = Vocabulary.from_gguf(path), Vocabulary.from_gguf(beside)
     assert ours.pieces == bundled.pieces
     for text in TEXTS:
         assert ours.encode(text) == bundled.encode(text)
-    with (
-        LlamaDrafter.open(path, SETTINGS) as one,
-        LlamaDrafter.open(models / "tiny-drafter-f16.gguf", SETTINGS) as other,
-    ):
+    with LlamaDrafter.open(path, SETTINGS) as one, LlamaDrafter.open(beside, SETTINGS) as other:
         ids = ours.encode("The quick brown fox jumps over the lazy dog.")
         np.testing.assert_allclose(one.extend(ids, 5), other.extend(ids, 5), atol=0.05)
 

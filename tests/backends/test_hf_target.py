@@ -300,10 +300,11 @@ def test_a_drafter_must_be_a_file(folder: Path):
 
 
 @pytest.mark.parametrize("name", ["tiny-target-a", "tiny-target-b"])
-def test_the_vocabulary_and_the_logits_are_those_of_the_gguf(shared: Path, models: Path, name: str):
+def test_the_vocabulary_and_the_logits_are_those_of_the_gguf_beside_it(shared: Path, name: str):
+    folder = shared / "bundle" / name
     with (
-        HfTarget.open(shared / "bundle" / name, SETTINGS, device="cpu") as target,
-        LlamaTarget.open(models / f"{name}-f16.gguf", SETTINGS) as file,
+        HfTarget.open(folder, SETTINGS, device="cpu") as target,
+        LlamaTarget.open(folder / f"{name}-f16.gguf", SETTINGS) as file,
     ):
         assert target.vocabulary.fingerprint == file.vocabulary.fingerprint
         ids = ids_of(target, 40)
