@@ -52,7 +52,7 @@ class HfTarget:
             self.notices.append(f"A {settings.kv_type} cache exists only for GGUF files; this one is kept in {dtype}.")
         self._lock = threading.Lock()
         self._abort = threading.Event()
-        self._model, self._cache = _load(info, device, dtype, settings.threads or physical_cores())
+        self._model, self._cache = _load(info, device, dtype, settings.threads or physical_cores(), self.n_ctx)
         try:
             self._rows = self._model.get_output_embeddings().weight.shape[0]
             self._inputs = self._model.get_input_embeddings().weight.shape[0]
@@ -235,9 +235,13 @@ def _best_dtype(info: ModelInfo, device: str) -> str:
     return "float32" if fits or stored is None else stored
 
 
-def _check_room(info: ModelInfo, device: str, dtype: str) -> None:
-    """ModelError with the numbers if the weights alone do not fit."""
-    needed = _MARGIN * info.parameters * (4 if dtype == "float32" else 2) or info.file_size
+def _check_room(info: ModelInfo, device: str, dtype: str, n_ctx: int) -> None:
+    """ModelError with the numbers if the weights and a full context do not fit."""
+    each = 4 if dtype == "float32" else 2
+    weights = _MARGIN * info.parameters * each or info.file_size
+    head = info.width // info.heads if info.heads else 0
+    cache = 2 * n_ctx * info.layers * info.kv_heads * head * each
+    needed = weights + cache
     if device == "cuda":
         torch = _import_torch()
         free, where = torch.cuda.mem_get_info()[0], "of the GPU's memory"
@@ -246,13 +250,14 @@ def _check_room(info: ModelInfo, device: str, dtype: str) -> None:
         free, where, several = available_bytes(), "of memory", False
     if free is not None and needed > free:
         raise ModelError(
-            f"{info.name} needs {needed / 1e9:.1f} GB in {dtype}, but {free / 1e9:.1f} GB {where} are free"
+            f"{info.name} needs {needed / 1e9:.1f} GB in {dtype} (weights {weights / 1e9:.1f} GB, a context of {n_ctx} "
+            f"tokens {cache / 1e9:.1f} GB), but {free / 1e9:.1f} GB {where} are free"
             + (", and a model spread over several GPUs is not supported here" if several else "")
-            + "; use a quantized GGUF of this model or a smaller model."
+            + "; use a quantized GGUF of this model, a smaller model or a shorter context."
         )
 
 
-def _load(info: ModelInfo, device: str, dtype: str, threads: int) -> tuple[Any, Any]:
+def _load(info: ModelInfo, device: str, dtype: str, threads: int, n_ctx: int) -> tuple[Any, Any]:
     """(model, empty cache) on `device`; ModelError in one sentence."""
     torch = _import_torch()
     import transformers
@@ -263,7 +268,7 @@ def _load(info: ModelInfo, device: str, dtype: str, threads: int) -> tuple[Any, 
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     _check_architecture(info, transformers)
-    _check_room(info, device, dtype)
+    _check_room(info, device, dtype, n_ctx)
     try:
         model, outcome = transformers.AutoModelForCausalLM.from_pretrained(
             str(info.path), dtype=getattr(torch, dtype), local_files_only=True, trust_remote_code=False,

@@ -275,9 +275,15 @@ def test_models_with_a_state_are_refused_with_a_reason(tmp_path: Path):
     assert "conv" in refusal(hybrid)
 
 
-def test_a_model_larger_than_memory_is_refused_before_it_is_loaded(folder: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_model_larger_than_memory_is_refused_before_it_is_loaded(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr("omnidraft.backends.hf_target.available_bytes", lambda: 500_000)
-    assert "needs 0.0 GB in float32" in refusal(folder)
+    assert "needs 0.0 GB in float32 (weights 0.0 GB, a context of 512 tokens 0.0 GB)" in refusal(folder)
+    monkeypatch.setattr("omnidraft.backends.hf_target.available_bytes", lambda: 10**9)
+    change_config(wide := Path(shutil.copytree(folder, tmp_path / "wide")), max_position_embeddings=10**7)
+    with pytest.raises(ModelError, match=r"context of 8000000 tokens 4\.1 GB"):
+        HfTarget.open(wide, ModelSettings(n_ctx=8_000_000), device="cpu")
 
 
 def test_settings_that_cannot_be_followed_are_told(folder: Path):
