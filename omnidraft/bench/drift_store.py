@@ -3,7 +3,8 @@
     <runs>/<id>/run.json       plan, prompts' digest, points so far
     <runs>/<id>/ngrams.sqlite  the run's own n-gram cache
 
-Holds ids of prompts, never their text or an answer's. Knows nothing of models.
+Holds ids of prompts, never their text or an answer's; a learner (drift_learner.py) keeps replay and adapters beside it.
+Knows nothing of models.
 """
 
 from __future__ import annotations

@@ -32,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cache", choices=CACHES, default="seeded", help="the n-gram cache at the beginning")
     parser.add_argument("--no-cache", action="store_const", const="off", dest="cache", help="the same as --cache off")
     parser.add_argument("--draft-length", default="4", help="drafter tokens per round, or adaptive")
+    parser.add_argument("--learn", action="store_true", help="train the drafter on the answers as the run goes on")
     parser.add_argument("--paired", action="store_true", help="measure plain decoding of every prompt too")
     parser.add_argument("--max-tokens", type=int, default=64)
     parser.add_argument("--temperature", type=float, default=0.0)
@@ -57,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.discard:
         print(f"Drift run {going.state.id}; --resume {going.state.id} goes on with it.", file=sys.stderr)
     with Interrupts(going.stop) as interrupts:
-        for event in going.events():
+        for event in going.events(_learner(going.state)):
             _show(event, args.json)
     _report(args, going.state)
     if args.discard:
@@ -69,13 +70,21 @@ def run(args: argparse.Namespace) -> int:
 def _new(args: argparse.Namespace, home: DataHome, folder: Path) -> drift.DriftRun:
     schedule = load_schedule(args.schedule).changed(args.prompts, args.task)
     options = Options(
-        cache=args.cache, draft_length=_length(args.draft_length), plain=args.paired, max_tokens=args.max_tokens,
-        temperature=args.temperature, seed=args.seed, threads=args.threads,
+        cache=args.cache, draft_length=_length(args.draft_length), plain=args.paired, learning=args.learn,
+        max_tokens=args.max_tokens, temperature=args.temperature, seed=args.seed, threads=args.threads,
     )  # fmt: skip
     drafter = choose_drafter(args.drafter, home)
     if drafter is None:
         raise ModelError("No drafter was found; name one with --drafter.")
     return drift.start(home, folder, schedule, {t: choose_target(t, home) for t in schedule.targets}, drafter, options)
+
+
+def _learner(state: RunState) -> drift.Learner | None:
+    if not state.options.learning:
+        return None
+    from omnidraft.bench.drift_learner import InlineLearner  # brings torch
+
+    return InlineLearner(Path(state.drafter), threads=state.options.threads, seed=state.options.seed)
 
 
 def _length(text: str) -> int | None:

@@ -21,6 +21,7 @@ from omnidraft.bench.drift_export import moving_average, segment_rows, to_csv, t
 from omnidraft.bench.drift_plot import THEMES, figure, png
 from omnidraft.bench.drift_schedule import BUNDLED, Schedule, Segment, choose_prompts, load_schedule
 from omnidraft.bench.drift_store import Options, Point, RunState, RunStore
+from omnidraft.config import LearningSettings
 from omnidraft.errors import ModelError, SettingsError, StorageError
 from omnidraft.paths import find_data_home
 
@@ -292,6 +293,39 @@ def test_a_learner_is_told_of_every_switch_and_answer_with_the_targets_probabili
         assert all(len(token.candidates.ids) == 8 for token in tokens)
 
 
+@pytest.fixture
+def learner(models):
+    """Makes learners that train a small adapter after every second answer."""
+    module = pytest.importorskip("omnidraft.bench.drift_learner", exc_type=ImportError)
+    settings = LearningSettings(rank=4, interval=2)
+    return lambda: module.InlineLearner(models / "tiny-drafter-f16.gguf", settings, threads=1)
+
+
+def test_a_learner_serves_a_new_adapter_after_every_few_answers_and_keeps_one_per_vocabulary(begin, learner):
+    plan = schedule((A, "dialogue", 3), (B, "dialogue", 1), (A, "dialogue", 2))
+    run = begin(plan, replace(SHORT, learning=True))
+    points = [e.point for e in run.events(learner()) if isinstance(e, drift.Step)]
+    served = [point.adapter for point in points]
+    assert served[:2] == [None, None]
+    of_a, of_b = served[2], served[3]
+    assert of_a.endswith("/000001.gguf")
+    assert of_b is not None  # a new vocabulary starts from what the last one taught
+    assert of_b.split("/")[0] != of_a.split("/")[0]
+    assert served[4] == of_a  # trained on three answers of this vocabulary so far
+    assert served[5].endswith("/000002.gguf")
+
+
+def test_a_learning_run_goes_on_with_its_adapter_after_a_pause(begin, learner, home):
+    run = begin(schedule((A, "qa", 4)), replace(SHORT, learning=True))
+    for event in run.events(learner()):
+        if isinstance(event, drift.Step) and event.done == 2:
+            run.pause()
+    again = drift.resume(home, home.root / "runs", run.state.id)
+    rest = [e.point for e in again.events(learner()) if isinstance(e, drift.Step)]
+    assert [p.adapter.split("/")[1] for p in rest] == ["000001.gguf", "000001.gguf"]
+    assert len(list(run.folder.rglob("*.gguf"))) == 2
+
+
 def test_a_run_with_learning_needs_a_learner_and_one_without_refuses_it(begin):
     with pytest.raises(SettingsError, match="needs a learner"):
         next(begin(schedule((A, "math", 1)), replace(SHORT, learning=True)).events())
@@ -480,6 +514,16 @@ def test_ctrl_c_stops_a_run_that_can_be_resumed(home):
     assert "Traceback" not in err
     (state,) = RunStore(home.profile().root / "drift").runs()
     assert 1 <= state.done < 80
+
+
+@pytest.mark.slow
+def test_learning_raises_acceptance_within_a_segment(begin, models):
+    from omnidraft.bench.drift_learner import InlineLearner
+
+    run = begin(schedule((A, "math", 40)), Options(threads=1, learning=True))
+    list(run.events(InlineLearner(models / "tiny-drafter-f16.gguf", threads=1)))
+    (row,) = segment_rows(run.state)
+    assert row.last > 2 * row.first
 
 
 @pytest.mark.slow
