@@ -176,6 +176,15 @@ def test_an_n_gram_goes_only_if_no_other_conversation_taught_it(home, lived):
     assert holding(home, lived.chat) == set()
 
 
+def test_answers_that_do_not_say_their_tokens_take_every_n_gram_of_unknown_origin(home, lived):
+    with ChatStore(lived.paths.chats) as store:
+        answer = store.path(lived.chat)[-1]
+        store.save_partial(answer.id, answer.content, answer_meta(target="tiny-target-a"), final=True)
+    assert lived.ngrams()
+    assert forget_chat(home, "Ada", lived.chat).ngrams > 0
+    assert lived.ngrams() == set()
+
+
 def test_forgetting_everything_leaves_the_settings_alone(cli, home, lived):
     (lived.paths.root / "chats.sqlite.damaged-1").write_text(SECRET)
     run = lived.paths.root / "drift" / "20260101-000000-abcd"

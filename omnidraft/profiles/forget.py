@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from omnidraft.chats import ChatStore, Conversation
+from omnidraft.chats import ChatStore, Conversation, Message
 from omnidraft.errors import StorageError
 from omnidraft.files import reason, sync_folder
 from omnidraft.learning.replay import ReplayStore
@@ -26,6 +26,7 @@ from omnidraft.vocab.ngram_store import NgramStore
 
 SHORTEST_PREFIX = 4  # of a conversation's id
 _BLOCK = bytes(1 << 20)
+_GENERATED = ("statistics", "token_ids", "origins", "target")  # what an answer's meta data may have
 _SOURCES = 4  # where a row of the n-gram cache lists the conversations it came from
 
 
@@ -62,8 +63,8 @@ def find_chat(home: DataHome, profile: str, beginning: str) -> Conversation:
 def forget_chat(home: DataHome, profile: str, chat: str) -> Forgotten:
     """Remove a conversation (by id) and what was learned from it: n-grams, replay answers, adapters.
 
-    An n-gram that other conversations taught too stays; one whose origin was not noted goes if it occurs in this
-    conversation (it is learned again when it is needed). An adapter goes if it was written after the conversation
+    An n-gram that other conversations taught too stays; one whose origin was not noted goes if it may occur in
+    this conversation (it is learned again when it is needed). An adapter goes if it was written after the conversation
     began, for it may have been trained on it or on an adapter that was. Safe to repeat after an interruption: the
     conversation itself goes last. StorageError if the profile is in use or has no such conversation.
     """
@@ -71,10 +72,10 @@ def forget_chat(home: DataHome, profile: str, chat: str) -> Forgotten:
     known = find_chat(home, profile, chat)
     with ChatStore(paths.chats) as store:
         _, messages = store.snapshot(known.id)
-        written = {token for message in messages for token in message.token_ids}
+        generated = [message for message in messages if _generated(message)]
         answers = _forget_answers(paths.replay, known.id)
-        ngrams = _forget_ngrams(paths.ngrams, known.id, written)
-        adapters = _drop_adapters(paths.adapters, since=known.created) if answers or written else 0
+        ngrams = _forget_ngrams(paths.ngrams, known.id, _tokens(generated))
+        adapters = _drop_adapters(paths.adapters, since=known.created) if answers or generated else 0
         if not store.delete(known.id):
             raise StorageError(f"{paths.chats} is being read by another program; close it and repeat this.")
     return Forgotten(1, ngrams, answers, adapters)
@@ -112,6 +113,18 @@ def _closed(home: DataHome, profile: str) -> ProfilePaths:
     return paths
 
 
+def _generated(message: Message) -> bool:
+    """Whether a model of this program wrote it, so that something may have been learned from it."""
+    return message.role == "assistant" and any(name in message.meta for name in _GENERATED)
+
+
+def _tokens(generated: Sequence[Message]) -> set[int] | None:
+    """Every target id these answers hold; None if one of them does not say."""
+    if not all(message.token_ids for message in generated):
+        return None
+    return {token for message in generated for token in message.token_ids}
+
+
 def _forget_answers(path: Path, chat: str) -> int:
     if not path.is_file():
         return 0
@@ -119,8 +132,11 @@ def _forget_answers(path: Path, chat: str) -> int:
         return replay.forget(chat)
 
 
-def _forget_ngrams(path: Path, chat: str, written: Collection[int]) -> int:
-    """Take a conversation's n-grams out of every vocabulary pair's table; the models need not be there."""
+def _forget_ngrams(path: Path, chat: str, written: Collection[int] | None) -> int:
+    """Take a conversation's n-grams out of every vocabulary pair's table; the models need not be there.
+
+    written: the conversation's target ids; None, unknown, takes every n-gram that is not noted as another's.
+    """
     gone = 0
     for table in _ngram_tables(path):
         store = NgramStore(path, table)
@@ -129,7 +145,7 @@ def _forget_ngrams(path: Path, chat: str, written: Collection[int]) -> int:
             for token, row in store.rows:
                 sources = row[_SOURCES] if isinstance(row, list) and len(row) > _SOURCES else []
                 others = [source for source in sources if source not in (chat, ANONYMOUS)]
-                if not others and (chat in sources or token in written):
+                if not others and (chat in sources or written is None or token in written):
                     doomed.append(token)
                 elif chat in sources:
                     left = [source for source in sources if source != chat]
