@@ -114,14 +114,23 @@ def test_on_a_narrow_screen_both_columns_slide_in(server, pages):
     page.wait_for_selector("#od-tabs", state="hidden")
 
 
-@pytest.mark.parametrize("path", ["/", "/models", "/drift-lab", "/settings", "/profiles"])
+PAGES = {
+    "/": "#od-marks",
+    "/models": ".od-card",
+    "/drift-lab": "#od-drift-progress p",
+    "/settings": "#od-cache p, .od-facts",
+    "/profiles": ".od-card",
+}
+
+
+@pytest.mark.parametrize("path", PAGES)
 def test_pages_fit_a_narrow_screen_and_every_control_has_a_name(server, pages, path):
     page = pages.open(server, path, width=390, height=844)
-    page.wait_for_load_state("networkidle")
+    page.wait_for_selector(PAGES[path], state="attached")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     nameless = page.evaluate(
         """[...document.querySelectorAll('#od-shell button, #od-shell input, #od-shell textarea')].filter((e) =>
-        e.offsetParent && !e.innerText?.trim() && !e.getAttribute('aria-label') && !e.labels?.length && !e.title)
+        e.offsetParent && !e.textContent.trim() && !e.getAttribute('aria-label') && !e.labels?.length && !e.title)
         .map((e) => e.outerHTML.slice(0, 160))"""
     )
     assert nameless == []

@@ -27,15 +27,18 @@
     new MutationObserver(paint).observe(document.body, { attributes: true, attributeFilter: ["class"] });
   });
 
+  // Classes go on the shell, not the body: Gradio confines rules inside media queries to its own container.
+  const shell = () => document.getElementById("od-shell");
+  const isOpen = (name) => Boolean(shell()?.classList.contains(name));
   const side = (open) => {
-    document.body.classList.toggle("od-side-open", open);
+    shell()?.classList.toggle("od-side-open", open);
     for (const b of document.querySelectorAll("[data-od=side]")) b.setAttribute("aria-expanded", String(open));
   };
   document.addEventListener("click", (event) => {
     const target = event.target instanceof Element ? event.target : null;
     if (!target) return;
-    if (target.closest("[data-od=side]")) side(!document.body.classList.contains("od-side-open"));
-    else if (target.closest("[data-od=aside]")) aside(!document.body.classList.contains("od-aside-open"));
+    if (target.closest("[data-od=side]")) side(!isOpen("od-side-open"));
+    else if (target.closest("[data-od=aside]")) aside(!isOpen("od-aside-open"));
     else {
       if (!target.closest("#od-side") || target.closest("[data-kind=open], #od-new")) side(false);
       if (target.isConnected && !target.closest("#od-aside, .od-turn, .options")) aside(false);
@@ -108,7 +111,7 @@
   });
 
   const aside = (open) => {
-    document.body.classList.toggle("od-aside-open", open);
+    shell()?.classList.toggle("od-aside-open", open);
     for (const b of document.querySelectorAll("[data-od=aside]")) b.setAttribute("aria-expanded", String(open));
   };
   const visible = (selector) => {
@@ -117,8 +120,8 @@
   };
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape") {
-      if (document.body.classList.contains("od-side-open")) side(false);
-      else if (document.body.classList.contains("od-aside-open")) aside(false);
+      if (isOpen("od-side-open")) side(false);
+      else if (isOpen("od-aside-open")) aside(false);
       else visible("#od-stop")?.click();
     }
     const control = event.ctrlKey || event.metaKey;
