@@ -183,6 +183,7 @@ class Assistant:
                 sampling or self.settings.sampling,
                 draft or self.settings.draft,
                 capture=CAPTURE if self.listeners else 0,
+                source=chat,
             )
             yield from self._followed(events, messages, chat)
             if (failure := self._commit()) is not None:

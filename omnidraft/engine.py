@@ -103,11 +103,12 @@ class Engine:
         draft: DraftSettings,
         *,
         capture: int = 0,
+        source: str | None = None,
     ) -> Iterator[Event]:
         """Events of one answer to `messages` ({"role", "content"}, the last one the user's).
 
-        Closing the generator stops the answer; both caches stay consistent. Raises ModelError if even the last
-        message does not fit the context.
+        source names the conversation to the n-gram cache. Closing the generator stops the answer; both caches stay
+        consistent. Raises ModelError if even the last message does not fit the context.
         """
         self._cancelled = False
         messages, dropped = self._fit(list(messages), sampling.max_tokens)
@@ -117,7 +118,7 @@ class Engine:
         prompt = prompt_ids(seat.template, seat.model.vocabulary, messages, seat.committed)
         sampling = replace(sampling, stop=(*sampling.stop, *seat.template.stop))
         seed = sampling.seed if sampling.seed is not None else secrets.randbits(48)
-        state, reason = self._drafting(messages, draft)
+        state, reason = self._drafting(messages, draft, source)
         knowledge = self._knowledge(sampling) if self._measures(draft) else None
         speculation = self._speculation(state, draft, knowledge)
         prefix = seat.template.answer_prefix
@@ -153,7 +154,7 @@ class Engine:
         return Speculation(state, make_policy(draft, knowledge, translator), draft.verification, lookup)
 
     def _drafting(
-        self, messages: Sequence[Message], draft: DraftSettings
+        self, messages: Sequence[Message], draft: DraftSettings, source: str | None
     ) -> tuple[Drafting | None, str | None]:
         """The drafter's side of an answer, or None and the reason why it does not draft."""
         if (reason := self.why_plain(draft)) is not None:
@@ -166,7 +167,7 @@ class Engine:
             virtual = ends_without_space(seat.template.render(messages))
         except ModelError as error:  # a conversation that only the drafter's template refuses is still answered
             return None, str(error)
-        return Drafting(seat.model, self.translator, ids, virtual_space=virtual), None
+        return Drafting(seat.model, self.translator, ids, virtual_space=virtual, source=source), None
 
     def _gave_up(self, draft: DraftSettings, knowledge: Knowledge | None, statistics: Statistics) -> bool:
         """Whether the drafter was left out because it would not have paid."""

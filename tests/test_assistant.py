@@ -196,3 +196,21 @@ def test_closing_twice_is_harmless_and_a_closed_assistant_says_so(assistant):
     assistant.close()
     with pytest.raises(ModelError, match="No model is loaded"):
         ask(assistant)
+
+
+def test_n_grams_are_noted_with_the_conversation_they_came_from(models, tmp_path):
+    assistant = Assistant(find_data_home(tmp_path))
+    assistant.load(
+        models / "tiny-target-a-f16.gguf", models / "tiny-drafter-f16.gguf", ModelSettings(threads=1),
+        CacheSettings(seed=False),
+    )  # fmt: skip
+    try:
+        messages = [{"role": "user", "content": "Tom has 12 apples and buys 7 more. How many does he have?"}]
+        for _ in assistant.answer(messages, SamplingSettings(temperature=0, max_tokens=40), chat="chat-7"):
+            pass
+        assert len(assistant.cache) > 0
+        assert assistant.cache.forget("another") == 0
+        assert assistant.cache.forget("chat-7") > 0
+        assert len(assistant.cache) == 0
+    finally:
+        assistant.close()

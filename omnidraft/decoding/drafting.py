@@ -23,11 +23,18 @@ class Drafting:
     """One answer's drafting state.
 
     prompt: drafter ids of the conversation so far; virtual_space: the prompt ends without white space, so the first
-    answer token is written with the leading space the drafter expects there (design: First position).
+    answer token is written with the leading space the drafter expects there (design: First position). source: the
+    conversation's name, which the n-gram cache notes with what it learns, so that it can be forgotten.
     """
 
     def __init__(
-        self, drafter: DraftModel, translator: Translator, prompt: Sequence[int], *, virtual_space: bool = False
+        self,
+        drafter: DraftModel,
+        translator: Translator,
+        prompt: Sequence[int],
+        *,
+        virtual_space: bool = False,
+        source: str | None = None,
     ) -> None:
         self.drafter = drafter
         self.translator = translator
@@ -35,6 +42,7 @@ class Drafting:
         self._base = len(self._ids)  # where the pieces begin
         self._valid = common_prefix(drafter.tokens, self._ids)  # so many ids are in the KV cache
         self._virtual_space = virtual_space
+        self._source = source
         self._unread: list[int] = []  # target ids emitted without a draft, not yet translated
         self._at_start = True
         kinds = drafter.vocabulary.kinds
@@ -88,7 +96,7 @@ class Drafting:
             return
         self._catch_up()
         for emission in verdict.emitted:
-            self.translator.emitted(emission.id)
+            self.translator.emitted(emission.id, self._source)
         pieces = self.pieces
         kept = self._kept_ids(verdict, proposals, pieces)
         carried = pieces[len(pieces) - verdict.carried :] if verdict.carried else []
@@ -119,7 +127,7 @@ class Drafting:
     def _catch_up(self) -> None:
         """Translate what was emitted while nobody drafted, and let the n-gram cache learn it."""
         for target_id in self._unread:
-            self.translator.emitted(target_id)
+            self.translator.emitted(target_id, self._source)
             ids = self._expansion(target_id)
             self._ids[self._base : self._base] = ids
             self._base += len(ids)
