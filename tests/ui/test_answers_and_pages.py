@@ -123,6 +123,7 @@ PAGES = {
 }
 
 
+@pytest.mark.browser_slow
 @pytest.mark.parametrize("path", PAGES)
 def test_pages_fit_a_narrow_screen_and_every_control_has_a_name(server, pages, path):
     page = pages.open(server, path, width=390, height=844)

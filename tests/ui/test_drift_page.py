@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tests.ui.chatting import choose, write
 
 
@@ -31,6 +33,7 @@ def test_a_run_goes_to_its_plot_and_leaves_as_files(server, pages, tmp_path):
     assert (tmp_path / "png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.browser_slow
 def test_a_paused_run_is_resumed_from_another_page(server, pages):
     page = open_lab(pages, server)
     choose(page, "#od-schedule", "My own schedule")

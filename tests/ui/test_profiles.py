@@ -32,6 +32,7 @@ def test_two_profiles_in_two_browsers_see_nothing_of_each_other(server, pages):
     assert {"Ada", "default"} <= {folder.name for folder in listed}
 
 
+@pytest.mark.browser_slow
 def test_a_profile_goes_only_when_its_name_is_typed(server, pages):
     page = pages.open(server, "/profiles")
     page.wait_for_selector(".od-card >> text=in use here")
