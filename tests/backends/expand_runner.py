@@ -81,6 +81,14 @@ class Runner:
         return text
 
 
+    def rounding(self, prompt: list[int], text: list[int]) -> float:
+        """How far this model's logits behind `text` move between one wide pass and passes of one row."""
+        wide = self.logits(prompt + text)[len(prompt) - 1 : -1]
+        rows = [self.logits(prompt)[-1]]
+        rows += [self.logits([token], len(prompt) + i)[0] for i, token in enumerate(text[:-1])]
+        return difference(np.stack(rows), wide)
+
+
 def difference(small: np.ndarray, large: np.ndarray) -> float:
     """Largest |logit difference| over the small vocabulary, after removing what shifts a whole row alike."""
     gap = large[:, : small.shape[1]] - small
