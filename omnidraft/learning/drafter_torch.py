@@ -75,7 +75,9 @@ class TorchDrafter:
                 for part, key in ((module.lora_A, "a"), (module.lora_B, "b")):
                     source, into = weights[f"{name}.lora_{key}"], part["default"].weight
                     if source.shape != into.shape:
-                        raise ModelError(f"the adapter's {name} has shape {tuple(source.shape)}, not {tuple(into.shape)}")
+                        raise ModelError(
+                            f"the adapter's {name} has shape {tuple(source.shape)}, not {tuple(into.shape)}"
+                        )
                     into.copy_(source)
 
     def reset(self) -> None:

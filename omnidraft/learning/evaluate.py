@@ -34,7 +34,9 @@ class Estimate:
         return len(self.greedy)
 
     def means(self) -> dict[str, float]:
-        return {name: float(getattr(self, name).mean()) if self.tokens else 0.0 for name in ("direct", "greedy", "overlap")}
+        return {
+            name: float(getattr(self, name).mean()) if self.tokens else 0.0 for name in ("direct", "greedy", "overlap")
+        }
 
 
 @torch.no_grad()

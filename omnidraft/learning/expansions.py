@@ -6,6 +6,7 @@ vocabulary to read a replay. It knows nothing of text.
 
 from __future__ import annotations
 
+import io
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from omnidraft.errors import StorageError
-from omnidraft.learning.files import write_atomically
+from omnidraft.files import write_atomically
 
 if TYPE_CHECKING:
     from omnidraft.vocab import PairMap
@@ -47,8 +48,10 @@ class ExpansionTable:
 
     def save(self, path: Path) -> None:
         prints = np.array([self.drafter_fingerprint, self.target_fingerprint])
-        with write_atomically(path) as file:
-            np.savez_compressed(file, prints=prints, flat=self.flat, offsets=self.offsets, direct=self.direct)
+        data = io.BytesIO()
+        np.savez_compressed(data, prints=prints, flat=self.flat, offsets=self.offsets, direct=self.direct)
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, data.getvalue())
 
     @classmethod
     def load(cls, path: Path) -> ExpansionTable:

@@ -55,7 +55,9 @@ def read_adapter(path: Path, drafter: Path) -> tuple[dict[str, np.ndarray], floa
         if tensor.tensor_type not in (GGMLQuantizationType.F16, GGMLQuantizationType.F32):
             raise ModelError(f"{path}: {tensor.name} is quantized; only F16 and F32 adapters can be trained on")
         matrix = np.array(tensor.data, np.float32)
-        weights[f"{layer}.{part}"] = _from_gguf(matrix, _heads_of(layer, architecture, heads)) if part == "lora_b" else matrix
+        weights[f"{layer}.{part}"] = (
+            _from_gguf(matrix, _heads_of(layer, architecture, heads)) if part == "lora_b" else matrix
+        )
     return weights, alpha
 
 

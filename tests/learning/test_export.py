@@ -37,7 +37,11 @@ def torch_logits(drafter, ids):
 
 
 def normalised(logits):
-    return logits - np.log(np.exp(logits - logits.max(1, keepdims=True)).sum(1, keepdims=True)) - logits.max(1, keepdims=True)
+    return (
+        logits
+        - np.log(np.exp(logits - logits.max(1, keepdims=True)).sum(1, keepdims=True))
+        - logits.max(1, keepdims=True)
+    )
 
 
 def as_arrays(drafter):

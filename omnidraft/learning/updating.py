@@ -1,0 +1,211 @@
+"""One update from replay to a judged adapter version, as a generator of progress events (plain dicts).
+
+Runs inside the training process. No database transaction is open while anything is computed: answers are read first.
+Events: started, step, estimate, published or refused, compared. The process around it adds finished or failed.
+"""
+
+from __future__ import annotations
+
+import io
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from omnidraft.errors import ModelError, StorageError
+from omnidraft.learning.adapters import AdapterStore
+from omnidraft.learning.batches import Window, windows
+from omnidraft.learning.drafter_torch import TorchDrafter
+from omnidraft.learning.evaluate import Estimate, estimate
+from omnidraft.learning.expansions import ExpansionTable
+from omnidraft.learning.export import write_adapter
+from omnidraft.learning.gate import Scores, Verdict, judge
+from omnidraft.learning.job import Job
+from omnidraft.learning.plan import Plan, make_plan
+from omnidraft.learning.replay import ReplayStore
+from omnidraft.learning.training import Step, longest_batch, make_optimizer, train
+from omnidraft.learning.versions import ADAPTER, WEIGHTS, Meta
+
+Event = dict[str, object]
+COMPARED = 50  # recent answers a live rollback is decided on
+
+
+class Throttle:
+    """Keeps the processor's share of the time at `duty` by sleeping after each piece of work."""
+
+    def __init__(self, duty: float) -> None:
+        self.duty, self._spent = duty, time.process_time()
+
+    def rest(self) -> None:
+        now = time.process_time()
+        if self.duty < 1:
+            time.sleep((now - self._spent) * (1 / self.duty - 1))
+        self._spent = time.process_time()
+
+
+def run(job: Job) -> Iterator[Event]:
+    """Do what `job` says."""
+    yield from (_compare(job) if job.kind == "compare" else _update(job))
+
+
+def _update(job: Job) -> Iterator[Event]:
+    began = time.process_time()
+    replay = _Answers(job)
+    plan = make_plan(replay.index, set(job.tables), job.through, job.seed)
+    training = [w for o in (*plan.new, *plan.replayed) for w in replay.windows(o)]
+    slices = {name: [w for o in ordinals for w in replay.windows(o)]
+              for name, ordinals in (("old", plan.judged_old), ("new", plan.judged_new))}  # fmt: skip
+    yield {"event": "started", "new": len(plan.new), "replayed": len(plan.replayed), "windows": len(training)}
+    if not training:
+        yield _refused(plan, Verdict(False, "there is nothing to learn from yet"))
+        return
+    throttle = Throttle(job.duty)
+    drafter = TorchDrafter(Path(job.drafter), job.rank, seed=job.seed)
+    optimizer = make_optimizer(drafter, job.learning_rate)
+    continued = _begin(drafter, optimizer, job)
+    before = _estimates(drafter, slices)
+    yield {"event": "estimate", "when": "before", **_means(before)}
+    throttle.rest()
+    step = Step(0, 0, 0.0, 0)
+    for step in train(drafter, training, job.loss, job.learning_rate, job.seed, job.passes,
+                      warmup=1 if continued else 4, optimizer=optimizer):  # fmt: skip
+        yield {"event": "step", "step": step.step, "steps": step.steps, "loss": step.loss, "tokens": step.tokens}
+        throttle.rest()
+    after = _estimates(drafter, slices)
+    yield {"event": "estimate", "when": "after", **_means(after)}
+    verdict = judge(_scores(before), _scores(after))
+    if not verdict.accepted:
+        yield _refused(plan, verdict)
+        return
+    chats = {replay.index[o].chat for o in (*plan.new, *plan.replayed)} | set(job.inherited)
+    meta = Meta(
+        drafter=job.fingerprint, vocabulary=job.vocabulary, target=job.target, parent=job.parent, through=plan.through,
+        rank=job.rank, loss_name=job.loss, loss=step.loss, answers=len(plan.new) + len(plan.replayed), tokens=step.tokens,
+        seconds=time.process_time() - began, before=_means(before), after=_means(after), chats=tuple(sorted(chats)),
+    )  # fmt: skip
+    version = AdapterStore(Path(job.store)).publish(_files(drafter, optimizer, job), meta)
+    yield {"event": "published", "version": version.name, "through": plan.through, "reason": verdict.reason}
+
+
+def _compare(job: Job) -> Iterator[Event]:
+    """Estimate the served version (`start`) and the one before it (`other`) on the newest answers, held out or not.
+
+    Training answers count too: neither version is spared them, and the question is which serves the present better.
+    """
+    replay = _Answers(job)
+    recent = [o for o, a in sorted(replay.index.items()) if a.vocabulary in job.tables][-COMPARED:]
+    parts = {"new": [w for o in recent for w in replay.windows(o)]}
+    drafter = TorchDrafter(Path(job.drafter), job.rank, seed=job.seed)
+    served, other = {}, {}
+    for weights, into in ((job.start, served), (job.other, other)):
+        drafter.reset()
+        if weights:
+            drafter.load_weights(read_weights(Path(weights))[0])
+        into.update(_estimates(drafter, parts))
+    verdict = judge(_scores(served), _scores(other))
+    yield {"event": "compared", "other_is_better": verdict.accepted, "served": _means(served), "other": _means(other)}
+
+
+class _Answers:
+    """The replay as the process needs it: its index, and each answer cut into windows, read once."""
+
+    def __init__(self, job: Job) -> None:
+        self._store = ReplayStore(Path(job.replay), read_only=True)
+        self.index = dict(self._store.answers)
+        self._tables = {vocabulary: ExpansionTable.load(Path(path)) for vocabulary, path in job.tables.items()}
+        self._longest = job.window
+
+    def windows(self, ordinal: int) -> list[Window]:
+        """Empty if the answer was evicted meanwhile or cannot be read: one bad answer must not end learning."""
+        try:
+            record = self._store.get(ordinal)
+            return windows(record, self._tables[record.vocabulary], self._longest)
+        except (KeyError, StorageError, IndexError):
+            return []
+
+
+def _begin(drafter: TorchDrafter, optimizer: torch.optim.Optimizer, job: Job) -> bool:
+    """Load what the update starts from; whether the optimizer goes on where it was."""
+    if job.start is None:
+        return False
+    weights, state = read_weights(Path(job.start))
+    try:
+        drafter.load_weights(weights)
+    except ModelError:  # another rank was chosen since: begin anew
+        drafter.reset()
+        return False
+    if not state:
+        return False
+    names = _parameter_names(drafter)
+    for parameter in optimizer.param_groups[0]["params"]:
+        name = names[id(parameter)]
+        optimizer.state[parameter] = {
+            "step": torch.tensor(float(state["steps"])),
+            "exp_avg": state[f"mean:{name}"],
+            "exp_avg_sq": state[f"square:{name}"],
+        }
+    return True
+
+
+def _parameter_names(drafter: TorchDrafter) -> dict[int, str]:
+    found = {}
+    for name, module in drafter.adapted.items():
+        found[id(module.lora_A["default"].weight)] = f"{name}.lora_a"
+        found[id(module.lora_B["default"].weight)] = f"{name}.lora_b"
+    return found
+
+
+def _files(drafter: TorchDrafter, optimizer: torch.optim.Optimizer, job: Job) -> Mapping[str, bytes]:
+    """The version's files: the adapter llama.cpp serves, and weights with moments (half precision) to go on from."""
+    weights = {name: value.numpy() for name, value in drafter.weights().items()}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / ADAPTER
+        write_adapter(path, weights, Path(job.drafter), job.rank, job.rank, "f16")
+        adapter = path.read_bytes()
+    names, arrays = _parameter_names(drafter), dict(weights)
+    for parameter, state in optimizer.state.items():
+        arrays["steps"] = np.array(float(state["step"]))
+        arrays[f"mean:{names[id(parameter)]}"] = state["exp_avg"].numpy()
+        arrays[f"square:{names[id(parameter)]}"] = state["exp_avg_sq"].numpy()
+    data = io.BytesIO()
+    np.savez(data, **arrays)
+    return {ADAPTER: adapter, WEIGHTS: data.getvalue()}
+
+
+def read_weights(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+    """(weights, optimizer state) of a version; StorageError if the file is damaged. Arrays only, nothing unpickled."""
+    try:
+        with np.load(path, allow_pickle=False) as data:
+            arrays = {name: torch.from_numpy(data[name].astype(np.float32)) for name in data.files}
+    except (OSError, ValueError, KeyError, EOFError) as error:
+        raise StorageError(f"the adapter weights {path} cannot be read: {error}") from error
+    weights = {name: value for name, value in arrays.items() if ":" not in name and name != "steps"}
+    return weights, {name: value for name, value in arrays.items() if name not in weights}
+
+
+def _estimates(drafter: TorchDrafter, slices: Mapping[str, list[Window]]) -> dict[str, Estimate]:
+    size = longest_batch(drafter.vocabulary_size)
+    return {name: estimate(drafter, parts, size) for name, parts in slices.items()}
+
+
+def _scores(estimates: Mapping[str, Estimate]) -> dict[str, Scores]:
+    return {name: Scores(e.greedy, e.overlap) for name, e in estimates.items()}
+
+
+def _means(estimates: Mapping[str, Estimate]) -> dict[str, dict[str, float]]:
+    return {
+        name: {**{k: round(v, 4) for k, v in e.means().items()}, "tokens": e.tokens} for name, e in estimates.items()
+    }
+
+
+def _refused(plan: Plan, verdict: Verdict) -> Event:
+    return {
+        "event": "refused",
+        "through": plan.through,
+        "new": list(plan.new),
+        "worse": verdict.worse,
+        "reason": verdict.reason,
+    }

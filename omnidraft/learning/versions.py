@@ -1,0 +1,106 @@
+"""What is written beside an adapter version, and whether a version on disk is whole."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+
+from omnidraft.errors import StorageError
+
+ADAPTER = "adapter.gguf"  # what llama.cpp serves, F16
+WEIGHTS = "weights.npz"  # what training continues from, F32, with the optimizer's moments
+META = "meta.json"
+HEAD = "head"  # the acceptance head that goes with the adapter, added by the app after it was served
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Meta:
+    """Facts about one version.
+
+    drafter: fingerprint of the drafter's file; vocabulary: the targets' vocabulary, or "shared"; target: name of the
+    target seen last; parent: version trained from (None: the bare drafter); through: newest replay ordinal it has seen;
+    answers, tokens: how much this update trained on (drafter pieces, repetitions counted); loss: training loss at its
+    end, nats; before, after: held-out acceptance estimates by slice ("old", "new"); chats: conversations this version or
+    any it descends from was trained on; seconds: of processor time; sha256: of the files.
+    """
+
+    drafter: str
+    vocabulary: str
+    target: str = ""
+    parent: str | None = None
+    through: int = 0
+    rank: int = 32
+    loss_name: str = ""
+    loss: float = 0.0
+    answers: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    created: float = 0.0
+    before: dict[str, dict[str, float]] = field(default_factory=dict)
+    after: dict[str, dict[str, float]] = field(default_factory=dict)
+    chats: tuple[str, ...] = ()
+    sha256: dict[str, str] = field(default_factory=dict)
+    schema: int = SCHEMA
+
+    def to_json(self) -> bytes:
+        return json.dumps(asdict(self), indent=1).encode()
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Meta:
+        """StorageError for anything but a description this or an earlier program wrote."""
+        try:
+            values = json.loads(data)
+            if values["schema"] > SCHEMA:
+                raise StorageError("an adapter was written by a newer version of OmniDraft")
+            known = {f.name for f in fields(cls)}
+            values["chats"] = tuple(values.get("chats", ()))
+            return cls(**{name: value for name, value in values.items() if name in known})
+        except (ValueError, KeyError, TypeError) as error:
+            raise StorageError(f"an adapter's description is damaged: {error}") from error
+
+
+@dataclass(frozen=True)
+class Version:
+    """One adapter on disk: a folder named v000001, v000002, ..."""
+
+    path: Path
+    meta: Meta
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    @property
+    def number(self) -> int:
+        return int(self.path.name[1:])
+
+    @property
+    def adapter(self) -> Path:
+        return self.path / ADAPTER
+
+    @property
+    def weights(self) -> Path:
+        return self.path / WEIGHTS
+
+    @property
+    def head(self) -> Path | None:
+        path = self.path / HEAD
+        return path if path.is_file() else None
+
+
+def read_version(path: Path) -> Version | None:
+    """The version in this folder; None if anything of it is missing or not as it was written."""
+    try:
+        meta = Meta.from_json((path / META).read_bytes())
+        intact = bool(meta.sha256) and all(digest(path / name) == known for name, known in meta.sha256.items())
+        return Version(path, meta) if intact else None
+    except (OSError, StorageError):
+        return None
+
+
+def digest(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
