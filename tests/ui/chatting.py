@@ -21,11 +21,15 @@ def new_chat(page) -> None:
 
 
 def write(page, selector: str, text: str) -> None:
-    """Type over what stands in a field, key by key as a person does."""
-    page.click(selector)
-    page.keyboard.press("Control+a")
-    page.keyboard.press("Delete")
-    page.keyboard.type(text)
+    """Type over what stands in a field, key by key as a person does, again if the page was still being drawn."""
+    for _ in range(5):
+        page.click(selector)
+        page.keyboard.press("Control+a")
+        page.keyboard.press("Delete")
+        page.keyboard.type(text)
+        page.wait_for_timeout(150)
+        if page.input_value(selector) == text:
+            return
 
 
 def ask(page, text: str, *, wait: bool = True) -> None:
