@@ -15,7 +15,7 @@ class Job:
     drafter: its GGUF; fingerprint: of that file; replay: the store's file; tables: expansion tables by target vocabulary
     fingerprint; store: folder of the adapter versions; vocabulary: the store's, or "shared"; target: name of the target
     in use; parent: name of the version served, None for the bare drafter; start: weights to begin with, None: an adapter
-    that changes nothing; inherited: conversations `start` was trained on if it comes from another target.
+    that changes nothing; inherited: conversations `start` was trained on. other: weights to compare with.
     """
 
     drafter: str

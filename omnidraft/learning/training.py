@@ -12,6 +12,7 @@ from omnidraft.learning.batches import Window, batches
 from omnidraft.learning.drafter_torch import TorchDrafter
 from omnidraft.learning.losses import LOSSES
 
+WINDOWS_PER_STEP = 8  # the paper's batch
 LOGITS = 16_000_000  # floats of one (positions, vocabulary) matrix, 64 MB; a step keeps about four alive
 
 
@@ -42,8 +43,8 @@ def train(
     learning_rate: float,
     seed: int,
     passes: int = 1,
-    windows_per_step: int = 8,
-    warmup: int = 4,
+    windows_per_step: int = WINDOWS_PER_STEP,
+    warmup: int = 2,
     optimizer: torch.optim.Optimizer | None = None,
 ) -> Iterator[Step]:
     """Train on all windows `passes` times in random order, yielding after each optimizer step."""

@@ -26,10 +26,11 @@ from omnidraft.learning.gate import Scores, Verdict, judge
 from omnidraft.learning.job import Job
 from omnidraft.learning.plan import Plan, make_plan
 from omnidraft.learning.replay import ReplayStore
-from omnidraft.learning.training import Step, longest_batch, make_optimizer, train
+from omnidraft.learning.training import WINDOWS_PER_STEP, Step, longest_batch, train
 from omnidraft.learning.versions import ADAPTER, WEIGHTS, Meta
 
 Event = dict[str, object]
+LEAST_STEPS = 6
 COMPARED = 50  # recent answers a live rollback is decided on
 
 
@@ -64,14 +65,12 @@ def _update(job: Job) -> Iterator[Event]:
         return
     throttle = Throttle(job.duty)
     drafter = TorchDrafter(Path(job.drafter), job.rank, seed=job.seed)
-    optimizer = make_optimizer(drafter, job.learning_rate)
-    continued = _begin(drafter, optimizer, job)
+    _begin(drafter, job)
     before = _estimates(drafter, slices)
     yield {"event": "estimate", "when": "before", **_means(before)}
     throttle.rest()
     step = Step(0, 0, 0.0, 0)
-    for step in train(drafter, training, job.loss, job.learning_rate, job.seed, job.passes,
-                      warmup=1 if continued else 4, optimizer=optimizer):  # fmt: skip
+    for step in train(drafter, training, job.loss, job.learning_rate, job.seed, _passes(job, len(training))):
         yield {"event": "step", "step": step.step, "steps": step.steps, "loss": step.loss, "tokens": step.tokens}
         throttle.rest()
     after = _estimates(drafter, slices)
@@ -86,7 +85,7 @@ def _update(job: Job) -> Iterator[Event]:
         rank=job.rank, loss_name=job.loss, loss=step.loss, answers=len(plan.new) + len(plan.replayed), tokens=step.tokens,
         seconds=time.process_time() - began, before=_means(before), after=_means(after), chats=tuple(sorted(chats)),
     )  # fmt: skip
-    version = AdapterStore(Path(job.store)).publish(_files(drafter, optimizer, job), meta)
+    version = AdapterStore(Path(job.store)).publish(_files(drafter, job), meta)
     yield {"event": "published", "version": version.name, "through": plan.through, "reason": verdict.reason}
 
 
@@ -103,7 +102,7 @@ def _compare(job: Job) -> Iterator[Event]:
     for weights, into in ((job.start, served), (job.other, other)):
         drafter.reset()
         if weights:
-            drafter.load_weights(read_weights(Path(weights))[0])
+            drafter.load_weights(read_weights(Path(weights)))
         into.update(_estimates(drafter, parts))
     verdict = judge(_scores(served), _scores(other))
     yield {"event": "compared", "other_is_better": verdict.accepted, "served": _means(served), "other": _means(other)}
@@ -127,63 +126,42 @@ class _Answers:
             return []
 
 
-def _begin(drafter: TorchDrafter, optimizer: torch.optim.Optimizer, job: Job) -> bool:
-    """Load what the update starts from; whether the optimizer goes on where it was."""
+def _passes(job: Job, count: int) -> int:
+    """More passes while there is little to learn from: a handful of steps moves nothing."""
+    return max(job.passes, -(-LEAST_STEPS * WINDOWS_PER_STEP // count))
+
+
+def _begin(drafter: TorchDrafter, job: Job) -> bool:
+    """Load what the update starts from; False if that is the bare drafter."""
     if job.start is None:
         return False
-    weights, state = read_weights(Path(job.start))
     try:
-        drafter.load_weights(weights)
+        drafter.load_weights(read_weights(Path(job.start)))
     except ModelError:  # another rank was chosen since: begin anew
         drafter.reset()
         return False
-    if not state:
-        return False
-    names = _parameter_names(drafter)
-    for parameter in optimizer.param_groups[0]["params"]:
-        name = names[id(parameter)]
-        optimizer.state[parameter] = {
-            "step": torch.tensor(float(state["steps"])),
-            "exp_avg": state[f"mean:{name}"],
-            "exp_avg_sq": state[f"square:{name}"],
-        }
     return True
 
 
-def _parameter_names(drafter: TorchDrafter) -> dict[int, str]:
-    found = {}
-    for name, module in drafter.adapted.items():
-        found[id(module.lora_A["default"].weight)] = f"{name}.lora_a"
-        found[id(module.lora_B["default"].weight)] = f"{name}.lora_b"
-    return found
-
-
-def _files(drafter: TorchDrafter, optimizer: torch.optim.Optimizer, job: Job) -> Mapping[str, bytes]:
-    """The version's files: the adapter llama.cpp serves, and weights with moments (half precision) to go on from."""
+def _files(drafter: TorchDrafter, job: Job) -> Mapping[str, bytes]:
+    """The version's files: the adapter llama.cpp serves, and the full-precision weights the next update goes on from."""
     weights = {name: value.numpy() for name, value in drafter.weights().items()}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / ADAPTER
         write_adapter(path, weights, Path(job.drafter), job.rank, job.rank, "f16")
         adapter = path.read_bytes()
-    names, arrays = _parameter_names(drafter), dict(weights)
-    for parameter, state in optimizer.state.items():
-        arrays["steps"] = np.array(float(state["step"]))
-        arrays[f"mean:{names[id(parameter)]}"] = state["exp_avg"].numpy()
-        arrays[f"square:{names[id(parameter)]}"] = state["exp_avg_sq"].numpy()
     data = io.BytesIO()
-    np.savez(data, **arrays)
+    np.savez(data, **weights)
     return {ADAPTER: adapter, WEIGHTS: data.getvalue()}
 
 
-def read_weights(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
-    """(weights, optimizer state) of a version; StorageError if the file is damaged. Arrays only, nothing unpickled."""
+def read_weights(path: Path) -> dict[str, torch.Tensor]:
+    """The weights of a version; StorageError if the file is damaged. Arrays only, nothing is unpickled."""
     try:
         with np.load(path, allow_pickle=False) as data:
-            arrays = {name: torch.from_numpy(data[name].astype(np.float32)) for name in data.files}
+            return {name: torch.from_numpy(data[name].astype(np.float32)) for name in data.files}
     except (OSError, ValueError, KeyError, EOFError) as error:
         raise StorageError(f"the adapter weights {path} cannot be read: {error}") from error
-    weights = {name: value for name, value in arrays.items() if ":" not in name and name != "steps"}
-    return weights, {name: value for name, value in arrays.items() if name not in weights}
 
 
 def _estimates(drafter: TorchDrafter, slices: Mapping[str, list[Window]]) -> dict[str, Estimate]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from omnidraft.errors import StorageError
 
 ADAPTER = "adapter.gguf"  # what llama.cpp serves, F16
-WEIGHTS = "weights.npz"  # what training continues from, F32, with the optimizer's moments
+WEIGHTS = "weights.npz"  # what training continues from, F32
 META = "meta.json"
 HEAD = "head"  # the acceptance head that goes with the adapter, added by the app after it was served
 SCHEMA = 1
