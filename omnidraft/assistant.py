@@ -20,7 +20,7 @@ from omnidraft.backends.templates import ChatTemplate
 from omnidraft.config import AppSettings, CacheSettings, DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.decoding.events import Event, Finished, Notice, Token
 from omnidraft.decoding.near_tie import batch_difference
-from omnidraft.engine import Engine, Memory, Message
+from omnidraft.engine import Continued, Engine, Memory, Message
 from omnidraft.errors import ModelError, OmniDraftError, StorageError
 from omnidraft.paths import DataHome
 from omnidraft.settings_file import load_settings
@@ -173,8 +173,12 @@ class Assistant:
         *,
         chat: str | None = None,
         wait: bool = True,
+        continued: Continued | None = None,
     ) -> Iterator[Event]:
-        """Events of one answer; closing the generator or calling `stop` ends it early. Busy if not `wait`ing."""
+        """Events of one answer; closing the generator or calling `stop` ends it early. Busy if not `wait`ing.
+
+        With `continued` the answer goes on from there; listeners, who want whole answers, do not hear of it.
+        """
         if not self._lock.acquire(blocking=wait):
             raise Busy("Another answer is being written; stop it or wait for it.")
         try:
@@ -182,10 +186,11 @@ class Assistant:
                 messages,
                 sampling or self.settings.sampling,
                 draft or self.settings.draft,
-                capture=CAPTURE if self.listeners else 0,
+                capture=CAPTURE if self.listeners and continued is None else 0,
                 source=chat,
+                continued=continued,
             )
-            yield from self._followed(events, messages, chat)
+            yield from events if continued is not None else self._followed(events, messages, chat)
             if (failure := self._commit()) is not None:
                 yield Notice(failure)
         finally:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from omnidraft.backends.base import DraftModel, LanguageModel
-from omnidraft.backends.prompt import ends_without_space, fit_context, prompt_ids
+from omnidraft.backends.prompt import answer_ids, ends_without_space, fit_context, prompt_ids
 from omnidraft.backends.templates import ChatTemplate
 from omnidraft.config import DraftSettings, SamplingSettings
 from omnidraft.decoding.adaptive import Knowledge
@@ -51,6 +51,18 @@ class Memory:
     def with_cost(cls, cost: CostModel) -> Memory:
         """A fresh memory that need not measure."""
         return cls({kind: Knowledge(cost.copy()) for kind in ("greedy", "sampled")})
+
+
+@dataclass(frozen=True, slots=True)
+class Continued:
+    """The answer to go on with: its text, and its ids where they are known.
+
+    ended: the model itself ended it there, so that it may not do so again at once.
+    """
+
+    text: str
+    ids: Sequence[int] = ()
+    ended: bool = False
 
 
 class Engine:
@@ -104,29 +116,34 @@ class Engine:
         *,
         capture: int = 0,
         source: str | None = None,
+        continued: Continued | None = None,
     ) -> Iterator[Event]:
         """Events of one answer to `messages` ({"role", "content"}, the last one the user's).
 
-        source names the conversation to the n-gram cache. Closing the generator stops the answer; both caches stay
-        consistent. Raises ModelError if even the last message does not fit the context.
+        source names the conversation to the n-gram cache. With `continued` the answer goes on from there: events are
+        of what is new, and with the seed it began with it becomes what it would have been uninterrupted. Closing the
+        generator stops the answer; both caches stay consistent. Raises ModelError if even the last message does not
+        fit the context.
         """
         self._cancelled = False
-        messages, dropped = self._fit(list(messages), sampling.max_tokens)
+        written = self._written(continued)
+        messages, dropped = self._fit(list(messages), sampling.max_tokens, len(written))
         if dropped:
             yield Notice(_dropped_sentence(dropped))
         seat = self.target
-        prompt = prompt_ids(seat.template, seat.model.vocabulary, messages, seat.committed)
+        prompt = prompt_ids(seat.template, seat.model.vocabulary, messages, seat.committed) + written
         sampling = replace(sampling, stop=(*sampling.stop, *seat.template.stop))
         seed = sampling.seed if sampling.seed is not None else secrets.randbits(48)
-        state, reason = self._drafting(messages, draft, source)
+        state, reason = self._drafting(messages, draft, source, continued.text if continued else "")
         knowledge = self._knowledge(sampling) if self._measures(draft) else None
         speculation = self._speculation(state, draft, knowledge)
-        prefix = seat.template.answer_prefix
+        prefix = "" if written else seat.template.answer_prefix
         seat.committed = list(prompt)
         self.memory.lookup.begin(prompt)
         events = decode(
             seat.model, prompt, sampling, seed, speculation,
             capture=capture, tolerance=self.tolerance, cancelled=lambda: self._cancelled, draft_disabled_reason=reason,
+            written=len(written), go_on=continued is not None and continued.ended,
         )  # fmt: skip
         try:
             for event in events:
@@ -154,7 +171,7 @@ class Engine:
         return Speculation(state, make_policy(draft, knowledge, translator), draft.verification, lookup)
 
     def _drafting(
-        self, messages: Sequence[Message], draft: DraftSettings, source: str | None
+        self, messages: Sequence[Message], draft: DraftSettings, source: str | None, begun: str
     ) -> tuple[Drafting | None, str | None]:
         """The drafter's side of an answer, or None and the reason why it does not draft."""
         if (reason := self.why_plain(draft)) is not None:
@@ -164,7 +181,8 @@ class Engine:
         seat = self.drafter
         try:
             ids = prompt_ids(seat.template, seat.model.vocabulary, messages, seat.committed)
-            virtual = ends_without_space(seat.template.render(messages))
+            virtual = not begun and ends_without_space(seat.template.render(messages))
+            ids += _answer_ids(seat, begun, seat.committed[len(ids) :] if seat.committed[: len(ids)] == ids else ())
         except ModelError as error:  # a conversation that only the drafter's template refuses is still answered
             return None, str(error)
         return Drafting(seat.model, self.translator, ids, virtual_space=virtual, source=source), None
@@ -194,15 +212,44 @@ class Engine:
         self.forget()
         return measure_costs(self.target.model, drafter, MEASURING_SECONDS)
 
-    def _fit(self, messages: list[Message], max_tokens: int) -> tuple[list[Message], int]:
-        """Keep room for an answer: a quarter of the context, or max_tokens if that is less."""
+    def _written(self, continued: Continued | None) -> list[int]:
+        """The target's ids of the answer so far."""
+        return _answer_ids(self.target, continued.text, continued.ids) if continued else []
+
+    def _fit(self, messages: list[Message], max_tokens: int, written: int) -> tuple[list[Message], int]:
+        """Keep room for an answer: a quarter of the context, or max_tokens if that is less.
+
+        A long answer of which `written` tokens are there goes on with whatever room is left.
+        """
         seat = self.target
         reserve = min(max_tokens, seat.model.n_ctx // 4)
 
         def count(kept: Sequence[Message]) -> int:
-            return len(prompt_ids(seat.template, seat.model.vocabulary, kept, seat.committed))
+            return len(prompt_ids(seat.template, seat.model.vocabulary, kept, seat.committed)) + written
 
-        return fit_context(messages, seat.model.n_ctx - reserve, count)
+        try:
+            return fit_context(messages, seat.model.n_ctx - reserve, count)
+        except ModelError:
+            if not written:
+                raise
+            if (turn := count(_last_turn(messages))) > seat.model.n_ctx:
+                raise ModelError(_full_sentence(turn, seat.model.n_ctx)) from None
+            return fit_context(messages, seat.model.n_ctx, count)
+
+
+def _answer_ids(seat: Seat, text: str, ids: Sequence[int]) -> list[int]:
+    return answer_ids(seat.model.vocabulary, text, seat.template.answer_prefix if text else "", ids)
+
+
+def _last_turn(messages: Sequence[Message]) -> list[Message]:
+    return [*(m for m in messages if m["role"] == "system"), messages[-1]]
+
+
+def _full_sentence(tokens: int, n_ctx: int) -> str:
+    return (
+        f"The answer and its question take {tokens} tokens, and the model's context of {n_ctx} has no room to go on; "
+        "raise n_ctx."
+    )
 
 
 def _dropped_sentence(dropped: int) -> str:

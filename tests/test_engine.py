@@ -17,7 +17,7 @@ from omnidraft.config import CacheSettings, DraftSettings, ModelSettings, Sampli
 from omnidraft.decoding.events import Finished, Notice, Prefill, Round, Token
 from omnidraft.decoding.near_tie import batch_difference
 from omnidraft.decoding.prefill import common_prefix
-from omnidraft.engine import Engine
+from omnidraft.engine import Continued, Engine
 from omnidraft.errors import ModelError
 from omnidraft.vocab import PairMap, Translator
 from omnidraft.vocab.ngram_cache import NgramCache
@@ -349,3 +349,79 @@ def test_the_drafter_follows_what_was_verified(engine, verification):
         s = events[-1].statistics
         assert s.accepted <= s.tested <= s.proposed
         assert sum(s.origins.values()) == s.tokens == sum(e.emitted for e in events if isinstance(e, Round))
+
+
+def resume(engine, messages, begun, sampling=GREEDY, draft=FIXED, *, ids: bool = True, ended: bool = False):
+    """Go on with an answer of which these events are known."""
+    known = Continued(text_of(begun).removesuffix("\ufffd"), ids_of(begun) if ids else (), ended)
+    return list(engine.answer(messages, sampling, draft, continued=known))
+
+
+@pytest.mark.parametrize("draft", [PLAIN, FIXED, DraftSettings(mode="adaptive")], ids=["plain", "fixed", "adaptive"])
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_stopped_answer_that_is_continued_is_the_uninterrupted_one(engine, draft, temperature):
+    sampling = SamplingSettings(temperature=temperature, seed=23, max_tokens=40, repeat_penalty=1.2)
+    messages = [user("Tell me a story about a dog.")]
+    whole = ask(engine, messages, sampling, PLAIN)
+    for cut in (1, 7, 20):
+        begun = ask(engine, messages, replace(sampling, max_tokens=cut), draft)
+        if begun[-1].reason != "length":
+            continue
+        rest = resume(engine, messages, begun, replace(sampling, max_tokens=40 - cut), draft)
+        assert same([*begun, *rest], whole)
+        assert [e.position for e in rest if isinstance(e, Token)] == list(range(cut, cut + len(ids_of(rest))))
+        s = rest[-1].statistics
+        assert s.prompt_tokens - s.reused_tokens == 1  # the last token is read again, nothing else
+        if ids_of([*begun, *rest]) == ids_of(whole):
+            assert text_of(begun).removesuffix("\ufffd") + text_of(rest) == text_of(whole)
+
+
+def test_a_continued_answer_is_drafted_from_where_the_drafter_was(engine):
+    messages = [user("Tell me a story about a dog.")]
+    begun = ask(engine, messages)
+    engine.drafter.model.begins.clear()
+    held = len(engine.drafter.committed)
+    rest = resume(engine, messages, begun, ended=begun[-1].reason == "stop")
+    assert rest[-1].statistics.drafted
+    assert min(engine.drafter.model.begins) >= held - 12
+    said = (text_of(begun) + text_of(rest)).encode()
+    assert engine.drafter.model.vocabulary.decode(engine.drafter.committed).endswith(said)
+
+
+def test_an_answer_is_continued_from_its_text_alone_and_after_another_conversation(engine):
+    messages = [user("Tell me a story about a dog.")]
+    begun = ask(engine, messages)
+    ask(engine, [user("Name a city.")])
+    rest = resume(engine, messages, begun, ids=False, ended=True)
+    committed = engine.target.model.vocabulary.decode(engine.target.committed).decode("utf-8", "replace")
+    assert text_of(begun) + text_of(rest) in committed
+    assert ids_of(rest)
+
+
+def test_an_answer_the_model_ended_goes_on_only_when_it_must(engine):
+    messages = [user("Hello.")]
+    sampling = replace(GREEDY, max_tokens=200)
+    begun = ask(engine, messages, sampling)
+    assert begun[-1].reason == "stop"
+    again = resume(engine, messages, begun, sampling)
+    assert text_of(again) == ""
+    longer = resume(engine, messages, begun, replace(sampling, max_tokens=8), ended=True)
+    assert ids_of(longer)[0] not in engine.target.model.vocabulary.eog
+
+
+def test_an_answer_that_filled_the_context_cannot_go_on_unless_older_turns_make_room(small):
+    sampling = SamplingSettings(temperature=0.0, max_tokens=1000, repeat_penalty=1.3)
+    eog, small.target.model.vocabulary.eog = small.target.model.vocabulary.eog, frozenset()
+    try:
+        alone = [user("Hello.")]
+        begun = ask(small, alone, sampling)
+        assert begun[-1].reason == "context"
+        with pytest.raises(ModelError, match="no room to go on"):
+            resume(small, alone, begun, sampling)
+        turns = [user("How is it going today?"), assistant("Well, thank you."), user("Hello.")]
+        begun = ask(small, turns, sampling)
+        rest = resume(small, turns, begun, replace(sampling, max_tokens=4))
+    finally:
+        small.target.model.vocabulary.eog = eog
+    assert isinstance(rest[0], Notice)
+    assert len(ids_of(rest)) == 4

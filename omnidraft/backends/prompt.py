@@ -33,6 +33,32 @@ def prompt_ids(
     return ids
 
 
+def answer_ids(vocabulary: Vocabulary, text: str, prefix: str = "", ids: Sequence[int] = ()) -> list[int]:
+    """Ids of an answer's text so far: as many of `ids` as spell it, then the tokenization of the rest.
+
+    `prefix` is `ChatTemplate.answer_prefix`: the model writes it first, though it is not part of the text.
+    """
+    if not text:
+        return []
+    forms = [(prefix + text).encode(), text.encode()]
+    kept, spelled, form = max(((*_known(vocabulary, form, ids), form) for form in forms), key=lambda found: found[1])
+    return [*ids[:kept], *_encode_middle(vocabulary, form[spelled:])]
+
+
+def _known(vocabulary: Vocabulary, data: bytes, ids: Sequence[int]) -> tuple[int, int]:
+    """How many of an answer's `ids` spell the beginning of `data`, and how much of it: (ids, bytes).
+
+    Control tokens that the model wrote and nobody saw are among them; what ended the answer is not.
+    """
+    spelled = 0
+    for count, id in enumerate(ids):
+        known = 0 <= id < vocabulary.size and id not in vocabulary.eog
+        if not known or not data.startswith(vocabulary.pieces[id], spelled):
+            return count, spelled
+        spelled += len(vocabulary.pieces[id])
+    return len(ids), spelled
+
+
 def _runs(spans: Sequence[Span], vocabulary: Vocabulary) -> list[Run]:
     runs: list[Run] = [span.text if span.control_id is None else span.control_id for span in spans]
     if vocabulary.add_bos and vocabulary.bos is not None:

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from time import perf_counter
 
+import numpy as np
+
 from omnidraft.backends.base import Aborted, LanguageModel
 from omnidraft.config import SamplingSettings
 from omnidraft.decoding.events import Event, Finished, FinishReason, Round, Statistics, Token
@@ -34,14 +36,18 @@ def decode(
     tolerance: float = 0.0,
     cancelled: Callable[[], bool] = bool,
     draft_disabled_reason: str | None = None,
+    written: int = 0,
+    go_on: bool = False,
 ) -> Iterator[Event]:
     """Answer `prompt` (target ids, at least one) until the target ends it, a stop string, or a limit.
 
     capture: how many of the target's top ids each token carries along, 0 for none. tolerance: margins (in logits)
     below it count as near-ties. cancelled: asked between passes; true ends the answer. The emitted ids depend on
     target, prompt, settings and seed alone (at T = 0 or with `verification` "coupled"), whatever `speculation` is.
+    written: so many of the prompt's last ids are the answer's own, positions count on from them; go_on: the answer
+    may not end with its first token.
     """
-    answer = _Answer(target, list(prompt), sampling, seed, speculation, capture, tolerance)
+    answer = _Answer(target, list(prompt), sampling, seed, speculation, capture, tolerance, written, go_on)
     start = perf_counter()
     reason: FinishReason = "cancelled"
     try:
@@ -75,12 +81,16 @@ class _Answer:
         speculation: Speculation | None,
         capture: int,
         tolerance: float,
+        written: int,
+        go_on: bool,
     ) -> None:
         self.target = target
         self.committed = prompt
         self.sampling = sampling
         self.speculation = speculation
         self.tolerance = tolerance
+        self._written = written
+        self._barred = sorted(target.vocabulary.eog) if go_on else []
         self.text = TextStream(sampling.stop)
         self.statistics = Statistics(prompt_tokens=len(prompt))
         self._finished: FinishReason | None = None
@@ -107,14 +117,16 @@ class _Answer:
     def round(self) -> Iterator[Event]:
         """Guess, verify, emit. The answer's first token comes without a guess: nothing may delay it."""
         start = perf_counter()
-        position = self.statistics.tokens
+        first, position = not self.statistics.tokens, self._written + self.statistics.tokens
         guess = NOTHING
-        if self.speculation is not None and position:
+        if self.speculation is not None and not first:
             guess = self.speculation.guess(self._strategy, position, self._room())
         proposals = guess.proposals
         before = perf_counter()
         rows = self.target.extend([self.committed[-1], *(p.target_id for p in proposals)], len(proposals) + 1)
         after = perf_counter()
+        if first and self._barred:
+            rows[0][self._barred] = -np.inf
         verdict = self._strategy.verify(rows, proposals, guess.pieces, self._recent, position)
         tokens = self._emit(verdict, proposals)
         if self.speculation is not None:
@@ -131,7 +143,7 @@ class _Answer:
             other=perf_counter() - start - (after - before) - guess.draft - guess.translate,
         )
         self._count(done, tokens)
-        if self.speculation is not None and position:
+        if self.speculation is not None and not first:
             self.speculation.observe(done, proposals)
         yield from tokens
         yield done
@@ -149,14 +161,15 @@ class _Answer:
             origin = proposals[i].origin if i < verdict.accepted else "target"
             near = emission.margin < self.tolerance
             shown = self.text.feed(data)
-            position = self.statistics.tokens + i
+            count = self.statistics.tokens + i
+            position = self._written + count
             tokens.append(Token(emission.id, data, shown, origin, position, near, emission.candidates))
             self.committed.append(emission.id)
             if self._ends(emission.id):
                 self._finished = "stop"
             elif self.text.stopped:
                 self._finished = "stop_string"
-            if self._finished or position + 1 >= self.sampling.max_tokens:
+            if self._finished or count + 1 >= self.sampling.max_tokens:
                 break
         if len(self.target.tokens) >= len(self.committed):
             self.target.rewind(len(self.committed) - 1)

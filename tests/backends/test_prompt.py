@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from omnidraft.backends.gguf_file import read_info
-from omnidraft.backends.prompt import ends_without_space, fit_context, prompt_ids
+from omnidraft.backends.prompt import answer_ids, ends_without_space, fit_context, prompt_ids
 from omnidraft.backends.templates import ChatTemplate
 from omnidraft.errors import ModelError
 from omnidraft.vocab import Vocabulary
@@ -151,6 +151,29 @@ def test_a_control_id_the_text_does_not_show_ends_the_reuse(chats: dict[str, Cha
     committed = chat.prompt(FIRST) + chat.vocabulary.encode("Fo") + [odd] + chat.vocabulary.encode("ur")
     messages = [*FIRST, assistant("Four"), user("ok")]
     assert chat.prompt(messages, committed) == chat.prompt(messages)
+
+
+def test_an_answer_to_go_on_with_keeps_its_ids_and_loses_what_ended_it(chat: Chat):
+    prefix = chat.template.answer_prefix
+    written = chat.pieces_one_by_one(prefix + "Four it is")
+    assert answer_ids(chat.vocabulary, "Four it is", prefix, [*written, chat.vocabulary.eos]) == written
+    # A model may begin without the space its template writes.
+    bare = chat.pieces_one_by_one("Four")
+    assert answer_ids(chat.vocabulary, "Four", prefix, bare) == bare
+    # Half a character was not shown, and other ids than these spell the rest.
+    half = chat.vocabulary.encode_bytes("é".encode()[:1])
+    assert answer_ids(chat.vocabulary, "Four it is", prefix, written + half) == written
+    changed = answer_ids(chat.vocabulary, "Four it was", prefix, written)
+    assert chat.vocabulary.decode(changed).decode() == prefix + "Four it was"
+    assert changed[: len(written) - 2] == written[:-2]
+
+
+def test_an_answer_of_which_only_the_text_is_known_is_tokenized(chat: Chat):
+    prefix = chat.template.answer_prefix
+    for foreign in ((), [10**9], [-1]):
+        ids = answer_ids(chat.vocabulary, "Four <|im_end|></s>", prefix, foreign)
+        assert chat.vocabulary.decode(ids).decode() == prefix + "Four <|im_end|></s>"
+    assert answer_ids(chat.vocabulary, "", prefix, [1, 2]) == []
 
 
 def test_which_prompts_end_without_a_space(chats: dict[str, Chat]):
