@@ -22,16 +22,15 @@ def _start_backend() -> None:
 
 
 def begin_call() -> None:
-    """Before a call that may fail: the library is up, its log goes to `llama_log` and is empty."""
-    llama_log.silence()
+    """Before a call that may fail: the library is up, and what it logs from here on explains the failure."""
+    llama_log.begin()
     _start_backend()
-    llama_log.forget_errors()
 
 
 def failure_reason() -> str:
-    """What llama.cpp said went wrong since `begin_call`; telling it forgets it."""
-    reason = llama_log.first_error().removeprefix("error loading model: ")
-    llama_log.forget_errors()
+    """What llama.cpp said went wrong since this thread's `begin_call`; telling it forgets it."""
+    reason = llama_log.first_error()
+    llama_log.begin()
     return reason or "llama.cpp gave no reason"
 
 

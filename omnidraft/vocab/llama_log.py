@@ -1,20 +1,32 @@
-"""llama.cpp's log, kept off stderr: the last error lines are remembered so that a failure can be explained.
+"""llama.cpp's log, kept off stderr: the latest error lines are remembered so that a failure can be explained.
 
-Knows nothing of models. The callback is process-wide in llama.cpp, so it is installed once and stays.
+The only module that sets the library's log callback, of which a process has one. Knows nothing of models.
 """
 
 from __future__ import annotations
 
 import ctypes
+import itertools
+import threading
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from llama_cpp import llama_cpp as api
 
 _ERROR_LEVEL = 4  # ggml_log_level: 1 debug, 2 info, 3 warning, 4 error, 5 continues the line before
-_errors: deque[str] = deque(maxlen=8)
-_installed = False
+
+
+class _Line(NamedTuple):
+    number: int
+    thread: int
+    text: str
+
+
+_errors: deque[_Line] = deque(maxlen=64)
+_numbers = itertools.count(1)
+_caller = threading.local()  # .since: the number of the last line that belongs to an earlier operation of this thread
 _recording: list[str] | None = None
 
 
@@ -23,15 +35,35 @@ def _remember_errors(level: int, text: bytes, _user_data: object) -> None:
     if _recording is not None and text:
         _recording.append(text.decode("utf-8", "replace"))
     if level == _ERROR_LEVEL and text:
-        _errors.append(text.decode("utf-8", "replace").strip())
+        _errors.append(_Line(next(_numbers), threading.get_ident(), text.decode("utf-8", "replace").strip()))
 
 
 def silence() -> None:
-    """Send llama.cpp's log to this module instead of stderr."""
-    global _installed
-    if not _installed:
-        api.llama_log_set(_remember_errors, ctypes.c_void_p(0))
-        _installed = True
+    """Send llama.cpp's log to this module instead of stderr; again each time, lest another callback be in its place."""
+    api.llama_log_set(_remember_errors, ctypes.c_void_p(0))
+
+
+def begin() -> None:
+    """Call before an operation whose failure `first_error` shall explain."""
+    silence()
+    _caller.since = next(_numbers)
+
+
+def first_error() -> str:
+    """The first error line of this thread since its `begin`, without the C++ function it came from; may be empty.
+
+    Lines of other threads explain only what this one has no line for: llama.cpp computes in threads of its own, but
+    models may also be loaded in several threads at once.
+    """
+    since = getattr(_caller, "since", 0)
+    lines = [line for line in list(_errors) if line.number > since]
+    lines.sort(key=lambda line: line.thread != threading.get_ident())
+    for line in lines:
+        function, _, rest = line.text.partition(": ")
+        reason = (rest if "_" in function else line.text).removeprefix("error loading model: ")
+        if reason:
+            return reason.rstrip(".")
+    return ""
 
 
 @contextmanager
@@ -44,17 +76,3 @@ def recording() -> Iterator[list[str]]:
         yield _recording
     finally:
         _recording = None
-
-
-def forget_errors() -> None:
-    """Call before an operation whose failure `first_error` shall explain."""
-    _errors.clear()
-
-
-def first_error() -> str:
-    """The first error line since `forget_errors`, without the name of the C++ function it came from; may be empty."""
-    for line in _errors:
-        reason = line.split(": ", 1)[-1] if "_" in line.split(": ", 1)[0] else line
-        if reason:
-            return reason.rstrip(".")
-    return ""

@@ -28,8 +28,7 @@ _HEADER = struct.Struct("<4sIqq")  # magic, version, number of tensors, number o
 def read_gguf(path: Path) -> Vocabulary:
     """Load a GGUF file's vocabulary, nothing else, and free the model with the Vocabulary's tokenizer."""
     check_header(path)
-    llama_log.silence()
-    llama_log.forget_errors()
+    llama_log.begin()
     api.llama_backend_init()
     parameters = api.llama_model_default_params()
     parameters.vocab_only = True

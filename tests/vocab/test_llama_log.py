@@ -1,0 +1,83 @@
+"""Why llama.cpp refused a file is known in every process, whatever else used the library before or beside it."""
+
+from __future__ import annotations
+
+import ctypes
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier
+
+import gguf
+import llama_cpp
+import pytest
+
+from omnidraft.backends.gguf_file import read_info
+from omnidraft.backends.llama_cpp import LlamaTarget
+from omnidraft.backends.llama_runtime import supports_architecture
+from omnidraft.config import ModelSettings
+from omnidraft.errors import ModelError
+from omnidraft.vocab import Vocabulary, llama_log
+
+_DEAF = llama_cpp.llama_log_callback(lambda level, text, data: None)
+
+
+@pytest.fixture(autouse=True)
+def used(models: Path):
+    """A library that has loaded a model, and whose log somebody else then took."""
+    with LlamaTarget.open(models / "tiny-target-a-f16.gguf", ModelSettings(n_ctx=64, threads=1)) as target:
+        target.extend([1, 2, 3], 1)
+    llama_cpp.llama_log_set(_DEAF, ctypes.c_void_p(0))
+    supports_architecture.cache_clear()
+    yield
+    llama_log.silence()
+    supports_architecture.cache_clear()
+
+
+def headless(path: Path, architecture: str) -> Path:
+    """A GGUF file that says nothing but its architecture."""
+    writer = gguf.GGUFWriter(path, architecture)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    return path
+
+
+def test_an_unsupported_architecture_is_named(tmp_path: Path):
+    path = headless(tmp_path / "new.gguf", "zeta-7")
+    with pytest.raises(ModelError, match="architecture 'zeta-7'"):
+        read_info(path)
+    llama_cpp.llama_log_set(_DEAF, ctypes.c_void_p(0))
+    with pytest.raises(ModelError, match="unknown model architecture: 'zeta-7'"):
+        Vocabulary.from_gguf(path)
+
+
+def test_a_missing_setting_is_named(tmp_path: Path):
+    with pytest.raises(ModelError, match=r"tokenizer\.ggml\.model"):
+        Vocabulary.from_gguf(headless(tmp_path / "empty.gguf", "llama"))
+
+
+def test_threads_that_load_at_once_get_their_own_reason(tmp_path: Path):
+    names = [f"zeta-{number}" for number in range(4)]
+    paths = [headless(tmp_path / f"{name}.gguf", name) for name in names]
+    start = Barrier(len(names))
+
+    def reasons(path: Path) -> list[str]:
+        start.wait()
+        found = []
+        for _ in range(30):
+            with pytest.raises(ModelError) as caught:
+                Vocabulary.from_gguf(path)
+            found.append(str(caught.value))
+        return found
+
+    with ThreadPoolExecutor(len(names)) as pool:
+        for name, found in zip(names, pool.map(reasons, paths), strict=True):
+            assert all(f"unknown model architecture: '{name}'" in sentence for sentence in found)
+
+
+def test_an_earlier_failure_does_not_explain_a_later_one(tmp_path: Path):
+    with pytest.raises(ModelError):
+        Vocabulary.from_gguf(headless(tmp_path / "new.gguf", "zeta-7"))
+    assert "zeta-7" in llama_log.first_error()
+    llama_log.begin()
+    assert llama_log.first_error() == ""
