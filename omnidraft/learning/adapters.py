@@ -23,13 +23,13 @@ CURRENT = "current.json"
 SHARED = "shared"
 KEPT = 5
 _NAME = re.compile(r"v\d{6,}")
-_UNFINISHED = re.compile(r"\.new-(\d+)")
+_UNFINISHED = re.compile(r"\.new-(\d+)(-\w+)?")
 
 
 @dataclass(frozen=True)
 class Pointer:
-    """version: the one served, None for the bare drafter; rejected: rolled back, never chosen again; through: newest replay
-    ordinal that a refused or rolled-back update has used up, so that it is not tried again at once."""
+    """version: the one served, None for the bare drafter; rejected: rolled back, never chosen again; through: newest
+    replay ordinal that a refused or rolled-back update has used up, so that it is not tried again at once."""
 
     version: str | None = None
     rejected: tuple[str, ...] = ()

@@ -1,8 +1,8 @@
 """From a replay record to what the target teaches at each drafter position.
 
 For piece j of target token t the target's distribution over the *drafter's* next piece is the sum of p over all tokens
-whose expansion shares the j pieces served so far and is longer, by next piece. What lies outside the captured candidates
-stays one outcome, "other": it is never renormalised away. It knows nothing of torch.
+whose expansion shares the j pieces served so far and is longer, by next piece. What lies outside the captured
+candidates stays one outcome, "other": it is never renormalised away. It knows nothing of torch.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from omnidraft.learning.record import Record
 class Outcomes:
     """N sparse distributions over drafter pieces.
 
-    ids: (N, K, A) int64, -1 where unused; the A ids of one outcome are pieces that mean the same and whose probabilities
-    add up. p: (N, K) float32, 0 where unused. other: (N,) float32, everything else; p.sum(1) + other == 1.
+    ids: (N, K, A) int64, -1 where unused; the A ids of one outcome are pieces that mean the same and whose
+    probabilities add up. p: (N, K) float32, 0 where unused. other: (N,) float32, everything else; p.sum(1) + other ==
+    1.
     """
 
     ids: np.ndarray
@@ -184,7 +185,7 @@ def _credit_splits(
 
 
 def _merge(ids: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Sum p over equal ids within each row; duplicates become -1 with p 0. (N, K) both; columns trimmed to the fullest row."""
+    """Sum p over equal ids within each row; duplicates become -1 with p 0. (N, K) both, columns trimmed."""
     if not ids.size:
         return ids, p
     order = np.argsort(ids, axis=1, kind="stable")

@@ -20,7 +20,7 @@ from omnidraft.learning.record import Record
 
 @dataclass(frozen=True)
 class Window:
-    """A stretch of drafter context. ids: (L,) int64; teaching: the last N of these ids, each predicted by the one before."""
+    """A stretch of drafter context. ids: (L,) int64; teaching: its last N ids, each predicted by the one before."""
 
     ids: np.ndarray
     teaching: Teaching

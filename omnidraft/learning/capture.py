@@ -21,8 +21,8 @@ def capture(
     """The record of an answer; None if it is empty or the drafter cannot spell any of it.
 
     prompt: the conversation in drafter ids under the drafter's own template. virtual_space: that prompt ends without
-    white space, so the first token is spelled with a space (see `Drafting`). Pieces are what the drafter's context held:
-    E(t) for every token, except that an accepted split keeps the one piece it was drafted as.
+    white space, so the first token is spelled with a space (see `Drafting`). Pieces are what the drafter's context
+    held: E(t) for every token, except that an accepted split keeps the one piece it was drafted as.
     """
     translator = Translator(pair, None)
     pieces: list[int] = []

@@ -10,12 +10,14 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Job:
-    """kind: "update" trains and publishes; "compare" only estimates `start` against `parent_weights` on recent answers.
+    """kind: "update" trains and publishes; "compare" only estimates `start` against `other` on recent answers; "merge"
+    writes the adapter `start` and the drafter as one file, `merged`.
 
-    drafter: its GGUF; fingerprint: of that file; replay: the store's file; tables: expansion tables by target vocabulary
-    fingerprint; store: folder of the adapter versions; vocabulary: the store's, or "shared"; target: name of the target
-    in use; parent: name of the version served, None for the bare drafter; start: weights to begin with, None: an adapter
-    that changes nothing; inherited: conversations `start` was trained on. other: weights to compare with.
+    drafter: its GGUF; fingerprint: of that file; replay: the store's file; tables: expansion tables by target
+    vocabulary fingerprint; store: folder of the adapter versions; vocabulary: the store's, or "shared"; target: name of
+    the target in use; parent: name of the version served, None for the bare drafter; start: weights to begin with,
+    None: an adapter that changes nothing; inherited: conversations `start` was trained on. other: weights to compare
+    with. merged: an update's folder for the merged file of what it publishes, None to write none.
     """
 
     drafter: str
@@ -25,10 +27,11 @@ class Job:
     store: str
     vocabulary: str
     target: str = ""
-    kind: Literal["update", "compare"] = "update"
+    kind: Literal["update", "compare", "merge"] = "update"
     parent: str | None = None
     start: str | None = None
     other: str | None = None
+    merged: str | None = None
     inherited: tuple[str, ...] = ()
     through: int = 0
     loss: str = "projected"

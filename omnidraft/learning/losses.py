@@ -1,9 +1,10 @@
 """The distillation losses, each one function a reader can check against the formula in its docstring.
 
-Every function takes `logq`, the drafter's log probabilities at N positions, (N, D) float32, and a `Positions`; it returns
-the sum of its terms in nats divided by N, a scalar. p is the target at temperature 1 over its captured candidates plus
-one outcome "other"; q the drafter. "Other" takes part in every KL with the mass both sides give it: nothing is
-renormalised away, so with fewer candidates each KL becomes a lower bound of the full one (log-sum inequality).
+Every function takes `logq`, the drafter's log probabilities at N positions, (N, D) float32, and a `Positions`; it
+returns the sum of its terms in nats divided by N, a scalar. p is the target at temperature 1 over its captured
+candidates plus one outcome "other"; q the drafter. "Other" takes part in every KL with the mass both sides give it:
+nothing is renormalised away, so with fewer candidates each KL becomes a lower bound of the full one (log-sum
+inequality).
 
 Paper: "OmniDraft", arXiv 2507.02659, Eq. 1-4. This module knows nothing of models or records.
 """
@@ -68,7 +69,7 @@ def dm(logq: Tensor, at: Positions) -> Tensor:
 
 
 def dm_nll(logq: Tensor, at: Positions, weight: float = 0.2) -> Tensor:
-    """-log q(d) on directly mapped positions + `weight` x `ngram`: the paper's variant without the target's distribution."""
+    """-log q(d) on directly mapped positions + `weight` x `ngram`: the paper's variant without the target's p."""
     return _mean(_nll(logq, at), at.is_direct) + weight * ngram(logq, at)
 
 
@@ -78,7 +79,7 @@ def ngram(logq: Tensor, at: Positions) -> Tensor:
 
 
 def hybrid(logq: Tensor, at: Positions, weight: float | None = 0.2) -> Tensor:
-    """L_DM + lambda L_N-gram (Eq. 4). weight: lambda; None takes lambda = p(t), the probability of the piece's token."""
+    """L_DM + lambda L_N-gram (Eq. 4). weight: lambda; None takes lambda = p(t), that of the piece's token."""
     if weight is not None:
         return dm(logq, at) + weight * ngram(logq, at)
     return dm(logq, at) + _mean(_nll(logq, at) * at.p_served, at.length > 1)
@@ -87,8 +88,8 @@ def hybrid(logq: Tensor, at: Positions, weight: float | None = 0.2) -> Tensor:
 def both_kl(logq: Tensor, at: Positions, weight: float = 0.2) -> Tensor:
     """L_DM + `weight` x reverse KL at n-gram tokens after Eq. 2's redistribution.
 
-    At the first piece d1 of n-gram token t: q'(t) = prod_j q(d_j), q'(direct(d1)) = q(d1) - q'(t), other directly mapped
-    candidates keep q; p has the same outcomes and "other". One term per n-gram token.
+    At the first piece d1 of n-gram token t: q'(t) = prod_j q(d_j), q'(direct(d1)) = q(d1) - q'(t), other directly
+    mapped candidates keep q; p has the same outcomes and "other". One term per n-gram token.
     """
     starts = (at.length > 1) & (at.depth == 0) & at.taught
     tokens = int(at.token.max()) + 1 if len(at.token) else 0
@@ -105,9 +106,10 @@ def both_kl(logq: Tensor, at: Positions, weight: float = 0.2) -> Tensor:
 def projected(logq: Tensor, at: Positions) -> Tensor:
     """Forward KL of the target projected into the drafter's pieces (ours).
 
-    At piece j of token t, with P(d) the sum of p over all tokens whose expansion shares t's first j pieces, is longer and
-    goes on with d, normalised over such tokens: sum_o P(o) log(P(o) / q(o)), o: the candidates' next pieces and "other".
-    No weight between direct tokens and n-grams is needed, and no stop term where the text was sampled at temperature 1.
+    At piece j of token t, with P(d) the sum of p over all tokens whose expansion shares t's first j pieces, is longer
+    and goes on with d, normalised over such tokens: sum_o P(o) log(P(o) / q(o)), o: the candidates' next pieces and
+    "other". No weight between direct tokens and n-grams is needed, and no stop term where the text was sampled at
+    temperature 1.
 
     Where the served piece lies in "other", -log(q(piece) / q(other)) is added: by the chain rule an unbiased sample of
     what KL over the full vocabulary says about the inside of "other".
@@ -146,7 +148,7 @@ def gather_log(logq: Tensor, ids: Tensor) -> Tensor:
 
 
 def log_other_mass(logq_o: Tensor) -> Tensor:
-    """log of the drafter's mass outside the named outcomes, (N,). Unused outcomes carry 1e-12 each, far below float32."""
+    """log of the drafter's mass outside the named outcomes, (N,). Unused ones carry 1e-12 each."""
     return (1 - logq_o.exp().sum(1)).clamp_min(1e-7).log()
 
 

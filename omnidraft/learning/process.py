@@ -22,13 +22,14 @@ _ROOT = Path(__file__).resolve().parents[2]
 class TrainerProcess:
     """One run of the trainer. `on_event` is called from a thread of its own, last with {"event": "ended", "code": ...}.
 
-    The child leads a process group of its own in our session: if we are killed while it is stopped, the system wakes and
-    ends it (an orphaned group with stopped members gets SIGHUP and SIGCONT); if it runs, it notices that stdin closed.
+    The child leads a process group of its own in our session: if we are killed while it is stopped, the system wakes
+    and ends it (an orphaned group with stopped members gets SIGHUP and SIGCONT); if it runs, it notices that stdin
+    closed.
     """
 
     def __init__(self, job: Job, on_event: OnEvent) -> None:
         self._on_event = on_event
-        self._errors = tempfile.TemporaryFile()
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process writes to it
         self._lock = threading.Lock()
         self.paused = False
         options = {"creationflags": subprocess.CREATE_NO_WINDOW} if os.name == "nt" else {"process_group": 0}

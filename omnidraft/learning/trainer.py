@@ -12,6 +12,8 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable
+from pathlib import Path
 
 from omnidraft.errors import OmniDraftError
 from omnidraft.learning.job import Job
@@ -30,11 +32,12 @@ def main() -> int:
     emit = lambda event: print(json.dumps(event), file=events)  # noqa: E731
     began = time.perf_counter()
     try:
-        from omnidraft.learning.updating import run  # imports torch: only now, when priority and threads are set
+        if job.kind == "merge":
+            from omnidraft.learning.merge import write_merged
 
-        _limit_threads(job)
-        for event in run(job):
-            emit(event)
+            write_merged(Path(job.drafter), Path(job.start), Path(job.merged))
+        else:
+            _learn(job, emit)
     except OmniDraftError as error:
         emit({"event": "failed", "message": str(error)})
         return 1
@@ -50,6 +53,14 @@ def main() -> int:
         }
     )
     return 0
+
+
+def _learn(job: Job, emit: Callable[[dict], None]) -> None:
+    from omnidraft.learning.updating import run  # imports torch: only now, when priority and threads are set
+
+    _limit_threads(job)
+    for event in run(job):
+        emit(event)
 
 
 def _be_humble(job: Job) -> None:

@@ -18,7 +18,7 @@ LOGITS = 16_000_000  # floats of one (positions, vocabulary) matrix, 64 MB; a st
 
 @dataclass(frozen=True)
 class Step:
-    """Progress after one optimizer step. loss: mean over its positions, nats; tokens: drafter pieces learned from so far."""
+    """Progress after one optimizer step. loss: mean over its positions, nats; tokens: pieces learned from so far."""
 
     step: int
     steps: int

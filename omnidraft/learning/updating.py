@@ -7,6 +7,7 @@ Events: started, step, estimate, published or refused, compared. The process aro
 from __future__ import annotations
 
 import io
+import os
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -15,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from omnidraft.errors import ModelError, StorageError
+from omnidraft.errors import StorageError
 from omnidraft.learning.adapters import AdapterStore
 from omnidraft.learning.batches import Window, windows
 from omnidraft.learning.drafter_torch import TorchDrafter
@@ -24,6 +25,7 @@ from omnidraft.learning.expansions import ExpansionTable
 from omnidraft.learning.export import write_adapter
 from omnidraft.learning.gate import Scores, Verdict, judge
 from omnidraft.learning.job import Job
+from omnidraft.learning.merge import can_merge, merged_path, write_merged
 from omnidraft.learning.plan import Plan, make_plan
 from omnidraft.learning.replay import ReplayStore
 from omnidraft.learning.training import WINDOWS_PER_STEP, Step, longest_batch, train
@@ -48,7 +50,7 @@ class Throttle:
 
 
 def run(job: Job) -> Iterator[Event]:
-    """Do what `job` says."""
+    """Do what `job` says; "merge" needs no torch and is not done here."""
     yield from (_compare(job) if job.kind == "compare" else _update(job))
 
 
@@ -64,9 +66,10 @@ def _update(job: Job) -> Iterator[Event]:
         yield _refused(plan, Verdict(False, "there is nothing to learn from yet"))
         return
     throttle = Throttle(job.duty)
+    before = _estimates_of_served(job, slices)
     drafter = TorchDrafter(Path(job.drafter), job.rank, seed=job.seed)
     _begin(drafter, job)
-    before = _estimates(drafter, slices)
+    before = before or _estimates(drafter, slices)
     yield {"event": "estimate", "when": "before", **_means(before)}
     throttle.rest()
     step = Step(0, 0, 0.0, 0)
@@ -82,11 +85,14 @@ def _update(job: Job) -> Iterator[Event]:
     chats = {replay.index[o].chat for o in (*plan.new, *plan.replayed)} | set(job.inherited)
     meta = Meta(
         drafter=job.fingerprint, vocabulary=job.vocabulary, target=job.target, parent=job.parent, through=plan.through,
-        rank=job.rank, loss_name=job.loss, loss=step.loss, answers=len(plan.new) + len(plan.replayed), tokens=step.tokens,
-        seconds=time.process_time() - began, before=_means(before), after=_means(after), chats=tuple(sorted(chats)),
+        rank=job.rank, loss_name=job.loss, loss=step.loss, answers=len(plan.new) + len(plan.replayed),
+        tokens=step.tokens, seconds=time.process_time() - began, before=_means(before), after=_means(after),
+        chats=tuple(sorted(chats)),
     )  # fmt: skip
     version = AdapterStore(Path(job.store)).publish(_files(drafter, job), meta)
     yield {"event": "published", "version": version.name, "through": plan.through, "reason": verdict.reason}
+    if job.merged is not None and can_merge(Path(job.drafter)):
+        write_merged(Path(job.drafter), version.adapter, merged_path(Path(job.merged), version))
 
 
 def _compare(job: Job) -> Iterator[Event]:
@@ -97,15 +103,18 @@ def _compare(job: Job) -> Iterator[Event]:
     replay = _Answers(job)
     recent = [o for o, a in sorted(replay.index.items()) if a.vocabulary in job.tables][-COMPARED:]
     parts = {"new": [w for o in recent for w in replay.windows(o)]}
-    drafter = TorchDrafter(Path(job.drafter), job.rank, seed=job.seed)
-    served, other = {}, {}
-    for weights, into in ((job.start, served), (job.other, other)):
-        drafter.reset()
-        if weights:
-            drafter.load_weights(read_weights(Path(weights)))
-        into.update(_estimates(drafter, parts))
+    served, other = (_estimates_with(job, path, parts) for path in (job.start, job.other))
     verdict = judge(_scores(served), _scores(other))
     yield {"event": "compared", "other_is_better": verdict.accepted, "served": _means(served), "other": _means(other)}
+
+
+def _estimates_with(job: Job, path: str | None, slices: Mapping[str, list[Window]]) -> dict[str, Estimate]:
+    """Estimates of the drafter with the weights at `path`, None: bare."""
+    weights = read_weights(Path(path)) if path is not None else {}
+    drafter = TorchDrafter(Path(job.drafter), _rank(weights) if weights else 1, seed=job.seed)
+    if weights:
+        drafter.load_weights(weights)
+    return _estimates(drafter, slices)
 
 
 class _Answers:
@@ -131,22 +140,31 @@ def _passes(job: Job, count: int) -> int:
     return max(job.passes, -(-LEAST_STEPS * WINDOWS_PER_STEP // count))
 
 
-def _begin(drafter: TorchDrafter, job: Job) -> bool:
-    """Load what the update starts from; False if that is the bare drafter."""
-    if job.start is None:
-        return False
-    try:
-        drafter.load_weights(read_weights(Path(job.start)))
-    except ModelError:  # another rank was chosen since: begin anew
-        drafter.reset()
-        return False
-    return True
+def _begin(drafter: TorchDrafter, job: Job) -> None:
+    """Load what the update starts from; an adapter of another rank than is wanted now is begun anew."""
+    if job.start is not None:
+        weights = read_weights(Path(job.start))
+        if _rank(weights) == job.rank:
+            drafter.load_weights(weights)
+
+
+def _estimates_of_served(job: Job, slices: Mapping[str, list[Window]]) -> dict[str, Estimate] | None:
+    """Estimates of a served adapter whose rank is no longer wanted; None where the one in training gives them."""
+    if job.start is None or _rank(read_weights(Path(job.start))) == job.rank:
+        return None
+    return _estimates_with(job, job.start, slices)
+
+
+def _rank(weights: Mapping[str, torch.Tensor]) -> int:
+    return next(len(matrix) for name, matrix in weights.items() if name.endswith(".lora_a"))
 
 
 def _files(drafter: TorchDrafter, job: Job) -> Mapping[str, bytes]:
-    """The version's files: the adapter llama.cpp serves, and the full-precision weights the next update goes on from."""
+    """The version's files: the adapter llama.cpp serves, and the exact weights the next update goes on from."""
     weights = {name: value.numpy() for name, value in drafter.weights().items()}
-    with tempfile.TemporaryDirectory() as folder:
+    store = Path(job.store)
+    store.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".new-{os.getpid()}-", dir=store) as folder:  # swept if we are killed
         path = Path(folder) / ADAPTER
         write_adapter(path, weights, Path(job.drafter), job.rank, job.rank, "f16")
         adapter = path.read_bytes()

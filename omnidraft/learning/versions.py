@@ -12,7 +12,7 @@ from omnidraft.errors import StorageError
 ADAPTER = "adapter.gguf"  # what llama.cpp serves, F16
 WEIGHTS = "weights.npz"  # what training continues from, F32
 META = "meta.json"
-HEAD = "head"  # the acceptance head that goes with the adapter, added by the app after it was served
+HEAD = "head.json"  # the acceptance head that goes with the adapter, added by the app after it was served
 SCHEMA = 1
 
 
@@ -23,8 +23,8 @@ class Meta:
     drafter: fingerprint of the drafter's file; vocabulary: the targets' vocabulary, or "shared"; target: name of the
     target seen last; parent: version trained from (None: the bare drafter); through: newest replay ordinal it has seen;
     answers, tokens: how much this update trained on (drafter pieces, repetitions counted); loss: training loss at its
-    end, nats; before, after: held-out acceptance estimates by slice ("old", "new"); chats: conversations this version or
-    any it descends from was trained on; seconds: of processor time; sha256: of the files.
+    end, nats; before, after: held-out acceptance estimates by slice ("old", "new"); chats: conversations this version
+    or any it descends from was trained on; seconds: of processor time; sha256: of the files.
     """
 
     drafter: str

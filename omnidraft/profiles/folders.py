@@ -103,9 +103,7 @@ def profile_size(paths: ProfilePaths) -> int:
 
 def describe_profile(paths: ProfilePaths) -> list[Part]:
     """Where each part of a profile lives, what it is, and how many bytes it takes."""
-    return [
-        Part(name, path, what, _with_logs(path)) for name, what in _PARTS.items() for path in [getattr(paths, name)]
-    ]
+    return [Part(name, path, what, measured(path)) for name, what in _PARTS.items() for path in [getattr(paths, name)]]
 
 
 def in_use(paths: ProfilePaths) -> bool:
@@ -159,7 +157,8 @@ def _rename(old: Path, new: Path) -> None:
     sync_folder(new.parent)
 
 
-def _with_logs(path: Path) -> int:
+def measured(path: Path) -> int:
+    """Bytes of a file with what SQLite keeps beside it, or of all files in a folder; 0 if it is not there."""
     return _bytes(path) + sum(_bytes(path.with_name(path.name + suffix)) for suffix in LOG_SUFFIXES)
 
 

@@ -1,0 +1,107 @@
+"""The files learning keeps in a profile, while they are open: the replay, the history, and the right to write them.
+
+Only one program at a time learns in a profile. It decides nothing; counts are kept so that pages need no file.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from pathlib import Path
+
+from omnidraft.config import LearningSettings
+from omnidraft.learning.history import History
+from omnidraft.learning.plan import waiting
+from omnidraft.learning.profile_lock import ProfileLock
+from omnidraft.learning.record import Record
+from omnidraft.learning.replay import ReplayStore
+from omnidraft.learning.serving import Shelf
+from omnidraft.paths import ProfilePaths
+from omnidraft.profiles.folders import Part, measured
+
+LOCK = "learning.lock"
+
+
+class Keeping:
+    """refused: why nothing can be learned here, "" if it can. answers, tokens, bytes: of the replay; fresh: answers of
+    the present vocabulary that no update has seen; enough: how many of them an update could be judged with, else 0."""
+
+    def __init__(self, profile: ProfilePaths, settings: Callable[[], LearningSettings]) -> None:
+        self._profile, self._settings = profile, settings
+        self._lock = threading.RLock()
+        self._right = ProfileLock(profile.root / LOCK)
+        self.refused = ""
+        self.replay: ReplayStore | None = None
+        self.history: History | None = None
+        self.answers = self.tokens = self.bytes = self.fresh = self.enough = 0
+
+    def open(self) -> None:
+        """Open what learning writes, or note in `refused` that another program does. StorageError for damaged files."""
+        with self._lock:
+            self.refused = ""
+            if self.replay is not None:
+                return
+            if not self._right.acquire():
+                self.refused = "Another program is learning in this profile."
+                return
+            self.replay = ReplayStore(self._profile.replay, self._settings().replay_mb)
+            self.open_history()
+            for update in self.history.updates(3):
+                if update.outcome == "running":
+                    ended = replace(update, outcome="interrupted", reason="The program ended meanwhile.")
+                    self.history.save("", ended)
+            self._count()
+
+    def open_history(self) -> None:
+        """Open the history alone, if there is one or this program is the one that writes it."""
+        with self._lock:
+            if self.history is None and (self.replay is not None or self._profile.metrics.is_file()):
+                self.history = History(self._profile.metrics)
+
+    def close(self) -> None:
+        with self._lock:
+            for store in (self.replay, self.history):
+                if store is not None:
+                    store.close()
+            self.replay = self.history = None
+            self._right.release()
+
+    def add(self, record: Record) -> None:
+        with self._lock:
+            if self.replay is not None:
+                limit = self._settings().replay_mb
+                if self.replay.limit != int(limit * 1e6):
+                    self.replay.resize(limit)
+                self.replay.add(record)
+                self._count()
+
+    def quarantine(self, vocabularies: Collection[str], after: int, through: int) -> None:
+        """Set the answers of an update that made old ones worse aside, the held-out ones too."""
+        with self._lock:
+            if self.replay is not None:
+                answers = self.replay.answers.items()
+                self.replay.quarantine([o for o, a in answers if after < o <= through and a.vocabulary in vocabularies])
+
+    def recount(self, vocabularies: Collection[str], through: int) -> None:
+        """Count what is new behind replay ordinal `through`."""
+        with self._lock:
+            answers = self.replay.answers if self.replay is not None else {}
+            self.enough = waiting(answers, vocabularies, through)
+            mine = (a for o, a in answers.items() if o > through and a.vocabulary in vocabularies)
+            self.fresh = sum(not a.quarantined for a in mine)
+
+    def _count(self) -> None:
+        self.answers, self.tokens, self.bytes = len(self.replay), self.replay.tokens, self.replay.bytes
+
+
+def files_of(profile: ProfilePaths, shelf: Shelf, cache: Path) -> list[Part]:
+    """Where everything learned lives, and how large it is."""
+    return [
+        Part("replay", profile.replay, "Past answers the drafter can learn from.", measured(profile.replay)),
+        Part("adapters", profile.adapters, "What the drafter has learned, by version.", measured(profile.adapters)),
+        Part("metrics", profile.metrics, "Updates, acceptance and speed over time.", measured(profile.metrics)),
+        Part("merged", shelf.merged, "The drafter with its adapter added in; made anew.", measured(shelf.merged)),
+        Part("tables", cache / "expansions", "How targets' tokens are spelled; made anew.",
+             measured(cache / "expansions")),
+    ]  # fmt: skip

@@ -1,0 +1,83 @@
+"""What a page is told: the learner's state put into plain facts. It changes nothing."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from omnidraft.learning.facts import State, Status, VersionInfo
+from omnidraft.learning.history import History
+from omnidraft.learning.keeping import Keeping
+from omnidraft.learning.serving import Choice, Shelf
+from omnidraft.profiles.folders import measured
+
+if TYPE_CHECKING:
+    from omnidraft.learning.learner import Learner
+    from omnidraft.learning.schedule import Schedule
+
+
+def status_of(learner: Learner, schedule: Schedule, keeping: Keeping, version: int) -> Status:
+    """Everything at a glance."""
+    settings, run, pairing = schedule.settings(), schedule.run, schedule.pairing
+    state, reason = _state(learner, schedule, keeping)
+    choice = pairing.choice if pairing is not None else None
+    pid = run.process.pid if run is not None and run.process is not None else None
+    return Status(
+        version=version, state=state, reason=reason, waiting=keeping.fresh, interval=settings.interval,
+        held=schedule.held, update=run.update if run is not None else None, last=schedule.last,
+        served=choice.version.name if choice is not None and choice.version is not None else None,
+        origin=choice.origin if choice is not None else "none", merged=schedule.merged, pid=pid,
+        memory_mb=_memory(pid), replay_answers=keeping.answers, replay_tokens=keeping.tokens,
+        replay_bytes=keeping.bytes, replay_limit=int(settings.replay_mb * 1e6),
+    )  # fmt: skip
+
+
+def _state(learner: Learner, schedule: Schedule, keeping: Keeping) -> tuple[State, str]:
+    run, settings = schedule.run, schedule.settings()
+    if not learner.active or keeping.refused:
+        return "unavailable", learner.why_not or keeping.refused
+    if not settings.enabled:
+        return "off", "Learning is switched off."
+    if schedule.pairing is None:
+        return "unavailable", "No drafter is loaded yet; the first question loads it."
+    if schedule.held:
+        return "paused", "Paused by you."
+    if run is not None and schedule.answering:
+        return "paused", "Paused while an answer is being written."
+    if run is not None:
+        return "training", schedule.doing()
+    if schedule.answering:
+        return "idle", "An answer is being written."
+    return "idle", schedule.idle_reason()
+
+
+def version_facts(choice: Choice, shelf: Shelf, history: History | None) -> list[VersionInfo]:
+    """The versions in a choice's store, newest first."""
+    if choice.store is None:
+        return []
+    name, pointer = shelf.store_name(choice.store), choice.store.pointer
+    live = history.live(name) if history else {}
+    curves = {v: update.losses for v, update in history.published(name).items()} if history else {}
+    found = []
+    for v in reversed(choice.store.versions()):
+        count, acceptance = live.get(v.name, (0, None))
+        meta = v.meta
+        served = choice.origin == "own" and choice.version is not None and choice.version.name == v.name
+        info = VersionInfo(
+            v.name, v.path, measured(v.path), meta.created, served, v.name in pointer.rejected, meta.parent, meta.target,
+            meta.loss_name, meta.rank, meta.loss, meta.answers, meta.tokens, meta.seconds, meta.before, meta.after,
+            count, acceptance, curves.get(v.name, ()),
+        )  # fmt: skip
+        found.append(info)
+    return found
+
+
+def _memory(pid: int | None) -> float | None:
+    """Resident memory of the training process, MB."""
+    if pid is None:
+        return None
+    import psutil
+
+    with suppress(psutil.Error):
+        return round(psutil.Process(pid).memory_info().rss / 1e6, 1)
+    return None
