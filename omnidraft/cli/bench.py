@@ -10,7 +10,7 @@ from pathlib import Path
 from omnidraft.bench import cache, calibration, costs, overhead, speed
 from omnidraft.bench.prompts import TASKS
 from omnidraft.bench.regimes import REGIMES
-from omnidraft.cli import drift
+from omnidraft.cli import drift, learn
 from omnidraft.cli.defaults import choose_drafter, choose_target
 from omnidraft.config import SamplingSettings
 from omnidraft.errors import SettingsError, StorageError
@@ -61,6 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     sub = _kind(kinds, "drift", "acceptance and speed while tasks or targets change")
     drift.add_arguments(sub)
     sub.set_defaults(bench=drift.run)
+    learn.add_kind(kinds)
 
 
 def run(args: argparse.Namespace) -> int:

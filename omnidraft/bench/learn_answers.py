@@ -1,0 +1,49 @@
+"""The answers a learning run learns from, generated once per target, task and seed and shared by all losses.
+
+What a target emits does not depend on the drafter, so a stream that is answered first and learned from afterwards is
+the stream a user would have lived. Kept in one file, so that an interrupted run does not answer again.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+
+from omnidraft.bench.prompts import Prompt
+from omnidraft.errors import StorageError
+from omnidraft.files import write_atomically
+from omnidraft.learning.offline import Answering
+from omnidraft.learning.record import Record, decode, encode
+
+_LENGTH = struct.Struct("<I")
+
+
+def answered(
+    path: Path,
+    answering: Answering,
+    prompts: Sequence[Prompt],
+    task: str,
+    temperature: float,
+    max_tokens: int,
+    seed: int,
+) -> list[Record]:
+    """The file's records, or the target's answers to `prompts`, each drawn with a seed of its own."""
+    if not path.exists():
+        asked = ((f"{task}-{i}", task, prompt.messages) for i, prompt in enumerate(prompts))
+        blobs = [encode(record) for record in answering.records(asked, temperature, max_tokens, seed + 1)]
+        write_atomically(path, b"".join(_LENGTH.pack(len(blob)) + blob for blob in blobs))
+    return read(path)
+
+
+def read(path: Path) -> list[Record]:
+    """Records as they come back from disk, rounded as a replay rounds them."""
+    data, at, found = path.read_bytes(), 0, []
+    try:
+        while at < len(data):
+            (length,) = _LENGTH.unpack_from(data, at)
+            found.append(decode(data[at + _LENGTH.size : at + _LENGTH.size + length]))
+            at += _LENGTH.size + length
+    except struct.error as error:
+        raise StorageError(f"{path} is damaged; delete it and run again") from error
+    return found

@@ -1,0 +1,107 @@
+"""Speed before and after learning, with models and adapters expanded to realistic cost (they say the same).
+
+Plain decoding, draft length 4 and the adaptive length answer the test prompts interleaved, from cold KV caches. Run it
+on a quiet machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from omnidraft.assistant import Assistant
+from omnidraft.backends.expand import SHAPES, expanded_adapter
+from omnidraft.bench import regimes
+from omnidraft.bench.learn_plan import LearnPlan, choose, label
+from omnidraft.bench.speed import draft_settings
+from omnidraft.bench.trace import Trace, record
+from omnidraft.config import CacheSettings, ModelSettings, SamplingSettings
+from omnidraft.engine import Memory
+from omnidraft.paths import DataHome
+
+METHODS = ("plain", "fixed:4", "adaptive")
+RESAMPLES = 2000
+MOST_PROMPTS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """speedup: decode time per token of plain decoding over the method's, prompts paired; interval by bootstrap."""
+
+    target: str
+    task: str
+    condition: str
+    regime: str
+    temperature: float
+    method: str
+    tokens_per_second: float
+    speedup: float
+    speedup_ci: tuple[float, float]
+    acceptance: float
+    tokens_per_pass: float
+
+
+def run(plan: LearnPlan, cells: Path, home: DataHome, regime: str, conditions: Sequence[str]) -> Iterator[Speed]:
+    """Seed 0 of every target and task, untrained ("cache") and with the adapters `bench learn` left in `cells`."""
+    for target in plan.targets:
+        files = regimes.models(home, regime, target, plan.drafter)
+        for task in plan.tasks:
+            prompts = choose(plan, task, 0).test[:MOST_PROMPTS]
+            for condition in conditions:
+                adapter = cells / f"{target.stem}-{label(task)}-s0" / f"{condition}.gguf"
+                served = adapter if adapter.exists() else None
+                if served is None and condition != "cache":
+                    continue
+                if served is not None and regime != "bundled":
+                    served = expanded_adapter(home.cache, served, plan.drafter, SHAPES[regimes.DRAFTER_SHAPE])
+                labels = (target.stem, label(task), condition, regime)
+                yield from _measure(plan, home, files, served, prompts, labels)
+
+
+def _measure(
+    plan: LearnPlan, home: DataHome, files: tuple[Path, Path], adapter: Path | None, prompts: Sequence, labels: tuple
+) -> Iterator[Speed]:
+    assistant = Assistant(home, ephemeral=True)
+    try:
+        assistant.load(*files, ModelSettings(threads=plan.threads), CacheSettings(), adapter=adapter)
+        measured = assistant.engine.measured()
+        for temperature in plan.temperatures:
+            memories = {method: Memory.with_cost(measured.copy()) for method in METHODS}
+            traces: dict[str, list[Trace]] = {method: [] for method in METHODS}
+            for number, prompt in enumerate(prompts):
+                turn = number % len(METHODS)
+                for method in METHODS[turn:] + METHODS[:turn]:
+                    assistant.engine.forget()
+                    assistant.engine.memory = memories[method]
+                    sampling = SamplingSettings(temperature=temperature, seed=number, max_tokens=plan.test_tokens)
+                    events = assistant.answer(prompt.messages, sampling, draft_settings(method))
+                    traces[method].append(record(events))
+            for method in METHODS[1:]:
+                yield _speed((*labels, temperature, method), traces["plain"], traces[method])
+    finally:
+        assistant.close()
+
+
+def _speed(labels: tuple, plain: Sequence[Trace], found: Sequence[Trace]) -> Speed:
+    times = np.array([[p.decode, p.tokens, f.decode, f.tokens] for p, f in zip(plain, found, strict=True)])
+    rng = np.random.default_rng(0)
+    drawn = times[rng.integers(len(times), size=(RESAMPLES, len(times)))].sum(1)
+    ratio = lambda t: (t[..., 0] / t[..., 1]) / (t[..., 2] / t[..., 3])  # noqa: E731
+    low, high = np.quantile(ratio(drawn), [0.025, 0.975])
+    proposed, passes = sum(t.proposed for t in found), sum(len(t.rounds) for t in found)
+    total = times.sum(0)
+    return Speed(
+        *labels, float(total[3] / total[2]), float(ratio(total)), (float(low), float(high)),
+        sum(t.accepted for t in found) / max(proposed, 1), float(total[3] / max(passes, 1)),
+    )  # fmt: skip
+
+
+def line(s: Speed) -> str:
+    low, high = s.speedup_ci
+    return (
+        f"{s.target:18} {s.task:9} {s.condition:9} {s.regime} T={s.temperature:g} {s.method:8} "
+        f"x{s.speedup:.2f} [{low:.2f}, {high:.2f}]  acceptance {s.acceptance:.3f}  tok/pass {s.tokens_per_pass:.2f}"
+    )

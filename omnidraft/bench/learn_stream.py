@@ -1,0 +1,124 @@
+"""Learning as the app learns, answer by answer, and its yardstick: distilling to convergence on the same answers.
+
+`live` puts each answer into a replay and every `interval` answers runs one of the app's own updates, gate included, in
+this process. `distil` sees all answers as often as it likes. Both keep every eighth answer out of training. Neither
+runs the target.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from omnidraft.config import LearningSettings
+from omnidraft.learning import updating
+from omnidraft.learning.adapters import AdapterStore
+from omnidraft.learning.batches import windows
+from omnidraft.learning.drafter_torch import TorchDrafter
+from omnidraft.learning.evaluate import estimate
+from omnidraft.learning.expansions import ExpansionTable
+from omnidraft.learning.export import write_adapter
+from omnidraft.learning.job import Job
+from omnidraft.learning.record import Record
+from omnidraft.learning.replay import HELD_OUT_AT, HELD_OUT_EVERY, ReplayStore
+from omnidraft.learning.training import make_optimizer, train
+from omnidraft.learning.versions import Version
+
+PATIENCE = 2  # passes without improvement before the rate falls, or the distillation ends
+MOST_PASSES = 40
+
+
+@dataclass(frozen=True)
+class Update:
+    """What stands after an update. answers: seen so far; published: the gate let it through; version: served now.
+    seconds, cpu: of this update; estimate: of the drafter before it, on held-out answers (see `evaluate`)."""
+
+    answers: int
+    published: bool
+    version: Version | None
+    seconds: float
+    cpu: float
+    estimate: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Distilled:
+    """passes over the answers; seconds and cpu they took; held_out: the estimate it was stopped by."""
+
+    passes: int
+    seconds: float
+    cpu: float
+    held_out: float
+
+
+def live(folder: Path, job: Job, records: Sequence[Record], settings: LearningSettings) -> Iterator[Update]:
+    """Updates after every `settings.interval` answers and after the last one. folder: for replay and versions.
+
+    job: names drafter, tables and vocabulary; everything that changes from update to update is filled in here.
+    """
+    versions = AdapterStore(folder / "versions")
+    with ReplayStore(folder / "replay.sqlite", settings.replay_mb) as replay:
+        for number, record in enumerate(records, 1):
+            replay.add(record)
+            if number % settings.interval == 0 or number == len(records):
+                served = versions.current()
+                asked = replace(
+                    job, replay=str(replay.path), store=str(versions.folder), parent=served.name if served else None,
+                    start=str(served.weights) if served else None, through=versions.through, seed=job.seed + number,
+                    rank=settings.rank, learning_rate=settings.learning_rate, cpu_percent=100,
+                )  # fmt: skip
+                yield _update(versions, asked, number)
+
+
+def _update(versions: AdapterStore, job: Job, number: int) -> Update:
+    seconds, cpu = time.perf_counter(), time.process_time()
+    before, published = {}, False
+    for event in updating.run(job):
+        if event["event"] == "estimate" and event["when"] == "before":
+            before = _pooled([part for part in event.values() if isinstance(part, dict)])
+        elif event["event"] == "refused":
+            versions.reject_update(event["through"])
+        published |= event["event"] == "published"
+    versions.prune()
+    seconds, cpu = time.perf_counter() - seconds, time.process_time() - cpu
+    return Update(number, published, versions.current(), seconds, cpu, before)
+
+
+def _pooled(slices: Sequence[dict[str, float]]) -> dict[str, float]:
+    tokens = sum(part["tokens"] for part in slices)
+    return {
+        name: sum(part[name] * part["tokens"] for part in slices) / tokens for name in ("greedy", "overlap") if tokens
+    }
+
+
+def distil(
+    drafter: Path, records: Sequence[Record], table: ExpansionTable, loss: str, settings: LearningSettings, seed: int,
+    adapter: Path, told: Callable[[int, float], None] = lambda _passes, _value: None,
+) -> Distilled:  # fmt: skip
+    """Train on all answers until held-out answers stop improving at the rate, a quarter and a sixteenth of it; write
+    the best weights to `adapter`."""
+    seconds, cpu = time.perf_counter(), time.process_time()
+    cut = [windows(record, table) for record in records]
+    held = [w for i, parts in enumerate(cut) for w in parts if i % HELD_OUT_EVERY == HELD_OUT_AT]
+    taught = [w for i, parts in enumerate(cut) for w in parts if i % HELD_OUT_EVERY != HELD_OUT_AT]
+    model = TorchDrafter(drafter, settings.rank, seed=seed)
+    best, kept, passes = -1.0, model.weights(), 0
+    for rate in (settings.learning_rate, settings.learning_rate / 4, settings.learning_rate / 16):
+        model.load_weights(kept)
+        optimizer, failed = make_optimizer(model, rate), 0
+        while failed < PATIENCE and passes < MOST_PASSES:
+            for _ in train(model, taught, loss, rate, seed + passes, optimizer=optimizer):
+                pass
+            passes += 1
+            found = estimate(model, held)
+            value = float(np.mean((found.greedy + found.overlap) / 2)) if found.tokens else 0.0
+            failed = 0 if value > best else failed + 1
+            if value > best:
+                best, kept = value, model.weights()
+            told(passes, value)
+    write_adapter(adapter, {n: w.numpy() for n, w in kept.items()}, drafter, settings.rank, settings.rank, "f16")
+    return Distilled(passes, time.perf_counter() - seconds, time.process_time() - cpu, best)
