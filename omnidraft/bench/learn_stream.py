@@ -99,15 +99,15 @@ def distil(
     drafter: Path, records: Sequence[Record], table: ExpansionTable, loss: str, settings: LearningSettings, seed: int,
     adapter: Path, told: Callable[[int, float], None] = lambda _passes, _value: None,
 ) -> Distilled:  # fmt: skip
-    """Train on all answers until held-out answers stop improving at the rate, a quarter and a sixteenth of it; write
-    the best weights to `adapter`."""
+    """Train on all answers until held-out answers stop improving, at the rate and then at an eighth of it; write the
+    best weights to `adapter`."""
     seconds, cpu = time.perf_counter(), time.process_time()
     cut = [windows(record, table) for record in records]
     held = [w for i, parts in enumerate(cut) for w in parts if i % HELD_OUT_EVERY == HELD_OUT_AT]
     taught = [w for i, parts in enumerate(cut) for w in parts if i % HELD_OUT_EVERY != HELD_OUT_AT]
     model = TorchDrafter(drafter, settings.rank, seed=seed)
     best, kept, passes = -1.0, model.weights(), 0
-    for rate in (settings.learning_rate, settings.learning_rate / 4, settings.learning_rate / 16):
+    for rate in (settings.learning_rate, settings.learning_rate / 8):
         model.load_weights(kept)
         optimizer, failed = make_optimizer(model, rate), 0
         while failed < PATIENCE and passes < MOST_PASSES:
