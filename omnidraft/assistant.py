@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,16 +19,21 @@ from omnidraft.backends.opening import open_target
 from omnidraft.backends.templates import ChatTemplate
 from omnidraft.config import AppSettings, CacheSettings, DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.decoding.events import Event, Finished, Notice, Token
+from omnidraft.decoding.measure import step_seconds
 from omnidraft.decoding.near_tie import batch_difference
 from omnidraft.engine import Continued, Engine, Memory, Message
 from omnidraft.errors import ModelError, OmniDraftError, StorageError
+from omnidraft.learning.collector import Pairing
+from omnidraft.learning.learner import Learner
+from omnidraft.learning.serving import AUTO, Choice, Shelf, load_heads, open_choice, put_on, save_heads
 from omnidraft.paths import DataHome
 from omnidraft.settings_file import load_settings
-from omnidraft.speed_store import SpeedStore, speed_key
-from omnidraft.vocab import PairMap, Translator
+from omnidraft.speed_store import PairSpeed, SpeedStore
+from omnidraft.vocab import PairMap, Translator, Vocabulary
 from omnidraft.vocab.ngram_cache import NgramCache
 
-KINDS = ("greedy", "sampled")
+NO_ADAPTER = "none"
+MERGED = "merged"  # folder of the profile for drafters with their adapter added in
 CAPTURE = 48  # top ids kept per position for learning
 _SAMPLE = "The quick brown fox counts 1, 2, 3 and then says: hello there, how are you today?"
 
@@ -41,6 +46,7 @@ class Answered:
     messages: Sequence[Message]
     tokens: Sequence[Token]
     finished: Finished
+    temperature: float = 1.0
 
 
 class Busy(OmniDraftError):
@@ -48,23 +54,43 @@ class Busy(OmniDraftError):
 
 
 class Assistant:
-    """All public methods may be called from any thread; one answer runs at a time."""
+    """All public methods may be called from any thread; one answer runs at a time.
 
-    def __init__(self, home: DataHome, profile: str = "default", *, ephemeral: bool = False) -> None:
+    learn: answers to named conversations are kept for the drafter to learn from, in quiet moments, in a process of its
+    own (`learner` tells and does everything about it). ephemeral: nothing that is said leaves a trace on disk.
+    """
+
+    def __init__(
+        self, home: DataHome, profile: str = "default", *, ephemeral: bool = False, learn: bool = False
+    ) -> None:
         self.home = home
         self.profile = home.profile(profile)
-        self.settings: AppSettings
-        self.settings, self.warnings = load_settings(self.profile.settings)
+        self._settings, self.warnings = load_settings(self.profile.settings)
         self.engine: Engine | None = None
         self.pair: PairMap | None = None
         self.cache: NgramCache | None = None
         self.listeners: list[Callable[[Answered], None]] = []
         self._ephemeral = ephemeral
-        self._speed = SpeedStore(home.cache / "speed.json")
-        self._speed_keys: dict[str, str] = {}
+        self._learn = learn and not ephemeral
+        self._speed = PairSpeed(SpeedStore(home.cache / "speed.json"))
         self._drafter: LlamaDrafter | None = None
         self._drafter_as: tuple[Path, ModelSettings] | None = None  # what it was opened with
+        self._choice: Choice | None = None  # what the drafter drafts with
         self._lock = threading.Lock()
+        self._shelf = Shelf(self.profile.adapters, self.profile.root / MERGED)
+        self.learner = Learner(
+            self.profile, home.cache, self._shelf, lambda: self._settings.learning, self._serve, active=self._learn,
+            why_not="" if self._learn else "Nothing is learned here: answers leave no trace.",
+        )  # fmt: skip
+
+    @property
+    def settings(self) -> AppSettings:
+        return self._settings
+
+    @settings.setter
+    def settings(self, settings: AppSettings) -> None:
+        self._settings = settings
+        self.learner.settings_changed()
 
     @property
     def target(self) -> LanguageModel | None:
@@ -77,49 +103,68 @@ class Assistant:
         model: ModelSettings | None = None,
         cache: CacheSettings | None = None,
         *,
-        adapter: Path | None = None,
+        adapter: Path | str | None = None,
     ) -> list[str]:
         """Load `target`, and `drafter` beside it (None: decode plainly). Returns sentences worth showing.
 
-        What is loaded stays loaded if anything of the new cannot be: the error says why.
+        adapter: a GGUF LoRA; AUTO: what was learned for this drafter and vocabulary; NO_ADAPTER: the drafter as it
+        came; None: AUTO for an assistant that learns. What is loaded stays loaded if anything of the new cannot be: the
+        error says why.
         """
         model = model or self.settings.model
+        adapter = adapter or (AUTO if self._learn else NO_ADAPTER)
         with self._lock:
             opened = open_target(target, model)
             try:
                 engine = Engine(opened, ChatTemplate.from_model(opened.info, opened.vocabulary))
+                self._keep_learned()
                 self._pair(engine, drafter, model, cache or self.settings.cache, adapter)
             except BaseException:
                 opened.close()
                 raise
-            self._keep_speed()
             if self.engine is not None:
                 self.engine.target.model.close()
             self.engine = engine
-            self._recall_speed(target, drafter, model, adapter)
+            self._speed.of(target, drafter, model)
+            self._recall_speed()
             if drafter is not None and not engine.memory.knowledge:
                 engine.memory = Memory.with_cost(engine.measured())
+            if self._choice is not None:
+                load_heads(self._choice, engine.memory.knowledge)
+            self._tell_learner(adapter)
             return list(opened.notices)
 
     def _pair(
-        self, engine: Engine, drafter: Path | None, model: ModelSettings, cache: CacheSettings, adapter: Path | None
+        self, engine: Engine, drafter: Path | None, model: ModelSettings, cache: CacheSettings, adapter: Path | str
     ) -> None:
         """Give `engine` its drafter. What was loaded before goes only when nothing can fail any more."""
         if drafter is None:
-            self._take(None, None, None, None)
+            self._take(None, None, None, None, None)
             return
-        kept = self._drafter if self._drafter_as == (drafter, model) else None
+        same = self._choice is not None and self._choice.drafter == drafter
         with ExitStack() as undo:
-            opened = kept or undo.enter_context(LlamaDrafter.open(drafter, model))
-            template = ChatTemplate.from_model(opened.info, opened.vocabulary)
-            pair = PairMap.build(opened.vocabulary, engine.target.model.vocabulary, self.home.cache)
+            vocabulary = self.pair.drafter if same and self.pair else Vocabulary.from_gguf(drafter)
+            pair = PairMap.build(vocabulary, engine.target.model.vocabulary, self.home.cache)
+            choice = self._choose(drafter, pair, adapter)
+            kept = self._drafter if self._drafter_as == (choice.file, model) else None
+            if kept is None:
+                opened, choice = open_choice(choice, model, vocabulary)
+                undo.push(opened)
+            template = ChatTemplate.from_model((kept or opened).info, vocabulary)
             ngrams = self._open_cache(pair, cache)
             if ngrams is not None:
                 undo.callback(ngrams.close)
-            opened.set_adapter(str(adapter) if adapter else None)
+            choice = put_on(kept or opened, choice)
             undo.pop_all()
-        self._take(opened, (drafter, model), pair, ngrams)
-        engine.pair_drafter(opened, template, Translator(pair, ngrams))
+        self._take(kept or opened, (choice.file, model), choice, pair, ngrams)
+        engine.pair_drafter(self._drafter, template, Translator(pair, ngrams))
+
+    def _choose(self, drafter: Path, pair: PairMap, adapter: Path | str) -> Choice:
+        if adapter == AUTO:
+            return self._shelf.choose(drafter, pair.target.fingerprint, self.settings.learning.scope)
+        if adapter == NO_ADAPTER:
+            return Choice(drafter)
+        return Choice(drafter, "file", adapter=Path(adapter))
 
     def _open_cache(self, pair: PairMap, settings: CacheSettings) -> NgramCache | None:
         if not settings.enabled:
@@ -132,6 +177,7 @@ class Assistant:
         self,
         drafter: LlamaDrafter | None,
         opened_with: tuple[Path, ModelSettings] | None,
+        choice: Choice | None,
         pair: PairMap | None,
         cache: NgramCache | None,
     ) -> None:
@@ -139,22 +185,71 @@ class Assistant:
         if drafter is not self._drafter:
             self._close_drafter()
         self._close_cache()
-        self._drafter, self._drafter_as, self.pair, self.cache = drafter, opened_with, pair, cache
+        self._drafter, self._drafter_as, self._choice = drafter, opened_with, choice
+        self.pair, self.cache = pair, cache
 
-    def _recall_speed(self, target: Path, drafter: Path | None, model: ModelSettings, adapter: Path | None) -> None:
-        """What earlier sessions measured about this pair; what is missing is measured now."""
-        named = str(adapter) if adapter else None
-        self._speed_keys = {kind: speed_key(target, drafter, model, named, kind == "greedy") for kind in KINDS}
-        for kind, key in self._speed_keys.items():
-            if (known := self._speed.load(key)) is not None:
-                self.engine.memory.knowledge[kind] = known
+    def _tell_learner(self, adapter: Path | str) -> None:
+        if self._choice is None or adapter != AUTO:
+            self.learner.unpaired()
+        else:
+            template = self.engine.drafter.template
+            self.learner.paired(Pairing(self.pair, template, self.engine.target.model.name, self._choice))
 
-    def _keep_speed(self) -> None:
-        if self.engine is None or self._ephemeral:
-            return
-        with suppress(StorageError):  # it can be measured again, so a full disk shall not stand in the way
-            for kind, knowledge in self.engine.memory.knowledge.items():
-                self._speed.save(self._speed_keys[kind], knowledge)
+    def _serve(self) -> bool:
+        """Draft with what the store says now; False while an answer is being written. For the learner."""
+        pair, served, opened_with = self.pair, self._choice, self._drafter_as
+        if pair is None or served is None:
+            return True
+        choice, opened = self._choose(served.drafter, pair, AUTO), None
+        if choice.serves_like(served) and choice.file == opened_with[0]:
+            return True
+        if choice.file != opened_with[0]:
+            opened, choice = open_choice(choice, opened_with[1], pair.drafter)  # while the other one still drafts
+        if not self._lock.acquire(timeout=0.1):
+            if opened is not None:
+                opened.close()
+            return False
+        try:
+            if self._choice is served and self.engine is not None and self.engine.drafter is not None:
+                self._swap(choice, opened)
+                opened = None
+        finally:
+            self._lock.release()
+            if opened is not None:
+                opened.close()
+        if choice.is_merged:
+            self._shelf.drop_merged(keep=choice.file)
+        return True
+
+    def _swap(self, choice: Choice, opened: LlamaDrafter | None) -> None:
+        """Draft with `choice` from now on: on the drafter as it is, or on one `opened` for it."""
+        engine, drafter = self.engine, opened or self._drafter
+        self._keep_learned()
+        choice = put_on(drafter, choice)
+        if opened is not None:
+            engine.drafter.model = opened
+            self._drafter.close()
+            self._drafter, self._drafter_as = opened, (choice.file, self._drafter_as[1])
+        engine.drafter.committed = []
+        costs_differ = choice.cost_key != self._choice.cost_key
+        self._choice = choice
+        if costs_differ:
+            self._recall_speed()
+            step = step_seconds(drafter)
+            for known in engine.memory.knowledge.values():
+                known.cost.step = step
+        load_heads(choice, engine.memory.knowledge)
+        self.learner.serving(choice)
+
+    def _recall_speed(self) -> None:
+        self._speed.recall(self._choice.cost_key if self._choice else None, self.engine.memory.knowledge)
+
+    def _keep_learned(self) -> None:
+        """Keep what was measured of the pair, and the acceptance heads with their adapter."""
+        if self.engine is not None and not self._ephemeral:
+            self._speed.keep(self.engine.memory.knowledge)
+            if self._choice is not None:
+                save_heads(self._choice, self.engine.memory.knowledge)
 
     def measure_near_ties(self) -> None:
         """Find out how far this target's logits move with the pass width, so that near-ties can be counted."""
@@ -182,15 +277,17 @@ class Assistant:
         if not self._lock.acquire(blocking=wait):
             raise Busy("Another answer is being written; stop it or wait for it.")
         try:
+            self.learner.answer_begins()
+            sampling, wanted = sampling or self.settings.sampling, bool(self.listeners) or self.learner.wants_answers
             events = self._engine().answer(
                 messages,
-                sampling or self.settings.sampling,
+                sampling,
                 draft or self.settings.draft,
-                capture=CAPTURE if self.listeners and continued is None else 0,
+                capture=CAPTURE if wanted and continued is None else 0,
                 source=chat,
                 continued=continued,
             )
-            yield from events if continued is not None else self._followed(events, messages, chat)
+            yield from events if continued is not None else self._followed(events, messages, chat, sampling)
             if (failure := self._commit()) is not None:
                 yield Notice(failure)
         finally:
@@ -198,6 +295,7 @@ class Assistant:
                 self._commit()
             finally:
                 self._lock.release()
+                self.learner.answer_ends()
 
     def _commit(self) -> str | None:
         """Keep what the n-gram cache learned; a sentence if that failed (the next answer tries again)."""
@@ -208,7 +306,9 @@ class Assistant:
             return str(error)
         return None
 
-    def _followed(self, events: Iterator[Event], messages: Sequence[Message], chat: str | None) -> Iterator[Event]:
+    def _followed(
+        self, events: Iterator[Event], messages: Sequence[Message], chat: str | None, sampling: SamplingSettings
+    ) -> Iterator[Event]:
         tokens: list[Token] = []
         try:
             for event in events:
@@ -216,8 +316,8 @@ class Assistant:
                     tokens.append(event)
                 yield event
                 if isinstance(event, Finished):
-                    for listener in self.listeners:
-                        listener(Answered(chat, messages, tokens, event))
+                    for listener in (*self.listeners, self.learner.take):
+                        listener(Answered(chat, messages, tokens, event, sampling.temperature))
         finally:
             events.close()
 
@@ -229,8 +329,9 @@ class Assistant:
     def close(self) -> None:
         """Free the models and close the cache. Harmless when repeated."""
         self.stop()
+        self.learner.close()
         with self._lock:
-            self._keep_speed()
+            self._keep_learned()
             if self.engine is not None:
                 self.engine.target.model.close()
                 self.engine = None
@@ -245,7 +346,7 @@ class Assistant:
     def _close_drafter(self) -> None:
         if self._drafter is not None:
             self._drafter.close()
-            self._drafter = self._drafter_as = None
+            self._drafter = self._drafter_as = self._choice = None
 
     def _close_cache(self) -> None:
         if self.cache is not None:

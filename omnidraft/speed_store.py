@@ -9,13 +9,15 @@ import hashlib
 import json
 import os
 import platform
+from contextlib import suppress
 from pathlib import Path
 
 from omnidraft.config import ModelSettings
 from omnidraft.decoding.adaptive import Knowledge
-from omnidraft.errors import SettingsError
+from omnidraft.errors import SettingsError, StorageError
 from omnidraft.files import write_atomically
 
+KINDS = ("greedy", "sampled")
 _VERSION = 1
 
 
@@ -49,6 +51,31 @@ class SpeedStore:
         except (OSError, ValueError):
             return {}
         return data["entries"] if isinstance(data, dict) and data.get("version") == _VERSION else {}
+
+
+class PairSpeed:
+    """The loaded pair's part of a store: what earlier sessions measured about it, recalled and kept."""
+
+    def __init__(self, store: SpeedStore) -> None:
+        self._store = store
+        self._pair: tuple[Path, Path | None, ModelSettings] | None = None
+        self._keys: dict[str, str] = {}
+
+    def of(self, target: Path, drafter: Path | None, model: ModelSettings) -> None:
+        """Speak of this pair from now on."""
+        self._pair = (target, drafter, model)
+
+    def recall(self, adapter: str | None, knowledge: dict[str, Knowledge]) -> None:
+        """Fill in what is known of the pair with such an adapter; what is not stays as it is in `knowledge`."""
+        self._keys = {kind: speed_key(*self._pair, adapter, kind == "greedy") for kind in KINDS}
+        for kind, key in self._keys.items():
+            if (known := self._store.load(key)) is not None:
+                knowledge[kind] = known
+
+    def keep(self, knowledge: dict[str, Knowledge]) -> None:
+        with suppress(StorageError):  # it can be measured again, so a full disk shall not stand in the way
+            for kind, known in knowledge.items():
+                self._store.save(self._keys[kind], known)
 
 
 def speed_key(target: Path, drafter: Path | None, settings: ModelSettings, adapter: str | None, greedy: bool) -> str:

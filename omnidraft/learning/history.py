@@ -38,7 +38,7 @@ MIGRATIONS: tuple[Migration, ...] = (
         """,
     ),
 )
-_COLUMNS = "version, time, target, tokens, passes, proposed, tested, accepted, seconds"
+_COLUMNS = "time, version, target, tokens, passes, proposed, tested, accepted, seconds"
 
 
 class History:

@@ -57,7 +57,8 @@ class Learner:
     @property
     def wants_answers(self) -> bool:
         """Whether answers should carry the target's distributions."""
-        return self.active and self._settings().enabled and self._schedule.pairing is not None
+        able = self.active and not self._keeping.refused
+        return able and self._settings().enabled and self._schedule.pairing is not None
 
     def paired(self, pairing: Pairing) -> None:
         """Learn for this drafter and target from now on."""

@@ -39,6 +39,16 @@ class Choice:
     merged: Path | None = None
 
     @property
+    def file(self) -> Path:
+        """The model file to open."""
+        return self.merged if self.is_merged else self.drafter
+
+    def serves_like(self, other: Choice) -> bool:
+        """Whether both are the same version of the same drafter, from the same store."""
+        mine, theirs = (c.store.folder if c.store else None for c in (self, other))
+        return (self.drafter, self.origin, self.adapter, mine) == (other.drafter, other.origin, other.adapter, theirs)
+
+    @property
     def is_merged(self) -> bool:
         return self.merged is not None and self.merged.is_file()
 

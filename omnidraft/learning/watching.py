@@ -64,9 +64,11 @@ def version_facts(choice: Choice, shelf: Shelf, history: History | None) -> list
         meta = v.meta
         served = choice.origin == "own" and choice.version is not None and choice.version.name == v.name
         info = VersionInfo(
-            v.name, v.path, measured(v.path), meta.created, served, v.name in pointer.rejected, meta.parent, meta.target,
-            meta.loss_name, meta.rank, meta.loss, meta.answers, meta.tokens, meta.seconds, meta.before, meta.after,
-            count, acceptance, curves.get(v.name, ()),
+            name=v.name, path=v.path, bytes=measured(v.path), created=meta.created, served=served,
+            rejected=v.name in pointer.rejected, parent=meta.parent, target=meta.target, loss_name=meta.loss_name,
+            rank=meta.rank, loss=meta.loss, answers=meta.answers, tokens=meta.tokens, seconds=meta.seconds,
+            before=meta.before, after=meta.after, live_answers=count, live_acceptance=acceptance,
+            losses=curves.get(v.name, ()),
         )  # fmt: skip
         found.append(info)
     return found
