@@ -32,7 +32,7 @@ class Session:
     """One profile at work. Methods may be called from any thread."""
 
     def __init__(self, home: DataHome, profile: str, target: str | None, drafter: str | None) -> None:
-        self.assistant = Assistant(home, profile)
+        self.assistant = Assistant(home, profile, learn=True)
         self.profile = profile
         self.job: AnswerJob | None = None
         self.loaded: Path | None = None
