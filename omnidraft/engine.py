@@ -126,7 +126,7 @@ class Engine:
         fit the context.
         """
         self._cancelled = False
-        written = self._written(continued)
+        written = self.written_ids(continued)
         messages, dropped = self._fit(list(messages), sampling.max_tokens, len(written))
         if dropped:
             yield Notice(_dropped_sentence(dropped))
@@ -212,8 +212,8 @@ class Engine:
         self.forget()
         return measure_costs(self.target.model, drafter, MEASURING_SECONDS)
 
-    def _written(self, continued: Continued | None) -> list[int]:
-        """The target's ids of the answer so far."""
+    def written_ids(self, continued: Continued | None) -> list[int]:
+        """The target's ids of the answer to go on with, as `answer` reads them; none for a new one."""
         return _answer_ids(self.target, continued.text, continued.ids) if continued else []
 
     def _fit(self, messages: list[Message], max_tokens: int, written: int) -> tuple[list[Message], int]:
