@@ -9,7 +9,9 @@ cache), each loss (with the cache, learned from the stream), and `offline` (the 
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
@@ -51,9 +53,7 @@ def run(
 ) -> Iterator[tuple[Cell, str, Result]]:
     """(cell, condition, result) of the whole plan, those of earlier runs in `folder` included. maps: for pair maps."""
     _same_plan(plan, folder)
-    import torch
-
-    torch.set_num_threads(plan.threads)
+    _quiet_torch(plan.threads)
     for seed in range(plan.seeds):
         for target in plan.targets:
             for task in plan.tasks:
@@ -172,6 +172,18 @@ class _Runner:
 
 def _rate(counts: Sequence[Sequence[int]]) -> float:
     return sum(c[1] for c in counts) / max(sum(c[0] for c in counts), 1)
+
+
+def _quiet_torch(threads: int) -> None:
+    """Keep torch to its threads, and transformers from drawing a bar for each of hundreds of loads."""
+    os.environ.setdefault("TQDM_DISABLE", "1")  # read when tqdm is imported
+    import torch
+    from transformers.utils import logging
+
+    torch.set_num_threads(threads)
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
 
 
 def _same_plan(plan: LearnPlan, folder: Path) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 from omnidraft.config import LearningSettings
 from omnidraft.learning import updating
 from omnidraft.learning.adapters import AdapterStore
-from omnidraft.learning.batches import windows
+from omnidraft.learning.batches import Window, windows
 from omnidraft.learning.drafter_torch import TorchDrafter
 from omnidraft.learning.evaluate import estimate
 from omnidraft.learning.expansions import ExpansionTable
@@ -106,7 +106,7 @@ def distil(
     held = [w for i, parts in enumerate(cut) for w in parts if i % HELD_OUT_EVERY == HELD_OUT_AT]
     taught = [w for i, parts in enumerate(cut) for w in parts if i % HELD_OUT_EVERY != HELD_OUT_AT]
     model = TorchDrafter(drafter, settings.rank, seed=seed)
-    best, kept, passes = -1.0, model.weights(), 0
+    best, kept, passes = _value(model, held), model.weights(), 0
     for rate in (settings.learning_rate, settings.learning_rate / 8):
         model.load_weights(kept)
         optimizer, failed = make_optimizer(model, rate), 0
@@ -114,11 +114,16 @@ def distil(
             for _ in train(model, taught, loss, rate, seed + passes, optimizer=optimizer):
                 pass
             passes += 1
-            found = estimate(model, held)
-            value = float(np.mean((found.greedy + found.overlap) / 2)) if found.tokens else 0.0
+            value = _value(model, held)
             failed = 0 if value > best else failed + 1
             if value > best:
                 best, kept = value, model.weights()
             told(passes, value)
     write_adapter(adapter, {n: w.numpy() for n, w in kept.items()}, drafter, settings.rank, settings.rank, "f16")
     return Distilled(passes, time.perf_counter() - seconds, time.process_time() - cpu, best)
+
+
+def _value(model: TorchDrafter, held: Sequence[Window]) -> float:
+    """What the gate looks at: half greedy, half drawn."""
+    found = estimate(model, held)
+    return float(np.mean((found.greedy + found.overlap) / 2)) if found.tokens else 0.0

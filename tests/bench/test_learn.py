@@ -118,7 +118,7 @@ def test_the_share_of_a_gap():
 # A run
 
 
-SMALL = ["--train-tokens", "24", "--test-tokens", "16", "--test-prompts", "2", "--temperature", "0", "--seeds", "1"]
+SMALL = ["--train-tokens", "40", "--test-tokens", "16", "--test-prompts", "2", "--temperature", "0", "--seeds", "1"]
 
 
 def bench(tmp_path, *more):
@@ -130,7 +130,7 @@ def bench(tmp_path, *more):
 
 def test_a_run_learns_reports_and_goes_on_where_it_stopped(tmp_path, capsys):
     picture = tmp_path / "curve.png"
-    found = bench(tmp_path, "--tasks", "dialogue", "--train-prompts", "16", "--png", str(picture))
+    found = bench(tmp_path, "--tasks", "math", "--train-prompts", "16", "--png", str(picture))
     rows = {row["condition"]: row for row in found["rows"]}
     assert list(rows) == ["direct", "cache", "projected", "offline"]
     assert rows["projected"]["training_cpu"] > 0 < rows["cache"]["cache_learned"]
@@ -139,14 +139,17 @@ def test_a_run_learns_reports_and_goes_on_where_it_stopped(tmp_path, capsys):
     assert struct.unpack(">II", picture.read_bytes()[16:24]) > (200, 200)
     capsys.readouterr()
 
-    cell = tmp_path / "learn.cells" / "tiny-target-b-f16-dialogue-s0"
+    cell = tmp_path / "learn.cells" / "tiny-target-b-f16-math-s0"
     before = {path: path.stat().st_mtime_ns for path in cell.glob("*.json")}
-    again = bench(tmp_path, "--tasks", "dialogue", "--train-prompts", "16", "--loss", "projected,dm")
+    again = bench(tmp_path, "--tasks", "math", "--train-prompts", "16", "--loss", "projected,dm", "--speed", "bundled")
     assert {path: path.stat().st_mtime_ns for path in before} == before
     assert [row["condition"] for row in again["rows"]] == [*rows, "dm"]
     assert again["losses"][0]["one"] == "projected"
+    timed = {(row["condition"], row["method"]): row for row in again["speed"]}
+    assert len(timed) == len(again["speed"]) == 6  # three drafters by two methods
+    assert timed["cache", "fixed:4"]["acceptance"] == pytest.approx(rows["cache"]["acceptance"]["mean"], abs=0.2)
     begun = [line for line in capsys.readouterr().err.splitlines() if "seed 0" in line]
-    assert begun == ["tiny-target-b-f16 dialogue seed 0: dm"]
+    assert begun == ["tiny-target-b-f16 math seed 0: dm"]
 
 
 def test_cells_of_another_plan_are_not_mixed_in(tmp_path, capsys):
