@@ -21,15 +21,34 @@ def new_chat(page) -> None:
 
 
 def write(page, selector: str, text: str) -> None:
-    """Type over what stands in a field, key by key as a person does, again if the page was still being drawn."""
-    for _ in range(5):
+    """Type over what stands in a field, key by key as a person does, again if the page was still being drawn.
+
+    A page that is drawn late puts back its own value a moment after the keys, so the text has to stay.
+    """
+    for _ in range(8):
         page.click(selector)
         page.keyboard.press("Control+a")
         page.keyboard.press("Delete")
         page.keyboard.type(text)
-        page.wait_for_timeout(150)
-        if page.input_value(selector) == text:
+        if all(_stays(page, selector, text) for _ in range(3)):
             return
+    raise AssertionError(f"{selector} shows {page.input_value(selector)!r} instead of {text!r}")
+
+
+def _stays(page, selector: str, text: str) -> bool:
+    page.wait_for_timeout(100)
+    return page.input_value(selector) == text
+
+
+def said(page, text: str, timeout: float = 60_000) -> None:
+    """Until the page's message line says `text`; what it says instead is in the failure."""
+    from playwright.sync_api import TimeoutError
+
+    has = "text => (document.querySelector('#od-said')?.innerText || '').includes(text)"
+    try:
+        page.wait_for_function(has, arg=text, timeout=timeout)
+    except TimeoutError:
+        raise AssertionError(f"the page says {page.inner_text('#od-said')!r} instead of {text!r}") from None
 
 
 def ask(page, text: str, *, wait: bool = True) -> None:

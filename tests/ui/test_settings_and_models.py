@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.ui.chatting import arrived, ask, choose, write
+from tests.ui.chatting import arrived, ask, choose, said, write
 from tests.ui.conftest import SETTINGS
 from tests.ui.stub_hub import REPO, StubHub
 
@@ -37,7 +37,7 @@ def test_a_smaller_cache_takes_effect_at_once_and_is_kept(server, pages):
     before = int(page.inner_text(".od-facts div:first-child b").replace(",", ""))
     assert before > 60
     choose(page, field("cache.policy"), "lfu-aging")
-    page.wait_for_selector("#od-said >> text=kept and applied")
+    said(page, "kept and applied")
     settle(page, "cache.capacity", "50")
     page.wait_for_function("document.querySelector('.od-facts b').innerText === '50'")
     page.reload()
@@ -48,17 +48,17 @@ def test_a_smaller_cache_takes_effect_at_once_and_is_kept(server, pages):
     assert "capacity = 50" in stored
     page.click("#od-cache-clear")
     page.click("#od-cache-yes")
-    page.wait_for_selector("#od-said >> text=cleared")
+    said(page, "cleared")
 
 
 def test_a_refused_value_is_named_and_the_old_one_comes_back(server, pages):
     page = pages.open(server, "/settings")
     page.wait_for_selector("#od-cache p, .od-facts")
     settle(page, "sampling.temperature", "99")
-    page.wait_for_selector("#od-said >> text=must be a number from 0 to 10")
+    said(page, "must be a number from 0 to 10")
     page.wait_for_function("document.querySelector('#od-set-sampling-temperature input').value === '0'")
     settle(page, "draft.length", "many")
-    page.wait_for_selector("#od-said >> text=a whole number from 1 to 64")
+    said(page, "a whole number from 1 to 64")
 
 
 def test_the_theme_is_applied_and_remembered(server, pages):
@@ -80,10 +80,10 @@ def test_models_are_listed_loaded_compared_and_unloaded(server, pages):
     page.click(f"{card} [data-kind=coverage]")
     page.wait_for_selector(f"{card} >> text=direct with the drafter")
     page.click(f"{card} [data-kind=use]")
-    page.wait_for_selector("#od-said >> text=tiny-target-b answers")
+    said(page, "tiny-target-b answers")
     page.wait_for_selector(f"{card} .od-tag")
     page.click(f"{card} [data-kind=unload]")
-    page.wait_for_selector("#od-said >> text=Unloaded")
+    said(page, "Unloaded")
 
 
 def test_a_folder_that_is_not_there_is_named(server, pages):
@@ -91,7 +91,7 @@ def test_a_folder_that_is_not_there_is_named(server, pages):
     page.wait_for_selector(".od-card")
     write(page, "#od-folders textarea", "/no/such/folder")
     page.click("#od-scan")
-    page.wait_for_selector("#od-said >> text=There is no folder /no/such/folder")
+    said(page, "There is no folder /no/such/folder")
 
 
 def test_a_model_is_downloaded_stopped_continued_and_found(make_server, pages, hub):
@@ -101,7 +101,7 @@ def test_a_model_is_downloaded_stopped_continued_and_found(make_server, pages, h
     page.wait_for_selector(".od-card")
     write(page, "#od-repo input", "nobody/nothing")
     page.click("#od-look")
-    page.wait_for_selector("#od-said >> text=There is no public repository named nobody/nothing")
+    said(page, "There is no public repository named nobody/nothing")
     write(page, "#od-repo input", REPO)
     page.click("#od-look")
     page.click("#od-fetch")
