@@ -327,9 +327,14 @@ class Assistant:
             engine.cancel()
 
     def close(self) -> None:
-        """Free the models and close the cache. Harmless when repeated."""
+        """End learning, free the models and close the cache. Harmless when repeated."""
         self.stop()
         self.learner.close()
+        self.unload()
+
+    def unload(self) -> None:
+        """Free the models and close the cache; `load` brings them back. Harmless when repeated."""
+        self.stop()
         with self._lock:
             self._keep_learned()
             if self.engine is not None:
