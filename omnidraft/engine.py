@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from omnidraft.backends.base import DraftModel, LanguageModel
+from omnidraft.backends.grammar import Grammar, LlamaGrammar
 from omnidraft.backends.prompt import answer_ids, ends_without_space, fit_context, prompt_ids
 from omnidraft.backends.templates import ChatTemplate
 from omnidraft.config import DraftSettings, SamplingSettings
@@ -28,6 +29,9 @@ from omnidraft.vocab import Translator
 
 Message = dict[str, str]
 MEASURING_SECONDS = 1.5  # most time that measuring costs may add to the first answer
+_COUPLED = (
+    "A grammar is in force, so proposals are verified by the coupled rule; the text follows the same distribution."
+)
 _DOES_NOT_PAY = "drafting does not pay with these two models on this machine"
 
 
@@ -117,15 +121,19 @@ class Engine:
         capture: int = 0,
         source: str | None = None,
         continued: Continued | None = None,
+        grammar: Grammar | None = None,
     ) -> Iterator[Event]:
         """Events of one answer to `messages` ({"role", "content"}, the last one the user's).
 
         source names the conversation to the n-gram cache. With `continued` the answer goes on from there: events are
-        of what is new, and with the seed it began with it becomes what it would have been uninterrupted. Closing the
-        generator stops the answer; both caches stay consistent. Raises ModelError if even the last message does not
-        fit the context.
+        of what is new, and with the seed it began with it becomes what it would have been uninterrupted. `grammar`
+        is what the answer must follow. Closing the generator stops the answer; both caches stay consistent. Raises
+        ModelError if even the last message does not fit the context, GrammarError if the grammar is not valid.
         """
         self._cancelled = False
+        constraint = LlamaGrammar(grammar, self.target.model.vocabulary) if grammar else None
+        if constraint is not None and draft.enabled and draft.verification != "coupled" and sampling.temperature > 0:
+            yield Notice(_COUPLED)
         written = self.written_ids(continued)
         messages, dropped = self._fit(list(messages), sampling.max_tokens, len(written))
         if dropped:
@@ -143,7 +151,7 @@ class Engine:
         events = decode(
             seat.model, prompt, sampling, seed, speculation,
             capture=capture, tolerance=self.tolerance, cancelled=lambda: self._cancelled, draft_disabled_reason=reason,
-            written=len(written), go_on=continued is not None and continued.ended,
+            written=len(written), go_on=continued is not None and continued.ended, constraint=constraint,
         )  # fmt: skip
         try:
             for event in events:

@@ -15,6 +15,7 @@ import numpy as np
 
 from omnidraft.backends.base import Aborted, LanguageModel
 from omnidraft.config import SamplingSettings
+from omnidraft.decoding.constraint import ConstrainedSampler, Constraint
 from omnidraft.decoding.events import Event, Finished, FinishReason, Round, Statistics, Token
 from omnidraft.decoding.prefill import prefill
 from omnidraft.decoding.sampling import Sampler
@@ -38,6 +39,7 @@ def decode(
     draft_disabled_reason: str | None = None,
     written: int = 0,
     go_on: bool = False,
+    constraint: Constraint | None = None,
 ) -> Iterator[Event]:
     """Answer `prompt` (target ids, at least one) until the target ends it, a stop string, or a limit.
 
@@ -45,9 +47,12 @@ def decode(
     below it count as near-ties. cancelled: asked between passes; true ends the answer. The emitted ids depend on
     target, prompt, settings and seed alone (at T = 0 or with `verification` "coupled"), whatever `speculation` is.
     written: so many of the prompt's last ids are the answer's own, positions count on from them; go_on: the answer
-    may not end with its first token.
+    may not end with its first token. constraint: what may follow; it sees verified tokens only, so proposals are then
+    verified by equality whatever `speculation` says.
     """
-    answer = _Answer(target, list(prompt), sampling, seed, speculation, capture, tolerance, written, go_on)
+    answer = _Answer(
+        target, list(prompt), sampling, seed, speculation, capture, tolerance, written, go_on, constraint
+    )  # fmt: skip
     start = perf_counter()
     reason: FinishReason = "cancelled"
     try:
@@ -83,6 +88,7 @@ class _Answer:
         tolerance: float,
         written: int,
         go_on: bool,
+        constraint: Constraint | None,
     ) -> None:
         self.target = target
         self.committed = prompt
@@ -95,7 +101,12 @@ class _Answer:
         self.statistics = Statistics(prompt_tokens=len(prompt))
         self._finished: FinishReason | None = None
         self._ends = target.vocabulary.eog.__contains__
-        self._sampler = Sampler(sampling, target.vocabulary, seed, capture)
+        self._constrained = constraint is not None
+        self._sampler = (
+            Sampler(sampling, target.vocabulary, seed, capture)
+            if constraint is None
+            else ConstrainedSampler(sampling, target.vocabulary, seed, capture, constraint)
+        )
         self._recent = list(prompt[-sampling.repeat_last_n :]) if sampling.repeat_last_n else []
         self._strategy = self._choose()
 
@@ -103,8 +114,9 @@ class _Answer:
         s = self.speculation
         if s is None or s.drafting is None:
             return Equality(self._sampler, None, self._ends)
+        verification = "coupled" if self._constrained else s.verification
         return choose_strategy(
-            s.verification, self.sampling, self._sampler, s.drafting.translator, s.policy.longest, self._ends
+            verification, self.sampling, self._sampler, s.drafting.translator, s.policy.longest, self._ends
         )
 
     def ended(self) -> FinishReason | None:

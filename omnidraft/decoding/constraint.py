@@ -1,0 +1,119 @@
+"""Draws under a constraint: at every verified position only what may follow competes, the rest of the rules unchanged.
+
+The constrained distribution is the target's own (penalised, filtered, tempered) restricted to the allowed tokens and
+renormalised; if no filtered token is allowed, all allowed tokens compete. Looking a whole vocabulary over is slow, so
+the unconstrained draw comes first and stands if it is allowed. Where it is refused, another draw with *fresh* noise
+decides: P(t) = p(t) + (1 - p(A)) p(t) / p(A) = p(t) / p(A) for t in the allowed set A, so nothing is biased. All noise
+is a function of seed and position: the text is the same with and without a drafter.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from omnidraft.config import SamplingSettings
+from omnidraft.decoding.noise import gumbel
+from omnidraft.decoding.sampling import Draw, Sampler
+from omnidraft.decoding.topk import top_ids
+from omnidraft.errors import ModelError
+from omnidraft.vocab import Vocabulary
+
+_LIKELY = 64  # ids asked about together before the whole vocabulary is
+_TRIES = 4  # draws that may be refused before the whole vocabulary is looked over
+_FRESH = 0x9E3779B97F4A7C15  # between the seeds of one position's draws
+_MASK = (1 << 64) - 1
+_OUT = np.float32(-1e30)  # probability 0, and still a number to subtract from
+
+
+class Constraint(Protocol):
+    """What may follow the verified tokens; it moves with them alone."""
+
+    def allowed(self, ids: np.ndarray) -> np.ndarray:
+        """(n,) bool for token ids (n,): whether each may come next. An end only where the whole may end."""
+        ...
+
+    def accept(self, token: int) -> None:
+        """`token`, which is allowed, has been verified."""
+        ...
+
+
+class ConstrainedSampler(Sampler):
+    """A sampler for verification by equality, where every draw stands: each one also moves the constraint."""
+
+    def __init__(
+        self, settings: SamplingSettings, vocabulary: Vocabulary, seed: int, capture: int, constraint: Constraint
+    ) -> None:
+        super().__init__(settings, vocabulary, seed, capture)
+        self._constraint = constraint
+
+    def draw(self, row: np.ndarray, position: int) -> Draw:
+        """The token at `position`; ModelError if nothing this vocabulary can say is allowed."""
+        drawn = super().draw(row, position)
+        if not self._allows(drawn.id):
+            drawn = self._likely(row) if self.greedy else self._redraw(row, position, drawn)
+        self._constraint.accept(drawn.id)
+        return drawn
+
+    def _allows(self, token: int) -> bool:
+        return bool(self._constraint.allowed(np.array([token]))[0])
+
+    def _likely(self, row: np.ndarray) -> Draw:
+        """The most probable allowed token. A mask of the whole row is made only if none of the first few is allowed."""
+        found = top_ids(row, _LIKELY)
+        kept = found[self._constraint.allowed(found)]
+        if len(kept) < 2:
+            self._mask(row)
+            return super().draw(row, 0)
+        return Draw(int(kept[0]), float(row[kept[0]] - row[kept[1]]))
+
+    def _redraw(self, row: np.ndarray, position: int, refused: Draw) -> Draw:
+        head = self._head(row)
+        if not head.rest:
+            kept = self._constraint.allowed(head.ids)
+            if kept.any():
+                return self._among(head.ids[kept], head.logits[kept], position, refused.margin)
+            self._mask(row)
+            return self._again(row, position, 1, refused.margin)
+        return self._without_refused(row, position, refused)
+
+    def _among(self, ids: np.ndarray, logits: np.ndarray, position: int, margin: float) -> Draw:
+        """One of these few candidates with fresh noise."""
+        temperature = self.settings.temperature
+        scores = logits / temperature + gumbel(self._seed_of(1), position, ids)
+        best = int(scores.argmax())
+        second = np.partition(scores, -2)[-2] if len(scores) > 1 else -np.inf
+        return Draw(int(ids[best]), min(margin, float((scores[best] - second) * temperature)))
+
+    def _without_refused(self, row: np.ndarray, position: int, drawn: Draw) -> Draw:
+        """Draw without replacement until something is allowed: the first such token has the restricted distribution."""
+        for attempt in range(1, _TRIES):
+            self._leave_out(row, np.array([drawn.id]))
+            drawn = self._again(row, position, attempt, drawn.margin)
+            if self._allows(drawn.id):
+                return drawn
+        self._mask(row)
+        return self._again(row, position, _TRIES, drawn.margin)
+
+    def _again(self, row: np.ndarray, position: int, attempt: int, margin: float) -> Draw:
+        """Another draw; of all draws of a position the closest decision is what rounding could change."""
+        seed, self.seed = self.seed, self._seed_of(attempt)
+        try:
+            drawn = super().draw(row, position)
+        finally:
+            self.seed = seed
+        return Draw(drawn.id, min(margin, drawn.margin))
+
+    def _seed_of(self, attempt: int) -> int:
+        return (self.seed + attempt * _FRESH) & _MASK
+
+    def _mask(self, row: np.ndarray) -> None:
+        refused = ~self._constraint.allowed(np.arange(len(row)))
+        self._leave_out(row, np.flatnonzero(refused))
+        if row.max() <= _OUT:
+            raise ModelError("The grammar allows nothing here that this model's vocabulary can say.")
+
+    def _leave_out(self, row: np.ndarray, ids: np.ndarray) -> None:
+        row[ids] = _OUT
+        self._top = self._mass = None  # of the row as it was

@@ -1,0 +1,162 @@
+"""Constrained answers: the restricted distribution exactly, with and without a drafter, and never anything refused."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from omnidraft.config import SamplingSettings
+from omnidraft.decoding.constraint import ConstrainedSampler
+from omnidraft.decoding.events import Token
+from omnidraft.decoding.loop import decode
+from omnidraft.errors import ModelError
+from omnidraft.vocab import TokenKind
+from tests.decoding import toys
+from tests.decoding.test_exactness import LENGTH, p_value
+from tests.fakes import toy_vocabulary
+
+TARGET = toys.TARGET
+END = TARGET.eos
+
+
+class NoRepeats:
+    """Two neighbouring bytes differ, and the answer ends only behind an even number of bytes, at least two."""
+
+    def __init__(self) -> None:
+        self.said = b""
+
+    def allowed(self, ids):
+        return np.array([self._fits(int(t)) for t in ids], bool)
+
+    def _fits(self, token: int) -> bool:
+        if token == END:
+            return bool(self.said) and len(self.said) % 2 == 0
+        piece = TARGET.pieces[token]
+        text = self.said + piece
+        return bool(piece) and all(a != b for a, b in pairwise(text))
+
+    def accept(self, token: int) -> None:
+        assert self._fits(token)
+        self.said += TARGET.pieces[token]
+
+
+def answer(sampling, seed, speculation=None) -> tuple[int, ...]:
+    events = decode(toys.target(), toys.PROMPT, sampling, seed, speculation, constraint=NoRepeats())
+    return tuple(e.id for e in events if isinstance(e, Token))
+
+
+def kept(row: np.ndarray, sampling: SamplingSettings) -> np.ndarray:
+    """The filtered distribution of a row, written down independently: penalty off, top-k, then top-p."""
+    p = np.exp(row - row.max())
+    p /= p.sum()
+    order = np.argsort(-p, kind="stable")
+    if sampling.top_k:
+        order = order[: sampling.top_k]
+    if sampling.top_p < 1:
+        shares = np.cumsum(p[order]) / p[order].sum()
+        order = order[: int(np.searchsorted(shares, sampling.top_p)) + 1]
+    result = np.zeros_like(p)
+    result[order] = np.exp((row[order] - row.max()) / sampling.temperature)
+    return result / result.sum()
+
+
+def probabilities(sampling: SamplingSettings) -> dict[tuple[int, ...], float]:
+    """Every answer's probability where each position is the filtered distribution, restricted and renormalised."""
+    target = toys.target()
+    unused = TARGET.kinds == TokenKind.UNUSED
+    done, open_ = {}, {(): 1.0}
+    for _ in range(LENGTH):
+        grown = {}
+        for said, mass in open_.items():
+            row = target._row((*toys.PROMPT, *said)).astype(np.float64)
+            row[unused] = -np.inf
+            state = NoRepeats()
+            for token in said:
+                state.accept(token)
+            ok = state.allowed(np.arange(TARGET.size))
+            p = kept(row, sampling) * ok
+            if not p.any():  # nothing of what the filters left: they apply to what is allowed
+                p = kept(np.where(ok, row, -np.inf), sampling)
+            for token in np.flatnonzero(p).tolist():
+                (done if token == END else grown)[(*said, token)] = mass * p[token] / p.sum()
+        open_ = grown
+    return done | open_
+
+
+@pytest.mark.parametrize("drafted", [False, True])
+@pytest.mark.parametrize("filters", [{}, {"top_k": 2}, {"top_p": 0.7, "temperature": 0.8}])
+def test_answers_follow_the_restricted_distribution(drafted, filters):
+    sampling = SamplingSettings(**{"temperature": 1.0, "max_tokens": LENGTH, **filters})
+    drafter, translate = toys.drafter(), toys.translator()
+    found: Counter = Counter()
+    for seed in range(1500):
+        found[answer(sampling, seed, toys.speculation(drafter, translate) if drafted else None)] += 1
+    assert p_value(found, probabilities(sampling)) > 0.001
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("verification", ["coupled", "rejection", "paper"])
+def test_the_text_is_the_same_with_and_without_a_drafter(temperature, verification):
+    sampling = SamplingSettings(temperature=temperature, max_tokens=12)
+    for seed in range(20):
+        speculation = toys.speculation(toys.drafter(), toys.translator(), 4, verification)
+        assert answer(sampling, seed, speculation) == answer(sampling, seed)
+
+
+class Only:
+    """The same tokens at every position."""
+
+    def __init__(self, *tokens: int) -> None:
+        self.tokens = tokens
+        self.accepted: list[int] = []
+
+    def allowed(self, ids):
+        return np.isin(ids, self.tokens)
+
+    def accept(self, token):
+        self.accepted.append(token)
+
+
+WIDE = toy_vocabulary([bytes([n // 250 + 1, n % 250 + 1]) for n in range(2000)])
+
+
+def draws(constraint, n: int, temperature: float = 1.0) -> Counter:
+    row = np.linspace(3, -3, WIDE.size).astype(np.float32)
+    found: Counter = Counter()
+    for seed in range(n):
+        sampler = ConstrainedSampler(SamplingSettings(temperature=temperature), WIDE, seed, 0, constraint)
+        prepared = row.copy()
+        sampler.prepare(prepared, [])
+        found[sampler.draw(prepared, 0).id] += 1
+    return found
+
+
+@pytest.mark.parametrize("tokens", [(5, 1500, 1999), (1200, 1300), tuple(range(0, 2000, 2))])
+def test_a_wide_vocabulary_is_restricted_exactly_too(tokens):
+    """Where the allowed tokens are likely ones, unlikely ones that compete in groups, or half of everything."""
+    found = draws(Only(*tokens), 1500)
+    weights = {(t,): float(np.exp(6 * -t / 2000)) for t in tokens}
+    total = sum(weights.values())
+    assert p_value(Counter({(t,): n for t, n in found.items()}), {t: w / total for t, w in weights.items()}) > 0.001
+
+
+def test_the_likeliest_allowed_token_wins_at_temperature_0():
+    assert set(draws(Only(40, 60), 1, 0.0)) == {40}
+    assert set(draws(Only(1500, 1400), 1, 0.0)) == {1400}
+    assert set(draws(Only(40, 1900), 1, 0.0)) == {40}
+
+
+def test_where_nothing_can_follow_an_error_says_so():
+    with pytest.raises(ModelError, match="grammar allows nothing"):
+        draws(Only(), 1)
+    with pytest.raises(ModelError, match="grammar allows nothing"):
+        draws(Only(), 1, 0.0)
+
+
+def test_each_draw_moves_the_constraint_once():
+    constraint = Only(7, 9)
+    found = draws(constraint, 20)
+    assert Counter(constraint.accepted) == found
