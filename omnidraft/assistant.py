@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from omnidraft.backends.base import LanguageModel
+from omnidraft.backends.grammar import Grammar
 from omnidraft.backends.llama_cpp import LlamaDrafter
 from omnidraft.backends.opening import open_target
 from omnidraft.backends.templates import ChatTemplate
@@ -269,10 +270,12 @@ class Assistant:
         chat: str | None = None,
         wait: bool = True,
         continued: Continued | None = None,
+        grammar: Grammar | None = None,
     ) -> Iterator[Event]:
         """Events of one answer; closing the generator or calling `stop` ends it early. Busy if not `wait`ing.
 
         With `continued` the answer goes on from there; listeners, who want whole answers, do not hear of it.
+        `grammar` is what the answer must follow.
         """
         if not self._lock.acquire(blocking=wait):
             raise Busy("Another answer is being written; stop it or wait for it.")
@@ -286,6 +289,7 @@ class Assistant:
                 capture=CAPTURE if wanted and continued is None else 0,
                 source=chat,
                 continued=continued,
+                grammar=grammar,
             )
             yield from events if continued is not None else self._followed(events, messages, chat, sampling)
             if (failure := self._commit()) is not None:
