@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,23 +18,25 @@ from omnidraft.backends.grammar import Grammar
 from omnidraft.backends.llama_cpp import LlamaDrafter
 from omnidraft.backends.opening import open_target
 from omnidraft.backends.templates import ChatTemplate
+from omnidraft.chats import ChatStore
 from omnidraft.config import AppSettings, CacheSettings, DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.decoding.events import Event, Finished, Notice, Token
+from omnidraft.decoding.lookup import SuffixLookup
 from omnidraft.decoding.measure import step_seconds
 from omnidraft.decoding.near_tie import batch_difference
 from omnidraft.engine import Continued, Engine, Memory, Message
 from omnidraft.errors import ModelError, OmniDraftError, StorageError
 from omnidraft.learning.collector import Pairing
 from omnidraft.learning.learner import Learner
-from omnidraft.learning.serving import AUTO, Choice, Shelf, load_heads, open_choice, put_on, save_heads
+from omnidraft.learning.serving import AUTO, MERGED, Choice, Shelf, load_heads, open_choice, put_on, save_heads
 from omnidraft.paths import DataHome
+from omnidraft.profiles.forget import Forgotten, forget_everything_from, forget_from
 from omnidraft.settings_file import load_settings
 from omnidraft.speed_store import PairSpeed, SpeedStore
 from omnidraft.vocab import PairMap, Translator, Vocabulary
 from omnidraft.vocab.ngram_cache import NgramCache
 
 NO_ADAPTER = "none"
-MERGED = "merged"  # folder of the profile for drafters with their adapter added in
 CAPTURE = 48  # top ids kept per position for learning
 _SAMPLE = "The quick brown fox counts 1, 2, 3 and then says: hello there, how are you today?"
 
@@ -77,6 +79,7 @@ class Assistant:
         self._drafter: LlamaDrafter | None = None
         self._drafter_as: tuple[Path, ModelSettings] | None = None  # what it was opened with
         self._choice: Choice | None = None  # what the drafter drafts with
+        self._adapter: Path | str = NO_ADAPTER  # what was asked for
         self._lock = threading.Lock()
         self._shelf = Shelf(self.profile.adapters, self.profile.root / MERGED)
         self.learner = Learner(
@@ -132,7 +135,8 @@ class Assistant:
                 engine.memory = Memory.with_cost(engine.measured())
             if self._choice is not None:
                 load_heads(self._choice, engine.memory.knowledge)
-            self._tell_learner(adapter)
+            self._adapter = adapter
+            self._tell_learner()
             return list(opened.notices)
 
     def _pair(
@@ -189,8 +193,8 @@ class Assistant:
         self._drafter, self._drafter_as, self._choice = drafter, opened_with, choice
         self.pair, self.cache = pair, cache
 
-    def _tell_learner(self, adapter: Path | str) -> None:
-        if self._choice is None or adapter != AUTO:
+    def _tell_learner(self) -> None:
+        if self._choice is None or self._adapter != AUTO:
             self.learner.unpaired()
         else:
             template = self.engine.drafter.template
@@ -324,6 +328,59 @@ class Assistant:
                         listener(Answered(chat, messages, tokens, event, sampling.temperature))
         finally:
             events.close()
+
+    def forget(self, store: ChatStore, chat: str) -> Forgotten:
+        """Remove a conversation and all that was learned from it; `store` is the open store of conversations.
+
+        Adapter versions trained on it are dropped, not retrained. Busy while an answer is being written.
+        """
+        with self._learning_closed():
+            return forget_from(self.profile, store, chat)
+
+    def forget_everything(self, store: ChatStore) -> Forgotten:
+        """Remove everything of the profile but its settings. Busy while an answer is being written."""
+        with self._learning_closed():
+            return forget_everything_from(self.profile, store)
+
+    @contextmanager
+    def _learning_closed(self) -> Iterator[None]:
+        """Hold nothing of what was said or learned, in files or memory, and go on with what the files say then."""
+        if not self._lock.acquire(blocking=False):
+            raise Busy("An answer is being written; stop it or wait for it.")
+        try:
+            self.learner.close()
+            cache = self.cache.settings if self.cache is not None else None
+            self._close_cache()
+            if self._choice is not None and self._choice.version is not None:
+                self._swap(Choice(self._choice.drafter), self._bare())
+            try:
+                yield
+            finally:
+                if self.engine is not None:
+                    self._go_on(cache)
+        finally:
+            self._lock.release()
+
+    def _bare(self) -> LlamaDrafter | None:
+        """The drafter as it came, opened, if another file is loaded."""
+        file, model = self._drafter_as
+        drafter = self._choice.drafter
+        return None if file == drafter else LlamaDrafter.open(drafter, model, vocabulary=self.pair.drafter)
+
+    def _go_on(self, cache: CacheSettings | None) -> None:
+        self.engine.forget()
+        self.engine.memory.lookup = SuffixLookup()
+        if self.pair is None:
+            return
+        self.cache = self._open_cache(self.pair, cache) if cache is not None else None
+        self.engine.translator = Translator(self.pair, self.cache)
+        if self._adapter == AUTO:
+            choice = self._choose(self._choice.drafter, self.pair, AUTO)
+            opened = None
+            if choice.file != self._drafter_as[0]:
+                opened, choice = open_choice(choice, self._drafter_as[1], self.pair.drafter)
+            self._swap(choice, opened)
+        self._tell_learner()
 
     def stop(self) -> None:
         """Interrupt the running answer, also while the prompt is being read."""

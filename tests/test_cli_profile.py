@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import sqlite3
-import time
 from contextlib import closing
 from pathlib import Path
 
@@ -19,8 +17,10 @@ from omnidraft.chats import ChatStore, answer_meta
 from omnidraft.config import AppSettings, DraftSettings, ModelSettings, SamplingSettings, changed
 from omnidraft.decoding.events import Finished, Token
 from omnidraft.errors import StorageError
+from omnidraft.learning.adapters import AdapterStore
 from omnidraft.learning.record import Record, encode
 from omnidraft.learning.replay import ReplayStore
+from omnidraft.learning.versions import Meta
 from omnidraft.paths import ProfilePaths, find_data_home
 from omnidraft.profiles.forget import forget_chat
 from omnidraft.settings_file import save_settings
@@ -59,9 +59,7 @@ class Lived:
     def __init__(self, home, models: Path) -> None:
         self.paths: ProfilePaths = home.profile("Ada")
         save_settings(self.paths.settings, changed(AppSettings(), theme="dark"))
-        self.old_adapter = self._adapter("0001")
-        for file in self.old_adapter.iterdir():
-            os.utime(file, (time.time() - 60, time.time() - 60))
+        self.old_adapter = self._adapter("0001", [])
         assistant = Assistant(home, "Ada")
         assistant.load(
             models / "tiny-target-a-f16.gguf", models / "tiny-drafter-f16.gguf", ModelSettings(threads=1, n_ctx=256)
@@ -70,7 +68,7 @@ class Lived:
             self.other, _ = self._converse(store, assistant, OTHER)
             self.chat, self.answer = self._converse(store, assistant, SECRET)
         assistant.close()
-        self.new_adapter = self._adapter("0002")
+        self.new_adapter = self._adapter("0002", [self.chat])
         with ReplayStore(self.paths.replay) as replay:
             self.blobs = [encode(self._record(chat, seed)) for chat, seed in ((self.other, 1), (self.chat, 2))]
             for chat, seed in ((self.other, 1), (self.chat, 2)):
@@ -85,11 +83,13 @@ class Lived:
         store.append(chat, "assistant", said, meta=answer_meta(token_ids=ids, target="tiny-target-a"))
         return chat, said
 
-    def _adapter(self, version: str) -> Path:
-        folder = self.paths.adapters / "tiny-drafter" / "0123abcd" / version
-        folder.mkdir(parents=True)
-        (folder / "adapter.gguf").write_bytes(b"GGUF" + f"weights of {version}".encode() * 20)
-        return folder
+    def _adapter(self, name: str, chats: list[str]) -> Path:
+        """A version trained on these conversations."""
+        weights = io.BytesIO()
+        np.savez(weights, matrix=np.arange(8.0))
+        files = {"adapter.gguf": b"GGUF" + f"weights of {name}".encode() * 20, "weights.npz": weights.getvalue()}
+        meta = Meta(drafter="d", vocabulary="v", chats=tuple(chats))
+        return AdapterStore(self.paths.adapters / "tiny-drafter" / "0123abcd").publish(files, meta).path
 
     def _record(self, chat: str, seed: int) -> Record:
         numbers = np.random.default_rng(seed)
@@ -258,7 +258,7 @@ def test_a_conversation_that_taught_nothing_costs_no_adapter(home, lived):
     with ChatStore(lived.paths.chats) as store:
         note = store.create().id
         store.append(note, "user", "just a note")
-    later = lived._adapter("0003")
+    later = lived._adapter("0003", [lived.other])
     gone = forget_chat(home, "Ada", note)
     assert (gone.answers, gone.ngrams, gone.adapters) == (0, 0, 0)
     assert later.is_dir()

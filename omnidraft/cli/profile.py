@@ -127,17 +127,14 @@ def _forget(args: argparse.Namespace, home: DataHome) -> int:
     if args.everything:
         _confirm(args, f"This removes everything of the profile {name} but its settings.", "forget everything")
         gone = forget_everything(home, name)
-        rest = "Its settings were kept."
+        rest = " Its settings were kept."
     else:
         chat = find_chat(home, name, args.chat)
         _confirm(args, f'This removes "{chat.title}" and everything learned from it.', "forget")
         gone = forget_chat(home, name, chat.id)
-        rest = "Adapters older than the conversation were kept." if gone.adapters else ""
-    words = (
-        f"Removed: {_count(gone.conversations, 'conversation')}, {_count(gone.ngrams, 'n-gram')} from the cache, "
-        f"{_count(gone.answers, 'answer')} from the replay, {_count(gone.adapters, 'adapter version')}. {rest}"
-    )
-    return _say(args, words.strip(), name=name, **dataclasses.asdict(gone))
+        rest = ""
+    words = gone.sentence() + rest
+    return _say(args, words, name=name, **dataclasses.asdict(gone))
 
 
 def _confirm(args: argparse.Namespace, warning: str, word: str) -> None:
@@ -163,10 +160,6 @@ def _chats(file: Path) -> list[Conversation]:
         return []
     with ChatStore(file) as store:
         return store.conversations()
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}" + ("" if number == 1 else "s")
 
 
 def _size(count: int) -> str:

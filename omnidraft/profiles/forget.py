@@ -1,6 +1,7 @@
 """Forgetting: a conversation, or everything, leaves every store of a profile, not only the list of conversations.
 
-Works on a closed profile; a program that has it open holds n-grams and adapters in memory and would write them back.
+Works on a closed profile; a program that has it open holds n-grams and adapters in memory and would write them back,
+so it closes those first (`Assistant.forget`) and hands over its store of conversations.
 Deleted rows are overwritten and their files rewritten, whole files are overwritten before they are removed. What a file
 system keeps by itself (snapshots, a drive's spare blocks) is out of reach.
 """
@@ -18,7 +19,9 @@ from pathlib import Path
 from omnidraft.chats import ChatStore, Conversation, Message
 from omnidraft.errors import StorageError
 from omnidraft.files import reason, sync_folder
+from omnidraft.learning.adapters import AdapterStore, erase
 from omnidraft.learning.replay import ReplayStore
+from omnidraft.learning.serving import MERGED
 from omnidraft.paths import DataHome, ProfilePaths
 from omnidraft.profiles.folders import existing, in_use
 from omnidraft.vocab.eviction import ANONYMOUS
@@ -27,18 +30,31 @@ from omnidraft.vocab.ngram_store import NgramStore
 SHORTEST_PREFIX = 4  # of a conversation's id
 _BLOCK = bytes(1 << 20)
 _GENERATED = ("statistics", "token_ids", "origins", "target")  # what an answer's meta data may have
+_OPEN = ("", "-wal", "-shm")  # what an open store consists of
 _SOURCES = 4  # where a row of the n-gram cache lists the conversations it came from
 
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """What was removed from each store. files: files removed besides, adapters' own not counted."""
+    """What was removed from each store. files: files removed besides, adapters' own not counted; versions: names of
+    the adapter versions, which were dropped because they, or one they came from, were trained on what is forgotten."""
 
     conversations: int
     ngrams: int
     answers: int
     adapters: int
     files: int = 0
+    versions: tuple[str, ...] = ()
+
+    def sentence(self) -> str:
+        """For display."""
+        said = (
+            f"Removed: {_counted(self.conversations, 'conversation')}, {_counted(self.ngrams, 'n-gram')} from the "
+            f"cache, {_counted(self.answers, 'answer')} from the replay, {_counted(self.adapters, 'adapter version')}"
+        )
+        if not self.versions:
+            return f"{said}."
+        return f"{said} trained on it ({', '.join(self.versions)}). What is left in the replay is learned anew."
 
 
 def find_chat(home: DataHome, profile: str, beginning: str) -> Conversation:
@@ -64,46 +80,74 @@ def forget_chat(home: DataHome, profile: str, chat: str) -> Forgotten:
     """Remove a conversation (by id) and what was learned from it: n-grams, replay answers, adapters.
 
     An n-gram that other conversations taught too stays; one whose origin was not noted goes if it may occur in
-    this conversation (it is learned again when it is needed). An adapter goes if it was written after the conversation
-    began, for it may have been trained on it or on an adapter that was. Safe to repeat after an interruption: the
-    conversation itself goes last. StorageError if the profile is in use or has no such conversation.
+    this conversation (it is learned again when it is needed). An adapter version goes if it, or one it came from, was
+    trained on the conversation. Safe to repeat after an interruption: the conversation itself goes last. StorageError
+    if the profile is in use or has no such conversation.
     """
     paths = _closed(home, profile)
     known = find_chat(home, profile, chat)
     with ChatStore(paths.chats) as store:
-        _, messages = store.snapshot(known.id)
-        generated = [message for message in messages if _generated(message)]
-        answers = _forget_answers(paths.replay, known.id)
-        ngrams = _forget_ngrams(paths.ngrams, known.id, _tokens(generated))
-        adapters = _drop_adapters(paths.adapters, since=known.created) if answers or generated else 0
-        if not store.delete(known.id):
-            raise StorageError(f"{paths.chats} is being read by another program; close it and repeat this.")
-    return Forgotten(1, ngrams, answers, adapters)
+        return forget_from(paths, store, known.id)
+
+
+def forget_from(paths: ProfilePaths, store: ChatStore, chat: str) -> Forgotten:
+    """`forget_chat` where the conversations, and nothing else of the profile, are open."""
+    _, messages = store.snapshot(chat)
+    generated = [message for message in messages if _generated(message)]
+    answers = _forget_answers(paths.replay, chat)
+    ngrams = _forget_ngrams(paths.ngrams, chat, _tokens(generated))
+    versions = _forget_adapters(paths.adapters, chat)
+    if versions:
+        erase(paths.root / MERGED)
+    if not store.delete(chat):
+        raise StorageError(f"{paths.chats} is being read by another program; close it and repeat this.")
+    return Forgotten(1, ngrams, answers, len(versions), versions=versions)
 
 
 def forget_everything(home: DataHome, profile: str) -> Forgotten:
     """Remove everything of a profile but its settings, so that it is like new. StorageError if it is in use."""
     paths = _closed(home, profile)
-    conversations = answers = 0
+    conversations = 0
     with suppress(StorageError):  # what cannot be read is removed all the same
         if paths.chats.is_file():
             with ChatStore(paths.chats) as store:
                 conversations = len(store.conversations())
+    return _forget_files(paths, conversations, [])
+
+
+def forget_everything_from(paths: ProfilePaths, store: ChatStore) -> Forgotten:
+    """`forget_everything` where the conversations, and nothing else of the profile, are open."""
+    conversations = len(store.conversations())
+    gone = _forget_files(paths, conversations, [paths.chats.with_name(paths.chats.name + end) for end in _OPEN])
+    if not store.delete_all():
+        raise StorageError(f"{paths.chats} is being read by another program; close it and repeat this.")
+    return gone
+
+
+def _forget_files(paths: ProfilePaths, conversations: int, kept: Collection[Path]) -> Forgotten:
+    """Overwrite and remove all files of a profile but the settings and those kept."""
+    answers = 0
     with suppress(StorageError):
         if paths.replay.is_file():
             with ReplayStore(paths.replay) as replay:
                 answers = len(replay)
     ngrams = _count_ngrams(paths.ngrams)
-    adapters = _drop_adapters(paths.adapters, since=0.0)
+    versions = _forget_adapters(paths.adapters, None)
     files = 0
     for file in sorted(path for path in paths.root.rglob("*") if path.is_file() or path.is_symlink()):
-        if file != paths.settings:
+        if file != paths.settings and file not in kept:
             _shred(file)
             files += 1
     for folder in [path for path in paths.root.iterdir() if path.is_dir()]:
         shutil.rmtree(folder)
     sync_folder(paths.root)
-    return Forgotten(conversations, ngrams, answers, adapters, files)
+    return Forgotten(conversations, ngrams, answers, len(versions), files)
+
+
+def _forget_adapters(adapters: Path, chat: str | None) -> tuple[str, ...]:
+    """Drop the versions that a conversation (None: any) went into; their names."""
+    stores = [AdapterStore(path) for path in sorted(adapters.glob("*/*")) if path.is_dir()]
+    return tuple(name for store in stores for name in store.forget(chat))
 
 
 def _closed(home: DataHome, profile: str) -> ProfilePaths:
@@ -179,25 +223,8 @@ def _count_ngrams(path: Path) -> int:
     return counted
 
 
-def _drop_adapters(folder: Path, since: float) -> int:
-    """Remove adapter versions with a file written after `since`, and loose files as new; how many versions went.
-
-    Versions are the folders <drafter>/<vocabulary>/<version>; a time stamp that an import renewed only removes more.
-    """
-    dropped = 0
-    for scope in sorted(folder.glob("*/*")):
-        for version in sorted(path for path in scope.iterdir() if path.is_dir()) if scope.is_dir() else ():
-            files = [path for path in version.rglob("*") if path.is_file() or path.is_symlink()]
-            if any(file.lstat().st_mtime >= since for file in files):
-                for file in files:
-                    _shred(file)
-                shutil.rmtree(version)
-                dropped += not version.name.startswith(".")
-    for file in [path for path in folder.rglob("*") if path.is_file()]:
-        loose = len(file.relative_to(folder).parts) <= 3
-        if loose and file.lstat().st_mtime >= since:
-            _shred(file)
-    return dropped
+def _counted(number: int, what: str) -> str:
+    return f"{number:,} {what}" + ("" if number == 1 else "s")
 
 
 def _shred(file: Path) -> None:
