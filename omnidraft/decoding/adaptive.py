@@ -20,6 +20,7 @@ from operator import mul
 import numpy as np
 
 from omnidraft.decoding.acceptance import AcceptanceHead, Average, Rates
+from omnidraft.decoding.copying import CopyRates
 from omnidraft.decoding.cost import CostModel
 from omnidraft.decoding.events import Round
 from omnidraft.decoding.foresight import Foresight
@@ -27,12 +28,14 @@ from omnidraft.decoding.length import PLAIN
 from omnidraft.vocab import Proposal, Translator
 
 _PROBE_SHARE = 0.01  # of plain decoding's time goes to finding out whether drafting would pay
-_EARLY_SHARE, _EARLY_SAMPLES = 0.05, 12  # until so much is known of a new pair; a matter of few drafter steps
+_EARLY_SHARE, _EARLY_SAMPLES = 0.02, 12  # until so much is known of a new pair; a matter of few drafter steps
 _PROBE_PIECES = 3  # drafted at most until the first proposal of a silent guess is complete
 _REST = 16  # rounds decoded plainly before thinking again, unless something new was heard
 _HYSTERESIS = 0.02  # tokens a round must promise before drafting resumes
 _MEMORY = 0.995  # of the long-run rate, per round
 _READ_AHEAD = 0.15  # of a draft step: the cost of one more id when the drafter catches up in one pass
+_MARGIN = 0.15  # tokens a copy must promise: of many that look just good enough, most are not
+_HOPELESS = 0.03  # chance below which one more copied token is not worth a thought
 _AMORTISED = 24  # rounds over which catching up is written off
 
 
@@ -40,14 +43,14 @@ _AMORTISED = 24  # rounds over which catching up is written off
 class Knowledge:
     """What is known of one drafter-target pair in one kind of sampling; lives as long as the pair and is stored.
 
-    matches: acceptance of looked-up tokens by match length (short, medium, long).
+    copies: how often looked-up tokens were right.
     """
 
     cost: CostModel
     look: Average = field(default_factory=lambda: Average(0.5))  # tokens a look was worth, proposed or not
     rates: Rates = field(default_factory=Rates)
     head: AcceptanceHead = field(default_factory=AcceptanceHead)
-    matches: list[Average] = field(default_factory=lambda: [Average(0.3), Average(0.5), Average(0.7)])
+    copies: CopyRates = field(default_factory=CopyRates)
     tokens: float = 0.0
     seconds: float = 0.0
     plain_seconds: float = 0.0  # plain decoding that silent guesses may still be charged to
@@ -72,23 +75,21 @@ class Knowledge:
             "look": [self.look.value, self.look.weight],
             "rates": self.rates.as_dict(),
             "head": self.head.as_dict(),
-            "matches": [[m.value, m.weight] for m in self.matches],
+            "copies": self.copies.as_list(),
             "drafting": self.drafting,
         }
 
     @classmethod
     def from_dict(cls, data: dict) -> Knowledge:
         """KeyError, TypeError, ValueError or SettingsError for what `as_dict` did not write."""
-        knowledge = cls(
+        return cls(
             CostModel.from_dict(data["cost"]),
             Average(*map(float, data["look"])),
             Rates.from_dict(data["rates"]),
             AcceptanceHead.from_dict(data["head"]),
+            CopyRates.from_list(data["copies"]),
             drafting=bool(data["drafting"]),
         )
-        for average, (value, weight) in zip(knowledge.matches, data["matches"], strict=True):
-            average.value, average.weight = float(value), float(weight)
-        return knowledge
 
 
 class AdaptiveLength:
@@ -103,6 +104,7 @@ class AdaptiveLength:
         self._foresight = Foresight(translator, knowledge.head) if translator else None
         self._rates = knowledge.rates.local()
         self._look = knowledge.look.local()
+        self._copies = knowledge.copies.local()
         if self._foresight is not None:
             self._foresight.journal = knowledge.journal
         self.silent = False
@@ -117,16 +119,26 @@ class AdaptiveLength:
         self._behind = behind
         self._matched = matched
         self.silent = False
-        if not matched and not k.drafting and self._rest > 0 and k.plain_seconds + self._plain[1] < self._look_at:
+        copied, gain = self._best_copy() if matched else (0, 0.0)
+        if not copied and self._resting():
             self._rest -= 1
             return PLAIN
         self._tell_plain()
-        if self._foresight is not None:
-            self._foresight.begin()
-        if not matched:
-            return 0
-        length, gain = self._best_lookup()
-        return length if gain > 0 and (self._foresight is None or gain >= self._look.value) else 0
+        if self._foresight is None:
+            return copied
+        self._foresight.begin()
+        return copied if copied and (not k.drafting or gain >= self._look.value) else 0
+
+    def _resting(self) -> bool:
+        """Whether this round is plain without another thought."""
+        k = self.knowledge
+        if self._foresight is None:
+            return True
+        return not k.drafting and self._rest > 0 and k.plain_seconds + self._plain[1] < self._look_at
+
+    def compared(self, right: bool) -> None:
+        for rates in (self.knowledge.copies, self._copies):
+            rates.add(self._matched, right)
 
     def more(self, pieces: Sequence[int]) -> bool:
         if self._foresight is None or len(pieces) >= self.longest:
@@ -175,7 +187,8 @@ class AdaptiveLength:
         k.remember(done.emitted, seconds)
         if proposals and proposals[0].origin == "lookup":
             for depth in range(done.tested):
-                self._bucket().add(float(depth < done.accepted))
+                for rates in (k.copies, self._copies):
+                    rates.add(self._matched + depth, depth < done.accepted)
             return
         if self._behind <= 4:
             k.cost.observe_steps(done.drafted, done.draft)
@@ -230,21 +243,20 @@ class AdaptiveLength:
             best = max(best, alive * self._rates.kept(more, proposed) - rate * seconds)
         return best
 
-    def _best_lookup(self) -> tuple[int, float]:
+    def _best_copy(self) -> tuple[int, float]:
         """(how many looked-up tokens to propose, what they are expected to earn in tokens)."""
         k = self.knowledge
-        chance, rate = self._bucket().value, k.rate
+        rate, single = k.rate, k.cost.pass_seconds(1)
         kept, alive, best = 0.0, 1.0, (0, 0.0)
         for length in range(1, self.longest + 1):
-            alive *= chance
+            alive *= self._copies.chance(self._matched + length - 1)
+            if alive < _HOPELESS:
+                break
             kept += alive
-            gain = kept - rate * (k.cost.pass_seconds(length + 1) - k.cost.pass_seconds(1))
-            if gain > best[1]:
+            gain = kept - rate * (k.cost.pass_seconds(length + 1) - single)
+            if gain > max(best[1], _MARGIN):
                 best = (length, gain)
         return best
-
-    def _bucket(self) -> Average:
-        return self.knowledge.matches[0 if self._matched < 5 else 1 if self._matched < 9 else 2]
 
     def _catching_up(self) -> float:
         return max(0, self._behind - 1) * _READ_AHEAD * self.knowledge.cost.step

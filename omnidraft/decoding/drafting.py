@@ -105,9 +105,7 @@ class Drafting:
         self._ids[self._base :] = after
         self._base += len(kept)
 
-    def _kept_ids(
-        self, verdict: Verdict, proposals: Sequence[Proposal], pieces: list[int]
-    ) -> list[int]:
+    def _kept_ids(self, verdict: Verdict, proposals: Sequence[Proposal], pieces: list[int]) -> list[int]:
         """Drafter ids of the emitted tokens: accepted pieces as drafted, anything else by its expansion."""
         kept: list[int] = []
         spelled: list[int] = []  # expansions of a split's target tokens until all of them are accepted

@@ -50,6 +50,10 @@ class LengthPolicy(Protocol):
         """A silent draft meant `guess`; the target said the id `said`."""
         ...
 
+    def compared(self, right: bool) -> None:
+        """A copy that was not proposed would have been `right` about the next token, or not."""
+        ...
+
     def observe(self, done: Round, proposals: Sequence[Proposal]) -> None:
         """The round has ended; `proposals` is what was sent to verification."""
         ...
@@ -80,6 +84,9 @@ class FixedLength:
         return True
 
     def overheard(self, guess: Sequence[Proposal], said: int) -> None:
+        pass
+
+    def compared(self, right: bool) -> None:
         pass
 
     def observe(self, done: Round, proposals: Sequence[Proposal]) -> None:

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 _SHORTEST = 3  # shorter matches are chance
 _LONGEST = 16
 _MOST_IDS = 200_000  # remembered over all texts; then the older half is dropped
+_TRIED = 8  # of the newest passages that end alike, how many are compared
+_NOTHING: tuple[list[int], int] = ([], 0)
 
 
 class SuffixLookup:
@@ -17,6 +19,7 @@ class SuffixLookup:
 
     def __init__(self, past: Sequence[Sequence[int]] = ()) -> None:
         self._texts: list[list[int]] = [[]]
+        self._gram: tuple[int, ...] = ()  # the current text's last ids, at most _SHORTEST
         self._count = 0
         self._seen: dict[tuple[int, ...], list[tuple[int, int]]] = {}
         for text in past:
@@ -30,25 +33,30 @@ class SuffixLookup:
             return
         if self._count + len(ids) > _MOST_IDS:
             self._drop_older_half()
-        self._texts.append([])
+        self._open()
         self.extend(ids)
+
+    def _open(self) -> None:
+        self._texts.append([])
+        self._gram = ()
 
     def extend(self, ids: Sequence[int]) -> None:
         """Ids behind the current text. Constant work an id."""
-        text, number = self._texts[-1], len(self._texts) - 1
+        text, number, gram = self._texts[-1], len(self._texts) - 1, self._gram
         for i in ids:
             # the gram that i follows: indexed only now, so that a text never matches its own end
-            if len(text) >= _SHORTEST:
-                gram = tuple(text[-_SHORTEST:])
+            if len(gram) == _SHORTEST:
                 self._seen.setdefault(gram, []).append((number, len(text)))
             text.append(i)
+            gram = (*gram[1 - _SHORTEST :], i)
+        self._gram = gram
         self._count += len(ids)
 
     def _drop_older_half(self) -> None:
         kept = self._texts[len(self._texts) // 2 + 1 :]
         self._texts, self._seen, self._count = [[]], {}, 0
         for text in kept:
-            self._texts.append([])
+            self._open()
             self.extend(text)
 
     def propose(self, longest: int) -> tuple[list[int], int]:
@@ -56,23 +64,24 @@ class SuffixLookup:
 
         The longest match wins, then the newest. Returns ([], 0) if no match is long enough.
         """
+        passages = self._seen.get(self._gram)
+        if passages is None:
+            return _NOTHING
         text = self._texts[-1]
-        best, length = None, 0
-        for number, end in reversed(self._seen.get(tuple(text[-_SHORTEST:]), ())[-32:]):
+        best, length = passages[-1], 0
+        for number, end in reversed(passages[-_TRIED:]):
             matched = self._matching(self._texts[number], end, text)
             if matched > length:
                 best, length = (number, end), matched
                 if length == _LONGEST:
                     break
-        if best is None:
-            return [], 0
         number, end = best
         return self._texts[number][end : end + longest], length
 
     @staticmethod
     def _matching(other: list[int], end: int, text: list[int]) -> int:
         """How many ids before `end` in `other` equal the last ids of `text`, up to `_LONGEST`."""
-        n = 0
-        while n < min(_LONGEST, end, len(text)) and other[end - 1 - n] == text[-1 - n]:
+        n, most = _SHORTEST, min(_LONGEST, end, len(text))
+        while n < most and other[end - 1 - n] == text[-1 - n]:
             n += 1
         return n

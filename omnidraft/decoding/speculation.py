@@ -47,6 +47,7 @@ class Speculation:
         self.verification = verification
         self.lookup = lookup
         self._unsaid: list[Proposal] = []  # of a silent draft
+        self._uncopied: int | None = None  # what a lookup that was not proposed says comes next
 
     def guess(self, strategy: Strategy, position: int, room: int) -> Guess:
         """Proposals behind the newest token, at most `room`; `position` is the answer position they begin at."""
@@ -79,6 +80,8 @@ class Speculation:
         if self.lookup is not None and strategy.splits:
             found, matched = self.lookup.propose(min(room, self.policy.longest))
         length = self.policy.begin(behind, matched)
+        if length <= 0 and found:
+            self._uncopied = found[0]
         if length == PLAIN:
             return None
         return [Proposal(t, "lookup", 0, 0) for t in found[:length]]
@@ -94,6 +97,9 @@ class Speculation:
 
     def settle(self, verdict: Verdict, proposals: Sequence[Proposal]) -> None:
         """The target has spoken."""
+        if self._uncopied is not None:
+            self.policy.compared(verdict.emitted[0].id == self._uncopied)
+            self._uncopied = None
         if self._unsaid:
             self.policy.overheard(self._unsaid, verdict.emitted[0].id)
             self._unsaid = []

@@ -1,0 +1,42 @@
+"""How far copies of earlier text can be trusted, by how long the passages agree before them.
+
+Comparing a copy with what the target says costs nothing, so these rates are learned in every round with a match,
+proposed or not, and begin low: a wide pass is paid for only after copies were seen to be right.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+
+from omnidraft.decoding.acceptance import Average
+
+_BOUNDS = (4, 5, 7, 10, 16)  # match lengths below 4, of 4, 5-6, 7-9, 10-15, and longer
+_PRIOR = (0.15, 0.2, 0.3, 0.4, 0.5, 0.6)
+
+
+class CopyRates:
+    """P(the next copied token is right | the last `matched` tokens agree), in classes of `matched`."""
+
+    def __init__(self, averages: Sequence[Average] | None = None) -> None:
+        self._averages = list(averages) if averages else [Average(value) for value in _PRIOR]
+
+    def chance(self, matched: int) -> float:
+        return self._averages[bisect_right(_BOUNDS, matched)].value
+
+    def add(self, matched: int, right: bool) -> None:
+        self._averages[bisect_right(_BOUNDS, matched)].add(float(right))
+
+    def local(self) -> CopyRates:
+        """Where one answer begins."""
+        return CopyRates([average.local() for average in self._averages])
+
+    def as_list(self) -> list[list[float]]:
+        return [[average.value, average.weight] for average in self._averages]
+
+    @classmethod
+    def from_list(cls, data: Sequence[Sequence[float]]) -> CopyRates:
+        """ValueError or TypeError for what `as_list` did not write."""
+        if len(data) != len(_PRIOR):
+            raise ValueError("rates of copies by another division")
+        return cls([Average(float(value), float(weight)) for value, weight in data])
