@@ -28,7 +28,17 @@ from omnidraft.engine import Continued, Engine, Memory, Message
 from omnidraft.errors import ModelError, OmniDraftError, StorageError
 from omnidraft.learning.collector import Pairing
 from omnidraft.learning.learner import Learner
-from omnidraft.learning.serving import AUTO, MERGED, Choice, Shelf, load_heads, open_choice, put_on, save_heads
+from omnidraft.learning.serving import (
+    AUTO,
+    MERGED,
+    NO_ADAPTER,
+    Choice,
+    Shelf,
+    load_heads,
+    open_choice,
+    put_on,
+    save_heads,
+)
 from omnidraft.paths import DataHome
 from omnidraft.profiles.forget import Forgotten, forget_everything_from, forget_from
 from omnidraft.settings_file import load_settings
@@ -36,7 +46,6 @@ from omnidraft.speed_store import PairSpeed, SpeedStore
 from omnidraft.vocab import PairMap, Translator, Vocabulary
 from omnidraft.vocab.ngram_cache import NgramCache
 
-NO_ADAPTER = "none"
 CAPTURE = 48  # top ids kept per position for learning
 _SAMPLE = "The quick brown fox counts 1, 2, 3 and then says: hello there, how are you today?"
 

@@ -1,6 +1,7 @@
 """`chat`: interactive on a terminal, or one-shot over prompts with JSON results.
 
-One-shot stores no chat and does not train; the n-gram cache learns unless `--ephemeral`.
+One-shot stores no chat and does not train; the n-gram cache learns unless `--ephemeral`. A conversation is kept for
+the drafter to learn from while you think; its adapter versions are used by both.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-draft", action="store_true", help="decode plainly")
     parser.add_argument("--ngram-cache", choices=("on", "off"), default="on")
     parser.add_argument("--no-seed-cache", action="store_true", help="start an empty n-gram cache")
-    parser.add_argument("--adapter", default="auto", help="auto, none, or a GGUF LoRA file")
+    parser.add_argument("--adapter", default="auto", help="auto (what was learned), none, or a GGUF LoRA file")
     source = parser.add_mutually_exclusive_group()
     source.add_argument("--prompt", help="answer this one message and stop")
     source.add_argument("--prompts", help="answer every prompt of a JSONL file, or of a bundled task (math, code, ...)")
@@ -54,7 +55,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     home = find_data_home(args.data_dir)
-    assistant = Assistant(home, args.profile, ephemeral=args.ephemeral)
+    conversing = args.prompt is None and args.prompts is None
+    assistant = Assistant(home, args.profile, ephemeral=args.ephemeral, learn=conversing)
     try:
         sampling, draft = sampling_settings(args, assistant), draft_settings(args, assistant)
         prompts = _prompts(args)

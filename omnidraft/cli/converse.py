@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import uuid
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -18,27 +19,25 @@ Message = dict[str, str]
 _HELP = "Ctrl+C stops an answer. /new starts over, /exit or Ctrl+D ends."
 
 
-def converse(
-    assistant: Assistant, sampling: SamplingSettings, draft: DraftSettings, system: list[Message]
-) -> int:
+def converse(assistant: Assistant, sampling: SamplingSettings, draft: DraftSettings, system: list[Message]) -> int:
     """Ask and answer until the input ends. Returns 2 if a piped question could not be answered, else 0."""
     at_terminal = sys.stdin.isatty()
     if at_terminal:
         with suppress(ImportError):  # line editing and history, where the system has it
             importlib.import_module("readline")
     failed = False
-    messages = list(system)
+    messages, chat = list(system), _new_chat()
     print(f"{assistant.target.name}. {_HELP}", file=sys.stderr)
     for line in _lines("> " if at_terminal else ""):
         if line in ("/exit", "/quit"):
             break
         if line == "/new":
-            messages = list(system)
+            messages, chat = list(system), _new_chat()
             print("A new conversation.", file=sys.stderr)
             continue
         asked = [*messages, {"role": "user", "content": line}]
         try:
-            said = _answer(assistant, asked, sampling, draft)
+            said = _answer(assistant, asked, sampling, draft, chat)
         except OmniDraftError as error:  # this question failed, not the conversation
             print(f"omnidraft: {error}", file=sys.stderr)
             failed = True
@@ -47,12 +46,17 @@ def converse(
     return 2 if failed and not at_terminal else 0
 
 
+def _new_chat() -> str:
+    """A name under which what is learned from a conversation can be forgotten; the conversation itself is not kept."""
+    return f"terminal-{uuid.uuid4().hex}"
+
+
 def _answer(
-    assistant: Assistant, messages: list[Message], sampling: SamplingSettings, draft: DraftSettings
+    assistant: Assistant, messages: list[Message], sampling: SamplingSettings, draft: DraftSettings, chat: str
 ) -> str:
     """Print an answer as it comes; returns its text, also if it was stopped."""
     said: list[str] = []
-    events = assistant.answer(messages, sampling, draft)
+    events = assistant.answer(messages, sampling, draft, chat=chat)
     with Interrupts(assistant.stop) as interrupts:
         try:
             for event in events:

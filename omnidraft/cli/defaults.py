@@ -7,6 +7,7 @@ from pathlib import Path
 from omnidraft.backends.discovery import find_models
 from omnidraft.config import AppSettings
 from omnidraft.errors import ModelError
+from omnidraft.learning.serving import AUTO, NO_ADAPTER
 from omnidraft.paths import BUNDLED_MODELS, DataHome
 
 BUNDLED_DRAFTER = "tiny-drafter"
@@ -32,10 +33,9 @@ def choose_drafter(given: str | None, home: DataHome, settings: AppSettings = _D
     return next((m.path for m in find_models([BUNDLED_MODELS]) if BUNDLED_DRAFTER in m.name), None)
 
 
-def choose_adapter(given: str) -> Path | None:
-    if given in ("auto", "none"):
-        return None
-    return Path(given)
+def choose_adapter(given: str) -> Path | str:
+    """AUTO, NO_ADAPTER or the given file."""
+    return given if given in (AUTO, NO_ADAPTER) else Path(given)
 
 
 def _resolve(name: str, home: DataHome, settings: AppSettings) -> Path:

@@ -23,6 +23,7 @@ from omnidraft.learning.versions import Version
 from omnidraft.vocab import Vocabulary
 
 AUTO = "auto"  # as an adapter's path: what was learned for this drafter and vocabulary
+NO_ADAPTER = "none"  # and: the drafter as it came
 MERGED = "merged"  # a profile's folder for drafters with their adapter added in
 _SAMPLES, _SAMPLE = 32, 1 << 16
 
