@@ -8,11 +8,12 @@ import json
 from pathlib import Path
 
 from omnidraft.bench import cache, calibration, costs, overhead, speed
+from omnidraft.bench.cells import as_json, line, summary
 from omnidraft.bench.prompts import TASKS
 from omnidraft.bench.regimes import REGIMES
 from omnidraft.cli import drift, learn
 from omnidraft.cli.defaults import choose_drafter, choose_target
-from omnidraft.config import SamplingSettings
+from omnidraft.config import DraftSettings, SamplingSettings
 from omnidraft.errors import SettingsError, StorageError
 from omnidraft.paths import find_data_home
 
@@ -37,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     sub.add_argument("--tasks", default=",".join(TASKS))
     sub.add_argument("--methods", default="plain,lookup,fixed:4,gamma:0.3,adaptive")
     sub.add_argument("--regimes", default="bundled", help=f"of {', '.join(REGIMES)}")
+    sub.add_argument("--compare", default="", help="fixed lengths to hold adaptive against by counting: 1,2,3,4,6,8")
     sub.add_argument("--temperature", default="0,1")
     sub.add_argument("--prompts", type=int, default=6)
     sub.add_argument("--max-tokens", type=int, default=64)
@@ -120,15 +122,26 @@ def _speed(args: argparse.Namespace) -> int:
         max_tokens=args.max_tokens,
         seed=args.seed,
         threads=args.threads,
+        compared=_lengths(args.compare),
     )
     targets = [choose_target(name, home) for name in args.target]
     cells = []
     for cell in speed.run(home, plan, targets, choose_drafter(args.drafter, home)):
         cells.append(cell)
-        print(json.dumps(dataclasses.asdict(cell)) if args.json else speed.line(cell), flush=True)
+        print(json.dumps(dataclasses.asdict(cell)) if args.json else line(cell), flush=True)
         if args.out:
-            args.out.write_text(json.dumps(speed.as_json(cells), indent=1))
+            args.out.write_text(json.dumps(as_json(cells), indent=1))
+    if not args.json:
+        print(*summary(cells), sep="\n")
     return 0
+
+
+def _lengths(text: str) -> list[int]:
+    """Draft lengths with commas between them; none for an empty text."""
+    try:
+        return [DraftSettings(mode="fixed", length=int(part)).length for part in text.split(",") if part]
+    except ValueError:
+        raise SettingsError(f"--compare takes draft lengths with commas between them, not {text[:40]!r}.") from None
 
 
 def _costs(args: argparse.Namespace) -> int:

@@ -1,0 +1,35 @@
+"""What fixed draft lengths would have done with recorded answers, counted without running the target again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from omnidraft.assistant import Assistant
+from omnidraft.backends.prompt import prompt_ids
+from omnidraft.bench.recorded import RecordedTarget
+from omnidraft.bench.trace import Trace, record
+from omnidraft.config import DraftSettings, SamplingSettings
+from omnidraft.engine import Engine, Message, Seat
+from omnidraft.vocab import Translator
+
+
+def count_fixed(
+    assistant: Assistant,
+    drafter: Seat,
+    translator: Translator,
+    answers: Sequence[tuple[Sequence[Message], SamplingSettings, Sequence[int]]],
+    lengths: Sequence[int],
+) -> dict[int, list[Trace]]:
+    """By draft length, a trace of each of `answers` (messages, settings, ids answered). Their times mean nothing."""
+    seat = assistant.engine.target
+    target = RecordedTarget(seat.model.vocabulary, seat.model.name, seat.model.n_ctx)
+    engine = Engine(target, seat.template)
+    engine.pair_drafter(drafter.model, drafter.template, translator)
+    found: dict[int, list[Trace]] = {length: [] for length in lengths}
+    for messages, sampling, ids in answers:
+        target.text = [*prompt_ids(seat.template, target.vocabulary, messages, []), *ids]
+        for length in lengths:
+            engine.forget()
+            draft = DraftSettings(mode="fixed", length=length)
+            found[length].append(record(engine.answer(messages, sampling, draft)))
+    return found
