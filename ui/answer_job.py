@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from omnidraft.assistant import Assistant
+from omnidraft.backends.grammar import Grammar
 from omnidraft.config import DraftSettings, SamplingSettings
 from omnidraft.decoding.events import Event, Finished, Prefill, Token
 from omnidraft.errors import OmniDraftError
@@ -32,6 +33,7 @@ class AnswerJob:
         *,
         chat: str | None = None,
         message: str | None = None,
+        grammar: Grammar | None = None,
         watch: Callable[[AnswerJob, Event], None] = lambda job, event: None,
         finished: Callable[[AnswerJob], None] = lambda job: None,
     ) -> None:
@@ -43,6 +45,7 @@ class AnswerJob:
         self._assistant = assistant
         self._messages = messages
         self._settings = (sampling, draft)
+        self._grammar = grammar
         self._parts: list[str] = []
         self._watch = watch
         self._finished = finished
@@ -104,7 +107,7 @@ class AnswerJob:
     def _follow(self) -> None:
         if self._stopping:
             return
-        events = self._assistant.answer(self._messages, *self._settings, chat=self.chat, wait=False)
+        events = self._assistant.answer(self._messages, *self._settings, chat=self.chat, wait=False, grammar=self._grammar)
         try:
             for event in events:
                 self.live.take(event)
