@@ -24,6 +24,8 @@ from omnidraft.vocab.llama_vocab import LlamaTokenizer
 MAX_LENGTH = 1 << 17  # bytes
 _MAX_NESTING = 500  # brackets: the parser descends into each
 _CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])  # llama_token_data
+_LOOSE, _STRICT = r'[^"\\] |', r'[^"\\\x7F\x00-\x1F] |'
+_LOOSE_DOT, _STRICT_DOT = r"dot ::= [^\x0A\x0D]", r'dot ::= [^"\\\x7F\x00-\x1F]'
 _ANY_OBJECT = llama_grammar.JSON_GBNF
 
 
@@ -134,10 +136,12 @@ def json_grammar(schema: Any = None) -> str:
     if not isinstance(schema, dict):
         raise GrammarError("A JSON schema must be an object.")
     try:
-        return llama_grammar.json_schema_to_gbnf(json.dumps(schema))
+        rules = llama_grammar.json_schema_to_gbnf(json.dumps(schema))
     except (AssertionError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         reason = str(error)[:200] or type(error).__name__
         raise GrammarError(f"This JSON schema cannot be turned into a grammar: {reason}.") from None
+    # The converter lets raw line breaks into strings and, where a pattern has a dot, quotes: JSON has neither.
+    return rules.replace("char ::= " + _LOOSE, "char ::= " + _STRICT).replace(_LOOSE_DOT, _STRICT_DOT)
 
 
 def literal(text: str) -> str:

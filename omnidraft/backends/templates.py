@@ -17,6 +17,15 @@ import jinja2
 
 from omnidraft.backends.gguf_file import ModelInfo
 from omnidraft.backends.sandbox import compile_template
+from omnidraft.backends.tool_prompt import (
+    PROBE,
+    PROBE_MESSAGES,
+    as_text,
+    mapped,
+    strings,
+    uses_tools,
+    with_calls,
+)
 from omnidraft.errors import ModelError
 from omnidraft.vocab import Vocabulary
 
@@ -90,12 +99,33 @@ class ChatTemplate:
         """Spans of the conversation as this model reads it; neighbouring text is one span.
 
         A template without a system role, or one that insists on alternating roles, gets the system message folded
-        into the first user message and neighbours of one role joined. ModelError if it refuses even that.
+        into the first user message and neighbours of one role joined. ModelError if it refuses even that. Tools
+        (tool_prompt.py) are rendered where the template supports them, else calls and results become text.
         """
-        messages = [_flat(message) for message in messages]
-        sentinel = self._unused_character(messages)
-        protected = [self._protect(message, sentinel) for message in messages]
-        return self._spans(self._attempt(protected, add_generation_prompt), sentinel)
+        tools: list[Any] = []
+        if not uses_tools(messages):
+            flat: list[dict[str, Any]] = [_flat(message) for message in messages]
+        elif self.supports_tools:
+            flat = [with_calls(message, _flat(message)) for message in messages]
+            tools = list(messages[-1].get("tools") or ())
+        else:
+            flat = [as_text(message, _flat(message)) for message in messages]
+        sentinel = self._unused_character([flat, tools])
+        hidden = [{**self._protect(message, sentinel), "role": message["role"]} for message in flat]
+        return self._spans(self._attempt(hidden, add_generation_prompt, self._protect(tools, sentinel)), sentinel)
+
+    @cached_property
+    def supports_tools(self) -> bool:
+        """Whether the template writes the tools it is given."""
+        try:
+            return PROBE in self._render(PROBE_MESSAGES, True, PROBE_MESSAGES[0]["tools"])
+        except jinja2.TemplateError:
+            return False
+
+    @property
+    def source(self) -> str:
+        """The template's own text."""
+        return self._source
 
     @cached_property
     def answer_prefix(self) -> str:
@@ -111,38 +141,39 @@ class ChatTemplate:
         between, found, _ = whole.removeprefix(prompt).partition("\N{BULLET}")
         return between if found and whole.startswith(prompt) and between.isspace() else ""
 
-    def _attempt(self, messages: list[dict[str, str]], add_generation_prompt: bool) -> str:
+    def _attempt(self, messages: list[dict[str, Any]], add_generation_prompt: bool, tools: Sequence[Any] = ()) -> str:
         try:
-            text = self._render(messages, add_generation_prompt)
+            text = self._render(messages, add_generation_prompt, tools)
             if all(m["content"].strip() in text for m in messages if m["role"] == "system"):
                 return text  # else the template passed over the system message in silence
         except jinja2.TemplateError:
             pass
         try:
-            return self._render(_alternating(messages), add_generation_prompt)
+            rich = tools or any(m["role"] == "tool" or "tool_calls" in m for m in messages)
+            return self._render(messages if rich else _alternating(messages), add_generation_prompt, tools)
         except jinja2.TemplateError as error:
             raise ModelError(f"The chat template of {self.name} refuses this conversation: {error}.") from None
 
-    def _render(self, messages: list[dict[str, str]], add_generation_prompt: bool) -> str:
+    def _render(self, messages: list[dict[str, Any]], add_generation_prompt: bool, tools: Sequence[Any] = ()) -> str:
         variables = dict(self._special, messages=messages, add_generation_prompt=add_generation_prompt)
         try:
-            return self._template.render(variables, tools=None, documents=None)
+            return self._template.render(variables, tools=list(tools) or None, documents=None)
         except jinja2.TemplateError:
             raise
         except Exception as error:  # foreign code: anything it does wrong is the template's failure
             raise jinja2.TemplateError(f"{type(error).__name__}: {error}") from error
 
-    def _unused_character(self, messages: Iterable[dict[str, str]]) -> str:
-        used = set(self._source).union(*(value for message in messages for value in message.values()))
+    def _unused_character(self, values: Any) -> str:
+        used = set(self._source).union(*strings(values))
         return next(chr(code) for code in _PRIVATE_USE if chr(code) not in used)
 
-    def _protect(self, message: dict[str, str], sentinel: str) -> dict[str, str]:
-        """The message with every control string in it spelt as sentinel, number, sentinel."""
+    def _protect(self, value: Any, sentinel: str) -> Any:
+        """`value` with every control string in it spelt as sentinel, number, sentinel."""
         if self._pattern is None:
-            return message
+            return value
         numbers = {text: number for number, text in enumerate(self._controls)}
         hide = lambda match: f"{sentinel}{numbers[match[0]]}{sentinel}"  # noqa: E731
-        return {key: value if key == "role" else self._pattern.sub(hide, value) for key, value in message.items()}
+        return mapped(value, lambda text: self._pattern.sub(hide, text))
 
     def _spans(self, rendered: str, sentinel: str) -> list[Span]:
         texts = list(self._controls)
