@@ -18,6 +18,7 @@ TITLES = {
     "cache.enabled": "Merge n-grams",
     "cache.seed": "Fill from the vocabularies",
     "learning.enabled": "Learn in idle time",
+    "unload_after": "Unload when idle (minutes)",
     "n_ctx": "Context length",
     "n_gpu_layers": "Layers on the GPU",
     "n_batch": "Prompt tokens per step",
@@ -46,13 +47,13 @@ def title(setting: Setting) -> str:
     return TITLES.get(setting.name) or TITLES.get(last) or last.replace("_", " ").capitalize()
 
 
-def make(setting: Setting, interactive: bool = True) -> Component:
-    """The component of one setting, without a value yet."""
+def make(setting: Setting, unusable: str = "") -> Component:
+    """The component of one setting, without a value yet; greyed out where `unusable` says why."""
     name = setting.name.replace(".", "-")
     rule = setting.rule
-    help_text = rule.help + (" Takes effect when the model is loaded again." if rule.reload else "")
+    help_text = unusable or rule.help + (" Takes effect when the model is loaded again." if rule.reload else "")
     common: dict[str, Any] = {"label": title(setting), "info": help_text, "elem_id": f"od-set-{name}",
-                              "elem_classes": "od-field", "interactive": interactive}  # fmt: skip
+                              "elem_classes": ["od-field", "od-setting"], "interactive": not unusable}  # fmt: skip
     if rule.kind == "switch":
         return gr.Checkbox(**common)
     if rule.kind == "choice":
