@@ -10,19 +10,25 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from omnidraft.assistant import Assistant
 from omnidraft.backends.grammar import Grammar
 from omnidraft.config import DraftSettings, SamplingSettings
 from omnidraft.decoding.events import Event, Finished, Prefill, Token
+from omnidraft.engine import Continued
 from omnidraft.errors import OmniDraftError
 from ui.live import Live
 
+CUT = ("length", "context", "cancelled")  # ends that are not the answer's own
 log = logging.getLogger("omnidraft.ui")
 
 
 class AnswerJob:
-    """One answer in the making. `text` is all of it so far; `error` is a sentence if it failed."""
+    """One answer in the making. `text` is all of it so far; `error` is a sentence if it failed.
+
+    With `continued` it goes on with an answer whose `pieces` (text, origin) were shown before.
+    """
 
     def __init__(
         self,
@@ -33,20 +39,24 @@ class AnswerJob:
         *,
         chat: str | None = None,
         message: str | None = None,
+        continued: Continued | None = None,
+        pieces: Sequence[tuple[str, str]] = (),
         grammar: Grammar | None = None,
         watch: Callable[[AnswerJob, Event], None] = lambda job, event: None,
         finished: Callable[[AnswerJob], None] = lambda job: None,
     ) -> None:
         self.chat = chat
         self.message = message  # the stored message this answer fills
-        self.live = Live()
+        self.begun = continued.text if continued else ""  # what was there before this job went on with it
+        self.live = Live(pieces=list(pieces))
         self.error: str | None = None
         self.started = time.time()
         self._assistant = assistant
         self._messages = messages
         self._settings = (sampling, draft)
         self._grammar = grammar
-        self._parts: list[str] = []
+        self._continued = continued
+        self._parts: list[str] = [self.begun]
         self._watch = watch
         self._finished = finished
         self._changed = threading.Condition()
@@ -107,9 +117,16 @@ class AnswerJob:
     def _follow(self) -> None:
         if self._stopping:
             return
-        events = self._assistant.answer(self._messages, *self._settings, chat=self.chat, wait=False, grammar=self._grammar)
+        events = self._assistant.answer(
+            self._messages,
+            *self._settings,
+            chat=self.chat,
+            wait=False,
+            continued=self._continued,
+            grammar=self._grammar,
+        )
         try:
-            for event in events:
+            for event in map(_whole, events):
                 self.live.take(event)
                 if isinstance(event, (Token, Finished)) and event.text:
                     self._parts.append(event.text)
@@ -126,3 +143,10 @@ class AnswerJob:
         with self._changed:
             self._version += 1
             self._changed.notify_all()
+
+
+def _whole(event: Event) -> Event:
+    """An answer that was cut inside a character ends before it: whoever continues it writes the whole character."""
+    if isinstance(event, Finished) and event.reason in CUT and event.text.endswith("\N{REPLACEMENT CHARACTER}"):
+        return replace(event, text=event.text[:-1])
+    return event

@@ -4,25 +4,32 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from html import escape
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import gradio as gr
 
-from omnidraft.chats import Conversation, Message
-from omnidraft.config import DraftSettings
+from omnidraft.chats import Conversation, Message, TextFile
 from omnidraft.errors import OmniDraftError
-from ui import models_list
+from ui import attachments, models_list
 from ui.answer_job import AnswerJob
 from ui.chat_list import listing
 from ui.chat_options import Options
+from ui.chat_parts import (
+    acceptance_of,
+    gauge,
+    idle_sentence,
+    links,
+    note,
+    outcome,
+    pieces_of,
+    stored_live,
+    target_path,
+)
 from ui.chat_stream import follow
-from ui.conversing import sampling_of
+from ui.conversing import draft_of, sampling_of
 from ui.empty_state import empty_state
-from ui.format import count
-from ui.live import Live
 from ui.origins import origins
 from ui.panel import panel, summary
 from ui.session import Session
@@ -34,8 +41,12 @@ PANEL_EVERY = 0.25  # seconds between updates of the numbers
 
 @dataclass(slots=True)
 class ChatView:
+    """Every component that an event may change."""
+
     chat_id: gr.State
-    editing: gr.State
+    editing: gr.State  # id of the user's message being edited
+    attached: gr.State  # text files of the message being written
+    seen_idle: gr.State  # unloads for idleness this page has told of
     target: gr.Dropdown
     speculation: gr.Checkbox
     gauge: gr.HTML
@@ -43,6 +54,7 @@ class ChatView:
     marks: gr.HTML
     notice: gr.HTML
     line: gr.HTML
+    chips: gr.HTML
     box: gr.Textbox
     send: gr.Button
     stop: gr.Button
@@ -54,24 +66,7 @@ class ChatView:
 
     @property
     def outputs(self) -> list[Any]:
-        own = [
-            self.chat_id,
-            self.editing,
-            self.target,
-            self.speculation,
-            self.gauge,
-            self.chat,
-            self.marks,
-            self.notice,
-            self.line,
-            self.box,
-            self.send,
-            self.stop,
-            self.side,
-            self.tokens,
-            self.rows,
-            self.links,
-        ]
+        own = [getattr(self, f.name) for f in fields(self) if f.name != "options"]
         return [*own, self.options.preset, *self.options.inputs]
 
     def arrival(self, session: Session) -> Iterator[dict]:
@@ -85,13 +80,14 @@ class ChatView:
         start = {
             self.target: gr.Dropdown(choices=models_list.choices(models), value=models_list.chosen(models, path)),
             self.notice: note(said, bad=True),
+            self.seen_idle: session.idle_unloads,
         }
         yield from self.open(session, session.chat(), start)
 
     def open(self, session: Session, chat: Conversation, more: dict | None = None) -> Iterator[dict]:
         """Show a conversation; if its answer is being written, follow it."""
         job = session.job if session.busy and session.job.chat == chat.id else None
-        yield {**self.whole(session, chat), self.notice: "", **(more or {})}
+        yield {**self.whole(session, chat), self.editing: None, **self.attach([]), self.notice: "", **(more or {})}
         if job is not None:
             yield from self.stream(session, job)
 
@@ -100,25 +96,36 @@ class ChatView:
         path = session.store.path(chat.id)
         return {
             self.chat_id: chat.id,
-            self.editing: None,
             self.speculation: chat.speculation,
             self.links: links(chat.id),
             self.rows: listing(session, chat.id),
-            self.side: self._panel(session, chat, path),
-            self.tokens: origins(pieces_of(session, path)),
+            self.side: self.panel_of(session, chat, path),
+            self.tokens: origins(pieces_of(path)),
             self.gauge: gauge(session, path),
             **self._conversation(session, chat.id, path),
             **self._buttons(session.busy and session.job.chat == chat.id),
             **self.options.show(chat, sampling_of(session, chat)),
         }
 
-    def run(self, session: Session, chat: str, start: Callable[[], AnswerJob], text: str = "") -> Iterator[dict]:
-        """Start an answer and follow it. `text` goes back into the box if it cannot be started."""
-        yield {self.box: "", self.notice: "" if session.loaded else note("Loading the model."), **self._buttons(True)}
+    def attach(self, files: list[TextFile]) -> dict:
+        """Show what is attached to the message being written."""
+        return {self.attached: files, self.chips: attachments.chips(files)}
+
+    def run(
+        self,
+        session: Session,
+        chat: str,
+        start: Callable[[], AnswerJob],
+        written: tuple[str, list[TextFile]] = ("", []),
+    ) -> Iterator[dict]:
+        """Start an answer and follow it. What was `written` goes back into the box if it cannot be started."""
+        loading = "" if session.loaded else note("Loading the model.")
+        yield {self.box: "", **self.attach([]), self.notice: loading, **self._buttons(True)}
         try:
             job = start()
         except OmniDraftError as error:
-            yield {self.box: text, self.notice: note(str(error), bad=True), **self._buttons(session.busy)}
+            said = note(str(error), bad=True)
+            yield {self.box: written[0], **self.attach(written[1]), self.notice: said, **self._buttons(session.busy)}
             return
         path = session.store.path(chat)
         yield {self.editing: None, **self._conversation(session, chat, path), self.rows: listing(session, chat)}
@@ -163,23 +170,28 @@ class ChatView:
         yield {
             self.notice: note(" ".join([told, *said])),
             self.target: gr.Dropdown(value=str(path)),
-            self.side: self._panel(session, session.store.get(chat), messages),
+            self.side: self.panel_of(session, session.store.get(chat), messages),
             self.gauge: gauge(session, messages),
             self.chat: gr.Chatbot(placeholder=empty_state(path)),
         }
 
-    def _conversation(self, session: Session, chat: str, path: list[Message]) -> dict:
-        shown = shown_turns(session, chat, path)
-        empty = empty_state(_target(session)) if not shown.rows else None
-        value = gr.Chatbot(value=shown.rows, placeholder=empty) if empty else shown.rows
-        return {self.chat: value, self.marks: shown.marks_html()}
+    def idle(self, session: Session, chat: str, seen: int) -> dict:
+        """Say so if the models left memory since the page last looked."""
+        if session.idle_unloads == seen:
+            return {self.seen_idle: gr.skip()}
+        told = "" if session.loaded else note(idle_sentence(session))
+        return {self.seen_idle: session.idle_unloads, self.notice: told, self.gauge: gauge(session, [])}
 
-    def _panel(self, session: Session, chat: Conversation, path: list[Message]) -> str:
-        settings = session.settings.draft
-        draft = DraftSettings(enabled=settings.enabled and chat.speculation)
+    def panel_of(self, session: Session, chat: Conversation, path: list[Message]) -> str:
         last = session.job.live if session.job is not None and session.job.chat == chat.id else stored_live(path)
         baseline = session.baseline.of(session.target_name())
-        return panel(last, session.why_plain(draft), baseline=baseline, past=acceptance_of(path))
+        return panel(last, session.why_plain(draft_of(session, chat)), baseline=baseline, past=acceptance_of(path))
+
+    def _conversation(self, session: Session, chat: str, path: list[Message]) -> dict:
+        shown = shown_turns(session, chat, path)
+        empty = empty_state(target_path(session)) if not shown.rows else None
+        value = gr.Chatbot(value=shown.rows, placeholder=empty) if empty else shown.rows
+        return {self.chat: value, self.marks: shown.marks_html()}
 
     def _buttons(self, writing: bool) -> dict:
         return {self.send: gr.Button(visible=not writing), self.stop: gr.Button(visible=writing)}
@@ -189,70 +201,3 @@ def shown_turns(session: Session, chat: str, path: list[Message]) -> Turns:
     job = session.job
     writing = (job.message, job.text) if session.busy and job.chat == chat else None
     return turns(path, session.store.versions(chat), writing)
-
-
-def stored_live(path: list[Message]) -> Live | None:
-    """The counters of the last stored answer, for a page opened after a restart."""
-    answer = next((m for m in reversed(path) if m.role == "assistant" and m.statistics), None)
-    return Live.stored(answer.statistics, answer.meta.get("disabled")) if answer else None
-
-
-def acceptance_of(path: list[Message]) -> list[float]:
-    """The acceptance rate of every answer that was drafted for, in order."""
-    pairs = [(m.statistics.get("accepted", 0), m.statistics.get("proposed", 0)) for m in path if m.role == "assistant"]
-    return [accepted / proposed for accepted, proposed in pairs if proposed]
-
-
-def pieces_of(session: Session, path: list[Message]) -> list[tuple[str, str]]:
-    """(text, origin) of the last answer's tokens."""
-    answer = next((m for m in reversed(path) if m.role == "assistant"), None)
-    return list(zip(answer.meta.get("pieces", []), answer.origins, strict=False)) if answer else []
-
-
-def gauge(session: Session, path: list[Message]) -> str:
-    """How much of the context the conversation takes, as of its last answer."""
-    target = session.assistant.target
-    answer = next((m for m in reversed(path) if m.role == "assistant" and m.statistics), None)
-    if target is None or answer is None:
-        return ""
-    used = answer.statistics.get("prompt_tokens", 0) + answer.statistics.get("tokens", 0)
-    share = min(used / target.n_ctx, 1.0)
-    return (
-        f'<div class="od-gauge" role="img" aria-label="{count(used)} of {count(target.n_ctx)} context tokens used" '
-        f'title="{count(used)} of {count(target.n_ctx)} context tokens used"><span>{share:.0%} of context</span>'
-        f'<div class="od-bar"><i style="width:{share:.1%}"></i></div></div>'
-    )
-
-
-def links(chat: str) -> str:
-    return (
-        f'<div class="od-links">Export <a href="/export/{chat}.md" download>Markdown</a>'
-        f'<a href="/export/{chat}.json" download>JSON</a></div>'
-    )
-
-
-def note(text: str, bad: bool = False) -> str:
-    if not text:
-        return ""
-    return f'<div class="od-note{" od-bad" if bad else ""}" role="{"alert" if bad else "status"}">{escape(text)}</div>'
-
-
-def outcome(job: AnswerJob) -> str:
-    """What the line above the composer says about a finished answer."""
-    if job.error:
-        return note(job.error, bad=True)
-    said = list(job.live.notices)
-    if job.live.finish_reason == "length":
-        said.append("The answer reached its length limit.")
-    elif job.live.finish_reason == "context":
-        said.append("The model's context is full.")
-    elif job.stopped:
-        said.append("Stopped.")
-    return note(" ".join(said))
-
-
-def _target(session: Session) -> Path | None:
-    try:
-        return session.target_path()
-    except OmniDraftError:
-        return None

@@ -5,30 +5,34 @@ An answer is stored from its first second on, so a crash loses a second of it. K
 
 from __future__ import annotations
 
+import secrets
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 
-from omnidraft.chats import Conversation, Message, answer_meta
-from omnidraft.config import SamplingSettings
+from omnidraft.chats import Conversation, Message, TextFile, answer_meta, files_meta
+from omnidraft.config import DraftSettings, SamplingSettings
 from omnidraft.decoding.events import Event, Round
+from omnidraft.engine import Continued
 from omnidraft.errors import ModelError
 from ui.answer_job import AnswerJob
 from ui.session import Session
 
 SAVE_EVERY = 1.0  # seconds
+ENDED = ("stop", "stop_string")
 
 
-def ask(session: Session, chat: str, text: str) -> AnswerJob:
+def ask(session: Session, chat: str, text: str, files: Sequence[TextFile] = ()) -> AnswerJob:
     """Add the user's message and start its answer. Nothing is stored if the model cannot be loaded or is busy."""
     session.prepare()
-    session.store.append(chat, "user", text)
+    session.store.append(chat, "user", text, meta=files_meta(files))
     return answer(session, chat)
 
 
-def edit(session: Session, chat: str, message: str, text: str) -> AnswerJob:
+def edit(session: Session, chat: str, message: str, text: str, files: Sequence[TextFile] = ()) -> AnswerJob:
     """A new version of a user's message beside the old one, and its answer."""
     session.prepare()
-    session.store.edit(message, text)
+    session.store.edit(message, text, files_meta(files))
     return answer(session, chat)
 
 
@@ -49,31 +53,60 @@ def answer(session: Session, chat: str, question: Message | None = None, fresh: 
     if question is not None:
         path = path[: [m.id for m in path].index(question.id) + 1]
     sampling = sampling_of(session, settings)
-    if fresh:
-        sampling = replace(sampling, seed=None)
-    draft = replace(session.settings.draft, enabled=session.settings.draft.enabled and settings.speculation)
-    keeper = _Keeper(session, chat, path[-1])
+    if fresh or sampling.seed is None:
+        # Drawn here and stored at once, so that an answer cut off by a crash can be continued with it.
+        sampling = replace(sampling, seed=secrets.randbits(48))
+    keeper = _Keeper.of_new(session, path[-1], sampling.seed)
+    return _start(session, settings, path, sampling, keeper)
+
+
+def resume(session: Session, chat: str) -> AnswerJob:
+    """Go on with the last answer where it stopped, in the same message and with the seed it began with."""
+    session.prepare()
+    settings = session.store.get(chat)
+    path = session.store.path(chat)
+    if not path or path[-1].role != "assistant":
+        raise ModelError("There is no answer to go on with.")
+    last = path[-1]
+    sampling = sampling_of(session, settings)
+    if (seed := last.meta.get("seed")) is not None:
+        sampling = replace(sampling, seed=seed)
+    keeper = _Keeper.of_begun(session, last)
+    return _start(session, settings, path[:-1], sampling, keeper)
+
+
+def _start(
+    session: Session, settings: Conversation, path: list[Message], sampling: SamplingSettings, keeper: _Keeper
+) -> AnswerJob:
     return session.answer(
         messages_of(settings, path),
         sampling,
-        draft,
-        chat=chat,
+        draft_of(session, settings),
+        chat=settings.id,
+        message=keeper.message.id,
+        continued=keeper.continued,
+        pieces=keeper.pieces,
         watch=keeper.watch,
         finished=keeper.finish,
-        message=keeper.message.id,
     )
 
 
 def messages_of(settings: Conversation, path: list[Message]) -> list[dict[str, str]]:
-    """What the engine reads: the system prompt, then the turns shown."""
+    """What the engine reads: the system prompt, then the turns shown with their files."""
     system = [{"role": "system", "content": settings.system}] if settings.system.strip() else []
     return system + [
-        {"role": m.role, "content": m.content} for m in path if m.role in ("user", "assistant") and m.content
+        {"role": m.role, "content": m.prompt} for m in path if m.role in ("user", "assistant") and m.prompt
     ]
 
 
 def sampling_of(session: Session, settings: Conversation) -> SamplingSettings:
     return settings.sampling or session.settings.sampling
+
+
+def draft_of(session: Session, settings: Conversation) -> DraftSettings:
+    """The profile's way of drafting, switched off where the conversation says so."""
+    draft = session.settings.draft
+    return replace(draft, enabled=draft.enabled and settings.speculation)
 
 
 def with_values(session: Session, settings: Conversation, values: dict[str, object]) -> SamplingSettings:
@@ -82,17 +115,31 @@ def with_values(session: Session, settings: Conversation, values: dict[str, obje
 
 
 class _Keeper:
-    """Stores one answer while it grows and when it is done."""
+    """Stores one answer while it grows and when it is done.
 
-    def __init__(self, session: Session, chat: str, question: Message) -> None:
+    `continued` is what of it was there before, None for a new one; `pieces` are that part's tokens as they were shown.
+    """
+
+    def __init__(self, session: Session, message: Message, continued: Continued | None = None) -> None:
         self.session = session
+        self.message = message
         self.target = session.target_name()
-        note = session.switched.pop(chat, None)
-        self.meta = answer_meta(target=self.target, note=note)
-        self.message = session.store.append(
-            chat, "assistant", "", parent=question.id, meta={**self.meta, "partial": True}
-        )
+        self.continued = continued
+        self.pieces = shown_pieces(message)
         self._saved = time.monotonic()
+
+    @classmethod
+    def of_new(cls, session: Session, question: Message, seed: int | None) -> _Keeper:
+        """An empty answer to `question`, in the store."""
+        note = session.switched.pop(question.chat, None)
+        meta = {**answer_meta(target=session.target_name(), note=note, seed=seed), "partial": True}
+        message = session.store.append(question.chat, "assistant", "", parent=question.id, meta=meta)
+        return cls(session, message)
+
+    @classmethod
+    def of_begun(cls, session: Session, message: Message) -> _Keeper:
+        ended = message.meta.get("finish_reason") in ENDED
+        return cls(session, message, Continued(message.content, tuple(message.token_ids), ended))
 
     def watch(self, job: AnswerJob, event: Event) -> None:
         if not isinstance(event, Round):
@@ -105,20 +152,36 @@ class _Keeper:
 
     def finish(self, job: AnswerJob) -> None:
         live = job.live
+        if self.continued is not None:
+            if job.error and job.text == job.begun:  # nothing came of it: the answer stays as it was
+                self.session.store.save_partial(self.message.id, job.text, self.message.meta, final=True)
+                return
+            live.add_earlier(self.message.statistics)
         statistics = asdict(live.statistics)
         statistics.pop("near_tie_positions", None)
         baseline = self.session.baseline.of(self.target)
         meta = answer_meta(
             statistics=statistics,
+            token_ids=[*self._ids_before(), *live.ids],
             origins=[origin for _, origin in live.pieces],
             target=self.target,
-            seed=live.seed,
+            seed=live.seed if live.seed is not None else self.message.meta.get("seed"),
             finish_reason="failed" if job.error else live.finish_reason,
             pieces=[text for text, _ in live.pieces] or None,
             notices=live.notices or None,
             error=job.error,
-            note=self.meta.get("note"),
+            note=self.message.meta.get("note"),
             plain=baseline.tokens_per_second if baseline else None,
             disabled=live.disabled_reason,
         )
         self.session.store.save_partial(self.message.id, job.text, meta, final=True)
+
+    def _ids_before(self) -> list[int]:
+        """Ids of the part that was there, as the engine read them."""
+        engine = self.session.assistant.engine
+        return engine.written_ids(self.continued) if engine is not None else []
+
+
+def shown_pieces(message: Message) -> list[tuple[str, str]]:
+    """(text, origin) of an answer's tokens."""
+    return list(zip(message.meta.get("pieces", []), message.origins, strict=False))

@@ -20,6 +20,7 @@ class Live:
     statistics: Statistics = field(default_factory=Statistics)
     notices: list[str] = field(default_factory=list)
     pieces: list[tuple[str, str]] = field(default_factory=list)  # (text, origin) per token, for the origins view
+    ids: list[int] = field(default_factory=list)  # of the tokens counted here
     acceptance: list[float] = field(default_factory=list)  # accepted / proposed, one value per 8 rounds that proposed
     finish_reason: str | None = None
     disabled_reason: str | None = None
@@ -34,6 +35,16 @@ class Live:
         live.statistics = Statistics(**{name: value for name, value in statistics.items() if name in known})
         return live
 
+    def add_earlier(self, statistics: Mapping[str, Any]) -> None:
+        """Count what was written of this answer before it was continued, as if it had never stopped."""
+        before, now = Live.stored(statistics, None).statistics, self.statistics
+        for name in ("tokens", "target_passes", "rounds", "prefill", *_SUMS):
+            setattr(now, name, getattr(before, name) + getattr(now, name))
+        now.origins = {name: before.origins.get(name, 0) + count for name, count in now.origins.items()}
+        # The continued prompt ended with the answer's own tokens; the gauge counts them once.
+        now.prompt_tokens = max(now.prompt_tokens - before.tokens, 0)
+        now.reused_tokens = min(before.reused_tokens, now.prompt_tokens)
+
     def take(self, event: Event) -> None:
         """Count one event."""
         if isinstance(event, Token):
@@ -41,6 +52,7 @@ class Live:
             self.statistics.tokens += 1
             self.statistics.origins[event.origin] += 1
             self.pieces.append((event.text, event.origin))
+            self.ids.append(event.id)
         elif isinstance(event, Round):
             self._round(event)
         elif isinstance(event, Prefill):

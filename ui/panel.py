@@ -35,8 +35,8 @@ def panel(
     `plain_reason` is why drafting is off before there is an answer to say so; `past` are the acceptance rates of the
     conversation's answers so far.
     """
-    if live is None or (not live.statistics.tokens and live.phase in ("waiting", "reading")):
-        return _frame(_idle(live), plain_reason)
+    if live is None or not live.statistics.tokens:
+        return _frame(_idle(live if live is not None and live.phase != "done" else None), plain_reason)
     s = live.statistics
     course = list(past) if live.phase == "done" else [*past, *live.acceptance]
     parts = [_speed(s, baseline), _acceptance(s, course), _split(s), _origins(s), _small_print(s)]

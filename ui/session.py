@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from ui.drift_job import DriftLab
 from ui.hub import Downloads
 
 log = logging.getLogger("omnidraft.ui")
+IDLE_CHECK = 1.0  # seconds between looks at which models nobody uses
 
 
 class Session:
@@ -40,6 +42,8 @@ class Session:
         self.baseline = Baselines()
         self.drift = DriftLab(home, self.assistant.profile)
         self.switched: dict[str, str] = {}  # chat -> what its next answer should say about a change of models
+        self.idle_unloads = 0  # how often the models were freed because nobody asked anything
+        self._used = time.monotonic()
         self._current: str | None = None
         self._wanted = (target, drafter)
         self._lock = threading.RLock()
@@ -68,6 +72,7 @@ class Session:
             drafter = choose_drafter(self._wanted[1], self.assistant.home, self.assistant.settings)
             notices = self.assistant.load(target, drafter)
             self.loaded = target
+            self._used = time.monotonic()
             log.info("%s: loaded %s", self.profile, target.name)
             return notices
 
@@ -92,8 +97,22 @@ class Session:
         """Free the models; the next question loads them again."""
         with self._lock:
             self._must_be_idle()
-            self.assistant.close()
+            self.assistant.unload()
             self.loaded = None
+
+    def unload_if_idle(self) -> bool:
+        """Free the models if nobody has asked anything for as long as the settings say."""
+        minutes = self.settings.unload_after
+        with self._lock:
+            if self.busy or self.loaded is None:
+                self._used = time.monotonic()
+                return False
+            if not minutes or time.monotonic() - self._used < minutes * 60:
+                return False
+            self.unload()
+            self.idle_unloads += 1
+            log.info("%s: unloaded after %g idle minutes", self.profile, minutes)
+            return True
 
     def choose(self, target: Path) -> list[str]:
         """Load `target` and remember it as the profile's."""
@@ -140,6 +159,7 @@ class Session:
         with self._lock:
             self._must_be_idle()
             self.ensure_loaded()
+            self._used = time.monotonic()
             self.job = AnswerJob(self.assistant, messages, sampling, draft, **more).start()
             return self.job
 
@@ -217,6 +237,8 @@ class Sessions:
         self.downloads = Downloads()
         self._open: dict[str, Session] = {}
         self._lock = threading.Lock()
+        self._closing = threading.Event()
+        threading.Thread(target=self._watch_idle, name="idle", daemon=True).start()
 
     def get(self, profile: str | None = None) -> Session:
         name = profile or self.default
@@ -231,7 +253,18 @@ class Sessions:
             if (session := self._open.pop(profile, None)) is not None:
                 session.close()
 
+    def _watch_idle(self) -> None:
+        while not self._closing.wait(IDLE_CHECK):
+            with self._lock:
+                sessions = list(self._open.values())
+            for session in sessions:
+                try:
+                    session.unload_if_idle()
+                except OmniDraftError as error:
+                    log.warning("unloading %s: %s", session.profile, error)
+
     def close(self) -> None:
+        self._closing.set()
         self.downloads.close()
         with self._lock:
             for session in self._open.values():

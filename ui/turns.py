@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from html import escape
 
 from omnidraft.chats import Message
+from ui.answer_job import CUT
+from ui.format import size
 
 THINK = ("<think>", "</think>")
 
@@ -45,18 +47,26 @@ def turns(path: list[Message], versions: dict[str, tuple[int, int]], writing: tu
                 rows.append(_fold("Thinking" if thinking else "Thoughts", thought, "pending" if thinking else "done"))
                 marks.append(None)
         rows.append({"role": message.role, "content": text or _empty(message, busy)})
-        place, count = versions.get(message.id, (1, 1))
-        marks.append(
-            {
-                "id": message.id,
-                "role": message.role,
-                "place": place,
-                "count": count,
-                "last": index == len(path) - 1 and not busy,
-                "busy": busy,
-            }
-        )
+        last = index == len(path) - 1 and not busy
+        marks.append(_mark(message, versions.get(message.id, (1, 1)), last, busy))
     return Turns(rows, marks)
+
+
+def _mark(message: Message, version: tuple[int, int], last: bool, busy: bool) -> dict:
+    """What the page script needs to know of a message: `cut` is an answer that did not end by itself."""
+    mark = {
+        "id": message.id,
+        "role": message.role,
+        "place": version[0],
+        "count": version[1],
+        "last": last,
+        "busy": busy,
+    }
+    if last and message.role == "assistant" and message.content:
+        mark["cut"] = message.partial or message.meta.get("finish_reason") in CUT
+    if files := message.files:
+        mark["files"] = [[file.name, size(file.bytes)] for file in files]
+    return mark
 
 
 def split_thought(text: str) -> tuple[str, str, bool]:

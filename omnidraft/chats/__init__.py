@@ -3,6 +3,7 @@
 Knows nothing of models, of decoding or of pages; the statistics and tokens of an answer are stored as given.
 """
 
+from omnidraft.chats.files import TextFile, files_meta
 from omnidraft.chats.records import ROLES, Conversation, Hit, Message, answer_meta
 from omnidraft.chats.store import ChatStore
 from omnidraft.chats.titles import automatic_title
@@ -14,10 +15,12 @@ __all__ = [
     "Conversation",
     "Hit",
     "Message",
+    "TextFile",
     "answer_meta",
     "automatic_title",
     "export_json",
     "export_markdown",
+    "files_meta",
     "import_json",
     "import_markdown",
 ]

@@ -29,9 +29,9 @@ _HEADINGS = {
 
 
 def write_markdown(chat: Conversation, messages: Sequence[Message]) -> str:
-    """Title, system prompt if there is one, then the given turns."""
+    """Title, system prompt if there is one, then the given turns, each with the text files that came with it."""
     turns = [("prompt", chat.system)] if chat.system else []
-    turns += [(message.role, message.content) for message in messages]
+    turns += [(message.role, message.prompt) for message in messages]
     parts = [f"# {chat.title}\n"]
     for role, content in turns:
         parts.append(f"<!-- omnidraft: {role} -->\n## {_HEADINGS[role]}\n\n{_ESCAPABLE.sub(_add_backslash, content)}\n")

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from omnidraft.chats.files import TextFile, files_of, with_files
 from omnidraft.config import SamplingSettings
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
@@ -47,6 +48,16 @@ class Message:
     created: float
     active: bool = True
     meta: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def files(self) -> list[TextFile]:
+        """The text files that came with the message."""
+        return files_of(self.meta)
+
+    @property
+    def prompt(self) -> str:
+        """What a model reads: the message with its files."""
+        return with_files(self.content, self.files)
 
     @property
     def partial(self) -> bool:

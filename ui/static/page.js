@@ -49,9 +49,10 @@
   const icons = {
     edit: "M4 20l1-4L16 5l3 3L8 19z",
     regenerate: "M5 12a7 7 0 0112-5l2 2M19 4v5h-5M19 12a7 7 0 01-12 5l-2-2M5 20v-5h5",
+    continue: "M5 6v8a4 4 0 004 4h10M15 14l4 4-4 4",
     tokens: "M4 7h6M12 7h8M4 12h9M15 12h5M4 17h4M10 17h10",
   };
-  const words = { edit: "Edit", regenerate: "Answer again", tokens: "Show where its tokens came from" };
+  const words = { edit: "Edit", regenerate: "Answer again", continue: "Continue", tokens: "Show where its tokens came from" };
   const button = (label, act, inside) => {
     const made = document.createElement("button");
     made.type = "button";
@@ -88,7 +89,29 @@
     }
     if (mark.role === "user") made.append(action("edit", mark.id));
     if (mark.role === "assistant" && mark.last) made.append(action("regenerate", mark.id));
+    if (mark.cut !== undefined) {
+      // An answer that was cut off says so with a word; any other can be made longer.
+      const more = action("continue", mark.id);
+      if (mark.cut) more.append(words.continue);
+      more.classList.toggle("od-more", mark.cut);
+      made.append(more);
+    }
     if (mark.role === "assistant" && !mark.busy) made.append(action("tokens", mark.id));
+    return made;
+  };
+  // Beside the text, so that copying a message does not copy them.
+  const files = (mark) => {
+    const made = document.createElement("ul");
+    made.className = "od-chips od-turn-files";
+    made.setAttribute("aria-label", "Attached files");
+    for (const [name, size] of mark.files) {
+      const chip = document.createElement("li");
+      const [text, small] = [document.createElement("span"), document.createElement("small")];
+      text.textContent = name;
+      small.textContent = size;
+      chip.append(text, small);
+      made.append(chip);
+    }
     return made;
   };
   const decorate = () => {
@@ -98,6 +121,8 @@
       const old = row.querySelector(":scope > .od-turn");
       if (old && mark && old.dataset.key === JSON.stringify(mark)) return;
       old?.remove();
+      row.querySelector(":scope > .od-turn-files")?.remove();
+      if (mark?.files) row.append(files(mark));
       if (mark) row.append(bar(mark));
     });
   };
@@ -108,6 +133,31 @@
       due = true;
       requestAnimationFrame(() => { due = false; decorate(); });
     }).observe(document.body, { childList: true, subtree: true, attributes: true, attributeFilter: ["data-marks"] });
+  });
+
+  // Files dropped on the conversation, or pasted, are attached as if chosen with the button.
+  const attach = (list) => {
+    const input = document.querySelector("#od-attach ~ input[type=file], #od-composer input[type=file]");
+    if (!input) return;
+    const carried = new DataTransfer();
+    for (const file of list) carried.items.add(file);
+    input.files = carried.files;
+    input.dispatchEvent(new Event("change", { bubbles: true }));
+  };
+  const holdsFiles = (event) => [...(event.dataTransfer?.types || [])].includes("Files");
+  document.addEventListener("dragover", (event) => {
+    if (holdsFiles(event) && event.target.closest?.("#od-main")) event.preventDefault();
+  });
+  document.addEventListener("drop", (event) => {
+    if (!holdsFiles(event) || !event.target.closest?.("#od-main")) return;
+    event.preventDefault();
+    attach(event.dataTransfer.files);
+  });
+  document.addEventListener("paste", (event) => {
+    const pasted = event.clipboardData?.files;
+    if (!pasted?.length || !event.target.closest?.("#od-box")) return;
+    event.preventDefault();
+    attach(pasted);
   });
 
   const aside = (open) => {

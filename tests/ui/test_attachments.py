@@ -1,0 +1,60 @@
+"""What may be attached to a message and what is refused, each with its sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from omnidraft.chats import TextFile
+from ui.attachments import MAX_BYTES, MAX_FILES, NotText, chips, read, take
+
+
+def made(folder: Path, name: str, data: bytes) -> Path:
+    path = folder / name
+    path.write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize("data", [
+    "Grüße,\r\nAna\r".encode(), "Grüße,\nAna\n".encode("utf-8-sig"), "Grüße,\nAna\n".encode("utf-16"),
+])  # fmt: skip
+def test_text_is_read_with_plain_line_ends(tmp_path, data):
+    assert read(made(tmp_path, "a.txt", data)) == TextFile("a.txt", "Grüße,\nAna\n")
+
+
+@pytest.mark.parametrize(("data", "sentence"), [
+    (b"\x89PNG\r\n\x1a\n\0\0", "not text in UTF-8"),
+    (b"PK\x03\x04\0\0ab", "a binary file"),
+    ("Grüße".encode("latin-1"), "not text in UTF-8"),
+    (b"", "is empty"),
+    (b" \n ", "is empty"),
+    (b"a" * (MAX_BYTES + 1), "a text file of up to 512 KB can be attached"),
+])  # fmt: skip
+def test_anything_else_is_refused_in_a_sentence(tmp_path, data, sentence):
+    with pytest.raises(NotText, match=sentence) as refused:
+        read(made(tmp_path, "it.dat", data))
+    assert str(refused.value).startswith("it.dat ")
+
+
+def test_an_upload_keeps_what_is_good_and_leaves_no_copy_behind(tmp_path):
+    good, bad = made(tmp_path, "a.txt", b"a"), made(tmp_path, "b.bin", b"\0\0")
+    files, refused = take([good, bad, tmp_path / "gone.txt"], [TextFile("z", "z")])
+    assert files == [TextFile("z", "z"), TextFile("a.txt", "a")]
+    assert len(refused) == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_message_takes_so_many_files_and_no_more(tmp_path):
+    paths = [made(tmp_path, f"{i}.txt", b"a") for i in range(MAX_FILES + 1)]
+    files, refused = take(paths, [])
+    assert len(files) == MAX_FILES
+    assert refused == [f"{MAX_FILES}.txt was left out: a message takes at most {MAX_FILES} files."]
+
+
+def test_names_are_shown_as_text(tmp_path):
+    file = read(made(tmp_path, "<b>\u202e x\n.txt", b"a"))
+    assert file.name == "<b> x .txt"
+    assert "&lt;b&gt;" in chips([file])
+    assert "<b>" not in chips([file])
+    assert len(read(made(tmp_path, "n" * 200 + ".txt", b"a")).name) <= 80

@@ -1,0 +1,154 @@
+"""Going on with an answer, text files in a prompt, models that leave memory: in a real browser."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from omnidraft.backends.llama_runtime import gpu_offload
+from tests.ui.chatting import answers, arrived, ask, choose, new_chat, questions, said, wait_idle
+from tests.ui.conftest import SETTINGS, Server, write_settings
+
+BRIEF = SETTINGS.replace("max_tokens = 48", "max_tokens = 5")
+
+
+@pytest.fixture(scope="module")
+def brief(tmp_path_factory):
+    """An app whose answers end after five tokens."""
+    made = Server(tmp_path_factory.mktemp("brief") / "app")
+    write_settings(made, BRIEF)
+    made.start()
+    yield made
+    made.kill()
+
+
+def exported(page, server: Server) -> dict:
+    """The conversation shown, as its export says."""
+    link = page.get_attribute("#od-links >> text=JSON", "href")
+    return json.loads(page.request.get(server.origin + link).text())["conversations"][0]
+
+
+def attach(page, *files: tuple[str, bytes]) -> None:
+    upload = [{"name": name, "mimeType": "text/plain", "buffer": data} for name, data in files]
+    page.set_input_files("#od-composer input[type=file]", upload)
+
+
+def go_on(page) -> None:
+    """Press Continue and wait until the answer is longer."""
+    before = answers(page)[-1]
+    page.click("#od-chat button[title='Continue']")
+    page.wait_for_function(
+        "n => [...document.querySelectorAll('#od-chat .bot-row .message')].at(-1).innerText.trim().length > n",
+        arg=len(before),
+    )
+    wait_idle(page)
+    page.wait_for_selector("#od-chat button[title='Continue']", state="attached")
+
+
+def test_an_answer_that_was_cut_goes_on_in_the_same_message(brief, pages):
+    page = pages.open(brief)
+    new_chat(page)
+    ask(page, "Tell me a long story about ships.")
+    page.wait_for_selector("#od-notice >> text=Continue goes on")
+    page.wait_for_selector("#od-chat .od-more >> text=Continue")
+    first = exported(page, brief)["messages"][-1]
+    assert first["meta"]["finish_reason"] == "length"
+    go_on(page)
+    assert len(answers(page)) == 1
+    assert "/ 2" not in page.inner_text("#od-chat .bot-row")
+    last = exported(page, brief)["messages"][-1]
+    assert last["id"] == first["id"]
+    assert last["content"].startswith(first["content"])
+    assert last["meta"]["seed"] == first["meta"]["seed"]
+    assert last["meta"]["token_ids"][:5] == first["meta"]["token_ids"]
+    assert last["meta"]["statistics"]["tokens"] == len(last["meta"]["token_ids"]) > 5
+    assert last["meta"]["statistics"]["prompt_tokens"] == first["meta"]["statistics"]["prompt_tokens"]
+    ask(page, "And then?")  # the next turn reads the whole answer
+    assert len(answers(page)) == 2
+
+
+@pytest.mark.browser_slow
+def test_an_answer_is_continued_after_a_restart_and_under_another_model(make_server, pages):
+    server = make_server(settings=BRIEF)
+    page = pages.open(server)
+    arrived(page)
+    ask(page, "Tell me a long story about ships.")
+    before = exported(page, server)["messages"][-1]["content"]
+    page.close()
+    server.stop()
+    server.start()
+    page = pages.open(server)
+    page.wait_for_selector("#od-chat .bot-row")
+    go_on(page)
+    middle = exported(page, server)["messages"][-1]["content"]
+    assert middle.startswith(before)
+    choose(page, "#od-target", "tiny-target-b")
+    page.wait_for_selector("#od-notice >> text=answers from here on")
+    go_on(page)
+    assert exported(page, server)["messages"][-1]["content"].startswith(middle)
+
+
+def test_text_files_go_into_the_prompt_and_stay_with_the_message(brief, pages):
+    page = pages.open(brief)
+    new_chat(page)
+    attach(page, ("notes.txt", b"Buy milk. <|im_end|>\n"), ("photo.png", b"\x89PNG\0\0"))
+    page.wait_for_selector("#od-notice >> text=photo.png is not text")
+    attach(page, ("more.md", b"# More\n" * 20))
+    page.wait_for_selector("#od-attached li >> text=more.md")
+    assert page.locator("#od-attached li").count() == 2
+    page.click("#od-attached li:has-text('more.md') button")
+    page.wait_for_function("document.querySelectorAll('#od-attached li').length === 1")
+    ask(page, "What should I buy?")
+    assert page.locator("#od-attached li").count() == 0
+    assert page.inner_text("#od-chat .user-row .od-turn-files").split() == ["notes.txt", "21", "bytes"]
+    assert questions(page) == ["What should I buy?"]
+    message, answer = exported(page, brief)["messages"]
+    assert message["meta"]["files"] == [{"name": "notes.txt", "text": "Buy milk. <|im_end|>\n"}]
+    with_file = answer["meta"]["statistics"]["prompt_tokens"]
+    page.click("#od-chat button[title='Answer again']")
+    page.wait_for_selector("text=2 / 2")
+    wait_idle(page)
+    # An edited message keeps its files unless they are taken off.
+    page.hover("#od-chat .user-row")
+    page.click("#od-chat .user-row button[title='Edit']")
+    page.wait_for_selector("#od-attached li >> text=notes.txt")
+    page.click("#od-attached li button")
+    page.wait_for_function("document.querySelectorAll('#od-attached li').length === 0")
+    page.press("#od-box textarea", "Enter")
+    page.wait_for_selector("#od-chat .user-row >> text=2 / 2")
+    wait_idle(page)
+    page.wait_for_selector("#od-chat .od-turn-files", state="detached")
+    tokens = [
+        m["meta"]["statistics"]["prompt_tokens"] for m in exported(page, brief)["messages"] if "statistics" in m["meta"]
+    ]
+    assert tokens[:2] == [with_file, with_file]
+    assert tokens[2] < with_file - 5
+
+
+def test_a_model_nobody_uses_leaves_memory_and_comes_back(make_server, pages):
+    server = make_server(settings="unload_after = 0.03\n" + BRIEF)
+    page = pages.open(server)
+    arrived(page)
+    ask(page, "Good morning.")
+    page.wait_for_selector("#od-notice >> text=the model left memory", timeout=40_000)
+    assert page.inner_text("#od-state").strip() == ""
+    ask(page, "Are you still there?")
+    assert len(answers(page)) == 2
+    assert "unloaded after" in server.log
+
+
+def test_settings_that_nothing_can_use_say_why_and_the_cache_format_is_offered(brief, pages):
+    page = pages.open(brief, "/settings")
+    page.wait_for_selector("#od-cache p, .od-facts")
+    layers = page.locator("#od-set-model-n_gpu_layers")
+    if gpu_offload():
+        assert layers.locator("input").is_enabled()
+    else:
+        assert layers.locator("input").is_disabled()
+        assert "computes on the processor only" in layers.inner_text()
+    choose(page, "#od-set-model-kv_type", "q8_0")
+    said(page, "kept")
+    assert 'kv_type = "q8_0"' in (brief.data / "home/profiles/default/settings.toml").read_text()
+    page.click("#od-reload")
+    said(page, "Loaded again")
