@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
 from time import perf_counter
 
 import numpy as np
@@ -16,7 +18,7 @@ import numpy as np
 from omnidraft.assistant import CAPTURE
 from omnidraft.config import CacheSettings, SamplingSettings
 from omnidraft.decoding.drafting import Drafting
-from omnidraft.decoding.events import Finished
+from omnidraft.decoding.events import Finished, Round
 from omnidraft.decoding.length import FixedLength
 from omnidraft.decoding.loop import decode
 from omnidraft.decoding.speculation import Speculation
@@ -33,7 +35,8 @@ ROUND_MS, POSITION_MS = 0.5, 0.6  # the budget
 class Overhead:
     """Milliseconds outside the models. budget = 0.5 a round + 0.6 a verified position; share = total / budget.
 
-    positions: those whose logits were looked at, one an emitted token.
+    positions: those whose logits were looked at, one an emitted token. quarters: microseconds of a round, its draft
+    steps and its pass excepted, medians over each quarter of the answer: flat unless something grows with it.
     """
 
     temperature: float
@@ -45,6 +48,7 @@ class Overhead:
     per_position_ms: float
     budget_ms: float
     share: float
+    quarters: tuple[float, float, float, float]
 
 
 def measure(temperature: float, tokens: int = 400, draft_length: int = 4) -> Overhead:
@@ -68,8 +72,15 @@ def measure(temperature: float, tokens: int = 400, draft_length: int = 4) -> Ove
     budget = rounds * ROUND_MS + positions * POSITION_MS
     ms = total * 1e3
     return Overhead(
-        temperature, rounds, positions, s.acceptance_rate, ms, ms / rounds, ms / positions, budget, ms / budget
-    )
+        temperature, rounds, positions, s.acceptance_rate, ms, ms / rounds, ms / positions, budget, ms / budget,
+        _quarters([e for e in events if isinstance(e, Round)]),
+    )  # fmt: skip
+
+
+def _quarters(rounds: Sequence[Round]) -> tuple[float, ...]:
+    ends = [len(rounds) * i // 4 for i in range(5)]
+    around = [(r.translate + r.other) * 1e6 for r in rounds]
+    return tuple(median(around[a:b]) for a, b in pairwise(ends))
 
 
 class Prepared:

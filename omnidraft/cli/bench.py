@@ -7,7 +7,7 @@ import dataclasses
 import json
 from pathlib import Path
 
-from omnidraft.bench import cache, calibration, costs, overhead, speed
+from omnidraft.bench import cache, calibration, costs, first_token, overhead, speed
 from omnidraft.bench.cells import as_json, line, summary
 from omnidraft.bench.prompts import TASKS
 from omnidraft.bench.regimes import REGIMES
@@ -52,6 +52,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     sub.add_argument("--regimes", default="bundled", help=f"of {', '.join(REGIMES)}")
     sub.add_argument("--threads", type=int, default=0)
     sub.set_defaults(bench=_costs)
+    sub = _kind(kinds, "first-token", "the wait for the first token, with and without a drafter")
+    sub.add_argument("--target", nargs="+", default=["tiny-target-a", "tiny-target-b"])
+    sub.add_argument("--drafter")
+    sub.add_argument("--regimes", default="bundled", help=f"of {', '.join(REGIMES)}")
+    sub.add_argument("--prompt-tokens", type=int, default=500)
+    sub.add_argument("--repeats", type=int, default=7)
+    sub.add_argument("--threads", type=int, default=0)
+    sub.set_defaults(bench=_first_token)
     sub = _kind(kinds, "calibration", "how honest the acceptance head is")
     sub.add_argument("--target", nargs="+", default=["tiny-target-a"])
     sub.add_argument("--drafter")
@@ -86,7 +94,8 @@ def _overhead(args: argparse.Namespace) -> int:
             print(
                 f"T = {found.temperature:g}: {found.rounds} rounds, {found.positions} positions, "
                 f"{found.total_ms:.0f} ms outside the models = {found.share:.0%} of the budget "
-                f"({overhead.ROUND_MS} ms a round + {overhead.POSITION_MS} ms a position)"
+                f"({overhead.ROUND_MS} ms a round + {overhead.POSITION_MS} ms a position); "
+                f"a round by quarters of the answer: {', '.join(f'{q:.0f}' for q in found.quarters)} us"
             )
     return 0
 
@@ -158,6 +167,27 @@ def _costs(args: argparse.Namespace) -> int:
             print(
                 f"{name} {regime}: one token {one * 1e3:.2f} ms, {widths}, draft step {cost.step * 1e3:.2f} ms "
                 f"(measured in {seconds:.2f} s)"
+            )
+    return 0
+
+
+def _first_token(args: argparse.Namespace) -> int:
+    home = find_data_home(args.data_dir)
+    if args.prompt_tokens < 1 or args.repeats < 1:
+        raise SettingsError("--prompt-tokens and --repeats must be at least 1.")
+    drafter = choose_drafter(args.drafter, home)
+    for name in args.target:
+        for regime in args.regimes.split(","):
+            found = first_token.measure(
+                home, regime, choose_target(name, home), drafter, args.prompt_tokens, args.repeats, args.threads
+            )
+            if args.json:
+                print(json.dumps(dataclasses.asdict(found)))
+                continue
+            low, high = found.ratio_range
+            print(
+                f"{found.target} {regime}: {found.prompt_tokens} prompt tokens, plain {found.plain * 1e3:.1f} ms, "
+                f"with drafter {found.drafted * 1e3:.1f} ms, ratio {found.ratio:.3f} [{low:.3f}, {high:.3f}]"
             )
     return 0
 
