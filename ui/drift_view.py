@@ -6,14 +6,16 @@ Pure functions of a run's state. The plot for papers and slides is the PNG that 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from html import escape
 
-from omnidraft.bench.drift_export import moving_average, pooled_speedup, segment_rows
-from omnidraft.bench.drift_store import Point, RunState
+from omnidraft.bench.drift_export import WINDOW, moving_average, pooled_speedup, segment_rows
+from omnidraft.bench.drift_store import Options, Point, RunState
+from ui import tables
 from ui.format import count, percent, rate
+from ui.plot import Frame, Mark, Series, ceiling, plot
 
-WIDTH, HEIGHT, LEFT, TOP = 760, 210, 40, 22
 CACHES = {"off": "no n-gram cache", "empty": "n-gram cache from empty", "seeded": "seeded n-gram cache"}
 
 
@@ -22,7 +24,7 @@ def progress(state: RunState | None, doing: str, left: float, error: str) -> str
     if state is None:
         return '<p class="od-none">Pick a schedule and start it; the plot grows with every prompt.</p>'
     words = [f"{state.schedule.name}: {state.done} of {state.total} prompts", state.status]
-    if state.status == "running" and doing:
+    if state.status in ("new", "running") and doing:
         words.append(doing)
     elif state.status == "running" and left:
         words.append(f"about {_duration(left)} left")
@@ -34,18 +36,25 @@ def progress(state: RunState | None, doing: str, left: float, error: str) -> str
     )
 
 
-def plots(state: RunState | None) -> str:
-    """Acceptance, and speedup below it if it was measured."""
+def plots(state: RunState | None, beside: RunState | None = None) -> str:
+    """Acceptance, and below it speedup if it was measured, else tokens per pass. beside: a run to compare with."""
     if state is None or not state.points:
         return ""
-    points = state.points
-    shown = _plot("Acceptance per prompt", state, [p.acceptance for p in points], moving_average(points), 1.0, percent)
-    if any(p.speedup for p in points):
-        speeds = [p.speedup for p in points]
-        top = max(2.0, *(s for s in speeds if s))
-        average = moving_average(points, of=pooled_speedup)
-        shown += _plot("Speedup over plain decoding per prompt", state, speeds, average, top, lambda v: f"{v:.1f}×")
-    return shown
+    acceptance = Measure("Acceptance per prompt: accepted of what was proposed", lambda p: p.acceptance, None, percent)
+    speed = Measure("Speedup over plain decoding, per prompt", lambda p: p.speedup, pooled_speedup, _times)
+    passes = Measure("Tokens per pass of the model, per prompt", lambda p: p.tokens_per_pass, _pooled_passes, _plain)
+    second = speed if any(p.speedup for p in state.points) else passes
+    return "".join(_plot(measure, state, beside) for measure in (acceptance, second))
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """What a plot shows: of one prompt, pooled over several (None: acceptance), and a value in words."""
+
+    title: str
+    each: Callable[[Point], float | None]
+    pooled: Callable[[Sequence[Point]], float | None] | None
+    word: Callable[[float], str]
 
 
 def table(state: RunState | None) -> str:
@@ -55,15 +64,14 @@ def table(state: RunState | None) -> str:
              "tokens/s", "speedup", "n-grams learned"]  # fmt: skip
     rows = []
     for row in segment_rows(state):
-        cells = [
+        values = [
             escape(row.target), escape(row.task), count(row.prompts), percent(row.acceptance), percent(row.before),
             percent(row.first), percent(row.last), f"{row.recovery} prompts" if row.recovery else "–",
             f"{row.tokens_per_pass or 0:.2f}", rate(row.tokens_per_second),
             f"{row.speedup:.2f}×" if row.speedup else "–", count(row.cache_learned),
         ]  # fmt: skip
-        rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
-    head = "".join(f'<th scope="col">{name}</th>' for name in names)
-    return f'<div class="od-scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
+        rows.append(f"<tr>{tables.cells(values)}</tr>")
+    return tables.table(names, "".join(rows))
 
 
 def exports(state: RunState | None) -> str:
@@ -75,27 +83,35 @@ def exports(state: RunState | None) -> str:
     return f'<div class="od-links">Export {links}</div>'
 
 
-def runs(found: Sequence[RunState], current: str | None) -> str:
+def runs(found: Sequence[RunState], current: str | None, beside: str | None = None) -> str:
     """Earlier runs, the newest first, with what can be done with each."""
     if not found:
         return '<p class="od-none">No runs yet.</p>'
-    return "".join(_run(state, state.id == current) for state in found)
+    return "".join(_run(state, state.id == current, state.id == beside) for state in found)
 
 
-def _run(state: RunState, here: bool) -> str:
+def _run(state: RunState, here: bool, beside: bool) -> str:
     when = time.strftime("%d %b %H:%M", time.localtime(state.created))
-    options = state.options
-    length = "adaptive" if options.draft_length is None else f"draft length {options.draft_length}"
-    about = f"{CACHES[options.cache]}, {length}, {state.done} of {state.total}, {state.status}"
-    acts = [("show", "Show")] if not here else []
+    about = f"{about_options(state.options)}, {state.done} of {state.total}, {state.status}"
+    acts = []
+    if not here:
+        acts += [("show", "Show"), ("compare", "Stop comparing" if beside else "Compare")]
     if state.status not in ("finished", "running"):
         acts.append(("resume", "Resume"))
-    acts.append(("delete", "Delete"))
+    if state.status != "running":
+        acts.append(("delete", "Delete"))
     buttons = "".join(f'<button type="button" data-kind="{k}" data-run="{state.id}">{w}</button>' for k, w in acts)
+    tag = '<span class="od-tag">shown</span>' if here else '<span class="od-tag">compared</span>' if beside else ""
     return (
-        f'<div class="od-past"><div><b>{escape(state.schedule.name)}</b> <span>{when}; {about}</span></div>'
+        f'<div class="od-past"><div><b>{escape(state.schedule.name)}</b> {tag} <span>{when}; {about}</span></div>'
         f'<div class="od-card-buttons">{buttons}</div></div>'
     )
+
+
+def about_options(options: Options) -> str:
+    """How a run answers its prompts, in a few words."""
+    length = "adaptive length" if options.draft_length is None else f"draft length {options.draft_length}"
+    return f"{CACHES[options.cache]}, {'learning' if options.learning else 'no learning'}, {length}"
 
 
 SCRIPT = """
@@ -106,28 +122,44 @@ element.addEventListener('click', (event) => {
 """
 
 
-def _plot(title: str, state: RunState, each: Sequence[float | None], average: Sequence[float | None], top: float,
-          word) -> str:  # fmt: skip
-    def x(index: float) -> float:
-        return LEFT + (WIDTH - LEFT - 8) * (index + 0.5) / state.total
+def _plot(measure: Measure, state: RunState, beside: RunState | None) -> str:
+    dots = [(float(p.index), v) for p in state.points if (v := measure.each(p)) is not None]
+    if not dots:
+        return ""
+    total = max(state.total, beside.total if beside else 0)
+    lines = _pieces(state.points, moving_average(state.points, of=measure.pooled))
+    other = _pieces(beside.points, moving_average(beside.points, of=measure.pooled)) if beside else []
+    highest = max(v for part in ([dots], lines, other) for points in part for _, v in points)
+    frame = Frame((-0.5, total - 0.5), (0.0, ceiling(highest)), measure.word)
+    series = [Series(dots, "dots", name="one prompt")]
+    series += [Series(part, colour="od-c2", name="compared with" if not i else "") for i, part in enumerate(other)]
+    series += [Series(part, name=f"mean of the last {WINDOW}" if not i else "") for i, part in enumerate(lines)]
+    step = max(1, total // 8)
+    ticks = [(float(i), str(i + 1)) for i in range(step - 1, total, step)] if total > 1 else []
+    about = f"{measure.title}; the table below has the numbers"
+    return plot(measure.title, frame, series, marks=_marks(state), ticks=ticks, about=about)
 
-    def y(value: float) -> float:
-        return TOP + (HEIGHT - TOP - 20) * (1 - min(value, top) / top)
 
-    grid = "".join(
-        f'<line class="od-grid" x1="{LEFT}" x2="{WIDTH - 8}" y1="{y(v):.1f}" y2="{y(v):.1f}"/>'
-        f'<text x="{LEFT - 6}" y="{y(v) + 3.5:.1f}" text-anchor="end">{word(v)}</text>'
-        for v in (0.0, top / 2, top)
-    )
-    dots = "".join(f'<circle cx="{x(i):.1f}" cy="{y(v):.1f}" r="2.4"/>' for i, v in enumerate(each) if v is not None)
-    lines = "".join(
-        f'<polyline points="{" ".join(f"{x(i):.1f},{y(v):.1f}" for i, v in part)}"/>'
-        for part in _pieces(state.points, average)
-    )
-    return (
-        f'<figure class="od-plot"><figcaption>{title}</figcaption><svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
-        f'aria-label="{title}; the table below has the numbers">{grid}{_marks(state, x)}{dots}{lines}</svg></figure>'
-    )
+def _marks(state: RunState) -> list[Mark]:
+    """A dashed line at every switch, and above every segment its target and task."""
+    marks, begin = [], 0
+    for number, segment in enumerate(state.schedule.segments):
+        marks.append(Mark(begin - 0.5, f"{segment.target}, {segment.task}", line=number > 0))
+        begin += segment.count
+    return marks
+
+
+def _pooled_passes(points: Sequence[Point]) -> float | None:
+    passes = sum(p.passes for p in points)
+    return sum(p.tokens for p in points) / passes if passes else None
+
+
+def _times(value: float) -> str:
+    return f"{value:.1f}×"
+
+
+def _plain(value: float) -> str:
+    return f"{value:.1f}"
 
 
 def _pieces(points: Sequence[Point], values: Sequence[float | None]) -> list[list[tuple[int, float]]]:
@@ -139,19 +171,6 @@ def _pieces(points: Sequence[Point], values: Sequence[float | None]) -> list[lis
         if value is not None:
             parts[-1].append((point.index, value))
     return [part for part in parts if len(part) > 1]
-
-
-def _marks(state: RunState, x) -> str:
-    """A dashed line at every switch, and above every segment its target and task."""
-    marks, begin = [], 0
-    for number, segment in enumerate(state.schedule.segments):
-        at = x(begin - 0.5)
-        if number:
-            marks.append(f'<line class="od-switch" x1="{at:.1f}" x2="{at:.1f}" y1="6" y2="{HEIGHT - 20}"/>')
-        label = escape(f"{segment.target}, {segment.task}")
-        marks.append(f'<text class="od-segment" x="{at + 5:.1f}" y="14">{label}</text>')
-        begin += segment.count
-    return "".join(marks)
 
 
 def _duration(seconds: float) -> str:

@@ -23,6 +23,8 @@ TITLES = {
     "n_gpu_layers": "Layers on the GPU",
     "n_batch": "Prompt tokens per step",
     "kv_type": "KV cache format",
+    "device": "Device (folders)",
+    "dtype": "Number format (folders)",
     "top_k": "Top-k",
     "top_p": "Top-p",
     "min_p": "Min-p",

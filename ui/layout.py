@@ -10,6 +10,7 @@ PAGES = [
     ("Chat", ""),
     ("Models", "models"),
     ("Drift lab", "drift-lab"),
+    ("Learning", "learning"),
     ("Settings", "settings"),
     ("Profiles", "profiles"),
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gradio as gr
 
-from ui import chat_page, drift_page, models_page, profiles_page, settings_page
+from ui import chat_page, drift_page, learning_page, models_page, profiles_page, settings_page
 from ui.layout import PAGES
 from ui.session import Sessions
 
@@ -13,7 +13,13 @@ def build(sessions: Sessions) -> gr.Blocks:
     """All pages; the chat is the first."""
     with gr.Blocks(title="OmniDraft", analytics_enabled=False, fill_width=True, delete_cache=(3600, 3600)) as pages:
         chat_page.build(sessions)
-    others = {"Models": models_page, "Drift lab": drift_page, "Settings": settings_page, "Profiles": profiles_page}
+    others = {
+        "Models": models_page,
+        "Drift lab": drift_page,
+        "Learning": learning_page,
+        "Settings": settings_page,
+        "Profiles": profiles_page,
+    }
     for name, module in others.items():
         with pages.route(name, dict(PAGES)[name], show_in_navbar=False):
             module.build(sessions, pages)

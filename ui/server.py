@@ -60,7 +60,7 @@ def _mounted(app: FastAPI, sessions: Sessions) -> FastAPI:
         build(sessions),
         path="/",
         theme=theme.theme(),
-        css_paths=[theme.STYLE],
+        css_paths=[theme.STYLE, theme.STATIC / "pages.css"],
         head=theme.head(),
         footer_links=[],
         run_history=False,

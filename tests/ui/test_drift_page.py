@@ -21,7 +21,7 @@ def test_a_run_goes_to_its_plot_and_leaves_as_files(server, pages, tmp_path):
     page.click("#od-drift-start")
     page.wait_for_selector(".od-run[data-status=finished]", timeout=90_000)
     assert page.locator(".od-plot circle").count() > 2
-    assert page.locator(".od-plot .od-switch").count() == 1
+    assert page.locator(".od-plot .od-switch").count() == 2, "one in each plot"
     assert "math" in page.inner_text(".od-scroll")
     assert "code" in page.inner_text(".od-scroll")
     for kind in ("csv", "json", "png"):
@@ -33,26 +33,84 @@ def test_a_run_goes_to_its_plot_and_leaves_as_files(server, pages, tmp_path):
     assert (tmp_path / "png").read_bytes().startswith(b"\x89PNG")
 
 
+def own_schedule(page, parts: str) -> None:
+    choose(page, "#od-schedule", "My own schedule")
+    write(page, "#od-own textarea", parts)
+
+
+def test_parts_are_put_together_from_models_and_the_users_own_prompts(server, pages, tmp_path):
+    page = open_lab(pages, server)
+    choose(page, "#od-schedule", "My own schedule")
+    mine = tmp_path / "my questions.txt"
+    mine.write_text("What is a heron?\nWhat is a crane?\n")
+    page.set_input_files("#od-own-form input[type=file]", mine)
+    page.wait_for_selector("#od-said >> text=my questions.txt can be chosen")
+    write(page, "#od-own-number input", "2")
+    page.click("#od-own-add")
+    page.wait_for_function("document.querySelector('#od-own textarea').value.endsWith('my questions.txt, 2')")
+    choose(page, "#od-own-source", "qa")
+    page.click("#od-own-add")
+    page.wait_for_function("document.querySelector('#od-own textarea').value.endsWith('qa, 2')")
+    page.click("#od-drift-start")
+    page.wait_for_selector(".od-run[data-status=finished] >> text=my own: 4 of 4", timeout=90_000)
+    assert "my questions" in page.inner_text(".od-scroll")
+
+
+@pytest.mark.browser_slow
+def test_the_drafter_learns_in_a_run_and_two_runs_are_compared(server, pages):
+    page = open_lab(pages, server)
+    own_schedule(page, "tiny-target-a, math, 10\ntiny-target-a, math, 6")
+    page.check("#od-drift-learning input")
+    page.click("#od-drift-start")
+    page.wait_for_selector(".od-run[data-status=finished] >> text=my own: 16 of 16", timeout=200_000)
+    with page.expect_download() as download:
+        page.click("#od-drift-links >> text=JSON")
+    points = json.loads(download.value.path().read_text())["points"]
+    assert points[0]["adapter"] is None
+    assert points[-1]["adapter"]
+    page.uncheck("#od-drift-learning input")
+    page.click("#od-drift-start")
+    page.wait_for_selector(".od-past:has-text('shown'):has-text('no learning')")
+    page.wait_for_selector(".od-run[data-status=finished] >> text=my own: 16 of 16", timeout=200_000)
+    page.click(".od-past:has-text(', learning') [data-kind=compare]")
+    page.wait_for_selector(".od-keys >> text=compared with")
+
+
+@pytest.mark.browser_slow
+def test_a_run_whose_app_was_killed_is_resumed(make_server, pages):
+    server = make_server()
+    page = open_lab(pages, server)
+    write(page, "#od-count input", "20")
+    page.click("#od-drift-start")
+    page.wait_for_selector(".od-plot circle", timeout=60_000)
+    server.kill()
+    page.close()
+    server.start()
+    page = open_lab(pages, server)
+    page.wait_for_selector(".od-run[data-status=paused], .od-run[data-status=stopped]", timeout=60_000)
+    page.click(".od-past [data-kind=resume]")
+    page.wait_for_selector(".od-run[data-status=running] >> text=left", timeout=60_000)
+    page.click("#od-drift-stop")
+    page.wait_for_selector(".od-run[data-status=stopped]", timeout=60_000)
+
+
 @pytest.mark.browser_slow
 def test_a_paused_run_is_resumed_from_another_page(server, pages):
     page = open_lab(pages, server)
-    choose(page, "#od-schedule", "My own schedule")
-    write(page, "#od-own textarea", "tiny-target-a, dialogue, 6\ntiny-target-b, qa, 6")
+    own_schedule(page, "tiny-target-a, dialogue, 20\ntiny-target-b, qa, 20")
     page.click("#od-drift-start")
-    page.wait_for_selector(".od-run[data-status=running]")
     page.click("#od-drift-pause")
     page.wait_for_selector(".od-run[data-status=paused]", timeout=60_000)
     page.close()
     page = open_lab(pages, server)
     page.click(".od-past:has-text('paused') [data-kind=resume]")
     page.wait_for_selector(".od-run[data-status=finished]", timeout=90_000)
-    assert "12 of 12" in page.inner_text("#od-drift-progress")
+    assert "40 of 40" in page.inner_text("#od-drift-progress")
 
 
 def test_a_schedule_that_makes_no_sense_is_refused_in_a_sentence(server, pages):
     page = open_lab(pages, server)
-    choose(page, "#od-schedule", "My own schedule")
-    write(page, "#od-own textarea", "tiny-target-a, dialogue")
+    own_schedule(page, "tiny-target-a, dialogue")
     page.click("#od-drift-start")
     page.wait_for_selector("#od-said >> text=Part 1 needs a model")
     write(page, "#od-own textarea", "no-such-model, dialogue, 3")
