@@ -149,7 +149,7 @@ class Learner:
             return self.status().reason
         if not self._settings().enabled:
             return "Learning is switched off."
-        if not self._keeping.ready(self._schedule.pairing):
+        if not self._keeping.enough:
             return "There is nothing new to learn from yet; a few more answers are needed."
         self._schedule.force()
         return "Training begins as soon as no answer is being written."
