@@ -154,7 +154,8 @@ class Drafting:
         """Forget the older half when the drafter's context is full; exactness does not depend on it."""
         bos = [self.drafter.vocabulary.bos] if self._ids[0] == self.drafter.vocabulary.bos else []
         pieces = self.pieces
-        context = bos + self._ids[self._base - self.drafter.n_ctx // 2 + len(pieces) : self._base]
+        kept = max(1, self.drafter.n_ctx // 2 - len(pieces))
+        context = bos + self._ids[max(len(bos), self._base - kept) : self._base]
         self._ids = context + pieces
         self._base = len(context)
         self._valid = common_prefix(self.drafter.tokens, self._ids)
