@@ -59,7 +59,7 @@ def test_equals_a_brute_force_search(texts):
     current = found._texts[-1]
     best = 0
     for text in found._texts:
-        ends = range(3, len(text)) if text is current else range(3, len(text))
+        ends = range(3, len(text))
         for end in ends:
             n = 0
             while n < min(16, end, len(current)) and text[end - 1 - n] == current[-1 - n]:

@@ -226,9 +226,7 @@ def test_a_penalty_sees_verified_tokens_only():
     for row, best in zip(rows, (A, B, C, A), strict=True):
         row[best] = 9.0
     recent = [C]
-    verdict = verify_by_equality(
-        rows, [A, A, B], Watching(settings, TARGET, 0), recent, 0, TARGET.eog.__contains__
-    )
+    verdict = verify_by_equality(rows, [A, A, B], Watching(settings, TARGET, 0), recent, 0, TARGET.eog.__contains__)
     assert [e.id for e in verdict.emitted] == [A, B]
     assert seen == [[C], [C, A]]
     assert recent == [C, A, B]

@@ -11,7 +11,7 @@ def test_any_cutting_of_the_bytes_gives_the_text(text, cuts):
     data = text.encode()
     edges = sorted({min(c, len(data)) for c in cuts} | {0, len(data)})
     stream = TextStream()
-    shown = "".join(stream.feed(data[a:b]) for a, b in zip(edges, edges[1:], strict=False))
+    shown = "".join(stream.feed(data[a:b]) for a, b in pairwise(edges))
     assert shown + stream.finish() == text
 
 
