@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -51,6 +53,7 @@ def test_memory_is_bounded(monkeypatch):
     assert found.propose(1) == ([], 0)
 
 
+@patch.object(lookup, "_TRIED", 1000)
 @given(st.lists(st.lists(st.integers(0, 3), max_size=30), min_size=1, max_size=4))
 def test_equals_a_brute_force_search(texts):
     found = SuffixLookup(texts[:-1])

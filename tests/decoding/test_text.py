@@ -1,5 +1,7 @@
 """Only whole characters are shown, and never a stop string nor what may become one."""
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
