@@ -62,7 +62,7 @@ class SuffixLookup:
     def propose(self, longest: int) -> tuple[list[int], int]:
         """Up to `longest` ids that followed the best match of the current text's end, and the match's length.
 
-        Of the newest passages that end alike the longest match wins, then the newest. Returns ([], 0) if no match is long enough.
+        Of the newest passages that end alike the longest match wins, then the newest. ([], 0) if none is long enough.
         """
         passages = self._seen.get(self._gram)
         if passages is None:
