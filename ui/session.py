@@ -115,10 +115,11 @@ class Session:
             return True
 
     def choose(self, target: Path) -> list[str]:
-        """Load `target` and remember it as the profile's."""
-        notices = self.load(target)
-        self.apply(target=str(target))
-        return notices
+        """Load `target`, unless it is loaded, and remember it as the profile's."""
+        with self._lock:
+            notices = [] if self.loaded == target else self.load(target)
+            self.apply(target=str(target))
+            return notices
 
     def apply(self, **values: object) -> AppSettings:
         """Change settings by dotted name and keep them; SettingsError if a value is refused."""

@@ -4,7 +4,20 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tests.ui.chatting import answers, arrived, ask, choose, new_chat, questions, tab, titles, wait_idle, write
+from tests.ui.conftest import SETTINGS, Server, write_settings
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """One app for this module; it drafts at a fixed length, for whether drafting pays depends on who else is busy."""
+    made = Server(tmp_path_factory.mktemp("chat") / "app")
+    write_settings(made, SETTINGS + '\n[draft]\nmode = "fixed"\n')
+    made.start()
+    yield made
+    made.kill()
 
 
 def test_an_empty_chat_explains_itself_and_an_example_can_be_picked(server, pages):
@@ -39,6 +52,10 @@ def test_another_answer_and_an_edit_keep_all_versions(server, pages):
     page.click("button[title='Answer again']")
     page.wait_for_selector("text=2 / 2")
     wait_idle(page)
+    link = page.get_attribute("#od-links >> text=JSON", "href")
+    kept = json.loads(page.request.get(server.origin + link).text())["conversations"][0]["messages"]
+    first, second = (m["meta"]["seed"] for m in kept if m["role"] == "assistant")
+    assert first != second
     page.hover("#od-chat .user-row")
     page.click("#od-chat .user-row button[title='Edit']")
     page.wait_for_function("document.querySelector('#od-box textarea').value === 'First question'")
@@ -103,6 +120,42 @@ def test_a_conversation_leaves_and_comes_back_as_a_file(server, pages, tmp_path)
     assert answers(page) == before
 
 
+THINKING = """# Trip
+
+<!-- omnidraft: user -->
+How far is it?
+
+<!-- omnidraft: assistant -->
+<think>
+Let me see the map first.
+</think>
+It is $$x^2 = 9$$ and
+
+```python
+print(9)
+```
+
+| a | b |
+|---|---|
+| 1 | 2 |
+"""
+
+
+def test_thoughts_are_folded_and_math_code_and_tables_are_drawn(server, pages, tmp_path):
+    page = pages.open(server)
+    arrived(page)
+    (tmp_path / "trip.md").write_text(THINKING)
+    page.set_input_files("#od-transfer input[type=file]", str(tmp_path / "trip.md"))
+    page.wait_for_selector("#od-chat .katex")
+    page.wait_for_selector("#od-chat pre code >> text=print")
+    assert page.locator("#od-chat td").count() == 2
+    page.wait_for_selector("#od-chat >> text=Thoughts")
+    page.wait_for_selector("#od-chat >> text=Let me see the map first", state="hidden")
+    page.click("#od-chat .thought-group [role=button]")
+    page.wait_for_selector("#od-chat >> text=Let me see the map first", state="visible")
+    assert "<think>" not in page.inner_text("#od-chat")
+
+
 def test_the_target_changes_in_the_middle_of_a_conversation_and_says_what_happened(server, pages):
     page = pages.open(server)
     new_chat(page)
@@ -116,6 +169,7 @@ def test_the_target_changes_in_the_middle_of_a_conversation_and_says_what_happen
     assert len(questions(page)) == 2
     choose(page, "#od-target", "tiny-target-a ")
     page.wait_for_selector("#od-notice >> text=tiny-target-a answers")
+    assert server.log.count("loaded tiny-target-b") == 1  # one choice, one load
 
 
 def test_drafting_can_be_switched_off_for_one_conversation(server, pages):
@@ -179,6 +233,7 @@ def test_the_server_looked_nothing_up(server):
     assert server.lookups == []
 
 
+@pytest.mark.browser_slow
 def test_a_restart_keeps_conversations_and_settings(make_server, pages):
     server = make_server()
     page = pages.open(server)
