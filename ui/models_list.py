@@ -18,7 +18,7 @@ def folders(assistant: Assistant) -> list[Path]:
 
 
 def scan(assistant: Assistant) -> list[ModelInfo]:
-    return find_models(folders(assistant))
+    return find_models(folders(assistant), assistant.settings.model_programs)
 
 
 def targets(models: list[ModelInfo]) -> list[ModelInfo]:

@@ -6,24 +6,48 @@ A file that cannot be used is listed with the sentence that says why, never drop
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 
 from omnidraft.backends.gguf_file import ModelInfo, read_info, split_number
 from omnidraft.backends.hf_folder import is_model_folder, read_folder
+from omnidraft.backends.other_programs import named_files
 from omnidraft.errors import ModelError
 
 
-def find_models(folders: Iterable[str | Path]) -> list[ModelInfo]:
+def find_models(folders: Iterable[str | Path], programs: Iterable[str] = ()) -> list[ModelInfo]:
     """Every .gguf file and Hugging Face folder under `folders`, each once, sorted by name then path.
 
+    programs: other programs (other_programs.PROGRAMS) whose models are listed too, under the names they have there.
     A split model is one entry. A folder's entry has the folder as its path; only targets can be loaded from it.
-    Unusable files come back with kind "damaged" and `error` set. Vocabularies, encoders, adapters and projectors are
-    listed with their kind, so a caller that offers models to chat with keeps `kind == "model"`.
+    Unusable files come back with kind "damaged" and `error` set; other programs' folders that cannot be targets are
+    left out, for those hold all sorts of models. Vocabularies, encoders, adapters and projectors are listed with their
+    kind, so a caller that offers models to chat with keeps `kind == "model"`.
     """
-    paths = {path.resolve(): path for folder in folders for path in _model_paths(Path(folder))}
-    models = [_describe(path) for path in paths.values() if split_number(path) in (None, 1)]
+    found: dict[Path, tuple[Path, str | None]] = {}
+    for folder in folders:
+        for path in _model_paths(Path(folder)):
+            found[path.resolve()] = (path, None)
+    for program in programs:
+        for path, name in _paths_of(program):
+            found.setdefault(path.resolve(), (path, name))
+    models = [_named(path, name) for path, name in found.values() if split_number(path) in (None, 1)]
     return sorted(models, key=lambda info: (info.name.lower(), str(info.path)))
+
+
+def _paths_of(program: str) -> Iterator[tuple[Path, str | None]]:
+    """Model files of another program, and the names of those whose own say nothing."""
+    for path, name in named_files(program):
+        if path.is_file():
+            yield path, name
+            continue
+        for inner in _model_paths(path):
+            if inner.is_file():
+                yield inner, None  # a GGUF file's own name says more than its repository's
+            elif _describe(inner).kind == "model":
+                yield inner, name
 
 
 def _model_paths(folder: Path) -> Iterable[Path]:
@@ -36,9 +60,25 @@ def _model_paths(folder: Path) -> Iterable[Path]:
                 yield Path(root, name)
 
 
+def _named(path: Path, name: str | None) -> ModelInfo:
+    info = _describe(path)
+    return replace(info, name=name) if name else info
+
+
 def _describe(path: Path) -> ModelInfo:
+    """What the file or folder says; headers with vocabularies take a moment to read, so they are remembered."""
     try:
-        return read_folder(path) if path.is_dir() else read_info(path)
+        if path.is_dir():
+            return read_folder(path)
+        status = path.stat()
+        return _read(path, status.st_mtime_ns, status.st_size) if split_number(path) is None else read_info(path)
+    except OSError as error:
+        return ModelInfo(path=path, name=path.stem, kind="damaged", error=f"{path} cannot be read: {error.strerror}.")
     except ModelError as error:
         size = path.stat().st_size if path.is_file() else 0
         return ModelInfo(path=path, name=path.stem, file_size=size, kind="damaged", error=str(error))
+
+
+@lru_cache(maxsize=512)
+def _read(path: Path, _changed: int, _size: int) -> ModelInfo:
+    return read_info(path)

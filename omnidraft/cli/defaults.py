@@ -46,7 +46,7 @@ def _resolve(name: str, home: DataHome, settings: AppSettings) -> Path:
     except (OSError, ValueError, RuntimeError):  # too long, a NUL inside, no such user: then it is no path
         pass
     folders = [BUNDLED_MODELS, home.models, *map(Path, settings.model_folders)]
-    matches = [m.path for m in find_models(folders) if name in (m.name, m.path.stem)]
+    matches = [m.path for m in find_models(folders, settings.model_programs) if name in (m.name, m.path.stem)]
     if not matches:
         raise ModelError(f"There is no model file or known model named {name[:200]}.")
     return matches[0]
