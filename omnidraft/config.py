@@ -117,6 +117,18 @@ class ModelSettings:
     n_gpu_layers: int = integer(0, 0, 1000, "Layers computed on the GPU; 0 keeps all on the processor.", reload=True)
     kv_type: str = choice("f16", ("f16", "q8_0", "q4_0"), "Number format of the KV cache; q saves memory.", reload=True)
     n_batch: int = integer(512, 1, 16_384, "Tokens per step while the prompt is read.", reload=True)
+    device: str = choice(
+        "auto",
+        ("auto", "cpu", "cuda", "mps"),
+        "Where models in Hugging Face folders run; auto takes a GPU if there is one.",
+        reload=True,
+    )
+    dtype: str = choice(
+        "auto",
+        ("auto", "float32", "bfloat16", "float16", "int8"),
+        "Number format of models in Hugging Face folders; auto takes float32 on the processor, half of it on a GPU.",
+        reload=True,
+    )
 
     def __post_init__(self) -> None:
         check(self, "model.")

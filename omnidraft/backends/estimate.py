@@ -44,8 +44,8 @@ class Estimate:
         return self.weights + self.cache + self.compute
 
     def __str__(self) -> str:
-        parts = f"weights {_size(self.weights)}, cache {_size(self.cache)}, computing {_size(self.compute)}"
-        return f"{_size(self.total)} ({parts})"
+        parts = f"weights {size(self.weights)}, cache {size(self.cache)}, computing {size(self.compute)}"
+        return f"{size(self.total)} ({parts})"
 
 
 def weight_bytes(info: ModelInfo) -> int:
@@ -87,7 +87,7 @@ def check_memory(info: ModelInfo, settings: ModelSettings, n_ctx: int, max_rows:
     full = known if known.total > free else estimate(info, settings, n_ctx, max_rows, rollback) or known
     if full.total > free:
         raise ModelError(
-            f"{info.name} needs {full} with a context of {n_ctx} tokens, but {_size(free)} of memory are free; "
+            f"{info.name} needs {full} with a context of {n_ctx} tokens, but {size(free)} of memory are free; "
             f"{_suggestion(full, settings, n_ctx, free)}."
         )
 
@@ -103,7 +103,8 @@ def _suggestion(full: Estimate, settings: ModelSettings, n_ctx: int, free: int) 
     return "choose a smaller model or a more strongly quantized file of this one"
 
 
-def _size(count: int) -> str:
+def size(count: int) -> str:
+    """For a sentence: "4.6 GB", "60.0 MB"."""
     return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
 
 

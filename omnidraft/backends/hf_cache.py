@@ -7,6 +7,8 @@ hides what lies outside, and only so can any number of tokens be taken back. Imp
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from transformers.cache_utils import Cache, DynamicLayer
 
@@ -14,16 +16,17 @@ _FIRST = 256  # tokens a buffer is made for at first
 
 
 class CuttableLayer(DynamicLayer):
-    """Keys and values of one layer, (batch, heads, tokens, head width), as views of larger buffers."""
+    """Keys and values of one layer, (batch, heads, tokens, head width), as views of buffers for up to `most` tokens."""
 
-    def __init__(self, **options: object) -> None:
-        super().__init__(**options)
-        self._length = 0
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._length, self._most = 0, most
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
         self.dtype, self.device = key_states.dtype, key_states.device
-        self._keys = _buffer(key_states, _FIRST)
-        self._values = _buffer(value_states, _FIRST)
+        first = min(_FIRST, self._most)
+        self._keys = _buffer(key_states, first)
+        self._values = _buffer(value_states, first)
         self.is_initialized = True
         self._show()
 
@@ -35,8 +38,8 @@ class CuttableLayer(DynamicLayer):
             self.lazy_initialization(key_states, value_states)
         end = self._length + key_states.shape[-2]
         if end > self._keys.shape[-2]:
-            self._keys = _grown(self._keys, end, self._length)
-            self._values = _grown(self._values, end, self._length)
+            self._keys = _grown(self._keys, end, self._length, self._most)
+            self._values = _grown(self._values, end, self._length, self._most)
         self._keys[..., self._length : end, :] = key_states
         self._values[..., self._length : end, :] = value_states
         self._length = end
@@ -58,10 +61,10 @@ class CuttableLayer(DynamicLayer):
 
 
 class CuttableCache(Cache):
-    """One `CuttableLayer` per layer of the model, made as the model asks for them."""
+    """One `CuttableLayer` for `most` tokens per layer of the model, made as the model asks for them."""
 
-    def __init__(self) -> None:
-        super().__init__(layer_class_to_replicate=CuttableLayer)
+    def __init__(self, most: int) -> None:
+        super().__init__(layer_class_to_replicate=partial(CuttableLayer, most))
 
     def cut(self, length: int) -> None:
         """Keep the first `length` tokens of every layer."""
@@ -83,7 +86,7 @@ def _buffer(like: torch.Tensor, tokens: int) -> torch.Tensor:
     return like.new_empty((*like.shape[:-2], max(tokens, like.shape[-2]), like.shape[-1]))
 
 
-def _grown(buffer: torch.Tensor, needed: int, held: int) -> torch.Tensor:
-    larger = _buffer(buffer, max(needed, 2 * buffer.shape[-2]))
+def _grown(buffer: torch.Tensor, needed: int, held: int, most: int) -> torch.Tensor:
+    larger = _buffer(buffer, max(needed, min(2 * buffer.shape[-2], most)))
     larger[..., :held, :] = buffer[..., :held, :]
     return larger

@@ -33,7 +33,7 @@ def read_folder(path: str | Path) -> ModelInfo:
     config = read_config(path)
     _check_kind(path, config)
     parts = weight_files(path)
-    inner = config.get("text_config") if isinstance(config.get("text_config"), dict) else config
+    inner = inner_config(config)
     heads = _number(inner, "num_attention_heads", "n_head")
     tensors = tensor_headers(parts)
     types = Counter()
@@ -73,6 +73,12 @@ def read_config(path: Path) -> dict[str, Any]:
     if not isinstance(config, dict):
         raise ModelError(f"{file} cannot be read; download or copy it again.")
     return config
+
+
+def inner_config(config: dict[str, Any]) -> dict[str, Any]:
+    """The part that describes the text model, where others stand beside it."""
+    inner = config.get("text_config")
+    return inner if isinstance(inner, dict) else config
 
 
 def _check_kind(path: Path, config: dict[str, Any]) -> None:

@@ -1,17 +1,15 @@
 """Targets in Hugging Face folders, run by transformers on the processor, a CUDA GPU or Apple's.
 
-`HfTarget` keeps `tokens` and the KV cache equal at all times, as `LlamaTarget` does. Nothing comes from the network and
-no program code comes from the folder. torch and transformers are imported when the first folder is opened, not before.
+`HfTarget` keeps `tokens` and the KV cache equal at all times, as `LlamaTarget` does. How a folder becomes a model on a
+device is hf_load.py's matter.
 """
 
 from __future__ import annotations
 
 import gc
-import os
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -20,26 +18,26 @@ from omnidraft.backends.convert import folder_vocabulary
 from omnidraft.backends.cores import physical_cores
 from omnidraft.backends.gguf_file import ModelInfo
 from omnidraft.backends.hf_folder import read_folder
-from omnidraft.backends.memory import available_bytes
+from omnidraft.backends.hf_load import choose_device, choose_dtype, first_line, import_torch, load
+from omnidraft.backends.memory import give_back
 from omnidraft.config import ModelSettings
 from omnidraft.errors import ModelError
 from omnidraft.vocab import Vocabulary
 
-_MARGIN = 1.1  # of the weights: what loading and computing take besides them
 _CUT_TOLERANCE = 0.05  # of the logits' spread: rounding moves them less, a wrong state more
 
 
 class HfTarget:
     """A `LanguageModel` on transformers.
 
-    name, n_ctx (tokens), n_batch (ids per pass), device ("cpu", "cuda", "mps"), dtype ("float32", ...); notices:
+    name, n_ctx (tokens), n_batch (ids per pass), device ("cpu", "cuda:0", "mps"), dtype ("float32", ...); notices:
     sentences about settings that could not be followed.
     """
 
     can_rewind = True
     cannot_rewind_reason: str | None = None
 
-    def __init__(self, info: ModelInfo, settings: ModelSettings, vocabulary: Vocabulary, device: str, dtype: str):
+    def __init__(self, info: ModelInfo, settings: ModelSettings, vocabulary: Vocabulary) -> None:
         self.info = info
         self.name = info.name
         self.vocabulary = vocabulary
@@ -47,15 +45,18 @@ class HfTarget:
         self.notices: list[str] = []
         self.n_batch = settings.n_batch
         self.n_ctx = self._context_length(settings)
-        self.device, self.dtype = device, dtype
+        self.device = choose_device(settings.device)
+        self.dtype = choose_dtype(info, self.device, settings.dtype, self.n_ctx, self.n_batch)
         if settings.kv_type != "f16":
-            self.notices.append(f"A {settings.kv_type} cache exists only for GGUF files; this one is kept in {dtype}.")
+            self.notices.append(
+                f"A {settings.kv_type} cache exists only for GGUF files; this one is kept as the model computes."
+            )
         self._lock = threading.Lock()
         self._abort = threading.Event()
-        self._model, self._cache = _load(info, device, dtype, settings.threads or physical_cores(), self.n_ctx)
+        threads = settings.threads or physical_cores()
+        loaded = load(info, self.device, self.dtype, threads, self.n_ctx, self.n_batch)
+        self._model, self._cache, self._rows, self._inputs = loaded.model, loaded.cache, loaded.rows, loaded.inputs
         try:
-            self._rows = self._model.get_output_embeddings().weight.shape[0]
-            self._inputs = self._model.get_input_embeddings().weight.shape[0]
             self._watch_layers()
             self._check_cut()
         except BaseException:
@@ -63,24 +64,10 @@ class HfTarget:
             raise
 
     @classmethod
-    def open(
-        cls,
-        path: str | Path,
-        settings: ModelSettings,
-        *,
-        vocabulary: Vocabulary | None = None,
-        device: str | None = None,
-        dtype: str | None = None,
-    ) -> HfTarget:
-        """Load the folder at `path`; ModelError in one sentence if it cannot serve.
-
-        device and dtype are chosen by the machine unless given: a GPU if there is one, there bfloat16 (else float16);
-        on the processor float32, or as stored if only that fits into memory.
-        """
+    def open(cls, path: str | Path, settings: ModelSettings, *, vocabulary: Vocabulary | None = None) -> HfTarget:
+        """Load the folder at `path`; ModelError in one sentence if it cannot serve."""
         info = read_folder(path)
-        vocabulary = vocabulary or folder_vocabulary(info.path)
-        device = device or _best_device()
-        return cls(info, settings, vocabulary, device, dtype or _best_dtype(info, device))
+        return cls(info, settings, vocabulary or folder_vocabulary(info.path))
 
     def _context_length(self, settings: ModelSettings) -> int:
         trained = self.info.n_ctx_train
@@ -148,8 +135,7 @@ class HfTarget:
 
     def _read(self, ids: Sequence[int], wanted: int) -> np.ndarray:
         """One pass; the last `wanted` rows of logits. The cache is as before if it fails."""
-        import torch
-
+        torch = import_torch()
         held = len(self.tokens)
         try:
             with torch.inference_mode():
@@ -165,7 +151,7 @@ class HfTarget:
             raise
         except RuntimeError as error:
             self._cache.cut(held)
-            raise ModelError(f"{self.name} could not compute: {_first_line(error)}.") from error
+            raise ModelError(f"{self.name} could not compute: {first_line(error)}.") from error
         except BaseException:
             self._cache.cut(held)
             raise
@@ -201,10 +187,9 @@ class HfTarget:
             self._model = self._cache = None
             self.tokens.clear()
             gc.collect()
-            if self.device == "cuda":
-                import torch
-
-                torch.cuda.empty_cache()
+            give_back()
+            if self.device.startswith("cuda"):
+                import_torch().cuda.empty_cache()
 
     def _live(self) -> None:
         if self._model is None:
@@ -215,101 +200,3 @@ class HfTarget:
 
     def __exit__(self, *_error: object) -> None:
         self.close()
-
-
-def _best_device() -> str:
-    torch = _import_torch()
-    if torch.cuda.is_available():
-        return "cuda"
-    return "mps" if torch.backends.mps.is_available() else "cpu"
-
-
-def _best_dtype(info: ModelInfo, device: str) -> str:
-    if device == "cuda":
-        return "bfloat16" if _import_torch().cuda.is_bf16_supported() else "float16"
-    if device == "mps":
-        return "float16"
-    free = available_bytes()
-    stored = {"BF16": "bfloat16", "F16": "bfloat16"}.get(info.quantization)  # the processor computes float16 slowly
-    fits = free is None or _MARGIN * 4 * info.parameters < free
-    return "float32" if fits or stored is None else stored
-
-
-def _check_room(info: ModelInfo, device: str, dtype: str, n_ctx: int) -> None:
-    """ModelError with the numbers if the weights and a full context do not fit."""
-    each = 4 if dtype == "float32" else 2
-    weights = _MARGIN * info.parameters * each or info.file_size
-    head = info.width // info.heads if info.heads else 0
-    cache = 2 * n_ctx * info.layers * info.kv_heads * head * each
-    needed = weights + cache
-    if device == "cuda":
-        torch = _import_torch()
-        free, where = torch.cuda.mem_get_info()[0], "of the GPU's memory"
-        several = torch.cuda.device_count() > 1
-    else:
-        free, where, several = available_bytes(), "of memory", False
-    if free is not None and needed > free:
-        raise ModelError(
-            f"{info.name} needs {needed / 1e9:.1f} GB in {dtype} (weights {weights / 1e9:.1f} GB, a context of {n_ctx} "
-            f"tokens {cache / 1e9:.1f} GB), but {free / 1e9:.1f} GB {where} are free"
-            + (", and a model spread over several GPUs is not supported here" if several else "")
-            + "; use a quantized GGUF of this model, a smaller model or a shorter context."
-        )
-
-
-def _load(info: ModelInfo, device: str, dtype: str, threads: int, n_ctx: int) -> tuple[Any, Any]:
-    """(model, empty cache) on `device`; ModelError in one sentence."""
-    torch = _import_torch()
-    import transformers
-
-    from omnidraft.backends.hf_cache import CuttableCache
-
-    torch.set_num_threads(threads)
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
-    _check_architecture(info, transformers)
-    _check_room(info, device, dtype, n_ctx)
-    try:
-        model, outcome = transformers.AutoModelForCausalLM.from_pretrained(
-            str(info.path), dtype=getattr(torch, dtype), local_files_only=True, trust_remote_code=False,
-            use_safetensors=info.parts[0].suffix == ".safetensors", weights_only=True, output_loading_info=True,
-        )  # fmt: skip
-        missing = sorted(outcome["missing_keys"])
-        if missing:  # transformers would go on with random numbers in their place
-            rest = f"{missing[0]} and {len(missing) - 1} more"
-            raise ModelError(f"{info.path} lacks weights ({rest}); download it again.")
-        return model.eval().to(device), CuttableCache()
-    except ModelError:
-        raise
-    except Exception as error:  # the libraries raise anything for a faulty file
-        raise ModelError(f"{info.path} could not be loaded: {_first_line(error)}.") from error
-
-
-def _check_architecture(info: ModelInfo, transformers: Any) -> None:
-    mapping = transformers.models.auto.modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING
-    try:
-        config = transformers.AutoConfig.from_pretrained(str(info.path), local_files_only=True, trust_remote_code=False)
-        model_class = mapping[type(config)]
-    except Exception:  # KeyError, ValueError, or whatever a configuration's own checks raise
-        raise ModelError(
-            f"{info.path} has the architecture '{info.architecture}', which the installed transformers cannot run "
-            "without program code from the folder, and such code is never run; use a GGUF of this model."
-        ) from None
-    if getattr(model_class, "_is_stateful", False):
-        raise ModelError(
-            f"{info.path} is a '{info.architecture}' model, whose state cannot take tokens back in a Hugging Face "
-            "folder; use a GGUF of this model."
-        )
-
-
-def _import_torch() -> Any:
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")  # read when the hub's library is imported: a folder needs no network
-    try:
-        import torch
-    except ImportError:
-        raise ModelError("Hugging Face folders need torch and transformers; install requirements.txt.") from None
-    return torch
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200].rstrip(".")

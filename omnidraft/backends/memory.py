@@ -5,6 +5,8 @@ Knows GGUF's keys for them. estimate.py asks llama.cpp itself where that is not 
 
 from __future__ import annotations
 
+import ctypes
+from contextlib import suppress
 from pathlib import Path
 
 from omnidraft.backends.gguf_file import ModelInfo
@@ -70,3 +72,9 @@ def available_bytes() -> int | None:
     except OSError:
         return None
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None)
+
+
+def give_back() -> None:
+    """Return freed memory to the system, which glibc keeps for itself in pieces; elsewhere nothing happens."""
+    with suppress(AttributeError, OSError):
+        ctypes.CDLL(None).malloc_trim(0)

@@ -16,7 +16,7 @@ from omnidraft.cli.converse import converse
 from omnidraft.cli.defaults import choose_adapter, choose_drafter, choose_target
 from omnidraft.cli.interrupt import Interrupts
 from omnidraft.cli.report import print_json, report, summary
-from omnidraft.config import DraftSettings, SamplingSettings, describe
+from omnidraft.config import DraftSettings, ModelSettings, SamplingSettings, describe
 from omnidraft.decoding.events import Finished, Notice, Token
 from omnidraft.errors import SettingsError
 from omnidraft.paths import find_data_home
@@ -44,6 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=int, help="processor threads; 0: as the machine has cores")
     parser.add_argument("--n-gpu-layers", type=int, help="layers computed on the GPU")
     parser.add_argument("--kv-type", choices=("f16", "q8_0", "q4_0"), help="number format of the KV cache")
+    for setting in describe(ModelSettings):
+        if setting.name in ("device", "dtype"):
+            parser.add_argument(f"--{setting.name}", choices=setting.rule.choices, help=setting.rule.help)
     parser.add_argument("--verification", choices=("coupled", "rejection", "paper"),
                         help="coupled and rejection are exact, paper is the published approximation")  # fmt: skip
     parser.add_argument("--draft-length", help="drafter tokens per round, or adaptive")
@@ -101,7 +104,8 @@ def _whole_number(text: str) -> int:
 
 
 def _load(args: argparse.Namespace, assistant: Assistant) -> None:
-    names = {"n_ctx": args.ctx, "threads": args.threads, "n_gpu_layers": args.n_gpu_layers, "kv_type": args.kv_type}
+    names = {"n_ctx": args.ctx, "threads": args.threads, "n_gpu_layers": args.n_gpu_layers, "kv_type": args.kv_type,
+             "device": args.device, "dtype": args.dtype}  # fmt: skip
     model = dataclasses.replace(
         assistant.settings.model, **{name: value for name, value in names.items() if value is not None}
     )
