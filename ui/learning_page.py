@@ -13,7 +13,8 @@ import gradio as gr
 
 from omnidraft.config import AppSettings, describe, value_of
 from omnidraft.errors import OmniDraftError
-from ui import field_events, fields, learning_forget, learning_plots, learning_view
+from omnidraft.learning.facts import Update
+from ui import field_events, fields, learning_forget, learning_plots, learning_view, tables
 from ui.chat_view import note
 from ui.layout import mobile_bar, side_head
 from ui.request import session_of
@@ -43,6 +44,7 @@ class Parts:
     fields: dict[str, fields.Component]
     facts: gr.HTML
     plots: gr.HTML
+    learned: gr.Group
     versions: gr.HTML
     updates: gr.HTML
     forget: learning_forget.Parts
@@ -80,10 +82,9 @@ def _layout() -> Parts:
         gr.HTML('<p class="od-more">More of learning is on the <a href="/settings">Settings page</a>.</p>')
     facts = gr.HTML(elem_id="od-learning-facts")
     plots = gr.HTML(elem_id="od-learning-plots")
-    with gr.Group(elem_classes="od-group"):
+    with gr.Group(elem_classes="od-group", visible=False) as learned:
         gr.HTML("<h2>Versions</h2><p>What the drafter learned for the model that is loaded. One serves at a time.</p>")
         versions = gr.HTML(elem_id="od-learning-versions", js_on_load=SCRIPT)
-    with gr.Group(elem_classes="od-group"):
         gr.HTML("<h2>Updates</h2><p>Every time it trained, and what came of it. Point at a row for the reason.</p>")
         updates = gr.HTML(elem_id="od-learning-updates")
     forget = learning_forget.layout()
@@ -91,7 +92,7 @@ def _layout() -> Parts:
         gr.HTML("<h2>Where it lives</h2>")
         files = gr.HTML(elem_id="od-learning-files")
     return Parts(
-        said, standing, pause, go_on, train, load, made, facts, plots, versions, updates, forget, files,
+        said, standing, pause, go_on, train, load, made, facts, plots, learned, versions, updates, forget, files,
         gr.State(None), gr.Timer(EVERY),
     )  # fmt: skip
 
@@ -105,9 +106,9 @@ def _fields() -> dict[str, fields.Component]:
 def look(session: Session, parts: Parts) -> dict:
     """Everything that changes by itself, as the components show it."""
     learner = session.assistant.learner
-    status, versions, updates = learner.status(), learner.versions(), learner.history()
-    in_order = updates[::-1] + ([status.update] if status.update is not None else [])
-    drawn = [learning_plots.loss(in_order), learning_plots.acceptance(in_order)]
+    status, versions = learner.status(), learner.versions()
+    updates = _updates(learner.history(), status.update)
+    drawn = [learning_plots.loss(updates[::-1]), learning_plots.acceptance(updates[::-1])]
     learned = bool(updates or versions)
     row = f'<div class="od-plots">{"".join(drawn)}</div>' if any(drawn) else ""
     live = learning_plots.served(learner.served_answers()) if learned else ""
@@ -116,15 +117,23 @@ def look(session: Session, parts: Parts) -> dict:
         parts.standing: learning_view.standing(status),
         parts.facts: learning_view.facts(status, versions),
         parts.plots: shown if learned or shown else learning_view.nothing_yet(status),
+        parts.learned: gr.Group(visible=learned),
         parts.versions: learning_view.versions_table(versions, any(v.served for v in versions)),
         parts.updates: learning_view.updates_table(updates),
-        parts.files: learning_view.files(learner.files(), session.assistant.profile.root),
+        parts.files: tables.files(learner.files(), session.assistant.profile.root),
         parts.pause: gr.Button(visible=not status.held and status.state not in ("off", "unavailable")),
         parts.go_on: gr.Button(visible=status.held),
         parts.train: gr.Button(visible=status.state in ("idle", "paused") and not status.held),
         parts.load: gr.Button(visible=session.loaded is None),
         parts.seen: _mark(session),
     }
+
+
+def _updates(history: list[Update], running: Update | None) -> list[Update]:
+    """Newest first; the running one as it is now, not as it was when it was last written down."""
+    if running is None:
+        return history
+    return [running, *(update for update in history if update.number != running.number)]
 
 
 def _mark(session: Session) -> tuple:
@@ -135,8 +144,8 @@ def _mark(session: Session) -> tuple:
 
 def _looked_at(parts: Parts) -> list[gr.Component]:
     return [
-        parts.standing, parts.facts, parts.plots, parts.versions, parts.updates, parts.files, parts.pause, parts.go_on,
-        parts.train, parts.load, parts.seen,
+        parts.standing, parts.facts, parts.plots, parts.learned, parts.versions, parts.updates, parts.files,
+        parts.pause, parts.go_on, parts.train, parts.load, parts.seen,
     ]  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""What the drafter has learned as HTML: how learning stands, its plots, its versions, its updates, its files.
+"""What the drafter has learned as HTML: how learning stands, its plots, its versions, its updates.
 
 Pure functions from the facts of `omnidraft.learning.facts`; everything that comes from outside is escaped.
 """
@@ -8,10 +8,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from html import escape
-from pathlib import Path
 
 from omnidraft.learning.facts import Estimates, Status, Update, VersionInfo
-from omnidraft.profiles import Part
 from ui.format import count, percent, seconds, size
 from ui.tables import cells, table
 
@@ -41,7 +39,8 @@ def standing(status: Status) -> str:
     """One line on what learning does now, why, and how far it is."""
     update = status.update
     state = status.state
-    head = f'<p class="od-state" data-state="{state}"><b>{STATES[state]}</b> <span>{escape(status.reason)}</span></p>'
+    reason = "Getting ready." if update is not None and not update.steps and state == "training" else status.reason
+    head = f'<p class="od-state" data-state="{state}"><b>{STATES[state]}</b> <span>{escape(reason)}</span></p>'
     if state in ("off", "unavailable"):
         return head
     if update is not None:
@@ -145,16 +144,6 @@ def _update(u: Update) -> str:
     return f'<tr title="{escape(u.reason, quote=True)}" data-outcome="{u.outcome}">{cells(values)}</tr>'
 
 
-def files(parts: Sequence[Part], root: Path) -> str:
-    """Where each file lives, and how large it is; paths in the profile's folder without it."""
-    rows = "".join(
-        f"<li><span>{escape(part.what)}</span><b>{size(part.bytes) if part.bytes else '–'}</b>"
-        f"<code>{escape(_below(part.path, root))}</code></li>"
-        for part in parts
-    )
-    return f'<p class="od-path">In {escape(str(root))}:</p><ul class="od-files">{rows}</ul>'
-
-
 def held_out(estimates: Estimates) -> float | None:
     """Held-out acceptance as the test weighs it: half greedy, half drawn, over the tokens of old and new answers."""
     total = sum(e.get("tokens", 0) for e in estimates.values())
@@ -170,7 +159,3 @@ def when(moment: float) -> str:
 def _short(name: str | None) -> str:
     """v3 for v000003."""
     return f"v{int(name[1:])}" if name and name[1:].isdecimal() else name or ""
-
-
-def _below(path: Path, root: Path) -> str:
-    return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)

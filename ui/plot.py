@@ -134,5 +134,5 @@ def _series(frame: Frame, series: Series) -> str:
 
 def _legend(series: Sequence[Series]) -> str:
     named = [one for one in series if one.name]
-    keys = "".join(f'<span><i class="{one.colour}"></i>{escape(one.name)}</span>' for one in named)
+    keys = "".join(f'<span><i class="{one.colour} od-look-{one.look}"></i>{escape(one.name)}</span>' for one in named)
     return f'<span class="od-keys">{keys}</span>' if named else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from html import escape
 from typing import Any
 
@@ -10,6 +11,7 @@ import gradio as gr
 
 from omnidraft.errors import OmniDraftError
 from omnidraft.profiles import create_profile, delete_profile, describe_profile, list_profiles, profile_size
+from ui import tables
 from ui.chat_view import note
 from ui.format import size
 from ui.layout import mobile_bar, side_head
@@ -31,6 +33,21 @@ element.addEventListener('click', (event) => {{
 """
 
 
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The page's components. doomed: the name of the profile about to be deleted."""
+
+    said: gr.HTML
+    cards: gr.HTML
+    name: gr.Textbox
+    make: gr.Button
+    sure: gr.Group
+    warning: gr.HTML
+    typed: gr.Textbox
+    remove: gr.Button
+    doomed: gr.State
+
+
 def build(sessions: Sessions, page: gr.Blocks) -> None:
     """Make the page inside the current route."""
     alone = sessions.accounts is None
@@ -39,60 +56,69 @@ def build(sessions: Sessions, page: gr.Blocks) -> None:
             side_head("Profiles")
         with gr.Column(elem_id="od-page", scale=1, min_width=0):
             mobile_bar("Profiles")
-            gr.HTML(
-                "<h1>Profiles</h1><p>Each has its own conversations, caches and adapters; models are shared.</p>",
-                elem_classes="od-lead",
-            )
-            said = gr.HTML(elem_id="od-said")
-            cards = gr.HTML(elem_id="od-profiles", js_on_load=SCRIPT)
-            with gr.Group(elem_classes="od-group", visible=alone):
-                gr.HTML("<h2>New profile</h2>")
-                name = gr.Textbox(label="Name", max_lines=1, elem_id="od-profile-name", elem_classes="od-field")
-                make = gr.Button("Create", size="sm", elem_id="od-profile-create", scale=0)
-            sure = gr.Group(elem_classes="od-group", visible=False)
-            with sure:
-                warning = gr.HTML()
-                typed = gr.Textbox(
-                    label="Its name, to be sure", max_lines=1, elem_id="od-profile-typed", elem_classes="od-field"
-                )
-                remove = gr.Button("Delete for good", size="sm", variant="stop", elem_id="od-profile-remove", scale=0)
-    doomed = gr.State(None)
+            parts = _layout(alone)
 
     def arrive(request: gr.Request) -> str:
         return _cards(sessions, session_of(sessions, request))
 
+    page.load(arrive, None, [parts.cards], **PRIVATE)
+    if alone:  # with accounts nobody can make, see or remove another's profile
+        _wire(sessions, parts)
+
+
+def _layout(alone: bool) -> Parts:
+    gr.HTML(
+        "<h1>Profiles</h1><p>Each has its own conversations, caches, answers to learn from, and adapters; models are "
+        "shared.</p>",
+        elem_classes="od-lead",
+    )
+    said = gr.HTML(elem_id="od-said")
+    cards = gr.HTML(elem_id="od-profiles", js_on_load=SCRIPT)
+    with gr.Group(elem_classes="od-group", visible=alone):
+        gr.HTML("<h2>New profile</h2>")
+        name = gr.Textbox(label="Name", max_lines=1, elem_id="od-profile-name", elem_classes="od-field")
+        make = gr.Button("Create", size="sm", elem_id="od-profile-create", scale=0)
+    with gr.Group(elem_classes="od-group", visible=False) as sure:
+        warning = gr.HTML()
+        typed = gr.Textbox(
+            label="Its name, to be sure", max_lines=1, elem_id="od-profile-typed", elem_classes="od-field"
+        )
+        remove = gr.Button("Delete for good", size="sm", variant="stop", elem_id="od-profile-remove", scale=0)
+    return Parts(said, cards, name, make, sure, warning, typed, remove, gr.State(None))
+
+
+def _wire(sessions: Sessions, parts: Parts) -> None:
     def create(wanted: str, request: gr.Request) -> dict:
         try:
             made = create_profile(sessions.home, wanted.strip())
         except OmniDraftError as error:
-            return {said: note(str(error), bad=True)}
-        return {
-            said: note(f"{made.name} was created."),
-            name: "",
-            cards: _cards(sessions, session_of(sessions, request)),
-        }
+            return {parts.said: note(str(error), bad=True)}
+        shown = _cards(sessions, session_of(sessions, request))
+        return {parts.said: note(f"{made.name} was created."), parts.name: "", parts.cards: shown}
 
     def act(request: gr.Request, event: gr.EventData) -> Iterator[dict]:
         chosen = event._data["name"]
         told = f"<h2>Delete {escape(chosen)}</h2><p>Its conversations, caches, replay and adapters go with it.</p>"
-        yield {doomed: chosen, sure: gr.Group(visible=True), warning: told, typed: ""}
+        yield {parts.doomed: chosen, parts.sure: gr.Group(visible=True), parts.warning: told, parts.typed: ""}
 
     def delete(wanted: str, text: str, request: gr.Request) -> dict:
         session = session_of(sessions, request)
         if text.strip() != wanted:
-            return {said: note("The names differ; nothing was deleted.", bad=True)}
+            return {parts.said: note("The names differ; nothing was deleted.", bad=True)}
         try:
             sessions.drop(wanted)
             delete_profile(sessions.home, wanted)
         except OmniDraftError as error:
-            return {said: note(str(error), bad=True)}
-        return {said: note(f"{wanted} was deleted."), sure: gr.Group(visible=False), cards: _cards(sessions, session)}
+            return {parts.said: note(str(error), bad=True)}
+        shown = {parts.sure: gr.Group(visible=False), parts.cards: _cards(sessions, session)}
+        return {parts.said: note(f"{wanted} was deleted."), **shown}
 
-    page.load(arrive, None, [cards], **PRIVATE)
-    if alone:  # with accounts nobody can make, see or remove another's profile
-        gr.on([make.click, name.submit], create, [name], [said, name, cards], **PRIVATE)
-        cards.act(act, None, [doomed, sure, warning, typed], **PRIVATE)
-        remove.click(delete, [doomed, typed], [said, sure, cards], **PRIVATE)
+    gr.on([parts.make.click, parts.name.submit], create, [parts.name], [parts.said, parts.name, parts.cards], **PRIVATE)
+    parts.cards.act(act, None, [parts.doomed, parts.sure, parts.warning, parts.typed], **PRIVATE)
+    gr.on(
+        [parts.remove.click, parts.typed.submit], delete, [parts.doomed, parts.typed],
+        [parts.said, parts.sure, parts.cards], **PRIVATE,
+    )  # fmt: skip
 
 
 def _cards(sessions: Sessions, session: Session) -> str:
@@ -120,9 +146,5 @@ def _card(name: str, here: bool, about: Session | str, buttons: str) -> str:
 
 def _parts(session: Session) -> str:
     """Where each part lives and what it takes."""
-    rows = "".join(
-        f"<div><dt>{escape(part.what)}</dt><dd>{size(part.bytes)}</dd>"
-        f'<dd class="od-path">{escape(str(part.path))}</dd></div>'
-        for part in describe_profile(session.assistant.profile)
-    )
-    return f"<dl>{rows}</dl>"
+    paths = session.assistant.profile
+    return tables.files(describe_profile(paths), paths.root)

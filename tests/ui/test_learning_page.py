@@ -1,0 +1,139 @@
+"""The Learning page in a real browser: a drafter that really learns, taken back, paused, and made to forget."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from omnidraft.learning.facts import ServedAnswer, Status, Update
+from tests.ui.chatting import arrived, ask, choose, new_chat, said, write
+from tests.ui.conftest import SETTINGS, Server
+from ui import learning_plots, learning_view
+
+SECRET = "Brunhilde"
+LEARNING = "\n[learning]\ncpu_percent = 100\ninterval = 100\n"
+
+
+def open_learning(pages, server):
+    page = pages.open(server, "/learning")
+    page.wait_for_selector("#od-learning-state p")
+    return page
+
+
+def converse(pages, server, count: int) -> None:
+    """Two conversations, one with a name in it that is found nowhere else."""
+    page = pages.open(server)
+    arrived(page)
+    for number in range(count):
+        ask(page, f"Tom has {number + 12} apples and buys 7 more. How many does he have?")
+    new_chat(page)
+    ask(page, f"{SECRET} has 5 apples and buys 9 more. How many does she have?")
+    page.close()
+
+
+def traces(server: Server, text: str) -> list[str]:
+    """Files of the default profile that hold `text`."""
+    root = server.data / "home/profiles/default"
+    return [path.name for path in root.rglob("*") if path.is_file() and text.encode() in path.read_bytes()]
+
+
+def test_a_page_with_nothing_learned_says_what_will_happen(server, pages):
+    page = open_learning(pages, server)
+    page.wait_for_selector(".od-explain >> text=Nothing learned yet")
+    assert page.locator("#od-learning-versions").is_hidden()
+    page.click("#od-learning-load")
+    said(page, "is loaded")
+    page.wait_for_selector(".od-state[data-state=idle]")
+    page.click("#od-learning-pause")
+    page.wait_for_selector(".od-state[data-state=paused]")
+    page.click("#od-learning-go-on")
+    page.wait_for_selector(".od-state[data-state=idle]")
+    page.uncheck("#od-set-learning-enabled input")
+    page.wait_for_selector(".od-state[data-state=off]")
+    page.check("#od-set-learning-enabled input")
+    page.wait_for_selector(".od-state[data-state=idle]")
+    write(page, "#od-set-learning-cpu_percent input", "200")
+    page.keyboard.press("Enter")
+    said(page, "must be a whole number from 1 to 100")
+
+
+def test_a_conversation_is_forgotten_everywhere_and_everything_only_when_typed(server, pages):
+    converse(pages, server, 1)
+    assert traces(server, SECRET)
+    page = open_learning(pages, server)
+    choose(page, "#od-forget-chat", SECRET)
+    page.click("#od-forget-one")
+    page.click("#od-forget-yes")
+    said(page, "Removed: 1 conversation")
+    assert not traces(server, SECRET)
+    assert traces(server, "Tom has 12 apples")
+    page.click("#od-forget-all")
+    said(page, "Nothing was forgotten")
+    write(page, "#od-forget-typed input", "forget everything")
+    page.click("#od-forget-all")
+    said(page, "Removed: ")
+    assert not traces(server, "Tom has 12 apples")
+    page.goto(server.origin)
+    arrived(page)
+    ask(page, "It goes on.")
+
+
+@pytest.mark.browser_slow
+def test_it_learns_while_the_page_looks_on_and_all_of_it_can_be_taken_back(make_server, pages):
+    server = make_server(settings=SETTINGS + LEARNING)
+    converse(pages, server, 6)
+    page = open_learning(pages, server)
+    page.click("#od-learning-train")
+    page.wait_for_selector(".od-state[data-state=training]", timeout=60_000)
+    page.wait_for_selector(".od-under >> text=Step", timeout=120_000)
+    page.click("#od-learning-pause")
+    page.wait_for_selector(".od-state[data-state=paused]")
+    page.click("#od-learning-go-on")
+    page.wait_for_selector("tr[data-version=v000001] .od-tag", timeout=200_000)
+    assert page.locator("#od-learning-plots polyline").count() >= 1
+    assert "taken into use (v1)" in page.inner_text("#od-learning-updates")
+    assert "tiny-target-a" in page.inner_text("#od-learning-updates")
+    page.click("#od-learning-versions [data-kind=rollback]")
+    page.wait_for_selector("tr[data-version=v000001] >> text=rolled back", timeout=60_000)
+    assert "bare drafter" in page.inner_text("#od-learning-facts")
+    choose(page, "#od-forget-chat", SECRET)
+    page.click("#od-forget-one")
+    page.click("#od-forget-yes")
+    said(page, "Removed: 1 conversation")
+    page.wait_for_selector("tr[data-version=v000001]", state="detached")
+    assert not traces(server, SECRET)
+    assert server.lookups == []
+
+
+STATUS = Status(
+    3, "training", "Training on 6 new and 0 earlier answers.", 6, 8, False, None, None, "v000002", "own", False, 77,
+    400.0, 9, 800, 50_000, 256_000_000,
+)  # fmt: skip
+JUDGED = {"old": {"direct": 0.1, "greedy": 0.2, "overlap": 0.2, "tokens": 100},
+          "new": {"direct": 0.1, "greedy": 0.6, "overlap": 0.4, "tokens": 300}}  # fmt: skip
+UPDATE = Update(
+    2, 1.7e9, "tiny-drafter", "<b>target</b>", "abc", outcome="published", version="v000002", step=2, steps=4,
+    tokens=640, answers_new=6, losses=(3.0, 2.0), before=JUDGED, after=JUDGED,
+)  # fmt: skip
+
+
+def test_held_out_acceptance_weighs_tokens_as_the_gate_does():
+    assert learning_view.held_out(JUDGED) == pytest.approx((100 * 0.2 + 300 * 0.5) / 400)
+    assert learning_view.held_out({}) is None
+
+
+def test_what_comes_from_outside_is_escaped_and_a_running_update_shows_its_step():
+    assert "<b>target" not in learning_view.updates_table([UPDATE])
+    shown = learning_view.standing(replace(STATUS, update=UPDATE))
+    assert "Step 2 of 4" in shown
+    assert "width:50.0%" in shown
+
+
+def test_plots_wait_for_something_to_show():
+    assert learning_plots.loss([]) == learning_plots.acceptance([]) == learning_plots.served([]) == ""
+    assert learning_plots.loss([UPDATE]).count("<polyline") == 1
+    refused = replace(UPDATE, outcome="refused", version=None)
+    assert learning_plots.acceptance([UPDATE, refused]).count("od-span") == 2
+    answers = [ServedAnswer(0.0, version, "t", 40, 20, 30, 25, 10, 1.0) for version in ("", "v000001", "v000001")]
+    assert learning_plots.served(answers).count("od-switch") == 1
