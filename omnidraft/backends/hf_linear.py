@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import nn
 
 _ROWS = 4  # one to three rows take longer than four do
+_SMALL = 1 << 20  # bytes of weights that stay in the processor's own memory, where plain layers do as well
 
 
 class PackedLinear(nn.Module):
@@ -56,33 +57,33 @@ class Int8Linear(nn.Module):
 
 
 def pack_linears(model: nn.Module) -> bool:
-    """Reorder the weights of every `nn.Linear` of a model on the processor; False if this build of torch cannot.
+    """Reorder the weights of all larger `nn.Linear`s of a model on the processor; False if this build of torch cannot.
 
     A tied output layer gets a copy of its own, for the embedding needs the weights in their plain order.
     """
     first = next((module for module in model.modules() if type(module) is nn.Linear), None)
     if first is None or not _packable(first):
         return False
-    _replace(model, PackedLinear)
+    _replace(model, PackedLinear, lambda linear: linear.weight.nbytes >= _SMALL)
     return True
 
 
 def quantize_linears(model: nn.Module) -> None:
     """Turn every `nn.Linear` but the output layer, whose errors would reach the logits directly, into int8."""
-    _replace(model, Int8Linear, keep=model.get_output_embeddings())
+    output = model.get_output_embeddings()
+    _replace(model, Int8Linear, lambda linear: linear is not output)
 
 
-def _replace(model: nn.Module, make: Callable[[nn.Linear], nn.Module], keep: nn.Module | None = None) -> None:
-    """Put `make(linear)` in the place of each layer, giving up the old weights one layer at a time."""
+def _replace(model: nn.Module, make: Callable[[nn.Linear], nn.Module], wanted: Callable[[nn.Linear], bool]) -> None:
+    """Put `make(linear)` in the place of each wanted layer, giving up the old weights one layer at a time."""
     made: dict[nn.Linear, nn.Module] = {}
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
-            if type(child) is not nn.Linear or child is keep:
-                continue
-            if child not in made:  # a model may hold one layer in two places
+            if child not in made and type(child) is nn.Linear and wanted(child):
                 made[child] = make(child)
                 child.weight = None
-            setattr(parent, name, made[child])
+            if child in made:  # perhaps held in a second place
+                setattr(parent, name, made[child])
 
 
 def _packable(linear: nn.Linear) -> bool:
