@@ -216,19 +216,20 @@ class Assistant:
         pair, served, opened_with = self.pair, self._choice, self._drafter_as
         if pair is None or served is None:
             return True
-        choice, opened = self._choose(served.drafter, pair, AUTO), None
+        choice, opened, step = self._choose(served.drafter, pair, AUTO), None, None
         if choice.serves_like(served) and choice.file == opened_with[0]:
             return True
-        if choice.file != opened_with[0]:
-            opened, choice = open_choice(choice, opened_with[1], pair.drafter)  # while the other one still drafts
+        self._keep_learned()
+        if choice.file != opened_with[0]:  # get it ready while the other one still drafts
+            opened, choice = open_choice(choice, opened_with[1], pair.drafter)
+            step = step_seconds(opened)
         if not self._lock.acquire(timeout=0.1):
             if opened is not None:
                 opened.close()
             return False
         try:
             if self._choice is served and self.engine is not None and self.engine.drafter is not None:
-                self._swap(choice, opened)
-                opened = None
+                opened = self._swap(choice, opened, step)
         finally:
             self._lock.release()
             if opened is not None:
@@ -237,25 +238,26 @@ class Assistant:
             self._shelf.drop_merged(keep=choice.file)
         return True
 
-    def _swap(self, choice: Choice, opened: LlamaDrafter | None) -> None:
-        """Draft with `choice` from now on: on the drafter as it is, or on one `opened` for it."""
-        engine, drafter = self.engine, opened or self._drafter
-        self._keep_learned()
+    def _swap(
+        self, choice: Choice, opened: LlamaDrafter | None = None, step: float | None = None
+    ) -> LlamaDrafter | None:
+        """Draft with `choice` from now on: on the drafter as it is, or on one `opened` for it, which takes `step`
+        seconds a step. Returns the drafter that is no longer needed."""
+        engine, drafter, old = self.engine, opened or self._drafter, None
         choice = put_on(drafter, choice)
         if opened is not None:
-            engine.drafter.model = opened
-            self._drafter.close()
+            engine.drafter.model, old = opened, self._drafter
             self._drafter, self._drafter_as = opened, (choice.file, self._drafter_as[1])
         engine.drafter.committed = []
         costs_differ = choice.cost_key != self._choice.cost_key
         self._choice = choice
         if costs_differ:
             self._recall_speed()
-            step = step_seconds(drafter)
             for known in engine.memory.knowledge.values():
-                known.cost.step = step
+                known.cost.step = step = step or step_seconds(drafter, 3)
         load_heads(choice, engine.memory.knowledge)
         self.learner.serving(choice)
+        return old
 
     def _recall_speed(self) -> None:
         self._speed.recall(self._choice.cost_key if self._choice else None, self.engine.memory.knowledge)
@@ -362,8 +364,9 @@ class Assistant:
             self.learner.close()
             cache = self.cache.settings if self.cache is not None else None
             self._close_cache()
+            self._keep_learned()
             if self._choice is not None and self._choice.version is not None:
-                self._swap(Choice(self._choice.drafter), self._bare())
+                self._exchange(Choice(self._choice.drafter))
             try:
                 yield
             finally:
@@ -372,11 +375,13 @@ class Assistant:
         finally:
             self._lock.release()
 
-    def _bare(self) -> LlamaDrafter | None:
-        """The drafter as it came, opened, if another file is loaded."""
-        file, model = self._drafter_as
-        drafter = self._choice.drafter
-        return None if file == drafter else LlamaDrafter.open(drafter, model, vocabulary=self.pair.drafter)
+    def _exchange(self, choice: Choice) -> None:
+        """Swap at once, whatever file it takes."""
+        opened = None
+        if choice.file != self._drafter_as[0]:
+            opened, choice = open_choice(choice, self._drafter_as[1], self.pair.drafter)
+        if (old := self._swap(choice, opened)) is not None:
+            old.close()
 
     def _go_on(self, cache: CacheSettings | None) -> None:
         self.engine.forget()
@@ -386,11 +391,7 @@ class Assistant:
         self.cache = self._open_cache(self.pair, cache) if cache is not None else None
         self.engine.translator = Translator(self.pair, self.cache)
         if self._adapter == AUTO:
-            choice = self._choose(self._choice.drafter, self.pair, AUTO)
-            opened = None
-            if choice.file != self._drafter_as[0]:
-                opened, choice = open_choice(choice, self._drafter_as[1], self.pair.drafter)
-            self._swap(choice, opened)
+            self._exchange(self._choose(self._choice.drafter, self.pair, AUTO))
         self._tell_learner()
 
     def stop(self) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import tempfile
 from pathlib import Path
 
-from omnidraft.bench import cache, calibration, costs, first_token, overhead, speed
+from omnidraft.bench import cache, calibration, costs, first_token, idle, overhead, speed
 from omnidraft.bench.cells import as_json, line, summary
 from omnidraft.bench.prompts import TASKS
 from omnidraft.bench.regimes import REGIMES
@@ -68,6 +69,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     sub.add_argument("--temperature", type=float, default=0.0)
     sub.add_argument("--threads", type=int, default=0)
     sub.set_defaults(bench=_calibration)
+    sub = _kind(kinds, "idle", "what learning costs the one who waits: pauses, swaps, steps, generation beside it")
+    sub.add_argument("--target", default="tiny-target-a")
+    sub.add_argument("--drafter")
+    sub.add_argument("--what", default="train,steps,swaps,slowdown", help="of train, steps, swaps, slowdown")
+    sub.add_argument("--dtypes", default="Q8_0,F16", help="of the drafter at the 68M shape")
+    sub.add_argument("--regime", default="0.5b-Q8_0", help="the pair that generates")
+    sub.add_argument("--pairs", type=int, default=12, help="answers with and without learning")
+    sub.add_argument("--max-tokens", type=int, default=48)
+    sub.add_argument("--threads", type=int, default=0)
+    sub.set_defaults(bench=_idle)
     sub = _kind(kinds, "drift", "acceptance and speed while tasks or targets change")
     drift.add_arguments(sub)
     sub.set_defaults(bench=drift.run)
@@ -209,6 +220,26 @@ def _calibration(args: argparse.Namespace) -> int:
             for b in found.bins:
                 said = f"said {b.low:.1f}-{b.high:.1f}"
                 print(f"  {said}: {b.count:5} times, mean {b.predicted:.2f}, was {b.accepted:.2f}")
+    return 0
+
+
+def _idle(args: argparse.Namespace) -> int:
+    home, wanted = find_data_home(args.data_dir), args.what.split(",")
+    drafter = choose_drafter(args.drafter, home)
+    with tempfile.TemporaryDirectory() as own:
+        shop = idle.Workshop(home, find_data_home(own), choose_target(args.target, home), drafter, args.threads)
+        version, trained = shop.train(pauses=10)
+        found = [{"what": "train", **trained}] if "train" in wanted else []
+        for dtype in args.dtypes.split(","):
+            for name, measure in (("steps", idle.steps), ("swaps", idle.swaps)):
+                if name in wanted:
+                    found.append({"what": name, **measure(shop, version, dtype)})
+        if "slowdown" in wanted:
+            facts = idle.slowdown(shop, args.regime, args.pairs, args.max_tokens)
+            found.append({"what": "slowdown", **facts})
+        for facts in found:
+            line = "  ".join(f"{name} {value}" for name, value in facts.items() if name != "what")
+            print(json.dumps(facts) if args.json else f"{facts['what']:9} {line}")
     return 0
 
 

@@ -130,7 +130,11 @@ class _Answers:
         """Empty if the answer was evicted meanwhile or cannot be read: one bad answer must not end learning."""
         try:
             record = self._store.get(ordinal)
-            return windows(record, self._tables[record.vocabulary], self._longest)
+            table = self._tables[record.vocabulary]
+            if any(len(ids) and not 0 <= ids.min() <= ids.max() < len(table.direct)
+                   for ids in (record.prompt, record.pieces)):  # fmt: skip
+                return []  # of another drafter's vocabulary
+            return windows(record, table, self._longest)
         except (KeyError, StorageError, IndexError):
             return []
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-import toy
 import torch
+import toy
 
 from omnidraft.learning import losses
 from omnidraft.learning.batches import collate, windows

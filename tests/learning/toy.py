@@ -35,8 +35,9 @@ def record(targets: list[int], p: np.ndarray, k: int = len(TARGET), **fields) ->
     pieces = [d for t in targets for d in EXPANSIONS[t]]
     spans = [len(EXPANSIONS[t]) for t in targets]
     given = {
-        "chat": "c", "target": "toy", "vocabulary": "toy-t", "prompt": np.array([1, 2, 3]), "targets": np.array(targets),
-        "pieces": np.array(pieces), "spans": np.array(spans), "counts": counts, "ids": ids, "logprobs": logprobs, "rest": rest,
+        "chat": "c", "target": "toy", "vocabulary": "toy-t", "prompt": np.array([1, 2, 3]),
+        "targets": np.array(targets), "pieces": np.array(pieces), "spans": np.array(spans),
+        "counts": counts, "ids": ids, "logprobs": logprobs, "rest": rest,
     }  # fmt: skip
     return Record(**{**given, **fields})
 

@@ -1,0 +1,48 @@
+"""An assistant that learns from a few short answers of the bundled models."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from omnidraft.assistant import Assistant
+from omnidraft.bench.prompts import load_prompts
+from omnidraft.config import DraftSettings, ModelSettings, SamplingSettings, changed
+from omnidraft.decoding.events import Finished
+from omnidraft.learning import schedule
+from omnidraft.paths import DataHome
+
+GREEDY = SamplingSettings(temperature=0, max_tokens=48)
+FIXED = DraftSettings(mode="fixed", length=4)
+ONE = ModelSettings(threads=1, n_ctx=512)
+PROMPTS = load_prompts("math")
+PATIENCE = 240  # seconds; the machine may be busy with something else
+
+
+def open_assistant(home: DataHome, models: Path, **settings: object) -> Assistant:
+    """A loaded assistant that updates after every 8 answers, as fast as it may."""
+    schedule.IDLE_SECONDS = schedule.RESUME_SECONDS = 0.2
+    assistant = Assistant(home, learn=True)
+    wanted = {"interval": 8, "cpu_percent": 50, **settings}
+    assistant.settings = changed(assistant.settings, **{f"learning.{name}": value for name, value in wanted.items()})
+    assistant.load(models / "tiny-target-a-f16.gguf", models / "tiny-drafter-f16.gguf", ONE)
+    return assistant
+
+
+def ask(assistant: Assistant, numbers: range, chat: str = "chat-{}", text: str = "") -> list[Finished]:
+    """Answers to the prompts of these numbers, each in a conversation of its own."""
+    finished = []
+    for number in numbers:
+        messages = [{"role": "user", "content": text}] if text else PROMPTS[number].messages
+        *_, last = assistant.answer(messages, GREEDY, FIXED, chat=chat.format(number))
+        finished.append(last)
+    return finished
+
+
+def until(happened: Callable[[], object], what: str = "it") -> None:
+    """Wait until `happened()`; fails after `PATIENCE` seconds."""
+    end = time.monotonic() + PATIENCE
+    while not happened():
+        assert time.monotonic() < end, f"{what} did not happen"
+        time.sleep(0.02)

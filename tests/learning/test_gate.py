@@ -1,0 +1,68 @@
+"""Which versions may be served: judged on old and new held-out answers, and on how the served one fares."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from omnidraft.learning.adapters import AdapterStore
+from omnidraft.learning.facts import ServedAnswer
+from omnidraft.learning.gate import Scores, judge
+from omnidraft.learning.history import History
+from omnidraft.learning.live import LIVE_ANSWERS, has_fallen
+from omnidraft.learning.plan import make_plan
+from omnidraft.learning.replay import Answer
+from omnidraft.learning.serving import Choice, Shelf
+from omnidraft.learning.versions import ADAPTER, WEIGHTS, Meta
+
+RNG = np.random.default_rng(0)
+
+
+def scores(rate: float, tokens: int = 400) -> Scores:
+    hits = (np.arange(tokens) < rate * tokens).astype(float)
+    return Scores(hits, np.full(tokens, rate))
+
+
+@pytest.mark.parametrize(("old", "new", "accepted", "worse"), [
+    (0.1, 0.1, True, None), (0.0, 0.1, True, None), (-0.1, 0.3, False, "old"), (0.1, -0.1, False, "new"),
+    (0.0, 0.0, False, None),
+])  # fmt: skip
+def test_a_version_may_lower_neither_old_nor_new_answers_and_must_gain(old, new, accepted, worse):
+    verdict = judge({"old": scores(0.5), "new": scores(0.5)}, {"old": scores(0.5 + old), "new": scores(0.5 + new)})
+    assert (verdict.accepted, verdict.worse) == (accepted, worse)
+
+
+def test_too_little_to_judge_by_and_numbers_that_are_none_are_refused():
+    assert not judge(
+        {"old": scores(0.1, 0), "new": scores(0.1, 20)}, {"old": scores(1, 0), "new": scores(1, 20)}
+    ).accepted
+    broken = Scores(np.full(400, np.nan), np.full(400, np.nan))
+    assert not judge({"old": scores(0.5), "new": scores(0.5)}, {"old": broken, "new": broken}).accepted
+
+
+def test_quarantined_answers_are_neither_trained_on_nor_judged_by():
+    answers = {o: Answer("c", "t", "v", None, 9, 9, 0.0, o - 1, quarantined=o > 16) for o in range(1, 33)}
+    plan = make_plan(answers, {"v"}, 8, 0)
+    assert max(*plan.new, *plan.replayed, *plan.judged_new, *plan.judged_old) <= 16
+
+
+def test_a_served_version_that_accepts_less_is_looked_at_once(tmp_path):
+    store = AdapterStore(tmp_path / "adapters" / "d" / "v")
+    versions = [store.publish({ADAPTER: b"a", WEIGHTS: b"w"}, Meta("d", "v", parent=p)) for p in (None, "v000001")]
+    shelf, history = Shelf(tmp_path / "adapters", tmp_path / "merged"), History(tmp_path / "metrics.sqlite")
+    choice = Choice(tmp_path / "drafter.gguf", "own", store, versions[1], versions[1].adapter)
+
+    def served(version: str, accepted: int, count: int) -> None:
+        for i in range(count):
+            history.add_served("d/v", ServedAnswer(0.0, version, "t", 50, 30, 40, 20, accepted + i % 2, 1.0))
+
+    looked: set[tuple] = set()
+    served("v000001", 12, 60)
+    served("v000002", 9, LIVE_ANSWERS - 1)
+    assert not has_fallen(choice, shelf, history, looked)  # too early to say
+    served("v000002", 9, 1)
+    assert has_fallen(choice, shelf, history, looked)
+    assert not has_fallen(choice, shelf, history, looked)  # not again for the same answers
+    served("v000002", 14, LIVE_ANSWERS)
+    assert not has_fallen(choice, shelf, history, looked)  # now it does better
+    history.close()

@@ -1,0 +1,183 @@
+"""Updates as the training process computes them, on real answers: what they publish, and what they refuse to."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from learning_helpers import llama_logits
+
+from omnidraft.bench.prompts import load_prompts
+from omnidraft.learning.adapters import AdapterStore
+from omnidraft.learning.batches import windows
+from omnidraft.learning.drafter_torch import TorchDrafter
+from omnidraft.learning.evaluate import estimate
+from omnidraft.learning.expansions import ExpansionTable
+from omnidraft.learning.job import Job
+from omnidraft.learning.merge import merged_path, write_merged
+from omnidraft.learning.offline import Answering
+from omnidraft.learning.record import Record
+from omnidraft.learning.replay import ReplayStore
+from omnidraft.learning.updating import read_weights, run
+
+
+@pytest.fixture(scope="module")
+def drafter(models) -> Path:
+    return models / "tiny-drafter-f16.gguf"
+
+
+@pytest.fixture(scope="module")
+def answers(models, drafter, tmp_path_factory) -> tuple[list[Record], Path]:
+    """40 answers of a bundled model and the expansion table they are read with."""
+    table = tmp_path_factory.mktemp("tables") / "table.npz"
+    prompts = [(f"c{i}", p.task, p.messages) for i, p in enumerate(load_prompts("math")[:40])]
+    with Answering(models / "tiny-target-a-f16.gguf", drafter) as answering:
+        ExpansionTable.from_pair(answering.pair).save(table)
+        return list(answering.records(prompts, 0.7, max_tokens=64)), table
+
+
+@pytest.fixture
+def world(answers, drafter, tmp_path):
+    return World(*answers, drafter, tmp_path)
+
+
+class World:
+    """A replay, a store and the jobs between them."""
+
+    def __init__(self, records: list[Record], table: Path, drafter: Path, folder: Path) -> None:
+        self.records, self.vocabulary = records, records[0].vocabulary
+        self.store = AdapterStore(folder / "store")
+        self.replay = folder / "replay.sqlite"
+        self.job = Job(
+            drafter=str(drafter), fingerprint="f", replay=str(self.replay), tables={self.vocabulary: str(table)},
+            store=str(self.store.folder), vocabulary=self.vocabulary, cpu_percent=100,
+        )  # fmt: skip
+
+    def add(self, records: list[Record]) -> None:
+        with ReplayStore(self.replay) as replay:
+            for record in records:
+                replay.add(record)
+
+    def update(self, **changes) -> dict:
+        """Run an update and do what the app does about its result, which is returned."""
+        current = self.store.current()
+        start = {"start": str(current.weights), "parent": current.name} if current else {}
+        job = dataclasses.replace(self.job, through=self.store.through, **start, **changes)
+        *_, result = [event for event in run(job) if event["event"] in ("published", "refused")]
+        if result["event"] == "refused":
+            self.store.reject_update(result["through"])
+        return result
+
+    def served_on(self, records: list[Record]) -> float:
+        """Acceptance estimate of the served adapter on these answers, half greedy, half drawn."""
+        table = ExpansionTable.load(Path(self.job.tables[self.vocabulary]))
+        model = TorchDrafter(Path(self.job.drafter), 32)
+        model.load_weights(read_weights(self.store.current().weights))
+        found = estimate(model, [w for record in records for w in windows(record, table)])
+        return float((found.greedy.mean() + found.overlap.mean()) / 2)
+
+
+def poisoned(record: Record, rng: np.random.Generator, size: int) -> Record:
+    """The answer with random targets: other tokens, other candidates, other pieces."""
+    return dataclasses.replace(
+        record, chat="poison", ids=rng.integers(0, size, len(record.ids)).astype(np.int32),
+        targets=rng.integers(0, size, len(record.targets)).astype(np.int32),
+        pieces=rng.integers(300, 4000, len(record.pieces)).astype(np.int32), leading_space=False, first=(),
+    )  # fmt: skip
+
+
+def poison(world: World, seed: int, rounds: int) -> int:
+    """Random targets round after round; what is served stays as good on clean answers nobody trained on.
+
+    Returns how many of the updates were refused.
+    """
+    world.add(world.records[:16])
+    assert world.update(seed=seed)["event"] == "published"
+    rng, refused, best = np.random.default_rng(seed), 0, world.served_on(world.records[28:])
+    for number in range(rounds):
+        world.add([poisoned(record, rng, 4000) for record in world.records[16:28]])
+        refused += world.update(seed=seed + number)["event"] == "refused"
+        now = world.served_on(world.records[28:])
+        assert now >= best - 0.01
+        best = max(best, now)
+    return refused
+
+
+def test_poisoned_answers_never_lower_the_served_adapter(world):
+    poison(world, 0, rounds=1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_poison_is_refused_once_replayed_answers_cannot_outweigh_it(world, seed):
+    assert poison(world, seed, rounds=7) > 0
+
+
+def test_answers_with_pieces_no_drafter_has_are_passed_over(world):
+    world.add([dataclasses.replace(r, pieces=r.pieces + 100_000) if i % 3 else r for i, r in enumerate(world.records)])
+    assert world.update()["event"] == "published"
+
+
+@pytest.fixture(scope="module")
+def trained(answers, drafter, tmp_path_factory):
+    """A version really trained, on 35 answers for 4 passes."""
+    world = World(*answers, drafter, tmp_path_factory.mktemp("trained"))
+    world.add(world.records)
+    assert world.update(passes=4)["event"] == "published"
+    return world
+
+
+def test_torch_and_llama_cpp_agree_on_a_trained_adapter(trained, drafter):
+    version, worst, same, positions = trained.store.current(), 0.0, 0, 0
+    model = TorchDrafter(drafter, 32)
+    model.load_weights(read_weights(version.weights))
+    bare = TorchDrafter(drafter, 32)
+    moved = 0.0
+    for record in trained.records[::5]:
+        ids = np.concatenate([record.prompt, record.pieces])[-200:].astype(np.int64)
+        with torch.no_grad():
+            ours, plain = (m.base(input_ids=torch.from_numpy(ids)[None]).logits[0].numpy() for m in (model, bare))
+        theirs = llama_logits(drafter, ids.tolist(), version.adapter)
+        worst = max(worst, float(np.abs(ours - theirs).max()))
+        moved = max(moved, float(np.abs(ours - plain).max()))
+        same += int((ours.argmax(1) == theirs.argmax(1)).sum())
+        positions += len(ids)
+    print(f"\ntorch + PEFT against llama.cpp + adapter, {positions} positions: max |diff| {worst:.4f}, "
+          f"same top-1 {same / positions:.4%}; the adapter moves logits by up to {moved:.1f}")  # fmt: skip
+    assert moved > 1
+    assert worst <= 2e-2
+    assert same / positions >= 0.995
+
+
+def test_the_merged_file_says_what_drafter_and_adapter_say(trained, drafter, tmp_path):
+    version = trained.store.current()
+    merged = write_merged(drafter, version.adapter, merged_path(tmp_path, version))
+    ids = np.concatenate([trained.records[3].prompt, trained.records[3].pieces]).tolist()
+    apart, together = llama_logits(drafter, ids, version.adapter), llama_logits(merged, ids)
+    assert np.abs(apart - together).max() < 0.05
+    assert (apart.argmax(1) == together.argmax(1)).mean() > 0.99
+    assert merged.stat().st_size == drafter.stat().st_size
+
+
+@pytest.mark.slow
+def test_another_rank_begins_anew_and_must_beat_what_is_served(trained):
+    before = trained.store.current()
+    with ReplayStore(trained.replay) as replay:
+        answers = len(replay)
+    trained.add(trained.records[:8])
+    result = trained.update(rank=1, passes=1, learning_rate=1e-6)
+    assert answers == len(trained.records)
+    assert result["event"] == "refused"
+    assert trained.store.current().name == before.name
+
+
+@pytest.mark.slow
+def test_comparing_says_which_version_serves_the_last_answers_better(trained):
+    good = str(trained.store.current().weights)
+    for start, other, better in ((good, None, False), (None, good, True)):
+        job = dataclasses.replace(trained.job, kind="compare", start=start, other=other)
+        (event,) = run(job)
+        assert event["other_is_better"] is better
