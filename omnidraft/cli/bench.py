@@ -229,18 +229,20 @@ def _idle(args: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory() as own:
         shop = idle.Workshop(home, find_data_home(own), choose_target(args.target, home), drafter, args.threads)
         version, trained = shop.train(pauses=10)
-        found = [{"what": "train", **trained}] if "train" in wanted else []
+        if "train" in wanted:
+            _show(args, "train", trained)
         for dtype in args.dtypes.split(","):
             for name, measure in (("steps", idle.steps), ("swaps", idle.swaps)):
                 if name in wanted:
-                    found.append({"what": name, **measure(shop, version, dtype)})
+                    _show(args, name, measure(shop, version, dtype))
         if "slowdown" in wanted:
-            facts = idle.slowdown(shop, args.regime, args.pairs, args.max_tokens)
-            found.append({"what": "slowdown", **facts})
-        for facts in found:
-            line = "  ".join(f"{name} {value}" for name, value in facts.items() if name != "what")
-            print(json.dumps(facts) if args.json else f"{facts['what']:9} {line}")
+            _show(args, "slowdown", idle.slowdown(shop, args.regime, args.pairs, args.max_tokens))
     return 0
+
+
+def _show(args: argparse.Namespace, name: str, facts: dict[str, object]) -> None:
+    line = "  ".join(f"{key} {value}" for key, value in facts.items())
+    print(json.dumps({"what": name, **facts}) if args.json else f"{name:9} {line}", flush=True)
 
 
 def _cache(args: argparse.Namespace) -> int:
