@@ -1,88 +1,47 @@
-"""Downloads from the Hugging Face Hub, only when the user asks: list a repository's GGUF files, fetch one, resume.
+"""Downloads from the Hugging Face Hub, only when the user asks: fetch what hub_files.py lists, stop, continue.
 
-The endpoint is huggingface_hub's (HF_ENDPOINT). No token is sent. A file appears in the models folder only when it is
-complete and its checksum is right; until then it is a `.part` that the next attempt continues.
+A file appears in the models folder only when it is complete and its checksum is right; until then it is a `.part` that
+the next attempt continues. A folder of weights is gathered in the cache folder and converted by a process of its own.
 """
 
 from __future__ import annotations
 
 import hashlib
-import logging
+import json
 import os
 import shutil
+import subprocess
+import sys
 import threading
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from omnidraft.errors import OmniDraftError
+from omnidraft.paths import BUNDLED_MODELS, DataHome
 from ui.format import size as shown_size
+from ui.hub_files import HubError, RemoteFile, RemoteModel, request_of, unreachable
 
-log = logging.getLogger("omnidraft.ui")
-
-SUGGESTED = [
-    ("Qwen/Qwen2.5-0.5B-Instruct-GGUF", "Qwen2.5 0.5B, quick on any machine"),
-    ("HuggingFaceTB/SmolLM2-360M-Instruct-GGUF", "SmolLM2 360M, the smallest that makes sense"),
-    ("bartowski/Llama-3.2-1B-Instruct-GGUF", "Llama 3.2 1B, a good all-rounder"),
-    ("Qwen/Qwen2.5-1.5B-Instruct-GGUF", "Qwen2.5 1.5B, better answers, still light"),
-    ("bartowski/gemma-2-2b-it-GGUF", "Gemma 2 2B"),
-]
 CHUNK = 1 << 20
 SPARE = 256 << 20  # bytes a download must leave free on the disk
-
-
-class HubError(OmniDraftError):
-    """The Hub cannot be reached, or does not have what was asked for."""
-
-
-@dataclass(frozen=True, slots=True)
-class RemoteFile:
-    """A file of a repository. `sha256` is None for small files kept in git itself."""
-
-    repo: str
-    name: str
-    size: int
-    sha256: str | None
-
-
-def list_files(repo: str) -> list[RemoteFile]:
-    """The GGUF files of a public model repository, smallest first. HubError in one sentence."""
-    from huggingface_hub import HfApi
-    from huggingface_hub.errors import GatedRepoError, HFValidationError, RepositoryNotFoundError
-
-    repo = repo.strip().removeprefix("https://huggingface.co/").strip("/")
-    try:
-        info = HfApi(token=False).model_info(repo, files_metadata=True, timeout=20)
-    except HFValidationError:
-        raise HubError(f"'{repo[:80]}' is not a repository id; it looks like owner/name.") from None
-    except GatedRepoError:
-        raise HubError(f"{repo} asks for a sign-in on its page first; choose a public copy of it.") from None
-    except RepositoryNotFoundError:
-        raise HubError(f"There is no public repository named {repo}.") from None
-    except Exception as error:
-        raise _unreachable(error) from None
-    found = [
-        RemoteFile(repo, s.rfilename, s.size or 0, s.lfs.sha256 if s.lfs else None)
-        for s in info.siblings or []
-        if s.rfilename.lower().endswith(".gguf")
-    ]
-    if not found:
-        raise HubError(f"{repo} holds no GGUF files; look for a repository with GGUF in its name.")
-    return sorted(found, key=lambda file: file.size)
+CONVERTED = "q8_0"
 
 
 class Download:
-    """One file on its way. state: running, cancelled, failed, done. Cancelling keeps what has come for a resume."""
+    """One model on its way. state: running, converting, cancelled, failed, done. What has come is kept for a resume."""
 
-    def __init__(self, file: RemoteFile, folder: Path) -> None:
-        self.file = file
-        self.path = folder / PurePosixPath(file.name).name
-        self.part = self.path.with_name(self.path.name + ".part")
+    def __init__(self, model: RemoteModel, home: DataHome) -> None:
+        self.model = model
+        self._home = home
+        self._folder = home.cache / "downloads" / model.repo.replace("/", "--") if model.convert else home.models
+        self.path = self._result()
         self.state = "running"
         self.error = ""
-        self.done = self.part.stat().st_size if self.part.exists() else 0
+        self.done = sum(self._held(file) for file in model.files)
         self._cancel = threading.Event()
         self._thread = threading.Thread(target=self._run, name="download", daemon=True)
+
+    @property
+    def busy(self) -> bool:
+        return self.state in ("running", "converting")
 
     def start(self) -> Download:
         self._thread.start()
@@ -94,69 +53,120 @@ class Download:
     def join(self, timeout: float | None = None) -> None:
         self._thread.join(timeout)
 
+    def _result(self) -> Path:
+        if self.model.convert:
+            return self._home.models / f"{self.model.repo.rpartition('/')[2]}-{CONVERTED}.gguf"
+        return self._at(self.model.files[0])
+
+    def _at(self, file: RemoteFile) -> Path:
+        return self._folder / PurePosixPath(file.name).name
+
+    def _part(self, file: RemoteFile) -> Path:
+        return self._at(file).with_name(self._at(file).name + ".part")
+
+    def _held(self, file: RemoteFile) -> int:
+        """Bytes of it that are there."""
+        for path in (self._at(file), self._part(file)):
+            if path.is_file():
+                return path.stat().st_size
+        return 0
+
     def _run(self) -> None:
         try:
             self._check_room()
-            self._fetch()
-            if self._cancel.is_set():
-                self.state = "cancelled"
-                return
-            self._check()
-            os.replace(self.part, self.path)
-            self.state = "done"
+            for file in self.model.files:
+                if not self._at(file).exists():
+                    self._fetch(file)
+                    if self._cancel.is_set():
+                        break
+                    self._check(file)
+                    os.replace(self._part(file), self._at(file))
+                if self.model.convert and file.name == "config.json":
+                    self._check_kind(self._at(file))
+            if self.model.convert and not self._cancel.is_set():
+                self._convert()
+            self.state = "cancelled" if self._cancel.is_set() else "done"
         except OmniDraftError as error:
             self.error, self.state = str(error), "failed"
         except Exception as error:
-            self.error, self.state = str(_unreachable(error)), "failed"
+            self.error, self.state = str(unreachable(error)), "failed"
 
     def _check_room(self) -> None:
-        if self.path.exists():
+        if self.path.exists() and all(self._at(file).exists() for file in self.model.files[1:]):
             raise HubError(f"{self.path.name} is already there.")
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        free = shutil.disk_usage(self.path.parent).free
-        needed = self.file.size - self.done
+        self._folder.mkdir(parents=True, exist_ok=True)
+        free = shutil.disk_usage(self._folder).free
+        needed = self.model.size - self.done + (self.model.size if self.model.convert else 0)
         if free < needed + SPARE:
             raise HubError(
                 f"{self.path.name} needs {shown_size(needed)} more, but only {shown_size(free)} are free on the disk."
             )
 
-    def _fetch(self) -> None:
-        """Append what is missing to the part file."""
-        from huggingface_hub import hf_hub_url
-        from huggingface_hub.utils import build_hf_headers, get_session
+    def _fetch(self, file: RemoteFile) -> None:
+        """Append what is missing to the file's part."""
+        from huggingface_hub.utils import get_session
 
-        if self.file.size and self.done >= self.file.size:
+        held = self._held(file)
+        if file.size and held >= file.size:
             return
-        url = hf_hub_url(self.file.repo, self.file.name)
-        headers: dict[str, Any] = {**build_hf_headers(token=False), "Accept-Encoding": "identity"}
-        if self.done:
-            headers["Range"] = f"bytes={self.done}-"
+        url, headers = request_of(file, held)
         with get_session().stream("GET", url, headers=headers, follow_redirects=True) as response:
             response.raise_for_status()
-            continues = self.done and response.status_code == 206
+            continues = held and response.status_code == 206
             if not continues:
-                self.done = 0
-            with self.part.open("ab" if continues else "wb") as out:
+                self.done -= held
+            with self._part(file).open("ab" if continues else "wb") as out:
                 for chunk in response.iter_bytes(CHUNK):
                     if self._cancel.is_set():
                         return
                     out.write(chunk)
                     self.done += len(chunk)
 
-    def _check(self) -> None:
+    def _check(self, file: RemoteFile) -> None:
         """Size and checksum; what is wrong is thrown away, for a resume would build on it."""
-        if self.file.size and self.done != self.file.size:
+        part, held = self._part(file), self._held(file)
+        if file.size and held != file.size:
             raise HubError(f"The connection ended after {shown_size(self.done)}; start it again to continue.")
-        if self.file.sha256 is None:
+        if file.sha256 is None:
             return
-        digest = hashlib.sha256()
-        with self.part.open("rb") as part:
-            while chunk := part.read(CHUNK):
-                digest.update(chunk)
-        if digest.hexdigest() != self.file.sha256:
-            self.part.unlink()
-            self.done = 0
-            raise HubError(f"{self.path.name} arrived damaged (its checksum is wrong) and was removed; try again.")
+        with part.open("rb") as data:
+            digest = hashlib.file_digest(data, "sha256")
+        if digest.hexdigest() != file.sha256:
+            part.unlink()
+            self.done -= held
+            name = self._at(file).name
+            raise HubError(f"{name} arrived damaged (its checksum is wrong) and was removed; try again.")
+
+    def _check_kind(self, config: Path) -> None:
+        """Before the weights are fetched: only Llama's layout can be converted."""
+        try:
+            kind = json.loads(config.read_text(encoding="utf-8")).get("model_type")
+        except (OSError, ValueError, AttributeError):
+            kind = None
+        if kind != "llama":
+            shutil.rmtree(self._folder, ignore_errors=True)
+            raise HubError(
+                f"{self.model.repo} is no Llama-like model, so it cannot be converted; look for a GGUF of it."
+            )
+
+    def _convert(self) -> None:
+        """In a process of its own, which takes its memory with it when it ends."""
+        self.state = "converting"
+        command = [sys.executable, "-m", "omnidraft", "models", "import", str(self._folder),
+                   "--data-dir", str(self._home.root), "--name", self.model.repo.rpartition("/")[2],
+                   "--dtype", CONVERTED]  # fmt: skip
+        root = BUNDLED_MODELS.parent
+        with subprocess.Popen(command, cwd=root, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+            while process.poll() is None and not self._cancel.wait(0.1):
+                pass
+            if process.poll() is None:
+                process.terminate()
+            said = process.communicate()[1].decode("utf-8", "replace").strip()
+        if self._cancel.is_set():
+            return
+        if process.returncode:
+            raise HubError(said.splitlines()[-1][:500] if said else "The conversion ended without a reason.")
+        shutil.rmtree(self._folder, ignore_errors=True)
 
 
 class Downloads:
@@ -166,32 +176,22 @@ class Downloads:
         self._lock = threading.Lock()
         self.all: list[Download] = []
 
-    def start(self, file: RemoteFile, folder: Path) -> Download:
+    def start(self, model: RemoteModel, home: DataHome) -> Download:
         """Begin or continue one; HubError if it is running already."""
         with self._lock:
             for other in self.all:
-                if other.file.name == file.name and other.file.repo == file.repo:
-                    if other.state == "running":
-                        raise HubError(f"{file.name} is already being downloaded.")
+                if (other.model.repo, other.model.name) == (model.repo, model.name):
+                    if other.busy:
+                        raise HubError(f"{model.name} is already being downloaded.")
                     self.all.remove(other)
                     break
-            self.all.append(Download(file, folder).start())
+            self.all.append(Download(model, home).start())
             return self.all[-1]
 
     @property
     def running(self) -> bool:
-        return any(download.state == "running" for download in self.all)
+        return any(download.busy for download in self.all)
 
     def close(self) -> None:
         for download in self.all:
             download.cancel()
-
-
-def _unreachable(error: Exception) -> HubError:
-    log.info("hub: %s: %s", type(error).__name__, error)
-    status = getattr(getattr(error, "response", None), "status_code", None)
-    if status is not None:
-        return HubError(f"The Hub answered with an error ({status}); try again later.")
-    if isinstance(error, OSError) and error.errno is not None and error.filename:
-        return HubError(f"The file cannot be written: {error.strerror}.")
-    return HubError("The Hub cannot be reached; check the network connection. What has come so far is kept.")

@@ -83,19 +83,23 @@ def downloads(running: list[Download]) -> str:
 
 
 def _download(index: int, download: Download) -> str:
-    total = download.file.size
-    share = download.done / total if total else 0.0
+    total = download.model.size
+    share = min(download.done / total, 1.0) if total else 0.0
     words = {
         "running": f"{size(download.done)} of {size(total)}, {percent(share)}",
+        "converting": "converting to GGUF",
         "done": f"done, {size(total)}",
         "cancelled": f"stopped at {size(download.done)} of {size(total)}",
         "failed": escape(download.error),
     }[download.state]
-    act = {"running": ("cancel", "Stop"), "cancelled": ("resume", "Continue"), "failed": ("resume", "Try again")}
+    stop = ("cancel", "Stop")
+    act = {"running": stop, "converting": stop, "cancelled": ("resume", "Continue"), "failed": ("resume", "Try again")}
     kind = act.get(download.state)
     button = f'<button type="button" data-kind="{kind[0]}" data-index="{index}">{kind[1]}</button>' if kind else ""
     bad = " od-bad" if download.state == "failed" else ""
+    name = escape(download.path.name)
+    meter = f'role="progressbar" aria-label="{name}" aria-valuenow="{share:.0%}"'.replace("%", "")
     return (
-        f'<div class="od-download{bad}" data-state="{download.state}"><div><b>{escape(download.path.name)}</b>'
-        f'<span>{words}</span></div><div class="od-bar"><i style="width:{share:.1%}"></i></div>{button}</div>'
+        f'<div class="od-download{bad}" data-state="{download.state}"><div><b>{name}</b>'
+        f'<span>{words}</span></div><div class="od-bar" {meter}><i style="width:{share:.1%}"></i></div>{button}</div>'
     )

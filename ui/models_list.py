@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from omnidraft.assistant import Assistant
+from omnidraft.backends.convert import folder_vocabulary
 from omnidraft.backends.discovery import find_models
 from omnidraft.backends.gguf_file import ModelInfo
 from omnidraft.cli.defaults import BUNDLED_DRAFTER
 from omnidraft.paths import BUNDLED_MODELS
+from omnidraft.vocab import Vocabulary
 from ui.format import short
 
 
@@ -54,3 +56,8 @@ def chosen(models: list[ModelInfo], path: Path | None) -> str | None:
     if path is None:
         return None
     return next((str(m.path) for m in models if m.path.resolve() == path.resolve()), None)
+
+
+def vocabulary(model: ModelInfo) -> Vocabulary:
+    """The vocabulary of a GGUF file or a Hugging Face folder."""
+    return folder_vocabulary(model.path) if model.path.is_dir() else Vocabulary.from_gguf(model.path)

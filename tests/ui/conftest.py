@@ -82,7 +82,7 @@ class Server:
         return self
 
     def _wait(self) -> None:
-        until = time.monotonic() + 90
+        until = time.monotonic() + 240
         while time.monotonic() < until:
             if self.process.poll() is not None:
                 raise AssertionError(f"the app ended with {self.process.returncode}:\n{self.log}")

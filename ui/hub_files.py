@@ -1,0 +1,149 @@
+"""What the Hugging Face Hub offers: a short list of models to begin with, and what a repository holds of use here.
+
+The endpoint is huggingface_hub's (HF_ENDPOINT). No token is sent, and nothing is asked unless the user presses a
+button.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from omnidraft.errors import OmniDraftError
+
+log = logging.getLogger("omnidraft.ui")
+
+# (repository, what it is; size of its usual file; licence)
+SUGGESTED = [
+    ("HuggingFaceTB/SmolLM2-360M-Instruct-GGUF", "SmolLM2 360M: the smallest that makes sense; 0.4 GB; Apache 2.0"),
+    ("Qwen/Qwen2.5-0.5B-Instruct-GGUF", "Qwen2.5 0.5B: quick on any machine; 0.5 GB; Apache 2.0"),
+    ("Qwen/Qwen3-0.6B-GGUF", "Qwen3 0.6B: thinks before it answers; 0.6 GB; Apache 2.0"),
+    ("TheBloke/TinyLlama-1.1B-Chat-v1.0-GGUF", "TinyLlama 1.1B: shares llama-68m's vocabulary; 0.7 GB; Apache 2.0"),
+    ("bartowski/Llama-3.2-1B-Instruct-GGUF", "Llama 3.2 1B: a good all-rounder; 0.8 GB; Llama 3.2 licence"),
+    ("ggml-org/gemma-3-1b-it-GGUF", "Gemma 3 1B: many languages; 0.8 GB; Gemma terms"),
+    ("Qwen/Qwen2.5-1.5B-Instruct-GGUF", "Qwen2.5 1.5B: better answers, still light; 1.1 GB; Apache 2.0"),
+    ("microsoft/Phi-3-mini-4k-instruct-gguf", "Phi-3 mini 3.8B: the best of these, and the slowest; 2.4 GB; MIT"),
+    ("JackFram/llama-68m", "Llama 68M, a drafter: converted to GGUF when it has come; 0.3 GB; Apache 2.0"),
+]
+MAX_CONVERTED = 4 << 30  # bytes of weights that are worth converting here
+_PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.IGNORECASE)
+_BESIDE = (
+    "config.json", "generation_config.json", "tokenizer.json", "tokenizer.model", "tokenizer_config.json",
+    "special_tokens_map.json", "added_tokens.json", "chat_template.jinja",
+)  # fmt: skip
+
+
+class HubError(OmniDraftError):
+    """The Hub cannot be reached, or does not have what was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteFile:
+    """A file of a repository. `sha256` is None for small files kept in git itself."""
+
+    repo: str
+    name: str
+    size: int
+    sha256: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteModel:
+    """What one download brings: a GGUF file, all parts of a split one, or a folder that becomes one (`convert`)."""
+
+    repo: str
+    name: str
+    files: tuple[RemoteFile, ...]
+    convert: bool = False
+    licence: str = ""
+
+    @property
+    def size(self) -> int:
+        return sum(file.size for file in self.files)
+
+    @classmethod
+    def of(cls, file: RemoteFile) -> RemoteModel:
+        return cls(file.repo, file.name, (file,))
+
+
+def list_models(repo: str) -> list[RemoteModel]:
+    """What a public repository offers, smallest first. HubError in one sentence."""
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import GatedRepoError, HFValidationError, RepositoryNotFoundError
+
+    repo = repo.strip().removeprefix("https://huggingface.co/").strip("/")
+    if not repo:
+        raise HubError("Name a repository first, like owner/name, or choose a suggestion.")
+    try:
+        info = HfApi(token=False).model_info(repo, files_metadata=True, timeout=20)
+    except HFValidationError:
+        raise HubError(f"'{repo[:80]}' is not a repository id; it looks like owner/name.") from None
+    except GatedRepoError:
+        raise HubError(f"{repo} asks for a sign-in on its page first; choose a public copy of it.") from None
+    except RepositoryNotFoundError:
+        raise HubError(f"There is no public repository named {repo}.") from None
+    except Exception as error:
+        raise unreachable(error) from None
+    files = [RemoteFile(repo, s.rfilename, s.size or 0, s.lfs.sha256 if s.lfs else None) for s in info.siblings or []]
+    licence = str(getattr(info.card_data, "license", None) or "")
+    found = _gguf(files, licence) or _folder(repo, files, licence)
+    return sorted(found, key=lambda model: model.size)
+
+
+def _gguf(files: list[RemoteFile], licence: str) -> list[RemoteModel]:
+    """One entry per GGUF file; the parts of a split one together."""
+    found: dict[str, list[RemoteFile]] = {}
+    for file in files:
+        if file.name.lower().endswith(".gguf"):
+            found.setdefault(_PART.sub(".gguf", file.name), []).append(file)
+    return [
+        RemoteModel(
+            parts[0].repo,
+            f"{name} in {len(parts)} parts" if len(parts) > 1 else parts[0].name,
+            tuple(sorted(parts, key=lambda file: file.name)),
+            licence=licence,
+        )
+        for name, parts in found.items()
+    ]
+
+
+def _folder(repo: str, files: list[RemoteFile], licence: str) -> list[RemoteModel]:
+    """The repository's own folder of weights, if it is small enough to be converted; HubError if it is not."""
+    by_name = {file.name: file for file in files}
+    weights = [file for file in files if _is_weights(file.name, ".safetensors")]
+    weights = weights or [file for file in files if _is_weights(file.name, ".bin")]
+    size = sum(file.size for file in weights)
+    if "config.json" not in by_name or not weights or size > MAX_CONVERTED:
+        raise HubError(f"{repo} holds no GGUF files; look for a repository with GGUF in its name.")
+    index = [file for file in files if "/" not in file.name and file.name.endswith(".index.json")]
+    parts = [by_name[name] for name in _BESIDE if name in by_name]
+    name = f"{repo.rpartition('/')[2]}, converted to GGUF"
+    return [RemoteModel(repo, name, (*parts, *(index if len(weights) > 1 else ()), *weights), True, licence)]
+
+
+def _is_weights(name: str, ending: str) -> bool:
+    return "/" not in name and name.endswith(ending) and name.startswith(("model", "pytorch_model"))
+
+
+def unreachable(error: Exception) -> HubError:
+    """What went wrong on the way, in a sentence."""
+    log.info("hub: %s: %s", type(error).__name__, error)
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    if status is not None:
+        return HubError(f"The Hub answered with an error ({status}); try again later.")
+    if isinstance(error, OSError) and error.errno is not None and error.filename:
+        return HubError(f"The file cannot be written: {error.strerror}.")
+    return HubError("The Hub cannot be reached; check the network connection. What has come so far is kept.")
+
+
+def request_of(file: RemoteFile, done: int) -> tuple[str, dict[str, Any]]:
+    """(address, headers) that ask for `file` from byte `done` on."""
+    from huggingface_hub import hf_hub_url
+    from huggingface_hub.utils import build_hf_headers
+
+    headers: dict[str, Any] = {**build_hf_headers(token=False), "Accept-Encoding": "identity"}
+    if done:
+        headers["Range"] = f"bytes={done}-"
+    return hf_hub_url(file.repo, file.name), headers
