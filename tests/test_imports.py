@@ -79,7 +79,7 @@ LAYERS = [
     ["backends"],
     ["decoding"],
     ["engine"],
-    ["speed_store", "assistant", "chats", "profiles", "learning"],
+    ["speed_store", "drafter_side", "assistant", "chats", "profiles", "learning"],
     ["bench"],
     ["cli", "__main__"],
 ]
