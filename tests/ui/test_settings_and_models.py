@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -119,6 +120,46 @@ def test_a_model_is_downloaded_stopped_continued_and_found(make_server, pages, h
     assert hashlib.sha256(whole).digest() == hashlib.sha256(hub.files["tiny-again-f16.gguf"]).digest()
     page.wait_for_selector(".od-path >> text=tiny-again-f16.gguf")
     assert not any("hf_secret" in value for headers in hub.headers for value in headers.values())
+
+
+def test_how_models_are_loaded_is_set_beside_them(server, pages):
+    page = pages.open(server, "/models")
+    card = ".od-card:has(h3:text-is('tiny-target-b'))"
+    page.wait_for_selector(card)
+    settle(page, "model.n_ctx", "512")
+    page.wait_for_selector(f"{card} >> text=at 512 tokens")
+    settle(page, "model.n_ctx", "7")
+    said(page, "must be")
+    settle(page, "model.n_ctx", "4096")
+    page.wait_for_selector(f"{card} >> text=at 1,024 tokens")
+    assert page.is_disabled(f"{field('model.n_gpu_layers')} input")
+
+
+def test_models_of_other_programs_are_listed_when_they_are_allowed(make_server, pages, models, tmp_path):
+    blob = tmp_path / "ollama/blobs/sha256-abc"
+    manifest = tmp_path / "ollama/manifests/registry.ollama.ai/library/tiny/2b"
+    for path in (blob, manifest):
+        path.parent.mkdir(parents=True)
+    blob.write_bytes((models / "tiny-target-b-f16.gguf").read_bytes())
+    layer = {"mediaType": "application/vnd.ollama.image.model", "digest": "sha256:abc"}
+    manifest.write_text(json.dumps({"layers": [layer]}))
+    server = make_server(OLLAMA_MODELS=str(tmp_path / "ollama"), HOME=str(tmp_path))
+    page = pages.open(server, "/models")
+    page.wait_for_selector(".od-card")
+    card = ".od-card:has(h3:text-is('tiny:2b'))"
+    assert page.locator(card).count() == 0
+    page.click("#od-programs label:has-text('Ollama')")
+    page.wait_for_selector(card)
+    page.click("#od-programs label:has-text('LM Studio')")
+    page.wait_for_selector("#od-where >> text=LM Studio: it keeps no models")
+    page.click(f"{card} [data-kind=use]")
+    page.wait_for_selector(f"{card} .od-tag >> text=loaded")
+    page.reload()
+    page.wait_for_selector(card)
+    assert page.is_checked("#od-programs label:has-text('Ollama') input")
+    assert not page.is_checked("#od-programs label:has-text('Hugging Face') input")
+    page.click("#od-programs label:has-text('Ollama')")
+    page.wait_for_selector(card, state="detached")
 
 
 def test_the_server_looked_nothing_up(server):
