@@ -59,8 +59,9 @@ class AcceptanceHead:
         self._rng = np.random.default_rng(0)
         self._new = 0
 
-    def probability(self, features: Features) -> float:
-        return float(1.0 / (1.0 + np.exp(-self.weights @ features.vector())))
+    def probability(self, features: Features, mood: float = 0.0) -> float:
+        """P(accepted); `mood` shifts it, in logits."""
+        return float(1.0 / (1.0 + np.exp(-self.weights @ features.vector() - mood)))
 
     def learn(self, features: Features, accepted: bool) -> None:
         x, y = features.vector(), float(accepted)

@@ -5,8 +5,8 @@ E[extra kept tokens] - R * (extra drafter steps * D + C(m' + 1) - C(m + 1)) > 0.
 because C is a staircase and a piece inside an n-gram earns nothing before its token closes.
 
 Having a look (drafting the first proposal) costs a drafter step, proposing it costs a wider pass; only what looks
-good is proposed. Where looking has not been worth it, the answer is decoded plainly, and within a hundredth of the
-time the drafter still has a look, to find out whether that is still right.
+good is proposed. Where looking has not been worth it, the answer is decoded plainly, and within a small share
+of the time the drafter still has a look, above all at the beginning of each answer, to find out whether that is right.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ from omnidraft.decoding.foresight import Foresight
 from omnidraft.decoding.length import PLAIN
 from omnidraft.vocab import Proposal, Translator
 
-_PROBE_SHARE = 0.01  # of plain decoding's time goes to finding out whether drafting would pay
-_EARLY_SHARE, _EARLY_SAMPLES = 0.02, 12  # until so much is known of a new pair; a matter of few drafter steps
+_PROBE_SHARE = 0.015  # of plain decoding's time goes to finding out whether drafting would pay
+_PATIENCE = 5  # an answer's looks are 2, 4, ... and at last 2^5 tokens apart while they promise nothing
+_SAVED = 500  # tokens decoded plainly that later looks may be charged to at most
 _PROBE_PIECES = 3  # drafted at most until the first proposal of a silent guess is complete
 _REST = 16  # rounds decoded plainly before thinking again, unless something new was heard
 _HYSTERESIS = 0.02  # tokens a round must promise before drafting resumes
@@ -36,6 +37,7 @@ _MEMORY = 0.995  # of the long-run rate, per round
 _READ_AHEAD = 0.15  # of a draft step: the cost of one more id when the drafter catches up in one pass
 _MARGIN = 0.15  # tokens a copy must promise: of many that look just good enough, most are not
 _HOPELESS = 0.03  # chance below which one more copied token is not worth a thought
+_MOOD_KEPT = 0.8  # from one answer to the next
 _AMORTISED = 24  # rounds over which catching up is written off
 
 
@@ -43,17 +45,19 @@ _AMORTISED = 24  # rounds over which catching up is written off
 class Knowledge:
     """What is known of one drafter-target pair in one kind of sampling; lives as long as the pair and is stored.
 
-    copies: how often looked-up tokens were right.
+    copies: how often looked-up tokens were right; usual: tokens of an answer.
     """
 
     cost: CostModel
-    look: Average = field(default_factory=lambda: Average(0.5))  # tokens a look was worth, proposed or not
+    look: Average = field(default_factory=lambda: Average(0.5, 1.0))  # tokens a look was worth, proposed or not
     rates: Rates = field(default_factory=Rates)
     head: AcceptanceHead = field(default_factory=AcceptanceHead)
     copies: CopyRates = field(default_factory=CopyRates)
+    usual: Average = field(default_factory=lambda: Average(64.0, keep=0.9))
     tokens: float = 0.0
     seconds: float = 0.0
     plain_seconds: float = 0.0  # plain decoding that silent guesses may still be charged to
+    mood: float = 0.0  # the next answer begins with, see `Foresight`
     drafting: bool = True
     journal: list[tuple[float, bool]] | None = None  # predictions and outcomes, where someone wants to check them
 
@@ -76,6 +80,7 @@ class Knowledge:
             "rates": self.rates.as_dict(),
             "head": self.head.as_dict(),
             "copies": self.copies.as_list(),
+            "usual": [self.usual.value, self.usual.weight],
             "drafting": self.drafting,
         }
 
@@ -88,6 +93,7 @@ class Knowledge:
             Rates.from_dict(data["rates"]),
             AcceptanceHead.from_dict(data["head"]),
             CopyRates.from_list(data["copies"]),
+            Average(*map(float, data["usual"]), keep=0.9),
             drafting=bool(data["drafting"]),
         )
 
@@ -101,24 +107,28 @@ class AdaptiveLength:
     def __init__(self, knowledge: Knowledge, translator: Translator | None, longest: int) -> None:
         self.longest = longest
         self.knowledge = knowledge
-        self._foresight = Foresight(translator, knowledge.head) if translator else None
+        self._foresight = Foresight(translator, knowledge.head, knowledge.mood) if translator else None
         self._rates = knowledge.rates.local()
         self._look = knowledge.look.local()
         self._copies = knowledge.copies.local()
         if self._foresight is not None:
             self._foresight.journal = knowledge.journal
         self.silent = False
+        self._exploring = False  # this round's look is to find out
         self._behind = 0
         self._matched = 0
         self._rest = 0  # plain rounds until drafting is thought over again
         self._look_at = 0.0  # plain seconds that pay for the next look
+        self._tokens = 0  # of this answer so far
+        self._next_look = 0  # tokens behind which another look may show something new
+        self._failed = 0  # looks in a row that promised nothing
         self._plain = [0, 0.0]  # rounds decoded plainly and their seconds, not yet told to the cost model
 
     def begin(self, behind: int, matched: int) -> int:
         k = self.knowledge
         self._behind = behind
         self._matched = matched
-        self.silent = False
+        self.silent = self._exploring = False
         copied, gain = self._best_copy() if matched else (0, 0.0)
         if not copied and self._resting():
             self._rest -= 1
@@ -134,7 +144,9 @@ class AdaptiveLength:
         k = self.knowledge
         if self._foresight is None:
             return True
-        return not k.drafting and self._rest > 0 and k.plain_seconds + self._plain[1] < self._look_at
+        if k.drafting or self._rest <= 0:
+            return False
+        return self._tokens < self._next_look or k.plain_seconds + self._plain[1] < self._look_at
 
     def compared(self, right: bool) -> None:
         for rates in (self.knowledge.copies, self._copies):
@@ -156,6 +168,8 @@ class AdaptiveLength:
         for look in (self.knowledge.look, self._look):
             look.add(gain)
         self.silent = gain <= 0
+        self._failed = self._failed + 1 if self.silent else 0
+        self._next_look = self._tokens + (2 ** min(self._failed, _PATIENCE) if self.silent else 0)
         return not self.silent
 
     def _gain(self, chances: Sequence[float]) -> float:
@@ -175,9 +189,12 @@ class AdaptiveLength:
                 rates.first.add(float(hit))
             self._foresight.learn(guess[:1], 1, int(hit))
             self._rest = 0
+            if hit:
+                self._failed, self._next_look = 0, self._tokens
 
     def observe(self, done: Round, proposals: Sequence[Proposal]) -> None:
         k = self.knowledge
+        self._tokens += done.emitted
         seconds = done.draft + done.translate + done.verify + done.other
         if not proposals and not done.drafted:
             self._plain[0] += 1
@@ -192,16 +209,21 @@ class AdaptiveLength:
             return
         if self._behind <= 4:
             k.cost.observe_steps(done.drafted, done.draft)
+        if self._exploring:
+            k.plain_seconds -= done.draft / _PROBE_SHARE  # a look uses up what plain decoding saved
         if self.silent:
-            k.plain_seconds += seconds - done.draft / self._share()  # a look uses up what plain decoding saved
+            k.plain_seconds += seconds - done.draft
             return
-        k.plain_seconds = 0.0
         for rates in (k.rates, self._rates):
             rates.observe(done.drafted, done.proposed, done.tested, done.accepted)
         self._foresight.learn(proposals, done.tested, done.accepted)
 
     def finish(self) -> None:
         self._tell_plain()
+        if self._tokens:
+            self.knowledge.usual.add(self._tokens)
+        if self._foresight is not None:
+            self.knowledge.mood = _MOOD_KEPT * self._foresight.mood
 
     def _tell_plain(self) -> None:
         """Plain rounds are many and alike, and must cost nothing: the cost model hears of them together."""
@@ -210,7 +232,7 @@ class AdaptiveLength:
         if rounds:
             k.cost.observe_pass(1, seconds / rounds)
             k.remember(rounds, seconds, rounds)
-            k.plain_seconds += seconds
+            k.plain_seconds = min(k.plain_seconds + seconds, _SAVED * k.cost.pass_seconds(1))
             self._plain = [0, 0.0]
 
     def _start(self) -> bool:
@@ -223,12 +245,18 @@ class AdaptiveLength:
             self._rest = _REST
         if k.drafting:
             return True
-        self._look_at = (self._catching_up() + _PROBE_PIECES * k.cost.step) / self._share()
-        self.silent = k.plain_seconds >= self._look_at
-        return self.silent
+        self._look_at = self._look_seconds() / _PROBE_SHARE
+        self._exploring = self._tokens >= self._next_look and (k.plain_seconds >= self._look_at or self._lends())
+        return self._exploring
 
-    def _share(self) -> float:
-        return _EARLY_SHARE if self.knowledge.rates.first.weight < _EARLY_SAMPLES else _PROBE_SHARE
+    def _look_seconds(self) -> float:
+        return self._catching_up() + self.knowledge.cost.step / max(self._rates.per_piece.value, 1 / _PROBE_PIECES)
+
+    def _lends(self) -> bool:
+        """Whether plain decoding to come will pay for a first look: answers differ, so each begins with one."""
+        k = self.knowledge
+        coming = k.usual.value * k.cost.pass_seconds(1)
+        return not self._failed and k.plain_seconds >= -coming and self._look_seconds() <= _PROBE_SHARE * coming
 
     def _best_draft(self, drafted: int, alive: float, proposed: int) -> float:
         """The most that drafting on may earn, in tokens: max over longer drafts of gain - R * cost."""

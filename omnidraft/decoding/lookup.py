@@ -19,7 +19,8 @@ class SuffixLookup:
 
     def __init__(self, past: Sequence[Sequence[int]] = ()) -> None:
         self._texts: list[list[int]] = [[]]
-        self._gram: tuple[int, ...] = ()  # the current text's last ids, at most _SHORTEST
+        self._gram: tuple[int, ...] = ()  # the current text's last ids behind `_begun`, at most _SHORTEST
+        self._begun = 0  # where the current text's own part starts
         self._count = 0
         self._seen: dict[tuple[int, ...], list[tuple[int, int]]] = {}
         for text in past:
@@ -30,15 +31,17 @@ class SuffixLookup:
         text = self._texts[-1]
         if text and list(ids[: len(text)]) == text:
             self.extend(ids[len(text) :])
-            return
-        if self._count + len(ids) > _MOST_IDS:
-            self._drop_older_half()
-        self._open()
-        self.extend(ids)
+        else:
+            if self._count + len(ids) > _MOST_IDS:
+                self._drop_older_half()
+            self._open()
+            self.extend(ids)
+        # what leads into an answer is the same in every conversation: agreeing on that means nothing
+        self._gram, self._begun = (), len(self._texts[-1])
 
     def _open(self) -> None:
         self._texts.append([])
-        self._gram = ()
+        self._gram, self._begun = (), 0
 
     def extend(self, ids: Sequence[int]) -> None:
         """Ids behind the current text. Constant work an id."""
@@ -60,7 +63,7 @@ class SuffixLookup:
             self.extend(text)
 
     def propose(self, longest: int) -> tuple[list[int], int]:
-        """Up to `longest` ids that followed the best match of the current text's end, and the match's length.
+        """Up to `longest` ids that followed the best match of what was said since `begin`, and the match's length.
 
         Of the newest passages that end alike the longest match wins, then the newest. ([], 0) if none is long enough.
         """
@@ -68,20 +71,20 @@ class SuffixLookup:
         if passages is None:
             return _NOTHING
         text = self._texts[-1]
-        best, length = passages[-1], 0
+        best, length, most = passages[-1], 0, min(_LONGEST, len(text) - self._begun)
         for number, end in reversed(passages[-_TRIED:]):
-            matched = self._matching(self._texts[number], end, text)
+            matched = self._matching(self._texts[number], end, text, most)
             if matched > length:
                 best, length = (number, end), matched
-                if length == _LONGEST:
+                if length == most:
                     break
         number, end = best
         return self._texts[number][end : end + longest], length
 
     @staticmethod
-    def _matching(other: list[int], end: int, text: list[int]) -> int:
-        """How many ids before `end` in `other` equal the last ids of `text`, up to `_LONGEST`."""
-        n, most = _SHORTEST, min(_LONGEST, end, len(text))
+    def _matching(other: list[int], end: int, text: list[int], most: int) -> int:
+        """How many ids before `end` in `other` equal the last ids of `text`, up to `most`."""
+        n, most = _SHORTEST, min(most, end)
         while n < most and other[end - 1 - n] == text[-1 - n]:
             n += 1
         return n

@@ -13,13 +13,15 @@ from omnidraft.decoding.lookup import SuffixLookup
 
 def test_proposes_what_followed_the_longest_match():
     found = SuffixLookup([[1, 2, 3, 4, 5, 6], [9, 2, 3, 4, 7, 8]])
-    found.begin([0, 1, 2, 3, 4])
+    found.begin([0])
+    found.extend([1, 2, 3, 4])
     assert found.propose(2) == ([5, 6], 4)
 
 
 def test_the_newest_of_equal_matches_wins():
     found = SuffixLookup([[5, 2, 3, 4, 5], [6, 2, 3, 4, 7]])
-    found.begin([0, 2, 3, 4])
+    found.begin([0])
+    found.extend([2, 3, 4])
     assert found.propose(1) == ([7], 3)
 
 
@@ -57,18 +59,31 @@ def test_memory_is_bounded(monkeypatch):
 @given(st.lists(st.lists(st.integers(0, 3), max_size=30), min_size=1, max_size=4))
 def test_equals_a_brute_force_search(texts):
     found = SuffixLookup(texts[:-1])
-    found.begin(texts[-1])
+    found.begin(texts[-1][:1])
+    found.extend(texts[-1][1:])
     copied, matched = found.propose(4)
-    current = found._texts[-1]
+    current, begun = found._texts[-1], found._begun
     best = 0
     for text in found._texts:
         ends = range(3, len(text))
         for end in ends:
             n = 0
-            while n < min(16, end, len(current)) and text[end - 1 - n] == current[-1 - n]:
+            while n < min(16, end, len(current) - begun) and text[end - 1 - n] == current[-1 - n]:
                 n += 1
+            if text is current and end - 3 < begun < end:
+                continue  # half template, half answer
             if n >= 3 and end < len(text):
                 best = max(best, n)
     assert matched == best
     if matched:
         assert copied
+
+
+def test_agreeing_on_what_leads_into_an_answer_means_nothing():
+    found = SuffixLookup([[7, 8, 9, 1, 2, 3]])
+    found.begin([5, 7, 8, 9])
+    assert found.propose(4) == ([], 0)
+    found.extend([1, 2])
+    assert found.propose(4) == ([], 0)
+    found.extend([3, 1, 2, 3])
+    assert found.propose(4)[1] == 3
