@@ -65,7 +65,7 @@ class LlamaGrammar:
             raise GrammarError("The grammar is not valid GBNF with a rule named root that does not begin with itself.")
 
     def allowed(self, ids: np.ndarray) -> np.ndarray:
-        """See `Constraint.allowed`. About a second for a whole vocabulary of 150,000, microseconds for a few ids."""
+        """See `Constraint.allowed`. A quarter of a second for 150,000 ids inside a string, 0.03 ms for one."""
         kept = self._usable[ids]
         asked = np.flatnonzero(kept)
         part = self._buffer[: len(asked)]
