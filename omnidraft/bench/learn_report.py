@@ -132,3 +132,38 @@ def lines(found: Found, losses: Sequence[str]) -> Iterable[str]:
         means = " -> ".join(f"{row[name].mean:.3f}" for name in ("untrained", "after_first", "after_all"))
         yield (f"{row['target']:18} {row['task']} first, T={row['temperature']:g} {row['loss']}: {means}, "
                f"gain kept {row['gain_kept']}")  # fmt: skip
+
+
+def markdown(found: Found, losses: Sequence[str]) -> Iterable[str]:
+    """The same as Markdown tables, one of conditions per temperature, one of pairs of losses, one of sequences."""
+    made = rows(found)
+    for temperature in dict.fromkeys(row["temperature"] for row in made):
+        yield from _table(
+            [f"T = {temperature:g}", "condition", "seeds", "acceptance", "x direct", "gap closed", "tokens per pass",
+             "training, processor s"],
+            [[f"{r['target']}, {r['task']}", r["condition"], r["seeds"], r["acceptance"], r.get("times_direct"),
+              r.get("gap_closed"), r["tokens_per_pass"], r.get("training_cpu")]
+             for r in made if r["temperature"] == temperature],
+        )  # fmt: skip
+    yield from _table(
+        ["losses", "T", "pair", "difference of acceptance"],
+        [[f"{r['target']}, {r['task']}", r["temperature"], f"{r['one']} - {r['other']}", r["difference"]]
+         for r in pairs(found, losses)],
+    )  # fmt: skip
+    yield from _table(
+        ["sequence", "loss", "seeds", "first task untrained", "after it", "after all", "gain kept"],
+        [[f"{r['target']}, {r['task']} first", r["loss"], r["seeds"], r["untrained"], r["after_first"], r["after_all"],
+          r["gain_kept"]] for r in retention(found)],
+    )  # fmt: skip
+
+
+def _table(head: Sequence[str], body: Sequence[Sequence[object]]) -> Iterable[str]:
+    if body:
+        yield from ("", f"| {' | '.join(head)} |", "|---" * len(head) + "|")
+        yield from (f"| {' | '.join(map(_cell, row))} |" for row in body)
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.0f}" if value > 2 else f"{value:g}"
+    return "" if value is None else str(value)

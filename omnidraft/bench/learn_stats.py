@@ -25,7 +25,8 @@ class Value:
     high: float
 
     def __str__(self) -> str:
-        return f"{self.mean:.3f} [{self.low:.3f}, {self.high:.3f}]"
+        digits = 3 if abs(self.mean) < 1.5 else 1
+        return f"{self.mean:.{digits}f} [{self.low:.{digits}f}, {self.high:.{digits}f}]"
 
 
 def acceptance(sums: np.ndarray) -> np.ndarray:

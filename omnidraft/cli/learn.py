@@ -51,6 +51,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--interval", type=int, help="answers between two updates")
     parser.add_argument("--speed", metavar="REGIME", help="also time the drafter before and after, e.g. 0.5b-Q8_0")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--markdown", action="store_true", help="print Markdown tables")
     parser.add_argument("--png", type=Path, metavar="FILE", help="draw the learning curves")
 
 
@@ -64,7 +65,8 @@ def run(args: argparse.Namespace) -> int:
     for cell, condition, result in learn.run(plan, folder, home.cache, lambda line: print(line, file=sys.stderr)):
         found.append((cell, condition, result))
         _write(args.json, json.dumps(learn_report.as_json(found, plan.losses, plan.decides()), indent=1).encode())
-    for line in learn_report.lines(found, plan.losses):
+    printed = learn_report.markdown if args.markdown else learn_report.lines
+    for line in printed(found, plan.losses):
         print(line)
     if args.speed:
         _speed(plan, folder, home, args.speed, args.json)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import struct
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from omnidraft.__main__ import main
+from omnidraft.bench import learn_report
 from omnidraft.bench import learn_stats as stats
+from omnidraft.bench.learn import Cell
 from omnidraft.bench.learn_plan import LearnPlan, choose
 from omnidraft.bench.prompts import TASKS
 from omnidraft.errors import SettingsError
@@ -113,6 +116,27 @@ def test_the_share_of_a_gap():
     assert stats.share(half, low, high).mean == pytest.approx(0.5)
     assert stats.times(half, low).mean == pytest.approx(3.0)
     assert np.isnan(stats.share(low, low, low).mean)
+
+
+def test_reports_share_one_set_of_rows_and_say_what_a_sequence_kept():
+    def result(accepted, **more):
+        return {"counts": {"0": {"math": [[100, accepted, 120, 60, False]] * 3}}, **more}
+
+    def stops(*accepted):
+        return [{"answers": i, "published": True, "counts": result(n)["counts"]} for i, n in enumerate(accepted, 1)]
+
+    cell = Cell("t", "math", 0, Path())
+    found = [(cell, "direct", result(5)), (cell, "cache", result(10)),
+             (cell, "dm", result(30, updates=stops(30), cpu=3.0)), (cell, "offline", result(50))]  # fmt: skip
+    sequence = Cell("t", "sequence", 0, Path())
+    found += [(sequence, "cache", result(10)), (sequence, "dm", result(28, updates=stops(30, 28)))]
+    row = next(row for row in learn_report.rows(found) if row["condition"] == "dm")
+    assert (row["gap_closed"].mean, row["times_direct"].mean) == (pytest.approx(0.5), pytest.approx(6))
+    kept = learn_report.retention(found)
+    assert len(kept) == 1
+    assert kept[0]["gain_kept"].mean == pytest.approx(0.9)
+    table = "\n".join(learn_report.markdown(found, ["dm"]))
+    assert "| t, math | dm | 1 | 0.300 [0.300, 0.300] | 6.0 [6.0, 6.0] | 0.500 [0.500, 0.500] | 2.0" in table
 
 
 # A run
