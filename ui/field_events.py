@@ -35,7 +35,7 @@ def keep(
         try:
             wanted = fields.parsed(setting, value)
             if wanted == before:
-                return {said: "", component: fields.shown(setting, before)}
+                return {component: fields.shown(setting, before)}  # left untouched: what was said about it still holds
             told = session.change(setting.name, wanted)
         except OmniDraftError as error:
             return {said: note(str(error), bad=True), component: fields.shown(setting, before)}

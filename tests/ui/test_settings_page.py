@@ -7,7 +7,7 @@ import tomllib
 from omnidraft.config import AppSettings, describe
 from tests.ui.chatting import arrived, ask, choose, said, write
 
-ELSEWHERE = {"target", "drafter", "model_folders"}  # the Models page has these
+ELSEWHERE = ("target", "drafter", "model_folders", "model_programs")  # the Models page has these
 
 
 def field(name: str) -> str:
@@ -70,7 +70,7 @@ def test_the_cache_shows_what_it_is_used_for_and_what_takes_a_reload_says_so(ser
     for word in ("n-grams", "of them seeded", "hit rate"):
         assert word in page.inner_text(".od-facts")
     assert page.locator(".od-ngrams code").count() > 0
-    settle(page, "model.threads", "2")
+    settle(page, "model.n_batch", "256")
     said(page, "load the model again")
     page.click("#od-reload")
     said(page, "Loaded again")
