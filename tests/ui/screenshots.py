@@ -27,6 +27,8 @@ SIZES = {"wide": (1440, 900), "narrow": (390, 844)}
 SHAPES = [(size, scheme) for size in SIZES for scheme in ("light", "dark")]
 MATH = "Tom has {} apples and buys {} more. How many does he have?"
 LAST = ["Tell me about your day.", "Tom has 12 apples and buys 7 more. How many does he have?"]
+# A fixed draft length, so that the pictures do not depend on how busy the machine is.
+USED = SETTINGS + '\n[draft]\nmode = "fixed"\n\n[learning]\ncpu_percent = 100\ninterval = 100\n'
 PATIENCE = 600_000  # milliseconds for an update or a drift run on a busy machine
 
 
@@ -43,7 +45,7 @@ def main(arguments: list[str]) -> int:
     args.folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as data, sync_playwright() as playwright:
         server = Server(Path(data))
-        write_settings(server, SETTINGS + "\n[learning]\ncpu_percent = 100\ninterval = 100\n")
+        write_settings(server, USED)
         server.start()
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         try:
