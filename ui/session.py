@@ -140,7 +140,7 @@ class Session:
                 except ModelError:
                     return "kept; the cache follows when the model is loaded again, for it is at work now."
                 return "kept and applied."
-            if requires_reload(before, after) and self.loaded is not None:
+            if (requires_reload(before, after) or name == "cache.enabled") and self.loaded is not None:
                 return "kept; load the model again for it to take effect."
             return "kept."
 
