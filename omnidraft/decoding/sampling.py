@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from omnidraft.config import SamplingSettings
+from omnidraft.decoding.capture import SMALL, Uncounted, candidates_of
 from omnidraft.decoding.events import Candidates
 from omnidraft.decoding.noise import GROUP, TAIL, gumbel
 from omnidraft.decoding.topk import top_ids, top_two
@@ -65,7 +66,7 @@ class Sampler:
         self._mass: float | None = None  # likewise; the weights are then this row's
         self._starts = np.arange(0, vocabulary.size, _GROUP_SIZE)
 
-    def prepare(self, row: np.ndarray, recent: Sequence[int]) -> Candidates | None:
+    def prepare(self, row: np.ndarray, recent: Sequence[int]) -> Candidates | Uncounted | None:
         """Mask padding and apply the penalty to `row` (V,) in place; returns the captured top ids, before penalties.
 
         `recent`: verified ids the penalty looks at, newest last.
@@ -125,14 +126,14 @@ class Sampler:
         first, second = self._top[:2]
         return Draw(int(first), float(row[first] - row[second]))
 
-    def _captured(self, row: np.ndarray) -> Candidates:
-        """Also leaves the row's top ids and its mass at temperature 1 for `draw`, which needs the same."""
+    def _captured(self, row: np.ndarray) -> Candidates | Uncounted:
+        """Also leaves a large row's top ids and its mass at temperature 1 for `draw`, which needs the same."""
+        if len(row) <= SMALL:
+            return Uncounted(row, self._capture)
         self._top = top_ids(row, max(self._capture, HEAD + _EDGE))
         ids = self._top[: self._capture]
-        logits = row[ids]
-        self._mass = self._exp_sum(row, logits[0], 1.0)
-        logprobs = logits - logits[0] - np.log(self._mass)
-        return Candidates(ids.astype(np.int32), logprobs, max(0.0, 1.0 - float(np.exp(logprobs).sum())))
+        self._mass = self._exp_sum(row, row[ids[0]], 1.0)
+        return candidates_of(row, ids, self._mass)
 
     def _exp_sum(self, row: np.ndarray, top: float, temperature: float) -> float:
         """Fills the weights with exp((row - top) / T) and returns their sum."""

@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 from omnidraft.config import SamplingSettings
+from omnidraft.decoding import sampling
 from omnidraft.decoding.sampling import HEAD, Sampler
 from omnidraft.vocab import TokenKind
 from tests.fakes import toy_vocabulary
@@ -14,6 +15,12 @@ from tests.fakes import toy_vocabulary
 SIZE = 700  # beyond the head and beyond one group of the tail
 PADDING = 20
 VOCABULARY = toy_vocabulary([f"<{i}>".encode() for i in range(SIZE - 1)], padding=PADDING)
+
+
+@pytest.fixture(autouse=True, params=["large", "small"])
+def captured_at_once_or_later(request, monkeypatch):
+    """All holds for large vocabularies, looked through while answering, and for small ones, looked through later."""
+    monkeypatch.setattr(sampling, "SMALL", 0 if request.param == "large" else 1 << 20)
 
 
 def row(seed: int, scale: float = 2.0) -> np.ndarray:
@@ -165,7 +172,9 @@ def test_the_penalty_looks_back_no_further_than_it_is_told():
 def test_captured_candidates_are_the_targets_own_whatever_the_settings():
     settings = SamplingSettings(temperature=0.4, top_k=2, repeat_penalty=2.0)
     logits = row(5)
-    captured = sampler(settings, capture=48).prepare(logits.copy(), [int(logits[:SIZE].argmax())])
+    prepared = logits.copy()
+    captured = sampler(settings, capture=48).prepare(prepared, [int(logits[:SIZE].argmax())])
+    prepared[:] = 0.0  # the next pass overwrites it
     p = np.exp(logits[:SIZE].astype(np.float64))
     p /= p.sum()
     order = np.argsort(-p)[:48]
