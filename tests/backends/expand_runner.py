@@ -80,7 +80,6 @@ class Runner:
             row = self.logits(text[-1:], position)[0]
         return text
 
-
     def rounding(self, prompt: list[int], text: list[int]) -> float:
         """How far this model's logits behind `text` move between one wide pass and passes of one row."""
         wide = self.logits(prompt + text)[len(prompt) - 1 : -1]
