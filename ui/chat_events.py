@@ -113,16 +113,20 @@ class Conversations(_Handlers):
                 session.store.rename(data["id"], data["title"])
                 yield {view.rows: listing(session, name)}
             else:
-                self._delete(session, data["id"])
-                yield from view.open(session, session.chat(name), {view.notice: note("The conversation was deleted.")})
+                said = self._delete(session, data["id"], forget=data["kind"] == "forget")
+                yield from view.open(session, session.chat(name), {view.notice: note(said)})
         except OmniDraftError as error:
             yield {view.notice: note(str(error), bad=True), view.rows: listing(session, session.chat(chat).id)}
 
-    def _delete(self, session: Session, chat: str) -> None:
+    def _delete(self, session: Session, chat: str, forget: bool) -> str:
+        """Remove a conversation, with what was learned from it if so wished; a sentence about what happened."""
         if session.busy and session.job.chat == chat:
             session.stop()
             session.job.join(10)
+        if forget:
+            return session.assistant.forget(session.store, chat).sentence()
         session.store.delete(chat)
+        return "The conversation was deleted; what the drafter learned from it stays."
 
     def fresh(self, request: gr.Request) -> Updates:
         session = session_of(self.sessions, request)

@@ -1,6 +1,6 @@
 """The list of conversations as HTML, and the script that turns clicks in it into one event, `act`.
 
-`act` carries {kind: open | rename | delete, id, title}. Titles come from outside and are escaped.
+`act` carries {kind: open | rename | delete | forget, id, title}. Titles come from outside and are escaped.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ element.addEventListener('click', (event) => {
   const item = button.closest('.od-item');
   const kind = button.dataset.kind;
   if (kind === 'open') send('open', item.dataset.id);
-  else if (kind === 'delete') send('delete', item.dataset.id);
+  else if (kind === 'delete' || kind === 'forget') send(kind, item.dataset.id);
   else if (kind === 'keep') item.querySelector('.od-sure').remove();
   else if (kind === 'ask-delete') {
     if (item.querySelector('.od-sure')) return;
@@ -84,6 +84,8 @@ element.addEventListener('click', (event) => {
     sure.setAttribute('role', 'alertdialog');
     sure.setAttribute('aria-label', 'Delete this conversation?');
     sure.innerHTML = '<span>Delete for good?</span><button type="button" data-kind="delete">Delete</button>'
+      + '<button type="button" data-kind="forget" '
+      + 'title="Also take back what the drafter learned from it">Delete and forget</button>'
       + '<button type="button" data-kind="keep">Keep</button>';
     item.append(sure);
     sure.querySelector('[data-kind=keep]').focus();

@@ -104,7 +104,7 @@ class Session:
         """Free the models if nobody has asked anything for as long as the settings say."""
         minutes = self.settings.unload_after
         with self._lock:
-            if self.busy or self.loaded is None:
+            if self.busy or self.loaded is None or self.assistant.learner.status().state == "training":
                 self._used = time.monotonic()
                 return False
             if not minutes or time.monotonic() - self._used < minutes * 60:

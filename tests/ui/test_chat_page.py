@@ -70,7 +70,7 @@ def test_another_answer_and_an_edit_keep_all_versions(server, pages):
     page.wait_for_selector("#od-chat .bot-row >> text=2 / 2")
 
 
-def test_conversations_are_listed_searched_renamed_and_deleted(server, pages):
+def test_conversations_are_listed_searched_renamed_and_deleted(server, pages, tmp_path):
     page = pages.open(server)
     for text in ("Zebras on the moon", "A list of winds"):
         new_chat(page)
@@ -97,6 +97,13 @@ def test_conversations_are_listed_searched_renamed_and_deleted(server, pages):
     page.click(f"{item} [data-kind=delete]")
     page.wait_for_function("!document.querySelector('#od-rows').innerText.includes('Stripes')")
     assert "Stripes & <b>stars</b>" not in titles(page)
+    page.wait_for_selector("text=what the drafter learned from it stays")
+    item = "#od-rows .od-item >> nth=0"
+    page.hover(item)
+    page.click(f"{item} >> [data-kind=ask-delete]")
+    page.screenshot(path=str(tmp_path / "sure.png"))
+    page.click(f"{item} >> [data-kind=forget]")
+    page.wait_for_selector("#od-notice >> text=Removed: 1 conversation")
 
 
 def test_a_conversation_leaves_and_comes_back_as_a_file(server, pages, tmp_path):
