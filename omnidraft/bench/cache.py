@@ -50,9 +50,7 @@ def measure(
             assistant.close()
 
 
-def _task(
-    assistant: Assistant, task: str, prompts: int, max_tokens: int, temperature: float
-) -> list[int]:
+def _task(assistant: Assistant, task: str, prompts: int, max_tokens: int, temperature: float) -> list[int]:
     """[proposed, accepted, tokens, target passes] over the task's first prompts."""
     sums = [0, 0, 0, 0]
     for number, prompt in enumerate(load_prompts(task, limit=prompts)):

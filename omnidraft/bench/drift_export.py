@@ -97,9 +97,7 @@ def to_json(state: RunState) -> dict[str, Any]:
     return {**state.as_dict(), "segments": [asdict(row) for row in segment_rows(state)]}
 
 
-def _row(
-    number: int, task: str, points: Sequence[Point], before: float | None, recovery: int | None
-) -> SegmentRow:
+def _row(number: int, task: str, points: Sequence[Point], before: float | None, recovery: int | None) -> SegmentRow:
     tokens, passes = sum(p.tokens for p in points), sum(p.passes for p in points)
     decode = sum(p.tokens / p.tokens_per_second for p in points if p.tokens_per_second)
     return SegmentRow(

@@ -32,7 +32,7 @@ def longest_batch(vocabulary_size: int) -> int:
 
 
 def make_optimizer(drafter: TorchDrafter, learning_rate: float) -> torch.optim.Optimizer:
-    """AdamW as in the paper: betas 0.9 / 0.999, constant rate; no decay, the adapter starts at zero."""
+    """AdamW as in the paper: betas 0.9 / 0.999; no decay, the adapter starts at zero."""
     return torch.optim.AdamW(drafter.parameters(), lr=learning_rate, betas=(0.9, 0.999), weight_decay=0.0)
 
 
@@ -46,8 +46,14 @@ def train(
     windows_per_step: int = WINDOWS_PER_STEP,
     warmup: int = 2,
     optimizer: torch.optim.Optimizer | None = None,
+    falling: bool = False,
 ) -> Iterator[Step]:
-    """Train on all windows `passes` times in random order, yielding after each optimizer step."""
+    """Train on all windows `passes` times in random order, yielding after each optimizer step.
+
+    falling: let the rate fall to zero on the way. At a constant rate the last steps of a short update make as much
+    noise as there is left to gain, and the gate refuses it (measured: 13 of 38 updates pass, falling 24, and the adapter
+    at the end of the stream is better).
+    """
     optimizer = optimizer or make_optimizer(drafter, learning_rate)
     rng, function = np.random.default_rng(seed), LOSSES[loss]
     per_pass = -(-len(parts) // windows_per_step)
@@ -63,8 +69,9 @@ def train(
                 (value * share).backward()
                 total += value.item() * share
             number += 1
+            left = 1.0 - (number - 1) / (per_pass * passes) if falling else 1.0
             for settings in optimizer.param_groups:
-                settings["lr"] = learning_rate * min(1.0, number / warmup)
+                settings["lr"] = learning_rate * left * min(1.0, number / warmup)
             torch.nn.utils.clip_grad_norm_(drafter.parameters(), 1.0)
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)

@@ -73,7 +73,8 @@ def _update(job: Job) -> Iterator[Event]:
     yield {"event": "estimate", "when": "before", **_means(before)}
     throttle.rest()
     step = Step(0, 0, 0.0, 0)
-    for step in train(drafter, training, job.loss, job.learning_rate, job.seed, _passes(job, len(training))):
+    passes = _passes(job, len(training))
+    for step in train(drafter, training, job.loss, job.learning_rate, job.seed, passes, falling=True):
         yield {"event": "step", "step": step.step, "steps": step.steps, "loss": step.loss, "tokens": step.tokens}
         throttle.rest()
     after = _estimates(drafter, slices)
