@@ -6,7 +6,6 @@ first folder is opened, not before.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -132,7 +131,6 @@ def _free_bytes(device: str) -> int | None:
 
 def import_torch() -> Any:
     """torch; ModelError if it is not installed."""
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")  # read when the hub's library is imported: a folder needs no network
     try:
         import torch
     except ImportError:

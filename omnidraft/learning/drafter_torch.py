@@ -88,7 +88,9 @@ class TorchDrafter:
 
 def _load(path: Path) -> nn.Module:
     try:
-        model = AutoModelForCausalLM.from_pretrained(str(path.parent), gguf_file=path.name, dtype=torch.float32)
+        model = AutoModelForCausalLM.from_pretrained(
+            str(path.parent), gguf_file=path.name, dtype=torch.float32, local_files_only=True
+        )
     except (OSError, ValueError, KeyError, NotImplementedError) as error:
         raise ModelError(f"torch cannot train {path.name}: {error}") from error
     return model.eval()  # no dropout; LoRA trains the same in evaluation mode

@@ -96,10 +96,13 @@ def _peak_mb() -> float:
         import psutil
 
         return psutil.Process().memory_info().peak_wset / 1e6
-    import resource
+    try:  # not `ru_maxrss`, which begins with what the parent held
+        status = Path("/proc/self/status").read_text()
+        return int(status.split("VmHWM:")[1].split()[0]) * 1024 / 1e6
+    except (OSError, IndexError, ValueError):
+        import resource
 
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / 1e6 if sys.platform == "darwin" else peak / 1e3
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1e6 if sys.platform == "darwin" else 1e3)
 
 
 if __name__ == "__main__":

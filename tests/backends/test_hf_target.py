@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import shutil
+import socket
 import subprocess
 import sys
 import threading
@@ -217,6 +219,16 @@ def test_pickled_weights_load_without_running_code(tmp_path: Path, folder: Path,
     (plain / "pytorch_model.bin").write_bytes(pickle.dumps(_Malicious(str(marker))))
     assert "could not be loaded" in refusal(plain)
     assert not marker.exists()
+
+
+def test_loading_a_folder_asks_no_network_and_leaves_downloads_possible(folder: Path, monkeypatch):
+    """Downloads happen in the same process, later: the library must not be told to stay offline for good."""
+    asked = []
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *a, **_: asked.append(a) or [])
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    HfTarget.open(folder, SETTINGS).close()
+    assert asked == []
+    assert "HF_HUB_OFFLINE" not in os.environ
 
 
 class _Malicious:
