@@ -536,9 +536,7 @@ def test_acceptance_falls_where_the_task_becomes_harder_for_the_drafter(begin):
 @pytest.mark.slow
 def test_the_seeded_cache_raises_acceptance_in_every_segment(begin):
     plan = BUNDLED["a-b-a"].changed(count=16)
-    off, seeded = (
-        segment_rows(_finished(begin(plan, Options(cache=cache, threads=1)))) for cache in ("off", "seeded")
-    )
+    off, seeded = (segment_rows(_finished(begin(plan, Options(cache=cache, threads=1)))) for cache in ("off", "seeded"))
     assert all(with_cache.acceptance > without.acceptance for with_cache, without in zip(seeded, off, strict=True))
 
 
