@@ -88,7 +88,8 @@ def test_llama_cpp_and_torch_give_the_same_logits(trained):
     with torch.inference_mode():
         expected = model(torch.tensor([ids])).logits[0].float().numpy()
     with LlamaFile(path) as file:
-        assert np.abs(file.logits(ids) - expected).max() < 1e-2
+        # half-precision weights: one rounding is 2^-11 of a value, and training has no fixed number of steps here
+        assert np.abs(file.logits(ids) - expected).max() < 2e-3 * np.abs(expected).max()
 
 
 def test_the_file_carries_the_chat_template_and_turn_end(trained):
