@@ -14,7 +14,7 @@ from omnidraft.errors import OmniDraftError
 from ui import attachments, chat_options, conversing, transfer
 from ui.chat_list import listing
 from ui.chat_parts import note
-from ui.chat_view import ChatView
+from ui.chat_view import ChatView, Followed
 from ui.conversing import shown_pieces
 from ui.origins import origins
 from ui.request import session_of
@@ -53,6 +53,12 @@ class Answering(_Handlers):
             )
         else:
             yield from view.run(session, name, lambda: conversing.ask(session, name, text, files), (text, files))
+
+    def follow(self, chat: str | None, followed: Followed, request: gr.Request) -> Updates:
+        yield from self.view.follow(*self._here(request, chat), followed)
+
+    def ended(self, chat: str | None, followed: Followed, request: gr.Request) -> dict:
+        return self.view.ended(*self._here(request, chat), followed)
 
     def turn(self, chat: str | None, request: gr.Request, event: gr.EventData) -> Updates:
         """A button below a message."""

@@ -9,7 +9,7 @@ import gradio as gr
 
 from ui import attachments, chat_options
 from ui.chat_list import SCRIPT
-from ui.chat_view import ChatView
+from ui.chat_view import ChatView, Followed
 from ui.empty_state import EXAMPLES, arriving
 from ui.layout import mobile_bar, side_head
 
@@ -52,7 +52,8 @@ def build_layout() -> Page:
             composer = _composer()
         with gr.Column(elem_id="od-aside", scale=0, min_width=0):
             aside = _aside()
-    states = {"chat_id": gr.State(None), "editing": gr.State(None), "attached": gr.State([]), "seen_idle": gr.State(0)}
+    start = {"chat_id": None, "editing": None, "attached": [], "followed": Followed(), "seen_idle": 0}
+    states = {name: gr.State(value) for name, value in start.items()}
     starters = {name: side.pop(name) for name in ("new", "query", "upload")}
     attach = composer.pop("attach")
     view = ChatView(**states, **side, **top, **middle, **composer, **aside)

@@ -8,6 +8,7 @@ import gradio as gr
 
 from ui.chat_events import Answering, Conversations, Options
 from ui.chat_layout import Page, build_layout
+from ui.chat_view import ChatView
 from ui.session import Sessions
 
 PRIVATE: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
@@ -18,33 +19,51 @@ def build(sessions: Sessions) -> None:
     """Make the page inside the current blocks."""
     blocks = gr.context.Context.root_block
     page = build_layout()
-    _connect_conversations(sessions, page, _connect_answers(sessions, page, blocks))
+    follows = _Follows(page.view, Answering(sessions, page.view))
+    _connect_answers(sessions, page, blocks, follows)
+    _connect_conversations(sessions, page, follows)
     _connect_options(sessions, page)
 
 
-def _connect_answers(sessions: Sessions, page: Page, blocks: gr.Blocks) -> list[Any]:
-    """Everything that shows or starts an answer; returns the events that follow one."""
+class _Follows:
+    """Lets an answer be followed behind every event that may start or show one."""
+
+    def __init__(self, view: ChatView, answering: Answering) -> None:
+        self._view = view
+        self._answering = answering
+        self.running: list[Any] = []  # what showing another conversation in this tab ends
+
+    def behind(self, event: Any) -> None:
+        view = self._view
+        following = event.then(self._answering.follow, [view.chat_id, view.followed], view.moving, **STREAMING)
+        following.then(self._answering.ended, [view.chat_id, view.followed], view.outputs, **STREAMING)
+        self.running += [event, following]
+
+
+def _connect_answers(sessions: Sessions, page: Page, blocks: gr.Blocks, follows: _Follows) -> None:
+    """Everything that shows or starts an answer."""
     view, answering = page.view, Answering(sessions, page.view)
     where = [view.box, view.chat_id, view.editing, view.attached]
-    loading = blocks.load(answering.arrive, None, view.outputs, **STREAMING)
-    asking = gr.on([view.box.submit, view.send.click], answering.ask, where, view.outputs, **STREAMING)
+    follows.behind(blocks.load(answering.arrive, None, view.outputs, **STREAMING))
+    follows.behind(gr.on([view.box.submit, view.send.click], answering.ask, where, view.outputs, **STREAMING))
     picked = view.chat.example_select(_example_text, None, [view.box], **PRIVATE)
-    asking_example = picked.then(answering.ask, where, view.outputs, **STREAMING)
-    turning = view.marks.act(answering.turn, [view.chat_id], view.outputs, **STREAMING)
+    follows.behind(picked.then(answering.ask, where, view.outputs, **STREAMING))
+    follows.behind(view.marks.act(answering.turn, [view.chat_id], view.outputs, **STREAMING))
     view.stop.click(answering.halt, None, None, queue=False, **PRIVATE)
     page.attach.upload(
         answering.take, [page.attach, view.attached], [view.attached, view.chips, view.notice], **PRIVATE
     )
     view.chips.act(answering.take_off, [view.attached], [view.attached, view.chips], **PRIVATE)
     page.tick.tick(answering.look, [view.chat_id, view.seen_idle], [view.seen_idle, view.notice, view.gauge], **PRIVATE)
-    return [loading, asking, asking_example, turning]
 
 
-def _connect_conversations(sessions: Sessions, page: Page, running: list[Any]) -> None:
+def _connect_conversations(sessions: Sessions, page: Page, follows: _Follows) -> None:
     """The list of conversations, import. What shows another one ends the following of this one in this tab."""
     view, chats = page.view, Conversations(sessions, page.view)
+    running = list(follows.running)
     opening = view.rows.act(chats.row, [view.chat_id], view.outputs, cancels=running, **STREAMING)
-    running = [*running, opening]
+    follows.behind(opening)
+    running = list(follows.running)
     page.new.click(chats.fresh, None, view.outputs, cancels=running, **STREAMING)
     page.upload.upload(chats.bring, [page.upload, view.chat_id], view.outputs, cancels=running, **STREAMING)
     page.query.input(chats.search, [page.query, view.chat_id], [view.rows], trigger_mode="multiple", **PRIVATE)

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from ui.answer_job import AnswerJob
 
 MIN_INTERVAL = 0.05  # seconds between updates: 20 a second
-COST_SHARE = 20  # an update that took t seconds to send is followed by at least 20 t of silence
+COST_SHARE = 20  # an update that took t seconds to send is followed by 20 t of silence ...
+MAX_INTERVAL = 0.25  # ... but not by more than this
 HEARTBEAT = 1.0
 
 
@@ -26,5 +27,5 @@ def follow(job: AnswerJob) -> Iterator[AnswerJob]:
         yield job
         # The consumer's work happens between this yield and the next step.
         spent = time.perf_counter() - begun
-        time.sleep(max(MIN_INTERVAL - spent, min(spent * COST_SHARE, 1.0)))
+        time.sleep(max(MIN_INTERVAL - spent, min(spent * COST_SHARE, MAX_INTERVAL)))
     yield job

@@ -39,6 +39,14 @@ from ui.turns import Turns, turns
 PANEL_EVERY = 0.25  # seconds between updates of the numbers
 
 
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """The answer a page followed last, by when it started; ended: just now, and the page is to be shown anew."""
+
+    started: float = 0.0
+    ended: bool = False
+
+
 @dataclass(slots=True)
 class ChatView:
     """Every component that an event may change."""
@@ -46,6 +54,7 @@ class ChatView:
     chat_id: gr.State
     editing: gr.State  # id of the user's message being edited
     attached: gr.State  # text files of the message being written
+    followed: gr.State  # `Followed`
     seen_idle: gr.State  # unloads for idleness this page has told of
     target: gr.Dropdown
     speculation: gr.Checkbox
@@ -85,11 +94,8 @@ class ChatView:
         yield from self.open(session, session.chat(), start)
 
     def open(self, session: Session, chat: Conversation, more: dict | None = None) -> Iterator[dict]:
-        """Show a conversation; if its answer is being written, follow it."""
-        job = session.job if session.busy and session.job.chat == chat.id else None
+        """Show a conversation; if its answer is being written, `follow` comes next."""
         yield {**self.whole(session, chat), self.editing: None, **self.attach([]), self.notice: "", **(more or {})}
-        if job is not None:
-            yield from self.stream(session, job)
 
     def whole(self, session: Session, chat: Conversation) -> dict:
         """Every part of the page that depends on the conversation."""
@@ -118,21 +124,47 @@ class ChatView:
         start: Callable[[], AnswerJob],
         written: tuple[str, list[TextFile]] = ("", []),
     ) -> Iterator[dict]:
-        """Start an answer and follow it. What was `written` goes back into the box if it cannot be started."""
+        """Start an answer, for `follow` to show. What was `written` goes back into the box if it cannot be started."""
         loading = "" if session.loaded else note("Loading the model.")
         yield {self.box: "", **self.attach([]), self.notice: loading, **self._buttons(True)}
         try:
-            job = start()
+            start()
         except OmniDraftError as error:
             said = note(str(error), bad=True)
             yield {self.box: written[0], **self.attach(written[1]), self.notice: said, **self._buttons(session.busy)}
             return
         path = session.store.path(chat)
         yield {self.editing: None, **self._conversation(session, chat, path), self.rows: listing(session, chat)}
-        yield from self.stream(session, job)
 
-    def stream(self, session: Session, job: AnswerJob) -> Iterator[dict]:
-        """Updates while `job` runs, then the finished page."""
+    @property
+    def moving(self) -> list[Any]:
+        """What changes while an answer grows.
+
+        Gradio works on every output of a handler at every update, changed or not, and takes that time from the thread
+        that decodes: so these have a handler of their own.
+        """
+        return [self.chat, self.side, self.line, self.followed]
+
+    def follow(self, session: Session, chat: str, followed: Followed) -> Iterator[dict]:
+        """Updates while the conversation's answer is being written, unless this page has followed it already."""
+        job = session.job
+        new = job is not None and job.chat == chat and job.started != followed.started
+        if new:
+            yield from self._growing(session, job)
+        # A handler that yields nothing would empty its outputs.
+        yield {self.followed: Followed(job.started, ended=True) if new else Followed(followed.started)}
+
+    def ended(self, session: Session, chat: str, followed: Followed) -> dict:
+        """The page behind an answer that was just followed to its end."""
+        if not followed.ended:
+            return {self.followed: followed}
+        shown = {**self.whole(session, session.store.get(chat)), self.followed: Followed(followed.started)}
+        job = session.job
+        if job is None or job.chat != chat or not job.over:
+            return shown
+        return {**shown, self.notice: outcome(job), self.line: summary(job.live)}
+
+    def _growing(self, session: Session, job: AnswerJob) -> Iterator[dict]:
         chat = session.store.get(job.chat)
         path, versions = session.store.path(chat.id), session.store.versions(chat.id)
         past = acceptance_of(path)
@@ -148,11 +180,6 @@ class ChatView:
                 update[self.side] = panel(job.live, None, baseline=baseline, past=past)
                 update[self.line] = summary(job.live)
             yield update
-        yield {
-            **self.whole(session, session.store.get(chat.id)),
-            self.notice: outcome(job),
-            self.line: summary(job.live),
-        }
 
     def switch(self, session: Session, chat: str, path: Path) -> Iterator[dict]:
         """Load another model, say what happened, and remember it for the conversation."""

@@ -16,6 +16,7 @@ os.environ.setdefault("DO_NOT_TRACK", "1")
 
 import contextlib
 import logging
+import sys
 import warnings
 from collections.abc import AsyncIterator, Sequence
 
@@ -29,6 +30,7 @@ from ui.security import Guard, allowed_hosts, is_local
 from ui.session import Sessions
 
 MAX_UPLOAD = "10mb"
+SWITCH_SECONDS = 0.0005
 
 
 def make_app(sessions: Sessions, host: str, extra_hosts: Sequence[str] = (), *, api_key: str | None = None) -> FastAPI:
@@ -76,6 +78,8 @@ def _mounted(app: FastAPI, sessions: Sessions) -> FastAPI:
 
 def serve(app: FastAPI, host: str, port: int) -> None:
     """Serve until interrupted."""
+    # The thread that decodes gives the interpreter away with every pass; it must not wait 5 ms to get it back.
+    sys.setswitchinterval(SWITCH_SECONDS)
     config = uvicorn.Config(
         app, host=host, port=port, log_level="warning", access_log=False, timeout_graceful_shutdown=2
     )

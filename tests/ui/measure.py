@@ -45,6 +45,7 @@ enabled = false
 # Notes when the text of the answer changed on the page.
 WATCH = """() => {
   window.odMoments = [];
+  if (window.odWatch) window.odWatch.disconnect();
   let last = '';
   const look = () => {
     const rows = document.querySelectorAll('#od-chat .bot-row .message');
@@ -52,7 +53,8 @@ WATCH = """() => {
     if (text !== last) { last = text; window.odMoments.push(performance.now()); }
   };
   const what = {childList: true, subtree: true, characterData: true};
-  new MutationObserver(look).observe(document.querySelector("#od-chat"), what);
+  window.odWatch = new MutationObserver(look);
+  window.odWatch.observe(document.querySelector("#od-chat"), what);
 }"""
 
 
