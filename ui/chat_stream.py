@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from ui.answer_job import AnswerJob
 
 MIN_INTERVAL = 0.05  # seconds between updates: 20 a second
-COST_SHARE = 20  # an update that took t seconds to send is followed by 20 t of silence ...
+COST_SHARE = 60  # an update that took t seconds to send is followed by 60 t of silence ...
 MAX_INTERVAL = 0.25  # ... but not by more than this
 HEARTBEAT = 1.0
 
