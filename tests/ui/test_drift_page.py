@@ -80,7 +80,7 @@ def test_the_drafter_learns_in_a_run_and_two_runs_are_compared(server, pages):
 def test_a_run_whose_app_was_killed_is_resumed(make_server, pages):
     server = make_server()
     page = open_lab(pages, server)
-    write(page, "#od-count input", "20")
+    write(page, "#od-count input", "40")
     page.click("#od-drift-start")
     page.wait_for_selector(".od-plot circle", timeout=60_000)
     server.kill()
