@@ -85,11 +85,13 @@ def test_llama_cpp_and_torch_give_the_same_logits(trained):
     _, path = trained
     tokenizer, model = loaded(path)
     ids = [tokenizer.token_to_id(trained[0].bos), *tokenizer.encode(TEXTS[0] * 3, add_special_tokens=False).ids]
+    model = model.half().float()  # the file's weights
     with torch.inference_mode():
         expected = model(torch.tensor([ids])).logits[0].float().numpy()
     with LlamaFile(path) as file:
-        # half-precision weights: one rounding is 2^-11 of a value, and training has no fixed number of steps here
-        assert np.abs(file.logits(ids) - expected).max() < 2e-3 * np.abs(expected).max()
+        difference = np.abs(file.logits(ids) - expected).max()
+    print(f"largest difference {difference:.1e} of logits up to {np.abs(expected).max():.1f}")
+    assert difference < 1e-2
 
 
 def test_the_file_carries_the_chat_template_and_turn_end(trained):
