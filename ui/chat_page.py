@@ -20,7 +20,7 @@ def build(sessions: Sessions) -> None:
     blocks = gr.context.Context.root_block
     page = build_layout()
     follows = _Follows(page.view, Answering(sessions, page.view))
-    _connect_answers(sessions, page, blocks, follows)
+    _connect_answers(page, blocks, follows)
     _connect_conversations(sessions, page, follows)
     _connect_options(sessions, page)
 
@@ -30,19 +30,19 @@ class _Follows:
 
     def __init__(self, view: ChatView, answering: Answering) -> None:
         self._view = view
-        self._answering = answering
+        self.answering = answering
         self.running: list[Any] = []  # what showing another conversation in this tab ends
 
     def behind(self, event: Any) -> None:
         view = self._view
-        following = event.then(self._answering.follow, [view.chat_id, view.followed], view.moving, **STREAMING)
-        following.then(self._answering.ended, [view.chat_id, view.followed], view.outputs, **STREAMING)
+        following = event.then(self.answering.follow, [view.chat_id, view.followed], view.moving, **STREAMING)
+        following.then(self.answering.ended, [view.chat_id, view.followed], view.outputs, **STREAMING)
         self.running += [event, following]
 
 
-def _connect_answers(sessions: Sessions, page: Page, blocks: gr.Blocks, follows: _Follows) -> None:
+def _connect_answers(page: Page, blocks: gr.Blocks, follows: _Follows) -> None:
     """Everything that shows or starts an answer."""
-    view, answering = page.view, Answering(sessions, page.view)
+    view, answering = page.view, follows.answering
     where = [view.box, view.chat_id, view.editing, view.attached]
     follows.behind(blocks.load(answering.arrive, None, view.outputs, **STREAMING))
     follows.behind(gr.on([view.box.submit, view.send.click], answering.ask, where, view.outputs, **STREAMING))

@@ -162,8 +162,14 @@ def _wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:
         session = session_of(sessions, request)
         return gr.skip() if _mark(session) == seen else look(session, parts)
 
-    page.load(arrive, None, [*parts.fields.values(), *looked_at, parts.said, *parts.forget.shown], **PRIVATE)
-    parts.tick.tick(advance, [parts.seen], looked_at, **PRIVATE)
+    page.load(
+        arrive,
+        None,
+        [*parts.fields.values(), *looked_at, parts.said, *parts.forget.shown],
+        concurrency_limit=None,
+        **PRIVATE,
+    )
+    parts.tick.tick(advance, [parts.seen], looked_at, concurrency_limit=None, **PRIVATE)
     for name, component in parts.fields.items():
         field_events.keep(
             sessions, settings[name], component, parts.said, also=looked_at, after=lambda s: look(s, parts)
