@@ -111,7 +111,7 @@ class Assistant(DrafterSide):
             self._adapter = adapter
             self._tell_learner()
             _settle_in()
-            return list(opened.notices)
+            return [*opened.notices, *(self._choice.notices if self._choice is not None else ())]
 
     def measure_near_ties(self) -> None:
         """Find out how far this target's logits move with the pass width, so that near-ties can be counted."""

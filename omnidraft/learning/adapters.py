@@ -11,19 +11,29 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from omnidraft.errors import StorageError
 from omnidraft.files import reason, sync_folder, write_atomically
+from omnidraft.learning.store_files import (
+    DAMAGED,
+    KEPT_ASIDE,
+    damaged,
+    discard,
+    erase,
+    place,
+    set_aside,
+    unfinished,
+    unfinished_folder,
+)
 from omnidraft.learning.versions import ADAPTER, HEAD, META, WEIGHTS, Meta, Version, digest, read_version
 
 CURRENT = "current.json"
 SHARED = "shared"
 KEPT = 5
 _NAME = re.compile(r"v\d{6,}")
-_UNFINISHED = re.compile(r"\.new-(\d+)(-\w+)?")
 
 
 @dataclass(frozen=True)
@@ -93,14 +103,14 @@ class AdapterStore:
     def publish(self, files: Mapping[str, bytes | Path], meta: Meta) -> Version:
         """Write a version (ADAPTER and WEIGHTS as bytes or as files to move) and serve it from now on."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        temporary = self.folder / f".new-{os.getpid()}"
+        temporary = unfinished_folder(self.folder)
         try:
             shutil.rmtree(temporary, ignore_errors=True)
             temporary.mkdir()
             for name, content in files.items():
-                _place(temporary / name, content)
+                place(temporary / name, content)
             meta = replace(meta, sha256={name: digest(temporary / name) for name in files}, created=time.time())
-            _place(temporary / META, meta.to_json())
+            place(temporary / META, meta.to_json())
             sync_folder(temporary)
             final = self._rename_to_next(temporary)
         except OSError as error:
@@ -110,8 +120,9 @@ class AdapterStore:
         return Version(final, meta)
 
     def _rename_to_next(self, temporary: Path) -> Path:
-        number = max((int(path.name[1:]) for path in self._folders()), default=0) + 1
-        number = max(number, *(int(name[1:]) + 1 for name in self.pointer.rejected), 1)
+        aside = (path.name.removeprefix(DAMAGED) for path in damaged(self.folder))
+        used = [path.name for path in self._folders()] + [n for n in aside if _NAME.fullmatch(n)]
+        number = max((int(name[1:]) for name in (*used, *self.pointer.rejected)), default=0) + 1
         final = self.folder / f"v{number:06d}"
         os.rename(temporary, final)
         sync_folder(self.folder)
@@ -136,13 +147,24 @@ class AdapterStore:
         if _NAME.fullmatch(version) and (self.folder / version).is_dir():
             write_atomically(self.folder / version / HEAD, data)
 
+    def set_damaged_aside(self) -> tuple[str, ...]:
+        """Give folders that are not whole versions another name, so that nothing is built on them; their names."""
+        broken = [path for path in self._folders() if self._read(path) is None]
+        return tuple(path.name for path in broken if set_aside(path))
+
     def prune(self, keep: int = KEPT) -> list[str]:
-        """Remove all but the last `keep` good versions and the one served, and what a killed writer left."""
+        """Remove all but the last `keep` good versions and the one served, and what a killed writer left.
+
+        Damaged versions stay for `set_damaged_aside`.
+        """
         current, pointer = self.current(), self.pointer
-        good = [v.name for v in self.versions() if v.name not in pointer.rejected]
+        whole = self.versions()
+        good = [v.name for v in whole if v.name not in pointer.rejected]
         kept = {*good[-keep:], current.name if current else ""}
-        gone = [path for path in self._folders() if path.name not in kept]
-        for path in [*gone, *self._unfinished()]:
+        gone = [v.path for v in whole if v.name not in kept]
+        for path in gone:
+            discard(path)
+        for path in [*unfinished(self.folder), *damaged(self.folder)[:-KEPT_ASIDE]]:
             erase(path)
         self._point(replace(pointer, version=current.name if current else pointer.version))
         return [path.name for path in gone]
@@ -161,7 +183,10 @@ class AdapterStore:
             kept = current.name
         if doomed:
             self._point(Pointer(kept, tuple(r for r in self.pointer.rejected if self.folder / r not in doomed), 0))
-        for path in [*doomed, *self._unfinished(alive_too=True)]:
+        for path in doomed:
+            discard(path)
+        aside = [path for path in damaged(self.folder) if chat is None or _trained_on(path, chat)]
+        for path in [*aside, *unfinished(self.folder, alive_too=True)]:
             erase(path)
         self._checked.clear()
         return [path.name for path in doomed]
@@ -172,13 +197,6 @@ class AdapterStore:
             return []
         found = [path for path in self.folder.iterdir() if _NAME.fullmatch(path.name) and path.is_dir()]
         return sorted(found, key=lambda path: int(path.name[1:]))
-
-    def _unfinished(self, alive_too: bool = False) -> Iterator[Path]:
-        if self.folder.is_dir():
-            for path in list(self.folder.iterdir()):
-                match = _UNFINISHED.fullmatch(path.name)
-                if match and (alive_too or not _alive(int(match[1]))):
-                    yield path
 
     def _read(self, path: Path) -> Version | None:
         """`read_version`, hashing a folder's files again only when one of them changed."""
@@ -214,39 +232,9 @@ def warm_start(adapters: Path, drafter: Path, fingerprint: str, apart_from: Coll
     return max((v for v in served if v is not None), key=lambda v: v.meta.created, default=None)
 
 
-def erase(path: Path) -> None:
-    """Overwrite a folder's files with zeros and remove it: a forgotten conversation's traces are in the weights."""
-    try:
-        for file in [p for p in path.rglob("*") if p.is_file() and not p.is_symlink()]:
-            with open(file, "r+b") as data:
-                data.write(bytes(os.fstat(data.fileno()).st_size))
-                data.flush()
-                os.fsync(data.fileno())
-        shutil.rmtree(path)
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise StorageError(f"{path} cannot be removed: {reason(error)}.") from error
-
-
-def _place(path: Path, content: bytes | Path) -> None:
-    if isinstance(content, Path):
-        os.replace(content, path)
-    else:
-        path.write_bytes(content)
-    with open(path, "rb+") as file:
-        os.fsync(file.fileno())
-
-
 def _trained_on(path: Path, chat: str) -> bool:
     """Damaged descriptions count as trained on it: nothing says they were not."""
     try:
         return chat in Meta.from_json((path / META).read_bytes()).chats
     except (OSError, StorageError):
         return True
-
-
-def _alive(pid: int) -> bool:
-    import psutil
-
-    return psutil.pid_exists(pid)

@@ -1,6 +1,7 @@
 """What a drafter drafts with: bare, with an adapter version, or as one merged file. Chosen and opened here.
 
-It reads the stores and never writes a version; it knows nothing of training, of answers or of when a swap may happen.
+It reads the stores, sets aside what is damaged there and never writes a version; it knows nothing of training, of
+answers or of when a swap may happen.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from omnidraft.config import ModelSettings
 from omnidraft.decoding.acceptance import AcceptanceHead
 from omnidraft.decoding.adaptive import Knowledge
 from omnidraft.errors import ModelError, StorageError
-from omnidraft.learning.adapters import SHARED, AdapterStore, erase, open_store, warm_start
+from omnidraft.learning.adapters import SHARED, AdapterStore, open_store, warm_start
 from omnidraft.learning.facts import Origin
 from omnidraft.learning.merge import can_merge, merged_path
+from omnidraft.learning.store_files import erase, set_aside
 from omnidraft.learning.versions import Version
 from omnidraft.vocab import Vocabulary
 
@@ -31,7 +33,8 @@ _SAMPLES, _SAMPLE = 32, 1 << 16
 @dataclass(frozen=True)
 class Choice:
     """What to serve. drafter: the bare file; store: where its versions are, None where nothing is learned;
-    adapter: the GGUF LoRA, None for the bare drafter; merged: where the merged file is or would be, None if never."""
+    adapter: the GGUF LoRA, None for the bare drafter; merged: where the merged file is or would be, None if never;
+    aside: versions found damaged or misshapen while choosing, and set aside."""
 
     drafter: Path
     origin: Origin = "none"
@@ -39,6 +42,17 @@ class Choice:
     version: Version | None = None
     adapter: Path | None = None
     merged: Path | None = None
+    aside: tuple[str, ...] = ()
+
+    @property
+    def notices(self) -> list[str]:
+        """One sentence if something was set aside, else nothing."""
+        if not self.aside:
+            return []
+        which = f"Version {self.aside[0]}" if len(self.aside) == 1 else f"Versions {', '.join(self.aside)}"
+        were = "was" if len(self.aside) == 1 else "were"
+        instead = f"version {self.version.name} drafts" if self.version else "the drafter drafts as it came"
+        return [f"{which} of what the drafter learned cannot be used and {were} set aside; {instead}."]
 
     @property
     def file(self) -> Path:
@@ -78,13 +92,14 @@ class Shelf:
         """The version served for a drafter and a target vocabulary's fingerprint; a new vocabulary starts warm."""
         mark = fingerprint(drafter)
         store = open_store(self.adapters, drafter, mark, SHARED if scope == "shared" else vocabulary)
+        aside = store.set_damaged_aside()
         version, origin = store.current(), "own"
         if version is None and not store.pointer.rejected:
             version, origin = warm_start(self.adapters, drafter, mark, [store.folder.name]), "warm start"
         if version is None:
-            return Choice(drafter, store=store)
+            return Choice(drafter, store=store, aside=aside)
         merged = merged_path(self.merged, version) if can_merge(drafter) else None
-        return Choice(drafter, origin, store, version, version.adapter, merged)
+        return Choice(drafter, origin, store, version, version.adapter, merged, aside)
 
     def stores(self) -> list[AdapterStore]:
         """All stores, of all drafters and vocabularies."""
@@ -115,17 +130,27 @@ def open_choice(choice: Choice, settings: ModelSettings, vocabulary: Vocabulary)
 
 
 def put_on(drafter: LlamaDrafter, choice: Choice) -> Choice:
-    """Give an opened drafter its adapter, unless that is merged in. What was learned but no longer fits is left out."""
-    if choice.is_merged:
-        return choice
-    try:
-        drafter.set_adapter(choice.adapter)
-    except ModelError:
-        if choice.version is None:  # somebody named this file: say what is wrong with it
-            raise
-        drafter.set_adapter(None)
-        return replace(choice, origin="none", version=None, adapter=None, merged=None)
+    """Give an opened drafter its adapter, unless that is merged in. A version that does not fit is set aside, and the
+    last one before it used."""
+    while not choice.is_merged:
+        try:
+            drafter.set_adapter(choice.adapter)
+            break
+        except ModelError:
+            if choice.version is None:  # somebody named this file: say what is wrong with it
+                raise
+            choice = _before(choice)
     return choice
+
+
+def _before(choice: Choice) -> Choice:
+    """What to use in place of a version that is of no use, which is set aside."""
+    version = choice.version
+    aside = (*choice.aside, version.name) if set_aside(version.path) else choice.aside
+    older = AdapterStore(version.path.parent).current()
+    if older is None or older.number >= version.number:
+        return replace(choice, origin="none", version=None, adapter=None, merged=None, aside=aside)
+    return replace(choice, version=older, adapter=older.adapter, merged=None, aside=aside)
 
 
 def save_heads(choice: Choice, knowledge: dict[str, Knowledge]) -> None:

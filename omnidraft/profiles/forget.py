@@ -19,9 +19,10 @@ from pathlib import Path
 from omnidraft.chats import ChatStore, Conversation, Message
 from omnidraft.errors import StorageError
 from omnidraft.files import reason, sync_folder
-from omnidraft.learning.adapters import AdapterStore, erase
+from omnidraft.learning.adapters import AdapterStore
 from omnidraft.learning.replay import ReplayStore
 from omnidraft.learning.serving import MERGED
+from omnidraft.learning.store_files import erase
 from omnidraft.paths import DataHome, ProfilePaths
 from omnidraft.profiles.folders import existing, in_use
 from omnidraft.vocab.eviction import ANONYMOUS

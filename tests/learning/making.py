@@ -1,0 +1,45 @@
+"""Adapter versions made without training: one that changes nothing, or one that makes the drafter worse."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+from pathlib import Path
+
+import numpy as np
+
+from omnidraft.learning.adapters import AdapterStore
+from omnidraft.learning.drafter_torch import TorchDrafter
+from omnidraft.learning.export import write_adapter
+from omnidraft.learning.serving import fingerprint
+from omnidraft.learning.versions import ADAPTER, WEIGHTS, Meta, Version
+
+RANK = 32
+
+
+def made(store: AdapterStore, drafter: Path, noise: float, **facts: object) -> Version:
+    """Publish a whole, well-formed version. noise: standard deviation of what it adds, 0 for the bare drafter's own."""
+    numbers = np.random.default_rng(7)
+    weights = {name: value.numpy().copy() for name, value in TorchDrafter(drafter, RANK).weights().items()}
+    for name, matrix in weights.items():
+        if name.endswith(".lora_b"):
+            matrix += numbers.normal(0, noise, matrix.shape).astype(np.float32) if noise else 0
+    store.folder.mkdir(parents=True, exist_ok=True)
+    path = store.folder / ".adapter.gguf"
+    write_adapter(path, weights, drafter, RANK, RANK, "f16")
+    data = io.BytesIO()
+    np.savez(data, **weights)
+    meta = Meta(fingerprint(drafter), store.folder.name, rank=RANK)
+    return store.publish({ADAPTER: path, WEIGHTS: data.getvalue()}, dataclasses.replace(meta, **facts))
+
+
+def misshapen(store: AdapterStore, drafter: Path, parent: str) -> Version:
+    """Publish a version that is whole on disk, but whose matrices are of another width than the drafter's."""
+    path = store.folder / ".adapter.gguf"
+    weights = {name: value.numpy() for name, value in TorchDrafter(drafter, RANK).weights().items()}
+    weights = {n: np.pad(m, ((0, 0), (0, 8))) if n.endswith(".lora_a") else m for n, m in weights.items()}
+    write_adapter(path, weights, drafter, RANK, RANK, "f16")
+    data = io.BytesIO()
+    np.savez(data, **weights)
+    meta = Meta(fingerprint(drafter), store.folder.name, rank=RANK, parent=parent)
+    return store.publish({ADAPTER: path, WEIGHTS: data.getvalue()}, meta)
