@@ -6,8 +6,10 @@ With accounts the name that signed in is the profile, and no request without a s
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import hmac
+import json
 import os
 import secrets
 import threading
@@ -20,7 +22,7 @@ from fastapi import FastAPI, Form, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import PlainTextResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from omnidraft.errors import SettingsError, StorageError
 from omnidraft.files import write_atomically
@@ -30,6 +32,8 @@ COOKIE = "omnidraft_session"
 DAYS = 30
 _COST = {"n": 2**14, "r": 8, "p": 1}
 _OPEN = ("/login", "/favicon.ico")
+_EVENTS = "/gradio_api/"
+_HEARTBEAT = f"{_EVENTS}heartbeat/"
 
 
 class Accounts:
@@ -108,9 +112,11 @@ class Gate:
             refusal = RedirectResponse("/login", 303) if wants_page else PlainTextResponse("Sign in first.", 401)
             await refusal(scope, receive, send)
             return
-        if user is not None and not self._owns(scope, user):
-            await PlainTextResponse("This stream belongs to someone else.", 403)(scope, receive, send)
-            return
+        if user is not None:
+            named, receive = await _pages(scope, receive)
+            if not all(self._owns(name, user) for name in named):
+                await PlainTextResponse("This page belongs to someone else.", 403)(scope, receive, send)
+                return
         scope["omnidraft_user"] = user
         await self.app(scope, receive, send)
 
@@ -122,14 +128,40 @@ class Gate:
         right = bool(name) and await run_in_threadpool(self.accounts.verify, name, password)
         return name if right else None
 
-    def _owns(self, scope: Scope, user: str) -> bool:
-        """A page's event stream belongs to who opened it first, should its random name ever leak."""
-        name = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("session_hash", [""])[0]
-        if not name:
-            return True
+    def _owns(self, name: str, user: str) -> bool:
+        """An open page, its state and its events belong to who used it first, should its random name ever leak."""
         if len(self._owners) > 100_000:
             self._owners.clear()
         return self._owners.setdefault(name, user) == user
+
+
+async def _pages(scope: Scope, receive: Receive) -> tuple[list[str], Receive]:
+    """The names of open pages that a request speaks of, and what to receive the request from afterwards."""
+    if not scope["path"].startswith(_EVENTS):
+        return [], receive
+    named = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("session_hash", [])
+    if scope["path"].startswith(_HEARTBEAT):
+        named.append(scope["path"].removeprefix(_HEARTBEAT).strip("/"))
+    if scope.get("method") == "POST" and not scope["path"].startswith(f"{_EVENTS}upload"):
+        body, receive = await _read_ahead(receive)
+        with contextlib.suppress(ValueError, RecursionError):
+            found = json.loads(body)
+            named.append(found.get("session_hash") if isinstance(found, dict) else None)
+    return [name for name in named if name and isinstance(name, str)], receive
+
+
+async def _read_ahead(receive: Receive) -> tuple[bytes, Receive]:
+    """A request's body, and a `receive` that hands it out once more."""
+    read: list[Message] = []
+    while not read or (read[-1]["type"] == "http.request" and read[-1].get("more_body")):
+        read.append(await receive())
+    again = iter(read)
+
+    async def replay() -> Message:
+        message = next(again, None)
+        return await receive() if message is None else message
+
+    return b"".join(message.get("body", b"") for message in read), replay
 
 
 def add_routes(app: FastAPI, accounts: Accounts) -> None:

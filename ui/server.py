@@ -57,9 +57,12 @@ def make_app(sessions: Sessions, host: str, extra_hosts: Sequence[str] = (), *, 
 
 
 def _mounted(app: FastAPI, sessions: Sessions) -> FastAPI:
+    blocks = build(sessions)
+    # Until it was launched, Gradio takes any path of this machine for an uploaded file. Mounting does not count for it.
+    blocks.has_launched = True
     return gr.mount_gradio_app(
         app,
-        build(sessions),
+        blocks,
         path="/",
         theme=theme.theme(),
         css_paths=[theme.STYLE, theme.STATIC / "pages.css"],
