@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 
 from omnidraft.database import Database, Migration
@@ -69,6 +69,11 @@ class History:
         """The update behind each version of a store."""
         rows = self._db.all("SELECT version, facts FROM updates WHERE store = ? AND version IS NOT NULL", (store,))
         return {version: _update(facts) for version, facts in rows}
+
+    def add_reason(self, store: str, version: str, sentence: str) -> None:
+        """Say more about the update that made a version, if it is known here."""
+        if (update := self.published(store).get(version)) is not None:
+            self.save(store, replace(update, reason=f"{update.reason} {sentence}"))
 
     def add_served(self, store: str, answer: ServedAnswer) -> None:
         values = asdict(answer)

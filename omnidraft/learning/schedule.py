@@ -18,6 +18,7 @@ from typing import Literal
 from omnidraft.config import LearningSettings
 from omnidraft.errors import OmniDraftError
 from omnidraft.learning import jobs
+from omnidraft.learning.adapters import AdapterStore
 from omnidraft.learning.collector import Answer, Pairing, record_of, served_by
 from omnidraft.learning.facts import Update
 from omnidraft.learning.job import Job
@@ -26,6 +27,7 @@ from omnidraft.learning.live import has_fallen
 from omnidraft.learning.process import TrainerProcess
 from omnidraft.learning.progress import Event, advance, conclude
 from omnidraft.learning.serving import Choice, Shelf
+from omnidraft.learning.versions import Version
 
 log = logging.getLogger("omnidraft.learning")
 Kind = Literal["update", "compare", "merge"]
@@ -137,7 +139,7 @@ class Schedule:
         with self._lock:
             self._kill("An earlier version was taken up.")
             store = self.pairing.choice.store
-            before, now = store.current(), store.rollback()
+            before, now = self._roll_back(store, "Rolled back by you.")
             self._swap_due = True
         self.wake()
         served = f"{now.name} is served" if now else "The drafter as it came is served"
@@ -310,12 +312,20 @@ class Schedule:
             store.reject_update(event["through"])
             if event.get("worse") == "old":
                 self._keeping.quarantine(run.job.tables, run.job.through, event["through"])
-        elif event["event"] == "compared" and event["other_is_better"] and store.current() is not None:
-            log.info("%s is rolled back: the version before serves the last answers better", store.current().name)
-            store.rollback()
+        elif event["event"] == "compared" and event["other_is_better"]:
+            self._roll_back(store, "Rolled back: what was served before accepts more of the last answers.")
         elif event["event"] == "ended":
             self._conclude(run, event)
         self._changed()
+
+    def _roll_back(self, store: AdapterStore, why: str) -> tuple[Version | None, Version | None]:
+        """What was served and what is served now; the history says why."""
+        before, now = store.current(), store.rollback()
+        if before is not None:
+            log.info("%s: %s", before.name, why)
+            if self._keeping.history is not None:
+                self._keeping.history.add_reason(self._shelf.store_name(store), before.name, why)
+        return before, now
 
     def _conclude(self, run: Run, event: Event) -> None:
         with self._lock:

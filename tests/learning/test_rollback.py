@@ -1,0 +1,78 @@
+"""A served version whose own answers accept less is found out, compared, rolled back and named in the history."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from living import FIXED, PROMPTS, open_assistant, until
+from making import made
+
+from omnidraft.config import SamplingSettings
+from omnidraft.learning.adapters import AdapterStore
+from omnidraft.learning.facts import Update
+from omnidraft.learning.live import FEWEST_BEFORE, LIVE_ANSWERS
+from omnidraft.paths import find_data_home
+
+SHORT = SamplingSettings(temperature=0, max_tokens=20)
+
+
+@pytest.fixture
+def assistant(tmp_path, models):
+    assistant = open_assistant(find_data_home(tmp_path), models, interval=1000)
+    yield assistant
+    assistant.close()
+
+
+def publish(assistant, drafter, noise: float) -> str:
+    """Publish a version as an update would, with its line in the history, and have it served."""
+    store, history = assistant._choice.store, assistant.learner._keeping.history
+    current = store.current()
+    name = made(store, drafter, noise, parent=current.name if current else None).name
+    line = Update(history.next_number(), time.time(), drafter.stem, "t", "v", "published", "It rose.", name)
+    history.save(assistant._shelf.store_name(store), line)
+    assistant._serve()
+    assert assistant.learner.status().served == name
+    return name
+
+
+def answer(assistant, count: int) -> float:
+    """accepted / tested over this many short answers, each stored and counted."""
+    before = len(assistant.learner.served_answers(10_000))
+    tested = accepted = 0
+    for number in range(count):
+        messages = PROMPTS[number % len(PROMPTS)].messages
+        *_, last = assistant.answer(messages, SHORT, FIXED, chat=f"c{before + number}")
+        tested, accepted = tested + last.statistics.tested, accepted + last.statistics.accepted
+    until(lambda: len(assistant.learner.served_answers(10_000)) == before + count)
+    return accepted / tested
+
+
+def test_a_version_that_falls_is_rolled_back_to_the_last_good_one(assistant, models):
+    drafter = models / "tiny-drafter-f16.gguf"
+    good = publish(assistant, drafter, 0.0)
+    held = answer(assistant, FEWEST_BEFORE + 5)
+    bad = publish(assistant, drafter, 0.3)
+    fallen = answer(assistant, LIVE_ANSWERS - 1)
+    assert fallen < held / 2
+    time.sleep(1)
+    assert assistant.learner.status().served == bad  # too early to say
+    answer(assistant, 1)
+    until(lambda: assistant.learner.status().served == good, "a rollback")
+    store = AdapterStore(assistant._choice.store.folder)
+    assert (store.current().name, store.pointer.rejected) == (good, (bad,))
+    assert assistant._choice.adapter == store.current().adapter
+    assert {v.name: (v.served, v.rejected) for v in assistant.learner.versions()} == {
+        good: (True, False), bad: (False, True),
+    }  # fmt: skip
+    newest, oldest = assistant.learner.history()
+    assert (newest.version, oldest.version, oldest.reason) == (bad, good, "It rose.")
+    assert newest.reason == "It rose. Rolled back: what was served before accepts more of the last answers."
+    assert answer(assistant, 5) > fallen
+
+
+def test_the_history_says_so_when_the_user_goes_back(assistant, models):
+    publish(assistant, models / "tiny-drafter-f16.gguf", 0.3)
+    assistant.learner.rollback()
+    until(lambda: assistant.learner.status().served is None)
+    assert assistant.learner.history()[0].reason == "It rose. Rolled back by you."

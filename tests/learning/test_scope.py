@@ -1,0 +1,96 @@
+"""Which adapter drafts for which target: one for each vocabulary or one for all, and where a new target begins."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from living import ONE, ask, open_assistant, until
+from making import made
+
+from omnidraft.config import changed
+from omnidraft.learning import jobs
+from omnidraft.learning.adapters import SHARED, AdapterStore
+from omnidraft.learning.drafter_torch import TorchDrafter
+from omnidraft.learning.updating import _begin as begin
+from omnidraft.learning.updating import read_weights
+from omnidraft.paths import find_data_home
+
+
+@pytest.fixture
+def drafter(models):
+    return models / "tiny-drafter-f16.gguf"
+
+
+@pytest.fixture
+def assistant(tmp_path, models):
+    assistant = open_assistant(find_data_home(tmp_path), models, interval=1000)
+    yield assistant
+    assistant.close()
+
+
+def use(assistant, models, drafter, target: str) -> tuple[str, str | None]:
+    """Load a target; where the adapter that drafts for it comes from, and its file as the drafter has it."""
+    assistant.load(models / f"tiny-target-{target}-f16.gguf", drafter, ONE)
+    return assistant.learner.status().origin, assistant._drafter.adapter
+
+
+def sharing(assistant, scope: str) -> None:
+    """Change the scope as the settings page does, and wait until the other store is drafted from."""
+    assistant.settings = changed(assistant.settings, **{"learning.scope": scope})
+    until(lambda: (assistant._choice.store.folder.name == SHARED) == (scope == "shared"), "the other scope")
+
+
+def test_each_target_vocabulary_has_its_own_adapter_unless_one_is_shared(assistant, models, drafter):
+    assistant.learner.hold()  # nothing is merged meanwhile
+    store_a = assistant._choice.store
+    a = made(store_a, drafter, 0.01, chats=("chat-of-a",))
+    assert use(assistant, models, drafter, "a") == ("own", str(a.adapter))
+    assert use(assistant, models, drafter, "b") == ("warm start", str(a.adapter))
+    store_b = assistant._choice.store
+    assert store_b.folder != store_a.folder
+    b = made(store_b, drafter, 0.02)
+    assert use(assistant, models, drafter, "b") == ("own", str(b.adapter))
+    assert use(assistant, models, drafter, "a") == ("own", str(a.adapter))
+    sharing(assistant, "shared")
+    assert assistant.learner.status().origin == "warm start"
+    assert assistant._drafter.adapter == str(b.adapter)  # the latest of any
+    common = made(AdapterStore(assistant._choice.store.folder), drafter, 0.03)
+    for target in ("a", "b"):
+        assert use(assistant, models, drafter, target) == ("own", str(common.adapter))
+    sharing(assistant, "per-target")
+    assert (assistant.learner.status().origin, assistant._drafter.adapter) == ("own", str(b.adapter))
+
+
+def test_a_new_target_begins_from_the_other_ones_weights(assistant, models, drafter):
+    a = made(assistant._choice.store, drafter, 0.01, chats=("chat-of-a",))
+    use(assistant, models, drafter, "b")
+    pairing, settings = assistant.learner._schedule.pairing, assistant.settings.learning
+    job = jobs.update_job(pairing, settings, assistant.profile.replay, {}, assistant.home.root / "merged", 1)
+    assert (job.start, job.parent, job.inherited) == (str(a.weights), None, ("chat-of-a",))
+    assert job.store == str(assistant._choice.store.folder) != str(a.path.parent)
+    trained = TorchDrafter(drafter, job.rank, seed=job.seed)
+    begin(trained, job)
+    wanted = read_weights(a.weights)
+    assert trained.weights().keys() == wanted.keys()
+    assert all(torch.equal(value, wanted[name]) for name, value in trained.weights().items())
+
+
+@pytest.mark.slow
+def test_an_update_for_a_new_target_goes_on_from_the_other_ones_weights(assistant, models, drafter):
+    a = made(assistant._choice.store, drafter, 0.01, chats=("chat-of-a",))
+    assert use(assistant, models, drafter, "b")[0] == "warm start"
+    assistant.settings = changed(assistant.settings, **{"learning.learning_rate": 2e-4})
+    ask(assistant, range(12))
+    until(lambda: assistant.learner.status().waiting == 12)
+    assistant.learner.train_now()
+    until(lambda: assistant.learner.status().origin == "own", "an update")
+    (version,) = assistant.learner.versions()
+    assert (version.name, version.parent, version.path.parent) == ("v000001", None, assistant._choice.store.folder)
+    assert "chat-of-a" in assistant._choice.version.meta.chats  # forgetting it takes this version along
+    began, became = read_weights(a.weights), read_weights(version.path / "weights.npz")
+    assert {name: value.shape for name, value in began.items()} == {n: v.shape for n, v in became.items()}
+    start, end = (np.concatenate([w[name].flatten() for name in sorted(w)]) for w in (began, became))
+    moved, size = np.linalg.norm(end - start), np.linalg.norm(start)
+    assert 0 < moved < 0.1 * size
+    assert AdapterStore(a.path.parent).current().name == a.name  # the other target's own stays as it was
