@@ -15,10 +15,10 @@ from omnidraft.backends.grammar import Grammar, LlamaGrammar
 from omnidraft.backends.prompt import answer_ids, ends_without_space, fit_context, prompt_ids
 from omnidraft.backends.templates import ChatTemplate
 from omnidraft.config import DraftSettings, SamplingSettings
-from omnidraft.decoding.adaptive import Knowledge
 from omnidraft.decoding.cost import CostModel
 from omnidraft.decoding.drafting import Drafting
 from omnidraft.decoding.events import Event, Finished, Notice, Statistics, Token
+from omnidraft.decoding.knowledge import Knowledge
 from omnidraft.decoding.lookup import SuffixLookup
 from omnidraft.decoding.loop import decode
 from omnidraft.decoding.measure import measure_costs

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from omnidraft.config import ModelSettings
-from omnidraft.decoding.adaptive import Knowledge
+from omnidraft.decoding.knowledge import Knowledge
 from omnidraft.errors import SettingsError, StorageError
 from omnidraft.files import write_atomically
 

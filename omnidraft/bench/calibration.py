@@ -12,8 +12,8 @@ from omnidraft.assistant import Assistant
 from omnidraft.bench.prompts import load_prompts
 from omnidraft.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.decoding.acceptance import AcceptanceHead
-from omnidraft.decoding.adaptive import Knowledge
 from omnidraft.decoding.cost import CostModel
+from omnidraft.decoding.knowledge import Knowledge
 from omnidraft.engine import Memory
 from omnidraft.paths import DataHome
 

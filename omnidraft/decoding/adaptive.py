@@ -5,97 +5,34 @@ E[extra kept tokens] - R * (extra drafter steps * D + C(m' + 1) - C(m + 1)) > 0.
 because C is a staircase and a piece inside an n-gram earns nothing before its token closes.
 
 Having a look (drafting the first proposal) costs a drafter step, proposing it costs a wider pass; only what looks
-good is proposed. Where looking has not been worth it, the answer is decoded plainly, and within a small share
-of the time the drafter still has a look, above all at the beginning of each answer, to find out whether that is right.
+good is proposed. Where looking has not been worth it, the answer is decoded plainly, but for the looks that
+`Exploration` allows to find out whether that is right.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from itertools import accumulate
 from math import prod
 from operator import mul
 
 import numpy as np
 
-from omnidraft.decoding.acceptance import AcceptanceHead, Average, Rates
-from omnidraft.decoding.copying import CopyRates
-from omnidraft.decoding.cost import CostModel
 from omnidraft.decoding.events import Round
+from omnidraft.decoding.exploration import Exploration
 from omnidraft.decoding.foresight import Foresight
+from omnidraft.decoding.knowledge import Knowledge
 from omnidraft.decoding.length import PLAIN
 from omnidraft.vocab import Proposal, Translator
 
-_PROBE_SHARE = 0.015  # of plain decoding's time goes to finding out whether drafting would pay
-_PATIENCE = 5  # an answer's looks are 2, 4, ... and at last 2^5 tokens apart while they promise nothing
-_SAVED = 500  # tokens decoded plainly that later looks may be charged to at most
 _PROBE_PIECES = 3  # drafted at most until the first proposal of a silent guess is complete
 _REST = 16  # rounds decoded plainly before thinking again, unless something new was heard
-_HYSTERESIS = 0.02  # tokens a round must promise before drafting resumes
-_MEMORY = 0.995  # of the long-run rate, per round
+_HYSTERESIS = 0.05  # tokens a round must promise before drafting resumes
 _READ_AHEAD = 0.15  # of a draft step: the cost of one more id when the drafter catches up in one pass
 _MARGIN = 0.15  # tokens a copy must promise: of many that look just good enough, most are not
 _HOPELESS = 0.03  # chance below which one more copied token is not worth a thought
 _MOOD_KEPT = 0.8  # from one answer to the next
 _AMORTISED = 24  # rounds over which catching up is written off
-
-
-@dataclass(slots=True)
-class Knowledge:
-    """What is known of one drafter-target pair in one kind of sampling; lives as long as the pair and is stored.
-
-    copies: how often looked-up tokens were right; usual: tokens of an answer.
-    """
-
-    cost: CostModel
-    look: Average = field(default_factory=lambda: Average(0.5, 1.0))  # tokens a look was worth, proposed or not
-    rates: Rates = field(default_factory=Rates)
-    head: AcceptanceHead = field(default_factory=AcceptanceHead)
-    copies: CopyRates = field(default_factory=CopyRates)
-    usual: Average = field(default_factory=lambda: Average(64.0, keep=0.9))
-    tokens: float = 0.0
-    seconds: float = 0.0
-    plain_seconds: float = 0.0  # plain decoding that silent guesses may still be charged to
-    mood: float = 0.0  # the next answer begins with, see `Foresight`
-    drafting: bool = True
-    journal: list[tuple[float, bool]] | None = None  # predictions and outcomes, where someone wants to check them
-
-    @property
-    def rate(self) -> float:
-        """R, tokens per second, never below plain decoding's."""
-        plain = 1.0 / self.cost.pass_seconds(1)
-        return max(plain, self.tokens / self.seconds) if self.seconds else plain
-
-    def remember(self, tokens: int, seconds: float, rounds: int = 1) -> None:
-        """Tokens emitted in `rounds` that took `seconds` together, for the long-run rate."""
-        kept = _MEMORY**rounds
-        self.tokens = kept * self.tokens + tokens
-        self.seconds = kept * self.seconds + seconds
-
-    def as_dict(self) -> dict:
-        return {
-            "cost": self.cost.as_dict(),
-            "look": [self.look.value, self.look.weight],
-            "rates": self.rates.as_dict(),
-            "head": self.head.as_dict(),
-            "copies": self.copies.as_list(),
-            "usual": [self.usual.value, self.usual.weight],
-            "drafting": self.drafting,
-        }
-
-    @classmethod
-    def from_dict(cls, data: dict) -> Knowledge:
-        """KeyError, TypeError, ValueError or SettingsError for what `as_dict` did not write."""
-        return cls(
-            CostModel.from_dict(data["cost"]),
-            Average(*map(float, data["look"])),
-            Rates.from_dict(data["rates"]),
-            AcceptanceHead.from_dict(data["head"]),
-            CopyRates.from_list(data["copies"]),
-            Average(*map(float, data["usual"]), keep=0.9),
-            drafting=bool(data["drafting"]),
-        )
 
 
 class AdaptiveLength:
@@ -118,10 +55,8 @@ class AdaptiveLength:
         self._behind = 0
         self._matched = 0
         self._rest = 0  # plain rounds until drafting is thought over again
-        self._look_at = 0.0  # plain seconds that pay for the next look
+        self._exploration = Exploration(knowledge)
         self._tokens = 0  # of this answer so far
-        self._next_look = 0  # tokens behind which another look may show something new
-        self._failed = 0  # looks in a row that promised nothing
         self._plain = [0, 0.0]  # rounds decoded plainly and their seconds, not yet told to the cost model
 
     def begin(self, behind: int, matched: int) -> int:
@@ -146,7 +81,7 @@ class AdaptiveLength:
             return True
         if k.drafting or self._rest <= 0:
             return False
-        return self._tokens < self._next_look or k.plain_seconds + self._plain[1] < self._look_at
+        return not self._exploration.allows(self._tokens, self._plain[1])
 
     def compared(self, right: bool) -> None:
         for rates in (self.knowledge.copies, self._copies):
@@ -168,8 +103,7 @@ class AdaptiveLength:
         for look in (self.knowledge.look, self._look):
             look.add(gain)
         self.silent = gain <= 0
-        self._failed = self._failed + 1 if self.silent else 0
-        self._next_look = self._tokens + (2 ** min(self._failed, _PATIENCE) if self.silent else 0)
+        self._exploration.looked(self._tokens, promising=not self.silent)
         return not self.silent
 
     def _gain(self, chances: Sequence[float]) -> float:
@@ -190,7 +124,7 @@ class AdaptiveLength:
             self._foresight.learn(guess[:1], 1, int(hit))
             self._rest = 0
             if hit:
-                self._failed, self._next_look = 0, self._tokens
+                self._exploration.hit(1, self._tokens)
 
     def observe(self, done: Round, proposals: Sequence[Proposal]) -> None:
         k = self.knowledge
@@ -209,14 +143,16 @@ class AdaptiveLength:
             return
         if self._behind <= 4:
             k.cost.observe_steps(done.drafted, done.draft)
-        if self._exploring:
-            k.plain_seconds -= done.draft / _PROBE_SHARE  # a look uses up what plain decoding saved
+        if self._exploring and not done.accepted:
+            self._exploration.spend(done.draft)
         if self.silent:
-            k.plain_seconds += seconds - done.draft
+            self._exploration.save(seconds - done.draft)
             return
         for rates in (k.rates, self._rates):
             rates.observe(done.drafted, done.proposed, done.tested, done.accepted)
         self._foresight.learn(proposals, done.tested, done.accepted)
+        if done.accepted:
+            self._exploration.hit(done.accepted, self._tokens)
 
     def finish(self) -> None:
         self._tell_plain()
@@ -232,7 +168,7 @@ class AdaptiveLength:
         if rounds:
             k.cost.observe_pass(1, seconds / rounds)
             k.remember(rounds, seconds, rounds)
-            k.plain_seconds = min(k.plain_seconds + seconds, _SAVED * k.cost.pass_seconds(1))
+            self._exploration.save(seconds)
             self._plain = [0, 0.0]
 
     def _start(self) -> bool:
@@ -245,18 +181,9 @@ class AdaptiveLength:
             self._rest = _REST
         if k.drafting:
             return True
-        self._look_at = self._look_seconds() / _PROBE_SHARE
-        self._exploring = self._tokens >= self._next_look and (k.plain_seconds >= self._look_at or self._lends())
+        look = self._catching_up() + k.cost.step / max(self._rates.per_piece.value, 1 / _PROBE_PIECES)
+        self._exploring = self._exploration.affords(look, self._tokens)
         return self._exploring
-
-    def _look_seconds(self) -> float:
-        return self._catching_up() + self.knowledge.cost.step / max(self._rates.per_piece.value, 1 / _PROBE_PIECES)
-
-    def _lends(self) -> bool:
-        """Whether plain decoding to come will pay for a first look: answers differ, so each begins with one."""
-        k = self.knowledge
-        coming = k.usual.value * k.cost.pass_seconds(1)
-        return not self._failed and k.plain_seconds >= -coming and self._look_seconds() <= _PROBE_SHARE * coming
 
     def _best_draft(self, drafted: int, alive: float, proposed: int) -> float:
         """The most that drafting on may earn, in tokens: max over longer drafts of gain - R * cost."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from omnidraft.backends.llama_cpp import LlamaDrafter
 from omnidraft.config import ModelSettings
 from omnidraft.decoding.acceptance import AcceptanceHead
-from omnidraft.decoding.adaptive import Knowledge
+from omnidraft.decoding.knowledge import Knowledge
 from omnidraft.errors import ModelError, StorageError
 from omnidraft.learning.adapters import SHARED, AdapterStore, open_store, warm_start
 from omnidraft.learning.facts import Origin

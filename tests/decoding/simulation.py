@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from omnidraft.decoding.adaptive import AdaptiveLength, Knowledge
+from omnidraft.decoding.adaptive import AdaptiveLength
 from omnidraft.decoding.cost import CostModel
 from omnidraft.decoding.events import Round
+from omnidraft.decoding.knowledge import Knowledge
 from omnidraft.decoding.length import PLAIN
 from omnidraft.vocab import Proposal
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from omnidraft.decoding.adaptive import Knowledge
+from omnidraft.decoding.knowledge import Knowledge
 from omnidraft.decoding.length import FixedLength
 from tests.decoding.simulation import COMPUTE_BOUND, MEMORY_BOUND, Machine
 

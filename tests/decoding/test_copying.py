@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from omnidraft.decoding.adaptive import AdaptiveLength, Knowledge
+from omnidraft.decoding.adaptive import AdaptiveLength
 from omnidraft.decoding.copying import CopyRates
 from omnidraft.decoding.cost import CostModel
 from omnidraft.decoding.events import Round
+from omnidraft.decoding.knowledge import Knowledge
 from omnidraft.decoding.length import PLAIN
 from omnidraft.vocab import Proposal
 
