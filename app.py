@@ -40,7 +40,7 @@ def _run(args: argparse.Namespace) -> int:
         return _add_user(args)
     from ui.auth import Accounts
     from ui.server import make_app, serve  # Gradio takes seconds to import; wrong arguments should not wait for it
-    from ui.session import Sessions
+    from ui.sessions import Sessions
 
     accounts = Accounts(args.auth_file) if args.auth_file else None
     app = make_app(

@@ -24,7 +24,8 @@ from ui import models_list
 from ui.api_reply import Heard, Reply
 from ui.api_request import Asked, BadRequest, read_body
 from ui.request import session_of_request
-from ui.session import Session, Sessions
+from ui.session import Session
+from ui.sessions import Sessions
 
 
 def add_routes(app: FastAPI, sessions: Sessions, key: str | None, exposed: bool) -> None:

@@ -18,7 +18,8 @@ from ui.chat_view import ChatView, Followed
 from ui.conversing import shown_pieces
 from ui.origins import origins
 from ui.request import session_of
-from ui.session import Session, Sessions
+from ui.session import Session
+from ui.sessions import Sessions
 
 Updates = Iterator[dict]
 

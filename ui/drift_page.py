@@ -20,7 +20,8 @@ from ui.chat_view import note
 from ui.drift_form import OWN, Form
 from ui.layout import mobile_bar, side_head
 from ui.request import session_of, session_of_request
-from ui.session import Session, Sessions
+from ui.session import Session
+from ui.sessions import Sessions
 
 PRIVATE: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
 EVERY = 2.0  # seconds between looks at a run

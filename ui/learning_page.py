@@ -18,7 +18,8 @@ from ui import field_events, fields, learning_forget, learning_plots, learning_v
 from ui.chat_view import note
 from ui.layout import mobile_bar, side_head
 from ui.request import session_of
-from ui.session import Session, Sessions
+from ui.session import Session
+from ui.sessions import Sessions
 
 PRIVATE: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
 EVERY = 1.5  # seconds between looks at what has changed

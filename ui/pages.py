@@ -6,7 +6,7 @@ import gradio as gr
 
 from ui import chat_page, drift_page, learning_page, models_page, profiles_page, settings_page
 from ui.layout import PAGES
-from ui.session import Sessions
+from ui.sessions import Sessions
 
 
 def build(sessions: Sessions) -> gr.Blocks:

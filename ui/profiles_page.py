@@ -16,7 +16,8 @@ from ui.chat_view import note
 from ui.format import size
 from ui.layout import mobile_bar, side_head
 from ui.request import COOKIE, session_of
-from ui.session import Session, Sessions
+from ui.session import Session
+from ui.sessions import Sessions
 
 PRIVATE: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
 # Picking a profile is this browser's own choice: a cookie, then everything is loaded anew.

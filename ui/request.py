@@ -11,7 +11,8 @@ import gradio as gr
 from fastapi import Request
 
 from omnidraft.errors import SettingsError
-from ui.session import Session, Sessions
+from ui.session import Session
+from ui.sessions import Sessions
 
 COOKIE = "omnidraft_profile"
 

@@ -27,10 +27,11 @@ from fastapi import FastAPI
 from ui import api, auth, drift_page, theme, transfer
 from ui.pages import build
 from ui.security import Guard, allowed_hosts, is_local
-from ui.session import Sessions
+from ui.sessions import Sessions
 
 MAX_UPLOAD = "10mb"
 SWITCH_SECONDS = 0.0005
+LOOK_SECONDS = 0.02  # between looks of Gradio's queue at whether an event waits: what a click may wait for
 
 
 def make_app(sessions: Sessions, host: str, extra_hosts: Sequence[str] = (), *, api_key: str | None = None) -> FastAPI:
@@ -60,6 +61,9 @@ def _mounted(app: FastAPI, sessions: Sessions) -> FastAPI:
     blocks = build(sessions)
     # Until it was launched, Gradio takes any path of this machine for an uploaded file. Mounting does not count for it.
     blocks.has_launched = True
+    # By itself the queue looks a thousand times a second, always, and takes that time from the thread that decodes.
+    blocks._queue.sleep_when_free = LOOK_SECONDS
+    blocks._queue.progress_update_sleep_when_free = 1.0  # nothing here reports progress that way
     return gr.mount_gradio_app(
         app,
         blocks,

@@ -16,7 +16,8 @@ from ui.chat_view import note
 from ui.format import count, percent, size
 from ui.layout import mobile_bar, side_head
 from ui.request import session_of
-from ui.session import Session, Sessions
+from ui.session import Session
+from ui.sessions import Sessions
 
 PRIVATE: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
 GROUPS = [

@@ -9,7 +9,7 @@ from fastapi import FastAPI, Request, Response
 from omnidraft.chats import ChatStore, Conversation, export_json, export_markdown, import_json, import_markdown
 from omnidraft.errors import OmniDraftError
 from ui.request import session_of_request
-from ui.session import Sessions
+from ui.sessions import Sessions
 
 
 def add_routes(app: FastAPI, sessions: Sessions) -> None:
