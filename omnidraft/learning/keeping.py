@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from omnidraft.config import LearningSettings
+from omnidraft.learning.collector import Answer, Pairing, record_of, served_by
 from omnidraft.learning.history import History
 from omnidraft.learning.plan import waiting
 from omnidraft.learning.profile_lock import ProfileLock
@@ -66,6 +67,13 @@ class Keeping:
                     store.close()
             self.replay = self.history = None
             self._right.release()
+
+    def keep(self, answer: Answer, pairing: Pairing, store_name: str) -> None:
+        """Store an answer for training and count it for the version that drafted it."""
+        if self.history is not None:
+            self.history.add_served(store_name, served_by(answer, pairing))
+        if (record := record_of(answer, pairing)) is not None:
+            self.add(record)
 
     def add(self, record: Record) -> None:
         with self._lock:

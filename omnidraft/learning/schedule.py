@@ -11,47 +11,28 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from omnidraft.config import LearningSettings
 from omnidraft.errors import OmniDraftError
 from omnidraft.learning import jobs
-from omnidraft.learning.adapters import AdapterStore
-from omnidraft.learning.collector import Answer, Pairing, record_of, served_by
+from omnidraft.learning.collector import Answer, Pairing
+from omnidraft.learning.due import Due
 from omnidraft.learning.facts import Update
-from omnidraft.learning.job import Job
 from omnidraft.learning.keeping import Keeping
-from omnidraft.learning.live import has_fallen
-from omnidraft.learning.process import TrainerProcess
-from omnidraft.learning.progress import Event, advance, conclude
+from omnidraft.learning.progress import Event
+from omnidraft.learning.runs import Kind, Run, Runs
 from omnidraft.learning.serving import Choice, Shelf
-from omnidraft.learning.versions import Version
 
 log = logging.getLogger("omnidraft.learning")
-Kind = Literal["update", "compare", "merge"]
 IDLE_SECONDS = 3.0  # quiet time before a process is started
 RESUME_SECONDS = 1.0  # and before a stopped one goes on
 TICK = 0.25
-ATTEMPTS = 3  # of an update that something keeps ending from outside
-
-
-@dataclass
-class Run:
-    """One run of the training process. why: the reason this program ended it."""
-
-    kind: Kind
-    pairing: Pairing
-    job: Job
-    update: Update | None = None
-    process: TrainerProcess | None = None
-    why: str | None = None
 
 
 class Schedule:
     """pairing: what is loaded; run: the training process at work; last: the update before; held: stopped by the user;
-    answering: answers being written; merged: whether the served version is one file with the drafter."""
+    answering: answers being written; merged: whether one file with the drafter is served; due: what to do next."""
 
     def __init__(
         self,
@@ -64,6 +45,7 @@ class Schedule:
     ) -> None:
         self.settings, self._keeping, self._shelf, self._cache = settings, keeping, shelf, cache
         self._serve, self._changed = serve, changed
+        self.due, self._runs = Due(keeping), Runs(keeping, shelf)
         self._lock = threading.RLock()
         self._inbox: queue.Queue[tuple] = queue.Queue()
         self._thread: threading.Thread | None = None
@@ -73,14 +55,9 @@ class Schedule:
         self.held = self.merged = False
         self.answering = 0
         self._quiet_since = time.monotonic()
-        self._swap_due = self._forced = False
+        self._swap_due = False
         self._tables: dict[str, str] = {}
         self._scope = ""
-        self._failed_with = 0  # fresh answers there were when an update failed: it takes another interval to try again
-        self._attempts = 0
-        self._unmergeable: Path | None = None
-        self._compared: set[tuple] = set()
-        self._fallen = False  # whether the served version's own answers call for a comparison
 
     # From other threads
 
@@ -129,7 +106,7 @@ class Schedule:
         self._inbox.put(("answer", answer, self.pairing))
 
     def force(self) -> None:
-        self._forced = True
+        self.due.forced = True
         self.wake()
 
     def wake(self) -> None:
@@ -138,27 +115,10 @@ class Schedule:
     def rollback(self) -> str:
         with self._lock:
             self._kill("An earlier version was taken up.")
-            store = self.pairing.choice.store
-            before, now = self._roll_back(store, "Rolled back by you.")
+            said = self._runs.go_back(self.pairing.choice.store)
             self._swap_due = True
         self.wake()
-        served = f"{now.name} is served" if now else "The drafter as it came is served"
-        return f"{served} from the next answer on; {before.name if before else 'the last one'} is not used again."
-
-    def doing(self) -> str:
-        """What the process does, in a sentence."""
-        if self.run.kind == "merge":
-            return "Writing the drafter and what it learned as one file."
-        if self.run.kind == "compare":
-            return "Comparing the served version with the one before."
-        update = self.run.update
-        return f"Training on {update.answers_new} new and {update.answers_replayed} earlier answers."
-
-    def idle_reason(self) -> str:
-        fresh, interval = self._keeping.fresh, self.settings().interval
-        if fresh >= interval and not self._keeping.enough:
-            return f"{fresh} new answers; a few more are needed to judge an update by."
-        return f"{min(fresh, interval)} of {interval} new answers until the next update."
+        return said
 
     # The thread
 
@@ -192,10 +152,9 @@ class Schedule:
             return True
         except (OmniDraftError, OSError) as error:
             log.warning("learning: %s", error)
-            self._failed_with = self._keeping.fresh
         except Exception:
             log.exception("learning met a defect")
-            self._failed_with = self._keeping.fresh
+        self.due.failed()
         return False
 
     def _time_matters(self) -> bool:
@@ -209,12 +168,8 @@ class Schedule:
             self._follow(*message[1:])
 
     def _keep(self, answer: Answer, pairing: Pairing) -> None:
-        if self._keeping.history is not None:
-            self._keeping.history.add_served(self._shelf.store_name(pairing.choice.store), served_by(answer, pairing))
-        record = record_of(answer, pairing)
-        if record is not None:
-            self._keeping.add(record)
-        self._fallen |= has_fallen(pairing.choice, self._shelf, self._keeping.history, self._compared)
+        self._keeping.keep(answer, pairing, self._shelf.store_name(pairing.choice.store))
+        self.due.look_at(pairing, self._shelf)
         self._recount()
         self._changed()
 
@@ -255,39 +210,16 @@ class Schedule:
         return not self.held and not self.answering and time.monotonic() - self._quiet_since >= seconds
 
     def _next_kind(self) -> Kind | None:
-        """What is due, whether or not it may begin now."""
-        settings, pairing, keeping = self.settings(), self.pairing, self._keeping
-        if pairing is None or pairing.choice.store is None or not settings.enabled or keeping.refused:
-            return None
-        if self.run is not None or self.held:
-            return None
-        needed = 1 if self._forced else settings.interval + self._failed_with
-        if keeping.enough >= needed:
-            return "update"
-        if pairing.choice.lacks_merged and pairing.choice.merged != self._unmergeable:
-            return "merge"
-        return "compare" if self._fallen else None
+        """What is due and may begin at the next quiet moment."""
+        return None if self.run is not None or self.held else self.due.kind(self.pairing, self.settings())
 
     def _start(self, kind: Kind) -> None:
-        settings, pairing, replay = self.settings(), self.pairing, self._keeping.replay.path
-        if kind == "merge":
-            job = jobs.merge_job(pairing, settings, replay)
-        elif kind == "compare":
-            self._fallen = False
-            job = jobs.compare_job(pairing, settings, replay, self._known_tables())
-        else:
-            number = self._keeping.history.next_number()
-            job = jobs.update_job(pairing, settings, replay, self._known_tables(), self._shelf.merged, number)
-        run = Run(kind, pairing, job)
-        if kind == "update":
-            self._forced = False
-            run.update = Update(number, time.time(), pairing.choice.drafter.stem, pairing.target, job.vocabulary)
-            self._keeping.history.save(self._store_name(run), run.update)
-        process = TrainerProcess(job, lambda event: self._inbox.put(("event", run, event)))
+        self.due.begins(kind)
+        run = self._runs.prepare(kind, self.pairing, self.settings(), {} if kind == "merge" else self._known_tables())
+        self._runs.start(run, lambda event: self._inbox.put(("event", run, event)))
         with self._lock:
-            run.process, self.run = process, run
-            if self.answering or self.held:
-                process.pause()
+            self.run = run
+            self._stop_process()
         self._changed()
 
     def _stop_process(self) -> None:
@@ -300,51 +232,19 @@ class Schedule:
                 self.run.why = why
                 self.run.process.kill()
 
-    def _store_name(self, run: Run) -> str:
-        return self._shelf.store_name(run.pairing.choice.store)
-
     def _follow(self, run: Run, event: Event) -> None:
         """Take in what the process says."""
-        store = run.pairing.choice.store
-        if run.update is not None:
-            run.update = advance(run.update, event)
-        if event["event"] == "refused":
-            store.reject_update(event["through"])
-            if event.get("worse") == "old":
-                self._keeping.quarantine(run.job.tables, run.job.through, event["through"])
-        elif event["event"] == "compared" and event["other_is_better"]:
-            self._roll_back(store, "Rolled back: what was served before accepts more of the last answers.")
-        elif event["event"] == "ended":
+        self._runs.follow(run, event)
+        if event["event"] == "ended":
             self._conclude(run, event)
         self._changed()
-
-    def _roll_back(self, store: AdapterStore, why: str) -> tuple[Version | None, Version | None]:
-        """What was served and what is served now; the history says why."""
-        before, now = store.current(), store.rollback()
-        if before is not None:
-            log.info("%s: %s", before.name, why)
-            if self._keeping.history is not None:
-                self._keeping.history.add_reason(self._shelf.store_name(store), before.name, why)
-        return before, now
 
     def _conclude(self, run: Run, event: Event) -> None:
         with self._lock:
             self.run = None
-        if run.update is not None:
-            run.update = self.last = conclude(run.update, event, run.why)
-            self._keeping.history.save(self._store_name(run), run.update)
-            self._reckon(run.update)
-            run.pairing.choice.store.prune()
-        elif run.kind == "merge" and event["code"]:
-            self._unmergeable = run.pairing.choice.merged
+        self._runs.conclude(run, event)
+        self.last = run.update or self.last
+        self.due.ended(run, event["code"])
         self._recount()
         with self._lock:
             self._swap_due = self.pairing is not None
-
-    def _reckon(self, update: Update) -> None:
-        """After a failure wait for another interval's answers; after an interruption only if it happens again."""
-        self._attempts = self._attempts + 1 if update.outcome == "interrupted" else 0
-        if update.outcome == "failed" or self._attempts >= ATTEMPTS:
-            self._failed_with, self._attempts = self._keeping.fresh, 0
-        elif update.outcome in ("published", "refused"):
-            self._failed_with = 0

@@ -45,10 +45,10 @@ def _state(learner: Learner, schedule: Schedule, keeping: Keeping) -> tuple[Stat
     if run is not None and schedule.answering:
         return "paused", "Paused while an answer is being written."
     if run is not None:
-        return "training", schedule.doing()
+        return "training", run.doing()
     if schedule.answering:
         return "idle", "An answer is being written."
-    return "idle", schedule.idle_reason()
+    return "idle", schedule.due.idle_reason(settings.interval)
 
 
 def version_facts(choice: Choice, shelf: Shelf, history: History | None) -> list[VersionInfo]:

@@ -1,0 +1,76 @@
+"""What learning should do next, and how long to leave it after something failed. It starts nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from omnidraft.config import LearningSettings
+from omnidraft.learning.collector import Pairing
+from omnidraft.learning.facts import Update
+from omnidraft.learning.keeping import Keeping
+from omnidraft.learning.live import has_fallen
+from omnidraft.learning.runs import Kind, Run
+from omnidraft.learning.serving import Shelf
+
+ATTEMPTS = 3  # of an update that something keeps ending from outside
+
+
+class Due:
+    """forced: the user wants an update, however few answers there are."""
+
+    def __init__(self, keeping: Keeping) -> None:
+        self._keeping = keeping
+        self.forced = False
+        self._failed_with = 0  # fresh answers there were when an update failed: it takes another interval to try again
+        self._attempts = 0
+        self._unmergeable: Path | None = None
+        self._compared: set[tuple] = set()
+        self._fallen = False  # whether the served version's own answers call for a comparison
+
+    def kind(self, pairing: Pairing | None, settings: LearningSettings) -> Kind | None:
+        """What is due, whether or not it may begin now."""
+        if pairing is None or pairing.choice.store is None or not settings.enabled or self._keeping.refused:
+            return None
+        needed = 1 if self.forced else settings.interval + self._failed_with
+        if self._keeping.enough >= needed:
+            return "update"
+        if pairing.choice.lacks_merged and pairing.choice.merged != self._unmergeable:
+            return "merge"
+        return "compare" if self._fallen else None
+
+    def begins(self, kind: Kind) -> None:
+        """It is not due any more."""
+        if kind == "compare":
+            self._fallen = False
+        elif kind == "update":
+            self.forced = False
+
+    def look_at(self, pairing: Pairing, shelf: Shelf) -> None:
+        """Another answer was counted for the version served: does it accept less than the one before?"""
+        self._fallen |= has_fallen(pairing.choice, shelf, self._keeping.history, self._compared)
+
+    def ended(self, run: Run, code: int | None) -> None:
+        """After a failure wait for another interval's answers; after an interruption only if it happens again."""
+        if run.kind == "merge" and code:
+            self._unmergeable = run.pairing.choice.merged
+        elif run.update is not None:
+            self._reckon(run.update)
+
+    def failed(self) -> None:
+        """Something went wrong that would go wrong again at once."""
+        self._failed_with = self._keeping.fresh
+
+    def idle_reason(self, interval: int) -> str:
+        """Why no update begins, in a sentence. interval: answers one takes."""
+        fresh = self._keeping.fresh
+        if fresh >= interval and not self._keeping.enough:
+            return f"{fresh} new answers; a few more are needed to judge an update by."
+        return f"{min(fresh, interval)} of {interval} new answers until the next update."
+
+    def _reckon(self, update: Update) -> None:
+        self._attempts = self._attempts + 1 if update.outcome == "interrupted" else 0
+        if update.outcome == "failed" or self._attempts >= ATTEMPTS:
+            self.failed()
+            self._attempts = 0
+        elif update.outcome in ("published", "refused"):
+            self._failed_with = 0

@@ -1,0 +1,107 @@
+"""One run of the training process: built from what is loaded, started, and what its events say brought to the stores.
+
+It knows nothing of when a run may begin or has to stop.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from omnidraft.config import LearningSettings
+from omnidraft.learning import jobs
+from omnidraft.learning.adapters import AdapterStore
+from omnidraft.learning.collector import Pairing
+from omnidraft.learning.facts import Update
+from omnidraft.learning.job import Job
+from omnidraft.learning.keeping import Keeping
+from omnidraft.learning.process import TrainerProcess
+from omnidraft.learning.progress import Event, advance, conclude
+from omnidraft.learning.serving import Shelf
+from omnidraft.learning.versions import Version
+
+log = logging.getLogger("omnidraft.learning")
+Kind = Literal["update", "compare", "merge"]
+
+
+@dataclass
+class Run:
+    """One run of the training process. why: the reason this program ended it."""
+
+    kind: Kind
+    pairing: Pairing
+    job: Job
+    update: Update | None = None
+    process: TrainerProcess | None = None
+    why: str | None = None
+
+    @property
+    def store(self) -> AdapterStore:
+        return self.pairing.choice.store
+
+    def doing(self) -> str:
+        """What the process does, in a sentence."""
+        if self.kind == "merge":
+            return "Writing the drafter and what it learned as one file."
+        if self.kind == "compare":
+            return "Comparing the served version with the one before."
+        return f"Training on {self.update.answers_new} new and {self.update.answers_replayed} earlier answers."
+
+
+class Runs:
+    """Prepares runs and follows them; history, stores and replay hear what came of them."""
+
+    def __init__(self, keeping: Keeping, shelf: Shelf) -> None:
+        self._keeping, self._shelf = keeping, shelf
+
+    def prepare(self, kind: Kind, pairing: Pairing, settings: LearningSettings, tables: dict[str, str]) -> Run:
+        """A run whose process is not started yet; an update is in the history from now on."""
+        replay = self._keeping.replay.path
+        if kind == "merge":
+            return Run(kind, pairing, jobs.merge_job(pairing, settings, replay))
+        if kind == "compare":
+            return Run(kind, pairing, jobs.compare_job(pairing, settings, replay, tables))
+        number = self._keeping.history.next_number()
+        job = jobs.update_job(pairing, settings, replay, tables, self._shelf.merged, number)
+        update = Update(number, time.time(), pairing.choice.drafter.stem, pairing.target, job.vocabulary)
+        self._keeping.history.save(self._shelf.store_name(pairing.choice.store), update)
+        return Run(kind, pairing, job, update)
+
+    def start(self, run: Run, on_event: Callable[[Event], None]) -> None:
+        run.process = TrainerProcess(run.job, on_event)
+
+    def follow(self, run: Run, event: Event) -> None:
+        """Take in what the process says while it runs."""
+        if run.update is not None:
+            run.update = advance(run.update, event)
+        if event["event"] == "refused":
+            run.store.reject_update(event["through"])
+            if event.get("worse") == "old":
+                self._keeping.quarantine(run.job.tables, run.job.through, event["through"])
+        elif event["event"] == "compared" and event["other_is_better"]:
+            self.roll_back(run.store, "Rolled back: what was served before accepts more of the last answers.")
+
+    def conclude(self, run: Run, event: Event) -> None:
+        """Take in that the process ended."""
+        if run.update is not None:
+            run.update = conclude(run.update, event, run.why)
+            self._keeping.history.save(self._shelf.store_name(run.store), run.update)
+            run.store.prune()
+
+    def go_back(self, store: AdapterStore) -> str:
+        """Roll back because the user wants it. Returns a sentence."""
+        before, now = self.roll_back(store, "Rolled back by you.")
+        served = f"{now.name} is served" if now else "The drafter as it came is served"
+        return f"{served} from the next answer on; {before.name if before else 'the last one'} is not used again."
+
+    def roll_back(self, store: AdapterStore, why: str) -> tuple[Version | None, Version | None]:
+        """What was served and what is served now; the history says why."""
+        before, now = store.current(), store.rollback()
+        if before is not None:
+            log.info("%s: %s", before.name, why)
+            if self._keeping.history is not None:
+                self._keeping.history.add_reason(self._shelf.store_name(store), before.name, why)
+        return before, now
