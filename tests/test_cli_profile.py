@@ -287,6 +287,33 @@ def test_show_tells_where_each_part_lives_and_which_conversations_there_are(cli,
     assert lived.chat in cli("show", "Ada", "--chats")[1]
 
 
+def test_a_chat_on_the_terminal_is_listed_and_forgotten_by_its_name(cli, home, lived, models, monkeypatch):
+    said = "Greetings from the walrus counters of Quxington."
+    pair = ("--target", models / "tiny-target-a-f16.gguf", "--drafter", models / "tiny-drafter-f16.gguf")
+    options = ("--profile", "Ada", "--data-dir", home.root, "--threads", 1, "--ctx", 256, "--max-tokens", 24)
+    for text in (said, OTHER):
+        monkeypatch.setattr("sys.stdin", io.StringIO(f"{text}\n"))
+        assert main(["chat", *map(str, (*pair, *options))]) == 0
+    assert main(["chat", "--prompt", said, *map(str, (*pair, *options))]) == 0  # leaves n-grams only
+    cli("list")  # drops what was printed so far
+    listed = [json.loads(line) for line in cli("show", "Ada", "--chats", "--json")[1].splitlines()]
+    assert [source["kept"] for source in listed] == [True, True, False, False, False]
+    other, mine, asked = listed[2:]  # newest first
+    assert (asked["answers"], asked["id"].startswith("terminal-")) == (0, True)
+    assert asked["ngrams"] > 0
+    assert mine["id"].startswith("terminal-")
+    assert (mine["answers"], mine["versions"]) == (1, 0)
+    assert mine["ngrams"] > 0
+    assert f"{mine['id']}  " in cli("show", "Ada", "--chats")[1]
+    assert cli("forget", "Ada", "--chat", "terminal-", "--yes")[0] == 2  # which of the two?
+    assert "replay.sqlite" in holding(home, mine["id"])
+    code, out, _ = cli("forget", "Ada", "--chat", mine["id"][:16], typed="forget\n")
+    assert (code, "1 answer from the replay" in out) == (0, True)
+    assert holding(home, mine["id"]) == set()
+    left = [json.loads(line)["id"] for line in cli("show", "Ada", "--chats", "--json")[1].splitlines()]
+    assert set(left) == {lived.chat, lived.other, other["id"], asked["id"]}
+
+
 def test_a_profile_travels_as_one_file(cli, home, lived, tmp_path):
     assert cli("export", "Ada", tmp_path)[0] == 0
     code, _, err = cli("export", "Ada", tmp_path)

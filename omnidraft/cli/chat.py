@@ -12,7 +12,7 @@ import sys
 
 from omnidraft.assistant import Assistant
 from omnidraft.bench.prompts import Prompt, load_prompts
-from omnidraft.cli.converse import converse
+from omnidraft.cli.converse import converse, new_chat
 from omnidraft.cli.defaults import choose_adapter, choose_drafter, choose_target
 from omnidraft.cli.interrupt import Interrupts
 from omnidraft.cli.report import print_json, report, summary
@@ -68,8 +68,9 @@ def run(args: argparse.Namespace) -> int:
         interrupts.check()
         if prompts is None:
             return converse(assistant, sampling, draft, _system(args))
+        chat = new_chat()
         for prompt in prompts:
-            _answer_one(args, assistant, prompt, sampling, draft)
+            _answer_one(args, assistant, prompt, sampling, draft, chat)
         return 0
     finally:
         assistant.close()
@@ -143,12 +144,17 @@ def _prompts(args: argparse.Namespace) -> list[Prompt] | None:
 
 
 def _answer_one(
-    args: argparse.Namespace, assistant: Assistant, prompt: Prompt, sampling: SamplingSettings, draft: DraftSettings
+    args: argparse.Namespace,
+    assistant: Assistant,
+    prompt: Prompt,
+    sampling: SamplingSettings,
+    draft: DraftSettings,
+    chat: str,
 ) -> None:
     """Print one answer. Interrupted, it still prints what there is, then raises KeyboardInterrupt."""
     text, ids, finished = [], [], None
     with Interrupts(assistant.stop) as interrupts:
-        for event in assistant.answer(prompt.messages, sampling, draft):
+        for event in assistant.answer(prompt.messages, sampling, draft, chat=chat):
             if isinstance(event, (Token, Finished)):
                 text.append(event.text)
                 if not args.json:

@@ -26,13 +26,13 @@ def converse(assistant: Assistant, sampling: SamplingSettings, draft: DraftSetti
         with suppress(ImportError):  # line editing and history, where the system has it
             importlib.import_module("readline")
     failed = False
-    messages, chat = list(system), _new_chat()
+    messages, chat = list(system), new_chat()
     print(f"{assistant.target.name}. {_HELP}", file=sys.stderr)
     for line in _lines("> " if at_terminal else ""):
         if line in ("/exit", "/quit"):
             break
         if line == "/new":
-            messages, chat = list(system), _new_chat()
+            messages, chat = list(system), new_chat()
             print("A new conversation.", file=sys.stderr)
             continue
         asked = [*messages, {"role": "user", "content": line}]
@@ -46,8 +46,8 @@ def converse(assistant: Assistant, sampling: SamplingSettings, draft: DraftSetti
     return 2 if failed and not at_terminal else 0
 
 
-def _new_chat() -> str:
-    """A name under which what is learned from a conversation can be forgotten; the conversation itself is not kept."""
+def new_chat() -> str:
+    """A name under which what is learned on the terminal can be forgotten; the conversation itself is not kept."""
     return f"terminal-{uuid.uuid4().hex}"
 
 

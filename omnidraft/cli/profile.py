@@ -9,7 +9,6 @@ import sys
 import time
 from pathlib import Path
 
-from omnidraft.chats import ChatStore, Conversation
 from omnidraft.errors import SettingsError
 from omnidraft.paths import DEFAULT_PROFILE, DataHome, find_data_home
 from omnidraft.profiles import (
@@ -23,7 +22,8 @@ from omnidraft.profiles import (
     rename_profile,
 )
 from omnidraft.profiles.folders import existing
-from omnidraft.profiles.forget import find_chat, forget_chat, forget_everything
+from omnidraft.profiles.forget import forget_chat, forget_everything
+from omnidraft.profiles.sources import Source, find_source, list_sources
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +31,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _action(actions, "list", _list, "list the profiles")
     sub = _action(actions, "show", _show, "where a profile's parts live and how large they are")
     sub.add_argument("name", nargs="?", default=DEFAULT_PROFILE)
-    sub.add_argument("--chats", action="store_true", help="list its conversations instead, with their ids")
+    sub.add_argument(
+        "--chats",
+        action="store_true",
+        help="list what can be forgotten instead: conversations and chats on the terminal",
+    )
     sub = _action(actions, "create", _create, "make a new, empty profile")
     sub.add_argument("name")
     sub = _action(actions, "rename", _rename, "give a profile another name")
@@ -50,7 +54,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     sub = _action(actions, "forget", _forget, "remove conversations and everything learned from them")
     sub.add_argument("name", nargs="?", default=DEFAULT_PROFILE)
     what = sub.add_mutually_exclusive_group(required=True)
-    what.add_argument("--chat", metavar="ID", help="one conversation; the beginning of its id will do")
+    what.add_argument(
+        "--chat",
+        metavar="ID",
+        help="one conversation or chat on the terminal, as `show --chats` lists them; the id's beginning will do",
+    )
     what.add_argument("--everything", action="store_true", help="all of the profile but its settings")
     _confirmed(sub)
 
@@ -82,10 +90,8 @@ def _list(args: argparse.Namespace, home: DataHome) -> int:
 def _show(args: argparse.Namespace, home: DataHome) -> int:
     profile = existing(home, args.name)
     if args.chats:
-        for chat in _chats(profile.paths.chats):
-            about = {"id": chat.id, "title": chat.title, "created": chat.created, "updated": chat.updated}
-            when = time.strftime("%Y-%m-%d %H:%M", time.localtime(chat.updated))
-            print(json.dumps(about) if args.json else f"{chat.id}  {when}  {chat.title}")
+        for source in list_sources(profile.paths):
+            print(json.dumps(dataclasses.asdict(source)) if args.json else _line(source))
         return 0
     for part in describe_profile(profile.paths):
         about = {"name": part.name, "path": str(part.path), "what": part.what, "bytes": part.bytes}
@@ -129,8 +135,9 @@ def _forget(args: argparse.Namespace, home: DataHome) -> int:
         gone = forget_everything(home, name)
         rest = " Its settings were kept."
     else:
-        chat = find_chat(home, name, args.chat)
-        _confirm(args, f'This removes "{chat.title}" and everything learned from it.', "forget")
+        chat = find_source(home.profile(name, create=False), args.chat)
+        called = f'"{chat.title}"' if chat.kept else chat.id
+        _confirm(args, f"This removes {called} and everything learned from it.", "forget")
         gone = forget_chat(home, name, chat.id)
         rest = ""
     words = gone.sentence() + rest
@@ -155,11 +162,11 @@ def _say(args: argparse.Namespace, words: str, **values: object) -> int:
     return 0
 
 
-def _chats(file: Path) -> list[Conversation]:
-    if not file.is_file():
-        return []
-    with ChatStore(file) as store:
-        return store.conversations()
+def _line(source: Source) -> str:
+    """A conversation, or what is left of one, with the id it is forgotten by."""
+    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(source.updated)) if source.updated else f"{'':16}"
+    learned = f"{source.answers:,} answers, {source.ngrams:,} n-grams, {source.versions:,} adapter versions"
+    return f"{source.id}  {when}  {source.title} ({learned})"
 
 
 def _size(count: int) -> str:

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import sqlite3
 from collections.abc import Collection, Sequence
-from contextlib import closing, suppress
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from omnidraft.chats import ChatStore, Conversation, Message
+from omnidraft.chats import ChatStore, Message
 from omnidraft.errors import StorageError
 from omnidraft.files import reason, sync_folder
 from omnidraft.learning.adapters import AdapterStore
@@ -25,14 +24,13 @@ from omnidraft.learning.serving import MERGED
 from omnidraft.learning.store_files import erase
 from omnidraft.paths import DataHome, ProfilePaths
 from omnidraft.profiles.folders import existing, in_use
+from omnidraft.profiles.sources import SOURCES, find_source, ngram_tables
 from omnidraft.vocab.eviction import ANONYMOUS
 from omnidraft.vocab.ngram_store import NgramStore
 
-SHORTEST_PREFIX = 4  # of a conversation's id
 _BLOCK = bytes(1 << 20)
 _GENERATED = ("statistics", "token_ids", "origins", "target")  # what an answer's meta data may have
 _OPEN = ("", "-wal", "-shm")  # what an open store consists of
-_SOURCES = 4  # where a row of the n-gram cache lists the conversations it came from
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,27 +56,9 @@ class Forgotten:
         return f"{said} trained on it ({', '.join(self.versions)}). What is left in the replay is learned anew."
 
 
-def find_chat(home: DataHome, profile: str, beginning: str) -> Conversation:
-    """The conversation whose id is, or uniquely begins with, `beginning`. StorageError otherwise."""
-    paths = existing(home, profile).paths
-    chats: list[Conversation] = []
-    if paths.chats.is_file():
-        with ChatStore(paths.chats) as store:
-            chats = store.conversations()
-    found = [chat for chat in chats if chat.id == beginning]
-    if not found and len(beginning) >= SHORTEST_PREFIX:
-        found = [chat for chat in chats if chat.id.startswith(beginning)]
-    if len(found) != 1:
-        raise StorageError(
-            f"There is no conversation {beginning[:60]} in the profile {profile}."
-            if not found
-            else f"{len(found)} conversations begin with {beginning[:60]}; give more of the id."
-        )
-    return found[0]
-
-
 def forget_chat(home: DataHome, profile: str, chat: str) -> Forgotten:
-    """Remove a conversation (by id) and what was learned from it: n-grams, replay answers, adapters.
+    """Remove a conversation (by id) and what was learned from it: n-grams, replay answers, adapters. One that was not
+    kept, as on the terminal, is forgotten by the name it was learned from under.
 
     An n-gram that other conversations taught too stays; one whose origin was not noted goes if it may occur in
     this conversation (it is learned again when it is needed). An adapter version goes if it, or one it came from, was
@@ -86,7 +66,9 @@ def forget_chat(home: DataHome, profile: str, chat: str) -> Forgotten:
     if the profile is in use or has no such conversation.
     """
     paths = _closed(home, profile)
-    known = find_chat(home, profile, chat)
+    known = find_source(paths, chat)
+    if not known.kept:
+        return _forget_learned(paths, known.id, ())
     with ChatStore(paths.chats) as store:
         return forget_from(paths, store, known.id)
 
@@ -95,14 +77,20 @@ def forget_from(paths: ProfilePaths, store: ChatStore, chat: str) -> Forgotten:
     """`forget_chat` where the conversations, and nothing else of the profile, are open."""
     _, messages = store.snapshot(chat)
     generated = [message for message in messages if _generated(message)]
+    learned = _forget_learned(paths, chat, _tokens(generated))
+    if not store.delete(chat):
+        raise StorageError(f"{paths.chats} is being read by another program; close it and repeat this.")
+    return replace(learned, conversations=1)
+
+
+def _forget_learned(paths: ProfilePaths, chat: str, written: Collection[int] | None) -> Forgotten:
+    """Forget what was learned from a conversation. written: its target ids, see `_forget_ngrams`."""
     answers = _forget_answers(paths.replay, chat)
-    ngrams = _forget_ngrams(paths.ngrams, chat, _tokens(generated))
+    ngrams = _forget_ngrams(paths.ngrams, chat, written)
     versions = _forget_adapters(paths.adapters, chat)
     if versions:
         erase(paths.root / MERGED)
-    if not store.delete(chat):
-        raise StorageError(f"{paths.chats} is being read by another program; close it and repeat this.")
-    return Forgotten(1, ngrams, answers, len(versions), versions=versions)
+    return Forgotten(0, ngrams, answers, len(versions), versions=versions)
 
 
 def forget_everything(home: DataHome, profile: str) -> Forgotten:
@@ -183,18 +171,18 @@ def _forget_ngrams(path: Path, chat: str, written: Collection[int] | None) -> in
     written: the conversation's target ids; None, unknown, takes every n-gram that is not noted as another's.
     """
     gone = 0
-    for table in _ngram_tables(path):
+    for table in ngram_tables(path):
         store = NgramStore(path, table)
         try:
             doomed, changed = [], []
             for token, row in store.rows:
-                sources = row[_SOURCES] if isinstance(row, list) and len(row) > _SOURCES else []
+                sources = row[SOURCES] if isinstance(row, list) and len(row) > SOURCES else []
                 others = [source for source in sources if source not in (chat, ANONYMOUS)]
                 if not others and (chat in sources or written is None or token in written):
                     doomed.append(token)
                 elif chat in sources:
                     left = [source for source in sources if source != chat]
-                    changed.append((token, [*row[:_SOURCES], left, *row[_SOURCES + 1 :]]))
+                    changed.append((token, [*row[:SOURCES], left, *row[SOURCES + 1 :]]))
             store.write(changed, doomed, store.meta)
             store.purge()
             gone += len(doomed)
@@ -203,21 +191,10 @@ def _forget_ngrams(path: Path, chat: str, written: Collection[int] | None) -> in
     return gone
 
 
-def _ngram_tables(path: Path) -> list[str]:
-    if not path.is_file():
-        return []
-    try:
-        with closing(sqlite3.connect(path)) as connection:
-            tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
-    except sqlite3.Error as error:
-        raise StorageError(f"The n-gram cache {path} cannot be used: {error}.") from error
-    return [name for (name,) in tables if name.startswith("ngrams_")]
-
-
 def _count_ngrams(path: Path) -> int:
     counted = 0
     with suppress(StorageError):
-        for table in _ngram_tables(path):
+        for table in ngram_tables(path):
             store = NgramStore(path, table)
             counted += len(store.rows)
             store.close()
