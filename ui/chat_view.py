@@ -168,18 +168,20 @@ class ChatView:
         chat = session.store.get(job.chat)
         path, versions = session.store.path(chat.id), session.store.versions(chat.id)
         past = acceptance_of(path)
-        shown = 0.0
+        shown, numbers = 0.0, {}
         for _ in follow(job):
             if job.over:
                 break
-            update = {self.chat: turns(path, versions, (job.message, job.text)).rows}
             now = time.monotonic()
             if now - shown >= PANEL_EVERY:
                 shown = now
                 baseline = session.baseline.of(session.target_name())
-                update[self.side] = panel(job.live, None, baseline=baseline, past=past)
-                update[self.line] = summary(job.live)
-            yield update
+                numbers = {
+                    self.side: panel(job.live, None, baseline=baseline, past=past),
+                    self.line: summary(job.live),
+                }
+            # Numbers that did not change go along: an output left out is built anew by Gradio, which takes longer.
+            yield {self.chat: turns(path, versions, (job.message, job.text)).rows, **numbers}
 
     def switch(self, session: Session, chat: str, path: Path) -> Iterator[dict]:
         """Load another model, say what happened, and remember it for the conversation."""
