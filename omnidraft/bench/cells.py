@@ -56,6 +56,7 @@ class Costs:
 
     passes: dict[int, float]
     step: float
+    reading: float  # of the prompt by the drafter, before an answer's first draft
     around: dict[bool, float]  # by whether anything was proposed
     measured: CostModel  # at load; its shape stands in for widths the run hardly saw
 
@@ -64,16 +65,21 @@ class Costs:
         widths: dict[int, list[float]] = {}
         steps: list[float] = []
         around: dict[bool, list[float]] = {False: [], True: []}
+        firsts: list[Round] = []
         for trace in traces:
-            for i, done in enumerate(trace.rounds):
+            for done in trace.rounds:
                 widths.setdefault(done.proposed + 1, []).append(done.verify)
                 around[done.proposed > 0].append(done.translate + done.other)
-                if done.drafted and i > 2:  # the first draft of an answer reads the prompt
-                    steps.append(done.draft / done.drafted)
+            first, *later = [r for r in trace.rounds if r.drafted] or [None]
+            steps += [r.draft / r.drafted for r in later]
+            firsts += [first] if first else []
+        step = median(steps) if steps else measured.step
+        reading = [max(0.0, first.draft - first.drafted * step) for first in firsts]
         passes = {n: median(found) for n, found in widths.items() if len(found) >= _ENOUGH}
         return cls(
             passes,
-            median(steps) if steps else measured.step,
+            step,
+            median(reading) if reading else 0.0,
             {kind: median(found) if found else 0.0 for kind, found in around.items()},
             measured,
         )
@@ -90,11 +96,13 @@ class Costs:
         tokens = sum(r.emitted for r in rounds)
         return tokens * self.pass_seconds(1) / sum(self.pass_seconds(r.proposed + 1) + r.drafted * step for r in rounds)
 
-    def modelled(self, rounds: Sequence[Round]) -> float:
+    def modelled(self, traces: Sequence[Trace]) -> float:
         """Seconds a token that these rounds would take."""
+        rounds = [r for t in traces for r in t.rounds]
         total = sum(
             self.pass_seconds(r.proposed + 1) + r.drafted * self.step + self.around[r.proposed > 0] for r in rounds
         )
+        total += self.reading * sum(any(r.drafted for r in t.rounds) for t in traces)
         return total / sum(r.emitted for r in rounds)
 
 
@@ -112,8 +120,8 @@ def make_cell(
     speedup = _ratio(plain, found, "decode")
     each = [_ratio([p], [f], "decode") for p, f in zip(plain, found, strict=True)]
     ideal = costs.ideal(found, costs.step)
-    mine = costs.modelled(rounds)
-    theirs = {k: costs.modelled([r for t in traces for r in t.rounds]) for k, traces in (fixed or {}).items()}
+    mine = costs.modelled(found)
+    theirs = {k: costs.modelled(traces) for k, traces in (fixed or {}).items()}
     best = min(theirs, key=theirs.get, default=None)
     return Cell(
         *labels,
@@ -129,7 +137,7 @@ def make_cell(
         ideal_speedup=ideal,
         free_speedup=costs.ideal(found, 0.0),
         efficiency=speedup / ideal,
-        modelled_speedup=costs.modelled([r for t in plain for r in t.rounds]) / mine,
+        modelled_speedup=costs.modelled(plain) / mine,
         drafted_per_pass=sum(r.drafted for r in rounds) / len(rounds),
         degenerate=sum(t.degenerate for t in found),
         best_fixed=best,

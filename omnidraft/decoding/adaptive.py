@@ -28,7 +28,7 @@ from omnidraft.vocab import Proposal, Translator
 _PROBE_PIECES = 3  # drafted at most until the first proposal of a silent guess is complete
 _REST = 16  # rounds decoded plainly before thinking again, unless something new was heard
 _HYSTERESIS = 0.05  # tokens a round must promise before drafting resumes
-_READ_AHEAD = 0.15  # of a draft step: the cost of one more id when the drafter catches up in one pass
+_READ_AHEAD = 0.1  # of a draft step: the cost of one more id when the drafter catches up in one pass
 _MARGIN = 0.15  # tokens a copy must promise: of many that look just good enough, most are not
 _HOPELESS = 0.03  # chance below which one more copied token is not worth a thought
 _MOOD_KEPT = 0.8  # from one answer to the next

@@ -36,9 +36,11 @@ class Exploration:
         return tokens >= self._due and self._knowledge.plain_seconds + more + self._owing >= self._price
 
     def affords(self, look: float, tokens: int) -> bool:
-        """Likewise for a look that takes `look` seconds."""
+        """Likewise for a look that takes `look` seconds; one that a usual answer cannot pay for needs all savings."""
+        k = self._knowledge
         self._price = look / self._share
-        return self.allows(tokens, 0.0)
+        rich = k.plain_seconds >= 0.99 * _SAVED * k.cost.pass_seconds(1)
+        return (rich or self._price <= self._owing) and self.allows(tokens, 0.0)
 
     def looked(self, tokens: int, promising: bool) -> None:
         self._failed = 0 if promising else self._failed + 1
