@@ -87,8 +87,8 @@ class Costs:
     def pass_seconds(self, rows: int) -> float:
         if rows in self.passes:
             return self.passes[rows]
-        level = self.passes[1] / self.measured.pass_seconds(1) if 1 in self.passes else 1.0
-        return level * self.measured.pass_seconds(rows)
+        level = self.passes[1] / self.measured.alone(1) if 1 in self.passes else 1.0
+        return level * self.measured.alone(rows)
 
     def ideal(self, traces: Sequence[Trace], step: float) -> float:
         """Speedup if rounds took passes and draft steps and nothing else (design: Terms)."""
@@ -102,6 +102,7 @@ class Costs:
         total = sum(
             self.pass_seconds(r.proposed + 1) + r.drafted * self.step + self.around[r.proposed > 0] for r in rounds
         )
+        total += self.measured.fixed * sum(r.proposed > 0 for r in rounds)
         total += self.reading * sum(any(r.drafted for r in t.rounds) for t in traces)
         return total / sum(r.emitted for r in rounds)
 

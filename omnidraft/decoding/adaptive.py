@@ -176,7 +176,7 @@ class AdaptiveLength:
         k = self.knowledge
         if k.drafting or self._rest <= 0:
             step = k.cost.step / max(self._rates.per_piece.value, 0.2)
-            gain = self._look.value - k.rate * (step + k.cost.fixed + self._catching_up() / _AMORTISED)
+            gain = self._look.value - k.rate * (step + self._catching_up() / _AMORTISED)
             k.drafting = gain > (0.0 if k.drafting else _HYSTERESIS)
             self._rest = _REST
         if k.drafting:

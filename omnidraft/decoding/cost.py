@@ -26,8 +26,8 @@ _OUTLIER = 3.0  # a pass this many times slower than expected was interrupted; i
 class CostModel:
     """Seconds, learned from measurements.
 
-    passes: measured C(n) by width n, at level 1. step: D, one drafter step. fixed: what a speculative round costs
-    besides passes and steps (translation, bookkeeping).
+    passes: measured C(n) by width n, at level 1. step: D, one drafter step. fixed: what a pass of several rows costs
+    besides itself, because the next one of a single row takes longer (llama.cpp builds its graph anew).
     """
 
     passes: dict[int, float]
@@ -44,7 +44,11 @@ class CostModel:
             raise SettingsError("A cost model needs a positive time for a pass of one row, and for every other width.")
 
     def pass_seconds(self, rows: int) -> float:
-        """C(rows): measured, or on the line between (beyond: through) the nearest measured widths."""
+        """C(rows), `fixed` included: measured, or on the line between (beyond: through) the nearest measured widths."""
+        return self.alone(rows) + (self.fixed if rows > 1 else 0.0)
+
+    def alone(self, rows: int) -> float:
+        """Likewise without `fixed`."""
         if rows >= len(self._shapes):
             self._shapes = [0.0, *(self._shape(n) for n in range(1, max(rows, _TABLE) + 1))]
         return self.level * self._shapes[rows]
@@ -62,7 +66,7 @@ class CostModel:
 
     def observe_pass(self, rows: int, seconds: float) -> None:
         """A real pass of `rows` rows took `seconds`."""
-        expected = self.pass_seconds(rows)
+        expected = self.alone(rows)
         ratio = seconds / expected
         seen = self.samples.get(rows, _MEASURED if rows in self.passes else 0)
         if ratio > _OUTLIER and seen:
@@ -85,9 +89,6 @@ class CostModel:
             return
         self.step_samples += 1
         self.step += max(_STEP_RATE, 1 / (self.step_samples + 1)) * (each - self.step)
-
-    def observe_fixed(self, seconds: float) -> None:
-        self.fixed += _STEP_RATE * (min(seconds, 0.01) - self.fixed)
 
     def copy(self) -> CostModel:
         return CostModel(dict(self.passes), self.step, self.fixed, self.level, dict(self.samples), self.step_samples)

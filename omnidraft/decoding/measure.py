@@ -9,6 +9,7 @@ from omnidraft.decoding.cost import CostModel
 
 WIDTHS = (1, 2, 3, 4, 5, 6, 8, 12)
 _REPEATS = 3
+_QUICK = 0.01  # seconds a pass takes at most for what one costs besides itself to matter, and to show
 
 
 def measure_costs(target: LanguageModel, drafter: DraftModel | None, budget: float) -> CostModel:
@@ -22,7 +23,8 @@ def measure_costs(target: LanguageModel, drafter: DraftModel | None, budget: flo
     for width in WIDTHS if target.can_rewind else (1,):
         if perf_counter() + 2 * max(passes.values()) > end:
             break
-        passes[width] = min(_pass_seconds(target, width) for _ in range(_repeats(passes, end)))
+        passes[width] = min(_turning_seconds(target, width, passes[1]) for _ in range(_repeats(passes, end)))
+    fixed = _fixed_seconds(target, passes[1]) if len(passes) == len(WIDTHS) and passes[1] < _QUICK else 0.0
     step = passes[1]
     if drafter is not None:
         step = _pass_seconds(drafter, 1)
@@ -30,7 +32,7 @@ def measure_costs(target: LanguageModel, drafter: DraftModel | None, budget: flo
         step = min([step, *(_pass_seconds(drafter, 1) for _ in range(min(8, int(left / step))))])
         drafter.rewind(0)
     target.rewind(0)
-    return CostModel(passes, step)
+    return CostModel(passes, step, fixed)
 
 
 def step_seconds(drafter: DraftModel, repeats: int = 8) -> float:
@@ -39,6 +41,22 @@ def step_seconds(drafter: DraftModel, repeats: int = 8) -> float:
     step = min(_pass_seconds(drafter, 1) for _ in range(repeats))
     drafter.rewind(0)
     return step
+
+
+def _turning_seconds(target: LanguageModel, width: int, narrow: float) -> float:
+    """A pass as it comes in answers, where its width mostly differs from the one before."""
+    if width > 1 and narrow < _QUICK:
+        _pass_seconds(target, 1)
+    return _pass_seconds(target, width)
+
+
+def _fixed_seconds(target: LanguageModel, narrow: float) -> float:
+    """What a pass of one row takes longer than `narrow` right after a wider one."""
+    after = []
+    for _ in range(2 * _REPEATS):
+        _pass_seconds(target, 4)
+        after.append(_pass_seconds(target, 1))
+    return max(0.0, min(after) - narrow)
 
 
 def _repeats(passes: dict[int, float], end: float) -> int:

@@ -81,3 +81,28 @@ def test_survives_storage_and_refuses_nonsense():
     for passes in ({}, {2: 1.0}, {1: 0.0}, {1: float("nan")}):
         with pytest.raises(SettingsError):
             CostModel(passes, 0.1)
+
+
+class Turning(Slow):
+    """A model that takes `turn` seconds longer whenever a pass has another width than the one before."""
+
+    def __init__(self, model, base: float, turn: float) -> None:
+        super().__init__(model, base, 0.0)
+        self._turn, self._last = turn, 1
+
+    def extend(self, ids, rows):
+        if rows != self._last:
+            time.sleep(self._turn)
+        self._last = rows
+        return super().extend(ids, rows)
+
+
+def test_a_wide_pass_costs_what_turning_to_it_and_back_takes():
+    cost = measure_costs(Turning(toys.target(), 0.002, 0.004), None, 2.0)
+    assert cost.pass_seconds(1) == pytest.approx(0.002, rel=0.4)
+    for rows in (2, 6, 12):
+        assert cost.pass_seconds(rows) == pytest.approx(0.010, rel=0.3)
+    for _ in range(200):
+        cost.observe_pass(4, 0.006)  # what the wide pass itself shows of it
+    assert cost.pass_seconds(4) == pytest.approx(0.010, rel=0.3)
+    assert CostModel.from_dict(cost.as_dict()).pass_seconds(4) == pytest.approx(cost.pass_seconds(4))
