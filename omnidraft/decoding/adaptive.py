@@ -134,7 +134,8 @@ class AdaptiveLength:
             self._plain[0] += 1
             self._plain[1] += seconds
             return
-        k.cost.observe_pass(done.proposed + 1, seconds - done.draft)
+        drafting = done.draft + done.translate if done.drafted else 0.0  # small models feel what is beside the model
+        k.cost.observe_pass(done.proposed + 1, seconds - drafting)
         k.remember(done.emitted, seconds)
         if proposals and proposals[0].origin == "lookup":
             for depth in range(done.tested):
@@ -142,11 +143,11 @@ class AdaptiveLength:
                     rates.add(self._matched + depth, depth < done.accepted)
             return
         if self._behind <= 4:
-            k.cost.observe_steps(done.drafted, done.draft)
+            k.cost.observe_steps(done.drafted, drafting)
         if self._exploring and not done.accepted:
-            self._exploration.spend(done.draft)
+            self._exploration.spend(drafting)
         if self.silent:
-            self._exploration.save(seconds - done.draft)
+            self._exploration.save(seconds - drafting)
             return
         for rates in (k.rates, self._rates):
             rates.observe(done.drafted, done.proposed, done.tested, done.accepted)
