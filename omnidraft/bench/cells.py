@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from statistics import median
 
 import numpy as np
@@ -13,7 +14,7 @@ from omnidraft.decoding.cost import CostModel
 from omnidraft.decoding.events import Round
 
 _RESAMPLES = 2000
-_ENOUGH = 8  # rounds of a width in a run, before which what was measured at load counts
+_ENOUGH = 8  # rounds of a width, or draft steps, in a run, before which what was measured at load counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +71,10 @@ class Costs:
             for done in trace.rounds:
                 widths.setdefault(done.proposed + 1, []).append(done.verify)
                 around[done.proposed > 0].append(done.translate + done.other)
-            first, *later = [r for r in trace.rounds if r.drafted] or [None]
-            steps += [r.draft / r.drafted for r in later]
-            firsts += [first] if first else []
-        step = median(steps) if steps else measured.step
+            firsts += [r for r in trace.rounds if r.drafted][:1]
+            # only behind a round that drafted: after others the drafter also reads what was said meanwhile
+            steps += [r.draft / r.drafted for before, r in pairwise(trace.rounds) if before.drafted and r.drafted]
+        step = median(steps) if len(steps) >= _ENOUGH else measured.step
         reading = [max(0.0, first.draft - first.drafted * step) for first in firsts]
         passes = {n: median(found) for n, found in widths.items() if len(found) >= _ENOUGH}
         return cls(
