@@ -56,6 +56,7 @@ class AdaptiveLength:
         self._matched = 0
         self._rest = 0  # plain rounds until drafting is thought over again
         self._exploration = Exploration(knowledge)
+        self._turned = False  # whether the round before had a wider pass
         self._tokens = 0  # of this answer so far
         self._plain = [0, 0.0]  # rounds decoded plainly and their seconds, not yet told to the cost model
 
@@ -130,7 +131,12 @@ class AdaptiveLength:
         k = self.knowledge
         self._tokens += done.emitted
         seconds = done.draft + done.translate + done.verify + done.other
+        turned, self._turned = self._turned, bool(proposals)
         if not proposals and not done.drafted:
+            if turned:
+                k.cost.observe_return(seconds)
+                k.remember(done.emitted, seconds)
+                return
             self._plain[0] += 1
             self._plain[1] += seconds
             return

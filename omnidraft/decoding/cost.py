@@ -15,6 +15,7 @@ from omnidraft.errors import SettingsError
 _SHAPE_RATE = 0.02  # slower than the level: what slows one width mostly slows them all
 _LEVEL_RATE = 0.1
 _STEP_RATE = 0.08
+_RETURN_RATE = 0.05
 _HOPE = 0.3  # what one more row is taken to add to a pass before anything was measured
 _MEASURED = 4  # how many samples a figure from the start counts for
 _REFRESH = 64  # observations after which widths between measured ones are worked out anew
@@ -81,6 +82,11 @@ class CostModel:
             self._shapes, self._age = [], 0  # worked out anew when next asked for
         else:
             self._shapes[rows] = self.passes[rows]
+
+    def observe_return(self, seconds: float) -> None:
+        """A real pass of one row, right after a wider one, took `seconds`."""
+        extra = seconds - self.alone(1)
+        self.fixed = max(0.0, self.fixed + _RETURN_RATE * (min(extra, self.alone(1)) - self.fixed))
 
     def observe_steps(self, steps: int, seconds: float) -> None:
         """`steps` drafter steps took `seconds` together, catching up included."""

@@ -106,3 +106,14 @@ def test_a_wide_pass_costs_what_turning_to_it_and_back_takes():
         cost.observe_pass(4, 0.006)  # what the wide pass itself shows of it
     assert cost.pass_seconds(4) == pytest.approx(0.010, rel=0.3)
     assert CostModel.from_dict(cost.as_dict()).pass_seconds(4) == pytest.approx(cost.pass_seconds(4))
+
+
+def test_what_a_wide_pass_costs_besides_itself_is_learned_from_the_passes_behind_it():
+    cost = CostModel({1: 1.0, 4: 1.5}, 0.1)
+    for _ in range(100):
+        cost.observe_return(1.4)
+    assert cost.pass_seconds(4) == pytest.approx(1.9, abs=0.02)
+    assert cost.pass_seconds(1) == 1.0
+    for _ in range(200):
+        cost.observe_return(0.9)  # never below nothing
+    assert cost.pass_seconds(4) == 1.5
