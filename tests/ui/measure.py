@@ -59,7 +59,7 @@ WATCH = """() => {
 
 
 def endless(source: Path, made: Path) -> Path:
-    """A copy of a bundled target with a context of 4,096 tokens in which no token ends an answer."""
+    """A copy of a bundled target, enlarged or not, with a context of 4,096 tokens in which no token ends an answer."""
     data = source.read_bytes()
     for old, new in ((b"<|eot_id|>", b"<|eot_no|>"), (b"<|end_of_text|>", b"<|end_of_tale|>")):
         data = data.replace(old, new)
@@ -123,10 +123,10 @@ def ready_seconds(browser, data: Path) -> float:
         server.kill()
 
 
-def measure(folder: Path, rounds: int, tokens: int) -> dict:
+def measure(folder: Path, source: Path, rounds: int, tokens: int) -> dict:
     from playwright.sync_api import sync_playwright
 
-    model = endless(ROOT / "models/tiny-target-a-f16.gguf", folder / "endless.gguf")
+    model = endless(source, folder / "endless.gguf")
     line, pages, peaks, mean = [], [], [], []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
@@ -167,12 +167,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Measure what the pages cost.")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--tokens", type=int, default=TOKENS)
+    parser.add_argument(
+        "--model",
+        type=Path,
+        default=ROOT / "models/tiny-target-a-f16.gguf",
+        help="this target, or an enlarged one (`python -m omnidraft models expand`), which is as slow as a real model",
+    )
     args = parser.parse_args()
     if CHROMIUM is None:
         print("There is no Chromium on this machine: set CHROMIUM to its path.", file=sys.stderr)
         return 2
     with tempfile.TemporaryDirectory() as folder:
-        print(json.dumps(measure(Path(folder), args.rounds, args.tokens)))
+        print(json.dumps(measure(Path(folder), args.model, args.rounds, args.tokens)))
     return 0
 
 
