@@ -9,9 +9,9 @@ import gradio as gr
 from ui.chat_events import Answering, Conversations, Options
 from ui.chat_layout import Page, build_layout
 from ui.chat_view import ChatView
+from ui.layout import PRIVATE
 from ui.sessions import Sessions
 
-PRIVATE: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
 STREAMING: dict[str, Any] = {**PRIVATE, "concurrency_limit": None}
 
 

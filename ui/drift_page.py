@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import gradio as gr
 from fastapi import FastAPI, Request, Response
@@ -18,12 +17,11 @@ from omnidraft.errors import ModelError, OmniDraftError
 from ui import drift_form, drift_view
 from ui.chat_view import note
 from ui.drift_form import OWN, Form
-from ui.layout import mobile_bar, side_head
+from ui.layout import PRIVATE, mobile_bar, side_head
 from ui.request import session_of, session_of_request
 from ui.session import Session
 from ui.sessions import Sessions
 
-PRIVATE: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
 EVERY = 2.0  # seconds between looks at a run
 
 

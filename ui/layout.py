@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from html import escape
+from typing import Any
 
 import gradio as gr
 
+# No event is a public API endpoint, and none covers what it changes with a spinner.
+PRIVATE: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
 PAGES = [
     ("Chat", ""),
     ("Models", "models"),

@@ -11,11 +11,11 @@ import gradio as gr
 
 from omnidraft.errors import OmniDraftError
 from ui.chat_view import note
+from ui.layout import PRIVATE
 from ui.request import session_of
 from ui.session import Session
 from ui.sessions import Sessions
 
-PRIVATE: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
 WORDS = "forget everything"
 MOST = 500  # conversations offered
 

@@ -16,12 +16,11 @@ from omnidraft.errors import OmniDraftError
 from omnidraft.learning.facts import Update
 from ui import field_events, fields, learning_forget, learning_plots, learning_view, tables
 from ui.chat_view import note
-from ui.layout import mobile_bar, side_head
+from ui.layout import PRIVATE, mobile_bar, side_head
 from ui.request import session_of
 from ui.session import Session
 from ui.sessions import Sessions
 
-PRIVATE: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
 EVERY = 1.5  # seconds between looks at what has changed
 FIELDS = ("learning.enabled", "learning.cpu_percent", "learning.interval")
 SCRIPT = """

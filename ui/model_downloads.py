@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import gradio as gr
 
@@ -11,10 +10,9 @@ from omnidraft.errors import OmniDraftError
 from ui import hub_files, model_cards
 from ui.chat_view import note
 from ui.format import size
+from ui.layout import PRIVATE
 from ui.request import session_of
 from ui.sessions import Sessions
-
-PRIVATE: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import Any
 
 import gradio as gr
 
@@ -13,11 +12,10 @@ from omnidraft.backends.other_programs import PROGRAMS, places
 from omnidraft.errors import OmniDraftError
 from ui import model_cards, models_list
 from ui.chat_view import note
+from ui.layout import PRIVATE
 from ui.request import session_of
 from ui.session import Session
 from ui.sessions import Sessions
-
-PRIVATE: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import gradio as gr
 
@@ -18,14 +17,13 @@ from omnidraft.errors import OmniDraftError
 from omnidraft.vocab import PairMap, Vocabulary
 from ui import field_events, fields, model_cards, model_downloads, model_places, models_list
 from ui.chat_view import note
-from ui.layout import mobile_bar, side_head
+from ui.layout import PRIVATE, mobile_bar, side_head
 from ui.request import session_of
 from ui.session import Session
 from ui.sessions import Sessions
 from ui.settings_page import NO_GPU
 from ui.switching import describe_switch
 
-PRIVATE: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
 LOADING = ("model.n_ctx", "model.threads", "model.n_gpu_layers", "model.kv_type")
 
 

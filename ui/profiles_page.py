@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
-from typing import Any
 
 import gradio as gr
 
@@ -14,12 +13,11 @@ from omnidraft.profiles import create_profile, delete_profile, describe_profile,
 from ui import tables
 from ui.chat_view import note
 from ui.format import size
-from ui.layout import mobile_bar, side_head
+from ui.layout import PRIVATE, mobile_bar, side_head
 from ui.request import COOKIE, session_of
 from ui.session import Session
 from ui.sessions import Sessions
 
-PRIVATE: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
 # Picking a profile is this browser's own choice: a cookie, then everything is loaded anew.
 SCRIPT = f"""
 element.addEventListener('click', (event) => {{

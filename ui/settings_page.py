@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from html import escape
-from typing import Any
 
 import gradio as gr
 
@@ -14,12 +13,11 @@ from omnidraft.errors import OmniDraftError
 from ui import field_events, fields
 from ui.chat_view import note
 from ui.format import count, percent, size
-from ui.layout import mobile_bar, side_head
+from ui.layout import PRIVATE, mobile_bar, side_head
 from ui.request import session_of
 from ui.session import Session
 from ui.sessions import Sessions
 
-PRIVATE: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
 GROUPS = [
     ("look", "Look"),
     ("draft", "Drafting and verification"),
