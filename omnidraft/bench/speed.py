@@ -34,7 +34,8 @@ _WARM_UP = 2
 class Plan:
     """What to run. drafters: "given", "random" or both; temperatures, tasks, methods and regimes by name.
 
-    compared: fixed draft lengths that the adaptive methods are held against by counting.
+    compared: fixed draft lengths that the adaptive methods are held against by counting. repeats: of the whole; of each
+    prompt the one with the median speedup counts, so that what interrupts a single answer does not.
     """
 
     tasks: Sequence[str]
@@ -47,6 +48,7 @@ class Plan:
     seed: int = 0
     threads: int = 0
     compared: Sequence[int] = ()
+    repeats: int = 1
 
 
 class Way(NamedTuple):
@@ -54,6 +56,9 @@ class Way(NamedTuple):
 
     drafter: str
     method: str
+
+
+Traces = dict[tuple[float, str], dict[Way, list[Trace]]]  # by temperature and task; one trace a prompt
 
 
 def draft_settings(method: str) -> DraftSettings:
@@ -98,12 +103,7 @@ def _pair(home: DataHome, plan: Plan, target: Path, regime: str, drafter: Path) 
             _, random = regimes.models(home, regime, target, regimes.untaught(home, drafter))
             seats["random"] = _second_drafter(assistant, random, plan.threads, stack)
         bench = _Bench(assistant, plan, seats)
-        traces: dict[tuple[float, str], dict[Way, list[Trace]]] = {}
-        for temperature in plan.temperatures:
-            bench.warm_up(temperature)
-            for task in plan.tasks:
-                traces[temperature, task] = bench.task(task, temperature)
-        yield from _cells(bench, plan, (target.stem, regime), traces)
+        yield from _cells(bench, plan, (target.stem, regime), [bench.run() for _ in range(plan.repeats)])
 
 
 def _second_drafter(
@@ -118,18 +118,26 @@ def _second_drafter(
     return seat, Translator(assistant.pair, cache)
 
 
-def _cells(
-    bench: _Bench, plan: Plan, labels: tuple[str, str], traces: dict[tuple[float, str], dict[Way, list[Trace]]]
-) -> Iterator[Cell]:
-    everything = [t for found in traces.values() for way in found.values() for t in way]
+def _cells(bench: _Bench, plan: Plan, labels: tuple[str, str], runs: Sequence[Traces]) -> Iterator[Cell]:
+    everything = [t for run in runs for found in run.values() for way in found.values() for t in way]
     costs = Costs.of(everything, bench.measured)
-    for (temperature, task), found in traces.items():
-        plain = found[bench.plain]
-        for way, own in found.items():
+    for temperature, task in runs[0]:
+        found = [run[temperature, task] for run in runs]
+        for way in found[0]:
+            plain, own = typical([f[bench.plain] for f in found], [f[way] for f in found])
             fixed = None
             if plan.compared and way.method.startswith("adaptive") and way.drafter == "given":
                 fixed = bench.fixed(task, temperature, plain)
             yield make_cell((*labels, way.drafter, task, temperature, way.method), plain, own, costs, fixed)
+
+
+def typical(plain: Sequence[Sequence[Trace]], own: Sequence[Sequence[Trace]]) -> tuple[list[Trace], list[Trace]]:
+    """Of each prompt's repeats (by repeat, then prompt) the pair whose ratio is the median of all."""
+    chosen = []
+    for pairs in zip(*(zip(p, o, strict=True) for p, o in zip(plain, own, strict=True)), strict=True):
+        ordered = sorted(pairs, key=lambda pair: pair[0].decode / pair[1].decode)
+        chosen.append(ordered[(len(ordered) - 1) // 2])
+    return [p for p, _ in chosen], [o for _, o in chosen]
 
 
 class _Bench:
@@ -144,15 +152,25 @@ class _Bench:
         drafted = [Way(d, m) for d in plan.drafters for m in plan.methods if m != "plain"]
         self._ways = [self.plain, *dict.fromkeys(drafted)]
         self.measured = assistant.engine.measured()
-        self._memories = {way: Memory.with_cost(self.measured.copy()) for way in self._ways}
+        self._memories: dict[Way, Memory] = {}
 
-    def warm_up(self, temperature: float) -> None:
+    def run(self) -> Traces:
+        """Every prompt once with every way, each with a fresh memory."""
+        self._memories = {way: Memory.with_cost(self.measured.copy()) for way in self._ways}
+        traces: Traces = {}
+        for temperature in self._plan.temperatures:
+            self._warm_up(temperature)
+            for task in self._plan.tasks:
+                traces[temperature, task] = self._task(task, temperature)
+        return traces
+
+    def _warm_up(self, temperature: float) -> None:
         for task in self._plan.tasks[:_WARM_UP]:
             prompt = load_prompts(task, split="train", limit=1)[0]
             for way in self._ways:
                 self._answer(prompt.messages, way, self._sampling(temperature, 1))
 
-    def task(self, task: str, temperature: float) -> dict[Way, list[Trace]]:
+    def _task(self, task: str, temperature: float) -> dict[Way, list[Trace]]:
         """Traces by way, one a prompt, ways in turning order so that none is always first."""
         traces: dict[Way, list[Trace]] = {way: [] for way in self._ways}
         for number, prompt in enumerate(self._prompts(task)):

@@ -82,6 +82,7 @@ def _add_speed(kinds) -> None:
     sub.add_argument("--compare", default="", help="fixed lengths to hold adaptive against by counting: 1,2,3,4,6,8")
     sub.add_argument("--temperature", default="0,1")
     sub.add_argument("--prompts", type=int, default=6)
+    sub.add_argument("--repeats", type=int, default=1, help="of everything; each prompt's median speedup counts")
     sub.add_argument("--max-tokens", type=int, default=64)
     sub.add_argument("--seed", type=int, default=0)
     sub.add_argument("--threads", type=int, default=0)
@@ -134,6 +135,8 @@ def _speed(args: argparse.Namespace) -> int:
     home = find_data_home(args.data_dir)
     if args.prompts < 1:
         raise SettingsError(f"--prompts is {args.prompts}, but must be at least 1.")
+    if args.repeats < 1:
+        raise SettingsError(f"--repeats is {args.repeats}, but must be at least 1.")
     if args.out and not args.out.parent.is_dir():
         raise StorageError(f"There is no folder {args.out.parent} to write {args.out.name} to.")
     plan = speed.Plan(
@@ -147,6 +150,7 @@ def _speed(args: argparse.Namespace) -> int:
         seed=args.seed,
         threads=args.threads,
         compared=_lengths(args.compare),
+        repeats=args.repeats,
     )
     targets = [choose_target(name, home) for name in args.target]
     cells = []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from omnidraft.assistant import Assistant
@@ -9,7 +11,7 @@ from omnidraft.bench.cells import Costs, make_cell, summary
 from omnidraft.bench.counted import count_fixed
 from omnidraft.bench.prompts import load_prompts
 from omnidraft.bench.recorded import RecordedTarget
-from omnidraft.bench.speed import draft_settings
+from omnidraft.bench.speed import Plan, draft_settings, run, typical
 from omnidraft.bench.trace import Trace, record
 from omnidraft.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.decoding.cost import CostModel
@@ -63,12 +65,13 @@ def test_a_recorded_target_refuses_to_leave_its_text(assistant):
         target.extend([99, 12], 1)
 
 
-def _trace(rounds: int, proposed: int, emitted: int, verify: float) -> Trace:
+def _trace(rounds: int, proposed: int, emitted: int, verify: float, reading: float = 0.0) -> Trace:
+    """reading: seconds by which the first draft takes longer than the others."""
     done = Round(
         drafted=proposed, proposed=proposed, tested=proposed, accepted=emitted - 1, emitted=emitted,
         draft=0.001 * proposed, translate=0.0, verify=verify, other=0.001,
     )  # fmt: skip
-    return Trace(ids=[], rounds=[done] * rounds, prefill=0.0)
+    return Trace(ids=[], rounds=[replace(done, draft=done.draft + reading), *[done] * (rounds - 1)], prefill=0.0)
 
 
 def test_a_cell_adds_up_and_names_the_best_fixed_length():
@@ -89,6 +92,34 @@ def test_a_cell_adds_up_and_names_the_best_fixed_length():
     assert "1 cells, geometric mean x1.333" in summary([cell])[0]
 
 
+def test_what_the_drafter_reads_before_an_answer_is_modelled_once_an_answer():
+    plain = [_trace(rounds=20, proposed=0, emitted=1, verify=0.009)] * 2
+    drafted = [_trace(rounds=10, proposed=2, emitted=2, verify=0.012, reading=0.040)] * 2
+    costs = Costs.of([*plain, *drafted], CostModel({1: 0.009, 3: 0.012}, step=0.001))
+    cell = make_cell(("t", "bundled", "given", "qa", 0.0, "adaptive"), plain, drafted, costs)
+    assert costs.modelled(drafted) == pytest.approx((10 * 0.015 + 0.040) / 20)
+    assert costs.modelled(plain) == pytest.approx(0.010)
+    assert cell.modelled_speedup == pytest.approx(cell.speedup)
+
+
+def test_what_a_wide_pass_costs_besides_itself_is_modelled_with_every_wide_pass():
+    plain = [_trace(rounds=20, proposed=0, emitted=1, verify=0.009)]
+    drafted = [_trace(rounds=10, proposed=2, emitted=2, verify=0.012)]
+    costs = Costs.of([*plain, *drafted], CostModel({1: 0.009, 3: 0.012}, step=0.001, fixed=0.003))
+    assert costs.modelled(drafted) == pytest.approx((0.015 + 0.003) / 2)
+    assert costs.modelled(plain) == pytest.approx(0.010)
+
+
+def test_a_draft_step_is_what_it_takes_behind_a_round_that_drafted():
+    """Behind a plain round the drafter also reads what was said meanwhile, here for 20 ms."""
+    behind_plain = [
+        *_trace(rounds=1, proposed=0, emitted=1, verify=0.009).rounds,
+        *_trace(rounds=2, proposed=2, emitted=2, verify=0.012, reading=0.020).rounds,
+    ]
+    costs = Costs.of([Trace(rounds=behind_plain * 10)], CostModel({1: 0.009, 3: 0.012}, step=0.005))
+    assert costs.step == pytest.approx(0.001)
+
+
 def test_widths_the_run_hardly_saw_are_taken_from_the_start_at_the_runs_level():
     plain = [_trace(rounds=20, proposed=0, emitted=1, verify=0.018)]
     costs = Costs.of(plain, CostModel({1: 0.009, 5: 0.012}, step=0.001))
@@ -99,3 +130,24 @@ def test_widths_the_run_hardly_saw_are_taken_from_the_start_at_the_runs_level():
 def test_an_unknown_method_is_refused(method):
     with pytest.raises(SettingsError):
         draft_settings(method)
+
+
+def test_of_repeats_the_one_with_the_median_speedup_counts():
+    """Two prompts, three repeats; an interruption hits plain decoding once and the other method once."""
+    plain = [
+        [_trace(10, 0, 1, verify) for verify in times] for times in ((0.009, 0.009), (0.090, 0.009), (0.009, 0.009))
+    ]
+    own = [[_trace(10, 0, 1, verify) for verify in times] for times in ((0.004, 0.090), (0.004, 0.004), (0.009, 0.004))]
+    first, second = zip(*typical(plain, own), strict=True)
+    assert first == (plain[0][0], own[0][0])
+    assert second[1].decode == own[1][1].decode
+
+
+def test_repeats_give_the_same_text(tmp_path):
+    plan = Plan(["dialogue"], ["plain", "fixed:2"], [0.0], ["bundled"], prompts=1, max_tokens=16, threads=1, repeats=3)
+    models = BUNDLED_MODELS
+    once, thrice = (
+        list(run(DataHome(tmp_path), p, [models / "tiny-target-a-f16.gguf"], models / "tiny-drafter-f16.gguf"))
+        for p in (replace(plan, repeats=1), plan)
+    )
+    assert [c.tokens for c in thrice] == [c.tokens for c in once]

@@ -41,11 +41,17 @@ class Outcome:
 
 
 class Machine:
-    """passes: C(n) by rows, step: D, both in seconds; acceptance: of each stretch of 40 tokens in turn."""
+    """passes: C(n) by rows, step: D, both in seconds; acceptance: of each stretch of 40 tokens in turn.
 
-    def __init__(self, passes: dict[int, float], step: float, acceptance: list[float], seed: int = 0) -> None:
+    translating: seconds that a drafted piece takes besides its step.
+    """
+
+    def __init__(
+        self, passes: dict[int, float], step: float, acceptance: list[float], seed: int = 0, translating: float = 0.0
+    ) -> None:
         self.cost = CostModel(dict(passes), step)
         self._acceptance = acceptance
+        self._translating = translating
         self._rng = np.random.default_rng(seed)
 
     def adaptive(self, longest: int = 16, knowledge: Knowledge | None = None) -> AdaptiveLength:
@@ -59,7 +65,7 @@ class Machine:
             policy.observe(done, proposals)
             made += done.emitted
             passes += 1
-            total += done.draft + done.verify
+            total += done.draft + done.translate + done.verify
             drafting += done.draft
         return Outcome(made, total, drafting, passes)
 
@@ -74,14 +80,15 @@ class Machine:
             pieces.append(0)
         kept = next((i for i, ok in enumerate(right) if not ok), len(right))
         m = len(pieces)
+        translate = m * self._translating
         if m and not policy.worthwhile(pieces):
             policy.overheard([Proposal(0, "direct", 1, 0)], 0 if right[0] else 1)
             noise = 1.0
-            return Round(m, 0, 0, 0, 1, m * self.cost.step, 0.0, self.cost.pass_seconds(1), 0.0), []
+            return Round(m, 0, 0, 0, 1, m * self.cost.step, translate, self.cost.pass_seconds(1), 0.0), []
         noise = self._rng.uniform(0.97, 1.03)
         seconds = self.cost.pass_seconds(m + 1) * noise
         tested = min(kept + 1, m)
-        done = Round(m, m, tested, kept, kept + 1, m * self.cost.step * noise, 0.0, seconds, 0.0)
+        done = Round(m, m, tested, kept, kept + 1, m * self.cost.step * noise, translate, seconds, 0.0)
         return done, [Proposal(0, "direct", 1, i) for i in range(m)]
 
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from omnidraft.decoding.adaptive import AdaptiveLength
+from omnidraft.decoding.cost import CostModel
+from omnidraft.decoding.events import Round
 from omnidraft.decoding.knowledge import Knowledge
-from omnidraft.decoding.length import FixedLength
+from omnidraft.decoding.length import PLAIN, FixedLength
+from omnidraft.vocab import Proposal
 from tests.decoding.simulation import COMPUTE_BOUND, MEMORY_BOUND, Machine
 
 TOKENS = 4_000
@@ -51,6 +55,31 @@ def test_wrong_costs_at_the_start_are_corrected_by_real_rounds():
     machine.run(machine.adaptive(knowledge=wrong), 6_000)
     best = max(rate(MEMORY_BOUND, 0.05, EASY, FixedLength(k)).rate for k in (4, 6, 8))
     assert machine.run(machine.adaptive(knowledge=wrong), 1_000).rate >= 0.9 * best
+
+
+def test_translating_counts_as_drafting_and_not_as_a_part_of_the_pass():
+    machine = Machine(MEMORY_BOUND, 0.05, EASY, seed=8, translating=0.05)
+    knowledge = Knowledge(machine.cost.copy())
+    machine.run(machine.adaptive(knowledge=knowledge), 2_000)
+    assert knowledge.cost.step == pytest.approx(0.10, rel=0.05)
+    for rows in (1, 4, 8):
+        assert knowledge.cost.alone(rows) == pytest.approx(MEMORY_BOUND[rows], rel=0.05)
+
+
+def test_what_going_back_to_one_row_takes_is_kept_apart_from_plain_rounds():
+    """Copies of one token, two plain rounds behind each, the first of which takes longer."""
+    knowledge = Knowledge(CostModel(dict(MEMORY_BOUND), 0.05))
+    policy = AdaptiveLength(knowledge, None, longest=1)
+    for _ in range(100):
+        assert policy.begin(1, 8) == 1
+        policy.observe(Round(0, 1, 1, 1, 2, 0.0, 0.0, MEMORY_BOUND[2], 0.0), [Proposal(0, "lookup", 1, 0)])
+        for seconds in (1.4, 1.0):
+            assert policy.begin(1, 0) == PLAIN
+            policy.observe(Round(0, 0, 0, 0, 1, 0.0, 0.0, seconds, 0.0), [])
+    policy.finish()
+    assert knowledge.cost.pass_seconds(1) == pytest.approx(1.0, abs=0.001)
+    assert knowledge.cost.pass_seconds(2) == pytest.approx(MEMORY_BOUND[2] + 0.4, abs=0.01)
+    assert knowledge.rate == pytest.approx(4 / (MEMORY_BOUND[2] + 2.4), rel=0.01)  # it took time all the same
 
 
 def test_looks_past_a_step_of_the_staircase():

@@ -46,6 +46,18 @@ def test_looks_stay_within_their_share_however_dear_they_are():
     assert sum(answers) > 0
 
 
+def test_a_look_dearer_than_a_usual_answer_pays_for_waits_until_the_savings_are_full():
+    """Prices in plain tokens: a usual answer has 64, the savings are full at 500."""
+    knowledge = Knowledge(CostModel(dict(MEMORY_BOUND), 0.1))
+    share = worth_exploring(knowledge.cost)
+    exploration = Exploration(knowledge)
+    assert exploration.affords(60 * share, 0)
+    exploration.save(480.0)
+    assert not exploration.affords(70 * share, 0)
+    exploration.save(20.0)
+    assert exploration.affords(70 * share, 0)
+
+
 def test_being_right_earns_further_looks():
     silent, right = (Knowledge(CostModel(dict(MEMORY_BOUND), 0.05)) for _ in range(2))
     for knowledge in (silent, right):
