@@ -60,14 +60,19 @@ class AdaptiveLength:
         self._tokens = 0  # of this answer so far
         self._plain = [0, 0.0]  # rounds decoded plainly and their seconds, not yet told to the cost model
 
+    def rests(self) -> bool:
+        if not self._resting():
+            return False
+        self._rest -= 1
+        return True
+
     def begin(self, behind: int, matched: int) -> int:
         k = self.knowledge
         self._behind = behind
         self._matched = matched
         self.silent = self._exploring = False
         copied, gain = self._best_copy() if matched else (0, 0.0)
-        if not copied and self._resting():
-            self._rest -= 1
+        if not copied and self.rests():
             return PLAIN
         self._tell_plain()
         if self._foresight is None:
@@ -82,7 +87,7 @@ class AdaptiveLength:
             return True
         if k.drafting or self._rest <= 0:
             return False
-        return not self._exploration.allows(self._tokens, self._plain[1])
+        return self._tokens < self._exploration.due or not self._exploration.allows(self._plain[1])
 
     def compared(self, right: bool) -> None:
         for rates in (self.knowledge.copies, self._copies):
@@ -128,18 +133,13 @@ class AdaptiveLength:
                 self._exploration.hit(1, self._tokens)
 
     def observe(self, done: Round, proposals: Sequence[Proposal]) -> None:
-        k = self.knowledge
         self._tokens += done.emitted
         seconds = done.draft + done.translate + done.verify + done.other
-        turned, self._turned = self._turned, bool(proposals)
         if not proposals and not done.drafted:
-            if turned:
-                k.cost.observe_return(seconds)
-                k.remember(done.emitted, seconds)
-                return
-            self._plain[0] += 1
-            self._plain[1] += seconds
+            self._observe_plain(done.emitted, seconds)
             return
+        k = self.knowledge
+        self._turned = bool(proposals)
         drafting = done.draft + done.translate if done.drafted else 0.0  # small models feel what is beside the model
         k.cost.observe_pass(done.proposed + 1, seconds - drafting)
         k.remember(done.emitted, seconds)
@@ -160,6 +160,15 @@ class AdaptiveLength:
         self._foresight.learn(proposals, done.tested, done.accepted)
         if done.accepted:
             self._exploration.hit(done.accepted, self._tokens)
+
+    def _observe_plain(self, emitted: int, seconds: float) -> None:
+        if self._turned:
+            self._turned = False
+            self.knowledge.cost.observe_return(seconds)
+            self.knowledge.remember(emitted, seconds)
+        else:
+            self._plain[0] += 1
+            self._plain[1] += seconds
 
     def finish(self) -> None:
         self._tell_plain()

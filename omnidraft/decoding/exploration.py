@@ -28,33 +28,33 @@ class Exploration:
         self._share = worth_exploring(knowledge.cost)
         self._owing = knowledge.usual.value * knowledge.cost.pass_seconds(1)  # an answer may lend what it will save
         self._price = 0.0  # plain seconds that pay for the next look
-        self._due = 0  # tokens behind which another look may show something new
+        self.due = 0  # tokens before which another look would show nothing new
         self._failed = 0  # looks in a row that promised nothing
 
-    def allows(self, tokens: int, more: float) -> bool:
-        """Whether another look may be had behind `tokens`, at its last price; more: plain seconds not yet saved."""
-        return tokens >= self._due and self._knowledge.plain_seconds + more + self._owing >= self._price
+    def allows(self, more: float) -> bool:
+        """Whether another look may be had at its last price; more: plain seconds not yet saved."""
+        return self._knowledge.plain_seconds + more + self._owing >= self._price
 
     def affords(self, look: float, tokens: int) -> bool:
         """Likewise for a look that takes `look` seconds; one that a usual answer cannot pay for needs all savings."""
         k = self._knowledge
         self._price = look / self._share
         rich = k.plain_seconds >= 0.99 * _SAVED * k.cost.pass_seconds(1)
-        return (rich or self._price <= self._owing) and self.allows(tokens, 0.0)
+        return tokens >= self.due and (rich or self._price <= self._owing) and self.allows(0.0)
 
     def looked(self, tokens: int, promising: bool) -> None:
         self._failed = 0 if promising else self._failed + 1
         if promising:
-            self._due = tokens
+            self.due = tokens
         elif self._failed < _OPENING:
-            self._due = tokens + 1
+            self.due = tokens + 1
         else:
-            self._due = tokens + 2 ** min(self._failed - _OPENING + 1, _PATIENCE)
+            self.due = tokens + 2 ** min(self._failed - _OPENING + 1, _PATIENCE)
 
     def hit(self, kept: int, tokens: int) -> None:
         """The drafter was right `kept` times in a row: it is worth another look, and has earned some of it."""
         k = self._knowledge
-        self._failed, self._due = 0, tokens
+        self._failed, self.due = 0, tokens
         gain = kept / k.rate - (k.cost.pass_seconds(kept + 1) - k.cost.pass_seconds(1))
         self.save(_SPENT_AGAIN * max(gain, 0.0) / self._share)
 

@@ -25,6 +25,11 @@ class LengthPolicy(Protocol):
     silent: bool
     """This round's draft is not proposed, only compared with what the target says (see `overheard`)."""
 
+    def rests(self) -> bool:
+        """Whether this round, if there is nothing to copy, is plain without another thought: it is then not begun, only
+        observed. Asked in every round, so it must cost next to nothing."""
+        ...
+
     def begin(self, behind: int, matched: int) -> int:
         """A round begins; returns how many looked-up tokens to propose, 0 to leave the round to the drafter, `PLAIN`
         for neither.
@@ -70,6 +75,9 @@ class FixedLength:
 
     def __init__(self, length: int) -> None:
         self.longest = length
+
+    def rests(self) -> bool:
+        return False
 
     def begin(self, behind: int, matched: int) -> int:
         return 0

@@ -18,6 +18,7 @@ class SuffixLookup:
     """An index of every `_SHORTEST`-gram of the texts seen, newest occurrence first to be found."""
 
     def __init__(self, past: Sequence[Sequence[int]] = ()) -> None:
+        self.matches = False  # whether there is anything to propose
         self._texts: list[list[int]] = [[]]
         self._gram: tuple[int, ...] = ()  # the current text's last ids behind `_begun`, at most _SHORTEST
         self._begun = 0  # where the current text's own part starts
@@ -37,11 +38,11 @@ class SuffixLookup:
             self._open()
             self.extend(ids)
         # what leads into an answer is the same in every conversation: agreeing on that means nothing
-        self._gram, self._begun = (), len(self._texts[-1])
+        self._gram, self._begun, self.matches = (), len(self._texts[-1]), False
 
     def _open(self) -> None:
         self._texts.append([])
-        self._gram, self._begun = (), 0
+        self._gram, self._begun, self.matches = (), 0, False
 
     def extend(self, ids: Sequence[int]) -> None:
         """Ids behind the current text. Constant work an id."""
@@ -53,6 +54,7 @@ class SuffixLookup:
             text.append(i)
             gram = (*gram[1 - _SHORTEST :], i)
         self._gram = gram
+        self.matches = gram in self._seen
         self._count += len(ids)
 
     def _drop_older_half(self) -> None:
@@ -67,9 +69,9 @@ class SuffixLookup:
 
         Of the newest passages that end alike the longest match wins, then the newest. ([], 0) if none is long enough.
         """
-        passages = self._seen.get(self._gram)
-        if passages is None:
+        if not self.matches:
             return _NOTHING
+        passages = self._seen[self._gram]
         text = self._texts[-1]
         best, length, most = passages[-1], 0, min(_LONGEST, len(text) - self._begun)
         for number, end in reversed(passages[-_TRIED:]):

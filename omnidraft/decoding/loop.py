@@ -156,7 +156,7 @@ class _Answer:
         )
         self._count(done, tokens)
         if self.speculation is not None and not first:
-            self.speculation.observe(done, proposals)
+            self.speculation.policy.observe(done, proposals)
         yield from tokens
         yield done
 

@@ -7,7 +7,6 @@ from time import perf_counter
 from typing import NamedTuple
 
 from omnidraft.decoding.drafting import Drafting
-from omnidraft.decoding.events import Round
 from omnidraft.decoding.length import PLAIN, LengthPolicy
 from omnidraft.decoding.lookup import SuffixLookup
 from omnidraft.decoding.strategy import Strategy
@@ -51,9 +50,11 @@ class Speculation:
 
     def guess(self, strategy: Strategy, position: int, room: int) -> Guess:
         """Proposals behind the newest token, at most `room`; `position` is the answer position they begin at."""
-        start = perf_counter()
         drafting = self.drafting
         carried = drafting is not None and drafting.holds_pieces
+        if not (carried or (self.lookup is not None and self.lookup.matches)) and self.policy.rests():
+            return NOTHING
+        start = perf_counter()
         drafted = 0
         if room > 0:
             copied = NONE if carried else self._look_up(strategy, room)
@@ -107,9 +108,6 @@ class Speculation:
             self.drafting.settle(verdict, proposals)
         if self.lookup is not None:
             self.lookup.extend([emission.id for emission in verdict.emitted])
-
-    def observe(self, done: Round, proposals: Sequence[Proposal]) -> None:
-        self.policy.observe(done, proposals)
 
     def finish(self) -> None:
         """The answer has ended, however it did."""

@@ -70,7 +70,7 @@ class Machine:
         return Outcome(made, total, drafting, passes)
 
     def _round(self, policy, made: int) -> tuple[Round, list[Proposal]]:
-        idle = policy.begin(1, 0) == PLAIN
+        idle = policy.rests() or policy.begin(1, 0) == PLAIN
         pieces, right = [], []
         while not idle and policy.more(pieces):
             chance = self._acceptance[(made + len(pieces)) // 40 % len(self._acceptance)]
