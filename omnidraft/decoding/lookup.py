@@ -18,9 +18,9 @@ class SuffixLookup:
     """An index of every `_SHORTEST`-gram of the texts seen, newest occurrence first to be found."""
 
     def __init__(self, past: Sequence[Sequence[int]] = ()) -> None:
-        self.matches = False  # whether there is anything to propose
         self._texts: list[list[int]] = [[]]
         self._gram: tuple[int, ...] = ()  # the current text's last ids behind `_begun`, at most _SHORTEST
+        self.passages: list[tuple[int, int]] | None = None  # that end alike, None if there are none
         self._begun = 0  # where the current text's own part starts
         self._count = 0
         self._seen: dict[tuple[int, ...], list[tuple[int, int]]] = {}
@@ -38,24 +38,32 @@ class SuffixLookup:
             self._open()
             self.extend(ids)
         # what leads into an answer is the same in every conversation: agreeing on that means nothing
-        self._gram, self._begun, self.matches = (), len(self._texts[-1]), False
+        self._gram, self.passages, self._begun = (), None, len(self._texts[-1])
 
     def _open(self) -> None:
         self._texts.append([])
-        self._gram, self._begun, self.matches = (), 0, False
+        self._gram, self.passages, self._begun = (), None, 0
 
     def extend(self, ids: Sequence[int]) -> None:
-        """Ids behind the current text. Constant work an id."""
-        text, number, gram = self._texts[-1], len(self._texts) - 1, self._gram
+        """Ids behind the current text."""
         for i in ids:
-            # the gram that i follows: indexed only now, so that a text never matches its own end
-            if len(gram) == _SHORTEST:
-                self._seen.setdefault(gram, []).append((number, len(text)))
-            text.append(i)
-            gram = (*gram[1 - _SHORTEST :], i)
-        self._gram = gram
-        self.matches = gram in self._seen
-        self._count += len(ids)
+            self.append(i)
+
+    def append(self, i: int) -> None:
+        """One id behind the current text. Constant work, and little: it is done for every token."""
+        text, gram, passages = self._texts[-1], self._gram, self.passages
+        # the gram that i follows: indexed only now, so that a text never matches its own end
+        if len(gram) == _SHORTEST:
+            place = len(self._texts) - 1, len(text)
+            if passages is None:
+                self._seen[gram] = [place]
+            else:
+                passages.append(place)
+            gram = gram[1:]
+        text.append(i)
+        self._gram = gram = (*gram, i)
+        self.passages = self._seen.get(gram)
+        self._count += 1
 
     def _drop_older_half(self) -> None:
         kept = self._texts[len(self._texts) // 2 + 1 :]
@@ -69,9 +77,9 @@ class SuffixLookup:
 
         Of the newest passages that end alike the longest match wins, then the newest. ([], 0) if none is long enough.
         """
-        if not self.matches:
+        passages = self.passages
+        if passages is None:
             return _NOTHING
-        passages = self._seen[self._gram]
         text = self._texts[-1]
         best, length, most = passages[-1], 0, min(_LONGEST, len(text) - self._begun)
         for number, end in reversed(passages[-_TRIED:]):

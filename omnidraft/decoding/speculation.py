@@ -52,7 +52,7 @@ class Speculation:
         """Proposals behind the newest token, at most `room`; `position` is the answer position they begin at."""
         drafting = self.drafting
         carried = drafting is not None and drafting.holds_pieces
-        if not (carried or (self.lookup is not None and self.lookup.matches)) and self.policy.rests():
+        if not (carried or (self.lookup is not None and self.lookup.passages)) and self.policy.rests():
             return NOTHING
         start = perf_counter()
         drafted = 0
@@ -107,7 +107,8 @@ class Speculation:
         if self.drafting is not None:
             self.drafting.settle(verdict, proposals)
         if self.lookup is not None:
-            self.lookup.extend([emission.id for emission in verdict.emitted])
+            for emission in verdict.emitted:
+                self.lookup.append(emission.id)
 
     def finish(self) -> None:
         """The answer has ended, however it did."""
