@@ -1,8 +1,13 @@
 """Fixtures every test may use: where the bundled models are, where the reference data may be."""
 
+import signal
 from pathlib import Path
 
 import pytest
+
+# Programs started in the background are told to ignore Ctrl-C; what the tests start must not inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(__file__).resolve().parent.parent
 
