@@ -91,9 +91,8 @@ class Drafting:
 
     def settle(self, verdict: Verdict, proposals: Sequence[Proposal]) -> None:
         """Take over what the target emitted. Without a draft that is only noted: plain decoding pays nothing for it."""
-        if not proposals and len(self._ids) == self._base:
-            for emission in verdict.emitted:
-                self._unread.append(emission.id)
+        if not proposals and not self.holds_pieces:
+            self._unread += [emission.id for emission in verdict.emitted]
             return
         self._catch_up()
         for emission in verdict.emitted:
