@@ -14,6 +14,7 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from omnidraft.__main__ import _COMMANDS, _parser, main
@@ -501,6 +502,13 @@ class Terminal:
         before, _, self.unread = self.unread.partition(text)
         return before
 
+    def until_it_waits(self) -> None:
+        """readline shows its prompt shortly before it waits; a Ctrl-C between the two waits for a next key (CPython)."""
+        asleep = 0
+        while asleep < 5:
+            time.sleep(0.02)
+            asleep = asleep + 1 if psutil.Process(self.pid).status() == psutil.STATUS_SLEEPING else 0
+
     def type(self, text: str) -> None:
         os.write(self.fd, text.encode())
 
@@ -528,6 +536,7 @@ def test_a_person_at_a_terminal_stops_an_answer_asks_on_and_leaves(home):
 def test_ctrl_c_at_the_prompt_leaves_with_130(home):
     terminal = Terminal(command(home))
     terminal.until("> ")
+    terminal.until_it_waits()
     terminal.type("\x03")
     assert terminal.code() == 130
 
