@@ -503,7 +503,7 @@ class Terminal:
         return before
 
     def until_it_waits(self) -> None:
-        """readline shows its prompt shortly before it waits; a Ctrl-C between the two waits for a next key (CPython)."""
+        """CPython's readline shows its prompt just before it waits; a Ctrl-C in between waits for a next key."""
         asleep = 0
         while asleep < 5:
             time.sleep(0.02)
