@@ -23,6 +23,7 @@ from omnidraft.decoding.exploration import Exploration
 from omnidraft.decoding.foresight import Foresight
 from omnidraft.decoding.knowledge import Knowledge
 from omnidraft.decoding.length import PLAIN
+from omnidraft.decoding.lookup import NO_MATCH, Match
 from omnidraft.vocab import Proposal, Translator
 
 _PROBE_PIECES = 3  # drafted at most until the first proposal of a silent guess is complete
@@ -53,7 +54,7 @@ class AdaptiveLength:
         self.silent = False
         self._exploring = False  # this round's look is to find out
         self._behind = 0
-        self._matched = 0
+        self._match = NO_MATCH
         self._rest = 0  # plain rounds until drafting is thought over again
         self._exploration = Exploration(knowledge)
         self._turned = False  # whether the round before had a wider pass
@@ -66,12 +67,12 @@ class AdaptiveLength:
         self._rest -= 1
         return True
 
-    def begin(self, behind: int, matched: int) -> int:
+    def begin(self, behind: int, match: Match) -> int:
         k = self.knowledge
         self._behind = behind
-        self._matched = matched
+        self._match = match
         self.silent = self._exploring = False
-        copied, gain = self._best_copy() if matched else (0, 0.0)
+        copied, gain = self._best_copy() if match.length else (0, 0.0)
         if not copied and self.rests():
             return PLAIN
         self._tell_plain()
@@ -91,7 +92,7 @@ class AdaptiveLength:
 
     def compared(self, right: bool) -> None:
         for rates in (self.knowledge.copies, self._copies):
-            rates.add(self._matched, right)
+            rates.add(self._match.length, right, own=self._match.own)
 
     def more(self, pieces: Sequence[int]) -> bool:
         if self._foresight is None or len(pieces) >= self.longest:
@@ -146,7 +147,7 @@ class AdaptiveLength:
         if proposals and proposals[0].origin == "lookup":
             for depth in range(done.tested):
                 for rates in (k.copies, self._copies):
-                    rates.add(self._matched + depth, depth < done.accepted)
+                    rates.add(self._match.length + depth, depth < done.accepted, own=self._match.own)
             return
         if self._behind <= 4:
             k.cost.observe_steps(done.drafted, drafting)
@@ -220,7 +221,7 @@ class AdaptiveLength:
         rate, single = k.rate, k.cost.pass_seconds(1)
         kept, alive, best = 0.0, 1.0, (0, 0.0)
         for length in range(1, self.longest + 1):
-            alive *= self._copies.chance(self._matched + length - 1)
+            alive *= self._copies.chance(self._match.length + length - 1, own=self._match.own)
             if alive < _HOPELESS:
                 break
             kept += alive
@@ -240,8 +241,8 @@ class GammaLength(AdaptiveLength):
         super().__init__(knowledge, translator, longest)
         self._gamma = gamma
 
-    def begin(self, behind: int, matched: int) -> int:
-        return super().begin(behind, 0)
+    def begin(self, behind: int, match: Match) -> int:
+        return super().begin(behind, NO_MATCH)
 
     def more(self, pieces: Sequence[int]) -> bool:
         if len(pieces) >= self.longest:

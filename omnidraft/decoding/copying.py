@@ -1,5 +1,8 @@
 """How far copies of earlier text can be trusted, by how long the passages agree before them.
 
+Where a passage stands matters, too: an answer that repeats itself goes on doing so, while what agrees with another
+text soon differs.
+
 Comparing a copy with what the target says costs nothing, so these rates are learned in every round with a match,
 proposed or not, and begin low: a wide pass is paid for only after copies were seen to be right.
 """
@@ -16,16 +19,19 @@ _PRIOR = (0.15, 0.2, 0.3, 0.4, 0.5, 0.6)
 
 
 class CopyRates:
-    """P(the next copied token is right | the last `matched` tokens agree), in classes of `matched`."""
+    """P(the next copied token is right | the last `matched` tokens agree, with the answer itself or another text)."""
 
     def __init__(self, averages: Sequence[Average] | None = None) -> None:
-        self._averages = list(averages) if averages else [Average(value) for value in _PRIOR]
+        self._averages = list(averages) if averages else [Average(value) for value in _PRIOR * 2]
 
-    def chance(self, matched: int) -> float:
-        return self._averages[bisect_right(_BOUNDS, matched)].value
+    def chance(self, matched: int, *, own: bool) -> float:
+        return self._average(matched, own).value
 
-    def add(self, matched: int, right: bool) -> None:
-        self._averages[bisect_right(_BOUNDS, matched)].add(float(right))
+    def add(self, matched: int, right: bool, *, own: bool) -> None:
+        self._average(matched, own).add(float(right))
+
+    def _average(self, matched: int, own: bool) -> Average:
+        return self._averages[bisect_right(_BOUNDS, matched) + (len(_PRIOR) if own else 0)]
 
     def local(self) -> CopyRates:
         """Where one answer begins."""
@@ -37,6 +43,6 @@ class CopyRates:
     @classmethod
     def from_list(cls, data: Sequence[Sequence[float]]) -> CopyRates:
         """ValueError or TypeError for what `as_list` did not write."""
-        if len(data) != len(_PRIOR):
+        if len(data) != 2 * len(_PRIOR):
             raise ValueError("rates of copies by another division")
         return cls([Average(float(value), float(weight)) for value, weight in data])

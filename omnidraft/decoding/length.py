@@ -12,6 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from omnidraft.decoding.events import Round
+from omnidraft.decoding.lookup import Match
 from omnidraft.vocab import Proposal
 
 PLAIN = -1
@@ -30,11 +31,11 @@ class LengthPolicy(Protocol):
         observed. Asked in every round, so it must cost next to nothing."""
         ...
 
-    def begin(self, behind: int, matched: int) -> int:
+    def begin(self, behind: int, match: Match) -> int:
         """A round begins; returns how many looked-up tokens to propose, 0 to leave the round to the drafter, `PLAIN`
         for neither.
 
-        behind: ids the drafter has yet to read; matched: length of the lookup's match, 0 if there is none.
+        behind: ids the drafter has yet to read; match: what the lookup found.
         """
         ...
 
@@ -79,7 +80,7 @@ class FixedLength:
     def rests(self) -> bool:
         return False
 
-    def begin(self, behind: int, matched: int) -> int:
+    def begin(self, behind: int, match: Match) -> int:
         return 0
 
     def more(self, pieces: Sequence[int]) -> bool:

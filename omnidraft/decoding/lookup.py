@@ -6,12 +6,26 @@ Works on target ids, so nothing is translated. Looks in the current context and 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 _SHORTEST = 3  # shorter matches are chance
 _LONGEST = 16
 _MOST_IDS = 200_000  # remembered over all texts; then the older half is dropped
 _TRIED = 8  # of the newest passages that end alike, how many are compared
-_NOTHING: tuple[list[int], int] = ([], 0)
+
+
+class Match(NamedTuple):
+    """An earlier passage: `ids` followed it, its last `length` ids are the answer's last ones, 0 if nothing agrees.
+
+    own: it stands in the answer itself, not before it or in another text.
+    """
+
+    ids: Sequence[int]
+    length: int
+    own: bool
+
+
+NO_MATCH = Match((), 0, own=False)
 
 
 class SuffixLookup:
@@ -72,14 +86,14 @@ class SuffixLookup:
             self._open()
             self.extend(text)
 
-    def propose(self, longest: int) -> tuple[list[int], int]:
-        """Up to `longest` ids that followed the best match of what was said since `begin`, and the match's length.
+    def propose(self, longest: int) -> Match:
+        """The best match of what was said since `begin`, with up to `longest` ids that followed it.
 
-        Of the newest passages that end alike the longest match wins, then the newest. ([], 0) if none is long enough.
+        Of the newest passages that end alike the longest match wins, then the newest. `NO_MATCH` if all are too short.
         """
         passages = self.passages
         if passages is None:
-            return _NOTHING
+            return NO_MATCH
         text = self._texts[-1]
         best, length, most = passages[-1], 0, min(_LONGEST, len(text) - self._begun)
         for number, end in reversed(passages[-_TRIED:]):
@@ -89,7 +103,8 @@ class SuffixLookup:
                 if length == most:
                     break
         number, end = best
-        return self._texts[number][end : end + longest], length
+        own = number == len(self._texts) - 1 and end > self._begun
+        return Match(self._texts[number][end : end + longest], length, own)
 
     @staticmethod
     def _matching(other: list[int], end: int, text: list[int], most: int) -> int:

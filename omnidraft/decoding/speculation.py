@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from omnidraft.decoding.drafting import Drafting
 from omnidraft.decoding.length import PLAIN, LengthPolicy
-from omnidraft.decoding.lookup import SuffixLookup
+from omnidraft.decoding.lookup import NO_MATCH, SuffixLookup
 from omnidraft.decoding.strategy import Strategy
 from omnidraft.decoding.verify import Verdict
 from omnidraft.vocab import Proposal
@@ -77,15 +77,15 @@ class Speculation:
     def _look_up(self, strategy: Strategy, room: int) -> list[Proposal] | None:
         """Copies of earlier text; [] if the drafter is to draft, None if nobody is to propose."""
         behind = self.drafting.behind if self.drafting else 0
-        found, matched = NONE, 0
+        match = NO_MATCH
         if self.lookup is not None and strategy.splits:
-            found, matched = self.lookup.propose(min(room, self.policy.longest))
-        length = self.policy.begin(behind, matched)
-        if length <= 0 and found:
-            self._uncopied = found[0]
+            match = self.lookup.propose(min(room, self.policy.longest))
+        length = self.policy.begin(behind, match)
+        if length <= 0 and match.ids:
+            self._uncopied = match.ids[0]
         if length == PLAIN:
             return None
-        return [Proposal(t, "lookup", 0, 0) for t in found[:length]]
+        return [Proposal(t, "lookup", 0, 0) for t in match.ids[:length]]
 
     def _translate(self, strategy: Strategy, pieces: list[int]) -> list[Proposal]:
         if not pieces:

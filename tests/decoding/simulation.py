@@ -14,6 +14,7 @@ from omnidraft.decoding.cost import CostModel
 from omnidraft.decoding.events import Round
 from omnidraft.decoding.knowledge import Knowledge
 from omnidraft.decoding.length import PLAIN
+from omnidraft.decoding.lookup import NO_MATCH
 from omnidraft.vocab import Proposal
 
 # pass times over a one-row pass, by rows: measured shapes of a memory-bound and a compute-bound machine
@@ -70,7 +71,7 @@ class Machine:
         return Outcome(made, total, drafting, passes)
 
     def _round(self, policy, made: int) -> tuple[Round, list[Proposal]]:
-        idle = policy.rests() or policy.begin(1, 0) == PLAIN
+        idle = policy.rests() or policy.begin(1, NO_MATCH) == PLAIN
         pieces, right = [], []
         while not idle and policy.more(pieces):
             chance = self._acceptance[(made + len(pieces)) // 40 % len(self._acceptance)]

@@ -9,6 +9,7 @@ from omnidraft.decoding.cost import CostModel
 from omnidraft.decoding.events import Round
 from omnidraft.decoding.knowledge import Knowledge
 from omnidraft.decoding.length import PLAIN, FixedLength
+from omnidraft.decoding.lookup import NO_MATCH, Match
 from omnidraft.vocab import Proposal
 from tests.decoding.simulation import COMPUTE_BOUND, MEMORY_BOUND, Machine
 
@@ -71,10 +72,10 @@ def test_what_going_back_to_one_row_takes_is_kept_apart_from_plain_rounds():
     knowledge = Knowledge(CostModel(dict(MEMORY_BOUND), 0.05))
     policy = AdaptiveLength(knowledge, None, longest=1)
     for _ in range(100):
-        assert policy.begin(1, 8) == 1
+        assert policy.begin(1, Match([1], 8, own=True)) == 1
         policy.observe(Round(0, 1, 1, 1, 2, 0.0, 0.0, MEMORY_BOUND[2], 0.0), [Proposal(0, "lookup", 1, 0)])
         for seconds in (1.4, 1.0):
-            assert policy.begin(1, 0) == PLAIN
+            assert policy.begin(1, NO_MATCH) == PLAIN
             policy.observe(Round(0, 0, 0, 0, 1, 0.0, 0.0, seconds, 0.0), [])
     policy.finish()
     assert knowledge.cost.pass_seconds(1) == pytest.approx(1.0, abs=0.001)

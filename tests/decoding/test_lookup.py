@@ -8,35 +8,46 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnidraft.decoding import lookup
-from omnidraft.decoding.lookup import SuffixLookup
+from omnidraft.decoding.lookup import NO_MATCH, Match, SuffixLookup
 
 
 def test_proposes_what_followed_the_longest_match():
     found = SuffixLookup([[1, 2, 3, 4, 5, 6], [9, 2, 3, 4, 7, 8]])
     found.begin([0])
     found.extend([1, 2, 3, 4])
-    assert found.propose(2) == ([5, 6], 4)
+    assert found.propose(2) == Match([5, 6], 4, own=False)
 
 
 def test_the_newest_of_equal_matches_wins():
     found = SuffixLookup([[5, 2, 3, 4, 5], [6, 2, 3, 4, 7]])
     found.begin([0])
     found.extend([2, 3, 4])
-    assert found.propose(1) == ([7], 3)
+    assert found.propose(1) == Match([7], 3, own=False)
 
 
 def test_finds_repetition_inside_the_current_text():
     found = SuffixLookup()
     found.begin([1, 2, 3, 9, 8])
     found.extend([1, 2, 3])
-    assert found.propose(3) == ([9, 8, 1], 3)
+    assert found.propose(3) == Match([9, 8, 1], 3, own=False)
+
+
+def test_says_whether_the_answer_repeats_itself_or_what_was_there_before_it():
+    found = SuffixLookup([[1, 2, 3, 4]])
+    found.begin([5, 6, 7, 8])
+    found.extend([9, 1, 2, 3])
+    assert found.propose(1) == Match([4], 3, own=False)  # another text
+    found.extend([8, 5, 6, 7])
+    assert found.propose(1) == Match([8], 3, own=False)  # what led into the answer
+    found.extend([0, 9, 1, 2, 3])
+    assert found.propose(1) == Match([8], 4, own=True)
 
 
 def test_nothing_to_copy_gives_nothing():
     found = SuffixLookup()
-    assert found.propose(4) == ([], 0)
+    assert found.propose(4) == NO_MATCH
     found.begin([1, 2, 3])
-    assert found.propose(4) == ([], 0)
+    assert found.propose(4) == NO_MATCH
 
 
 def test_a_growing_conversation_is_held_once():
@@ -52,27 +63,27 @@ def test_memory_is_bounded(monkeypatch):
     for n in range(100):
         found.begin([n * 1000 + i for i in range(100)])
     assert sum(len(text) for text in found._texts) <= 1_100
-    assert found.propose(1) == ([], 0)
+    assert found.propose(1) == NO_MATCH
 
 
 @patch.object(lookup, "_TRIED", 1000)
 @given(st.lists(st.lists(st.integers(0, 3), max_size=30), min_size=1, max_size=4))
 def test_equals_a_brute_force_search(texts):
-    found = SuffixLookup(texts[:-1])
-    found.begin(texts[-1][:1])
+    found = SuffixLookup()
+    begun = set()  # (text, where an answer began): a passage that is half template, half answer is not looked for
+    for text in [*texts[:-1], texts[-1][:1]]:
+        found.begin(text)
+        begun.add((len(found._texts) - 1, found._begun))
     found.extend(texts[-1][1:])
-    copied, matched = found.propose(4)
-    current, begun = found._texts[-1], found._begun
+    copied, matched, _ = found.propose(4)
+    current = found._texts[-1]
     best = 0
-    for text in found._texts:
-        ends = range(3, len(text))
-        for end in ends:
+    for number, text in enumerate(found._texts):
+        for end in range(3, len(text)):
             n = 0
-            while n < min(16, end, len(current) - begun) and text[end - 1 - n] == current[-1 - n]:
+            while n < min(16, end, len(current) - found._begun) and text[end - 1 - n] == current[-1 - n]:
                 n += 1
-            if text is current and end - 3 < begun < end:
-                continue  # half template, half answer
-            if n >= 3 and end < len(text):
+            if n >= 3 and not any((number, cut) in begun for cut in (end - 2, end - 1)):
                 best = max(best, n)
     assert matched == best
     if matched:
@@ -82,8 +93,8 @@ def test_equals_a_brute_force_search(texts):
 def test_agreeing_on_what_leads_into_an_answer_means_nothing():
     found = SuffixLookup([[7, 8, 9, 1, 2, 3]])
     found.begin([5, 7, 8, 9])
-    assert found.propose(4) == ([], 0)
+    assert found.propose(4) == NO_MATCH
     found.extend([1, 2])
-    assert found.propose(4) == ([], 0)
+    assert found.propose(4) == NO_MATCH
     found.extend([3, 1, 2, 3])
-    assert found.propose(4)[1] == 3
+    assert found.propose(4).length == 3

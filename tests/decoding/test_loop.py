@@ -148,8 +148,8 @@ def test_the_seconds_add_up_to_the_time_that_passed():
 class CopyAll(FixedLength):
     """Proposes all that the lookup finds; the drafter never drafts."""
 
-    def begin(self, behind, matched):
-        return self.longest if matched else 0
+    def begin(self, behind, match):
+        return self.longest if match.length else 0
 
     def more(self, pieces):
         return False
