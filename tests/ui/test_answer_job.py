@@ -11,7 +11,7 @@ from omnidraft.assistant import Assistant
 from omnidraft.config import DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.paths import find_data_home
 from ui.answer_job import AnswerJob
-from ui.chat_stream import MIN_INTERVAL, follow
+from ui.chat_stream import MAX_SILENCE, MIN_INTERVAL, follow, silence
 
 QUESTION = [{"role": "user", "content": "Tell me a long story."}]
 LONG = SamplingSettings(temperature=1.0, seed=3, max_tokens=900)
@@ -93,3 +93,9 @@ def test_updates_come_at_most_twenty_times_a_second_and_end_with_the_whole_text(
     # The last look may follow the one before at once: it is the end.
     gaps = [b - a for a, b in pairwise(moments[:-1])]
     assert all(gap > MIN_INTERVAL * 0.9 for gap in gaps)
+
+
+def test_a_page_is_left_alone_the_longer_the_more_an_update_took_and_longest_where_nobody_reads_along():
+    assert silence(0.001, pace=20) < silence(0.003, pace=20) < MAX_SILENCE
+    assert silence(0.1, pace=20) == MAX_SILENCE
+    assert MAX_SILENCE < silence(0.1, pace=400) <= 0.5
