@@ -27,7 +27,6 @@ from omnidraft.decoding.lookup import NO_MATCH, Match
 from omnidraft.vocab import Proposal, Translator
 
 _PROBE_PIECES = 3  # drafted at most until the first proposal of a silent guess is complete
-_REST = 16  # rounds decoded plainly before thinking again, unless something new was heard
 _HYSTERESIS = 0.05  # tokens a round must promise before drafting resumes
 _READ_AHEAD = 0.1  # of a draft step: the cost of one more id when the drafter catches up in one pass
 _MARGIN = 0.15  # tokens a copy must promise: of many that look just good enough, most are not
@@ -55,17 +54,18 @@ class AdaptiveLength:
         self._exploring = False  # this round's look is to find out
         self._behind = 0
         self._match = NO_MATCH
-        self._rest = 0  # plain rounds until drafting is thought over again
+        self._thought = False  # nothing was heard of drafting since it was thought over
         self._exploration = Exploration(knowledge)
         self._turned = False  # whether the round before had a wider pass
         self._tokens = 0  # of this answer so far
         self._plain = [0, 0.0]  # rounds decoded plainly and their seconds, not yet told to the cost model
 
     def rests(self) -> bool:
-        if not self._resting():
+        if self._foresight is None:
+            return True
+        if self.knowledge.drafting or not self._thought:
             return False
-        self._rest -= 1
-        return True
+        return self._tokens < self._exploration.due or not self._exploration.allows(self._plain[1])
 
     def begin(self, behind: int, match: Match) -> int:
         k = self.knowledge
@@ -80,15 +80,6 @@ class AdaptiveLength:
             return copied
         self._foresight.begin()
         return copied if copied and (not k.drafting or gain >= self._look.value) else 0
-
-    def _resting(self) -> bool:
-        """Whether this round is plain without another thought."""
-        k = self.knowledge
-        if self._foresight is None:
-            return True
-        if k.drafting or self._rest <= 0:
-            return False
-        return self._tokens < self._exploration.due or not self._exploration.allows(self._plain[1])
 
     def compared(self, right: bool) -> None:
         for rates in (self.knowledge.copies, self._copies):
@@ -129,7 +120,7 @@ class AdaptiveLength:
             for rates in (self.knowledge.rates, self._rates):
                 rates.first.add(float(hit))
             self._foresight.learn(guess[:1], 1, int(hit))
-            self._rest = 0
+            self._thought = False
             if hit:
                 self._exploration.hit(1, self._tokens)
 
@@ -191,11 +182,11 @@ class AdaptiveLength:
     def _start(self) -> bool:
         """Whether to have a look in this round: because it pays, or to find out."""
         k = self.knowledge
-        if k.drafting or self._rest <= 0:
+        if k.drafting or not self._thought:
             step = k.cost.step / max(self._rates.per_piece.value, 0.2)
             gain = self._look.value - k.rate * (step + self._catching_up() / _AMORTISED)
             k.drafting = gain > (0.0 if k.drafting else _HYSTERESIS)
-            self._rest = _REST
+            self._thought = True
         if k.drafting:
             return True
         look = self._catching_up() + k.cost.step / max(self._rates.per_piece.value, 1 / _PROBE_PIECES)

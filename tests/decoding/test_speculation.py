@@ -1,0 +1,60 @@
+"""Who proposes in a round: a policy at rest is not asked for more than that, but nothing that costs nothing is lost."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from omnidraft.decoding.drafting import Drafting
+from omnidraft.decoding.length import PLAIN, FixedLength
+from omnidraft.decoding.lookup import SuffixLookup
+from omnidraft.decoding.pick import GreedyPicker
+from omnidraft.decoding.speculation import NOTHING, Speculation
+from tests.decoding import toys
+
+A, B, C = range(3)
+EQUALITY = SimpleNamespace(picker=GreedyPicker(), splits=True)
+REJECTION = SimpleNamespace(picker=GreedyPicker(), splits=False)
+
+
+class Resting(FixedLength):
+    """Would always rest; copies whatever there is where it is asked nevertheless."""
+
+    begun = 0
+
+    def rests(self):
+        return True
+
+    def begin(self, behind, match):
+        self.begun += 1
+        return len(match.ids) or PLAIN
+
+
+def speculation(policy: FixedLength, lookup: SuffixLookup | None = None) -> Speculation:
+    return Speculation(Drafting(toys.drafter(), toys.translator(), toys.PROMPT), policy, lookup=lookup)
+
+
+def test_a_round_at_rest_with_nothing_to_copy_is_not_even_begun():
+    policy = Resting(4)
+    assert speculation(policy, SuffixLookup()).guess(EQUALITY, 0, 8) is NOTHING
+    assert speculation(policy).guess(EQUALITY, 0, 8) is NOTHING
+    assert policy.begun == 0
+
+
+def test_copies_are_proposed_while_drafting_rests():
+    lookup = SuffixLookup([[A, B, C, C, B]])
+    lookup.begin(toys.PROMPT)
+    lookup.extend([A, B, C])
+    guess = speculation(Resting(4), lookup).guess(EQUALITY, 3, 8)
+    assert [(p.target_id, p.origin) for p in guess.proposals] == [(C, "lookup"), (B, "lookup")]
+    assert guess.drafted == 0
+
+
+def test_pieces_carried_over_from_the_last_round_are_proposed_though_drafting_rests():
+    policy = Resting(2)
+    made = speculation(policy)
+    made.drafting.draft(FixedLength(2), REJECTION.picker, 0)
+    carried = made.drafting.pieces
+    guess = made.guess(REJECTION, 0, 8)
+    assert guess.pieces == carried
+    assert guess.proposals
+    assert policy.begun == 0
