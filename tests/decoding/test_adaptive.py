@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import pytest
 
 from omnidraft.decoding.adaptive import AdaptiveLength
@@ -48,6 +50,25 @@ def test_a_drafter_that_becomes_good_is_noticed():
     better = Machine(MEMORY_BOUND, 0.05, EASY, seed=2)
     better.run(better.adaptive(knowledge=knowledge), 3_000)
     assert better.run(better.adaptive(knowledge=knowledge), 500).rate > 1.5
+
+
+def test_drafting_resumes_within_the_answer_in_which_the_drafter_became_good():
+    hopeless, easy = (Machine(MEMORY_BOUND, 0.05, acceptance, seed=3) for acceptance in (HOPELESS, EASY))
+    policy = hopeless.adaptive()
+    hopeless.run(policy, 1_000)
+    assert not policy.knowledge.drafting
+    easy.run(policy, 200)
+    assert policy.knowledge.drafting
+    assert easy.run(policy, 1_000).rate > 1.3
+
+
+def test_a_round_in_which_no_look_is_due_is_plain_without_another_thought():
+    machine = Machine(MEMORY_BOUND, 0.05, HOPELESS, seed=3)
+    policy = machine.adaptive()
+    machine.run(policy, 1_000)
+    with patch.object(policy, "begin", wraps=policy.begin) as begin:
+        machine.run(policy, 200)
+    assert begin.call_count <= 20  # looks are 32 tokens apart by now
 
 
 def test_wrong_costs_at_the_start_are_corrected_by_real_rounds():

@@ -68,6 +68,7 @@ def test_accepted_copies_count_as_longer_matches():
     rates = policy.knowledge.copies
     assert rates.chance(4, own=True) > 0.9  # the first
     assert 0.4 < rates.chance(5, own=True) < 0.6  # second and third share a class: right, then wrong
+    assert rates.chance(4, own=False) == CopyRates().chance(4, own=False)  # nothing was heard of other texts
 
 
 def test_an_answer_begins_where_the_pair_is_and_keeps_its_own_rates():
