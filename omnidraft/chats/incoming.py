@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from typing import Any, TypeVar
 
+from omnidraft.chats.meta import sound
 from omnidraft.chats.records import ROLES, Conversation, Message, json_value, whole_text
 from omnidraft.chats.titles import one_line, shorten
 from omnidraft.config import SamplingSettings, from_dict
@@ -66,7 +68,7 @@ def _message(given: Any, chat: str, new_ids: dict[str, str], where: str) -> tupl
     if parent is not None and (not isinstance(parent, str) or parent not in new_ids):
         raise _wrong(f"{where} answers a message that does not come before it")
     content, created = whole_text(_take(fields, "content", str, where)), _time(fields, "created", where)
-    active, meta = _take(fields, "active", bool, where), json_value(_take(fields, "meta", dict, where))
+    active, meta = _take(fields, "active", bool, where), sound(json_value(_take(fields, "meta", dict, where)))
     above = None if parent is None else new_ids[parent]
     return Message(uuid.uuid4().hex, chat, above, role, content, created, active, meta), old_id
 
@@ -85,7 +87,8 @@ def _time(fields: dict[str, Any], name: str, where: str) -> float:
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not number or not 0 <= value <= LATEST:  # false for NaN, too
         raise _wrong(f"{where} has no valid time {name!r}")
-    return float(value)
+    # Another machine's clock may be ahead; what is dated in the future would head the list until then.
+    return min(float(value), time.time())
 
 
 def _take(fields: dict[str, Any], name: str, kind: type[T], where: str) -> T:

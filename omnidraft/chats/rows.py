@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Mapping
 from typing import Any
 
+from omnidraft.chats.meta import sound
 from omnidraft.chats.records import Conversation, Message, whole_text
 from omnidraft.config import SamplingSettings, from_dict, to_dict
 from omnidraft.errors import SettingsError
@@ -22,7 +23,7 @@ def conversation(row: tuple[Any, ...]) -> Conversation:
 
 def message(row: tuple[Any, ...]) -> Message:
     *plain, active, meta = row
-    return Message(*plain, bool(active), json.loads(meta))
+    return Message(*plain, bool(active), sound(json.loads(meta)))
 
 
 def insert_conversation(connection: sqlite3.Connection, chat: Conversation) -> None:

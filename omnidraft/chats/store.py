@@ -24,6 +24,7 @@ from omnidraft.database import Database, erase_deleted
 from omnidraft.errors import StorageError
 
 PARTIAL_SECONDS = 1.0  # a growing answer is written at most this often
+AHEAD_SECONDS = 86_400.0  # clocks differ; what is dated further ahead is wrong
 
 
 class Place(Enum):
@@ -76,9 +77,11 @@ class ChatStore:
         return self.insert([(chat, [])])[0]
 
     def conversations(self, limit: int = -1, offset: int = 0) -> list[Conversation]:
-        """The most recently used first; all of them by default."""
-        order = "ORDER BY updated DESC, rowid DESC LIMIT ? OFFSET ?"
-        found = self._db.all(f"SELECT {rows.CONVERSATION} FROM conversations {order}", (limit, offset))
+        """The most recently used first; all of them by default. Those dated into the future come last."""
+        # A clock set right again, or a file from elsewhere: by their dates they would head the list for years.
+        order = "ORDER BY CASE WHEN updated > ? THEN 0 ELSE updated END DESC, rowid DESC LIMIT ? OFFSET ?"
+        values = (time.time() + AHEAD_SECONDS, limit, offset)
+        found = self._db.all(f"SELECT {rows.CONVERSATION} FROM conversations {order}", values)
         return [rows.conversation(row) for row in found]
 
     def get(self, chat: str) -> Conversation:

@@ -82,7 +82,7 @@ def test_an_answer_keeps_its_statistics_tokens_and_origins(store):
         note="switched",
     )
     stored = store.message(store.append(chat.id, "assistant", "Hello.", meta=meta).id)
-    assert stored.statistics == {"tokens": 3, "draft": 0.5, "rate": None, "origins": {"target": 1}}
+    assert stored.statistics == {"tokens": 3, "draft": 0.5, "origins": {"target": 1}}  # NaN is no number
     assert stored.token_ids == [5, 6, 7]
     assert stored.origins == ["target", "direct", "ngram"]
     assert (stored.meta["seed"], stored.meta["finish_reason"], stored.meta["note"]) == (2**62, "stop", "switched")
