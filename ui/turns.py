@@ -46,7 +46,7 @@ def turns(path: list[Message], versions: dict[str, tuple[int, int]], writing: tu
             if thought:
                 rows.append(_fold("Thinking" if thinking else "Thoughts", thought, "pending" if thinking else "done"))
                 marks.append(None)
-        rows.append({"role": message.role, "content": text or _empty(message, busy)})
+        rows.append({"role": message.role, "content": _as_is(text or _empty(message, busy))})
         last = index == len(path) - 1 and not busy
         marks.append(_mark(message, versions.get(message.id, (1, 1)), last, busy))
     return Turns(rows, marks)
@@ -79,7 +79,12 @@ def split_thought(text: str) -> tuple[str, str, bool]:
 
 
 def _fold(title: str, text: str, status: str) -> dict:
-    return {"role": "assistant", "content": text, "metadata": {"title": title, "status": status}}
+    return {"role": "assistant", "content": _as_is(text), "metadata": {"title": title, "status": status}}
+
+
+def _as_is(text: str) -> dict:
+    """A row's content as Gradio leaves it alone: from plain text it takes indentation and tabs away."""
+    return {"type": "text", "text": text}
 
 
 def _empty(message: Message, busy: bool) -> str:

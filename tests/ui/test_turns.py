@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from html import unescape
 
+import gradio as gr
+
 from omnidraft.chats import Message
 from ui.baseline import ENOUGH, Baselines
 from ui.format import percent, rate, seconds, short, size
@@ -23,7 +25,7 @@ def test_thoughts_are_folded_and_marks_stay_beside_their_rows():
         message("a", "assistant", "<think>Hm.</think>\nBecause.", note="Another one."),
     ]
     shown = turns(path, {"q": (1, 1), "a": (2, 3)})
-    assert [row["content"] for row in shown.rows] == ["Why?", "Another one.", "Hm.", "Because."]
+    assert [row["content"]["text"] for row in shown.rows] == ["Why?", "Another one.", "Hm.", "Because."]
     assert [mark and mark["id"] for mark in shown.marks] == ["q", None, None, "a"]
     assert (shown.marks[3]["place"], shown.marks[3]["count"], shown.marks[3]["last"]) == (2, 3, True)
     data = unescape(shown.marks_html().partition('data-marks="')[2].rpartition('"')[0])
@@ -37,7 +39,7 @@ def test_an_open_thought_is_still_thinking():
 
 def test_an_answer_in_the_making_shows_its_running_text():
     shown = turns([message("a", "assistant", "old")], {}, ("a", "new"))
-    assert shown.rows[0]["content"] == "new"
+    assert shown.rows[0]["content"]["text"] == "new"
     assert shown.marks[0]["busy"]
     assert not shown.marks[0]["last"]
 
@@ -70,3 +72,24 @@ def test_numbers_read_well():
     assert (rate(None), rate(12.345), rate(1234.5)) == ("–", "12.3", "1,234")
     assert (percent(None), percent(0.416)) == ("–", "42%")
     assert (seconds(0.0456), seconds(3.21), seconds(600)) == ("46 ms", "3.2 s", "10 min")
+
+
+CODE = "    indented\n\n- a\n  - b\n    - c\n\n```make\nall:\n\techo\n```\n"
+
+
+def test_gradio_shows_the_text_as_it_is():
+    path = [message("q", "user", CODE), message("a", "assistant", f"<think>\n{CODE}x</think>{CODE}", note=CODE)]
+    for length in range(0, len(CODE), 7):
+        rows = turns(path, {}, ("a", CODE[:length])).rows
+        said = [row.content[0].text for row in gr.Chatbot().postprocess(rows).root]
+        assert said == [CODE, CODE, CODE[:length] or "…"]
+    folded = gr.Chatbot().postprocess(turns(path, {}).rows).root[2]
+    assert "\techo" in folded.content[0].text
+    assert folded.metadata["title"] == "Thoughts"
+
+
+def test_a_token_of_unknown_origin_is_shown_without_colour():
+    shown = origins([("a", "target"), ("b", 'x" onclick="alert(1)')])
+    assert "onclick" not in shown
+    assert 'class="od-k od-k-unknown" title="of unknown origin">b<' in shown
+    assert '<li><i class="od-o-unknown"></i>of unknown origin</li>' in shown
