@@ -15,6 +15,12 @@ from pathlib import Path
 from omnidraft.errors import OmniDraftError, SettingsError
 from omnidraft.paths import DEFAULT_PROFILE, find_data_home, profile_name
 
+log = logging.getLogger("omnidraft")
+KEY_HELP = (
+    "what clients of /v1 must send (default: OMNIDRAFT_API_KEY, else nothing); with --auth-file it is not used, "
+    "for there they send NAME:PASSWORD"
+)
+
 
 def main(argv: list[str] | None = None) -> int:
     args = _parser().parse_args(argv)
@@ -35,7 +41,6 @@ def _run(args: argparse.Namespace) -> int:
     profile = profile_name(args.profile)
     if not args.add_user:
         _check_port(args.host, args.port)
-    key = args.api_key or os.environ.get("OMNIDRAFT_API_KEY") or None
     if args.add_user:
         return _add_user(args)
     from ui.auth import Accounts
@@ -44,7 +49,7 @@ def _run(args: argparse.Namespace) -> int:
 
     accounts = Accounts(args.auth_file) if args.auth_file else None
     app = make_app(
-        Sessions(home, profile, args.target, args.drafter, accounts), args.host, args.allow_host, api_key=key
+        Sessions(home, profile, args.target, args.drafter, accounts), args.host, args.allow_host, api_key=_api_key(args)
     )
     address = f"http://{_shown(args.host)}:{args.port}"
     print(f"OmniDraft is at {address} (Ctrl+C ends it). Data: {home.root}", flush=True)
@@ -52,6 +57,14 @@ def _run(args: argparse.Namespace) -> int:
         threading.Timer(1.0, webbrowser.open, [address]).start()
     serve(app, args.host, args.port)
     return 0
+
+
+def _api_key(args: argparse.Namespace) -> str | None:
+    """What clients of the API must send, unless accounts decide who may use it."""
+    key = args.api_key or os.environ.get("OMNIDRAFT_API_KEY") or None
+    if key and args.auth_file:
+        log.warning("The API key is not used: with --auth-file, clients of /v1 send NAME:PASSWORD of an account.")
+    return key
 
 
 def _add_user(args: argparse.Namespace) -> int:
@@ -80,7 +93,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--profile", default=DEFAULT_PROFILE, help="the profile to start with")
     parser.add_argument("--target", help="model file, or a name as the model list shows it")
     parser.add_argument("--drafter", help="drafter file (default: the profile's, first the bundled one)")
-    parser.add_argument("--api-key", help="what clients of /v1 must send (default: OMNIDRAFT_API_KEY, else nothing)")
+    parser.add_argument("--api-key", help=KEY_HELP)
     parser.add_argument("--auth-file", type=Path, help="accounts that must sign in; each has the profile of its name")
     parser.add_argument("--add-user", metavar="NAME", help="add an account to --auth-file and end")
     parser.add_argument("--open", action="store_true", help="open a browser")

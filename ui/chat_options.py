@@ -19,7 +19,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "Lively": {"temperature": 1.1, "top_k": 0, "top_p": 1.0, "min_p": 0.05},
 }
 OWN = "Own values"
-_HELP = {setting.name: setting.help for setting in describe(SamplingSettings)}
+_RULES = {setting.name: setting.rule for setting in describe(SamplingSettings)}
 
 
 @dataclass(slots=True)
@@ -76,20 +76,28 @@ def build() -> Options:
             elem_id="od-system",
         ),
         preset=gr.Dropdown([*PRESETS, OWN], value="Balanced", label="Sampling", filterable=False, elem_id="od-preset"),
-        temperature=gr.Slider(
-            0, 2, step=0.05, label="Temperature", info=_HELP["temperature"], elem_id="od-temperature"
-        ),
-        top_p=gr.Slider(0, 1, step=0.01, label="Top-p", info=_HELP["top_p"]),
-        min_p=gr.Slider(0, 1, step=0.01, label="Min-p", info=_HELP["min_p"]),
-        top_k=gr.Number(label="Top-k", precision=0, minimum=0, info=_HELP["top_k"]),
-        repeat_penalty=gr.Slider(0.5, 2, step=0.05, label="Repetition penalty", info=_HELP["repeat_penalty"]),
+        temperature=gr.Slider(label="Temperature", step=0.05, elem_id="od-temperature", **_slider("temperature")),
+        top_p=gr.Slider(label="Top-p", step=0.01, **_slider("top_p")),
+        min_p=gr.Slider(label="Min-p", step=0.01, **_slider("min_p")),
+        top_k=gr.Number(label="Top-k", precision=0, minimum=_RULES["top_k"].low, info=_RULES["top_k"].help),
+        repeat_penalty=gr.Slider(label="Repetition penalty", step=0.05, **_slider("repeat_penalty")),
         max_tokens=gr.Number(
-            label="Longest answer, in tokens", precision=0, minimum=1, info=_HELP["max_tokens"], elem_id="od-max-tokens"
+            label="Longest answer, in tokens",
+            precision=0,
+            minimum=_RULES["max_tokens"].low,
+            info=_RULES["max_tokens"].help,
+            elem_id="od-max-tokens",
         ),
         seed=gr.Textbox(
-            label="Seed", info=_HELP["seed"], placeholder="fresh each time", max_lines=1, elem_id="od-seed"
+            label="Seed", info=_RULES["seed"].help, placeholder="fresh each time", max_lines=1, elem_id="od-seed"
         ),
     )
+
+
+def _slider(name: str) -> dict[str, Any]:
+    """Help and range as the settings have them: Gradio refuses every event of a page that shows a value outside."""
+    rule = _RULES[name]
+    return {"info": rule.help, "minimum": rule.low, "maximum": rule.high}
 
 
 def preset_of(sampling: SamplingSettings) -> str:

@@ -28,6 +28,7 @@ from ui import api, auth, drift_page, theme, transfer
 from ui.pages import build
 from ui.security import Guard, allowed_hosts, is_local
 from ui.sessions import Sessions
+from ui.theme_cookie import ThemeCookie
 
 MAX_UPLOAD = "10mb"
 SWITCH_SECONDS = 0.0005
@@ -43,14 +44,16 @@ def make_app(sessions: Sessions, host: str, extra_hosts: Sequence[str] = (), *, 
         sessions.close()
 
     app = FastAPI(title="OmniDraft", docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
+    app.add_middleware(ThemeCookie, sessions=sessions)  # innermost: who asks is known there
     if sessions.accounts is not None:
         auth.add_routes(app, sessions.accounts)
         app.add_middleware(auth.Gate, accounts=sessions.accounts)
     app.add_middleware(Guard, hosts=allowed_hosts(host, extra_hosts))
     transfer.add_routes(app, sessions)
     drift_page.add_routes(app, sessions)
-    # With accounts the gate checks the API's keys, which are names and passwords then.
-    api.add_routes(app, sessions, api_key, exposed=not is_local(host) and sessions.accounts is None)
+    # With accounts the gate checks the API's keys, which are names and passwords then; no request could hold two.
+    alone = sessions.accounts is None
+    api.add_routes(app, sessions, api_key if alone else None, exposed=alone and not is_local(host))
     with warnings.catch_warnings():
         # Gradio warns that pages behind routes are not rendered on the server, which was not asked for.
         warnings.filterwarnings("ignore", message="SSR mode is not supported")

@@ -17,6 +17,7 @@ from ui.layout import PRIVATE, mobile_bar, side_head
 from ui.request import session_of
 from ui.session import Session
 from ui.sessions import Sessions
+from ui.theme import COOKIE, COOKIE_LASTS
 
 GROUPS = [
     ("look", "Look"),
@@ -29,9 +30,9 @@ GROUPS = [
 ALSO = {"look": ["theme"], "model": ["unload_after"]}  # settings that are in no group of their own
 TOP = 60
 NO_GPU = "This build of llama.cpp computes on the processor only, so there is nothing to set here."
-# The page script paints from this cookie before anything else is drawn.
-THEME_JS = "(theme) => { document.cookie = 'omnidraft_theme=' + theme + ';path=/;max-age=31536000;samesite=strict'; \
-window.odPaint?.(); return theme; }"
+THEME_JS = (
+    f"(theme) => {{ document.cookie = '{COOKIE}=' + theme + ';{COOKIE_LASTS}'; window.odPaint?.(); return theme; }}"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,8 @@ STATIC = Path(__file__).parent / "static"
 STYLE = STATIC / "style.css"
 SANS = ("ui-sans-serif", "system-ui", "-apple-system", "Segoe UI", "Roboto", "Noto Sans", "sans-serif")
 MONO = ("ui-monospace", "SF Mono", "Menlo", "Consolas", "DejaVu Sans Mono", "monospace")
+COOKIE = "omnidraft_theme"  # what the page script paints from, before anything else is drawn
+COOKIE_LASTS = "path=/;max-age=31536000;samesite=strict"
 
 PINE = colors.Color(
     "#eef6f4",

@@ -69,6 +69,7 @@ def test_the_theme_is_applied_and_remembered(server, pages):
     page.wait_for_selector("body.dark")
     page.goto(server.origin + "/models")
     page.wait_for_selector("body.dark")
+    pages.open(server, "/models").wait_for_selector("body.dark")  # another browser, without a cookie
 
 
 def test_models_are_listed_loaded_compared_and_unloaded(server, pages):

@@ -1,0 +1,27 @@
+"""The options beside the chat take every value that the settings take: Gradio would refuse all of them otherwise."""
+
+from __future__ import annotations
+
+import gradio as gr
+import pytest
+
+from omnidraft.config import SamplingSettings, describe
+from ui import chat_options
+
+RULES = {setting.name: setting.rule for setting in describe(SamplingSettings)}
+
+
+@pytest.fixture(scope="module")
+def options() -> chat_options.Options:
+    with gr.Blocks():
+        return chat_options.build()
+
+
+@pytest.mark.parametrize("name", ["temperature", "top_p", "min_p", "top_k", "repeat_penalty", "max_tokens"])
+def test_the_whole_range_of_a_setting_is_accepted(options, name):
+    component, rule = getattr(options, name), RULES[name]
+    for value in (rule.low, rule.high):
+        SamplingSettings(**{name: value})
+        assert component.preprocess(value) == value
+    if isinstance(component, gr.Slider):
+        assert (component.minimum, component.maximum) == (rule.low, rule.high)

@@ -1,0 +1,69 @@
+"""The stored theme wins over a browser's cookie, whichever page it arrives at."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from fastapi import FastAPI
+from fastapi.responses import PlainTextResponse
+from starlette.testclient import TestClient
+
+from omnidraft.config import AppSettings
+from omnidraft.errors import StorageError
+from ui.theme_cookie import ThemeCookie
+
+
+class Profiles:
+    """Stands for the sessions: one profile, which may not open."""
+
+    accounts = None
+
+    def __init__(self, theme: str, broken: bool = False) -> None:
+        self.theme, self.broken = theme, broken
+
+    def get(self, profile: str | None = None) -> SimpleNamespace:
+        if self.broken:
+            raise StorageError("The file is damaged.")
+        return SimpleNamespace(settings=AppSettings(theme=self.theme))
+
+
+def told(sessions: Profiles, path: str, cookie: str | None) -> str | None:
+    """The theme that comes with a page; None where nothing is said."""
+    app = FastAPI()
+    app.add_middleware(ThemeCookie, sessions=sessions)
+
+    @app.get("/{rest:path}")
+    def page(rest: str) -> PlainTextResponse:
+        return PlainTextResponse("page")
+
+    client = TestClient(app, cookies={} if cookie is None else {"omnidraft_theme": cookie})
+    response = client.get(path)
+    assert response.text == "page"
+    said = response.headers.get("set-cookie", "")
+    return said.partition(";")[0].partition("=")[2] or None
+
+
+@pytest.mark.parametrize("path", ["/", "/models", "/models/", "/settings"])
+@pytest.mark.parametrize(
+    ("stored", "cookie", "expected"),
+    [
+        ("dark", None, "dark"),
+        ("dark", "light", "dark"),
+        ("light", "nonsense", "light"),
+        ("system", "dark", "system"),
+        ("dark", "dark", None),
+        ("system", None, None),
+    ],
+)
+def test_a_page_comes_with_the_stored_theme_where_the_browser_has_another(path, stored, cookie, expected):
+    assert told(Profiles(stored), path, cookie) == expected
+
+
+def test_nothing_but_pages_does(tmp_path):
+    for path in ("/theme.css", "/gradio_api/info", "/login", "/v1/models"):
+        assert told(Profiles("dark"), path, None) is None
+
+
+def test_a_profile_that_cannot_be_opened_still_gets_its_page():
+    assert told(Profiles("dark", broken=True), "/", None) is None
