@@ -13,7 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from omnidraft.backends.tool_calls import Call, CallReader, ToolFormat
 from omnidraft.decoding.events import Event, Finished, Token
 from ui.answer_job import AnswerJob
-from ui.api_request import Tools
+from ui.api_tools import Tools
 
 REASONS = {"stop": "stop", "stop_string": "stop", "length": "length", "context": "length", "cancelled": "stop"}
 

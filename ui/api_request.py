@@ -1,50 +1,40 @@
-"""What a request to the API asks for, checked: messages, sampling, what the answer must look like, tools.
+"""What a request to the API asks for, checked: messages, sampling, what the answer must look like.
 
-Every refusal is a `BadRequest` whose sentence says what is wrong. Knows no engine and writes no answer.
+Every refusal is a `BadRequest` whose sentence says what is wrong. Tools are api_tools' business.
+Knows no engine and writes no answer.
 """
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Sequence
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
 from fastapi import Request
 
 from omnidraft.backends.grammar import Grammar, GrammarError, check_grammar, json_grammar
+from omnidraft.chats.records import json_value
 from omnidraft.config import DraftSettings, SamplingSettings
-from omnidraft.errors import OmniDraftError
+from ui.api_fields import BadRequest, field
+from ui.api_tools import Tools, tools_of
 from ui.session import Session
 
 MAX_BODY = 8 << 20
 ROLES = ("system", "developer", "user", "assistant", "tool")
-MAX_TOOLS = 128
-_UNSUPPORTED = ("functions", "function_call", "logprobs", "logit_bias", "audio", "modalities")
-_SAMPLING = {"temperature": float, "top_p": float, "seed": int, "top_k": int, "min_p": float, "repeat_penalty": float}
-_NAME = re.compile(r"[\w.-]{1,64}", re.ASCII)
-
-
-class BadRequest(OmniDraftError):
-    """The request asks for something that is not there or not understood."""
-
-    def __init__(self, message: str, status: int = 400) -> None:
-        super().__init__(message)
-        self.status = status
-
-
-@dataclass(frozen=True, slots=True)
-class Tools:
-    """offered: OpenAI's descriptions; forced: the functions one of which must be called, none: the model decides."""
-
-    offered: list[dict[str, Any]]
-    forced: list[dict[str, Any]]
-    one: bool
-
-    @property
-    def names(self) -> list[str]:
-        return [tool["function"]["name"] for tool in self.offered]
+# Refused unless they ask for nothing: 0 is equal to False.
+_UNSUPPORTED = (
+    "functions",
+    "function_call",
+    "logprobs",
+    "logit_bias",
+    "frequency_penalty",
+    "presence_penalty",
+    "audio",
+    "modalities",
+)
+_SAMPLING = ("temperature", "top_p", "seed", "top_k", "min_p", "repeat_penalty")
+_LONGEST = ("max_completion_tokens", "max_tokens")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,18 +52,19 @@ class Asked:
 
     @classmethod
     def of(cls, session: Session, body: dict[str, Any]) -> Asked:
-        grammar, tools = _grammar(body), _tools(body)
+        grammar, tools = _grammar(body), tools_of(body)
         if grammar is not None and tools is not None:
             raise BadRequest("Tools cannot be offered together with response_format or grammar; send one of them.")
+        options = field(body, "stream_options", dict) or {}
         return cls(
-            model=str(body.get("model") or ""),
+            model=field(body, "model", str) or "",
             messages=_messages(body.get("messages")),
             sampling=_sampling(session.settings.sampling, body),
             draft=_draft(session.settings.draft, body),
             grammar=grammar,
             tools=tools,
-            stream=bool(body.get("stream")),
-            usage=bool((body.get("stream_options") or {}).get("include_usage")),
+            stream=bool(field(body, "stream", bool)),
+            usage=bool(field(options, "include_usage", bool)),
         )
 
 
@@ -85,7 +76,8 @@ async def read_body(request: Request) -> dict[str, Any]:
         if len(data) > MAX_BODY:
             raise BadRequest("The request is too large.", 413)
     try:
-        body = json.loads(data)
+        # Half an emoji, which JSON can say and UTF-8 cannot, becomes the mark for that here.
+        body = json_value(json.loads(data, parse_constant=_finite, parse_float=_finite))
     except (ValueError, RecursionError):
         raise BadRequest("The request is not JSON.") from None
     if not isinstance(body, dict):
@@ -96,6 +88,14 @@ async def read_body(request: Request) -> dict[str, Any]:
         if body.get(name) not in (None, False, [], {}, ["text"]):
             raise BadRequest(f"{name} is not supported by this server.")
     return body
+
+
+def _finite(text: str) -> float:
+    """A number; JSON has no infinite ones, though Python reads them."""
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(text)
+    return value
 
 
 def _messages(given: Any) -> list[dict[str, Any]]:
@@ -147,35 +147,36 @@ def _text(content: Any) -> str:
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, list) else None
-    if parts is None or not all(isinstance(p, dict) and p.get("type") == "text" for p in parts):
+    if parts is None or not all(map(_is_text_part, parts)):
         raise BadRequest("A message's content must be text, or a list of text parts.")
-    return "".join(str(p.get("text", "")) for p in parts)
+    return "".join(part.get("text", "") for part in parts)
+
+
+def _is_text_part(part: Any) -> bool:
+    return isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text", ""), str)
 
 
 def _sampling(settings: SamplingSettings, body: dict[str, Any]) -> SamplingSettings:
-    values: dict[str, Any] = {}
-    for name, kind in _SAMPLING.items():
-        value = body.get(name)
-        if value is not None:
-            values[name] = float(value) if kind is float and isinstance(value, int) else value
-    longest = body.get("max_completion_tokens") or body.get("max_tokens")
-    if longest is not None:
-        values["max_tokens"] = longest
-    stop = body.get("stop")
+    """The settings' own rules refuse what is of another type."""
+    values = {name: body[name] for name in _SAMPLING if body.get(name) is not None}
+    longest = [body[name] for name in _LONGEST if body.get(name) is not None]
+    if longest:
+        values["max_tokens"] = longest[0]
+    stop = field(body, "stop", str, list)
     if stop is not None:
         values["stop"] = (stop,) if isinstance(stop, str) else tuple(stop)
     return replace(settings, **values)
 
 
 def _draft(settings: DraftSettings, body: dict[str, Any]) -> DraftSettings:
-    speculation = body.get("speculation")
-    return settings if speculation is None else replace(settings, enabled=bool(speculation))
+    speculation = field(body, "speculation", bool)
+    return settings if speculation is None else replace(settings, enabled=speculation)
 
 
 def _grammar(body: dict[str, Any]) -> Grammar | None:
     """What `response_format` or `grammar` (GBNF) asks for."""
-    form, text = body.get("response_format"), body.get("grammar")
-    kind = form.get("type") if isinstance(form, dict) else None
+    form, text = field(body, "response_format", dict), field(body, "grammar", str)
+    kind = form.get("type") if form is not None else None
     if form is not None and kind not in ("text", "json_object", "json_schema"):
         raise BadRequest("response_format must be of type text, json_object or json_schema.")
     constrained = kind in ("json_object", "json_schema")
@@ -186,8 +187,6 @@ def _grammar(body: dict[str, Any]) -> Grammar | None:
             return Grammar(json_grammar(_schema(form) if kind == "json_schema" else None))
         if text is None:
             return None
-        if not isinstance(text, str):
-            raise BadRequest("grammar must be a text in GBNF.")
         check_grammar(text)
         return Grammar(text)
     except GrammarError as error:
@@ -200,42 +199,3 @@ def _schema(form: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(schema, dict):
         raise BadRequest("response_format of type json_schema needs json_schema.schema, an object.")
     return schema
-
-
-def _tools(body: dict[str, Any]) -> Tools | None:
-    """The tools offered; None without any, and where the choice is `none`."""
-    given, choice = body.get("tools"), body.get("tool_choice")
-    if given in (None, []):
-        if choice not in (None, "none", "auto"):
-            raise BadRequest("tool_choice asks for a tool, but no tools are given.")
-        return None
-    if not isinstance(given, list) or len(given) > MAX_TOOLS:
-        raise BadRequest(f"tools must be a list of at most {MAX_TOOLS}.")
-    functions = [_function(tool) for tool in given]
-    if choice == "none":
-        return None
-    offered = [{"type": "function", "function": function} for function in functions]
-    return Tools(offered, _forced(choice, functions), body.get("parallel_tool_calls") is False)
-
-
-def _function(tool: Any) -> dict[str, Any]:
-    function = tool.get("function") if isinstance(tool, dict) and tool.get("type", "function") == "function" else None
-    name = function.get("name") if isinstance(function, dict) else None
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise BadRequest("Every tool must be a function with a name of letters, digits, dots, - and _, at most 64.")
-    if not isinstance(function.get("parameters") or {}, dict):
-        raise BadRequest(f"The parameters of {name} must be a JSON schema.")
-    return function
-
-
-def _forced(choice: Any, functions: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    if choice in (None, "auto"):
-        return []
-    if choice == "required":
-        return list(functions)
-    named = choice.get("function") if isinstance(choice, dict) else None
-    name = named.get("name") if isinstance(named, dict) else None
-    found = [function for function in functions if function["name"] == name]
-    if not found:
-        raise BadRequest("tool_choice must be none, auto, required or the name of one of the tools.")
-    return found

@@ -1,0 +1,156 @@
+"""Whatever a request holds, it is understood or refused in a sentence: no field of it can break the server."""
+
+from __future__ import annotations
+
+import copy
+import json
+from types import SimpleNamespace
+
+import pytest
+from fastapi import FastAPI
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from starlette.testclient import TestClient
+
+from omnidraft.config import AppSettings
+from ui import api
+from ui.api_fields import BadRequest
+
+UNDERSTOOD = 418
+SCHEMA = {"type": "object", "properties": {"a": {"type": "string", "maxLength": 3}}, "required": ["a"]}
+BODY = {
+    "model": "m",
+    "messages": [
+        {"role": "developer", "content": "Be brief."},
+        {"role": "user", "content": [{"type": "text", "text": "Hi"}]},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}],
+        },
+        {"role": "tool", "tool_call_id": "1", "name": "f", "content": "ok"},
+    ],
+    "temperature": 1,
+    "top_p": 0.9,
+    "seed": 3,
+    "top_k": 40,
+    "min_p": 0.1,
+    "repeat_penalty": 1.1,
+    "max_completion_tokens": 5,
+    "max_tokens": 5,
+    "stop": ["x"],
+    "stream": False,
+    "stream_options": {"include_usage": True},
+    "speculation": True,
+    "n": 1,
+    "frequency_penalty": 0,
+    "presence_penalty": 0.0,
+    "logprobs": False,
+    "tools": [{"type": "function", "function": {"name": "f", "description": "Does.", "parameters": SCHEMA}}],
+    "tool_choice": {"type": "function", "function": {"name": "f"}},
+    "parallel_tool_calls": True,
+}
+TOOLS = ("tools", "tool_choice", "parallel_tool_calls")
+FORMED = {name: value for name, value in BODY.items() if name not in TOOLS} | {
+    "response_format": {"type": "json_schema", "json_schema": {"name": "s", "schema": SCHEMA}}
+}
+
+
+@pytest.fixture(scope="module")
+def client():
+    """The API in front of a session that starts no answer, but says that the request was understood."""
+    session = SimpleNamespace(settings=AppSettings())
+
+    async def start(session, asked, request):
+        raise BadRequest("understood", UNDERSTOOD)
+
+    app = FastAPI()
+    api.add_routes(app, SimpleNamespace(accounts=None, get=lambda profile=None: session), None, exposed=False)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(api, "_start", start)
+        yield TestClient(app)
+
+
+def post(client, body: object) -> int:
+    """The status; what is no answer in the program's own words fails."""
+    response = client.post("/v1/chat/completions", content=body if isinstance(body, str) else json.dumps(body))
+    assert response.json()["error"]["message"]
+    return response.status_code
+
+
+def test_a_request_that_uses_everything_is_understood(client):
+    assert post(client, BODY) == UNDERSTOOD
+    assert post(client, FORMED) == UNDERSTOOD
+    assert post(client, {"messages": [{"role": "user", "content": "Hi"}], "model": None, "stop": None}) == UNDERSTOOD
+
+
+WRONG = {
+    "model": [5, ["m"], {}],
+    "messages": [None, 5, {}, [], ["Hi"], [{"role": ["user"]}], [{"role": "user", "content": 5}]],
+    "temperature": [10**400, "1", True, [], {}, -1],
+    "top_p": ["x", 10**400, True],
+    "seed": ["x", 1.5, True, -1, 2**63, []],
+    "top_k": ["x", 1.5, True, 10**400],
+    "min_p": [[], True],
+    "repeat_penalty": [{}, 0],
+    "max_completion_tokens": [0, "5", True, [], 1.5],
+    "stop": [5, 1.5, True, {"a": 1}, [1], [None], "", [""], ["x"] * 17],
+    "stream": [1, "yes", [], {}],
+    "stream_options": ["x", 5, [], True, {"include_usage": "yes"}],
+    "speculation": ["no", 1, []],
+    "n": [2, "1", [], 0],
+    "frequency_penalty": [0.5, -1, "0", [1]],
+    "presence_penalty": [1, True, "x"],
+    "logit_bias": [{"5": -100}],
+    "logprobs": [True, "x"],
+    "tools": ["x", 5, {}, [5], [{"type": "function"}], [{"function": {"name": "f", "parameters": 5}}]],
+    "tool_choice": [5, ["f"], "f", {"function": 5}],
+    "parallel_tool_calls": ["x", 0],
+}
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in WRONG.items() for value in values])
+def test_a_wrong_type_is_refused_in_a_sentence(client, name, value):
+    assert post(client, {**BODY, name: value}) == 400
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["x", 5, [], {"type": []}, {"type": "json_schema"}, {"type": "json_schema", "json_schema": {"schema": 5}},
+     {"type": "json_schema", "json_schema": {"schema": {"type": 5}}}],
+)  # fmt: skip
+def test_so_is_a_wrong_form_of_answer(client, value):
+    assert post(client, {**FORMED, "response_format": value}) == 400
+
+
+@pytest.mark.parametrize("text", ["", "[]", "5", "{", '{"temperature": NaN}', '{"temperature": 1e999}', "[" * 5000])
+def test_what_is_no_object_of_json_is_refused(client, text):
+    assert post(client, text) == 400
+
+
+def test_a_description_is_a_text(client):
+    tool = {"type": "function", "function": {"name": "f", "description": 5}}
+    assert post(client, {**BODY, "tools": [tool], "tool_choice": "auto"}) == 400
+
+
+def test_half_an_emoji_is_understood(client):
+    assert post(client, {**BODY, "stop": ["\ud83d"]}) == UNDERSTOOD
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4) | st.just(10**400),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=st.data(), whole=st.sampled_from([BODY, FORMED]), value=ANYTHING)
+def test_no_single_change_breaks_it(client, data, whole, value):
+    place, key = {"body": copy.deepcopy(whole)}, "body"
+    body = place
+    while isinstance(place[key], (dict, list)) and place[key] and data.draw(st.integers(0, 9)):
+        place = place[key]
+        key = data.draw(st.sampled_from(sorted(place) if isinstance(place, dict) else range(len(place))))
+    place[key] = value
+    assert post(client, json.dumps(body["body"])) in (400, UNDERSTOOD)
