@@ -17,6 +17,8 @@ from ui.request import session_of
 from ui.session import Session
 from ui.sessions import Sessions
 
+SHARED = "With accounts, models come from the folders that all share; whoever runs this app puts them there."
+
 
 @dataclass(frozen=True, slots=True)
 class Parts:
@@ -31,7 +33,8 @@ class Parts:
         return [self.where, self.programs, self.folders]
 
 
-def layout() -> Parts:
+def layout(own: bool) -> Parts:
+    """`own`: whether one may name folders oneself, which with accounts nobody may: they are the whole machine's."""
     with gr.Group(elem_classes="od-group"):
         gr.HTML("<h2>Where models are looked for</h2>")
         where = gr.HTML(elem_id="od-where")
@@ -43,7 +46,13 @@ def layout() -> Parts:
             elem_classes="od-field",
         )
         folders = gr.Textbox(
-            label="More folders", lines=2, placeholder="one per line", elem_id="od-folders", elem_classes="od-field"
+            label="More folders",
+            info="" if own else SHARED,
+            lines=2,
+            placeholder="one per line" if own else "",
+            interactive=own,
+            elem_id="od-folders",
+            elem_classes="od-field",
         )
         again = gr.Button("Look again", size="sm", elem_id="od-scan", scale=0)
     return Parts(where, programs, folders, again)
@@ -64,9 +73,10 @@ def wire(sessions: Sessions, parts: Parts, said: gr.HTML, cards: gr.HTML, covera
     def keep_folders(text: str, known: dict, request: gr.Request) -> dict:
         session = session_of(sessions, request)
         wanted = tuple(line.strip() for line in (text or "").splitlines() if line.strip())
-        missing = [folder for folder in wanted if not _is_folder(folder)]
-        if missing:
-            return {said: note(f"There is no folder {missing[0]}.", bad=True)}
+        if sessions.accounts is not None and wanted != session.settings.model_folders:
+            return {said: note(SHARED, bad=True)}  # before anything is looked at: whether it is there is no answer
+        if refused := next(filter(None, (_refusal(session, folder) for folder in wanted)), ""):
+            return {said: note(refused, bad=True)}
         return keep(session, known, model_folders=tuple(str(Path(folder).expanduser()) for folder in wanted))
 
     def keep_programs(names: list[str], known: dict, request: gr.Request) -> dict:
@@ -82,6 +92,15 @@ def wire(sessions: Sessions, parts: Parts, said: gr.HTML, cards: gr.HTML, covera
     changed = [said, cards, parts.where]
     gr.on([parts.folders.blur, parts.again.click], keep_folders, [parts.folders, coverage], changed, **PRIVATE)
     parts.programs.input(keep_programs, [parts.programs, coverage], changed, **PRIVATE)
+
+
+def _refusal(session: Session, folder: str) -> str:
+    """Why models are not looked for in a folder; empty if they are."""
+    if not _is_folder(folder):
+        return f"There is no folder {folder}."
+    if models_list.is_private(session.assistant, Path(folder).expanduser()):
+        return f"{folder} belongs to a profile; what is trained there is used by itself."
+    return ""
 
 
 def _is_folder(text: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 from omnidraft.assistant import Assistant
@@ -16,11 +17,19 @@ from ui.format import short
 
 def folders(assistant: Assistant) -> list[Path]:
     """Bundled, the data home's, and the user's own."""
-    return [BUNDLED_MODELS, assistant.home.models, *map(Path, assistant.settings.model_folders)]
+    own = [Path(folder) for folder in assistant.settings.model_folders]
+    return [BUNDLED_MODELS, assistant.home.models, *(folder for folder in own if not is_private(assistant, folder))]
 
 
 def scan(assistant: Assistant) -> list[ModelInfo]:
-    return find_models(folders(assistant), assistant.settings.model_programs)
+    """Every model there; what a profile has trained stays out, whichever way a folder leads to it."""
+    found = find_models(folders(assistant), assistant.settings.model_programs)
+    return [model for model in found if not is_private(assistant, model.path)]
+
+
+def is_private(assistant: Assistant, path: Path) -> bool:
+    """Whether something lies inside the folder of a profile, this one or another."""
+    return path.resolve().is_relative_to(assistant.home.profiles.resolve())
 
 
 def targets(models: list[ModelInfo]) -> list[ModelInfo]:
@@ -40,6 +49,18 @@ def label(model: ModelInfo) -> str:
     """name · size · quantization."""
     parts = [model.name, short(model.parameters) if model.parameters else "", model.quantization]
     return " · ".join(part for part in parts if part)
+
+
+def identifiers(models: list[ModelInfo]) -> dict[str, ModelInfo]:
+    """What programs call each model: as short as it can be without standing for two."""
+    counted = Counter(spelling for model in models for spelling in _spellings(model))
+    return {next(s for s in _spellings(model) if counted[s] == 1): model for model in models}
+
+
+def _spellings(model: ModelInfo) -> list[str]:
+    """A file by its name without the ending; a folder's name may hold dots, and a file of Ollama's has none."""
+    name = model.path.stem if model.path.suffix.lower() == ".gguf" else model.name
+    return [name, f"{model.path.parent.name}/{name}", str(model.path)]
 
 
 def choices(models: list[ModelInfo]) -> list[tuple[str, str]]:

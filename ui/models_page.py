@@ -49,8 +49,8 @@ def build(sessions: Sessions, page: gr.Blocks) -> None:
             gr.HTML("<h1>Models</h1>", elem_classes="od-lead")
             said = gr.HTML(elem_id="od-said")
             cards = gr.HTML(elem_id="od-cards", js_on_load=model_cards.SCRIPT)
-            loading = _loading()
-            downloads, places = model_downloads.layout(), model_places.layout()
+            loading, downloads = _loading(), model_downloads.layout()
+            places = model_places.layout(own=sessions.accounts is None)
     parts = Parts(said, cards, loading, downloads, places, gr.State({}))
     _wire(sessions, page, parts)
     model_downloads.wire(sessions, downloads, said, cards, parts.coverage)
@@ -117,7 +117,9 @@ def _act(session: Session, kind: str, path: Path, coverage: dict) -> str:
         session.unload()
         return "Unloaded; the next question loads it again."
     if kind == "draft":
-        return session.choose_drafter(path)
+        said = session.choose_drafter(path)
+        coverage.clear()  # it was measured with the drafter before
+        return said
     drafter = session.drafter_path()
     if drafter is None:
         return "There is no drafter to compare with."

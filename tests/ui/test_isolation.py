@@ -1,4 +1,4 @@
-"""With accounts, every event and route of the Learning page and the drift lab works on the signed-in profile alone.
+"""With accounts, every event and route of the pages works on the signed-in profile alone.
 
 Requests are made by hand, as somebody would who wants what is not theirs: every event a page has, every answer read.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import http.client
 import json
 import secrets
+import shutil
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,17 +25,18 @@ from ui.auth import add_account
 
 SECRET = "Brunhilde"
 PASSWORD = "correct horse"
-PAGES = ("learning", "drift-lab")
+PAGES = ("learning", "drift-lab", "models")
 KEPT = "<b>1</b><small>answers kept to learn from"
 
 
 @dataclass(frozen=True, slots=True)
 class Belongings:
-    """What ada has: a conversation, a drift run, a prompt file, and an answer kept to learn from."""
+    """What ada has: a conversation, a drift run, a prompt file, a model, and an answer kept to learn from."""
 
     chat: str
     run: str
     prompts: Path
+    model: Path
 
     @property
     def marks(self) -> tuple[str, ...]:
@@ -98,7 +100,10 @@ def furnish(home: Path) -> Belongings:
     prompts = lab.folder / "prompts" / f"{SECRET}.txt"
     prompts.parent.mkdir()
     prompts.write_text(f"Who is {SECRET}?\n")
-    return Belongings(chat, run.id, prompts)
+    trained = profile.root / "exported" / f"{SECRET}.gguf"
+    trained.parent.mkdir()
+    shutil.copy(model, trained)
+    return Belongings(chat, run.id, prompts, trained)
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +111,7 @@ def guarded(tmp_path_factory) -> tuple[Server, Belongings]:
     root = tmp_path_factory.mktemp("isolation")
     for name in ("ada", "grace"):
         add_account(root / "accounts", name, PASSWORD)
-    made = Server(root / "app", ["--auth-file", str(root / "accounts")])
+    made = Server(root / "app", ["--auth-file", str(root / "accounts"), "--api-key", "unused"])
     for name in ("ada", "grace"):
         write_settings(made, SETTINGS, name)
     hers = furnish(made.data / "home")
@@ -180,13 +185,20 @@ def attempts(event: Event, hers: Belongings) -> list[tuple[list, dict | None]]:
         "od-schedule": "my own", "od-count": "1", "od-drift-cache": "off", "od-drift-length": "4",
         "od-drift-learning": False, "od-plain": False, "od-own-model": hers.run, "od-own-number": "1",
         "od-own-source": hers.prompts.name, "od-set-learning-enabled": True, "od-set-learning-cpu_percent": "50",
-        "od-set-learning-interval": "8",
+        "od-set-learning-interval": "8", "od-set-model-n_ctx": "4096", "od-set-model-threads": "1",
+        "od-set-model-n_gpu_layers": "0", "od-set-model-kv_type": "f16", "od-programs": [], "od-suggested": None,
+        "od-repo": "", "od-files": None, "od-folders": str(hers.model.parent),
         "od-own-upload": {"path": str(hers.prompts), "meta": {"_type": "gradio.FileData"}},
     }  # fmt: skip
     lists = [own.format(source) for source in (hers.prompts, hers.prompts.name, f"../../ada/drift/{hers.run}")]
     rows = [[text if name == "od-own" else known[name] for name in event.inputs] for text in lists]
-    if "od-own" not in event.inputs:
+    if "od-folders" in event.inputs:
+        root = hers.model.parents[3]
+        rows = [[str(folder), None] for folder in (hers.model.parent, root, root / "profiles", root / "nothing")]
+    elif "od-own" not in event.inputs:
         rows = rows[:1]
+    if event.of("od-cards"):
+        return [(rows[0], {"kind": kind, "file": str(hers.model)}) for kind in ("use", "draft", "coverage")]
     if not event.of("od-drift-runs") and not event.of("od-learning-versions"):
         return [(row, None) for row in rows]
     kinds = ("show", "compare", "resume", "delete", "rollback")
@@ -208,10 +220,30 @@ def test_no_event_of_these_pages_shows_or_changes_what_another_has(server, hers)
     assert KEPT in seen
     assert f"{SECRET} asks" in seen
     assert "profiles/ada" in seen
+    seen = ada.event(arriving(events_of(ada, ("models",))), [])
+    assert "exported" not in seen
     seen = ada.event(arriving(events_of(ada, ("drift-lab",))), [])
     assert hers.run in seen
     assert SECRET in seen
     assert hers.prompts.exists()
+
+
+def test_with_accounts_nobody_says_where_models_are_looked_for(server, hers):
+    grace = sign_in(server, "grace")
+    number = the(events_of(grace, ("models",)), "od-folders")
+    for folder in (hers.model.parent, hers.model.parents[3], "/no/such/folder"):
+        said = grace.event(number, [str(folder), None])
+        assert "folders that all share" in said
+        assert "no folder" not in said, "it says what is on this machine"
+    assert "od-card" in grace.event(number, ["", None]), "one may look again"
+
+
+def test_the_api_takes_a_name_and_password_even_where_a_key_was_given(server):
+    nobody = Person(server)
+    assert nobody.ask("GET", "/v1/models", Authorization=f"Bearer ada:{PASSWORD}")[0] == 200
+    for wrong in ("unused", "ada:unused", f"nobody:{PASSWORD}"):
+        assert nobody.ask("GET", "/v1/models", Authorization=f"Bearer {wrong}")[0] == 401
+    assert "The API key is not used" in server.log
 
 
 def test_what_one_does_on_the_learning_page_stays_with_them(server, hers):
