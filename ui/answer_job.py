@@ -82,9 +82,11 @@ class AnswerJob:
         return self
 
     def stop(self) -> None:
-        """End the answer as soon as possible; what was written stays."""
-        self._stopping = True
-        self._assistant.stop()
+        """End the answer as soon as possible; what was written stays. Nothing happens to one that is over."""
+        with self._changed:  # over or not must not change meanwhile: the assistant may be at another answer then
+            if not self._over:
+                self._stopping = True
+                self._assistant.stop()
 
     def wait(self, seen: int, timeout: float) -> int:
         """Block until there is more than version `seen`, the job is over or `timeout` seconds passed."""

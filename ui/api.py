@@ -1,8 +1,8 @@
 """The OpenAI-compatible API: `/v1/models` and `/v1/chat/completions`, streaming and not, over the same engine.
 
 Nothing said through it is stored. It waits while another answer is being written, and stops writing when the client
-goes away. Served to this machine only, unless an API key guards it. What a request may hold is in api_request.py, what
-comes back in api_reply.py.
+goes away. A model it loads stays until the profile's own is asked something. Served to this machine only, unless an
+API key guards it. What a request may hold is in api_request.py, what comes back in api_reply.py.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from omnidraft.backends.gguf_file import ModelInfo
 from omnidraft.backends.grammar import Grammar, GrammarError, LlamaGrammar
 from omnidraft.backends.tool_calls import call_grammar, format_of
 from omnidraft.engine import Engine
-from omnidraft.errors import ModelError, OmniDraftError, SettingsError
+from omnidraft.errors import OmniDraftError, SettingsError
 from ui import models_list
 from ui.api_reply import Heard, Reply
 from ui.api_request import Asked, BadRequest, read_body
 from ui.request import session_of_request
-from ui.session import Session
+from ui.session import Session, StillAnswering
 from ui.sessions import Sessions
 
 
@@ -99,24 +99,20 @@ async def _start(session: Session, asked: Asked, request: Request) -> Reply:
         if not session.busy:
             try:
                 return await run_in_threadpool(_answer, session, model, asked)
-            except ModelError:
-                if not session.busy:
-                    raise
+            except StillAnswering:
+                pass  # another one began in the meantime
         await asyncio.sleep(0.05)
 
 
 def _answer(session: Session, model: ModelInfo, asked: Asked) -> Reply:
-    if session.loaded is None or session.loaded.resolve() != model.path.resolve():
-        session.load(model.path)
-    engine = session.assistant.engine
-    if engine is None:
-        raise ModelError("The model was unloaded in the meantime.")
-    form = format_of(engine.target.template.source) if asked.tools is not None else None
-    heard = Heard(_markers(engine, form.markers)) if form is not None else None
-    grammar = _checked_grammar(engine, asked)
-    more: dict[str, Any] = {"watch": heard.watch} if heard is not None else {}
-    job = session.answer(_with_tools(asked), asked.sampling, asked.draft, grammar=grammar, **more)
-    return Reply(job, session.target_name(), heard, asked.tools, form)
+    with session.turn(guest=model.path):
+        engine = session.assistant.engine
+        form = format_of(engine.target.template.source) if asked.tools is not None else None
+        heard = Heard(_markers(engine, form.markers)) if form is not None else None
+        grammar = _checked_grammar(engine, asked)
+        more: dict[str, Any] = {"watch": heard.watch} if heard is not None else {}
+        job = session.answer(_with_tools(asked), asked.sampling, asked.draft, grammar=grammar, **more)
+        return Reply(job, session.target_name(), heard, asked.tools, form)
 
 
 def _markers(engine: Engine, texts: tuple[str, ...]) -> dict[int, str]:

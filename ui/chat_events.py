@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import gradio as gr
 
 from omnidraft.chats import TextFile
-from omnidraft.errors import OmniDraftError
+from omnidraft.errors import OmniDraftError, StorageError
 from ui import attachments, chat_options, conversing, transfer
 from ui.chat_list import listing
-from ui.chat_parts import note
-from ui.chat_view import ChatView, Followed
+from ui.chat_parts import ARRIVING, GONE, note
+from ui.chat_stream import Followed
+from ui.chat_view import ChatView
 from ui.conversing import shown_pieces
 from ui.origins import origins
 from ui.request import session_of
@@ -24,15 +26,39 @@ from ui.sessions import Sessions
 Updates = Iterator[dict]
 
 
+class Gone(OmniDraftError):
+    """The page shows a conversation that was deleted, or a profile that this browser has left."""
+
+
+def telling(handler: Callable[..., Updates]) -> Callable[..., Updates]:
+    """A handler whose refusals stand in the page's message line, and leave the rest of the page as it is."""
+
+    @wraps(handler)
+    def told(self: _Handlers, *given: Any) -> Updates:
+        try:
+            yield from handler(self, *given)
+        except OmniDraftError as error:
+            yield {self.view.notice: note(str(error), bad=True)}
+
+    return told
+
+
 @dataclass(frozen=True, slots=True)
 class _Handlers:
     sessions: Sessions
     view: ChatView
 
     def _here(self, request: gr.Request, chat: str | None) -> tuple[Session, str]:
-        """The session the request belongs to, and the conversation its page shows."""
+        """The session the request belongs to, and the conversation its page shows; Gone if it has no such one.
+
+        Another tab may have deleted it or gone to another profile. No other conversation takes its place then: what
+        was written for one must not land in another.
+        """
         session = session_of(self.sessions, request)
-        return session, session.chat(chat).id
+        try:
+            return session, session.show(chat or "").id
+        except StorageError:
+            raise Gone(GONE if chat else ARRIVING) from None
 
 
 class Answering(_Handlers):
@@ -41,6 +67,7 @@ class Answering(_Handlers):
     def arrive(self, request: gr.Request) -> Updates:
         yield from self.view.arrival(session_of(self.sessions, request))
 
+    @telling
     def ask(
         self, text: str, chat: str | None, editing: str | None, files: list[TextFile], request: gr.Request
     ) -> Updates:
@@ -56,11 +83,12 @@ class Answering(_Handlers):
             yield from view.run(session, name, lambda: conversing.ask(session, name, text, files), (text, files))
 
     def follow(self, chat: str | None, followed: Followed, request: gr.Request) -> Updates:
-        yield from self.view.follow(*self._here(request, chat), followed)
+        yield from self.view.follow(session_of(self.sessions, request), chat, followed)
 
     def ended(self, chat: str | None, followed: Followed, request: gr.Request) -> dict:
-        return self.view.ended(*self._here(request, chat), followed)
+        return self.view.ended(session_of(self.sessions, request), chat, followed)
 
+    @telling
     def turn(self, chat: str | None, request: gr.Request, event: gr.EventData) -> Updates:
         """A button below a message."""
         session, name = self._here(request, chat)
@@ -78,7 +106,7 @@ class Answering(_Handlers):
                 versions = session.store.siblings(data["id"])
                 here = [m.id for m in versions].index(data["id"])
                 session.store.select(versions[(here + data["step"]) % len(versions)].id)
-                yield from self.view.open(session, session.store.get(name))
+                yield from self.view.open(session, session.store.get(name), name)
 
     def _edit(self, session: Session, message: str) -> dict:
         view, old = self.view, session.store.message(message)
@@ -98,91 +126,94 @@ class Answering(_Handlers):
         index = event._data["index"]
         return self.view.attach([file for at, file in enumerate(there) if at != index])
 
-    def look(self, chat: str | None, seen: int, request: gr.Request) -> dict:
-        session, name = self._here(request, chat)
-        return self.view.idle(session, name, seen)
+    def look(self, seen: int, request: gr.Request) -> dict:
+        return self.view.idle(session_of(self.sessions, request), seen)
 
-    def halt(self, request: gr.Request) -> None:
-        session_of(self.sessions, request).stop()
+    def halt(self, chat: str | None, request: gr.Request) -> None:
+        """End the answer the page shows, nobody else's."""
+        session = session_of(self.sessions, request)
+        if session.writing(chat):
+            session.stop(chat)
 
 
 class Conversations(_Handlers):
     """The list beside the chat."""
 
-    def row(self, chat: str | None, request: gr.Request, event: gr.EventData) -> Updates:
-        """Something was clicked in the list."""
+    def row(self, chat: str | None, followed: Followed, request: gr.Request, event: gr.EventData) -> Updates:
+        """Something was clicked in the list, which also leads away from a conversation that is not there any more."""
         view, data = self.view, event._data
-        session, name = self._here(request, chat)
+        session = session_of(self.sessions, request)
         try:
             if data["kind"] == "open":
-                yield from view.open(session, session.show(data["id"]))
+                shown = session.show(data["id"])
+                followed.leave()
+                yield from view.open(session, shown, chat)
             elif data["kind"] == "rename":
                 session.store.rename(data["id"], data["title"])
-                yield {view.rows: listing(session, name)}
+                yield {view.rows: listing(session, chat or "")}
             else:
                 said = self._delete(session, data["id"], forget=data["kind"] == "forget")
-                yield from view.open(session, session.chat(name), {view.notice: note(said)})
+                yield from view.open(session, session.chat(chat), chat, {view.notice: note(said)})
         except OmniDraftError as error:
-            yield {view.notice: note(str(error), bad=True), view.rows: listing(session, session.chat(chat).id)}
+            yield {view.notice: note(str(error), bad=True), view.rows: listing(session, chat or "")}
 
     def _delete(self, session: Session, chat: str, forget: bool) -> str:
         """Remove a conversation, with what was learned from it if so wished; a sentence about what happened."""
-        if session.busy and session.job.chat == chat:
-            session.stop()
-            session.job.join(10)
+        session.store.get(chat)  # one that is not there must not be called deleted
+        job = session.job
+        if session.writing(chat):
+            session.stop(chat)
+            job.join(10)
         if forget:
             return session.assistant.forget(session.store, chat).sentence()
         session.store.delete(chat)
         return "The conversation was deleted; what the drafter learned from it stays."
 
-    def fresh(self, request: gr.Request) -> Updates:
+    def fresh(self, chat: str | None, followed: Followed, request: gr.Request) -> Updates:
         session = session_of(self.sessions, request)
-        yield from self.view.open(session, session.new_chat())
+        followed.leave()
+        yield from self.view.open(session, session.new_chat(), chat)
 
     def search(self, text: str, chat: str | None, request: gr.Request) -> str:
-        session, name = self._here(request, chat)
-        return listing(session, name, text)
+        return listing(session_of(self.sessions, request), chat or "", text)
 
-    def bring(self, data: bytes | None, chat: str | None, request: gr.Request) -> Updates:
+    @telling
+    def bring(self, data: bytes | None, chat: str | None, followed: Followed, request: gr.Request) -> Updates:
         """A file of conversations was chosen."""
-        view = self.view
         session, name = self._here(request, chat)
-        try:
-            added = transfer.bring(session.store, data or b"")
-        except OmniDraftError as error:
-            yield {view.notice: note(str(error), bad=True)}
-            return
+        added = transfer.bring(session.store, data or b"")
         said = f"{len(added)} conversation{'s were' if len(added) != 1 else ' was'} imported."
-        shown = session.show(added[-1].id) if added else session.chat(name)
-        yield from view.open(session, shown, {view.notice: note(said)})
+        shown = session.show(added[-1].id if added else name)
+        followed.leave()
+        yield from self.view.open(session, shown, chat, {self.view.notice: note(said)})
 
 
 class Options(_Handlers):
     """Model, speculation switch and options of the conversation."""
 
+    @telling
     def target(self, path: str, chat: str | None, request: gr.Request) -> Updates:
         session, name = self._here(request, chat)
         yield from self.view.switch(session, name, Path(path))
 
-    def speculate(self, on: bool, chat: str | None, request: gr.Request) -> dict:
+    @telling
+    def speculate(self, on: bool, chat: str | None, request: gr.Request) -> Updates:
         session, name = self._here(request, chat)
         changed = session.store.update(name, speculation=on)
-        return {self.view.side: self.view.panel_of(session, changed, session.store.path(changed.id))}
+        yield {self.view.side: self.view.panel_of(session, changed, session.store.path(name))}
 
-    def keep(self, request: gr.Request, chat: str | None, *values: Any) -> dict:
-        view = self.view
+    @telling
+    def keep(self, request: gr.Request, chat: str | None, *values: Any) -> Updates:
         session, name = self._here(request, chat)
-        try:
-            sampling = chat_options.store(session, name, *values)
-        except OmniDraftError as error:
-            return {view.notice: note(str(error), bad=True)}
-        return {view.notice: "", view.options.preset: chat_options.preset_of(sampling)}
+        sampling = chat_options.store(session, name, *values)
+        yield {self.view.notice: "", self.view.options.preset: chat_options.preset_of(sampling)}
 
-    def preset(self, name: str, chat: str | None, request: gr.Request) -> dict:
-        session = session_of(self.sessions, request)
-        found = session.chat(chat)
-        values = chat_options.PRESETS.get(name)
+    @telling
+    def preset(self, wanted: str, chat: str | None, request: gr.Request) -> Updates:
+        session, name = self._here(request, chat)
+        values = chat_options.PRESETS.get(wanted)
         if values is None:
-            return {self.view.notice: ""}
-        sampling = conversing.with_values(session, found, values)
-        return self.view.options.show(session.store.update(found.id, sampling=sampling), sampling)
+            yield {self.view.notice: ""}
+            return
+        sampling = conversing.with_values(session, session.store.get(name), values)
+        yield self.view.options.show(session.store.update(name, sampling=sampling), sampling)

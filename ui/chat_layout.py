@@ -9,7 +9,8 @@ import gradio as gr
 
 from ui import attachments, chat_options
 from ui.chat_list import SCRIPT
-from ui.chat_view import ChatView, Followed
+from ui.chat_stream import Followed
+from ui.chat_view import ChatView
 from ui.empty_state import EXAMPLES, arriving
 from ui.layout import mobile_bar, side_head
 

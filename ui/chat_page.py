@@ -13,6 +13,8 @@ from ui.layout import PRIVATE
 from ui.sessions import Sessions
 
 STREAMING: dict[str, Any] = {**PRIVATE, "concurrency_limit": None}
+# While one is being handled only the newest of those that follow is kept: values arrive in order, one after another.
+LAST: dict[str, Any] = {**PRIVATE, "trigger_mode": "always_last"}
 
 
 def build(sessions: Sessions) -> None:
@@ -35,8 +37,10 @@ class _Follows:
 
     def behind(self, event: Any) -> None:
         view = self._view
-        following = event.then(self.answering.follow, [view.chat_id, view.followed], view.moving, **STREAMING)
-        following.then(self.answering.ended, [view.chat_id, view.followed], view.outputs, **STREAMING)
+        # "multiple": one that lets go may still be at its last look when the next begins.
+        again = {**STREAMING, "trigger_mode": "multiple"}
+        following = event.then(self.answering.follow, [view.chat_id, view.followed], view.moving, **again)
+        following.then(self.answering.ended, [view.chat_id, view.followed], view.outputs, **again)
         self.running += [event, following]
 
 
@@ -49,39 +53,40 @@ def _connect_answers(page: Page, blocks: gr.Blocks, follows: _Follows) -> None:
     picked = view.chat.example_select(_example_text, None, [view.box], **PRIVATE)
     follows.behind(picked.then(answering.ask, where, view.outputs, **STREAMING))
     follows.behind(view.marks.act(answering.turn, [view.chat_id], view.outputs, **STREAMING))
-    view.stop.click(answering.halt, None, None, queue=False, **PRIVATE)
+    view.stop.click(answering.halt, [view.chat_id], None, queue=False, **PRIVATE)
     page.attach.upload(
         answering.take, [page.attach, view.attached], [view.attached, view.chips, view.notice], **PRIVATE
     )
     view.chips.act(answering.take_off, [view.attached], [view.attached, view.chips], **PRIVATE)
-    page.tick.tick(answering.look, [view.chat_id, view.seen_idle], [view.seen_idle, view.notice, view.gauge], **PRIVATE)
+    page.tick.tick(answering.look, [view.seen_idle], [view.seen_idle, view.notice, view.gauge], **PRIVATE)
 
 
 def _connect_conversations(sessions: Sessions, page: Page, follows: _Follows) -> None:
     """The list of conversations, import. What shows another one ends the following of this one in this tab."""
     view, chats = page.view, Conversations(sessions, page.view)
-    running = list(follows.running)
-    opening = view.rows.act(chats.row, [view.chat_id], view.outputs, cancels=running, **STREAMING)
+    where = [view.chat_id, view.followed]
+    opening = view.rows.act(chats.row, where, view.outputs, cancels=list(follows.running), **STREAMING)
     follows.behind(opening)
-    running = list(follows.running)
-    page.new.click(chats.fresh, None, view.outputs, cancels=running, **STREAMING)
-    page.upload.upload(chats.bring, [page.upload, view.chat_id], view.outputs, cancels=running, **STREAMING)
-    page.query.input(chats.search, [page.query, view.chat_id], [view.rows], trigger_mode="multiple", **PRIVATE)
+    importing = page.upload.upload(
+        chats.bring, [page.upload, *where], view.outputs, cancels=list(follows.running), **STREAMING
+    )
+    follows.behind(importing)  # also where the file is refused: the answer being written is followed on
+    page.new.click(chats.fresh, where, view.outputs, cancels=list(follows.running), **STREAMING)
+    page.query.input(chats.search, [page.query, view.chat_id], [view.rows], **LAST)
 
 
 def _connect_options(sessions: Sessions, page: Page) -> None:
     """Model, speculation switch and options of the conversation."""
     view, chosen = page.view, Options(sessions, page.view)
     view.target.input(chosen.target, [view.target, view.chat_id], view.outputs, **STREAMING)
-    view.speculation.input(chosen.speculate, [view.speculation, view.chat_id], [view.side], **PRIVATE)
-    view.options.preset.input(chosen.preset, [view.options.preset, view.chat_id], view.outputs, **PRIVATE)
+    view.speculation.input(chosen.speculate, [view.speculation, view.chat_id], [view.side, view.notice], **LAST)
+    view.options.preset.input(chosen.preset, [view.options.preset, view.chat_id], view.outputs, **LAST)
     gr.on(
         [component.input for component in view.options.inputs],
         chosen.keep,
         [view.chat_id, *view.options.inputs],
         [view.notice, view.options.preset],
-        trigger_mode="multiple",
-        **PRIVATE,
+        **LAST,
     )
 
 

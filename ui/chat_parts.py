@@ -7,11 +7,15 @@ from pathlib import Path
 
 from omnidraft.chats import Message
 from omnidraft.errors import OmniDraftError
+from ui import models_list
 from ui.answer_job import AnswerJob
 from ui.conversing import shown_pieces
 from ui.format import count
 from ui.live import Live
 from ui.session import Session
+
+GONE = "This conversation is not here any more; reload the page."
+ARRIVING = "This page is not filled yet; wait a moment, or reload it."
 
 
 def stored_live(path: list[Message]) -> Live | None:
@@ -89,3 +93,8 @@ def target_path(session: Session) -> Path | None:
         return session.target_path()
     except OmniDraftError:
         return None
+
+
+def offered_target(session: Session) -> str | None:
+    """The profile's target as the dropdown offers it."""
+    return models_list.chosen(models_list.targets(models_list.scan(session.assistant)), target_path(session))

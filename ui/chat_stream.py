@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from ui.answer_job import AnswerJob
 
@@ -18,6 +19,25 @@ MAX_SILENCE = 0.25  # ... but not by more than this
 READABLE = 60  # tokens a second; nobody reads along with what comes faster
 UNREADABLE_SILENCE = 0.5  # ... so that this does not disturb
 HEARTBEAT = 1.0
+
+
+@dataclass(slots=True)
+class Followed:
+    """What a page follows or followed last, for as long as it is open.
+
+    started: when that answer did; ended: just now, and the page is to be shown anew; by: which of its handlers follows.
+    """
+
+    started: float = 0.0
+    ended: bool = False
+    by: int = 0
+
+    def begin(self) -> int:
+        """A number for who follows from now on; whoever did lets go."""
+        self.by += 1
+        return self.by
+
+    leave = begin  # the page shows something else: whoever follows lets go
 
 
 def follow(job: AnswerJob) -> Iterator[AnswerJob]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -11,23 +12,25 @@ from typing import Any
 import gradio as gr
 
 from omnidraft.chats import Conversation, Message, TextFile
-from omnidraft.errors import OmniDraftError
+from omnidraft.errors import OmniDraftError, StorageError
 from ui import attachments, models_list
 from ui.answer_job import AnswerJob
 from ui.chat_list import listing
 from ui.chat_options import Options
 from ui.chat_parts import (
+    GONE,
     acceptance_of,
     gauge,
     idle_sentence,
     links,
     note,
+    offered_target,
     outcome,
     pieces_of,
     stored_live,
     target_path,
 )
-from ui.chat_stream import follow
+from ui.chat_stream import Followed, follow
 from ui.conversing import draft_of, sampling_of
 from ui.empty_state import empty_state
 from ui.origins import origins
@@ -39,14 +42,6 @@ from ui.turns import Turns, turns
 PANEL_EVERY = 0.25  # seconds between updates of the numbers
 
 
-@dataclass(frozen=True, slots=True)
-class Followed:
-    """The answer a page followed last, by when it started; ended: just now, and the page is to be shown anew."""
-
-    started: float = 0.0
-    ended: bool = False
-
-
 @dataclass(slots=True)
 class ChatView:
     """Every component that an event may change."""
@@ -54,7 +49,7 @@ class ChatView:
     chat_id: gr.State
     editing: gr.State  # id of the user's message being edited
     attached: gr.State  # text files of the message being written
-    followed: gr.State  # `Followed`
+    followed: gr.State  # `Followed`, the same object for as long as the page is open
     seen_idle: gr.State  # unloads for idleness this page has told of
     target: gr.Dropdown
     speculation: gr.Checkbox
@@ -91,11 +86,17 @@ class ChatView:
             self.notice: note(said, bad=True),
             self.seen_idle: session.idle_unloads,
         }
-        yield from self.open(session, session.chat(), start)
+        yield from self.open(session, session.chat(), None, start)
 
-    def open(self, session: Session, chat: Conversation, more: dict | None = None) -> Iterator[dict]:
-        """Show a conversation; if its answer is being written, `follow` comes next."""
-        yield {**self.whole(session, chat), self.editing: None, **self.attach([]), self.notice: "", **(more or {})}
+    def open(
+        self, session: Session, chat: Conversation, before: str | None, more: dict | None = None
+    ) -> Iterator[dict]:
+        """Show a conversation; if its answer is being written, `follow` comes next.
+
+        What is being written stays while the conversation is the one that was shown `before`.
+        """
+        kept = {} if chat.id == before else {self.editing: None, **self.attach([]), self.notice: ""}
+        yield {**self.whole(session, chat), **kept, **(more or {})}
 
     def whole(self, session: Session, chat: Conversation) -> dict:
         """Every part of the page that depends on the conversation."""
@@ -109,7 +110,7 @@ class ChatView:
             self.tokens: origins(pieces_of(path)),
             self.gauge: gauge(session, path),
             **self._conversation(session, chat.id, path),
-            **self._buttons(session.busy and session.job.chat == chat.id),
+            **self._buttons(session.writing(chat.id)),
             **self.options.show(chat, sampling_of(session, chat)),
         }
 
@@ -122,19 +123,26 @@ class ChatView:
         session: Session,
         chat: str,
         start: Callable[[], AnswerJob],
-        written: tuple[str, list[TextFile]] = ("", []),
+        sent: tuple[str, list[TextFile]] | None = None,
     ) -> Iterator[dict]:
-        """Start an answer, for `follow` to show. What was `written` goes back into the box if it cannot be started."""
-        loading = "" if session.loaded else note("Loading the model.")
-        yield {self.box: "", **self.attach([]), self.notice: loading, **self._buttons(True)}
+        """Start an answer, for `follow` to show.
+
+        `sent` are the text and files that were sent for it: they leave the box, and come back if it cannot be started.
+        Without them what somebody is writing stays where it is.
+        """
+        loading = "" if session.ready else note("Loading the model.")
+        yield {**(self._written("", []) if sent else {}), self.notice: loading, **self._buttons(True)}
         try:
             start()
         except OmniDraftError as error:
-            said = note(str(error), bad=True)
-            yield {self.box: written[0], **self.attach(written[1]), self.notice: said, **self._buttons(session.busy)}
+            back = self._written(*sent) if sent else {}
+            yield {**back, self.notice: note(str(error), bad=True), **self._buttons(session.writing(chat))}
             return
-        path = session.store.path(chat)
-        yield {self.editing: None, **self._conversation(session, chat, path), self.rows: listing(session, chat)}
+        path, done = session.store.path(chat), {self.editing: None} if sent else {}
+        yield {**done, **self._conversation(session, chat, path), self.rows: listing(session, chat)}
+
+    def _written(self, text: str, files: list[TextFile]) -> dict:
+        return {self.box: text, **self.attach(files)}
 
     @property
     def moving(self) -> list[Any]:
@@ -145,32 +153,41 @@ class ChatView:
         """
         return [self.chat, self.side, self.line, self.followed]
 
-    def follow(self, session: Session, chat: str, followed: Followed) -> Iterator[dict]:
-        """Updates while the conversation's answer is being written, unless this page has followed it already."""
-        job = session.job
-        new = job is not None and job.chat == chat and job.started != followed.started
-        if new:
-            yield from self._growing(session, job)
-        # A handler that yields nothing would empty its outputs.
-        yield {self.followed: Followed(job.started, ended=True) if new else Followed(followed.started)}
+    def follow(self, session: Session, chat: str | None, followed: Followed) -> Iterator[dict]:
+        """Updates while the conversation's answer is being written, unless this page has followed it already.
 
-    def ended(self, session: Session, chat: str, followed: Followed) -> dict:
+        It ends early when the page shows another conversation, or follows from elsewhere.
+        """
+        job, mine = session.job, followed.begin()
+        if chat is not None and job is not None and job.chat == chat and job.started != followed.started:
+            with suppress(StorageError):  # another tab may delete the conversation meanwhile; `ended` says so
+                yield from self._growing(session, job, lambda: followed.by == mine)
+            if followed.by == mine:
+                followed.started, followed.ended = job.started, True
+        yield {self.followed: followed}  # a handler that yields nothing would empty its outputs
+
+    def ended(self, session: Session, chat: str | None, followed: Followed) -> dict:
         """The page behind an answer that was just followed to its end."""
+        seen = {self.followed: followed}
         if not followed.ended:
-            return {self.followed: followed}
-        shown = {**self.whole(session, session.store.get(chat)), self.followed: Followed(followed.started)}
+            return seen
+        followed.ended = False
+        try:
+            shown = {**self.whole(session, session.store.get(chat or "")), **seen}
+        except StorageError:
+            return {**seen, self.notice: note(GONE, bad=True), **self._buttons(False)}
         job = session.job
         if job is None or job.chat != chat or not job.over:
             return shown
         return {**shown, self.notice: outcome(job), self.line: summary(job.live)}
 
-    def _growing(self, session: Session, job: AnswerJob) -> Iterator[dict]:
+    def _growing(self, session: Session, job: AnswerJob, wanted: Callable[[], bool]) -> Iterator[dict]:
         chat = session.store.get(job.chat)
         path, versions = session.store.path(chat.id), session.store.versions(chat.id)
         past = acceptance_of(path)
         shown, numbers = 0.0, {}
         for _ in follow(job):
-            if job.over:
+            if job.over or not wanted():
                 break
             now = time.monotonic()
             if now - shown >= PANEL_EVERY:
@@ -184,13 +201,12 @@ class ChatView:
             yield {self.chat: turns(path, versions, (job.message, job.text)).rows, **numbers}
 
     def switch(self, session: Session, chat: str, path: Path) -> Iterator[dict]:
-        """Load another model, say what happened, and remember it for the conversation."""
+        """Load another model, say what happened, and remember it as the profile's, for all its conversations."""
         yield {self.notice: note(f"Loading {path.stem}.")}
         try:
             said = session.choose(path)
         except OmniDraftError as error:
-            old = session.loaded
-            yield {self.notice: note(str(error), bad=True), self.target: gr.Dropdown(value=str(old) if old else None)}
+            yield {self.notice: note(str(error), bad=True), self.target: gr.Dropdown(value=offered_target(session))}
             return
         told = describe_switch(session)
         messages = session.store.path(chat)
@@ -204,7 +220,7 @@ class ChatView:
             self.chat: gr.Chatbot(placeholder=empty_state(path)),
         }
 
-    def idle(self, session: Session, chat: str, seen: int) -> dict:
+    def idle(self, session: Session, seen: int) -> dict:
         """Say so if the models left memory since the page last looked."""
         if session.idle_unloads == seen:
             return {self.seen_idle: gr.skip()}
@@ -227,6 +243,5 @@ class ChatView:
 
 
 def shown_turns(session: Session, chat: str, path: list[Message]) -> Turns:
-    job = session.job
-    writing = (job.message, job.text) if session.busy and job.chat == chat else None
-    return turns(path, session.store.versions(chat), writing)
+    writing = session.writing(chat)
+    return turns(path, session.store.versions(chat), (session.job.message, session.job.text) if writing else None)

@@ -24,30 +24,30 @@ ENDED = ("stop", "stop_string")
 
 def ask(session: Session, chat: str, text: str, files: Sequence[TextFile] = ()) -> AnswerJob:
     """Add the user's message and start its answer. Nothing is stored if the model cannot be loaded or is busy."""
-    session.prepare()
-    session.store.append(chat, "user", text, meta=files_meta(files))
-    return answer(session, chat)
+    with session.turn():
+        session.store.append(chat, "user", text, meta=files_meta(files))
+        return answer(session, chat)
 
 
 def edit(session: Session, chat: str, message: str, text: str, files: Sequence[TextFile] = ()) -> AnswerJob:
     """A new version of a user's message beside the old one, and its answer."""
-    session.prepare()
-    session.store.edit(message, text, files_meta(files))
-    return answer(session, chat)
+    with session.turn():
+        session.store.edit(message, text, files_meta(files))
+        return answer(session, chat)
 
 
 def regenerate(session: Session, chat: str) -> AnswerJob:
     """Another answer to the last question, with a fresh seed, as a version beside the old one."""
-    session.prepare()
-    path = session.store.path(chat)
-    if not path:
-        raise ModelError("There is nothing to answer yet.")
-    question = path[-1] if path[-1].role == "user" else session.store.message(path[-1].parent or "")
-    return answer(session, chat, question=question, fresh=True)
+    with session.turn():
+        path = session.store.path(chat)
+        if not path:
+            raise ModelError("There is nothing to answer yet.")
+        question = path[-1] if path[-1].role == "user" else session.store.message(path[-1].parent or "")
+        return answer(session, chat, question=question, fresh=True)
 
 
 def answer(session: Session, chat: str, question: Message | None = None, fresh: bool = False) -> AnswerJob:
-    """Start the answer to `question`, by default the last message shown."""
+    """Start the answer to `question`, by default the last message shown; inside the session's turn."""
     settings = session.store.get(chat)
     path = session.store.path(chat)
     if question is not None:
@@ -62,17 +62,17 @@ def answer(session: Session, chat: str, question: Message | None = None, fresh: 
 
 def resume(session: Session, chat: str) -> AnswerJob:
     """Go on with the last answer where it stopped, in the same message and with the seed it began with."""
-    session.prepare()
-    settings = session.store.get(chat)
-    path = session.store.path(chat)
-    if not path or path[-1].role != "assistant":
-        raise ModelError("There is no answer to go on with.")
-    last = path[-1]
-    sampling = sampling_of(session, settings)
-    if (seed := last.meta.get("seed")) is not None:
-        sampling = replace(sampling, seed=seed)
-    keeper = _Keeper.of_begun(session, last)
-    return _start(session, settings, path[:-1], sampling, keeper)
+    with session.turn():
+        settings = session.store.get(chat)
+        path = session.store.path(chat)
+        if not path or path[-1].role != "assistant":
+            raise ModelError("There is no answer to go on with.")
+        last = path[-1]
+        sampling = sampling_of(session, settings)
+        if (seed := last.meta.get("seed")) is not None:
+            sampling = replace(sampling, seed=seed)
+        keeper = _Keeper.of_begun(session, last)
+        return _start(session, settings, path[:-1], sampling, keeper)
 
 
 def _start(

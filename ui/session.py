@@ -9,25 +9,31 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from omnidraft.assistant import Assistant
-from omnidraft.chats import ChatStore, Conversation
+from omnidraft.backends.gguf_file import usable_info
+from omnidraft.chats import ChatStore
 from omnidraft.cli.defaults import choose_drafter, choose_target
 from omnidraft.config import AppSettings, DraftSettings, SamplingSettings, changed, requires_reload
-from omnidraft.errors import ModelError, OmniDraftError, StorageError
+from omnidraft.errors import ModelError, OmniDraftError
 from omnidraft.paths import DataHome
 from omnidraft.settings_file import save_settings
 from omnidraft.vocab.ngram_cache import NgramCache
 from ui.answer_job import AnswerJob
 from ui.baseline import Baselines
 from ui.drift_job import DriftLab
+from ui.shown_chats import ShownChats
 
 log = logging.getLogger("omnidraft.ui")
 
 
-class Session:
+class StillAnswering(ModelError):
+    """An answer is being written, so no other can begin and no model can change."""
+
+
+class Session(ShownChats):
     """One profile at work. Methods may be called from any thread."""
 
     def __init__(self, home: DataHome, profile: str, target: str | None, drafter: str | None) -> None:
@@ -35,14 +41,14 @@ class Session:
         self.profile = profile
         self.job: AnswerJob | None = None
         self.loaded: Path | None = None
-        self.store = ChatStore(self.assistant.profile.chats)
+        super().__init__(ChatStore(self.assistant.profile.chats))
         self.baseline = Baselines()
         self.drift = DriftLab(home, self.assistant.profile)
         self.switched: dict[str, str] = {}  # chat -> what its next answer should say about a change of models
         self.idle_unloads = 0  # how often the models were freed because nobody asked anything
         self._used = time.monotonic()
-        self._current: str | None = None
         self._wanted = (target, drafter)
+        self._guest = False  # whether what is loaded was asked for by a client of the API, not by the profile
         self._lock = threading.RLock()
 
     @property
@@ -53,14 +59,41 @@ class Session:
     def busy(self) -> bool:
         return self.job is not None and not self.job.over
 
+    @property
+    def ready(self) -> bool:
+        """Whether the profile's own target is loaded."""
+        return self.loaded is not None and not self._guest
+
+    def writing(self, chat: str | None) -> bool:
+        """Whether an answer in this conversation is being written."""
+        job = self.job
+        return chat is not None and job is not None and not job.over and job.chat == chat
+
     def target_path(self) -> Path:
-        """The target that is loaded, or that the first question will load."""
-        return self.loaded or choose_target(self._wanted[0], self.assistant.home, self.assistant.settings)
+        """The profile's own target: the one that is loaded, or that the next question loads."""
+        loaded = self.loaded
+        return self._own_target() if loaded is None or self._guest else loaded
+
+    @contextlib.contextmanager
+    def turn(self, guest: Path | None = None) -> Iterator[None]:
+        """To prepare and start an answer: until the end of the block nobody else loads a model or starts one.
+
+        Loads the profile's target, or `guest` for one answer to somebody else. ModelError if that fails,
+        StillAnswering while an answer is being written.
+        """
+        with self._lock:
+            self._must_be_idle()
+            if guest is None:
+                self.ensure_loaded()
+            elif not _same(self.loaded, guest):
+                self.load(guest)
+                self._guest = not self._is_own(guest)
+            yield
 
     def ensure_loaded(self) -> list[str]:
-        """Load the chosen target if none is; returns what the load has to say."""
+        """Load the profile's target unless it is loaded; returns what the load has to say."""
         with self._lock:
-            return [] if self.loaded else self.load(self.target_path())
+            return [] if self.ready else self.load(self.target_path())
 
     def load(self, target: Path) -> list[str]:
         """Make `target` the model that answers, with the profile's drafter. Raises ModelError; the old one stays."""
@@ -68,7 +101,7 @@ class Session:
             self._must_be_idle()
             drafter = choose_drafter(self._wanted[1], self.assistant.home, self.assistant.settings)
             notices = self.assistant.load(target, drafter)
-            self.loaded = target
+            self.loaded, self._guest = target, False
             self._used = time.monotonic()
             log.info("%s: loaded %s", self.profile, target.name)
             return notices
@@ -84,10 +117,11 @@ class Session:
         """Draft with another model from now on; ModelError if the pair cannot be loaded, then nothing changed."""
         with self._lock:
             self._must_be_idle()
+            usable_info(drafter)  # without a target nothing else would refuse it before the next question
             if self.loaded is not None:
                 self.assistant.load(self.loaded, drafter)
-            self._wanted = (self._wanted[0], None)
             self.apply(drafter=str(drafter))
+            self._wanted = (self._wanted[0], None)
             return f"{drafter.stem} drafts from now on."
 
     def unload(self) -> None:
@@ -95,7 +129,7 @@ class Session:
         with self._lock:
             self._must_be_idle()
             self.assistant.unload()
-            self.loaded = None
+            self.loaded, self._guest = None, False
 
     def unload_if_idle(self) -> bool:
         """Free the models if nobody has asked anything for as long as the settings say."""
@@ -112,10 +146,11 @@ class Session:
             return True
 
     def choose(self, target: Path) -> list[str]:
-        """Load `target`, unless it is loaded, and remember it as the profile's."""
+        """Load `target`, unless it is loaded, and make it the profile's own, whatever the command line named."""
         with self._lock:
-            notices = [] if self.loaded == target else self.load(target)
+            notices = [] if _same(self.loaded, target) else self.load(target)
             self.apply(target=str(target))
+            self._wanted, self._guest = (None, self._wanted[1]), False
             return notices
 
     def apply(self, **values: object) -> AppSettings:
@@ -153,47 +188,25 @@ class Session:
     def answer(
         self, messages: list[dict[str, str]], sampling: SamplingSettings, draft: DraftSettings, **more: object
     ) -> AnswerJob:
-        """Start an answer; ModelError while another one is being written."""
+        """Start an answer with the target that is loaded; StillAnswering while another one is being written."""
         with self._lock:
             self._must_be_idle()
-            self.ensure_loaded()
+            if self.loaded is None:
+                self.ensure_loaded()
             self._used = time.monotonic()
             self.job = AnswerJob(self.assistant, messages, sampling, draft, **more).start()
             return self.job
 
-    def chat(self, wanted: str | None = None) -> Conversation:
-        """The conversation a page shows: the wanted one, else the one shown last, else the latest, else a new one."""
-        with self._lock:
-            for name in (wanted, self._current):
-                if name is not None:
-                    with contextlib.suppress(StorageError):
-                        return self.show(name)
-            latest = self.store.conversations(1)
-            return self.show(latest[0].id) if latest else self.new_chat()
-
-    def show(self, chat: str) -> Conversation:
-        """Remember `chat` as the one a reload comes back to."""
-        found = self.store.get(chat)
-        self._current = found.id
-        return found
-
-    def new_chat(self) -> Conversation:
-        """An empty conversation; one that is empty already is taken instead of piling them up."""
-        with self._lock:
-            latest = self.store.conversations(1)
-            if latest and not self.store.path(latest[0].id) and not latest[0].named:
-                return self.show(latest[0].id)
-            return self.show(self.store.create().id)
-
-    def stop(self) -> None:
-        if (job := self.job) is not None:
+    def stop(self, chat: str) -> None:
+        """End the answer in this conversation; one that is written for anybody else goes on."""
+        job = self.job
+        if job is not None and job.chat == chat:
             job.stop()
 
     def prepare(self) -> None:
         """Load what is needed to answer. ModelError if that fails or an answer is being written."""
-        with self._lock:
-            self._must_be_idle()
-            self.ensure_loaded()
+        with self.turn():
+            pass
 
     def target_name(self) -> str:
         target = self.assistant.target
@@ -205,13 +218,26 @@ class Session:
         return engine.why_plain(draft or self.settings.draft) if engine is not None else None
 
     def close(self) -> None:
-        self.stop()
-        if self.job is not None:
-            self.job.join(10)
+        if (job := self.job) is not None:
+            job.stop()
+            job.join(10)
         self.drift.close()
         self.assistant.close()
         self.store.close()
 
     def _must_be_idle(self) -> None:
         if self.busy:
-            raise ModelError("An answer is still being written; stop it or wait for it.")
+            raise StillAnswering("An answer is still being written; stop it or wait for it.")
+
+    def _own_target(self) -> Path:
+        return choose_target(self._wanted[0], self.assistant.home, self.assistant.settings)
+
+    def _is_own(self, target: Path) -> bool:
+        try:
+            return _same(self._own_target(), target)
+        except ModelError:
+            return False
+
+
+def _same(one: Path | None, other: Path) -> bool:
+    return one is not None and one.resolve() == other.resolve()

@@ -1,0 +1,61 @@
+"""An assistant without models, for what sessions and pages do around one."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+from omnidraft.paths import DataHome
+from omnidraft.settings_file import load_settings
+
+
+class FakeAssistant:
+    """Loads at once and says nothing; an answer lasts until `go_on` is set or it is stopped.
+
+    loads: the targets that were loaded, in order; answered: the target of every answer.
+    """
+
+    def __init__(self, home: DataHome, profile: str = "default", *, learn: bool = False) -> None:
+        self.home = home
+        self.profile = home.profile(profile)
+        self.settings, _ = load_settings(self.profile.settings)
+        self.learner = SimpleNamespace(status=lambda: SimpleNamespace(state="idle"))
+        self.engine = self.target = self.cache = self.pair = None
+        self.loads: list[Path] = []
+        self.answered: list[str] = []
+        self.stops = 0
+        self.go_on = threading.Event()
+        self.go_on.set()
+
+    def load(self, target: Path, drafter: Path | None) -> list[str]:
+        self.loads.append(target)
+        self.target = SimpleNamespace(name=target.stem, n_ctx=1024)
+        self.engine = SimpleNamespace(target=self.target, why_plain=lambda draft: None, written_ids=lambda begun: [])
+        return []
+
+    def unload(self) -> None:
+        self.engine = self.target = None
+
+    def answer(self, messages: object, *_: object, **__: object) -> Iterator:
+        self.answered.append(self.target.name)
+        self.go_on.wait(20)
+        yield from ()
+
+    def stop(self) -> None:
+        self.stops += 1
+        self.go_on.set()
+
+    def close(self) -> None:
+        self.stop()
+
+
+def by(profile: str) -> SimpleNamespace:
+    """A page's request, from a browser that works in `profile`."""
+    return SimpleNamespace(request=SimpleNamespace(cookies={"omnidraft_profile": profile}))
+
+
+def clicked(**data: object) -> SimpleNamespace:
+    """The event of a button that carries `data`."""
+    return SimpleNamespace(_data=data)

@@ -1,0 +1,251 @@
+"""What the chat page's handlers do for one page while other tabs, profiles and clients of the API go about theirs."""
+
+from __future__ import annotations
+
+import gradio as gr
+import pytest
+
+import ui.conversing
+import ui.session
+from omnidraft.chats import TextFile
+from omnidraft.paths import find_data_home
+from tests.ui.fake_assistant import FakeAssistant, by, clicked
+from ui import chat_page
+from ui.chat_events import Answering, Conversations, Options
+from ui.chat_layout import build_layout
+from ui.chat_parts import GONE
+from ui.chat_stream import Followed
+from ui.sessions import Sessions
+
+FILES = [TextFile("notes.txt", "Buy milk.")]
+WRITTEN = ("box", "attached", "editing")
+
+
+@pytest.fixture
+def sessions(tmp_path, monkeypatch, models):
+    monkeypatch.setattr(ui.session, "Assistant", FakeAssistant)
+    made = Sessions(find_data_home(tmp_path / "home"), "ada", str(models / "tiny-target-a-f16.gguf"))
+    for name in ("ada", "bob"):
+        made.home.profile(name)
+        made.get(name)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def view():
+    with gr.Blocks():
+        yield build_layout().view
+
+
+@pytest.fixture
+def ada(sessions):
+    return sessions.get("ada")
+
+
+def shown(view, updates) -> dict:
+    """The updates of a handler together, by the names of the components."""
+    names = {getattr(view, name): name for name in view.__slots__ if name != "options"}
+    return {names.get(part, part): value for update in updates for part, value in update.items()}
+
+
+def answered(session, chat: str, text: str = "Hello") -> None:
+    ui.conversing.ask(session, chat, text)
+    session.job.join(10)
+
+
+def begun(session, chat: str, text: str = "Hello") -> None:
+    """An answer that does not end by itself."""
+    session.prepare()
+    session.assistant.go_on.clear()
+    ui.conversing.ask(session, chat, text)
+
+
+def begun_by_api(session) -> None:
+    session.prepare()
+    session.assistant.go_on.clear()
+    session.answer([], session.settings.sampling, session.settings.draft)
+
+
+def values_of(session, system: str) -> list:
+    """What the options' components send."""
+    s = session.settings.sampling
+    return [system, s.temperature, s.top_p, s.min_p, s.top_k, s.repeat_penalty, s.max_tokens, ""]
+
+
+@pytest.mark.parametrize("editing", [None, "some message"])
+def test_a_message_never_lands_in_another_profile(sessions, view, ada, editing):
+    chat, bob = ada.chat().id, sessions.get("bob")
+    theirs = bob.chat().id
+    handlers = Answering(sessions, view)
+    update = shown(view, handlers.ask("For Ada only", chat, editing, FILES, by("bob")))
+    assert GONE in update.pop("notice")
+    assert update == {}, "text and files stay in the box"
+    assert bob.store.path(theirs) == ada.store.path(chat) == []
+    assert len(bob.store.conversations()) == 1
+
+
+def test_a_message_never_lands_in_another_conversation(sessions, view, ada):
+    chat = ada.chat().id
+    answered(ada, chat)
+    other = ada.new_chat().id
+    ada.store.delete(chat)
+    handlers = Answering(sessions, view)
+    for gone in (chat, None):
+        update = shown(view, handlers.ask("Still there?", gone, None, [], by("ada")))
+        assert set(update) == {"notice"}
+        update = shown(view, handlers.turn(gone, by("ada"), clicked(kind="regenerate")))
+        assert set(update) == {"notice"}
+    assert ada.store.path(other) == []
+
+
+def test_options_of_a_conversation_that_is_gone_change_no_other(sessions, view, ada):
+    chat, bob = ada.chat().id, sessions.get("bob")
+    before = bob.chat()
+    chosen = Options(sessions, view)
+    for updates in (
+        chosen.keep(by("bob"), chat, *values_of(bob, "For Ada only")),
+        chosen.preset("Exact", chat, by("bob")),
+        chosen.speculate(False, chat, by("bob")),
+        chosen.target(str(bob.target_path()), chat, by("bob")),
+        Conversations(sessions, view).bring(b"# T\n\n<!-- omnidraft: user -->\nHi\n", chat, Followed(), by("bob")),
+    ):
+        update = shown(view, updates)
+        assert set(update) == {"notice"}
+        assert GONE in update["notice"]
+    assert bob.store.conversations() == [before]
+    assert bob.settings.target is None
+    # The list leads on from there.
+    row = Conversations(sessions, view).row(chat, Followed(), by("bob"), clicked(kind="open", id=before.id))
+    assert shown(view, row)["chat_id"] == before.id
+
+
+def test_a_conversation_that_is_not_there_is_not_called_deleted(sessions, view, ada):
+    chat = ada.chat().id
+    sessions.get("bob").chat()
+    row = Conversations(sessions, view).row(chat, Followed(), by("bob"), clicked(kind="delete", id=chat))
+    assert "no longer exists" in shown(view, row)["notice"]
+
+
+def test_an_answer_whose_conversation_was_deleted_meanwhile_leaves_a_sentence(sessions, view, ada):
+    chat = ada.chat().id
+    begun(ada, chat)
+    handlers, followed = Answering(sessions, view), Followed()
+    follows = handlers.follow(chat, followed, by("ada"))
+    next(follows)
+    list(Conversations(sessions, view).row(None, Followed(), by("ada"), clicked(kind="delete", id=chat)))
+    list(follows)
+    update = shown(view, [handlers.ended(chat, followed, by("ada"))])
+    assert GONE in update["notice"]
+    assert update["send"].visible
+
+
+def test_another_answer_leaves_what_is_being_written(sessions, view, ada):
+    chat = ada.chat().id
+    answered(ada, chat)
+    for kind in ("regenerate", "continue"):
+        update = shown(view, Answering(sessions, view).turn(chat, by("ada"), clicked(kind=kind)))
+        ada.job.join(10)
+        assert "marks" in update, "it was started"
+        assert not set(update) & set(WRITTEN)
+    begun_by_api(ada)
+    update = shown(view, Answering(sessions, view).turn(chat, by("ada"), clicked(kind="regenerate")))
+    assert "still being written" in update["notice"]
+    assert not set(update) & set(WRITTEN)
+
+
+def test_what_was_sent_leaves_the_box_and_comes_back_if_it_is_refused(sessions, view, ada):
+    chat = ada.chat().id
+    update = shown(view, Answering(sessions, view).ask("Hello", chat, None, FILES, by("ada")))
+    ada.job.join(10)
+    assert (update["box"], update["attached"], update["editing"]) == ("", [], None)
+    begun_by_api(ada)
+    update = shown(view, Answering(sessions, view).ask("And now?", chat, None, FILES, by("ada")))
+    assert (update["box"], update["attached"]) == ("And now?", FILES)
+    assert len(ada.store.path(chat)) == 2
+
+
+def test_what_is_being_written_stays_until_another_conversation_is_shown(sessions, view, ada):
+    chat = ada.chat().id
+    answered(ada, chat)
+    list(Answering(sessions, view).turn(chat, by("ada"), clicked(kind="regenerate")))
+    ada.job.join(10)
+    answer = ada.store.path(chat)[-1].id
+    update = shown(view, Answering(sessions, view).turn(chat, by("ada"), clicked(kind="version", id=answer, step=1)))
+    assert update["chat_id"] == chat
+    assert not set(update) & set(WRITTEN)
+    chats = Conversations(sessions, view)
+    other = ada.store.create().id
+    update = shown(view, chats.row(chat, Followed(), by("ada"), clicked(kind="delete", id=other)))
+    assert "deleted" in update["notice"]
+    assert not set(update) & set(WRITTEN)
+    update = shown(view, chats.fresh(chat, Followed(), by("ada")))
+    assert (update["editing"], update["attached"]) == (None, [])
+
+
+def test_a_refused_message_leaves_the_button_that_sends(sessions, view, ada):
+    chat, busy = ada.store.create().id, ada.store.create().id
+    begun_by_api(ada)
+    update = shown(view, Answering(sessions, view).ask("Hello", chat, None, [], by("ada")))
+    assert update["send"].visible
+    assert not update["stop"].visible
+    ada.assistant.go_on.set()
+    ada.job.join(10)
+    begun(ada, busy)
+    update = shown(view, Answering(sessions, view).ask("Hello", chat, None, [], by("ada")))
+    assert update["send"].visible
+    update = shown(view, Answering(sessions, view).ask("Hello", busy, None, [], by("ada")))
+    assert update["stop"].visible
+
+
+def test_stop_ends_the_answer_of_the_page_and_no_other(sessions, view, ada):
+    chat, other = ada.store.create().id, ada.store.create().id
+    handlers = Answering(sessions, view)
+    begun_by_api(ada)
+    for shown_there in (chat, None):
+        handlers.halt(shown_there, by("ada"))
+    assert not ada.job.stopped
+    ada.assistant.go_on.set()
+    ada.job.join(10)
+    begun(ada, chat)
+    handlers.halt(other, by("ada"))
+    assert not ada.job.stopped
+    handlers.halt(chat, by("ada"))
+    assert ada.job.stopped
+
+
+def test_a_page_follows_only_what_it_shows(sessions, view, ada):
+    chat, other = ada.store.create().id, ada.store.create().id
+    begun(ada, chat)
+    handlers, chats, followed = Answering(sessions, view), Conversations(sessions, view), Followed()
+    follows = handlers.follow(chat, followed, by("ada"))
+    assert view.chat in next(follows)
+    list(chats.bring(b"{", chat, followed, by("ada")))
+    assert view.chat in next(follows), "a file that was refused changes nothing"
+    list(chats.row(chat, followed, by("ada"), clicked(kind="open", id=other)))
+    assert [view.chat in update for update in follows] == [False]
+    assert not followed.ended
+    # Back again it is followed anew, to its end.
+    list(chats.row(other, followed, by("ada"), clicked(kind="open", id=chat)))
+    follows = handlers.follow(chat, followed, by("ada"))
+    assert view.chat in next(follows)
+    ada.stop(chat)
+    list(follows)
+    assert followed.ended
+
+
+def events(sessions) -> list:
+    with gr.Blocks() as blocks:
+        chat_page.build(sessions)
+    return list(blocks.fns.values())
+
+
+def test_an_answer_is_followed_behind_every_event_that_interrupts_it(sessions):
+    made = events(sessions)
+    behind = {fn.trigger_after for fn in made if fn.name == "follow"}
+    assert {fn.name for fn in made if fn._id in behind} == {"arrive", "ask", "turn", "row", "bring"}
+
+
+def test_of_values_that_come_faster_than_they_are_kept_the_last_one_counts(sessions):
+    modes = {fn.name: fn.trigger_mode for fn in events(sessions)}
+    assert {modes[name] for name in ("keep", "preset", "speculate", "search")} == {"always_last"}

@@ -1,0 +1,48 @@
+"""Which conversation the pages of a profile show when they arrive. Knows no model.
+
+Its lock is its own: conversations are shown and changed while a model is being loaded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+
+from omnidraft.chats import ChatStore, Conversation
+from omnidraft.errors import StorageError
+
+
+class ShownChats:
+    """The profile's conversations and the one shown last. Methods may be called from any thread."""
+
+    def __init__(self, store: ChatStore) -> None:
+        self.store = store
+        self._current: str | None = None
+        self._showing = threading.RLock()
+
+    def chat(self, wanted: str | None = None) -> Conversation:
+        """The conversation an arriving page shows: the wanted one, else the one shown last, the latest, or a new one.
+
+        What acts on a conversation asks `show` for it, which takes no other in its place.
+        """
+        with self._showing:
+            for name in (wanted, self._current):
+                if name is not None:
+                    with contextlib.suppress(StorageError):
+                        return self.show(name)
+            latest = self.store.conversations(1)
+            return self.show(latest[0].id) if latest else self.new_chat()
+
+    def show(self, chat: str) -> Conversation:
+        """Remember `chat` as the one a reload comes back to; StorageError if it is not there."""
+        found = self.store.get(chat)
+        self._current = found.id
+        return found
+
+    def new_chat(self) -> Conversation:
+        """An empty conversation; one that is empty already is taken instead of piling them up."""
+        with self._showing:
+            latest = self.store.conversations(1)
+            if latest and not self.store.path(latest[0].id) and not latest[0].named:
+                return self.show(latest[0].id)
+            return self.show(self.store.create().id)
