@@ -89,12 +89,14 @@ class InlineLearner:
         self._write()
 
     def _write(self) -> Path:
-        number = len(list(self._versions.glob("*.gguf"))) + 1
-        path = self._versions / f"{number:06}.gguf"
+        *older, newest = [None, *sorted(self._versions.glob("*.gguf"))]
+        path = self._versions / f"{int(newest.stem) + 1 if newest else 1:06}.gguf"
         weights = {name: matrix.numpy() for name, matrix in self._model.weights().items()}
         partial = path.with_suffix(".partial")
         write_adapter(partial, weights, self._model.path, self._model.rank, self._model.rank)
         partial.replace(path)
+        for old in filter(None, older):  # nobody goes back here; the newest one before may still be in use
+            old.unlink()
         return path
 
     def _record(self, prompt: Prompt, tokens: Sequence[Token]) -> Record:

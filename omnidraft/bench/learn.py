@@ -78,6 +78,7 @@ class _Runner:
         wanted = [DIRECT, CACHE, *self.plan.losses]
         if self.plan.reference and len(self.prompts) == 1:
             wanted.insert(3, OFFLINE)
+        self._same_prompts()
         try:
             for condition in wanted:
                 path = self.cell.folder / f"{condition}.json"
@@ -90,6 +91,16 @@ class _Runner:
         finally:
             if self._tester is not None:
                 self._tester.close()
+
+    def _same_prompts(self) -> None:
+        """Refuse to take over a cell that was made on other prompts."""
+        path = self.cell.folder / "prompts"
+        mine = " ".join(part.digest for part in self.prompts)
+        made = any(self.cell.folder.glob("*.json"))
+        if made and (not path.is_file() or path.read_text() != mine):
+            raise SettingsError(f"{self.cell.folder} holds a run on other prompts; name another --json file.")
+        self.cell.folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, mine.encode())
 
     def _prepare(self) -> None:
         if self._tester is not None:

@@ -71,10 +71,10 @@ def live(folder: Path, job: Job, records: Sequence[Record], settings: LearningSe
                     start=str(served.weights) if served else None, through=versions.through, seed=job.seed + number,
                     rank=settings.rank, learning_rate=settings.learning_rate, cpu_percent=100,
                 )  # fmt: skip
-                yield _update(versions, asked, number)
+                yield _update(versions, replay, asked, number)
 
 
-def _update(versions: AdapterStore, job: Job, number: int) -> Update:
+def _update(versions: AdapterStore, replay: ReplayStore, job: Job, number: int) -> Update:
     seconds, cpu = time.perf_counter(), time.process_time()
     before, published = {}, False
     for event in updating.run(job):
@@ -82,6 +82,8 @@ def _update(versions: AdapterStore, job: Job, number: int) -> Update:
             before = _pooled([part for part in event.values() if isinstance(part, dict)])
         elif event["event"] == "refused":
             versions.reject_update(event["through"])
+            if event["suspect"]:
+                replay.quarantine(job.tables, job.through, event["through"])
         published |= event["event"] == "published"
     versions.prune()
     seconds, cpu = time.perf_counter() - seconds, time.process_time() - cpu

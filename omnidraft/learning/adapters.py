@@ -39,11 +39,13 @@ _NAME = re.compile(r"v\d{6,}")
 @dataclass(frozen=True)
 class Pointer:
     """version: the one served, None for the bare drafter; rejected: rolled back, never chosen again; through: newest
-    replay ordinal that a refused or rolled-back update has used up, so that it is not tried again at once."""
+    replay ordinal that a refused or rolled-back update has used up, so that it is not tried again at once; highest:
+    number there ever was, since figures of a forgotten version must not become another one's."""
 
     version: str | None = None
     rejected: tuple[str, ...] = ()
     through: int = 0
+    highest: int = 0
 
 
 class AdapterStore:
@@ -61,10 +63,10 @@ class AdapterStore:
             version, rejected = values["version"], tuple(map(str, values["rejected"]))
             if version is not None and not _NAME.fullmatch(version):
                 raise ValueError("not a version's name")
-            return Pointer(version, rejected, int(values["through"]))
+            return Pointer(version, rejected, int(values["through"]), int(values.get("highest", 0)))
         except (OSError, ValueError, KeyError, TypeError):
             whole = self.versions()
-            return Pointer(whole[-1].name if whole else None)
+            return Pointer(whole[-1].name if whole else None, highest=whole[-1].number if whole else 0)
 
     def versions(self) -> list[Version]:
         """All whole versions, oldest first, rejected ones included."""
@@ -88,11 +90,12 @@ class AdapterStore:
     def previous(self) -> Version | None:
         """What `rollback` would serve."""
         current = self.current()
-        if current is None:
-            return None
-        good = [v for v in self.versions() if v.name not in self.pointer.rejected and v.number < current.number]
+        return self._before(current) if current is not None else None
+
+    def _before(self, version: Version) -> Version | None:
+        good = [v for v in self.versions() if v.name not in self.pointer.rejected and v.number < version.number]
         by_name = {v.name: v for v in good}
-        return by_name.get(current.meta.parent or "") or (good[-1] if current.meta.parent and good else None)
+        return by_name.get(version.meta.parent or "") or (good[-1] if version.meta.parent and good else None)
 
     @property
     def through(self) -> int:
@@ -116,14 +119,15 @@ class AdapterStore:
         except OSError as error:
             shutil.rmtree(temporary, ignore_errors=True)
             raise StorageError(f"an adapter cannot be written to {self.folder}: {reason(error)}.") from error
-        self._point(replace(self.pointer, version=final.name))
-        return Version(final, meta)
+        version = Version(final, meta)
+        self._point(replace(self.pointer, version=version.name, highest=version.number))
+        return version
 
     def _rename_to_next(self, temporary: Path) -> Path:
         aside = (path.name.removeprefix(DAMAGED) for path in damaged(self.folder))
         used = [path.name for path in self._folders()] + [n for n in aside if _NAME.fullmatch(n)]
-        number = max((int(name[1:]) for name in (*used, *self.pointer.rejected)), default=0) + 1
-        final = self.folder / f"v{number:06d}"
+        number = max([self.pointer.highest, *(int(name[1:]) for name in (*used, *self.pointer.rejected))])
+        final = self.folder / f"v{number + 1:06d}"
         os.rename(temporary, final)
         sync_folder(self.folder)
         return final
@@ -132,14 +136,18 @@ class AdapterStore:
         """The answers up to this ordinal were tried and did not help: wait for newer ones."""
         self._point(replace(self.pointer, through=max(through, self.pointer.through)))
 
-    def rollback(self) -> Version | None:
-        """Serve what was served before the current version, which is never chosen again. Returns what is served now."""
-        current, previous = self.current(), self.previous()
+    def rollback(self, served: Version | None = None) -> Version | None:
+        """Serve what was served before `served` (None: the current version). It is never chosen again, nor is what was
+        built on it and perhaps not served yet. Returns what is served now."""
+        current = self.current()
         if current is None:
             return None
-        rejected = tuple(dict.fromkeys([*self.pointer.rejected, current.name]))
-        through = max(self.pointer.through, current.meta.through)
-        self._point(Pointer(previous.name if previous else None, rejected, through))
+        left = served or current
+        gone = [v.name for v in self.versions() if left.number <= v.number <= current.number]
+        pointer, previous = self.pointer, self._before(left)
+        rejected = tuple(dict.fromkeys([*pointer.rejected, left.name, *gone]))
+        through = max(pointer.through, left.meta.through, current.meta.through)
+        self._point(replace(pointer, version=previous.name if previous else None, rejected=rejected, through=through))
         return previous
 
     def attach_head(self, version: str, data: bytes) -> None:
@@ -158,6 +166,8 @@ class AdapterStore:
         Damaged versions stay for `set_damaged_aside`.
         """
         current, pointer = self.current(), self.pointer
+        if current is not None and current.name != pointer.version:
+            self._point(replace(pointer, version=current.name))  # before the slow part: a rollback may come meanwhile
         whole = self.versions()
         good = [v.name for v in whole if v.name not in pointer.rejected]
         kept = {*good[-keep:], current.name if current else ""}
@@ -166,7 +176,6 @@ class AdapterStore:
             discard(path)
         for path in [*unfinished(self.folder), *damaged(self.folder)[:-KEPT_ASIDE]]:
             erase(path)
-        self._point(replace(pointer, version=current.name if current else pointer.version))
         return [path.name for path in gone]
 
     def forget(self, chat: str | None) -> list[str]:
@@ -182,7 +191,9 @@ class AdapterStore:
         if current is not None and current.path not in doomed:
             kept = current.name
         if doomed:
-            self._point(Pointer(kept, tuple(r for r in self.pointer.rejected if self.folder / r not in doomed), 0))
+            rejected = tuple(r for r in self.pointer.rejected if self.folder / r not in doomed)
+            highest = max([self.pointer.highest, *(int(path.name[1:]) for path in doomed)])
+            self._point(Pointer(kept, rejected, 0, highest))
         for path in doomed:
             discard(path)
         aside = [path for path in damaged(self.folder) if chat is None or _trained_on(path, chat)]

@@ -27,6 +27,10 @@ class Due:
         self._compared: set[tuple] = set()
         self._fallen = False  # whether the served version's own answers call for a comparison
 
+    def paired(self) -> None:
+        """Something else was loaded: what its predecessor's answers called for is not due."""
+        self._fallen = False
+
     def kind(self, pairing: Pairing | None, settings: LearningSettings) -> Kind | None:
         """What is due, whether or not it may begin now."""
         if pairing is None or pairing.choice.store is None or not settings.enabled or self._keeping.refused:
@@ -36,7 +40,7 @@ class Due:
             return "update"
         if pairing.choice.lacks_merged and pairing.choice.merged != self._unmergeable:
             return "merge"
-        return "compare" if self._fallen else None
+        return "compare" if self._fallen and pairing.choice.origin == "own" else None
 
     def begins(self, kind: Kind) -> None:
         """It is not due any more."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 FEWEST = 32  # held-out tokens without which nothing can be said
+CLEARLY = 3.0  # standard errors that chance does not explain
 
 
 @dataclass(frozen=True)
@@ -28,11 +29,11 @@ class Scores:
 
 @dataclass(frozen=True)
 class Verdict:
-    """accepted: serve it. worse: the slice that fell, None if none did. reason: one sentence."""
+    """accepted: serve it. reason: one sentence. suspect: the new answers look like what ruined the old ones."""
 
     accepted: bool
     reason: str
-    worse: str | None = None
+    suspect: bool = False
 
 
 def judge(before: Mapping[str, Scores], after: Mapping[str, Scores]) -> Verdict:
@@ -46,14 +47,26 @@ def judge(before: Mapping[str, Scores], after: Mapping[str, Scores]) -> Verdict:
     if len(everything) < FEWEST:
         return Verdict(False, f"only {len(everything)} held-out tokens to judge by")
     if not np.isfinite(everything).all():
-        return Verdict(False, "the trained adapter gives no numbers", worse="old")
+        return Verdict(False, "the trained adapter gives no numbers")
     for name in ("old", "new"):
         change = changes.get(name, np.zeros(0))
         if len(change) >= FEWEST and change.mean() < -standard_error(change):
-            return Verdict(False, f"acceptance on {name} answers would fall by {-change.mean():.3f}", worse=name)
+            said = f"acceptance on {name} answers would fall by {-change.mean():.3f}"
+            return Verdict(False, said, suspect=_suspect(changes))
     if everything.mean() <= 0:
         return Verdict(False, "acceptance on held-out answers did not rise")
     return Verdict(True, f"acceptance on held-out answers rises by {everything.mean():.3f}")
+
+
+def _suspect(changes: Mapping[str, np.ndarray]) -> bool:
+    """Whether the old answers clearly fell and the new ones did not: answers that sink the rest are set aside.
+
+    An update that was done badly (a rate too high, a new start) sinks both, and chance alone does not sink that far.
+    """
+    old, new = (changes.get(name, np.zeros(0)) for name in ("old", "new"))
+    if len(old) < FEWEST or not len(new):
+        return False
+    return bool(old.mean() < -CLEARLY * standard_error(old) and new.mean() >= 0)
 
 
 def standard_error(change: np.ndarray) -> float:

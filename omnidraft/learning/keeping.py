@@ -46,13 +46,20 @@ class Keeping:
             if not self._right.acquire():
                 self.refused = "Another program is learning in this profile."
                 return
-            self.replay = ReplayStore(self._profile.replay, self._settings().replay_mb)
-            self.open_history()
-            for update in self.history.updates(3):
-                if update.outcome == "running":
-                    ended = replace(update, outcome="interrupted", reason="The program ended meanwhile.")
-                    self.history.save("", ended)
-            self._count()
+            try:
+                self._open_files()
+            except BaseException:
+                self.close()  # with one of them missing nothing can be learned, and the next load tries again
+                raise
+
+    def _open_files(self) -> None:
+        self.replay = ReplayStore(self._profile.replay, self._settings().replay_mb)
+        self.open_history()
+        for update in self.history.updates(3):
+            if update.outcome == "running":
+                ended = replace(update, outcome="interrupted", reason="The program ended meanwhile.")
+                self.history.save("", ended)
+        self._count()
 
     def open_history(self) -> None:
         """Open the history alone, if there is one or this program is the one that writes it."""
@@ -88,8 +95,7 @@ class Keeping:
         """Set the answers of an update that made old ones worse aside, the held-out ones too."""
         with self._lock:
             if self.replay is not None:
-                answers = self.replay.answers.items()
-                self.replay.quarantine([o for o, a in answers if after < o <= through and a.vocabulary in vocabularies])
+                self.replay.quarantine(vocabularies, after, through)
 
     def recount(self, vocabularies: Collection[str], through: int) -> None:
         """Count what is new behind replay ordinal `through`."""

@@ -11,7 +11,6 @@ from omnidraft.learning.replay import Answer
 
 REPLAYED_PER_NEW = 3  # measured: one pass without replay loses a third of the gain
 MOST_NEW = 64  # per update; a backlog is worked off oldest first
-JUDGED_NEW = 4  # held-out answers that stand for "new" at least; one alone is too noisy
 JUDGED_OLD = 24
 
 
@@ -42,8 +41,7 @@ def make_plan(
     older = [o for o in training if o <= through]
     replayed = rng.choice(older, min(len(older), per_new * len(new)), replace=False) if older and new else []
     held = [o for o in usable if answers[o].held_out]
-    recent = max(JUDGED_NEW, sum(o > through for o in held))
-    judged_new, rest = held[-recent:], held[:-recent]
+    judged_new, rest = [o for o in held if o > through], [o for o in held if o <= through]
     judged_old = rng.choice(rest, min(len(rest), JUDGED_OLD), replace=False) if rest else []
     sort = lambda ordinals: tuple(sorted(map(int, ordinals)))  # noqa: E731
     seen = more[0] - 1 if more else usable[-1] if usable else through

@@ -13,13 +13,12 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from sqlitedict import SqliteDict
-
+from omnidraft.dict_table import DictTable
 from omnidraft.errors import StorageError
 from omnidraft.learning.record import Record, decode, encode
 
@@ -60,16 +59,18 @@ class ReplayStore:
 
     def _open(self) -> None:
         flag = "r" if self.read_only else "c"
-        options = {"flag": flag, "autocommit": False, "journal_mode": "WAL", "outer_stack": False}
-        self._records = SqliteDict(str(self.path), tablename="records", encode=encode, decode=decode, **options)
-        self._answers = SqliteDict(str(self.path), tablename="answers", encode=_to_json, decode=_from_json, **options)
-        for table in (self._records, self._answers):
-            table.conn.execute("PRAGMA secure_delete=ON")
-            table.conn.execute("PRAGMA synchronous=NORMAL")  # sqlitedict turns it off; survive a power cut
+        self._records = DictTable(self.path, "records", encode, decode, flag)
+        self._answers = DictTable(self.path, "answers", _to_json, _from_json, flag)
         self.answers: dict[int, Answer] = {int(k): v for k, v in self._answers.items()}
         self._next = max(self.answers, default=0) + 1
         if not self.read_only:
             self._drop_orphans()
+
+    def _revive(self) -> None:
+        """Open anew behind a commit that failed: sqlitedict's thread ended with it."""
+        if not (self._records.alive and self._answers.alive):
+            self.close()
+            self._open()
 
     def _drop_orphans(self) -> None:
         """Blobs whose index entry was never written (killed in between), and the reverse."""
@@ -99,8 +100,9 @@ class ReplayStore:
             record.time,
             max(same, default=-1) + 1,
         )
-        ordinal, self._next = self._next, self._next + 1
         with _display_errors(self.path):
+            self._revive()
+            ordinal, self._next = self._next, self._next + 1
             self._records[_key(ordinal)] = record
             self._records.commit()
             self._answers[_key(ordinal)] = answer
@@ -128,13 +130,16 @@ class ReplayStore:
         with _display_errors(self.path):
             return self._records[_key(ordinal)]
 
-    def quarantine(self, ordinals: Iterable[int]) -> None:
-        """Keep these out of training: an adapter that learned them made old answers worse."""
-        for ordinal in ordinals:
-            if ordinal in self.answers:
-                self.answers[ordinal] = replace(self.answers[ordinal], quarantined=True)
-                self._answers[_key(ordinal)] = self.answers[ordinal]
-        self._answers.commit()
+    def quarantine(self, vocabularies: Collection[str], after: int, through: int) -> None:
+        """Keep these vocabularies' answers between two ordinals (the second included) out of training and judging: an
+        adapter that learned them made old answers worse."""
+        known = ((o, a) for o, a in self.answers.items() if after < o <= through and a.vocabulary in vocabularies)
+        aside = {o: replace(a, quarantined=True) for o, a in known}
+        with _display_errors(self.path):
+            for ordinal, answer in aside.items():
+                self._answers[_key(ordinal)] = answer
+            self._answers.commit()
+        self.answers.update(aside)
 
     def forget(self, chat: str | None) -> int:
         """Delete one conversation's answers (None: all) and overwrite their bytes on disk; returns how many.

@@ -79,10 +79,11 @@ class Runs:
             run.update = advance(run.update, event)
         if event["event"] == "refused":
             run.store.reject_update(event["through"])
-            if event.get("worse") == "old":
+            if event["suspect"]:
                 self._keeping.quarantine(run.job.tables, run.job.through, event["through"])
         elif event["event"] == "compared" and event["other_is_better"]:
-            self.roll_back(run.store, "Rolled back: what was served before accepts more of the last answers.")
+            why = "Rolled back: what was served before accepts more of the last answers."
+            self.roll_back(run.store, run.pairing.choice.version, why)
 
     def conclude(self, run: Run, event: Event) -> None:
         """Take in that the process ended."""
@@ -91,15 +92,15 @@ class Runs:
             self._keeping.history.save(self._shelf.store_name(run.store), run.update)
             run.store.prune()
 
-    def go_back(self, store: AdapterStore) -> str:
+    def go_back(self, store: AdapterStore, served: Version) -> str:
         """Roll back because the user wants it. Returns a sentence."""
-        before, now = self.roll_back(store, "Rolled back by you.")
+        before, now = self.roll_back(store, served, "Rolled back by you.")
         served = f"{now.name} is served" if now else "The drafter as it came is served"
         return f"{served} from the next answer on; {before.name if before else 'the last one'} is not used again."
 
-    def roll_back(self, store: AdapterStore, why: str) -> tuple[Version | None, Version | None]:
-        """What was served and what is served now; the history says why."""
-        before, now = store.current(), store.rollback()
+    def roll_back(self, store: AdapterStore, before: Version | None, why: str) -> tuple[Version | None, Version | None]:
+        """What was served (`before`) and what is served now; the history says why."""
+        now = store.rollback(before)
         if before is not None:
             log.info("%s: %s", before.name, why)
             if self._keeping.history is not None:

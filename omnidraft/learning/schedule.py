@@ -64,6 +64,7 @@ class Schedule:
     def begin(self, pairing: Pairing) -> None:
         with self._lock:
             self.pairing, self._scope, self.merged = pairing, "", pairing.choice.is_merged
+            self.due.paired()
             if self._thread is None and not self._keeping.refused:
                 self._thread = threading.Thread(target=self._work, name="learning", daemon=True)
                 self._thread.start()
@@ -115,7 +116,7 @@ class Schedule:
     def rollback(self) -> str:
         with self._lock:
             self._kill("An earlier version was taken up.")
-            said = self._runs.go_back(self.pairing.choice.store)
+            said = self._runs.go_back(self.pairing.choice.store, self.pairing.choice.version)
             self._swap_due = True
         self.wake()
         return said

@@ -102,9 +102,13 @@ def _compare(job: Job) -> Iterator[Event]:
     Training answers count too: neither version is spared them, and the question is which serves the present better.
     """
     replay = _Answers(job)
-    recent = [o for o, a in sorted(replay.index.items()) if a.vocabulary in job.tables][-COMPARED:]
+    usable = [o for o, a in sorted(replay.index.items()) if a.vocabulary in job.tables and not a.quarantined]
+    recent, throttle, found = usable[-COMPARED:], Throttle(job.duty), []
     parts = {"new": [w for o in recent for w in replay.windows(o)]}
-    served, other = (_estimates_with(job, path, parts) for path in (job.start, job.other))
+    for path in (job.start, job.other):
+        found.append(_estimates_with(job, path, parts))
+        throttle.rest()
+    served, other = found
     verdict = judge(_scores(served), _scores(other))
     yield {"event": "compared", "other_is_better": verdict.accepted, "served": _means(served), "other": _means(other)}
 
@@ -207,6 +211,6 @@ def _refused(plan: Plan, verdict: Verdict) -> Event:
         "event": "refused",
         "through": plan.through,
         "new": list(plan.new),
-        "worse": verdict.worse,
+        "suspect": verdict.suspect,
         "reason": verdict.reason,
     }

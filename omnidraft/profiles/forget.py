@@ -87,9 +87,8 @@ def _forget_learned(paths: ProfilePaths, chat: str, written: Collection[int] | N
     """Forget what was learned from a conversation. written: its target ids, see `_forget_ngrams`."""
     answers = _forget_answers(paths.replay, chat)
     ngrams = _forget_ngrams(paths.ngrams, chat, written)
+    erase(paths.root / MERGED)  # made anew when it is missed; first, so that a repetition need not know of it
     versions = _forget_adapters(paths.adapters, chat)
-    if versions:
-        erase(paths.root / MERGED)
     return Forgotten(0, ngrams, answers, len(versions), versions=versions)
 
 

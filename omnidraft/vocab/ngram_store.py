@@ -7,43 +7,20 @@ the file: values are JSON text here, and a file that holds anything else is refu
 from __future__ import annotations
 
 import json
-import logging
-import queue
 import sqlite3
-import sys
 from collections.abc import Iterable
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlitedict import SqliteDict, SqliteMultithread
-
+from omnidraft.dict_table import DictTable
 from omnidraft.errors import StorageError
 
 FORMAT = 1
 _META = "meta"
-_ANSWER_SECONDS = 60.0  # how long the disk may take before it counts as gone
 _LOCKED_MILLISECONDS = 2000  # how long to wait while another process writes
-# Its errors reach the caller as exceptions; the log would print tracebacks besides.
-logging.getLogger("sqlitedict").setLevel(logging.CRITICAL + 1)
 
 Row = tuple[int, list]
-
-
-class _Writer(SqliteMultithread):
-    """sqlitedict's writer thread, whose death (disk full) is an exception for the caller, not a printed traceback."""
-
-    def run(self) -> None:
-        try:
-            super().run()
-        except Exception:
-            with self._lock:
-                self.exception = sys.exc_info()
-
-
-class _Table(SqliteDict):
-    def _new_conn(self) -> _Writer:
-        return _Writer(self.filename, autocommit=False, journal_mode="WAL", outer_stack=False)
 
 
 class NgramStore:
@@ -61,7 +38,7 @@ class NgramStore:
         """Change and delete rows in one transaction; returns when it is committed."""
         with _explained(self.path):
             self._table.conn.execute("BEGIN IMMEDIATE")
-            if failure := self._drain():  # locked by another process: nothing is queued that would wait as well
+            if failure := self._table.settle():  # locked by another process: nothing is queued that would wait as well
                 raise failure
             try:
                 for target_id, value in changed:
@@ -70,7 +47,7 @@ class NgramStore:
                     self._table.conn.execute(f'DELETE FROM "{self._name}" WHERE key = ?', (str(target_id),))
                 self._table[_META] = {"format": FORMAT, **meta}
             finally:
-                self._commit()
+                self._table.commit()
 
     def purge(self) -> None:
         """Make deleted rows unreadable in the file too: overwrite, rewrite the file, empty the write-ahead log."""
@@ -88,50 +65,13 @@ class NgramStore:
         with _explained(self.path):
             self._release()
 
-    def _open(self) -> _Table:
-        table = _Table(str(self.path), tablename=self._name, encode=_encode, decode=json.loads)
-        # sqlitedict turns syncing off, with which a power cut can damage the file; this costs nothing per commit.
-        table.conn.execute("PRAGMA synchronous = NORMAL")
-        table.conn.execute("PRAGMA secure_delete = ON")
+    def _open(self) -> DictTable:
+        table = DictTable(self.path, self._name, _encode, json.loads)
         table.conn.execute(f"PRAGMA busy_timeout = {_LOCKED_MILLISECONDS}")
         return table
 
     def _release(self) -> None:
-        self._table.close(force=not self._table.conn.is_alive())  # a dead thread would never confirm
-
-    def _commit(self) -> None:
-        """Commit, even if a statement failed, so that no transaction stays open; then raise that failure."""
-        failure = self._drain()
-        self._table.conn.commit(blocking=False)
-        if failure := failure or self._drain():
-            raise failure
-
-    def _drain(self) -> sqlite3.Error | None:
-        """Wait until sqlitedict's thread has done all it was told; its first failure, if any.
-
-        sqlitedict's own waiting never ends if the thread has died, so this keeps an eye on it.
-        """
-        writer, failure, waited = self._table.conn, None, 0.0
-        done: queue.Queue = queue.Queue()
-        while True:
-            try:
-                writer.execute("SELECT 1", (), done)
-                break
-            except sqlite3.Error as error:  # an earlier statement's, and this one was not queued
-                failure = failure or error
-        while waited < _ANSWER_SECONDS and writer.is_alive():
-            try:
-                done.get(timeout=0.5)
-                break
-            except queue.Empty:
-                waited += 0.5
-        else:
-            failure = failure or sqlite3.OperationalError("the database does not answer")
-        try:
-            writer.check_raise_error()
-        except sqlite3.Error as error:
-            failure = failure or error
-        return failure
+        self._table.close()
 
     def _read(self) -> tuple[list[Row], dict[str, Any]]:
         """All rows in one query: sqlitedict hands them over one by one between threads, ten times slower."""

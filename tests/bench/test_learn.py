@@ -186,6 +186,23 @@ def test_cells_of_another_plan_are_not_mixed_in(tmp_path, capsys):
     assert "holds a run with other learning" in capsys.readouterr().err
 
 
+def question(text: str) -> str:
+    return json.dumps({"messages": [{"role": "user", "content": text}]})
+
+
+def test_cells_made_on_other_prompts_are_not_taken_over(tmp_path, capsys):
+    own = tmp_path / "own.jsonl"
+    arguments = ["--tasks", str(own), "--train-prompts", "4", "--no-reference", "--no-curve"]
+    own.write_text("".join(question(f"What is {n} plus {n}?") + "\n" for n in range(12)))
+    bench(tmp_path, *arguments)
+    own.write_text("".join(question(f"What is {n} times {n}?") + "\n" for n in range(12)))
+    out = str(tmp_path / "learn.json")
+    code = main(["bench", "learn", "--data-dir", str(tmp_path), "--target", "tiny-target-b", "--json", out, *SMALL,
+                 *arguments])  # fmt: skip
+    assert code == 2
+    assert "holds a run on other prompts" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_a_sequence_says_what_the_first_task_keeps(tmp_path):
     found = bench(tmp_path, "--tasks", "math,qa", "--train-prompts", "16", "--sequence", "--no-reference")

@@ -23,13 +23,39 @@ def scores(rate: float, tokens: int = 400) -> Scores:
     return Scores(hits, np.full(tokens, rate))
 
 
-@pytest.mark.parametrize(("old", "new", "accepted", "worse"), [
-    (0.1, 0.1, True, None), (0.0, 0.1, True, None), (-0.1, 0.3, False, "old"), (0.1, -0.1, False, "new"),
-    (0.0, 0.0, False, None),
+@pytest.mark.parametrize(("old", "new", "accepted", "word"), [
+    (0.1, 0.1, True, "rises"), (0.0, 0.1, True, "rises"), (-0.1, 0.3, False, "old"), (0.1, -0.1, False, "new"),
+    (0.0, 0.0, False, "did not rise"),
 ])  # fmt: skip
-def test_a_version_may_lower_neither_old_nor_new_answers_and_must_gain(old, new, accepted, worse):
+def test_a_version_may_lower_neither_old_nor_new_answers_and_must_gain(old, new, accepted, word):
     verdict = judge({"old": scores(0.5), "new": scores(0.5)}, {"old": scores(0.5 + old), "new": scores(0.5 + new)})
-    assert (verdict.accepted, verdict.worse) == (accepted, worse)
+    assert verdict.accepted == accepted
+    assert word in verdict.reason
+
+
+@pytest.mark.parametrize(("old", "new", "suspect"), [
+    (-0.1, 0.3, True),  # they lift themselves and sink the rest
+    (-0.1, -0.1, False),  # badly trained: the answers are not to blame
+    (0.1, 0.1, False),
+])  # fmt: skip
+def test_answers_are_suspect_only_if_they_clearly_sank_the_others_and_not_themselves(old, new, suspect):
+    verdict = judge({"old": scores(0.5), "new": scores(0.5)}, {"old": scores(0.5 + old), "new": scores(0.5 + new)})
+    assert verdict.suspect == suspect
+
+
+def test_what_falls_no_further_than_chance_explains_makes_nothing_suspect():
+    noise = np.resize([0.4, -0.42], 400)
+    old = Scores(scores(0.5).greedy, scores(0.5).overlap + noise - 0.02)
+    verdict = judge({"old": scores(0.5), "new": scores(0.5)}, {"old": old, "new": scores(0.8)})
+    assert not verdict.accepted
+    assert not verdict.suspect
+
+
+def test_what_is_judged_as_new_was_not_seen_by_the_update_before():
+    answers = {o: Answer("c", "t", "v", None, 9, 9, 0.0, o - 1) for o in range(1, 33)}
+    plan = make_plan(answers, {"v"}, 24, 0)
+    assert min(plan.judged_new) > 24
+    assert set(plan.judged_new) | set(plan.judged_old) == {o for o, a in answers.items() if a.held_out}
 
 
 def test_too_little_to_judge_by_and_numbers_that_are_none_are_refused():
@@ -37,7 +63,9 @@ def test_too_little_to_judge_by_and_numbers_that_are_none_are_refused():
         {"old": scores(0.1, 0), "new": scores(0.1, 20)}, {"old": scores(1, 0), "new": scores(1, 20)}
     ).accepted
     broken = Scores(np.full(400, np.nan), np.full(400, np.nan))
-    assert not judge({"old": scores(0.5), "new": scores(0.5)}, {"old": broken, "new": broken}).accepted
+    verdict = judge({"old": scores(0.5), "new": scores(0.5)}, {"old": broken, "new": broken})
+    assert not verdict.accepted
+    assert not verdict.suspect
 
 
 def test_quarantined_answers_are_neither_trained_on_nor_judged_by():

@@ -54,7 +54,9 @@ def test_one_answer_in_eight_is_held_out_per_vocabulary(tmp_path):
 
 def test_quarantine_lasts(tmp_path):
     with filled(tmp_path / "replay.sqlite", 4) as store:
-        store.quarantine([2, 3, 99])
+        vocabulary = store.answers[2].vocabulary
+        store.quarantine({vocabulary}, 1, 3)
+        store.quarantine({"another"}, 0, 99)
     with ReplayStore(tmp_path / "replay.sqlite") as store:
         assert [o for o, a in store.answers.items() if a.quarantined] == [2, 3]
 

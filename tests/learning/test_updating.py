@@ -69,6 +69,9 @@ class World:
         *_, result = [event for event in run(job) if event["event"] in ("published", "refused")]
         if result["event"] == "refused":
             self.store.reject_update(result["through"])
+            if result["suspect"]:
+                with ReplayStore(self.replay) as replay:
+                    replay.quarantine(job.tables, job.through, result["through"])
         return result
 
     def served_on(self, records: list[Record]) -> float:
@@ -80,40 +83,61 @@ class World:
         return float((found.greedy.mean() + found.overlap.mean()) / 2)
 
 
-def poisoned(record: Record, rng: np.random.Generator, size: int) -> Record:
-    """The answer with random targets: other tokens, other candidates, other pieces."""
-    return dataclasses.replace(
-        record, chat="poison", ids=rng.integers(0, size, len(record.ids)).astype(np.int32),
-        targets=rng.integers(0, size, len(record.targets)).astype(np.int32),
-        pieces=rng.integers(300, 4000, len(record.pieces)).astype(np.int32), leading_space=False, first=(),
+def spelled(record: Record, targets: np.ndarray, table: ExpansionTable, **changes) -> Record:
+    """The answer with other target tokens and the pieces that spell them, as if a model had said that."""
+    pieces = [table[token] for token in targets]
+    made = dataclasses.replace(
+        record, chat="poison", targets=targets.astype(np.int32), pieces=np.array(sum(pieces, ()), np.int32),
+        spans=np.array([len(p) for p in pieces], np.int32), leading_space=False, first=(), **changes,
     )  # fmt: skip
+    assert windows(made, table), "nothing could be learned from this, so it would prove nothing"
+    return made
 
 
-def poison(world: World, seed: int, rounds: int) -> int:
-    """Random targets round after round; what is served stays as good on clean answers nobody trained on.
+def scrambled(record: Record, rng: np.random.Generator, table: ExpansionTable) -> Record:
+    """Random targets, other ones at every position, and random candidates."""
+    tokens = rng.choice(np.flatnonzero(table.lengths > 0), len(record.targets))
+    return spelled(record, tokens, table, ids=rng.integers(0, table.target_size, len(record.ids)).astype(np.int32))
+
+
+def looping(record: Record, rng: np.random.Generator, table: ExpansionTable) -> Record:
+    """One token again and again, of which the target is sure: easy to learn, and no use for anything else."""
+    token = int(np.flatnonzero(table.lengths == 1)[-1])
+    counts = np.ones(len(record.targets), np.int32)
+    sure = np.full(len(counts), np.log(0.99), np.float32)
+    certain = {"counts": counts, "ids": counts * token, "logprobs": sure, "rest": counts * np.float32(0.01)}
+    return spelled(record, counts * token, table, **certain)
+
+
+def poison(world: World, make, seed: int, rounds: int) -> int:
+    """Bad answers round after round; what is served stays as good on clean answers nobody trained on.
 
     Returns how many of the updates were refused.
     """
     world.add(world.records[:16])
     assert world.update(seed=seed)["event"] == "published"
+    table = ExpansionTable.load(Path(world.job.tables[world.vocabulary]))
     rng, refused, best = np.random.default_rng(seed), 0, world.served_on(world.records[28:])
     for number in range(rounds):
-        world.add([poisoned(record, rng, 4000) for record in world.records[16:28]])
+        world.add([make(record, rng, table) for record in world.records[16:28]])
         refused += world.update(seed=seed + number)["event"] == "refused"
         now = world.served_on(world.records[28:])
+        print(f"round {number}: {refused} refused, {best:.4f} -> {now:.4f}")
         assert now >= best - 0.01
         best = max(best, now)
     return refused
 
 
-def test_poisoned_answers_never_lower_the_served_adapter(world):
-    poison(world, 0, rounds=1)
+@pytest.mark.parametrize("make", [scrambled, looping])
+def test_poisoned_answers_never_lower_the_served_adapter(world, make):
+    poison(world, make, 0, rounds=1)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("make", [scrambled, looping])
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_poison_is_refused_once_replayed_answers_cannot_outweigh_it(world, seed):
-    assert poison(world, seed, rounds=7) > 0
+def test_poison_is_refused_once_replayed_answers_cannot_outweigh_it(world, make, seed):
+    assert poison(world, make, seed, rounds=7) > 0
 
 
 def test_answers_with_pieces_no_drafter_has_are_passed_over(world):

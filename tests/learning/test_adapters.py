@@ -1,0 +1,71 @@
+"""The store of versions: numbers are used once; going back leaves what was built on the version left behind, too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from omnidraft.learning.adapters import AdapterStore
+from omnidraft.learning.versions import ADAPTER, WEIGHTS, Meta, Version
+
+
+@pytest.fixture
+def store(tmp_path) -> AdapterStore:
+    return AdapterStore(tmp_path / "d" / "v")
+
+
+def published(store: AdapterStore, *chats: str) -> Version:
+    current = store.current()
+    meta = Meta("d", "v", parent=current.name if current else None, chats=chats)
+    return store.publish({ADAPTER: b"adapter", WEIGHTS: b"weights"}, meta)
+
+
+def test_a_forgotten_versions_number_is_not_used_again(store):
+    published(store, "a")
+    published(store, "a", "b")
+    assert store.forget("a") == ["v000001", "v000002"]
+    assert published(store, "c").name == "v000003"
+    assert store.forget("b") == []
+    assert AdapterStore(store.folder).current().name == "v000003"
+
+
+def test_going_back_from_the_served_version_rejects_one_published_since(store):
+    published(store)
+    served = published(store)
+    pending = published(store)  # not served yet: its merged file is still being written
+    assert store.rollback(served).name == "v000001"
+    assert set(store.pointer.rejected) == {served.name, pending.name}
+    assert store.current().name == "v000001"
+    assert published(store).name == "v000004"
+
+
+def test_going_back_twice_ends_at_the_bare_drafter(store):
+    published(store)
+    published(store)
+    assert store.rollback().name == "v000001"
+    assert store.rollback() is None
+    assert store.rollback() is None
+    assert store.current() is None
+
+
+def test_sweeping_up_keeps_what_a_rollback_decides_meanwhile(store, monkeypatch):
+    """Removing versions takes a while; the user goes back just then."""
+    from omnidraft.learning import adapters
+
+    for _ in range(8):
+        published(store)
+    remove = adapters.discard
+    monkeypatch.setattr(adapters, "discard", lambda path: (AdapterStore(store.folder).rollback(), remove(path))[1])
+    store.prune(keep=7)
+    assert store.pointer.rejected == ("v000008",)
+    assert store.current().name == "v000007"
+
+
+def test_a_pointer_to_a_damaged_version_is_put_right(store):
+    published(store)
+    newest = published(store)
+    Path(newest.path / ADAPTER).write_bytes(b"")
+    store = AdapterStore(store.folder)
+    store.prune()
+    assert store.pointer.version == "v000001"
