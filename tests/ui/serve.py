@@ -1,10 +1,13 @@
 """Runs the app as a child process for the tests and writes down every name it tries to look up.
 
 Usage: python serve.py LOOKUPS_FILE [arguments of app.py]
+With PAUSE in the environment every token of an answer takes that many seconds longer.
 """
 
 import ipaddress
+import os
 import sys
+import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -32,5 +35,11 @@ sys.addaudithook(listen)
 RECORD.touch()
 
 import app  # noqa: E402  the hook has to be there before anything is imported
+from omnidraft.decoding.events import Token  # noqa: E402
+from ui import answer_job  # noqa: E402
+
+if pause := float(os.environ.get("PAUSE", "0")):
+    whole = answer_job._whole
+    answer_job._whole = lambda event: (time.sleep(pause if isinstance(event, Token) else 0), whole(event))[1]
 
 sys.exit(app.main(sys.argv[2:]))

@@ -1,0 +1,55 @@
+"""An answer that takes its time, while its page shows other conversations and refuses a file: in a real browser."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.ui.chatting import answers, arrived, ask, new_chat, questions, wait_idle
+from tests.ui.test_answers_and_pages import SLOW
+
+OTHER, STORY = "Something else", "Tell me a very long story about ships."
+
+
+@pytest.fixture
+def slow(make_server):
+    """An app that writes two or three tokens a second."""
+    return make_server(settings=SLOW, PAUSE="0.4")
+
+
+def visit(page, question: str) -> None:
+    page.click(f"#od-rows .od-row:has-text('{question}')")
+    page.wait_for_selector(f"#od-chat .user-row >> text={question}")
+
+
+def grows(page) -> None:
+    """Until the last answer is longer than it is now."""
+    script = "n => [...document.querySelectorAll('#od-chat .bot-row .message')].at(-1).innerText.trim().length > n"
+    page.wait_for_function(script, arg=len(answers(page)[-1]))
+
+
+def test_an_answer_is_followed_in_its_own_conversation_only(slow, pages, tmp_path):
+    page = pages.open(slow)
+    arrived(page)
+    ask(page, OTHER, wait=False)
+    page.wait_for_selector("#od-stop", state="visible")
+    page.keyboard.press("Escape")
+    wait_idle(page)
+    before = answers(page)
+    new_chat(page)
+    ask(page, STORY, wait=False)
+    grows(page)
+    for question in (OTHER, STORY, OTHER):
+        visit(page, question)
+    page.wait_for_timeout(1500)
+    assert questions(page) == [OTHER]
+    assert answers(page) == before
+    visit(page, STORY)
+    grows(page)
+    (tmp_path / "bad.json").write_text("{")
+    page.set_input_files("#od-transfer input[type=file]", str(tmp_path / "bad.json"))
+    page.wait_for_selector("#od-notice .od-bad")
+    assert page.is_visible("#od-stop")
+    page.wait_for_timeout(500)
+    grows(page)
+    page.keyboard.press("Escape")
+    wait_idle(page)
