@@ -74,7 +74,7 @@ def imported(path: Path) -> set[str]:
 
 
 LAYERS = [
-    ["errors", "files", "fields", "paths", "config", "settings_file", "database"],
+    ["errors", "files", "fields", "paths", "config", "settings_file", "database", "dict_table"],
     ["vocab"],
     ["backends"],
     ["decoding"],

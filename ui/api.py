@@ -36,8 +36,8 @@ def add_routes(app: FastAPI, sessions: Sessions, key: str | None, exposed: bool)
         if (refusal := _refusal(request, key, exposed)) is not None:
             return refusal
         session = session_of_request(sessions, request)
-        found = models_list.targets(await run_in_threadpool(models_list.scan, session.assistant))
-        return JSONResponse({"object": "list", "data": [_described(model) for model in found]})
+        known = await run_in_threadpool(_known, session)
+        return JSONResponse({"object": "list", "data": [_described(*one) for one in known.items()]})
 
     @app.get("/v1/models/{name:path}")
     async def model(name: str, request: Request) -> Response:
@@ -45,7 +45,7 @@ def add_routes(app: FastAPI, sessions: Sessions, key: str | None, exposed: bool)
             return refusal
         session = session_of_request(sessions, request)
         try:
-            return JSONResponse(_described(await run_in_threadpool(_find, session, name)))
+            return JSONResponse(_described(*await run_in_threadpool(_find, session, name)))
         except BadRequest as error:
             return _error(str(error), error.status)
 
@@ -92,19 +92,19 @@ def _refusal(request: Request, key: str | None, exposed: bool) -> Response | Non
 
 async def _start(session: Session, asked: Asked, request: Request) -> Reply:
     """The answer's job, as soon as no other answer is being written."""
-    model = await run_in_threadpool(_find, session, asked.model)
+    name, model = await run_in_threadpool(_find, session, asked.model)
     while True:
         if await request.is_disconnected():
             raise BadRequest("The client went away.", 499)
         if not session.busy:
             try:
-                return await run_in_threadpool(_answer, session, model, asked)
+                return await run_in_threadpool(_answer, session, name, model, asked)
             except StillAnswering:
                 pass  # another one began in the meantime
         await asyncio.sleep(0.05)
 
 
-def _answer(session: Session, model: ModelInfo, asked: Asked) -> Reply:
+def _answer(session: Session, name: str, model: ModelInfo, asked: Asked) -> Reply:
     with session.turn(guest=model.path):
         engine = session.assistant.engine
         form = format_of(engine.target.template.source) if asked.tools is not None else None
@@ -112,7 +112,7 @@ def _answer(session: Session, model: ModelInfo, asked: Asked) -> Reply:
         grammar = _checked_grammar(engine, asked)
         more: dict[str, Any] = {"watch": heard.watch} if heard is not None else {}
         job = session.answer(_with_tools(asked), asked.sampling, asked.draft, grammar=grammar, **more)
-        return Reply(job, session.target_name(), heard, asked.tools, form)
+        return Reply(job, name, heard, asked.tools, form)
 
 
 def _markers(engine: Engine, texts: tuple[str, ...]) -> dict[int, str]:
@@ -141,22 +141,27 @@ def _with_tools(asked: Asked) -> list[dict[str, Any]]:
     return [*earlier, {**last, "tools": asked.tools.offered}]
 
 
-def _find(session: Session, name: str) -> ModelInfo:
-    """The model of that id; an empty name is the one that is loaded or would be."""
-    found = models_list.targets(models_list.scan(session.assistant))
-    if not name:
-        path = session.target_path().resolve()
-        match = next((m for m in found if m.path.resolve() == path), None)
-    else:
-        match = next((m for m in found if name in (m.path.stem, m.name)), None)
+def _known(session: Session) -> dict[str, ModelInfo]:
+    """The models one can talk to, by id."""
+    return models_list.identifiers(models_list.targets(models_list.scan(session.assistant)))
+
+
+def _find(session: Session, name: str) -> tuple[str, ModelInfo]:
+    """The model of that id, or of that name in the pages; an empty one is the one that is loaded or would be."""
+    known = _known(session)
+    if name in known:
+        return name, known[name]
+    path = None if name else session.target_path().resolve()
+    fits = (lambda model: model.name == name) if name else (lambda model: model.path.resolve() == path)
+    match = next((one for one in known.items() if fits(one[1])), None)
     if match is None:
         raise BadRequest(f"There is no model named {name[:100]}; /v1/models lists them.", 404)
     return match
 
 
-def _described(model: ModelInfo) -> dict[str, Any]:
+def _described(name: str, model: ModelInfo) -> dict[str, Any]:
     created = int(model.path.stat().st_mtime) if model.path.exists() else 0
-    return {"id": model.path.stem, "object": "model", "created": created, "owned_by": "local"}
+    return {"id": name, "object": "model", "created": created, "owned_by": "local"}
 
 
 def _error(message: str | None, status: int) -> JSONResponse:

@@ -10,6 +10,7 @@ import gradio as gr
 from omnidraft.bench.drift_schedule import BUNDLED, MIXED, Schedule, Segment
 from omnidraft.bench.drift_store import Options
 from omnidraft.bench.prompts import TASKS
+from omnidraft.cli.defaults import choose_target
 from omnidraft.errors import SettingsError
 from ui import models_list
 from ui.session import Session
@@ -138,6 +139,17 @@ def _source(session: Session, name: str, any_file: bool) -> str:
     if not any_file:
         raise SettingsError(f"There are no prompts named {name[:80]}; add the file first.")
     return str(Path(name).expanduser())
+
+
+def target_of(session: Session, name: str, *, any_file: bool) -> Path:
+    """The model that a part names. any_file: any path will do; else only what the Models page lists."""
+    if any_file:
+        return choose_target(name, session.assistant.home, session.settings)
+    listed = models_list.targets(models_list.scan(session.assistant))
+    found = next((model.path for model in listed if name in (model.name, model.path.stem)), None)
+    if found is None:
+        raise SettingsError(f"There is no model named {name[:80]}.")
+    return found
 
 
 def options_of(session: Session, cache: str, length: str, learning: bool, plain: bool) -> Options:

@@ -12,7 +12,6 @@ from fastapi.responses import JSONResponse
 
 from omnidraft.bench import drift_plot
 from omnidraft.bench.drift_export import to_csv, to_json
-from omnidraft.cli.defaults import choose_target
 from omnidraft.errors import ModelError, OmniDraftError
 from ui import drift_form, drift_view
 from ui.chat_view import note
@@ -157,9 +156,10 @@ def _wire_form(sessions: Sessions, parts: Parts) -> None:
     ) -> dict:
         session = session_of(sessions, request)
         try:
-            plan = drift_form.plan_of(session, name, count, own, any_file=sessions.accounts is None)
+            alone = sessions.accounts is None
+            plan = drift_form.plan_of(session, name, count, own, any_file=alone)
             options = drift_form.options_of(session, cache, length, learning, plain)
-            targets = {t: choose_target(t, sessions.home, session.settings) for t in plan.targets}
+            targets = {t: drift_form.target_of(session, t, any_file=alone) for t in plan.targets}
             drafter = session.drafter_path()
             if drafter is None:
                 raise ModelError("There is no drafter; choose one on the Models page.")

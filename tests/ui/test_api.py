@@ -9,6 +9,7 @@ import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
+from tests.backends.hf_folders import write_folder
 from tests.ui.conftest import SETTINGS
 from ui import api
 from ui.security import is_local
@@ -135,3 +136,17 @@ def test_a_server_others_can_reach_has_no_api_without_a_key():
     assert [is_local(host) for host in ("127.0.0.1", "::1", "localhost", "0.0.0.0", "192.168.1.4")] == [
         True, True, True, False, False,
     ]  # fmt: skip
+
+
+def test_an_answer_names_the_model_as_the_list_does(server):
+    done = client(server).chat.completions.create(model="tiny-target-b", messages=ASK, max_tokens=2, temperature=0)
+    assert done.model in [model.id for model in client(server).models.list()]
+    assert done.model == "tiny-target-b-f16"
+
+
+def test_a_folder_is_called_by_its_whole_name(make_server, tmp_path):
+    name = "Tiny-2.5-0.5B"
+    folder = write_folder(tmp_path / "mine" / name)
+    server = make_server(settings=f'model_folders = ["{folder.parent}"]\n{SETTINGS}')
+    assert name in [model.id for model in client(server).models.list()]
+    assert client(server).models.retrieve(name).id == name

@@ -191,6 +191,7 @@ def attempts(event: Event, hers: Belongings) -> list[tuple[list, dict | None]]:
         "od-own-upload": {"path": str(hers.prompts), "meta": {"_type": "gradio.FileData"}},
     }  # fmt: skip
     lists = [own.format(source) for source in (hers.prompts, hers.prompts.name, f"../../ada/drift/{hers.run}")]
+    lists += [f"{hers.model}, math, 1", f"{hers.model.parents[3] / 'nothing.gguf'}, math, 1"]
     rows = [[text if name == "od-own" else known[name] for name in event.inputs] for text in lists]
     if "od-folders" in event.inputs:
         root = hers.model.parents[3]
@@ -236,6 +237,15 @@ def test_with_accounts_nobody_says_where_models_are_looked_for(server, hers):
         assert "folders that all share" in said
         assert "no folder" not in said, "it says what is on this machine"
     assert "od-card" in grace.event(number, ["", None]), "one may look again"
+
+
+def test_a_drift_run_takes_no_model_by_its_path(server, hers):
+    grace = sign_in(server, "grace")
+    events = events_of(grace, ("drift-lab",))
+    go = next(event for event in events if event.of("od-drift-start"))
+    row = attempts(go, hers)[-2:]
+    for data, _ in row:
+        assert "There is no model named" in grace.event(go.number, data)
 
 
 def test_the_api_takes_a_name_and_password_even_where_a_key_was_given(server):
