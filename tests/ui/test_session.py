@@ -41,7 +41,8 @@ def session(tmp_path, monkeypatch, first):
 
 def said(session: Session, model) -> Reply:
     """A client of the API asked this model something."""
-    return api._answer(session, ModelInfo(path=model, name=model.stem), Asked.of(session, {"messages": HELLO}))
+    info = ModelInfo(path=model, name=model.stem)
+    return api._answer(session, info.name, info, Asked.of(session, {"messages": HELLO}))
 
 
 def over(session: Session) -> None:
