@@ -36,7 +36,7 @@ def add_routes(app: FastAPI, sessions: Sessions, key: str | None, exposed: bool)
         if (refusal := _refusal(request, key, exposed)) is not None:
             return refusal
         session = session_of_request(sessions, request)
-        known = await run_in_threadpool(_known, session)
+        known = models_list.identifiers(await run_in_threadpool(_targets, session))
         return JSONResponse({"object": "list", "data": [_described(*one) for one in known.items()]})
 
     @app.get("/v1/models/{name:path}")
@@ -141,19 +141,19 @@ def _with_tools(asked: Asked) -> list[dict[str, Any]]:
     return [*earlier, {**last, "tools": asked.tools.offered}]
 
 
-def _known(session: Session) -> dict[str, ModelInfo]:
-    """The models one can talk to, by id."""
-    return models_list.identifiers(models_list.targets(models_list.scan(session.assistant)))
+def _targets(session: Session) -> list[ModelInfo]:
+    """The models one can talk to."""
+    return models_list.targets(models_list.scan(session.assistant))
 
 
 def _find(session: Session, name: str) -> tuple[str, ModelInfo]:
     """The model of that id, or of that name in the pages; an empty one is the one that is loaded or would be."""
-    known = _known(session)
-    if name in known:
-        return name, known[name]
-    path = None if name else session.target_path().resolve()
-    fits = (lambda model: model.name == name) if name else (lambda model: model.path.resolve() == path)
-    match = next((one for one in known.items() if fits(one[1])), None)
+    known = _targets(session)
+    if name:
+        match = models_list.find(known, name)
+    else:
+        path = session.target_path().resolve()
+        match = next((one for one in models_list.identifiers(known).items() if one[1].path.resolve() == path), None)
     if match is None:
         raise BadRequest(f"There is no model named {name[:100]}; /v1/models lists them.", 404)
     return match

@@ -131,9 +131,7 @@ class Answering(_Handlers):
 
     def halt(self, chat: str | None, request: gr.Request) -> None:
         """End the answer the page shows, nobody else's."""
-        session = session_of(self.sessions, request)
-        if session.writing(chat):
-            session.stop(chat)
+        session_of(self.sessions, request).stop(chat)
 
 
 class Conversations(_Handlers):

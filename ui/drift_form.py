@@ -145,11 +145,10 @@ def target_of(session: Session, name: str, *, any_file: bool) -> Path:
     """The model that a part names. any_file: any path will do; else only what the Models page lists."""
     if any_file:
         return choose_target(name, session.assistant.home, session.settings)
-    listed = models_list.targets(models_list.scan(session.assistant))
-    found = next((model.path for model in listed if name in (model.name, model.path.stem)), None)
+    found = models_list.find(models_list.targets(models_list.scan(session.assistant)), name)
     if found is None:
         raise SettingsError(f"There is no model named {name[:80]}.")
-    return found
+    return found[1].path
 
 
 def options_of(session: Session, cache: str, length: str, learning: bool, plain: bool) -> Options:

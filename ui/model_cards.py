@@ -71,8 +71,10 @@ def _facts(session: Session, model: ModelInfo, coverage: dict | None) -> str:
 def _buttons(model: ModelInfo, loaded: bool, drafts: bool) -> str:
     path = escape(str(model.path), quote=True)
     wanted = [("unload", "Unload")] if loaded else [("use", "Load")]
-    if not drafts and not model.path.is_dir():  # a folder can only be a target
-        wanted += [("coverage", "Compare with the drafter"), ("draft", "Draft with it")]
+    if not drafts:
+        wanted.append(("coverage", "Compare with the drafter"))
+        if not model.path.is_dir():  # a folder can only be a target
+            wanted.append(("draft", "Draft with it"))
     made = [f'<button type="button" data-kind="{kind}" data-file="{path}">{word}</button>' for kind, word in wanted]
     return f'<div class="od-card-buttons">{"".join(made)}</div>'
 

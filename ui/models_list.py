@@ -57,6 +57,14 @@ def identifiers(models: list[ModelInfo]) -> dict[str, ModelInfo]:
     return {next(s for s in _spellings(model) if counted[s] == 1): model for model in models}
 
 
+def find(models: list[ModelInfo], name: str) -> tuple[str, ModelInfo] | None:
+    """(id, model) of what a program or a person calls `name`: an id, or a name as the pages show it."""
+    known = identifiers(models)
+    if name in known:
+        return name, known[name]
+    return next((one for one in known.items() if one[1].name == name), None)
+
+
 def _spellings(model: ModelInfo) -> list[str]:
     """A file by its name without the ending; a folder's name may hold dots, and a file of Ollama's has none."""
     name = model.path.stem if model.path.suffix.lower() == ".gguf" else model.name

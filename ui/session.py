@@ -188,19 +188,17 @@ class Session(ShownChats):
     def answer(
         self, messages: list[dict[str, str]], sampling: SamplingSettings, draft: DraftSettings, **more: object
     ) -> AnswerJob:
-        """Start an answer with the target that is loaded; StillAnswering while another one is being written."""
+        """Start an answer with the loaded target, inside a `turn`; StillAnswering while another is being written."""
         with self._lock:
             self._must_be_idle()
-            if self.loaded is None:
-                self.ensure_loaded()
             self._used = time.monotonic()
             self.job = AnswerJob(self.assistant, messages, sampling, draft, **more).start()
             return self.job
 
-    def stop(self, chat: str) -> None:
+    def stop(self, chat: str | None) -> None:
         """End the answer in this conversation; one that is written for anybody else goes on."""
         job = self.job
-        if job is not None and job.chat == chat:
+        if chat is not None and job is not None and job.chat == chat:  # the API's answers belong to none
             job.stop()
 
     def prepare(self) -> None:

@@ -89,13 +89,13 @@ class InlineLearner:
         self._write()
 
     def _write(self) -> Path:
-        *older, newest = [None, *sorted(self._versions.glob("*.gguf"))]
-        path = self._versions / f"{int(newest.stem) + 1 if newest else 1:06}.gguf"
+        before = sorted(self._versions.glob("*.gguf"))
+        path = self._versions / f"{int(before[-1].stem) + 1 if before else 1:06}.gguf"
         weights = {name: matrix.numpy() for name, matrix in self._model.weights().items()}
         partial = path.with_suffix(".partial")
         write_adapter(partial, weights, self._model.path, self._model.rank, self._model.rank)
         partial.replace(path)
-        for old in filter(None, older):  # nobody goes back here; the newest one before may still be in use
+        for old in before[:-1]:  # nobody goes back here; the last one may still be in use
             old.unlink()
         return path
 

@@ -52,7 +52,7 @@ class NgramStore:
     def purge(self) -> None:
         """Make deleted rows unreadable in the file too: overwrite, rewrite the file, empty the write-ahead log."""
         with _explained(self.path):
-            self._release()
+            self._table.close()
             try:
                 with closing(sqlite3.connect(self.path)) as connection:
                     connection.execute("PRAGMA secure_delete = ON")
@@ -63,15 +63,12 @@ class NgramStore:
 
     def close(self) -> None:
         with _explained(self.path):
-            self._release()
+            self._table.close()
 
     def _open(self) -> DictTable:
         table = DictTable(self.path, self._name, _encode, json.loads)
         table.conn.execute(f"PRAGMA busy_timeout = {_LOCKED_MILLISECONDS}")
         return table
-
-    def _release(self) -> None:
-        self._table.close()
 
     def _read(self) -> tuple[list[Row], dict[str, Any]]:
         """All rows in one query: sqlitedict hands them over one by one between threads, ten times slower."""

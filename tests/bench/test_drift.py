@@ -302,7 +302,7 @@ def learner(models):
 
 
 def test_a_learner_serves_a_new_adapter_after_every_few_answers_and_keeps_one_per_vocabulary(begin, learner):
-    plan = schedule((A, "dialogue", 3), (B, "dialogue", 1), (A, "dialogue", 2))
+    plan = schedule((A, "dialogue", 3), (B, "dialogue", 1), (A, "dialogue", 4))
     run = begin(plan, replace(SHORT, learning=True))
     points = [e.point for e in run.events(learner()) if isinstance(e, drift.Step)]
     served = [point.adapter for point in points]
@@ -313,6 +313,9 @@ def test_a_learner_serves_a_new_adapter_after_every_few_answers_and_keeps_one_pe
     assert of_b.split("/")[0] != of_a.split("/")[0]
     assert served[4] == of_a  # trained on three answers of this vocabulary so far
     assert served[5].endswith("/000002.gguf")
+    assert served[7].endswith("/000003.gguf")
+    kept = (run.folder / "adapters" / of_a.split("/")[0]).glob("*.gguf")
+    assert sorted(path.name for path in kept) == ["000002.gguf", "000003.gguf"]  # the one before may be in use
 
 
 def test_a_learning_run_goes_on_with_its_adapter_after_a_pause(begin, learner, home):

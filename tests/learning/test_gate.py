@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
+from omnidraft.config import LearningSettings
 from omnidraft.learning.adapters import AdapterStore
+from omnidraft.learning.due import Due
 from omnidraft.learning.facts import ServedAnswer
 from omnidraft.learning.gate import Scores, judge
 from omnidraft.learning.history import History
@@ -94,3 +99,16 @@ def test_a_served_version_that_accepts_less_is_looked_at_once(tmp_path):
     served("v000002", 14, LIVE_ANSWERS)
     assert not has_fallen(choice, shelf, history, looked)  # now it does better
     history.close()
+
+
+def test_what_one_pairs_answers_call_for_is_not_done_for_the_next_pair(monkeypatch, tmp_path):
+    due = Due(SimpleNamespace(refused="", enough=0))
+    choice = Choice(tmp_path / "drafter.gguf", "own", AdapterStore(tmp_path))
+    pairing = SimpleNamespace(choice=choice)
+    monkeypatch.setattr("omnidraft.learning.due.has_fallen", lambda *_: True)
+    due._keeping.history = None
+    due.look_at(pairing, None)
+    assert due.kind(pairing, LearningSettings()) == "compare"
+    assert due.kind(SimpleNamespace(choice=replace(choice, origin="warm start")), LearningSettings()) is None
+    due.paired()
+    assert due.kind(pairing, LearningSettings()) is None

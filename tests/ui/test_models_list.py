@@ -81,3 +81,4 @@ def test_a_folder_is_not_offered_as_a_drafter(session, tmp_path):
         card = model_cards._card(session, ModelInfo(path, "m"), None, None)
         assert ('data-kind="draft"' in card) == (path == file)
         assert 'data-kind="use"' in card
+        assert 'data-kind="coverage"' in card

@@ -398,7 +398,9 @@ def test_a_locked_file_is_an_error_and_the_entries_are_written_later(pair, path)
     again.close()
 
 
-def test_a_dead_writer_thread_is_an_error_and_not_a_hang(pair, path):
+@pytest.mark.timeout(60)
+def test_a_dead_writer_thread_is_an_error_and_not_a_hang(pair, path, monkeypatch):
+    monkeypatch.setattr("omnidraft.dict_table.ANSWER_SECONDS", 1e9)  # it is its death that ends the wait
     cache = NgramCache.open(path, pair, CacheSettings(seed=False))
     writer = cache._store._table.conn
     writer.close()
