@@ -82,8 +82,6 @@ def _update(versions: AdapterStore, replay: ReplayStore, job: Job, number: int) 
             before = _pooled([part for part in event.values() if isinstance(part, dict)])
         elif event["event"] == "refused":
             versions.reject_update(event["through"])
-            if event["suspect"]:
-                replay.quarantine(job.tables, job.through, event["through"])
         published |= event["event"] == "published"
     versions.prune()
     seconds, cpu = time.perf_counter() - seconds, time.process_time() - cpu

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from omnidraft.errors import StorageError
 from omnidraft.files import reason, sync_folder, write_atomically
+from omnidraft.learning.candidate import forget_candidate
 from omnidraft.learning.store_files import (
     DAMAGED,
     KEPT_ASIDE,
@@ -179,7 +180,8 @@ class AdapterStore:
         return [path.name for path in gone]
 
     def forget(self, chat: str | None) -> list[str]:
-        """Remove every version trained on a conversation, or descended from one that was (None: all of them).
+        """Remove every version trained on a conversation, or descended from one that was (None: all of them), and a
+        candidate that was.
 
         What is left is served again, and `through` goes back to it, so the next update retrains on the remaining
         replay. The files are overwritten first.
@@ -196,6 +198,7 @@ class AdapterStore:
             self._point(Pointer(kept, rejected, 0, highest))
         for path in doomed:
             discard(path)
+        forget_candidate(self.folder, chat)
         aside = [path for path in damaged(self.folder) if chat is None or _trained_on(path, chat)]
         for path in [*aside, *unfinished(self.folder, alive_too=True)]:
             erase(path)

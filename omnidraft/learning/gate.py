@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 
 FEWEST = 32  # held-out tokens without which nothing can be said
-CLEARLY = 3.0  # standard errors that chance does not explain
 
 
 @dataclass(frozen=True)
@@ -29,44 +28,33 @@ class Scores:
 
 @dataclass(frozen=True)
 class Verdict:
-    """accepted: serve it. reason: one sentence. suspect: the new answers look like what ruined the old ones."""
+    """accepted: serve it. reason: one sentence. ruined: nothing can go on from such weights."""
 
     accepted: bool
     reason: str
-    suspect: bool = False
+    ruined: bool = False
 
 
 def judge(before: Mapping[str, Scores], after: Mapping[str, Scores]) -> Verdict:
     """Compare slices ("old", "new") token by token.
 
-    Accepted if the mean change over all held-out tokens is positive and no slice falls by more than one standard error
-    of its own paired differences: without the first, changes within the noise could add up to a decline.
+    Accepted if the mean change over all held-out tokens is more than its standard error and no slice falls by more than
+    its own: changes within the noise must not add up to a decline. What is refused is trained on (see `candidate`), so
+    strictness costs little.
     """
     changes = {name: after[name].combined - before[name].combined for name in before}
     everything = np.concatenate(list(changes.values())) if changes else np.zeros(0)
     if len(everything) < FEWEST:
         return Verdict(False, f"only {len(everything)} held-out tokens to judge by")
     if not np.isfinite(everything).all():
-        return Verdict(False, "the trained adapter gives no numbers")
+        return Verdict(False, "the trained adapter gives no numbers", ruined=True)
     for name in ("old", "new"):
         change = changes.get(name, np.zeros(0))
         if len(change) >= FEWEST and change.mean() < -standard_error(change):
-            said = f"acceptance on {name} answers would fall by {-change.mean():.3f}"
-            return Verdict(False, said, suspect=_suspect(changes))
-    if everything.mean() <= 0:
-        return Verdict(False, "acceptance on held-out answers did not rise")
+            return Verdict(False, f"acceptance on {name} answers would fall by {-change.mean():.3f}")
+    if everything.mean() <= standard_error(everything):
+        return Verdict(False, "acceptance on held-out answers did not rise beyond chance")
     return Verdict(True, f"acceptance on held-out answers rises by {everything.mean():.3f}")
-
-
-def _suspect(changes: Mapping[str, np.ndarray]) -> bool:
-    """Whether the old answers clearly fell and the new ones did not: answers that sink the rest are set aside.
-
-    An update that was done badly (a rate too high, a new start) sinks both, and chance alone does not sink that far.
-    """
-    old, new = (changes.get(name, np.zeros(0)) for name in ("old", "new"))
-    if len(old) < FEWEST or not len(new):
-        return False
-    return bool(old.mean() < -CLEARLY * standard_error(old) and new.mean() >= 0)
 
 
 def standard_error(change: np.ndarray) -> float:

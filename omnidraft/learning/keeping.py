@@ -91,19 +91,12 @@ class Keeping:
                 self.replay.add(record)
                 self._count()
 
-    def quarantine(self, vocabularies: Collection[str], after: int, through: int) -> None:
-        """Set the answers of an update that made old ones worse aside, the held-out ones too."""
-        with self._lock:
-            if self.replay is not None:
-                self.replay.quarantine(vocabularies, after, through)
-
     def recount(self, vocabularies: Collection[str], through: int) -> None:
         """Count what is new behind replay ordinal `through`."""
         with self._lock:
             answers = self.replay.answers if self.replay is not None else {}
             self.enough = waiting(answers, vocabularies, through)
-            mine = (a for o, a in answers.items() if o > through and a.vocabulary in vocabularies)
-            self.fresh = sum(not a.quarantined for a in mine)
+            self.fresh = sum(o > through and a.vocabulary in vocabularies for o, a in answers.items())
 
     def _count(self) -> None:
         self.answers, self.tokens, self.bytes = len(self.replay), self.replay.tokens, self.replay.bytes

@@ -34,7 +34,7 @@ def make_plan(
 ) -> Plan:
     """New answers are those past `through`; for each, `per_new` older ones are replayed, drawn uniformly."""
     rng = np.random.default_rng(seed)
-    usable = [o for o, a in sorted(answers.items()) if a.vocabulary in vocabularies and not a.quarantined]
+    usable = [o for o, a in sorted(answers.items()) if a.vocabulary in vocabularies]
     training = [o for o in usable if not answers[o].held_out]
     backlog = [o for o in training if o > through]
     new, more = backlog[:MOST_NEW], backlog[MOST_NEW:]
@@ -50,5 +50,5 @@ def make_plan(
 
 def waiting(answers: Mapping[int, Answer], vocabularies: Collection[str], through: int) -> int:
     """How many new answers an update would have; 0 while there is no held-out answer to judge it by."""
-    mine = [(o, a) for o, a in answers.items() if a.vocabulary in vocabularies and not a.quarantined]
+    mine = [(o, a) for o, a in answers.items() if a.vocabulary in vocabularies]
     return sum(o > through for o, _ in mine) if any(a.held_out for _, a in mine) else 0

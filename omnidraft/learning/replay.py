@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from omnidraft.dict_table import DictTable
@@ -40,7 +40,6 @@ class Answer:
     bytes: int
     time: float
     nth: int
-    quarantined: bool = False
 
     @property
     def held_out(self) -> bool:
@@ -129,17 +128,6 @@ class ReplayStore:
         """One record; KeyError if it was evicted. Nothing stays open in the database afterwards."""
         with _display_errors(self.path):
             return self._records[_key(ordinal)]
-
-    def quarantine(self, vocabularies: Collection[str], after: int, through: int) -> None:
-        """Keep these vocabularies' answers between two ordinals (the second included) out of training and judging: an
-        adapter that learned them made old answers worse."""
-        known = ((o, a) for o, a in self.answers.items() if after < o <= through and a.vocabulary in vocabularies)
-        aside = {o: replace(a, quarantined=True) for o, a in known}
-        with _display_errors(self.path):
-            for ordinal, answer in aside.items():
-                self._answers[_key(ordinal)] = answer
-            self._answers.commit()
-        self.answers.update(aside)
 
     def forget(self, chat: str | None) -> int:
         """Delete one conversation's answers (None: all) and overwrite their bytes on disk; returns how many.

@@ -79,8 +79,6 @@ class Runs:
             run.update = advance(run.update, event)
         if event["event"] == "refused":
             run.store.reject_update(event["through"])
-            if event["suspect"]:
-                self._keeping.quarantine(run.job.tables, run.job.through, event["through"])
         elif event["event"] == "compared" and event["other_is_better"]:
             why = "Rolled back: what was served before accepts more of the last answers."
             self.roll_back(run.store, run.pairing.choice.version, why)

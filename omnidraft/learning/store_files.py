@@ -1,6 +1,6 @@
 """What an adapter store does to its files: writes them to disk for sure, removes them unreadably, sets them aside.
 
-Folders beginning with a dot are no versions: `.new-PID...` is being written or removed by that process and swept once
+Names beginning with a dot are no versions: `.new-PID...` is being written or removed by that process and swept once
 it is gone; `.damaged-NAME` was found damaged and is kept for whoever wants to look. It knows nothing of what versions
 mean.
 """
@@ -60,14 +60,15 @@ def discard(version: Path) -> None:
 
 
 def erase(path: Path) -> None:
-    """Overwrite a folder's files with zeros and remove it: a forgotten conversation's traces are in the weights."""
+    """Overwrite a file or a folder's files with zeros and remove it: a forgotten conversation's traces are in the
+    weights."""
     try:
-        for file in [p for p in path.rglob("*") if p.is_file() and not p.is_symlink()]:
+        for file in [p for p in (path, *path.rglob("*")) if p.is_file() and not p.is_symlink()]:
             with open(file, "r+b") as data:
                 data.write(bytes(os.fstat(data.fileno()).st_size))
                 data.flush()
                 os.fsync(data.fileno())
-        shutil.rmtree(path)
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
     except FileNotFoundError:
         return
     except OSError as error:

@@ -11,14 +11,18 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 import torch
 
-from omnidraft.errors import StorageError
+from omnidraft.errors import ModelError, StorageError
 from omnidraft.learning.adapters import AdapterStore
 from omnidraft.learning.batches import Window, windows
+from omnidraft.learning.candidate import Candidate, drop_candidate, keep_candidate, read_candidate
 from omnidraft.learning.drafter_torch import TorchDrafter
 from omnidraft.learning.evaluate import Estimate, estimate
 from omnidraft.learning.expansions import ExpansionTable
@@ -34,6 +38,7 @@ from omnidraft.learning.versions import ADAPTER, WEIGHTS, Meta
 Event = dict[str, object]
 LEAST_STEPS = 6
 COMPARED = 50  # recent answers a live rollback is decided on
+LONGEST = 16  # updates a candidate has to become better than what is served
 
 
 class Throttle:
@@ -66,11 +71,10 @@ def _update(job: Job) -> Iterator[Event]:
         yield _refused(plan, Verdict(False, "there is nothing to learn from yet"))
         return
     throttle = Throttle(job.duty)
-    before = _estimates_of_served(job, slices)
     drafter = TorchDrafter(Path(job.drafter), job.rank, seed=job.seed)
-    _begin(drafter, job)
-    before = before or _estimates(drafter, slices)
+    before = _estimates_of_served(job, drafter, slices)
     yield {"event": "estimate", "when": "before", **_means(before)}
+    candidate = _begin(drafter, job)
     throttle.rest()
     step = Step(0, 0, 0.0, 0)
     passes = _passes(job, len(training))
@@ -80,20 +84,38 @@ def _update(job: Job) -> Iterator[Event]:
     after = _estimates(drafter, slices)
     yield {"event": "estimate", "when": "after", **_means(after)}
     verdict = judge(_scores(before), _scores(after))
+    chats = {replay.index[o].chat for o in (*plan.new, *plan.replayed)} | {*job.inherited, *candidate.chats}
+    candidate = replace(candidate, weights=_arrays(drafter), chats=tuple(sorted(chats)))
     if not verdict.accepted:
-        yield _refused(plan, verdict)
+        yield _refused(plan, _go_on(Path(job.store), candidate, verdict))
         return
-    chats = {replay.index[o].chat for o in (*plan.new, *plan.replayed)} | set(job.inherited)
     meta = Meta(
-        drafter=job.fingerprint, vocabulary=job.vocabulary, target=job.target, parent=job.parent, through=plan.through,
-        rank=job.rank, loss_name=job.loss, loss=step.loss, answers=len(plan.new) + len(plan.replayed),
-        tokens=step.tokens, seconds=time.process_time() - began, before=_means(before), after=_means(after),
-        chats=tuple(sorted(chats)),
+        **_origin(job, plan), loss=step.loss, tokens=step.tokens, seconds=time.process_time() - began,
+        before=_means(before), after=_means(after), chats=candidate.chats,
     )  # fmt: skip
-    version = AdapterStore(Path(job.store)).publish(_files(drafter, job), meta)
+    version = AdapterStore(Path(job.store)).publish(_files(candidate.weights, job), meta)
+    drop_candidate(Path(job.store))
     yield {"event": "published", "version": version.name, "through": plan.through, "reason": verdict.reason}
     if job.merged is not None and can_merge(Path(job.drafter)):
         write_merged(Path(job.drafter), version.adapter, merged_path(Path(job.merged), version))
+
+
+def _origin(job: Job, plan: Plan) -> dict:
+    """What a version's description says of where it comes from."""
+    return {
+        "drafter": job.fingerprint, "vocabulary": job.vocabulary, "target": job.target, "parent": job.parent,
+        "through": plan.through, "rank": job.rank, "loss_name": job.loss,
+        "answers": len(plan.new) + len(plan.replayed),
+    }  # fmt: skip
+
+
+def _go_on(store: Path, candidate: Candidate, verdict: Verdict) -> Verdict:
+    """Keep what was refused for the next update to go on from, unless that has led nowhere; the verdict, saying so."""
+    if verdict.ruined or candidate.behind + 1 >= LONGEST:
+        drop_candidate(store)
+        return replace(verdict, reason=f"{verdict.reason}; the next update begins anew")
+    keep_candidate(store, replace(candidate, behind=candidate.behind + 1))
+    return replace(verdict, reason=f"{verdict.reason}; the next update goes on from here")
 
 
 def _compare(job: Job) -> Iterator[Event]:
@@ -102,7 +124,7 @@ def _compare(job: Job) -> Iterator[Event]:
     Training answers count too: neither version is spared them, and the question is which serves the present better.
     """
     replay = _Answers(job)
-    usable = [o for o, a in sorted(replay.index.items()) if a.vocabulary in job.tables and not a.quarantined]
+    usable = [o for o, a in sorted(replay.index.items()) if a.vocabulary in job.tables]
     recent, throttle, found = usable[-COMPARED:], Throttle(job.duty), []
     parts = {"new": [w for o in recent for w in replay.windows(o)]}
     for path in (job.start, job.other):
@@ -149,28 +171,44 @@ def _passes(job: Job, count: int) -> int:
     return max(job.passes, -(-LEAST_STEPS * WINDOWS_PER_STEP // count))
 
 
-def _begin(drafter: TorchDrafter, job: Job) -> None:
-    """Load what the update starts from; an adapter of another rank than is wanted now is begun anew."""
-    if job.start is not None:
-        weights = read_weights(Path(job.start))
-        if _rank(weights) == job.rank:
-            drafter.load_weights(weights)
+def _begin(drafter: TorchDrafter, job: Job) -> Candidate:
+    """Load what the update goes on from: a candidate for the version served now, else that version; an adapter of
+    another rank than is wanted now is begun anew."""
+    found = read_candidate(Path(job.store))
+    if found is not None and found.base == job.parent:
+        with suppress(ModelError):  # of other layers: not written by this program
+            if _load(drafter, found.weights):
+                return found
+    if job.start is None or not _load(drafter, read_weights(Path(job.start))):
+        drafter.reset()
+    return Candidate({}, job.parent, 0, ())
 
 
-def _estimates_of_served(job: Job, slices: Mapping[str, list[Window]]) -> dict[str, Estimate] | None:
-    """Estimates of a served adapter whose rank is no longer wanted; None where the one in training gives them."""
-    if job.start is None or _rank(read_weights(Path(job.start))) == job.rank:
-        return None
-    return _estimates_with(job, job.start, slices)
+def _load(drafter: TorchDrafter, weights: Mapping[str, np.ndarray | torch.Tensor]) -> bool:
+    """Whether the weights are of the drafter's rank; if so it has them."""
+    if _rank(weights) != drafter.rank:
+        return False
+    drafter.load_weights({name: torch.as_tensor(value) for name, value in weights.items()})
+    return True
 
 
-def _rank(weights: Mapping[str, torch.Tensor]) -> int:
-    return next(len(matrix) for name, matrix in weights.items() if name.endswith(".lora_a"))
+def _estimates_of_served(job: Job, drafter: TorchDrafter, slices: Mapping[str, list[Window]]) -> dict[str, Estimate]:
+    """Estimates of what is served; by `drafter`, unless that has another rank."""
+    if job.start is not None and not _load(drafter, read_weights(Path(job.start))):
+        return _estimates_with(job, job.start, slices)
+    return _estimates(drafter, slices)
 
 
-def _files(drafter: TorchDrafter, job: Job) -> Mapping[str, bytes]:
+def _rank(weights: Mapping[str, np.ndarray | torch.Tensor]) -> int:
+    return next((len(matrix) for name, matrix in weights.items() if name.endswith(".lora_a")), 0)
+
+
+def _arrays(drafter: TorchDrafter) -> dict[str, np.ndarray]:
+    return {name: value.numpy() for name, value in drafter.weights().items()}
+
+
+def _files(weights: Mapping[str, np.ndarray], job: Job) -> Mapping[str, bytes]:
     """The version's files: the adapter llama.cpp serves, and the exact weights the next update goes on from."""
-    weights = {name: value.numpy() for name, value in drafter.weights().items()}
     store = Path(job.store)
     store.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".new-{os.getpid()}-", dir=store) as folder:  # swept if we are killed
@@ -187,7 +225,7 @@ def read_weights(path: Path) -> dict[str, torch.Tensor]:
     try:
         with np.load(path, allow_pickle=False) as data:
             return {name: torch.from_numpy(data[name].astype(np.float32)) for name in data.files}
-    except (OSError, ValueError, KeyError, EOFError) as error:
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
         raise StorageError(f"the adapter weights {path} cannot be read: {error}") from error
 
 
@@ -207,10 +245,4 @@ def _means(estimates: Mapping[str, Estimate]) -> dict[str, dict[str, float]]:
 
 
 def _refused(plan: Plan, verdict: Verdict) -> Event:
-    return {
-        "event": "refused",
-        "through": plan.through,
-        "new": list(plan.new),
-        "suspect": verdict.suspect,
-        "reason": verdict.reason,
-    }
+    return {"event": "refused", "through": plan.through, "reason": verdict.reason}

@@ -1,6 +1,16 @@
 """Torch uses one thread in these tests: others share the machine."""
 
+from __future__ import annotations
+
+from pathlib import Path
+
 import pytest
+from world import World
+
+from omnidraft.bench.prompts import load_prompts
+from omnidraft.learning.expansions import ExpansionTable
+from omnidraft.learning.offline import Answering
+from omnidraft.learning.record import Record
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -8,3 +18,23 @@ def _one_thread():
     import torch
 
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def drafter(models) -> Path:
+    return models / "tiny-drafter-f16.gguf"
+
+
+@pytest.fixture(scope="session")
+def answers(models, drafter, tmp_path_factory) -> tuple[list[Record], Path]:
+    """40 answers of a bundled model and the expansion table they are read with."""
+    table = tmp_path_factory.mktemp("tables") / "table.npz"
+    prompts = [(f"c{i}", p.task, p.messages) for i, p in enumerate(load_prompts("math")[:40])]
+    with Answering(models / "tiny-target-a-f16.gguf", drafter) as answering:
+        ExpansionTable.from_pair(answering.pair).save(table)
+        return list(answering.records(prompts, 0.7, max_tokens=64)), table
+
+
+@pytest.fixture
+def world(answers, drafter, tmp_path):
+    return World(*answers, drafter, tmp_path)

@@ -52,15 +52,6 @@ def test_one_answer_in_eight_is_held_out_per_vocabulary(tmp_path):
             assert sum(a.held_out for a in of_it) == len(of_it) // HELD_OUT_EVERY
 
 
-def test_quarantine_lasts(tmp_path):
-    with filled(tmp_path / "replay.sqlite", 4) as store:
-        vocabulary = store.answers[2].vocabulary
-        store.quarantine({vocabulary}, 1, 3)
-        store.quarantine({"another"}, 0, 99)
-    with ReplayStore(tmp_path / "replay.sqlite") as store:
-        assert [o for o, a in store.answers.items() if a.quarantined] == [2, 3]
-
-
 def test_a_pickle_database_is_refused_and_never_loaded(tmp_path):
     path = tmp_path / "replay.sqlite"
     marker = tmp_path / "ran"

@@ -18,11 +18,6 @@ from omnidraft.paths import find_data_home
 
 
 @pytest.fixture
-def drafter(models):
-    return models / "tiny-drafter-f16.gguf"
-
-
-@pytest.fixture
 def assistant(tmp_path, models):
     assistant = open_assistant(find_data_home(tmp_path), models, interval=1000)
     yield assistant

@@ -17,11 +17,6 @@ def home(tmp_path):
     return find_data_home(tmp_path / "home")
 
 
-@pytest.fixture
-def drafter(models):
-    return models / "tiny-drafter-f16.gguf"
-
-
 def started(home, models) -> tuple[Assistant, list[str]]:
     """The app's own way: an assistant that learns, and the sentences loading has to say."""
     assistant = Assistant(home, learn=True)

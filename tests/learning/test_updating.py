@@ -9,78 +9,15 @@ import numpy as np
 import pytest
 import torch
 from learning_helpers import llama_logits
+from world import World
 
-from omnidraft.bench.prompts import load_prompts
-from omnidraft.learning.adapters import AdapterStore
 from omnidraft.learning.batches import windows
 from omnidraft.learning.drafter_torch import TorchDrafter
-from omnidraft.learning.evaluate import estimate
 from omnidraft.learning.expansions import ExpansionTable
-from omnidraft.learning.job import Job
 from omnidraft.learning.merge import merged_path, write_merged
-from omnidraft.learning.offline import Answering
 from omnidraft.learning.record import Record
 from omnidraft.learning.replay import ReplayStore
 from omnidraft.learning.updating import read_weights, run
-
-
-@pytest.fixture(scope="module")
-def drafter(models) -> Path:
-    return models / "tiny-drafter-f16.gguf"
-
-
-@pytest.fixture(scope="module")
-def answers(models, drafter, tmp_path_factory) -> tuple[list[Record], Path]:
-    """40 answers of a bundled model and the expansion table they are read with."""
-    table = tmp_path_factory.mktemp("tables") / "table.npz"
-    prompts = [(f"c{i}", p.task, p.messages) for i, p in enumerate(load_prompts("math")[:40])]
-    with Answering(models / "tiny-target-a-f16.gguf", drafter) as answering:
-        ExpansionTable.from_pair(answering.pair).save(table)
-        return list(answering.records(prompts, 0.7, max_tokens=64)), table
-
-
-@pytest.fixture
-def world(answers, drafter, tmp_path):
-    return World(*answers, drafter, tmp_path)
-
-
-class World:
-    """A replay, a store and the jobs between them."""
-
-    def __init__(self, records: list[Record], table: Path, drafter: Path, folder: Path) -> None:
-        self.records, self.vocabulary = records, records[0].vocabulary
-        self.store = AdapterStore(folder / "store")
-        self.replay = folder / "replay.sqlite"
-        self.job = Job(
-            drafter=str(drafter), fingerprint="f", replay=str(self.replay), tables={self.vocabulary: str(table)},
-            store=str(self.store.folder), vocabulary=self.vocabulary, cpu_percent=100,
-        )  # fmt: skip
-
-    def add(self, records: list[Record]) -> None:
-        with ReplayStore(self.replay) as replay:
-            for record in records:
-                replay.add(record)
-
-    def update(self, **changes) -> dict:
-        """Run an update and do what the app does about its result, which is returned."""
-        current = self.store.current()
-        start = {"start": str(current.weights), "parent": current.name} if current else {}
-        job = dataclasses.replace(self.job, through=self.store.through, **start, **changes)
-        *_, result = [event for event in run(job) if event["event"] in ("published", "refused")]
-        if result["event"] == "refused":
-            self.store.reject_update(result["through"])
-            if result["suspect"]:
-                with ReplayStore(self.replay) as replay:
-                    replay.quarantine(job.tables, job.through, result["through"])
-        return result
-
-    def served_on(self, records: list[Record]) -> float:
-        """Acceptance estimate of the served adapter on these answers, half greedy, half drawn."""
-        table = ExpansionTable.load(Path(self.job.tables[self.vocabulary]))
-        model = TorchDrafter(Path(self.job.drafter), 32)
-        model.load_weights(read_weights(self.store.current().weights))
-        found = estimate(model, [w for record in records for w in windows(record, table)])
-        return float((found.greedy.mean() + found.overlap.mean()) / 2)
 
 
 def spelled(record: Record, targets: np.ndarray, table: ExpansionTable, **changes) -> Record:

@@ -1,0 +1,131 @@
+"""What was refused: kept, gone on from, dropped when it leads nowhere, forgotten when it must be."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from omnidraft.learning import updating
+from omnidraft.learning.adapters import AdapterStore
+from omnidraft.learning.candidate import FILE, Candidate, drop_candidate, keep_candidate, read_candidate
+from omnidraft.learning.gate import Verdict
+from omnidraft.learning.store_files import unfinished
+from omnidraft.learning.updating import read_weights
+
+WEIGHTS = {"output.lora_a": np.full((2, 3), 0.25, np.float32), "output.lora_b": np.full((4, 2), 0.5, np.float32)}
+KEPT = Candidate(WEIGHTS, "v000001", 3, ("one", "two"))
+
+
+def same(found, weights) -> bool:
+    return found.keys() == weights.keys() and all((np.asarray(found[n]) == np.asarray(weights[n])).all() for n in found)
+
+
+def test_it_comes_back_as_it_was_and_only_one_is_kept(tmp_path):
+    keep_candidate(tmp_path / "store", replace(KEPT, behind=1))
+    keep_candidate(tmp_path / "store", KEPT)
+    found = read_candidate(tmp_path / "store")
+    assert same(found.weights, WEIGHTS)
+    assert replace(found, weights=WEIGHTS) == KEPT
+    assert os.listdir(tmp_path / "store") == [FILE]
+
+
+def test_a_damaged_one_is_none(tmp_path):
+    assert read_candidate(tmp_path) is None
+    keep_candidate(tmp_path, KEPT)
+    path = tmp_path / FILE
+    path.write_bytes(path.read_bytes()[:-40])
+    assert read_candidate(tmp_path) is None
+    path.write_bytes(b"no archive")
+    assert read_candidate(tmp_path) is None
+
+
+@pytest.mark.parametrize(("chat", "left"), [("one", False), (None, False), ("three", True)])
+def test_forgetting_a_conversation_removes_what_was_trained_on_it(tmp_path, chat, left):
+    keep_candidate(tmp_path, KEPT)
+    copy = tmp_path / "linked"  # shows what happens to the bytes on disk
+    os.link(tmp_path / FILE, copy)
+    AdapterStore(tmp_path).forget(chat)
+    assert (read_candidate(tmp_path) is not None) == left
+    assert any(copy.read_bytes()) == left
+
+
+def test_the_one_before_is_overwritten(tmp_path):
+    keep_candidate(tmp_path, KEPT)
+    copy = tmp_path / "linked"
+    os.link(tmp_path / FILE, copy)
+    keep_candidate(tmp_path, replace(KEPT, chats=("two",)))
+    assert not any(copy.read_bytes())
+    drop_candidate(tmp_path)
+    drop_candidate(tmp_path)
+    assert read_candidate(tmp_path) is None
+
+
+def test_what_a_killed_writer_left_is_swept_up(tmp_path, monkeypatch):
+    store = AdapterStore(tmp_path)
+    keep_candidate(tmp_path, KEPT)
+    os.rename(tmp_path / FILE, tmp_path / ".new-999999999-candidate")
+    assert read_candidate(tmp_path) is None
+    store.prune()
+    assert not list(unfinished(tmp_path, alive_too=True))
+
+
+@pytest.fixture
+def verdicts(monkeypatch):
+    """Verdicts to come, in place of the gate's; the last one holds from then on."""
+    coming = [Verdict(False, "no")]
+    monkeypatch.setattr(updating, "judge", lambda before, after: coming.pop(0) if len(coming) > 1 else coming[0])
+    return coming
+
+
+def held_out_before(world, **changes) -> dict:
+    """The estimates an update is compared with."""
+    job = replace(world.job, through=world.store.through, **changes)
+    (found,) = [e for e in updating.run(job) if e["event"] == "estimate" and e["when"] == "before"]
+    return found["new"]
+
+
+def test_an_update_goes_on_from_what_was_refused_and_is_held_against_what_is_served(world, verdicts):
+    world.add(world.records[:8])
+    assert world.update(passes=1)["reason"].endswith("goes on from here")
+    first = read_candidate(world.store.folder)
+    assert (first.base, first.behind) == (None, 1)
+    world.add(world.records[8:16])
+    bare = held_out_before(world, store=str(world.store.folder / "elsewhere"))
+    assert held_out_before(world, learning_rate=0.0) == bare
+    assert same(read_candidate(world.store.folder).weights, first.weights)  # at rate 0 it is where it was
+    verdicts[:] = [Verdict(True, "yes")]
+    assert world.update(passes=1, learning_rate=0.0)["event"] == "published"
+    served = world.store.current()
+    assert same({n: w.numpy() for n, w in read_weights(served.weights).items()}, first.weights)
+    assert set(first.chats) < set(served.meta.chats)
+    assert read_candidate(world.store.folder) is None
+
+
+def test_one_that_leads_nowhere_or_is_ruined_is_dropped(world, verdicts, monkeypatch):
+    monkeypatch.setattr(updating, "LONGEST", 2)
+    world.add(world.records[:8])
+    world.update(passes=1)
+    assert read_candidate(world.store.folder).behind == 1
+    world.add(world.records[8:16])
+    assert world.update(passes=1)["reason"].endswith("begins anew")
+    assert read_candidate(world.store.folder) is None
+    verdicts[:] = [Verdict(False, "no numbers", ruined=True)]
+    world.add(world.records[16:24])
+    assert world.update(passes=1)["reason"].endswith("begins anew")
+    assert read_candidate(world.store.folder) is None
+
+
+def test_it_is_for_the_version_it_was_trained_from(world, verdicts):
+    """After a rollback, or with another rank, training starts from what is served."""
+    world.add(world.records[:8])
+    world.update(passes=1)
+    for changes in ({"base": "v000007"}, {"weights": {n: np.zeros((1, 1), np.float32) for n in WEIGHTS}}):
+        keep_candidate(world.store.folder, replace(read_candidate(world.store.folder), **changes))
+        world.add(world.records[8:16])
+        world.update(passes=1, learning_rate=0.0)
+        begun = read_candidate(world.store.folder)
+        assert (begun.base, begun.behind) == (None, 1)
+        assert not any(w.any() for name, w in begun.weights.items() if name.endswith("lora_b"))

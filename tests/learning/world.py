@@ -1,0 +1,52 @@
+"""A replay, the adapter versions learned from it, and the jobs between them, with nothing of the app around."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from omnidraft.learning.adapters import AdapterStore
+from omnidraft.learning.batches import windows
+from omnidraft.learning.drafter_torch import TorchDrafter
+from omnidraft.learning.evaluate import estimate
+from omnidraft.learning.expansions import ExpansionTable
+from omnidraft.learning.job import Job
+from omnidraft.learning.record import Record
+from omnidraft.learning.replay import ReplayStore
+from omnidraft.learning.updating import read_weights, run
+
+
+class World:
+    """A replay, a store and the jobs between them."""
+
+    def __init__(self, records: list[Record], table: Path, drafter: Path, folder: Path) -> None:
+        self.records, self.vocabulary = records, records[0].vocabulary
+        self.store = AdapterStore(folder / "store")
+        self.replay = folder / "replay.sqlite"
+        self.job = Job(
+            drafter=str(drafter), fingerprint="f", replay=str(self.replay), tables={self.vocabulary: str(table)},
+            store=str(self.store.folder), vocabulary=self.vocabulary, cpu_percent=100,
+        )  # fmt: skip
+
+    def add(self, records: list[Record]) -> None:
+        with ReplayStore(self.replay) as replay:
+            for record in records:
+                replay.add(record)
+
+    def update(self, **changes) -> dict:
+        """Run an update and do what the app does about its result, which is returned."""
+        current = self.store.current()
+        start = {"start": str(current.weights), "parent": current.name} if current else {}
+        job = dataclasses.replace(self.job, through=self.store.through, **start, **changes)
+        *_, result = [event for event in run(job) if event["event"] in ("published", "refused")]
+        if result["event"] == "refused":
+            self.store.reject_update(result["through"])
+        return result
+
+    def served_on(self, records: list[Record]) -> float:
+        """Acceptance estimate of the served adapter on these answers, half greedy, half drawn."""
+        table = ExpansionTable.load(Path(self.job.tables[self.vocabulary]))
+        model = TorchDrafter(Path(self.job.drafter), 32)
+        model.load_weights(read_weights(self.store.current().weights))
+        found = estimate(model, [w for record in records for w in windows(record, table)])
+        return float((found.greedy.mean() + found.overlap.mean()) / 2)
