@@ -56,11 +56,13 @@ def keep_candidate(store: Path, candidate: Candidate) -> None:
     np.savez(data, **{_ABOUT: np.frombuffer(json.dumps(about).encode(), np.uint8)}, **candidate.weights)
     try:
         store.mkdir(parents=True, exist_ok=True)
-        made = unfinished_folder(store, "candidate")
+        made, gone = unfinished_folder(store, "candidate"), unfinished_folder(store, "dropped")
         place(made, data.getvalue())
-        drop_candidate(store)
+        with suppress(FileNotFoundError):
+            os.rename(store / FILE, gone)
         os.rename(made, store / FILE)
         sync_folder(store)
+        erase(gone)
     except OSError as error:
         raise StorageError(f"what was learned cannot be written to {store}: {reason(error)}.") from error
 

@@ -48,8 +48,11 @@ def train(home: Path):
 
 
 def write(home: Path):
-    """Publishing alone, again and again, with all that happens around it."""
+    """Publishing and keeping candidates alone, again and again, with all that happens around it."""
+    import numpy as np
+
     from omnidraft.learning.adapters import AdapterStore
+    from omnidraft.learning.candidate import Candidate, keep_candidate
     from omnidraft.learning.versions import ADAPTER, WEIGHTS, Meta
 
     def body() -> None:
@@ -58,6 +61,8 @@ def write(home: Path):
             data = os.urandom(300_000)
             version = store.publish({ADAPTER: data, WEIGHTS: data[::-1]}, Meta(drafter="d", vocabulary="v"))
             store.attach_head(version.name, b"{}")
+            weights = np.full((300, 300), version.number, np.float32)
+            keep_candidate(store.folder, Candidate({"output.lora_a": weights}, version.name, 1, ()))
             store.prune()
 
     return body

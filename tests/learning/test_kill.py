@@ -19,6 +19,7 @@ from living import ask, open_assistant, until
 
 from omnidraft.learning import jobs
 from omnidraft.learning.adapters import AdapterStore
+from omnidraft.learning.candidate import FILE, read_candidate
 from omnidraft.learning.replay import ReplayStore
 from omnidraft.learning.versions import read_version
 from omnidraft.paths import find_data_home
@@ -69,17 +70,21 @@ def sound(store: AdapterStore, before: int) -> int:
 
 
 def test_a_version_is_whole_or_not_there_whenever_its_writer_is_killed(tmp_path):
-    store, number, published = AdapterStore(tmp_path / "store"), 0, set()
+    store, number, published, candidates = AdapterStore(tmp_path / "store"), 0, set(), 0
     numbers = random.Random(1)
     with Victims("write", tmp_path) as victims:
         for _ in range(TIMES):
             victims.kill_one(numbers.uniform(0.0, 0.06))
             number = sound(store, number)
             published.add(number)
+            if (store.folder / FILE).exists():
+                candidate, candidates = read_candidate(store.folder), candidates + 1
+                assert (candidate.weights["output.lora_a"] == int(candidate.base[1:])).all()
     assert len(published) > 5
+    assert candidates > 5
     store.prune()
     left = {path.name for path in store.folder.iterdir() if not path.name.startswith(".current.json.")}
-    assert left <= {v.name for v in store.versions()} | {"current.json"}
+    assert left <= {v.name for v in store.versions()} | {"current.json", FILE}
 
 
 @pytest.fixture
