@@ -45,7 +45,7 @@ def acceptance(updates: Sequence[Update]) -> str:
     top = ceiling(max(max(b, a) for _, b, a in judged))
     frame = Frame((-0.6, len(judged) - 0.4), (0.0, min(top, 1.0)), percent, width=HALF)
     series = []
-    for colour, name, wanted in (("od-c1", "taken into use", True), ("od-c4", "refused", False)):
+    for colour, name, wanted in (("od-c1", "taken into use", True), ("od-c4", "not better yet", False)):
         mine = [(i, u, b, a) for i, (u, b, a) in enumerate(judged) if (u.outcome == "published") is wanted]
         if mine:
             words = [f"{when(u.started)}: {percent(b)} before, {percent(a)} after" for _, u, b, a in mine]

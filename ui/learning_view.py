@@ -23,7 +23,7 @@ STATES = {
 OUTCOMES = {
     "running": "running",
     "published": "taken into use",
-    "refused": "refused by the test",
+    "refused": "not better yet",
     "failed": "failed",
     "interrupted": "interrupted",
 }
