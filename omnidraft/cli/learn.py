@@ -64,9 +64,9 @@ def run(args: argparse.Namespace) -> int:
     found = []
     for cell, condition, result in learn.run(plan, folder, home.cache, lambda line: print(line, file=sys.stderr)):
         found.append((cell, condition, result))
-        _write(args.json, json.dumps(learn_report.as_json(found, plan.losses, plan.decides()), indent=1).encode())
+        _write(args.json, json.dumps(learn_report.as_json(found, plan.decides()), indent=1).encode())
     printed = learn_report.markdown if args.markdown else learn_report.lines
-    for line in printed(found, plan.losses):
+    for line in printed(found):
         print(line)
     if args.speed:
         _speed(plan, folder, home, args.speed, args.json)
