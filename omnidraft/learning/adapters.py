@@ -17,7 +17,7 @@ from pathlib import Path
 
 from omnidraft.errors import StorageError
 from omnidraft.files import reason, sync_folder, write_atomically
-from omnidraft.learning.candidate import forget_candidate
+from omnidraft.learning.candidate import drop_candidate, forget_candidate
 from omnidraft.learning.store_files import (
     DAMAGED,
     KEPT_ASIDE,
@@ -134,7 +134,7 @@ class AdapterStore:
         return final
 
     def reject_update(self, through: int) -> None:
-        """The answers up to this ordinal were tried and did not help: wait for newer ones."""
+        """The answers up to this ordinal were trained on and nothing was published: wait for newer ones."""
         self._point(replace(self.pointer, through=max(through, self.pointer.through)))
 
     def rollback(self, served: Version | None = None) -> Version | None:
@@ -149,6 +149,7 @@ class AdapterStore:
         rejected = tuple(dict.fromkeys([*pointer.rejected, left.name, *gone]))
         through = max(pointer.through, left.meta.through, current.meta.through)
         self._point(replace(pointer, version=previous.name if previous else None, rejected=rejected, through=through))
+        drop_candidate(self.folder)  # of the version left, or, if its writer was killed, what that was made from
         return previous
 
     def attach_head(self, version: str, data: bytes) -> None:
@@ -198,7 +199,8 @@ class AdapterStore:
             self._point(Pointer(kept, rejected, 0, highest))
         for path in doomed:
             discard(path)
-        forget_candidate(self.folder, chat)
+        if forget_candidate(self.folder, chat):
+            self._point(replace(self.pointer, through=0))  # what it learned from others is new again
         aside = [path for path in damaged(self.folder) if chat is None or _trained_on(path, chat)]
         for path in [*aside, *unfinished(self.folder, alive_too=True)]:
             erase(path)

@@ -29,12 +29,14 @@ _ABOUT = "about"
 
 @dataclass(frozen=True)
 class Candidate:
-    """weights: as in a version's file, float32; base: the version it has to beat, None: the bare drafter or a warm
-    start; behind: updates it has been trained by without beating it; chats: conversations it was trained on."""
+    """weights: as in a version's file, float32; base: digest of the weights it began with and has to beat, "" for the
+    bare drafter; behind: updates it has been trained by without beating them; through: newest replay ordinal it has
+    seen; chats: conversations it was trained on."""
 
     weights: Mapping[str, np.ndarray]
-    base: str | None
+    base: str
     behind: int
+    through: int
     chats: tuple[str, ...]
 
 
@@ -44,14 +46,15 @@ def read_candidate(store: Path) -> Candidate | None:
         with np.load(store / FILE, allow_pickle=False) as data:
             about = json.loads(bytes(data[_ABOUT]))
             weights = {name: data[name].astype(np.float32) for name in data.files if name != _ABOUT}
-        return Candidate(weights, about["base"], int(about["behind"]), tuple(map(str, about["chats"])))
-    except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile):
+        chats = tuple(map(str, about["chats"]))
+        return Candidate(weights, str(about["base"]), int(about["behind"]), int(about["through"]), chats)
+    except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile, RuntimeError):
         return None
 
 
 def keep_candidate(store: Path, candidate: Candidate) -> None:
     """Put it in the place of the one before, whose bytes are overwritten. Killed in between, there is none."""
-    about = {"base": candidate.base, "behind": candidate.behind, "chats": candidate.chats}
+    about = {name: value for name, value in vars(candidate).items() if name != "weights"}
     data = io.BytesIO()
     np.savez(data, **{_ABOUT: np.frombuffer(json.dumps(about).encode(), np.uint8)}, **candidate.weights)
     try:
@@ -69,14 +72,18 @@ def keep_candidate(store: Path, candidate: Candidate) -> None:
 
 def drop_candidate(store: Path) -> None:
     """Remove it unreadably, if there is one."""
-    gone = unfinished_folder(store, "dropped")
-    with suppress(FileNotFoundError):
-        os.rename(store / FILE, gone)
-        erase(gone)
+    path, gone = store / FILE, unfinished_folder(store, "dropped")
+    with suppress(OSError):  # it is open, on Windows, or there is none
+        os.rename(path, gone)
+        path = gone
+    erase(path)
 
 
-def forget_candidate(store: Path, chat: str | None) -> None:
-    """Remove it if it was trained on a conversation (None: in any case), or if nothing says that it was not."""
-    if chat is not None and (candidate := read_candidate(store)) is not None and chat not in candidate.chats:
-        return
+def forget_candidate(store: Path, chat: str | None) -> bool:
+    """Remove it if it was trained on a conversation (None: in any case), or if nothing says that it was not. Whether
+    one was removed."""
+    found = (store / FILE).exists()
+    if found and chat is not None and (candidate := read_candidate(store)) is not None and chat not in candidate.chats:
+        return False
     drop_candidate(store)
+    return found

@@ -44,10 +44,10 @@ def judge(before: Mapping[str, Scores], after: Mapping[str, Scores]) -> Verdict:
     """
     changes = {name: after[name].combined - before[name].combined for name in before}
     everything = np.concatenate(list(changes.values())) if changes else np.zeros(0)
-    if len(everything) < FEWEST:
-        return Verdict(False, f"only {len(everything)} held-out tokens to judge by")
     if not np.isfinite(everything).all():
         return Verdict(False, "the trained adapter gives no numbers", ruined=True)
+    if len(everything) < FEWEST:
+        return Verdict(False, f"only {len(everything)} held-out tokens to judge by")
     for name in ("old", "new"):
         change = changes.get(name, np.zeros(0))
         if len(change) >= FEWEST and change.mean() < -standard_error(change):

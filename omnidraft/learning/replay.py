@@ -15,7 +15,7 @@ import json
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from omnidraft.dict_table import DictTable
@@ -184,8 +184,10 @@ def _to_json(answer: Answer) -> str:
 
 def _from_json(text: str) -> Answer:
     try:
-        return Answer(**json.loads(text))
-    except (ValueError, TypeError) as error:
+        values = json.loads(text)
+        known = {field.name for field in fields(Answer)}  # an earlier program kept more
+        return Answer(**{name: value for name, value in values.items() if name in known})
+    except (ValueError, TypeError, AttributeError) as error:
         raise StorageError("the replay's index was not written by this program and is not read") from error
 
 

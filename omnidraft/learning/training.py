@@ -51,8 +51,7 @@ def train(
     """Train on all windows `passes` times in random order, yielding after each optimizer step.
 
     falling: let the rate fall to zero on the way. At a constant rate the last steps of a short update make as much
-    noise as there is left to gain, and the gate refuses it (measured: of 38 updates 13 pass, falling 24, and the
-    adapter at the end of the stream is better).
+    noise as there is left to gain, and the adapter at the end of a stream is worse (measured).
     """
     optimizer = optimizer or make_optimizer(drafter, learning_rate)
     rng, function = np.random.default_rng(seed), LOSSES[loss]

@@ -14,10 +14,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from zipfile import BadZipFile
 
 import numpy as np
-import torch
 
 from omnidraft.errors import ModelError, StorageError
 from omnidraft.learning.adapters import AdapterStore
@@ -33,7 +31,8 @@ from omnidraft.learning.merge import can_merge, merged_path, write_merged
 from omnidraft.learning.plan import Plan, make_plan
 from omnidraft.learning.replay import ReplayStore
 from omnidraft.learning.training import WINDOWS_PER_STEP, Step, longest_batch, train
-from omnidraft.learning.versions import ADAPTER, WEIGHTS, Meta
+from omnidraft.learning.versions import ADAPTER, WEIGHTS, Meta, digest
+from omnidraft.learning.weights import arrays_of, give, rank_of, read_weights
 
 Event = dict[str, object]
 LEAST_STEPS = 6
@@ -61,8 +60,8 @@ def run(job: Job) -> Iterator[Event]:
 
 def _update(job: Job) -> Iterator[Event]:
     began = time.process_time()
-    replay = _Answers(job)
-    plan = make_plan(replay.index, set(job.tables), job.through, job.seed)
+    replay, candidate = _Answers(job), _candidate(job)
+    plan = make_plan(replay.index, set(job.tables), max(job.through, candidate.through), job.seed)
     training = [w for o in (*plan.new, *plan.replayed) for w in replay.windows(o)]
     slices = {name: [w for o in ordinals for w in replay.windows(o)]
               for name, ordinals in (("old", plan.judged_old), ("new", plan.judged_new))}  # fmt: skip
@@ -74,7 +73,7 @@ def _update(job: Job) -> Iterator[Event]:
     drafter = TorchDrafter(Path(job.drafter), job.rank, seed=job.seed)
     before = _estimates_of_served(job, drafter, slices)
     yield {"event": "estimate", "when": "before", **_means(before)}
-    candidate = _begin(drafter, job)
+    candidate = _begin(drafter, job, candidate)
     throttle.rest()
     step = Step(0, 0, 0.0, 0)
     passes = _passes(job, len(training))
@@ -85,7 +84,8 @@ def _update(job: Job) -> Iterator[Event]:
     yield {"event": "estimate", "when": "after", **_means(after)}
     verdict = judge(_scores(before), _scores(after))
     chats = {replay.index[o].chat for o in (*plan.new, *plan.replayed)} | {*job.inherited, *candidate.chats}
-    candidate = replace(candidate, weights=_arrays(drafter), chats=tuple(sorted(chats)))
+    weights = arrays_of(drafter)
+    candidate = replace(candidate, weights=weights, through=plan.through, chats=tuple(sorted(chats)))
     if not verdict.accepted:
         yield _refused(plan, _go_on(Path(job.store), candidate, verdict))
         return
@@ -93,8 +93,9 @@ def _update(job: Job) -> Iterator[Event]:
         **_origin(job, plan), loss=step.loss, tokens=step.tokens, seconds=time.process_time() - began,
         before=_means(before), after=_means(after), chats=candidate.chats,
     )  # fmt: skip
-    version = AdapterStore(Path(job.store)).publish(_files(candidate.weights, job), meta)
-    drop_candidate(Path(job.store))
+    version = AdapterStore(Path(job.store)).publish(_files(weights, job), meta)
+    with suppress(StorageError):  # it is of no use any more, and an update that is served has not failed
+        drop_candidate(Path(job.store))
     yield {"event": "published", "version": version.name, "through": plan.through, "reason": verdict.reason}
     if job.merged is not None and can_merge(Path(job.drafter)):
         write_merged(Path(job.drafter), version.adapter, merged_path(Path(job.merged), version))
@@ -109,9 +110,28 @@ def _origin(job: Job, plan: Plan) -> dict:
     }  # fmt: skip
 
 
+def _candidate(job: Job) -> Candidate:
+    """The candidate trained from what is served now; else one that is still to be trained."""
+    base = digest(Path(job.start)) if job.start is not None else ""
+    found = read_candidate(Path(job.store))
+    return found if found is not None and found.base == base else Candidate({}, base, 0, 0, ())
+
+
+def _begin(drafter: TorchDrafter, job: Job, candidate: Candidate) -> Candidate:
+    """Load what the update goes on from: the candidate, else what is served; an adapter of another rank than is wanted
+    now is begun anew."""
+    with suppress(ModelError):  # of other layers: not written by this program
+        if give(drafter, candidate.weights):
+            return candidate
+    if job.start is None or not give(drafter, read_weights(Path(job.start))):
+        drafter.reset()
+    return Candidate({}, candidate.base, 0, 0, ())
+
+
 def _go_on(store: Path, candidate: Candidate, verdict: Verdict) -> Verdict:
     """Keep what was refused for the next update to go on from, unless that has led nowhere; the verdict, saying so."""
-    if verdict.ruined or candidate.behind + 1 >= LONGEST:
+    finite = all(np.isfinite(matrix).all() for matrix in candidate.weights.values())
+    if verdict.ruined or not finite or candidate.behind + 1 >= LONGEST:
         drop_candidate(store)
         return replace(verdict, reason=f"{verdict.reason}; the next update begins anew")
     keep_candidate(store, replace(candidate, behind=candidate.behind + 1))
@@ -138,7 +158,7 @@ def _compare(job: Job) -> Iterator[Event]:
 def _estimates_with(job: Job, path: str | None, slices: Mapping[str, list[Window]]) -> dict[str, Estimate]:
     """Estimates of the drafter with the weights at `path`, None: bare."""
     weights = read_weights(Path(path)) if path is not None else {}
-    drafter = TorchDrafter(Path(job.drafter), _rank(weights) if weights else 1, seed=job.seed)
+    drafter = TorchDrafter(Path(job.drafter), rank_of(weights) if weights else 1, seed=job.seed)
     if weights:
         drafter.load_weights(weights)
     return _estimates(drafter, slices)
@@ -171,40 +191,11 @@ def _passes(job: Job, count: int) -> int:
     return max(job.passes, -(-LEAST_STEPS * WINDOWS_PER_STEP // count))
 
 
-def _begin(drafter: TorchDrafter, job: Job) -> Candidate:
-    """Load what the update goes on from: a candidate for the version served now, else that version; an adapter of
-    another rank than is wanted now is begun anew."""
-    found = read_candidate(Path(job.store))
-    if found is not None and found.base == job.parent:
-        with suppress(ModelError):  # of other layers: not written by this program
-            if _load(drafter, found.weights):
-                return found
-    if job.start is None or not _load(drafter, read_weights(Path(job.start))):
-        drafter.reset()
-    return Candidate({}, job.parent, 0, ())
-
-
-def _load(drafter: TorchDrafter, weights: Mapping[str, np.ndarray | torch.Tensor]) -> bool:
-    """Whether the weights are of the drafter's rank; if so it has them."""
-    if _rank(weights) != drafter.rank:
-        return False
-    drafter.load_weights({name: torch.as_tensor(value) for name, value in weights.items()})
-    return True
-
-
 def _estimates_of_served(job: Job, drafter: TorchDrafter, slices: Mapping[str, list[Window]]) -> dict[str, Estimate]:
     """Estimates of what is served; by `drafter`, unless that has another rank."""
-    if job.start is not None and not _load(drafter, read_weights(Path(job.start))):
+    if job.start is not None and not give(drafter, read_weights(Path(job.start))):
         return _estimates_with(job, job.start, slices)
     return _estimates(drafter, slices)
-
-
-def _rank(weights: Mapping[str, np.ndarray | torch.Tensor]) -> int:
-    return next((len(matrix) for name, matrix in weights.items() if name.endswith(".lora_a")), 0)
-
-
-def _arrays(drafter: TorchDrafter) -> dict[str, np.ndarray]:
-    return {name: value.numpy() for name, value in drafter.weights().items()}
 
 
 def _files(weights: Mapping[str, np.ndarray], job: Job) -> Mapping[str, bytes]:
@@ -218,15 +209,6 @@ def _files(weights: Mapping[str, np.ndarray], job: Job) -> Mapping[str, bytes]:
     data = io.BytesIO()
     np.savez(data, **weights)
     return {ADAPTER: adapter, WEIGHTS: data.getvalue()}
-
-
-def read_weights(path: Path) -> dict[str, torch.Tensor]:
-    """The weights of a version; StorageError if the file is damaged. Arrays only, nothing is unpickled."""
-    try:
-        with np.load(path, allow_pickle=False) as data:
-            return {name: torch.from_numpy(data[name].astype(np.float32)) for name in data.files}
-    except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
-        raise StorageError(f"the adapter weights {path} cannot be read: {error}") from error
 
 
 def _estimates(drafter: TorchDrafter, slices: Mapping[str, list[Window]]) -> dict[str, Estimate]:

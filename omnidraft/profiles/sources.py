@@ -16,6 +16,7 @@ from pathlib import Path
 from omnidraft.chats import ChatStore
 from omnidraft.errors import StorageError
 from omnidraft.learning.adapters import AdapterStore
+from omnidraft.learning.candidate import read_candidate
 from omnidraft.paths import ProfilePaths
 from omnidraft.vocab.eviction import ANONYMOUS
 
@@ -98,8 +99,12 @@ def _ngrams(path: Path) -> Counter[str]:
 
 
 def _versions(adapters: Path) -> Counter[str]:
+    """How many versions each conversation went into; 0 if it is only in a candidate for one."""
     stores = [AdapterStore(path) for path in sorted(adapters.glob("*/*")) if path.is_dir()]
-    return Counter(chat for store in stores for version in store.versions() for chat in version.meta.chats)
+    found = Counter(chat for store in stores for version in store.versions() for chat in version.meta.chats)
+    candidates = [read_candidate(store.folder) for store in stores]
+    found.update({chat: 0 for candidate in candidates if candidate is not None for chat in candidate.chats})
+    return found
 
 
 def _rows(path: Path, query: str) -> list[tuple]:

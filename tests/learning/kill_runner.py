@@ -60,7 +60,7 @@ def write(home: Path):
         store = AdapterStore(home / "store")
         for behind in itertools.count(os.getpid()):
             weights = np.full((300, 300), behind, np.float32)
-            keep_candidate(store.folder, Candidate({"output.lora_a": weights}, None, behind, ()))
+            keep_candidate(store.folder, Candidate({"output.lora_a": weights}, "", behind, 0, ()))
             data = os.urandom(300_000)
             version = store.publish({ADAPTER: data, WEIGHTS: data[::-1]}, Meta(drafter="d", vocabulary="v"))
             store.attach_head(version.name, b"{}")

@@ -13,10 +13,11 @@ from omnidraft.learning.adapters import AdapterStore
 from omnidraft.learning.candidate import FILE, Candidate, drop_candidate, keep_candidate, read_candidate
 from omnidraft.learning.gate import Verdict
 from omnidraft.learning.store_files import unfinished
-from omnidraft.learning.updating import read_weights
+from omnidraft.learning.versions import Meta
+from omnidraft.learning.weights import read_weights
 
 WEIGHTS = {"output.lora_a": np.full((2, 3), 0.25, np.float32), "output.lora_b": np.full((4, 2), 0.5, np.float32)}
-KEPT = Candidate(WEIGHTS, "v000001", 3, ("one", "two"))
+KEPT = Candidate(WEIGHTS, "a digest", 3, 40, ("one", "two"))
 
 
 def same(found, weights) -> bool:
@@ -42,13 +43,27 @@ def test_a_damaged_one_is_none(tmp_path):
     assert read_candidate(tmp_path) is None
 
 
+def test_no_single_flipped_bit_does_more_than_lose_it(tmp_path):
+    keep_candidate(tmp_path, KEPT)
+    path = tmp_path / FILE
+    whole = path.read_bytes()
+    for at in range(0, len(whole) * 8, 5):
+        damaged = bytearray(whole)
+        damaged[at // 8] ^= 1 << at % 8
+        path.write_bytes(damaged)
+        read_candidate(tmp_path)  # raises nothing
+
+
 @pytest.mark.parametrize(("chat", "left"), [("one", False), (None, False), ("three", True)])
 def test_forgetting_a_conversation_removes_what_was_trained_on_it(tmp_path, chat, left):
     keep_candidate(tmp_path, KEPT)
     copy = tmp_path / "linked"  # shows what happens to the bytes on disk
     os.link(tmp_path / FILE, copy)
-    AdapterStore(tmp_path).forget(chat)
+    store = AdapterStore(tmp_path)
+    store.reject_update(40)
+    store.forget(chat)
     assert (read_candidate(tmp_path) is not None) == left
+    assert store.through == (40 if left else 0)  # what it learned from other conversations is new again
     assert any(copy.read_bytes()) == left
 
 
@@ -91,16 +106,20 @@ def test_an_update_goes_on_from_what_was_refused_and_is_held_against_what_is_ser
     world.add(world.records[:8])
     assert world.update(passes=1)["reason"].endswith("goes on from here")
     first = read_candidate(world.store.folder)
-    assert (first.base, first.behind) == (None, 1)
+    assert (first.base, first.behind, first.through) == ("", 1, 8)
+    keep_candidate(world.store.folder, replace(first, chats=("elsewhere",)))
     world.add(world.records[8:16])
     bare = held_out_before(world, store=str(world.store.folder / "elsewhere"))
     assert held_out_before(world, learning_rate=0.0) == bare
-    assert same(read_candidate(world.store.folder).weights, first.weights)  # at rate 0 it is where it was
+    second = read_candidate(world.store.folder)
+    assert same(second.weights, first.weights)  # at rate 0 it is where it was
+    assert "elsewhere" in second.chats
     verdicts[:] = [Verdict(True, "yes")]
+    world.add(world.records[16:24])
     assert world.update(passes=1, learning_rate=0.0)["event"] == "published"
     served = world.store.current()
     assert same({n: w.numpy() for n, w in read_weights(served.weights).items()}, first.weights)
-    assert set(first.chats) < set(served.meta.chats)
+    assert "elsewhere" in served.meta.chats
     assert read_candidate(world.store.folder) is None
 
 
@@ -112,20 +131,60 @@ def test_one_that_leads_nowhere_or_is_ruined_is_dropped(world, verdicts, monkeyp
     world.add(world.records[8:16])
     assert world.update(passes=1)["reason"].endswith("begins anew")
     assert read_candidate(world.store.folder) is None
-    verdicts[:] = [Verdict(False, "no numbers", ruined=True)]
-    world.add(world.records[16:24])
-    assert world.update(passes=1)["reason"].endswith("begins anew")
-    assert read_candidate(world.store.folder) is None
+    for ruin in (Verdict(False, "no numbers", ruined=True), Verdict(False, "no")):
+        verdicts[:] = [Verdict(False, "no"), ruin]
+        world.add(world.records[16:32])
+        assert world.update(passes=1)["reason"].endswith("goes on from here")
+        monkeypatch.setattr(updating, "LONGEST", 99)
+        if not ruin.ruined:
+            monkeypatch.setattr(updating, "arrays_of", lambda _drafter: {"output.lora_b": np.array([np.nan])})
+        world.add(world.records[16:24])
+        assert world.update(passes=1)["reason"].endswith("begins anew")
+        assert read_candidate(world.store.folder) is None
 
 
-def test_it_is_for_the_version_it_was_trained_from(world, verdicts):
-    """After a rollback, or with another rank, training starts from what is served."""
+@pytest.mark.parametrize("changes", [
+    {"base": "of another version"}, {"weights": {n: np.zeros((1, 1), np.float32) for n in WEIGHTS}},
+])  # fmt: skip
+def test_it_is_for_the_version_it_was_trained_from_and_of_its_rank(world, verdicts, changes):
     world.add(world.records[:8])
     world.update(passes=1)
-    for changes in ({"base": "v000007"}, {"weights": {n: np.zeros((1, 1), np.float32) for n in WEIGHTS}}):
-        keep_candidate(world.store.folder, replace(read_candidate(world.store.folder), **changes))
+    keep_candidate(world.store.folder, replace(read_candidate(world.store.folder), **changes))
+    world.add(world.records[8:16])
+    world.update(passes=1, learning_rate=0.0)
+    begun = read_candidate(world.store.folder)
+    assert (begun.base, begun.behind) == ("", 1)
+    assert not any(w.any() for name, w in begun.weights.items() if name.endswith("lora_b"))
+
+
+def test_two_warm_starts_are_two_bases(world, verdicts, tmp_path):
+    """Neither has a parent in this store."""
+    world.add(world.records[:8])
+    verdicts[:] = [Verdict(True, "yes"), Verdict(False, "no")]
+    world.update(passes=1)
+    elsewhere = world.store.current().weights
+    world.store = AdapterStore(tmp_path / "another vocabulary")
+    job = replace(world.job, store=str(world.store.folder), passes=1)
+    for start, behind in ((str(elsewhere), 1), (str(elsewhere), 2), (None, 1)):
         world.add(world.records[8:16])
-        world.update(passes=1, learning_rate=0.0)
-        begun = read_candidate(world.store.folder)
-        assert (begun.base, begun.behind) == (None, 1)
-        assert not any(w.any() for name, w in begun.weights.items() if name.endswith("lora_b"))
+        list(updating.run(replace(job, start=start)))
+        assert read_candidate(world.store.folder).behind == behind
+
+
+def test_answers_it_has_seen_are_not_new_to_it(world, verdicts):
+    """Killed between keeping it and saying so, the program starts the same update again."""
+    world.add(world.records[:8])
+    list(updating.run(world.job))
+    *_, event = updating.run(world.job)
+    assert (event["event"], event["through"]) == ("refused", 8)
+    assert "nothing to learn from" in event["reason"]
+    assert read_candidate(world.store.folder).behind == 1
+
+
+def test_going_back_drops_it(tmp_path):
+    store = AdapterStore(tmp_path)
+    for parent in (None, "v000001"):
+        store.publish({"adapter.gguf": b"a", "weights.npz": b"w"}, Meta("d", "v", parent=parent))
+    keep_candidate(tmp_path, KEPT)
+    store.rollback()
+    assert read_candidate(tmp_path) is None

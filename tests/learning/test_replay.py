@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -50,6 +51,16 @@ def test_one_answer_in_eight_is_held_out_per_vocabulary(tmp_path):
         for vocabulary in "ab":
             of_it = [a for a in store.answers.values() if a.vocabulary == vocabulary]
             assert sum(a.held_out for a in of_it) == len(of_it) // HELD_OUT_EVERY
+
+
+def test_an_index_that_says_more_than_this_program_asks_is_read(tmp_path):
+    with filled(tmp_path / "replay.sqlite", 2) as store:
+        answers = dict(store.answers)
+    with closing(sqlite3.connect(tmp_path / "replay.sqlite")) as database:
+        database.execute("UPDATE answers SET value = json_set(value, '$.quarantined', json('false'))")
+        database.commit()
+    with ReplayStore(tmp_path / "replay.sqlite") as store:
+        assert store.answers == answers
 
 
 def test_a_pickle_database_is_refused_and_never_loaded(tmp_path):

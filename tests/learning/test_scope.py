@@ -9,11 +9,10 @@ from living import ONE, ask, open_assistant, until
 from making import made
 
 from omnidraft.config import changed
-from omnidraft.learning import jobs
+from omnidraft.learning import jobs, updating
 from omnidraft.learning.adapters import SHARED, AdapterStore
 from omnidraft.learning.drafter_torch import TorchDrafter
-from omnidraft.learning.updating import _begin as begin
-from omnidraft.learning.updating import read_weights
+from omnidraft.learning.weights import read_weights
 from omnidraft.paths import find_data_home
 
 
@@ -65,7 +64,7 @@ def test_a_new_target_begins_from_the_other_ones_weights(assistant, models, draf
     assert (job.start, job.parent, job.inherited) == (str(a.weights), None, ("chat-of-a",))
     assert job.store == str(assistant._choice.store.folder) != str(a.path.parent)
     trained = TorchDrafter(drafter, job.rank, seed=job.seed)
-    begin(trained, job)
+    updating._begin(trained, job, updating._candidate(job))
     wanted = read_weights(a.weights)
     assert trained.weights().keys() == wanted.keys()
     assert all(torch.equal(value, wanted[name]) for name, value in trained.weights().items())

@@ -17,7 +17,8 @@ from omnidraft.learning.expansions import ExpansionTable
 from omnidraft.learning.merge import merged_path, write_merged
 from omnidraft.learning.record import Record
 from omnidraft.learning.replay import ReplayStore
-from omnidraft.learning.updating import read_weights, run
+from omnidraft.learning.updating import run
+from omnidraft.learning.weights import read_weights
 
 
 def spelled(record: Record, targets: np.ndarray, table: ExpansionTable, **changes) -> Record:

@@ -13,7 +13,8 @@ from omnidraft.learning.expansions import ExpansionTable
 from omnidraft.learning.job import Job
 from omnidraft.learning.record import Record
 from omnidraft.learning.replay import ReplayStore
-from omnidraft.learning.updating import read_weights, run
+from omnidraft.learning.updating import run
+from omnidraft.learning.weights import read_weights
 
 
 class World:
