@@ -18,6 +18,7 @@ from omnidraft.config import AppSettings, DraftSettings, ModelSettings, Sampling
 from omnidraft.decoding.events import Finished, Token
 from omnidraft.errors import StorageError
 from omnidraft.learning.adapters import AdapterStore
+from omnidraft.learning.candidate import Candidate, keep_candidate
 from omnidraft.learning.record import Record, encode
 from omnidraft.learning.replay import ReplayStore
 from omnidraft.learning.versions import Meta
@@ -53,6 +54,9 @@ def cli(home, capsys, monkeypatch):
     return run
 
 
+CANDIDATE = b"what a candidate weighs."  # as float32
+
+
 class Lived:
     """A profile in which two conversations were had with a bundled model, and an adapter was written in between."""
 
@@ -69,6 +73,8 @@ class Lived:
             self.chat, self.answer = self._converse(store, assistant, SECRET)
         assistant.close()
         self.new_adapter = self._adapter("0002", [self.chat])
+        weights = {"matrix": np.frombuffer(CANDIDATE, np.float32)}
+        keep_candidate(self.new_adapter.parent, Candidate(weights, "base", 1, 2, (self.other, self.chat)))
         with ReplayStore(self.paths.replay) as replay:
             self.blobs = [encode(self._record(chat, seed)) for chat, seed in ((self.other, 1), (self.chat, 2))]
             for chat, seed in ((self.other, 1), (self.chat, 2)):
@@ -151,13 +157,14 @@ def test_a_forgotten_conversation_is_in_no_file_of_the_data_home(cli, home, live
     assert "chats.sqlite" in holding(home, SECRET) & holding(home, lived.answer) & holding(home, lived.chat)
     assert "replay.sqlite" in holding(home, lived.blobs[1])
     assert holding(home, "weights of 0002")
+    assert holding(home, CANDIDATE)
     code, out, _ = cli("forget", "Ada", "--chat", lived.chat, "--yes", "--json")
     assert code == 0
     gone = json.loads(out)
     assert (gone["conversations"], gone["answers"], gone["adapters"]) == (1, 1, 1)
     assert gone["ngrams"] > 0
     words = SECRET.removesuffix(".").split()[-2:]
-    needles = (SECRET, lived.answer, lived.chat, *words, lived.blobs[1], "weights of 0002")
+    needles = (SECRET, lived.answer, lived.chat, *words, lived.blobs[1], "weights of 0002", CANDIDATE)
     assert holding(home, *needles) == set()
     assert not mine & lived.ngrams()
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from omnidraft.learning.candidate import Candidate, keep_candidate, read_candidate
 from omnidraft.learning.replay import ReplayStore
 from omnidraft.learning.serving import MERGED
 from omnidraft.profiles.forget import forget_chat
+from omnidraft.profiles.sources import list_sources
 
 from .conftest import record
 
@@ -19,3 +23,15 @@ def test_a_merged_drafter_goes_even_if_its_version_went_before_an_interruption(h
     gone = forget_chat(home, "default", "chat 0")
     assert (gone.answers, gone.adapters) == (1, 0)
     assert not merged.exists()
+
+
+def test_what_is_left_in_nothing_but_a_candidate_is_listed_and_forgotten_by_name(home):
+    """Its answers may have been evicted meanwhile, or a forget interrupted."""
+    paths = home.profile("default")
+    store = paths.adapters / "drafter" / "vocabulary"
+    keep_candidate(store, Candidate({"matrix": np.ones(3, np.float32)}, "base", 1, 2, ("typed in a terminal",)))
+    (source,) = list_sources(paths)
+    assert (source.id, source.kept, source.versions) == ("typed in a terminal", False, 0)
+    assert forget_chat(home, "default", "typed in").adapters == 0
+    assert read_candidate(store) is None
+    assert not list_sources(paths)
