@@ -146,6 +146,12 @@ class LearningSettings:
     )
     rank: int = integer(32, 1, 256, "Rank of the LoRA adapter: higher learns more and drafts slower.")
     learning_rate: float = number(2e-3, 1e-7, 1.0, "Step size of the training.")
+    rehearsal: float = number(
+        1.0,
+        0.0,
+        100.0,
+        "How firmly training keeps what the drafter knew before; 0: not at all.",
+    )
     interval: int = integer(8, 1, 10_000, "Train after this many new answers.")
     replay_mb: int = integer(256, 1, 102_400, "Most megabytes of earlier answers kept for training.")
     cpu_percent: int = integer(50, 1, 100, "Most processor time the training may take, in percent.")

@@ -69,7 +69,8 @@ def live(folder: Path, job: Job, records: Sequence[Record], settings: LearningSe
                 asked = replace(
                     job, replay=str(replay.path), store=str(versions.folder), parent=served.name if served else None,
                     start=str(served.weights) if served else None, through=versions.through, seed=job.seed + number,
-                    rank=settings.rank, learning_rate=settings.learning_rate, cpu_percent=100,
+                    rank=settings.rank, learning_rate=settings.learning_rate, rehearsal=settings.rehearsal,
+                    cpu_percent=100,
                 )  # fmt: skip
                 yield _update(versions, replay, asked, number)
 

@@ -48,6 +48,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sequence", action="store_true", help="also learn the tasks one after the other")
     parser.add_argument("--learning-rate", type=float)
     parser.add_argument("--rank", type=int)
+    parser.add_argument("--rehearsal", type=float, help="weight of what keeps the drafter as it was elsewhere; 0: none")
     parser.add_argument("--interval", type=int, help="answers between two updates")
     parser.add_argument("--speed", metavar="REGIME", help="also time the drafter before and after, e.g. 0.5b-Q8_0")
     parser.add_argument("--threads", type=int, default=1)
@@ -81,7 +82,7 @@ def _plan(args: argparse.Namespace, home: DataHome) -> LearnPlan:
     drafter = choose_drafter(args.drafter, home)
     if drafter is None:
         raise ModelError("No drafter was found; name one with --drafter.")
-    given = {name: getattr(args, name) for name in ("learning_rate", "rank", "interval")}
+    given = {name: getattr(args, name) for name in ("learning_rate", "rank", "rehearsal", "interval")}
     return LearnPlan(
         targets=[choose_target(name, home) for name in args.target],
         drafter=drafter,

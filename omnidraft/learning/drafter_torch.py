@@ -25,7 +25,7 @@ class TorchDrafter:
     """A drafter with a trainable adapter.
 
     adapted: {GGUF layer name ("blk.0.attn_q", "output"): its PEFT module}; rank: LoRA rank; alpha equals the rank, so
-    the adapter's scale is 1.
+    the adapter's scale is 1; first_id: the piece that texts begin with.
     """
 
     def __init__(self, path: Path, rank: int = 32, output_layer: bool = True, seed: int = 0) -> None:
@@ -35,6 +35,7 @@ class TorchDrafter:
         self.architecture = reader.fields["general.architecture"].contents()
         base = _load(self.path)
         self.vocabulary_size = base.get_output_embeddings().weight.shape[0]
+        self.first_id = _first_id(reader)
         names = _adaptable(base, reader, self.architecture, output_layer)
         config = LoraConfig(r=rank, lora_alpha=rank, target_modules=sorted(names), lora_dropout=0.0, bias="none")
         self.model = get_peft_model(base, config)
@@ -84,6 +85,14 @@ class TorchDrafter:
         """An adapter that changes nothing: B = 0, A drawn anew."""
         for module in self.adapted.values():
             module.reset_lora_parameters("default", init_lora_weights=True)
+
+
+def _first_id(reader: GGUFReader) -> int:
+    """Where there is no begin token, models were trained with the end token between texts."""
+    for name in ("bos", "eos"):
+        if (field := reader.fields.get(f"tokenizer.ggml.{name}_token_id")) is not None:
+            return int(field.contents())
+    return 0
 
 
 def _load(path: Path) -> nn.Module:

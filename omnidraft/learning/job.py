@@ -38,6 +38,7 @@ class Job:
     loss: str = "projected"
     rank: int = 32
     learning_rate: float = 2e-3
+    rehearsal: float = 1.0
     passes: int = 2
     cpu_percent: int = 50
     window: int = 512

@@ -77,5 +77,6 @@ def _common(pairing: Pairing, settings: LearningSettings, replay: Path, known: d
         "loss": settings.loss,
         "rank": settings.rank,
         "learning_rate": settings.learning_rate,
+        "rehearsal": settings.rehearsal,
         "cpu_percent": settings.cpu_percent,
     }

@@ -11,6 +11,7 @@ import torch
 from omnidraft.learning.batches import Window, batches
 from omnidraft.learning.drafter_torch import TorchDrafter
 from omnidraft.learning.losses import LOSSES
+from omnidraft.learning.rehearsal import Rehearsal
 
 WINDOWS_PER_STEP = 8  # the paper's batch
 LOGITS = 16_000_000  # floats of one (positions, vocabulary) matrix, 64 MB; a step keeps about four alive
@@ -47,11 +48,13 @@ def train(
     warmup: int = 2,
     optimizer: torch.optim.Optimizer | None = None,
     falling: bool = False,
+    rehearsal: Rehearsal | None = None,
 ) -> Iterator[Step]:
     """Train on all windows `passes` times in random order, yielding after each optimizer step.
 
     falling: let the rate fall to zero on the way. At a constant rate the last steps of a short update make as much
-    noise as there is left to gain, and the adapter at the end of a stream is worse (measured).
+    noise as there is left to gain, and the adapter at the end of a stream is worse (measured). rehearsal: its loss is
+    added at every step, but not to what is told.
     """
     optimizer = optimizer or make_optimizer(drafter, learning_rate)
     rng, function = np.random.default_rng(seed), LOSSES[loss]
@@ -67,6 +70,8 @@ def train(
                 share = len(batch.positions.piece) / positions
                 (value * share).backward()
                 total += value.item() * share
+            if rehearsal is not None:
+                rehearsal.loss().backward()
             number += 1
             left = 1.0 - (number - 1) / (per_pass * passes) if falling else 1.0
             for settings in optimizer.param_groups:

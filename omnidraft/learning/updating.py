@@ -29,6 +29,7 @@ from omnidraft.learning.gate import Scores, Verdict, judge
 from omnidraft.learning.job import Job
 from omnidraft.learning.merge import can_merge, merged_path, write_merged
 from omnidraft.learning.plan import Plan, make_plan
+from omnidraft.learning.rehearsal import Rehearsal
 from omnidraft.learning.replay import ReplayStore
 from omnidraft.learning.training import WINDOWS_PER_STEP, Step, longest_batch, train
 from omnidraft.learning.versions import ADAPTER, WEIGHTS, Meta, digest
@@ -76,8 +77,7 @@ def _update(job: Job) -> Iterator[Event]:
     candidate = _begin(drafter, job, candidate)
     throttle.rest()
     step = Step(0, 0, 0.0, 0)
-    passes = _passes(job, len(training))
-    for step in train(drafter, training, job.loss, job.learning_rate, job.seed, passes, falling=True):
+    for step in _training(drafter, training, job):
         yield {"event": "step", "step": step.step, "steps": step.steps, "loss": step.loss, "tokens": step.tokens}
         throttle.rest()
     after = _estimates(drafter, slices)
@@ -99,6 +99,15 @@ def _update(job: Job) -> Iterator[Event]:
     yield {"event": "published", "version": version.name, "through": plan.through, "reason": verdict.reason}
     if job.merged is not None and can_merge(Path(job.drafter)):
         write_merged(Path(job.drafter), version.adapter, merged_path(Path(job.merged), version))
+
+
+def _training(drafter: TorchDrafter, parts: list[Window], job: Job) -> Iterator[Step]:
+    """More passes while there is little to learn from: a handful of steps moves nothing."""
+    passes = max(job.passes, -(-LEAST_STEPS * WINDOWS_PER_STEP // len(parts)))
+    rehearsal = None
+    if job.rehearsal:
+        rehearsal = Rehearsal(drafter, job.rehearsal, longest_batch(drafter.vocabulary_size), job.seed)
+    return train(drafter, parts, job.loss, job.learning_rate, job.seed, passes, falling=True, rehearsal=rehearsal)
 
 
 def _origin(job: Job, plan: Plan) -> dict:
@@ -184,11 +193,6 @@ class _Answers:
             return windows(record, table, self._longest)
         except (KeyError, StorageError, IndexError):
             return []
-
-
-def _passes(job: Job, count: int) -> int:
-    """More passes while there is little to learn from: a handful of steps moves nothing."""
-    return max(job.passes, -(-LEAST_STEPS * WINDOWS_PER_STEP // count))
 
 
 def _estimates_of_served(job: Job, drafter: TorchDrafter, slices: Mapping[str, list[Window]]) -> dict[str, Estimate]:
