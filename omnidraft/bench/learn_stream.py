@@ -72,10 +72,10 @@ def live(folder: Path, job: Job, records: Sequence[Record], settings: LearningSe
                     rank=settings.rank, learning_rate=settings.learning_rate, rehearsal=settings.rehearsal,
                     cpu_percent=100,
                 )  # fmt: skip
-                yield _update(versions, replay, asked, number)
+                yield _update(versions, asked, number)
 
 
-def _update(versions: AdapterStore, replay: ReplayStore, job: Job, number: int) -> Update:
+def _update(versions: AdapterStore, job: Job, number: int) -> Update:
     seconds, cpu = time.perf_counter(), time.process_time()
     before, published = {}, False
     for event in updating.run(job):
