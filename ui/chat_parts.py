@@ -21,7 +21,7 @@ ARRIVING = "This page is not filled yet; wait a moment, or reload it."
 def stored_live(path: list[Message]) -> Live | None:
     """The counters of the last stored answer, for a page opened after a restart."""
     answer = next((m for m in reversed(path) if m.role == "assistant" and m.statistics), None)
-    return Live.stored(answer.statistics, answer.meta.get("disabled")) if answer else None
+    return Live.stored(answer.statistics, answer.meta.get("disabled"), answer.meta.get("plain")) if answer else None
 
 
 def acceptance_of(path: list[Message]) -> list[float]:

@@ -192,9 +192,9 @@ class ChatView:
             now = time.monotonic()
             if now - shown >= PANEL_EVERY:
                 shown = now
-                baseline = session.baseline.of(session.target_name())
+                plain = job.live.plain(session.plain_rounds.of(session.target_name()))
                 numbers = {
-                    self.side: panel(job.live, None, baseline=baseline, past=past),
+                    self.side: panel(job.live, None, plain=plain, past=past),
                     self.line: summary(job.live),
                 }
             # Numbers that did not change go along: an output left out is built anew by Gradio, which takes longer.
@@ -229,8 +229,8 @@ class ChatView:
 
     def panel_of(self, session: Session, chat: Conversation, path: list[Message]) -> str:
         last = session.job.live if session.job is not None and session.job.chat == chat.id else stored_live(path)
-        baseline = session.baseline.of(session.target_name())
-        return panel(last, session.why_plain(draft_of(session, chat)), baseline=baseline, past=acceptance_of(path))
+        plain = last.plain(session.plain_rounds.of(session.target_name())) if last else None
+        return panel(last, session.why_plain(draft_of(session, chat)), plain=plain, past=acceptance_of(path))
 
     def _conversation(self, session: Session, chat: str, path: list[Message]) -> dict:
         shown = shown_turns(session, chat, path)

@@ -144,7 +144,6 @@ class _Keeper:
     def watch(self, job: AnswerJob, event: Event) -> None:
         if not isinstance(event, Round):
             return
-        self.session.baseline.observe(self.target, event)
         now = time.monotonic()
         if now - self._saved >= SAVE_EVERY:
             self._saved = now
@@ -156,10 +155,11 @@ class _Keeper:
             if job.error and job.text == job.begun:  # nothing came of it: the answer stays as it was
                 self.session.store.save_partial(self.message.id, job.text, self.message.meta, final=True)
                 return
-            live.add_earlier(self.message.statistics)
+            live.add_earlier(self.message.statistics, self.message.meta.get("plain"))
         statistics = asdict(live.statistics)
         statistics.pop("near_tie_positions", None)
-        baseline = self.session.baseline.of(self.target)
+        plain = live.plain(self.session.plain_rounds.of(self.target))
+        self.session.plain_rounds.add(self.target, live.pace.plain)
         meta = answer_meta(
             statistics=statistics,
             token_ids=[*self._ids_before(), *live.ids],
@@ -171,7 +171,7 @@ class _Keeper:
             notices=live.notices or None,
             error=job.error,
             note=self.message.meta.get("note"),
-            plain=baseline.tokens_per_second if baseline else None,
+            plain=plain,
             disabled=live.disabled_reason,
         )
         self.session.store.save_partial(self.message.id, job.text, meta, final=True)

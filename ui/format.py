@@ -30,7 +30,7 @@ def rate(value: float | None) -> str:
     """Tokens per second; a dash where nothing was measured."""
     if value is None:
         return "–"
-    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
+    return f"{value:,.0f}" if value >= 99.95 else f"{value:.1f}"
 
 
 def percent(value: float | None) -> str:

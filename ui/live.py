@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 from omnidraft.decoding.events import Event, Finished, Notice, Prefill, Round, Statistics, Token
+from ui.pace import Pace
 
 _SUMS = ("drafted", "proposed", "tested", "accepted", "draft", "translate", "verify", "other")
 
@@ -25,18 +26,21 @@ class Live:
     finish_reason: str | None = None
     disabled_reason: str | None = None
     seed: int | None = None
+    pace: Pace = field(default_factory=Pace)
+    stored_plain: float | None = None  # `plain` of an answer that was written earlier
     _window: list[tuple[int, int]] = field(default_factory=list)
 
     @classmethod
-    def stored(cls, statistics: Mapping[str, Any], disabled_reason: str | None) -> Live:
-        """The counters of an answer that was written earlier."""
+    def stored(cls, statistics: Mapping[str, Any], disabled_reason: str | None, plain: float | None = None) -> Live:
+        """The counters of an answer that was written earlier, and its speed without drafting, tokens per second."""
         known = {f.name for f in fields(Statistics)}
-        live = cls(phase="done", disabled_reason=disabled_reason)
+        live = cls(phase="done", disabled_reason=disabled_reason, stored_plain=plain)
         live.statistics = Statistics(**{name: value for name, value in statistics.items() if name in known})
         return live
 
-    def add_earlier(self, statistics: Mapping[str, Any]) -> None:
+    def add_earlier(self, statistics: Mapping[str, Any], plain: float | None = None) -> None:
         """Count what was written of this answer before it was continued, as if it had never stopped."""
+        self.stored_plain = plain
         before, now = Live.stored(statistics, None).statistics, self.statistics
         for name in ("tokens", "target_passes", "rounds", "prefill", *_SUMS):
             setattr(now, name, getattr(before, name) + getattr(now, name))
@@ -44,6 +48,14 @@ class Live:
         # The continued prompt ended with the answer's own tokens; the gauge counts them once.
         now.prompt_tokens = max(now.prompt_tokens - before.tokens, 0)
         now.reused_tokens = min(before.reused_tokens, now.prompt_tokens)
+
+    def plain(self, earlier: Sequence[float] = ()) -> float | None:
+        """Tokens per second the answer would have had without drafting; None if nothing was drafted or nobody knows.
+
+        earlier: plain rounds of the answers before, seconds.
+        """
+        speedup, speed = self.pace.speedup(earlier), self.statistics.tokens_per_second
+        return speed / speedup if speedup and speed else self.stored_plain
 
     def take(self, event: Event) -> None:
         """Count one event."""
@@ -69,6 +81,7 @@ class Live:
                 self.pieces.append((event.text, "target"))
 
     def _round(self, event: Round) -> None:
+        self.pace.take(event)
         s = self.statistics
         s.rounds += 1
         s.target_passes += 1

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from html import escape
 
 from omnidraft.decoding.events import ORIGINS, Statistics
-from ui.baseline import Baseline
 from ui.format import count, percent, rate, seconds
 from ui.live import Live
 
@@ -27,19 +26,20 @@ def panel(
     live: Live | None,
     plain_reason: str | None = None,
     *,
-    baseline: Baseline | None = None,
+    plain: float | None = None,
     past: Sequence[float] = (),
 ) -> str:
     """The side panel.
 
-    `plain_reason` is why drafting is off before there is an answer to say so; `past` are the acceptance rates of the
+    `plain_reason` is why drafting is off before there is an answer to say so; `plain` is the answer's speed without
+    drafting, tokens per second; `past` are the acceptance rates of the
     conversation's answers so far.
     """
     if live is None or not live.statistics.tokens:
         return _frame(_idle(live if live is not None and live.phase != "done" else None), plain_reason)
     s = live.statistics
     course = list(past) if live.phase == "done" else [*past, *live.acceptance]
-    parts = [_speed(s, baseline), _acceptance(s, course), _split(s), _origins(s), _small_print(s)]
+    parts = [_speed(s, plain), _acceptance(s, course), _split(s), _origins(s), _small_print(s)]
     return _frame("".join(parts), live.disabled_reason or plain_reason)
 
 
@@ -77,17 +77,18 @@ def _idle(live: Live | None) -> str:
     )
 
 
-def _speed(s: Statistics, baseline: Baseline | None) -> str:
+def _speed(s: Statistics, plain: float | None) -> str:
     figure = (
         f'<div class="od-figure"><span class="od-number">{rate(s.tokens_per_second)}</span>'
         '<span class="od-unit">tokens/s</span></div>'
     )
-    if baseline is None or not s.tokens_per_second:
+    if not s.drafted and not s.proposed:
+        return figure + "<p>Plain decoding, one token per pass: nothing was drafted.</p>"
+    if not plain or not s.tokens_per_second:
         return figure + "<p>Not enough plain rounds yet to say how fast this model is without drafting.</p>"
-    gain = s.tokens_per_second / baseline.tokens_per_second
     return figure + (
-        f'<p><b class="od-gain">{gain:.2f}×</b> plain decoding, which takes one token per pass: '
-        f"{rate(baseline.tokens_per_second)} tokens/s, the median of {count(baseline.rounds)} undrafted rounds.</p>"
+        f'<p><b class="od-gain">{s.tokens_per_second / plain:.2f}×</b> plain decoding, which takes one token per '
+        f"pass: {rate(plain)} tokens/s, by the rounds nothing was drafted for.</p>"
     )
 
 

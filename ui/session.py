@@ -22,8 +22,8 @@ from omnidraft.paths import DataHome
 from omnidraft.settings_file import save_settings
 from omnidraft.vocab.ngram_cache import NgramCache
 from ui.answer_job import AnswerJob
-from ui.baseline import Baselines
 from ui.drift_job import DriftLab
+from ui.pace import PlainRounds
 from ui.shown_chats import ShownChats
 
 log = logging.getLogger("omnidraft.ui")
@@ -42,7 +42,7 @@ class Session(ShownChats):
         self.job: AnswerJob | None = None
         self.loaded: Path | None = None
         super().__init__(ChatStore(self.assistant.profile.chats))
-        self.baseline = Baselines()
+        self.plain_rounds = PlainRounds()
         self.drift = DriftLab(home, self.assistant.profile)
         self.switched: dict[str, str] = {}  # chat -> what its next answer should say about a change of models
         self.idle_unloads = 0  # how often the models were freed because nobody asked anything

@@ -8,7 +8,6 @@ from html import unescape
 import gradio as gr
 
 from omnidraft.chats import Message
-from ui.baseline import ENOUGH, Baselines
 from ui.format import percent, rate, seconds, short, size
 from ui.origins import origins
 from ui.panel import panel
@@ -51,19 +50,6 @@ def test_tokens_are_escaped():
 
 def test_reasons_are_escaped():
     assert "<b>x" not in panel(None, "<b>x")
-
-
-def test_a_baseline_needs_enough_plain_rounds_and_takes_their_median():
-    from omnidraft.decoding.events import Round
-
-    seen = Baselines()
-    for _ in range(ENOUGH - 1):
-        seen.observe("m", Round(0, 0, 0, 0, 1, 0.0, 0.0, 0.01, 0.0))
-    seen.observe("m", Round(4, 3, 3, 3, 4, 0.1, 0.0, 0.9, 0.0))
-    assert seen.of("m") is None
-    seen.observe("m", Round(0, 0, 0, 0, 1, 0.0, 0.0, 9.0, 0.0))
-    assert round(seen.of("m").tokens_per_second) == 100
-    assert seen.of("other") is None
 
 
 def test_numbers_read_well():

@@ -1,0 +1,67 @@
+"""How fast an answer would have been decoded plainly, from its own plain rounds.
+
+A plain round is a target pass of one row that nothing was drafted for. Every answer has some; nothing is measured for
+the comparison alone. Both sides are taken from the same answer wherever it has enough of them: what else a machine does
+changes a pass's time by more than drafting does.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from statistics import fmean, median
+
+from omnidraft.decoding.events import Round
+
+ENOUGH = 8  # plain rounds before their mean is worth showing
+_KEPT = 40  # of earlier answers, for one with too few of its own
+_STALL = 3.0  # times the median, what a longer round is counted as: it was interrupted, plain or drafted alike
+
+
+@dataclass(slots=True)
+class Pace:
+    """Wall times of one answer's rounds, in seconds, and the tokens they made."""
+
+    plain: list[float] = field(default_factory=list)
+    drafted: list[float] = field(default_factory=list)
+    tokens: int = 0
+
+    def take(self, event: Round) -> None:
+        self.tokens += event.emitted
+        if event.drafted or event.proposed:
+            self.drafted.append(event.draft + event.translate + event.verify + event.other)
+        else:
+            self.plain.append(event.verify + event.other)
+
+    def speedup(self, earlier: Sequence[float] = ()) -> float | None:
+        """The time plain decoding would have taken, over the time it took.
+
+        earlier: plain rounds of the answers before, seconds. None if nothing was drafted, or too little is known.
+        """
+        plain = self.plain if len(self.plain) >= ENOUGH else [*earlier, *self.plain]
+        if not self.drafted or len(plain) < ENOUGH:
+            return None
+        took = sum(_steady(self.plain)) + sum(_steady(self.drafted))
+        return self.tokens * fmean(_steady(plain)) / took if took > 0 else None
+
+
+def _steady(times: Sequence[float]) -> list[float]:
+    longest = _STALL * median(times) if times else 0.0
+    return [min(t, longest) for t in times]
+
+
+class PlainRounds:
+    """The latest plain rounds of each target. Safe from several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._seen: dict[str, list[float]] = {}
+
+    def add(self, target: str, seconds: Sequence[float]) -> None:
+        with self._lock:
+            self._seen[target] = [*self._seen.get(target, ()), *seconds][-_KEPT:]
+
+    def of(self, target: str) -> list[float]:
+        with self._lock:
+            return list(self._seen.get(target, ()))
