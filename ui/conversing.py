@@ -155,10 +155,11 @@ class _Keeper:
             if job.error and job.text == job.begun:  # nothing came of it: the answer stays as it was
                 self.session.store.save_partial(self.message.id, job.text, self.message.meta, final=True)
                 return
-            live.add_earlier(self.message.statistics, self.message.meta.get("plain"))
+            live.add_earlier(self.message.statistics)
         statistics = asdict(live.statistics)
         statistics.pop("near_tie_positions", None)
-        plain = live.plain(self.session.plain_rounds.of(self.target))
+        plain = live.plain(self.session.plain_rounds.of(self.target)) or self.message.meta.get("plain")
+        live.settled_plain = plain  # another target's rounds, or its own again, must not change it
         self.session.plain_rounds.add(self.target, live.pace.plain)
         meta = answer_meta(
             statistics=statistics,

@@ -27,20 +27,19 @@ class Live:
     disabled_reason: str | None = None
     seed: int | None = None
     pace: Pace = field(default_factory=Pace)
-    stored_plain: float | None = None  # `plain` of an answer that was written earlier
+    settled_plain: float | None = None  # `plain` of an answer that is in the store
     _window: list[tuple[int, int]] = field(default_factory=list)
 
     @classmethod
     def stored(cls, statistics: Mapping[str, Any], disabled_reason: str | None, plain: float | None = None) -> Live:
         """The counters of an answer that was written earlier, and its speed without drafting, tokens per second."""
         known = {f.name for f in fields(Statistics)}
-        live = cls(phase="done", disabled_reason=disabled_reason, stored_plain=plain)
+        live = cls(phase="done", disabled_reason=disabled_reason, settled_plain=plain)
         live.statistics = Statistics(**{name: value for name, value in statistics.items() if name in known})
         return live
 
-    def add_earlier(self, statistics: Mapping[str, Any], plain: float | None = None) -> None:
+    def add_earlier(self, statistics: Mapping[str, Any]) -> None:
         """Count what was written of this answer before it was continued, as if it had never stopped."""
-        self.stored_plain = plain
         before, now = Live.stored(statistics, None).statistics, self.statistics
         for name in ("tokens", "target_passes", "rounds", "prefill", *_SUMS):
             setattr(now, name, getattr(before, name) + getattr(now, name))
@@ -54,8 +53,10 @@ class Live:
 
         earlier: plain rounds of the answers before, seconds.
         """
+        if self.settled_plain is not None:
+            return self.settled_plain
         speedup, speed = self.pace.speedup(earlier), self.statistics.tokens_per_second
-        return speed / speedup if speedup and speed else self.stored_plain
+        return speed / speedup if speedup and speed else None
 
     def take(self, event: Event) -> None:
         """Count one event."""

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from omnidraft.decoding.events import Finished, Round, Statistics, Token
+from omnidraft.decoding.events import Finished, Round, Token
 from ui.live import Live
 from ui.pace import ENOUGH, Pace, PlainRounds
 from ui.panel import panel
@@ -102,13 +102,3 @@ def test_a_stored_answer_keeps_its_comparison():
     statistics = {"tokens": 20, "verify": 0.1, "drafted": 9, "proposed": 8, "accepted": 4}
     live = Live.stored(statistics, None, plain=100.0)
     assert "2.00×" in panel(live, None, plain=live.plain(earlier=[5.0] * 40))
-
-
-def test_going_on_without_drafting_keeps_what_was_compared_before():
-    live = Live()
-    live.take(plain())
-    live.add_earlier({"tokens": 20, "verify": 0.1, "drafted": 9, "proposed": 8, "accepted": 4}, 100.0)
-    assert live.plain() == 100.0
-    assert live.statistics == Statistics(
-        tokens=20, verify=0.11, rounds=1, target_passes=1, drafted=9, proposed=8, accepted=4
-    )

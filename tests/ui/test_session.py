@@ -9,12 +9,14 @@ import pytest
 
 import ui.session
 from omnidraft.backends.gguf_file import ModelInfo
+from omnidraft.decoding.events import Finished, Round, Statistics
 from omnidraft.errors import ModelError, OmniDraftError
 from omnidraft.paths import find_data_home
 from tests.ui.fake_assistant import FakeAssistant
 from ui import api, conversing, models_page
 from ui.api_reply import Reply
 from ui.api_request import Asked
+from ui.chat_parts import stored_live
 from ui.session import Session, StillAnswering
 
 HELLO = [{"role": "user", "content": "Hello"}]
@@ -206,3 +208,36 @@ def test_what_was_compared_with_one_drafter_is_forgotten_with_the_next(session, 
     coverage = {"some model": {"direct": 1, "target_size": 2}}
     models_page._act(session, "draft", models / "tiny-target-b-f16.gguf", coverage)
     assert coverage == {}
+
+
+def test_an_answer_keeps_what_it_was_compared_with(session):
+    """By its own plain rounds, by those before where it has too few, and unchanged when it is gone on with."""
+    plain, drafted = Round(0, 0, 0, 0, 1, 0.0, 0.0, 0.01, 0.0), Round(4, 4, 4, 2, 3, 0.005, 0.0, 0.01, 0.0)
+
+    def answers(*rounds: Round) -> None:
+        tokens = sum(r.emitted for r in rounds)
+        facts = Statistics(tokens=tokens, verify=0.01 * len(rounds))
+        facts.drafted = sum(r.drafted for r in rounds)
+        facts.draft = sum(r.draft for r in rounds)
+        session.assistant.answer = lambda *_, **__: (e for e in [*rounds, Finished("length", facts)])
+
+    def compared() -> float | None:
+        over(session)
+        stored = stored_live(session.store.path(chat)).plain()
+        assert stored is None or session.job.live.plain([9.0] * 40) == stored
+        return stored
+
+    chat = session.chat().id
+    session.prepare()
+    answers(*[plain] * 3, *[drafted] * 5)
+    conversing.ask(session, chat, "One?")
+    assert compared() is None
+    answers(*[plain] * 9, *[drafted] * 5)
+    conversing.ask(session, chat, "Two?")
+    assert compared() == pytest.approx(100)
+    answers(*[plain] * 2, *[drafted] * 5)
+    conversing.ask(session, chat, "Three?")
+    assert compared() == pytest.approx(100)
+    answers(*[plain] * 4)
+    conversing.resume(session, chat)
+    assert compared() == pytest.approx(100)
