@@ -43,9 +43,9 @@ def _run(args: argparse.Namespace) -> int:
         _check_port(args.host, args.port)
     if args.add_user:
         return _add_user(args)
-    from ui.auth import Accounts
+    from omnidraft.app.sessions import Sessions
+    from omnidraft.profiles.accounts import Accounts
     from ui.server import make_app, serve  # Gradio takes seconds to import; wrong arguments should not wait for it
-    from ui.sessions import Sessions
 
     accounts = Accounts(args.auth_file) if args.auth_file else None
     app = make_app(
@@ -69,7 +69,7 @@ def _api_key(args: argparse.Namespace) -> str | None:
 
 def _add_user(args: argparse.Namespace) -> int:
     """Ask for a password and store its hash."""
-    from ui.auth import add_account
+    from omnidraft.profiles.accounts import add_account
 
     if args.auth_file is None:
         raise SettingsError("--add-user needs --auth-file, the file to add the account to.")

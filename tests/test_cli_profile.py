@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 
 from omnidraft.__main__ import main
-from omnidraft.assistant import Assistant
+from omnidraft.app.assistant import Assistant
 from omnidraft.chats import ChatStore, answer_meta
 from omnidraft.config import AppSettings, DraftSettings, ModelSettings, SamplingSettings, changed
 from omnidraft.decoding.events import Finished, Token
 from omnidraft.errors import StorageError
-from omnidraft.learning.adapters import AdapterStore
-from omnidraft.learning.candidate import Candidate, keep_candidate
-from omnidraft.learning.record import Record, encode
-from omnidraft.learning.replay import ReplayStore
-from omnidraft.learning.versions import Meta
+from omnidraft.learning.adapters.candidate import Candidate, keep_candidate
+from omnidraft.learning.adapters.store import AdapterStore
+from omnidraft.learning.adapters.versions import Meta
+from omnidraft.learning.material.record import Record, encode
+from omnidraft.learning.material.replay import ReplayStore
 from omnidraft.paths import ProfilePaths, find_data_home
 from omnidraft.profiles.forget import forget_chat
 from omnidraft.settings_file import save_settings

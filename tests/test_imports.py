@@ -50,7 +50,7 @@ def test_neither_does_the_engine():
 
 
 @pytest.mark.parametrize("statement", [
-    "import omnidraft.assistant", "import omnidraft.cli.chat, omnidraft.cli.models, omnidraft.cli.vocab",
+    "import omnidraft.app.assistant", "import omnidraft.cli.chat, omnidraft.cli.models, omnidraft.cli.vocab",
     modules("vocab"), "import app",
     "import ui.server",
 ])  # fmt: skip
@@ -74,12 +74,14 @@ def imported(path: Path) -> set[str]:
 
 
 LAYERS = [
-    ["errors", "files", "fields", "paths", "config", "settings_file", "database", "dict_table"],
+    ["errors", "files", "fields", "paths", "config", "settings_file", "database", "dict_table", "format"],
     ["vocab"],
     ["backends"],
     ["decoding"],
     ["engine"],
-    ["speed_store", "drafter_side", "assistant", "chats", "profiles", "learning"],
+    ["chats", "profiles", "learning"],
+    ["lab"],
+    ["app"],
     ["bench"],
     ["cli", "__main__"],
 ]

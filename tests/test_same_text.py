@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import pytest
 
-from omnidraft.assistant import Assistant
-from omnidraft.bench.prompts import TASKS, load_prompts
+from omnidraft.app.assistant import Assistant
 from omnidraft.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.decoding.events import Finished, Token
+from omnidraft.lab.prompts import TASKS, load_prompts
 from omnidraft.paths import find_data_home
 
 TARGETS = ("tiny-target-a", "tiny-target-b", "tiny-target-a2")

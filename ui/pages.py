@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import gradio as gr
 
-from ui import chat_page, drift_page, learning_page, models_page, profiles_page, settings_page
-from ui.layout import PAGES
-from ui.sessions import Sessions
+from omnidraft.app.sessions import Sessions
+from ui import profiles as profiles_page
+from ui import settings as settings_page
+from ui.chat import page as chat_page
+from ui.common.layout import PAGES
+from ui.drift import page as drift_page
+from ui.learning import page as learning_page
+from ui.models import page as models_page
 
 
 def build(sessions: Sessions) -> gr.Blocks:

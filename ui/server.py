@@ -24,11 +24,15 @@ import gradio as gr
 import uvicorn
 from fastapi import FastAPI
 
-from ui import api, auth, drift_page, theme, transfer
+from omnidraft.app.sessions import Sessions
+from ui.api import routes as api
+from ui.chat import transfer
+from ui.common import theme
+from ui.common.theme_cookie import ThemeCookie
+from ui.drift import page as drift_page
+from ui.guard import auth
+from ui.guard.security import Guard, allowed_hosts, is_local
 from ui.pages import build
-from ui.security import Guard, allowed_hosts, is_local
-from ui.sessions import Sessions
-from ui.theme_cookie import ThemeCookie
 
 MAX_UPLOAD = "10mb"
 SWITCH_SECONDS = 0.0005

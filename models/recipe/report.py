@@ -17,7 +17,7 @@ import torch
 from tokenizers import Tokenizer
 from transformers import LlamaForCausalLM
 
-from omnidraft.bench.prompts import TASKS, Prompt, load_prompts
+from omnidraft.lab.prompts import TASKS, Prompt, load_prompts
 
 from .data import Record, encode_documents, is_held_out, read_records
 from .evaluate import generate, is_looping, mean_loss

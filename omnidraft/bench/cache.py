@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from omnidraft.assistant import Assistant
-from omnidraft.bench.prompts import TASKS, load_prompts
+from omnidraft.app.assistant import Assistant
 from omnidraft.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.decoding.events import Finished
+from omnidraft.lab.prompts import TASKS, load_prompts
 from omnidraft.paths import DataHome
 
 DRAFT = DraftSettings(mode="fixed", length=4)

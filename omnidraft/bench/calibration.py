@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
-from omnidraft.assistant import Assistant
-from omnidraft.bench.prompts import load_prompts
+from omnidraft.app.assistant import Assistant
 from omnidraft.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.decoding.acceptance import AcceptanceHead
 from omnidraft.decoding.cost import CostModel
 from omnidraft.decoding.knowledge import Knowledge
 from omnidraft.engine import Memory
+from omnidraft.lab.prompts import load_prompts
 from omnidraft.paths import DataHome
 
 BINS = 10

@@ -9,9 +9,9 @@ from statistics import median
 
 import numpy as np
 
-from omnidraft.bench.trace import Trace, seconds
 from omnidraft.decoding.cost import CostModel
 from omnidraft.decoding.events import Round
+from omnidraft.lab.trace import Trace, seconds
 
 _RESAMPLES = 2000
 _ENOUGH = 8  # rounds of a width, or draft steps, in a run, before which what was measured at load counts

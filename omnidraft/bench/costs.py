@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from time import perf_counter
 
-from omnidraft.assistant import Assistant
+from omnidraft.app.assistant import Assistant
 from omnidraft.bench import regimes
 from omnidraft.config import CacheSettings, ModelSettings
 from omnidraft.decoding.cost import CostModel

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from omnidraft.assistant import Assistant
+from omnidraft.app.assistant import Assistant
 from omnidraft.backends.prompt import prompt_ids
 from omnidraft.bench.recorded import RecordedTarget
-from omnidraft.bench.trace import Trace, record
 from omnidraft.config import DraftSettings, SamplingSettings
 from omnidraft.engine import Engine, Message, Seat
+from omnidraft.lab.trace import Trace, record
 from omnidraft.vocab import Translator
 
 

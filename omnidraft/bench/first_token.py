@@ -7,12 +7,12 @@ from pathlib import Path
 from statistics import median
 from time import perf_counter
 
-from omnidraft.assistant import Assistant
+from omnidraft.app.assistant import Assistant
 from omnidraft.bench import regimes
-from omnidraft.bench.prompts import load_prompts
 from omnidraft.bench.speed import draft_settings
 from omnidraft.config import CacheSettings, ModelSettings, SamplingSettings
 from omnidraft.decoding.events import Prefill, Token
+from omnidraft.lab.prompts import load_prompts
 from omnidraft.paths import DataHome
 
 METHODS = ("plain", "adaptive")

@@ -14,19 +14,19 @@ from pathlib import Path
 
 import psutil
 
-from omnidraft.assistant import Assistant
+from omnidraft.app.assistant import Assistant
 from omnidraft.backends.expand import SHAPES, expanded_adapter, expanded_model
 from omnidraft.backends.llama_cpp import LlamaDrafter
 from omnidraft.bench import regimes
-from omnidraft.bench.prompts import load_prompts
 from omnidraft.config import DraftSettings, ModelSettings, SamplingSettings, changed
 from omnidraft.decoding.measure import step_seconds
 from omnidraft.errors import ModelError
+from omnidraft.lab.prompts import load_prompts
 from omnidraft.learning import schedule
-from omnidraft.learning.adapters import open_store
-from omnidraft.learning.merge import write_merged
-from omnidraft.learning.serving import fingerprint
-from omnidraft.learning.versions import ADAPTER, WEIGHTS, Version
+from omnidraft.learning.adapters.merge import write_merged
+from omnidraft.learning.adapters.serving import fingerprint
+from omnidraft.learning.adapters.store import open_store
+from omnidraft.learning.adapters.versions import ADAPTER, WEIGHTS, Version
 from omnidraft.paths import DataHome
 
 Facts = dict[str, object]

@@ -22,10 +22,10 @@ from omnidraft.bench.learn_stream import distil, live
 from omnidraft.bench.learn_tester import Tester
 from omnidraft.errors import SettingsError, StorageError
 from omnidraft.files import write_atomically
-from omnidraft.learning.expansions import ExpansionTable
 from omnidraft.learning.job import Job
-from omnidraft.learning.offline import Answering
-from omnidraft.learning.record import Record
+from omnidraft.learning.material.expansions import ExpansionTable
+from omnidraft.learning.material.offline import Answering
+from omnidraft.learning.material.record import Record
 from omnidraft.vocab.ngram_cache import NgramCache
 
 DIRECT, CACHE, OFFLINE, SEQUENCE = "direct", "cache", "offline", "sequence"

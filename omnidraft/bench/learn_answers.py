@@ -10,11 +10,11 @@ import struct
 from collections.abc import Sequence
 from pathlib import Path
 
-from omnidraft.bench.prompts import Prompt
 from omnidraft.errors import StorageError
 from omnidraft.files import write_atomically
-from omnidraft.learning.offline import Answering
-from omnidraft.learning.record import Record, decode, encode
+from omnidraft.lab.prompts import Prompt
+from omnidraft.learning.material.offline import Answering
+from omnidraft.learning.material.record import Record, decode, encode
 
 _LENGTH = struct.Struct("<I")
 

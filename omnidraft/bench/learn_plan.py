@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from omnidraft.bench.prompts import TASKS, Prompt, load_prompts
 from omnidraft.config import LearningSettings
 from omnidraft.errors import SettingsError
+from omnidraft.lab.prompts import TASKS, Prompt, load_prompts
 
 LOSS_NAMES = ("dm", "hybrid", "hybrid_p", "ngram", "dm_nll", "both_kl", "projected")
 TEST_SHARE = 5  # of prompts without a split every fifth is for testing

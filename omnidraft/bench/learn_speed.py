@@ -12,14 +12,14 @@ from pathlib import Path
 
 import numpy as np
 
-from omnidraft.assistant import Assistant
+from omnidraft.app.assistant import Assistant
 from omnidraft.backends.expand import SHAPES, expanded_adapter
 from omnidraft.bench import regimes
 from omnidraft.bench.learn_plan import LearnPlan, choose, label
 from omnidraft.bench.speed import draft_settings
-from omnidraft.bench.trace import Trace, record
 from omnidraft.config import CacheSettings, ModelSettings, SamplingSettings
 from omnidraft.engine import Memory
+from omnidraft.lab.trace import Trace, record
 from omnidraft.paths import DataHome
 
 METHODS = ("plain", "fixed:4", "adaptive")

@@ -15,18 +15,18 @@ from pathlib import Path
 import numpy as np
 
 from omnidraft.config import LearningSettings
-from omnidraft.learning import updating
-from omnidraft.learning.adapters import AdapterStore
-from omnidraft.learning.batches import Window, windows
-from omnidraft.learning.drafter_torch import TorchDrafter
-from omnidraft.learning.evaluate import estimate
-from omnidraft.learning.expansions import ExpansionTable
-from omnidraft.learning.export import write_adapter
+from omnidraft.learning.adapters.gguf import write_adapter
+from omnidraft.learning.adapters.store import AdapterStore
+from omnidraft.learning.adapters.versions import Version
 from omnidraft.learning.job import Job
-from omnidraft.learning.record import Record
-from omnidraft.learning.replay import HELD_OUT_AT, HELD_OUT_EVERY, ReplayStore
-from omnidraft.learning.training import make_optimizer, train
-from omnidraft.learning.versions import Version
+from omnidraft.learning.material.expansions import ExpansionTable
+from omnidraft.learning.material.record import Record
+from omnidraft.learning.material.replay import HELD_OUT_AT, HELD_OUT_EVERY, ReplayStore
+from omnidraft.learning.training import update as updating
+from omnidraft.learning.training.batches import Window, windows
+from omnidraft.learning.training.drafter import TorchDrafter
+from omnidraft.learning.training.evaluate import estimate
+from omnidraft.learning.training.steps import make_optimizer, train
 
 PATIENCE = 2  # passes without improvement before the rate falls, or the distillation ends
 MOST_PASSES = 40

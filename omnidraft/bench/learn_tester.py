@@ -14,11 +14,11 @@ from pathlib import Path
 from omnidraft.backends.llama_cpp import LlamaDrafter
 from omnidraft.backends.opening import open_target
 from omnidraft.backends.templates import ChatTemplate
-from omnidraft.bench.prompts import Prompt
-from omnidraft.bench.trace import record
 from omnidraft.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.engine import Engine
-from omnidraft.learning.record import Record
+from omnidraft.lab.prompts import Prompt
+from omnidraft.lab.trace import record
+from omnidraft.learning.material.record import Record
 from omnidraft.vocab import PairMap, Translator
 from omnidraft.vocab.ngram_cache import NgramCache
 

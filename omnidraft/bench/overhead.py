@@ -15,7 +15,7 @@ from time import perf_counter
 
 import numpy as np
 
-from omnidraft.assistant import CAPTURE
+from omnidraft.app.assistant import CAPTURE
 from omnidraft.config import CacheSettings, SamplingSettings
 from omnidraft.decoding.drafting import Drafting
 from omnidraft.decoding.events import Finished, Round

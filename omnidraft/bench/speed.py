@@ -12,17 +12,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from omnidraft.assistant import Assistant
+from omnidraft.app.assistant import Assistant
 from omnidraft.backends.llama_cpp import LlamaDrafter
 from omnidraft.backends.templates import ChatTemplate
 from omnidraft.bench import regimes
 from omnidraft.bench.cells import Cell, Costs, make_cell
 from omnidraft.bench.counted import count_fixed
-from omnidraft.bench.prompts import load_prompts
-from omnidraft.bench.trace import Trace, record
 from omnidraft.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.engine import Memory, Message, Seat
 from omnidraft.errors import SettingsError
+from omnidraft.lab.prompts import load_prompts
+from omnidraft.lab.trace import Trace, record
 from omnidraft.paths import DataHome
 from omnidraft.vocab import Translator
 from omnidraft.vocab.ngram_cache import NgramCache

@@ -8,14 +8,14 @@ import json
 import tempfile
 from pathlib import Path
 
+from omnidraft.app.default_models import choose_drafter, choose_target
 from omnidraft.bench import cache, calibration, costs, first_token, idle, overhead, speed
 from omnidraft.bench.cells import as_json, line, summary
-from omnidraft.bench.prompts import TASKS
 from omnidraft.bench.regimes import REGIMES
 from omnidraft.cli import drift, learn
-from omnidraft.cli.defaults import choose_drafter, choose_target
 from omnidraft.config import DraftSettings, SamplingSettings
 from omnidraft.errors import SettingsError, StorageError
+from omnidraft.lab.prompts import TASKS
 from omnidraft.paths import find_data_home
 
 

@@ -10,15 +10,15 @@ import argparse
 import dataclasses
 import sys
 
-from omnidraft.assistant import Assistant
-from omnidraft.bench.prompts import Prompt, load_prompts
+from omnidraft.app.assistant import Assistant
+from omnidraft.app.default_models import choose_adapter, choose_drafter, choose_target
 from omnidraft.cli.converse import converse, new_chat
-from omnidraft.cli.defaults import choose_adapter, choose_drafter, choose_target
 from omnidraft.cli.interrupt import Interrupts
 from omnidraft.cli.report import print_json, report, summary
 from omnidraft.config import DraftSettings, ModelSettings, SamplingSettings, describe
 from omnidraft.decoding.events import Finished, Notice, Token
 from omnidraft.errors import SettingsError
+from omnidraft.lab.prompts import Prompt, load_prompts
 from omnidraft.paths import find_data_home
 
 _SAMPLING = {"temperature": float, "top_k": int, "top_p": float, "min_p": float, "repeat_penalty": float,

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import suppress
 
-from omnidraft.assistant import Assistant
+from omnidraft.app.assistant import Assistant
 from omnidraft.cli.interrupt import Interrupts
 from omnidraft.cli.report import summary
 from omnidraft.config import DraftSettings, SamplingSettings

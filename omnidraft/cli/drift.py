@@ -9,14 +9,14 @@ import sys
 import time
 from pathlib import Path
 
-from omnidraft.bench import drift
-from omnidraft.bench.drift_export import segment_rows, table, to_csv, to_json
-from omnidraft.bench.drift_schedule import BUNDLED, load_schedule
-from omnidraft.bench.drift_store import CACHES, Options, RunState, RunStore, runs_folder
-from omnidraft.cli.defaults import choose_drafter, choose_target
+from omnidraft.app.default_models import choose_drafter, choose_target
 from omnidraft.cli.interrupt import Interrupts
 from omnidraft.errors import ModelError, SettingsError
 from omnidraft.files import write_atomically
+from omnidraft.lab import runs as drift
+from omnidraft.lab.export import segment_rows, table, to_csv, to_json
+from omnidraft.lab.schedule import BUNDLED, load_schedule
+from omnidraft.lab.store import CACHES, Options, RunState, RunStore, runs_folder
 from omnidraft.paths import DataHome, find_data_home
 
 
@@ -82,7 +82,7 @@ def _new(args: argparse.Namespace, home: DataHome, folder: Path) -> drift.DriftR
 def _learner(state: RunState) -> drift.Learner | None:
     if not state.options.learning:
         return None
-    from omnidraft.bench.drift_learner import InlineLearner  # brings torch
+    from omnidraft.lab.learner import InlineLearner  # brings torch
 
     return InlineLearner(Path(state.drafter), threads=state.options.threads, seed=state.options.seed)
 
@@ -141,7 +141,7 @@ def _report(args: argparse.Namespace, state: RunState) -> None:
     if args.out:
         _write(args.out, json.dumps(to_json(state), indent=1).encode())
     if args.png:
-        from omnidraft.bench.drift_plot import png  # matplotlib takes a second to load, and not everybody draws
+        from omnidraft.lab.plot import png  # matplotlib takes a second to load, and not everybody draws
 
         _write(args.png, png(state, args.theme))
 

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
+from omnidraft.app.default_models import choose_drafter, choose_target
 from omnidraft.bench.learn_plan import LOSS_NAMES, LearnPlan
-from omnidraft.bench.prompts import TASKS
-from omnidraft.cli.defaults import choose_drafter, choose_target
 from omnidraft.config import LearningSettings
 from omnidraft.errors import ModelError, SettingsError, StorageError
 from omnidraft.files import write_atomically
+from omnidraft.lab.prompts import TASKS
 from omnidraft.paths import DataHome, find_data_home
 
 

@@ -7,10 +7,10 @@ import argparse
 import json
 from pathlib import Path
 
-from omnidraft.backends import import_command
 from omnidraft.backends.discovery import find_models
-from omnidraft.backends.expand import command as expand
 from omnidraft.backends.gguf_file import ModelInfo
+from omnidraft.cli import models_expand as expand
+from omnidraft.cli import models_import as import_command
 from omnidraft.errors import ModelError
 from omnidraft.paths import BUNDLED_MODELS, find_data_home
 

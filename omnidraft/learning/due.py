@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from omnidraft.config import LearningSettings
-from omnidraft.learning.collector import Pairing
+from omnidraft.learning.adapters.serving import Shelf
 from omnidraft.learning.facts import Update
-from omnidraft.learning.keeping import Keeping
 from omnidraft.learning.live import has_fallen
+from omnidraft.learning.material.collector import Pairing
+from omnidraft.learning.material.keeping import Keeping
 from omnidraft.learning.runs import Kind, Run
-from omnidraft.learning.serving import Shelf
 
 ATTEMPTS = 3  # of an update that something keeps ending from outside
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from omnidraft.config import LearningSettings
-from omnidraft.learning.adapters import SHARED, AdapterStore
-from omnidraft.learning.collector import Pairing
-from omnidraft.learning.expansions import ExpansionTable
+from omnidraft.learning.adapters.serving import fingerprint
+from omnidraft.learning.adapters.store import SHARED, AdapterStore
 from omnidraft.learning.job import Job
-from omnidraft.learning.serving import fingerprint
+from omnidraft.learning.material.collector import Pairing
+from omnidraft.learning.material.expansions import ExpansionTable
 
 
 def tables(cache: Path, pairing: Pairing, scope: str) -> dict[str, str]:

@@ -14,12 +14,12 @@ from pathlib import Path
 
 from omnidraft.config import LearningSettings
 from omnidraft.errors import OmniDraftError, StorageError
-from omnidraft.learning.collector import Answer, Pairing
+from omnidraft.learning.adapters.serving import Choice, Shelf
 from omnidraft.learning.facts import ServedAnswer, Status, Update, VersionInfo
-from omnidraft.learning.history import History
-from omnidraft.learning.keeping import Keeping, files_of
+from omnidraft.learning.material.collector import Answer, Pairing
+from omnidraft.learning.material.history import History
+from omnidraft.learning.material.keeping import Keeping, files_of
 from omnidraft.learning.schedule import Schedule
-from omnidraft.learning.serving import Choice, Shelf
 from omnidraft.learning.watching import status_of, version_facts
 from omnidraft.paths import ProfilePaths
 from omnidraft.profiles.folders import Part

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from omnidraft.learning.history import History, acceptance
-from omnidraft.learning.serving import Choice, Shelf
+from omnidraft.learning.adapters.serving import Choice, Shelf
+from omnidraft.learning.material.history import History, acceptance
 
 LIVE_ANSWERS = 50  # served by a version before its acceptance says something
 FEWEST_BEFORE = 10

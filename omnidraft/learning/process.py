@@ -35,7 +35,7 @@ class TrainerProcess:
         options = {"creationflags": subprocess.CREATE_NO_WINDOW} if os.name == "nt" else {"process_group": 0}
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(_ROOT), os.environ.get("PYTHONPATH", "")])}
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "omnidraft.learning.trainer"],
+            [sys.executable, "-m", "omnidraft.learning.training.trainer"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, env=environment, text=True, **options,
         )  # fmt: skip
         self._process.stdin.write(job.to_line())

@@ -13,15 +13,15 @@ from typing import Literal
 
 from omnidraft.config import LearningSettings
 from omnidraft.learning import jobs
-from omnidraft.learning.adapters import AdapterStore
-from omnidraft.learning.collector import Pairing
+from omnidraft.learning.adapters.serving import Shelf
+from omnidraft.learning.adapters.store import AdapterStore
+from omnidraft.learning.adapters.versions import Version
 from omnidraft.learning.facts import Update
 from omnidraft.learning.job import Job
-from omnidraft.learning.keeping import Keeping
+from omnidraft.learning.material.collector import Pairing
+from omnidraft.learning.material.keeping import Keeping
 from omnidraft.learning.process import TrainerProcess
 from omnidraft.learning.progress import Event, advance, conclude
-from omnidraft.learning.serving import Shelf
-from omnidraft.learning.versions import Version
 
 log = logging.getLogger("omnidraft.learning")
 Kind = Literal["update", "compare", "merge"]

@@ -16,13 +16,13 @@ from pathlib import Path
 from omnidraft.config import LearningSettings
 from omnidraft.errors import OmniDraftError
 from omnidraft.learning import jobs
-from omnidraft.learning.collector import Answer, Pairing
+from omnidraft.learning.adapters.serving import Choice, Shelf
 from omnidraft.learning.due import Due
 from omnidraft.learning.facts import Update
-from omnidraft.learning.keeping import Keeping
+from omnidraft.learning.material.collector import Answer, Pairing
+from omnidraft.learning.material.keeping import Keeping
 from omnidraft.learning.progress import Event
 from omnidraft.learning.runs import Kind, Run, Runs
-from omnidraft.learning.serving import Choice, Shelf
 
 log = logging.getLogger("omnidraft.learning")
 IDLE_SECONDS = 3.0  # quiet time before a process is started

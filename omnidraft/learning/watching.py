@@ -5,10 +5,10 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from omnidraft.learning.adapters.serving import Choice, Shelf
 from omnidraft.learning.facts import State, Status, VersionInfo
-from omnidraft.learning.history import History
-from omnidraft.learning.keeping import Keeping
-from omnidraft.learning.serving import Choice, Shelf
+from omnidraft.learning.material.history import History
+from omnidraft.learning.material.keeping import Keeping
 from omnidraft.profiles.folders import measured
 
 if TYPE_CHECKING:

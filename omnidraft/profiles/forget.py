@@ -18,10 +18,10 @@ from pathlib import Path
 from omnidraft.chats import ChatStore, Message
 from omnidraft.errors import StorageError
 from omnidraft.files import reason, sync_folder
-from omnidraft.learning.adapters import AdapterStore
-from omnidraft.learning.replay import ReplayStore
-from omnidraft.learning.serving import MERGED
-from omnidraft.learning.store_files import erase
+from omnidraft.learning.adapters.files import erase
+from omnidraft.learning.adapters.serving import MERGED
+from omnidraft.learning.adapters.store import AdapterStore
+from omnidraft.learning.material.replay import ReplayStore
 from omnidraft.paths import DataHome, ProfilePaths
 from omnidraft.profiles.folders import existing, in_use
 from omnidraft.profiles.sources import SOURCES, find_source, ngram_tables

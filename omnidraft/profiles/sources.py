@@ -15,8 +15,8 @@ from pathlib import Path
 
 from omnidraft.chats import ChatStore
 from omnidraft.errors import StorageError
-from omnidraft.learning.adapters import AdapterStore
-from omnidraft.learning.candidate import read_candidate
+from omnidraft.learning.adapters.candidate import read_candidate
+from omnidraft.learning.adapters.store import AdapterStore
 from omnidraft.paths import ProfilePaths
 from omnidraft.vocab.eviction import ANONYMOUS
 

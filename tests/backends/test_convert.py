@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from omnidraft.__main__ import main
-from omnidraft.assistant import Assistant
+from omnidraft.app.assistant import Assistant
 from omnidraft.backends.convert import convert_folder
 from omnidraft.backends.gguf_file import read_info
 from omnidraft.backends.llama_cpp import LlamaDrafter

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from omnidraft.assistant import Assistant
+from omnidraft.app.assistant import Assistant
 from omnidraft.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.decoding.events import Finished, Token
 from omnidraft.paths import find_data_home

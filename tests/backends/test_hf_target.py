@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from omnidraft.assistant import Assistant
+from omnidraft.app.assistant import Assistant
 from omnidraft.backends.base import Aborted, LanguageModel
 from omnidraft.backends.discovery import find_models
 from omnidraft.backends.hf_target import HfTarget
@@ -371,7 +371,7 @@ def test_nothing_imports_torch_unless_a_folder_is_loaded(models: Path, tmp_path:
     code = """
 import sys
 from pathlib import Path
-from omnidraft.assistant import Assistant
+from omnidraft.app.assistant import Assistant
 from omnidraft.backends.discovery import find_models
 from omnidraft.paths import find_data_home
 import omnidraft.cli.chat, omnidraft.cli.models, omnidraft.backends.opening, ui.server

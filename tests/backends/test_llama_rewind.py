@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from omnidraft.assistant import Assistant
+from omnidraft.app.assistant import Assistant
 from omnidraft.backends import llama_rewind
 from omnidraft.backends.base import Aborted
 from omnidraft.backends.gguf_file import read_info

@@ -12,7 +12,7 @@ import gguf
 import numpy as np
 import pytest
 
-from omnidraft.assistant import Assistant
+from omnidraft.app.assistant import Assistant
 from omnidraft.backends.gguf_header import read_header, read_strings
 from omnidraft.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.decoding.events import Finished, Token

@@ -15,8 +15,8 @@ from omnidraft.bench import learn_report
 from omnidraft.bench import learn_stats as stats
 from omnidraft.bench.learn import Cell
 from omnidraft.bench.learn_plan import LearnPlan, choose
-from omnidraft.bench.prompts import TASKS
 from omnidraft.errors import SettingsError
+from omnidraft.lab.prompts import TASKS
 
 
 @pytest.fixture

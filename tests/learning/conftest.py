@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from world import World
 
-from omnidraft.bench.prompts import load_prompts
-from omnidraft.learning.expansions import ExpansionTable
-from omnidraft.learning.offline import Answering
-from omnidraft.learning.record import Record
+from omnidraft.lab.prompts import load_prompts
+from omnidraft.learning.material.expansions import ExpansionTable
+from omnidraft.learning.material.offline import Answering
+from omnidraft.learning.material.record import Record
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -32,9 +32,9 @@ def train(home: Path):
     """Whole updates: training, judging, writing, publishing."""
     import torch
 
-    from omnidraft.learning.adapters import AdapterStore
+    from omnidraft.learning.adapters.store import AdapterStore
     from omnidraft.learning.job import Job
-    from omnidraft.learning.updating import run
+    from omnidraft.learning.training.update import run
 
     torch.set_num_threads(1)
     job = Job(**json.loads((home / "job.json").read_text()))
@@ -52,9 +52,9 @@ def write(home: Path):
     """Publishing and keeping candidates alone, again and again, with all that happens around it."""
     import numpy as np
 
-    from omnidraft.learning.adapters import AdapterStore
-    from omnidraft.learning.candidate import Candidate, keep_candidate
-    from omnidraft.learning.versions import ADAPTER, WEIGHTS, Meta
+    from omnidraft.learning.adapters.candidate import Candidate, keep_candidate
+    from omnidraft.learning.adapters.store import AdapterStore
+    from omnidraft.learning.adapters.versions import ADAPTER, WEIGHTS, Meta
 
     def body() -> None:
         store = AdapterStore(home / "store")

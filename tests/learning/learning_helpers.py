@@ -9,7 +9,7 @@ import llama_cpp
 import numpy as np
 
 from omnidraft.decoding.events import Candidates
-from omnidraft.learning.record import Record, gather_candidates
+from omnidraft.learning.material.record import Record, gather_candidates
 
 _QUIET = llama_cpp.llama_log_callback(lambda level, text, data: None)
 

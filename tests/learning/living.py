@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from omnidraft.assistant import Assistant
-from omnidraft.bench.prompts import load_prompts
+from omnidraft.app.assistant import Assistant
 from omnidraft.config import DraftSettings, ModelSettings, SamplingSettings, changed
 from omnidraft.decoding.events import Finished
+from omnidraft.lab.prompts import load_prompts
 from omnidraft.learning import schedule
 from omnidraft.paths import DataHome
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
-from omnidraft.learning.adapters import AdapterStore
-from omnidraft.learning.drafter_torch import TorchDrafter
-from omnidraft.learning.export import write_adapter
-from omnidraft.learning.serving import fingerprint
-from omnidraft.learning.versions import ADAPTER, WEIGHTS, Meta, Version
+from omnidraft.learning.adapters.gguf import write_adapter
+from omnidraft.learning.adapters.serving import fingerprint
+from omnidraft.learning.adapters.store import AdapterStore
+from omnidraft.learning.adapters.versions import ADAPTER, WEIGHTS, Meta, Version
+from omnidraft.learning.training.drafter import TorchDrafter
 
 RANK = 32
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from omnidraft.learning.adapters import AdapterStore
-from omnidraft.learning.versions import ADAPTER, WEIGHTS, Meta, Version
+from omnidraft.learning.adapters.store import AdapterStore
+from omnidraft.learning.adapters.versions import ADAPTER, WEIGHTS, Meta, Version
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_going_back_twice_ends_at_the_bare_drafter(store):
 
 def test_sweeping_up_keeps_what_a_rollback_decides_meanwhile(store, monkeypatch):
     """Removing versions takes a while; the user goes back just then."""
-    from omnidraft.learning import adapters
+    from omnidraft.learning.adapters import store as adapters
 
     for _ in range(8):
         published(store)

@@ -6,9 +6,9 @@ import toy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnidraft.learning.alignment import teach
-from omnidraft.learning.batches import batches, collate, windows
-from omnidraft.learning.expansions import ExpansionTable
+from omnidraft.learning.material.expansions import ExpansionTable
+from omnidraft.learning.training.alignment import teach
+from omnidraft.learning.training.batches import batches, collate, windows
 
 TABLE = toy.table()
 

@@ -8,13 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from omnidraft.learning import updating
-from omnidraft.learning.adapters import AdapterStore
-from omnidraft.learning.candidate import FILE, Candidate, drop_candidate, keep_candidate, read_candidate
-from omnidraft.learning.gate import Verdict
-from omnidraft.learning.store_files import unfinished
-from omnidraft.learning.versions import Meta
-from omnidraft.learning.weights import read_weights
+from omnidraft.learning.adapters.candidate import FILE, Candidate, drop_candidate, keep_candidate, read_candidate
+from omnidraft.learning.adapters.files import unfinished
+from omnidraft.learning.adapters.store import AdapterStore
+from omnidraft.learning.adapters.versions import Meta
+from omnidraft.learning.training import update as updating
+from omnidraft.learning.training.gate import Verdict
+from omnidraft.learning.training.weights import read_weights
 
 WEIGHTS = {"output.lora_a": np.full((2, 3), 0.25, np.float32), "output.lora_b": np.full((4, 2), 0.5, np.float32)}
 KEPT = Candidate(WEIGHTS, "a digest", 3, 40, ("one", "two"))

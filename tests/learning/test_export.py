@@ -8,8 +8,8 @@ from learning_helpers import llama_logits
 from omnidraft.backends.adapter_check import check_adapter
 from omnidraft.backends.gguf_file import read_info
 from omnidraft.errors import ModelError
-from omnidraft.learning.drafter_torch import TorchDrafter
-from omnidraft.learning.export import read_adapter, write_adapter
+from omnidraft.learning.adapters.gguf import read_adapter, write_adapter
+from omnidraft.learning.training.drafter import TorchDrafter
 
 RANK = 32
 

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 from omnidraft.config import LearningSettings
-from omnidraft.learning.adapters import AdapterStore
+from omnidraft.learning.adapters.serving import Choice, Shelf
+from omnidraft.learning.adapters.store import AdapterStore
+from omnidraft.learning.adapters.versions import ADAPTER, WEIGHTS, Meta
 from omnidraft.learning.due import Due
 from omnidraft.learning.facts import ServedAnswer
-from omnidraft.learning.gate import Scores, judge
-from omnidraft.learning.history import History
 from omnidraft.learning.live import LIVE_ANSWERS, has_fallen
-from omnidraft.learning.plan import make_plan
-from omnidraft.learning.replay import Answer
-from omnidraft.learning.serving import Choice, Shelf
-from omnidraft.learning.versions import ADAPTER, WEIGHTS, Meta
+from omnidraft.learning.material.history import History
+from omnidraft.learning.material.plan import make_plan
+from omnidraft.learning.material.replay import Answer
+from omnidraft.learning.training.gate import Scores, judge
 
 RNG = np.random.default_rng(0)
 

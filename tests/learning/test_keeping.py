@@ -8,9 +8,9 @@ from learning_helpers import random_record
 
 from omnidraft.config import LearningSettings
 from omnidraft.errors import StorageError
-from omnidraft.learning.keeping import Keeping
-from omnidraft.learning.record import Record
-from omnidraft.learning.replay import ReplayStore
+from omnidraft.learning.material.keeping import Keeping
+from omnidraft.learning.material.record import Record
+from omnidraft.learning.material.replay import ReplayStore
 from omnidraft.paths import ProfilePaths
 
 

@@ -18,10 +18,10 @@ import pytest
 from living import ask, open_assistant, until
 
 from omnidraft.learning import jobs
-from omnidraft.learning.adapters import AdapterStore
-from omnidraft.learning.candidate import FILE, read_candidate
-from omnidraft.learning.replay import ReplayStore
-from omnidraft.learning.versions import read_version
+from omnidraft.learning.adapters.candidate import FILE, read_candidate
+from omnidraft.learning.adapters.store import AdapterStore
+from omnidraft.learning.adapters.versions import read_version
+from omnidraft.learning.material.replay import ReplayStore
 from omnidraft.paths import find_data_home
 
 RUNNER = Path(__file__).with_name("kill_runner.py")

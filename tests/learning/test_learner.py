@@ -9,12 +9,12 @@ import time
 import pytest
 from living import FIXED, GREEDY, ONE, PROMPTS, ask, open_assistant, until
 
-from omnidraft.assistant import Assistant, Busy
+from omnidraft.app.assistant import Assistant, Busy
 from omnidraft.chats import ChatStore
 from omnidraft.config import changed
-from omnidraft.learning.adapters import AdapterStore
-from omnidraft.learning.record import encode
-from omnidraft.learning.replay import ReplayStore
+from omnidraft.learning.adapters.store import AdapterStore
+from omnidraft.learning.material.record import encode
+from omnidraft.learning.material.replay import ReplayStore
 from omnidraft.paths import find_data_home
 
 SECRET = "How many walruses live in Quxington harbour 77310?"

@@ -5,8 +5,8 @@ import pytest
 import torch
 import toy
 
-from omnidraft.learning import losses
-from omnidraft.learning.batches import collate, windows
+from omnidraft.learning.training import losses
+from omnidraft.learning.training.batches import collate, windows
 
 TARGETS = [0, 4, 7, 2, 9, 3, 5, 6, 8, 10]
 

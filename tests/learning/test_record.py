@@ -10,7 +10,7 @@ from learning_helpers import random_record
 
 from omnidraft.decoding.events import Candidates
 from omnidraft.errors import StorageError
-from omnidraft.learning.record import LEAST, STEPS_PER_NAT, decode, encode, gather_candidates
+from omnidraft.learning.material.record import LEAST, STEPS_PER_NAT, decode, encode, gather_candidates
 
 
 @settings(max_examples=25, deadline=None)

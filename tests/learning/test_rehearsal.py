@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from omnidraft.learning.drafter_torch import TorchDrafter
-from omnidraft.learning.rehearsal import LENGTH, Rehearsal, divergence
-from omnidraft.learning.weights import read_weights
+from omnidraft.learning.training.drafter import TorchDrafter
+from omnidraft.learning.training.rehearsal import LENGTH, Rehearsal, divergence
+from omnidraft.learning.training.weights import read_weights
 
 
 def test_the_divergence_is_its_definition_gradient_included():

@@ -9,7 +9,7 @@ from living import FIXED, PROMPTS, open_assistant, until
 from making import made
 
 from omnidraft.config import SamplingSettings
-from omnidraft.learning.adapters import AdapterStore
+from omnidraft.learning.adapters.store import AdapterStore
 from omnidraft.learning.facts import Update
 from omnidraft.learning.live import FEWEST_BEFORE, LIVE_ANSWERS
 from omnidraft.paths import find_data_home

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from omnidraft.learning.adapters import AdapterStore
+from omnidraft.learning.adapters.store import AdapterStore
 from omnidraft.learning.runs import Runs
 
 

@@ -9,10 +9,11 @@ from living import ONE, ask, open_assistant, until
 from making import made
 
 from omnidraft.config import changed
-from omnidraft.learning import jobs, updating
-from omnidraft.learning.adapters import SHARED, AdapterStore
-from omnidraft.learning.drafter_torch import TorchDrafter
-from omnidraft.learning.weights import read_weights
+from omnidraft.learning import jobs
+from omnidraft.learning.adapters.store import SHARED, AdapterStore
+from omnidraft.learning.training import update as updating
+from omnidraft.learning.training.drafter import TorchDrafter
+from omnidraft.learning.training.weights import read_weights
 from omnidraft.paths import find_data_home
 
 

@@ -6,9 +6,9 @@ import pytest
 from living import ONE, ask
 from making import made, misshapen
 
-from omnidraft.assistant import Assistant
-from omnidraft.learning.adapters import AdapterStore
-from omnidraft.learning.versions import ADAPTER, META, WEIGHTS, Meta
+from omnidraft.app.assistant import Assistant
+from omnidraft.learning.adapters.store import AdapterStore
+from omnidraft.learning.adapters.versions import ADAPTER, META, WEIGHTS, Meta
 from omnidraft.paths import find_data_home
 
 

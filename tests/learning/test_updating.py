@@ -11,14 +11,14 @@ import torch
 from learning_helpers import llama_logits
 from world import World
 
-from omnidraft.learning.batches import windows
-from omnidraft.learning.drafter_torch import TorchDrafter
-from omnidraft.learning.expansions import ExpansionTable
-from omnidraft.learning.merge import merged_path, write_merged
-from omnidraft.learning.record import Record
-from omnidraft.learning.replay import ReplayStore
-from omnidraft.learning.updating import run
-from omnidraft.learning.weights import read_weights
+from omnidraft.learning.adapters.merge import merged_path, write_merged
+from omnidraft.learning.material.expansions import ExpansionTable
+from omnidraft.learning.material.record import Record
+from omnidraft.learning.material.replay import ReplayStore
+from omnidraft.learning.training.batches import windows
+from omnidraft.learning.training.drafter import TorchDrafter
+from omnidraft.learning.training.update import run
+from omnidraft.learning.training.weights import read_weights
 
 
 def spelled(record: Record, targets: np.ndarray, table: ExpansionTable, **changes) -> Record:

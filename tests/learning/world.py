@@ -5,16 +5,16 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from omnidraft.learning.adapters import AdapterStore
-from omnidraft.learning.batches import windows
-from omnidraft.learning.drafter_torch import TorchDrafter
-from omnidraft.learning.evaluate import estimate
-from omnidraft.learning.expansions import ExpansionTable
+from omnidraft.learning.adapters.store import AdapterStore
 from omnidraft.learning.job import Job
-from omnidraft.learning.record import Record
-from omnidraft.learning.replay import ReplayStore
-from omnidraft.learning.updating import run
-from omnidraft.learning.weights import read_weights
+from omnidraft.learning.material.expansions import ExpansionTable
+from omnidraft.learning.material.record import Record
+from omnidraft.learning.material.replay import ReplayStore
+from omnidraft.learning.training.batches import windows
+from omnidraft.learning.training.drafter import TorchDrafter
+from omnidraft.learning.training.evaluate import estimate
+from omnidraft.learning.training.update import run
+from omnidraft.learning.training.weights import read_weights
 
 
 class World:

@@ -9,8 +9,8 @@ import pytest
 
 from omnidraft.chats import ChatStore
 from omnidraft.config import AppSettings, changed
-from omnidraft.learning.record import Record
-from omnidraft.learning.replay import ReplayStore
+from omnidraft.learning.material.record import Record
+from omnidraft.learning.material.replay import ReplayStore
 from omnidraft.paths import ProfilePaths, find_data_home
 from omnidraft.profiles import create_profile
 from omnidraft.settings_file import save_settings

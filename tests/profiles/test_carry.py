@@ -9,7 +9,7 @@ import pytest
 
 from omnidraft.chats import ChatStore
 from omnidraft.errors import SettingsError, StorageError
-from omnidraft.learning.replay import ReplayStore
+from omnidraft.learning.material.replay import ReplayStore
 from omnidraft.paths import find_data_home
 from omnidraft.profiles import create_profile, export_profile, import_profile, list_profiles
 

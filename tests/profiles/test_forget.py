@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from omnidraft.learning.candidate import Candidate, keep_candidate, read_candidate
-from omnidraft.learning.replay import ReplayStore
-from omnidraft.learning.serving import MERGED
+from omnidraft.learning.adapters.candidate import Candidate, keep_candidate, read_candidate
+from omnidraft.learning.adapters.serving import MERGED
+from omnidraft.learning.material.replay import ReplayStore
 from omnidraft.profiles.forget import forget_chat
 from omnidraft.profiles.sources import list_sources
 

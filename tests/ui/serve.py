@@ -35,8 +35,8 @@ sys.addaudithook(listen)
 RECORD.touch()
 
 import app  # noqa: E402  the hook has to be there before anything is imported
+from omnidraft.app import answer_job  # noqa: E402
 from omnidraft.decoding.events import Token  # noqa: E402
-from ui import answer_job  # noqa: E402
 
 if pause := float(os.environ.get("PAUSE", "0")):
     whole = answer_job._whole

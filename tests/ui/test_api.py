@@ -11,8 +11,8 @@ from starlette.testclient import TestClient
 
 from tests.backends.hf_folders import write_folder
 from tests.ui.conftest import SETTINGS
-from ui import api
-from ui.security import is_local
+from ui.api import routes as api
+from ui.guard.security import is_local
 
 MODEL = "tiny-target-a-f16"
 ASK = [{"role": "user", "content": "Tell me about your day."}]

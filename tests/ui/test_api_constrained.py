@@ -77,7 +77,7 @@ def test_any_object_is_an_object_as_far_as_it_got(server):
 @pytest.mark.parametrize("verification", ["rejection", "paper"])
 def test_other_verifications_step_aside(models, tmp_path, verification):
     """On the assistant itself: the settings of the running app are the other tests'."""
-    from omnidraft.assistant import Assistant
+    from omnidraft.app.assistant import Assistant
     from omnidraft.backends.grammar import Grammar
     from omnidraft.config import DraftSettings, ModelSettings, SamplingSettings
     from omnidraft.decoding.events import Notice, Token

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from omnidraft.config import AppSettings
-from ui import api
-from ui.api_fields import BadRequest
+from ui.api import routes as api
+from ui.api.fields import BadRequest
 
 UNDERSTOOD = 418
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string", "maxLength": 3}}, "required": ["a"]}

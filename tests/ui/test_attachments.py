@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from omnidraft.chats import TextFile
-from ui.attachments import MAX_BYTES, MAX_FILES, NotText, chips, read, take
+from ui.chat.attachments import MAX_BYTES, MAX_FILES, NotText, chips, read, take
 
 
 def made(folder: Path, name: str, data: bytes) -> Path:

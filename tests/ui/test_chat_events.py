@@ -5,17 +5,17 @@ from __future__ import annotations
 import gradio as gr
 import pytest
 
-import ui.conversing
-import ui.session
+import omnidraft.app.conversing
+import omnidraft.app.session
+from omnidraft.app.sessions import Sessions
 from omnidraft.chats import TextFile
 from omnidraft.paths import find_data_home
 from tests.ui.fake_assistant import FakeAssistant, by, clicked
-from ui import chat_page
-from ui.chat_events import Answering, Conversations, Options
-from ui.chat_layout import build_layout
-from ui.chat_parts import GONE
-from ui.chat_stream import Followed
-from ui.sessions import Sessions
+from ui.chat import page as chat_page
+from ui.chat.events import Answering, Conversations, Options
+from ui.chat.layout import build_layout
+from ui.chat.parts import GONE
+from ui.chat.stream import Followed
 
 FILES = [TextFile("notes.txt", "Buy milk.")]
 WRITTEN = ("box", "attached", "editing")
@@ -23,7 +23,7 @@ WRITTEN = ("box", "attached", "editing")
 
 @pytest.fixture
 def sessions(tmp_path, monkeypatch, models):
-    monkeypatch.setattr(ui.session, "Assistant", FakeAssistant)
+    monkeypatch.setattr(omnidraft.app.session, "Assistant", FakeAssistant)
     made = Sessions(find_data_home(tmp_path / "home"), "ada", str(models / "tiny-target-a-f16.gguf"))
     for name in ("ada", "bob"):
         made.home.profile(name)
@@ -50,7 +50,7 @@ def shown(view, updates) -> dict:
 
 
 def answered(session, chat: str, text: str = "Hello") -> None:
-    ui.conversing.ask(session, chat, text)
+    omnidraft.app.conversing.ask(session, chat, text)
     session.job.join(10)
 
 
@@ -58,7 +58,7 @@ def begun(session, chat: str, text: str = "Hello") -> None:
     """An answer that does not end by itself."""
     session.prepare()
     session.assistant.go_on.clear()
-    ui.conversing.ask(session, chat, text)
+    omnidraft.app.conversing.ask(session, chat, text)
 
 
 def begun_by_api(session) -> None:

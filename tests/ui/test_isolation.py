@@ -16,12 +16,12 @@ from urllib.parse import quote
 
 import pytest
 
-from omnidraft.bench.drift_schedule import BUNDLED
-from omnidraft.bench.drift_store import Options, Point, RunStore, runs_folder
 from omnidraft.chats import ChatStore
+from omnidraft.lab.schedule import BUNDLED
+from omnidraft.lab.store import Options, Point, RunStore, runs_folder
 from omnidraft.paths import BUNDLED_MODELS, find_data_home
+from omnidraft.profiles.accounts import add_account
 from tests.ui.conftest import SETTINGS, Server, write_settings
-from ui.auth import add_account
 
 SECRET = "Brunhilde"
 PASSWORD = "correct horse"

@@ -9,7 +9,8 @@ import pytest
 from omnidraft.learning.facts import ServedAnswer, Status, Update
 from tests.ui.chatting import arrived, ask, choose, new_chat, said, write
 from tests.ui.conftest import SETTINGS, Server
-from ui import learning_plots, learning_view
+from ui.learning import plots as learning_plots
+from ui.learning import view as learning_view
 
 SECRET = "Brunhilde"
 LEARNING = "\n[learning]\ncpu_percent = 100\ninterval = 100\n"

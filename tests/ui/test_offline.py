@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.ui.chatting import answers, arrived, ask, choose, tab, write
-from ui.layout import PAGES
+from ui.common.layout import PAGES
 
 
 def use_chat(page) -> None:

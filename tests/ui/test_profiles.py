@@ -9,9 +9,9 @@ import openai
 import pytest
 
 from omnidraft.errors import SettingsError, StorageError
+from omnidraft.profiles.accounts import Accounts, add_account
 from tests.ui.chatting import arrived, ask, titles, write
 from tests.ui.conftest import SETTINGS
-from ui.auth import Accounts, add_account
 
 
 def test_two_profiles_in_two_browsers_see_nothing_of_each_other(server, pages):

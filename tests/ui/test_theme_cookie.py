@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 
 from omnidraft.config import AppSettings
 from omnidraft.errors import StorageError
-from ui.theme_cookie import ThemeCookie
+from ui.common.theme_cookie import ThemeCookie
 
 
 class Profiles:

@@ -8,10 +8,10 @@ from html import unescape
 import gradio as gr
 
 from omnidraft.chats import Message
-from ui.format import percent, rate, seconds, short, size
-from ui.origins import origins
-from ui.panel import panel
-from ui.turns import split_thought, turns
+from omnidraft.format import percent, rate, seconds, short, size
+from ui.chat.origins import origins
+from ui.chat.panel import panel
+from ui.chat.turns import split_thought, turns
 
 
 def message(name: str, role: str, content: str, **meta) -> Message:

@@ -7,11 +7,11 @@ expanded model would train another model than the small one: learn at the small 
 
 from omnidraft.backends.expand.adapter import expand_adapter
 from omnidraft.backends.expand.cache import cached_random_model, expanded_adapter, expanded_model, expanded_path
-from omnidraft.backends.expand.command import add_arguments, run
 from omnidraft.backends.expand.model import DTYPES, expand_model
 from omnidraft.backends.expand.quantize import quantize_model
 from omnidraft.backends.expand.random_model import random_model
 from omnidraft.backends.expand.shapes import SHAPES, Shape, find_shape
+from omnidraft.cli.models_expand import add_arguments, run
 
 __all__ = [
     "DTYPES",

@@ -1,0 +1,154 @@
+"""An answer that is written on a thread of its own, so that it outlives the page that asked for it.
+
+Pages look at the job's text and counters whenever they like; closing or reloading one changes nothing. `stop` ends
+the answer, also while the prompt is being read. Knows no page and no storage: `finished` is told when all is over.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from omnidraft.app.assistant import Assistant
+from omnidraft.app.live import Live
+from omnidraft.backends.grammar import Grammar
+from omnidraft.config import DraftSettings, SamplingSettings
+from omnidraft.decoding.events import Event, Finished, Prefill, Token
+from omnidraft.engine import Continued
+from omnidraft.errors import OmniDraftError
+
+CUT = ("length", "context", "cancelled")  # ends that are not the answer's own
+log = logging.getLogger("omnidraft.ui")
+
+
+class AnswerJob:
+    """One answer in the making. `text` is all of it so far; `error` is a sentence if it failed.
+
+    With `continued` it goes on with an answer whose `pieces` (text, origin) were shown before.
+    """
+
+    def __init__(
+        self,
+        assistant: Assistant,
+        messages: Sequence[dict[str, str]],
+        sampling: SamplingSettings,
+        draft: DraftSettings,
+        *,
+        chat: str | None = None,
+        message: str | None = None,
+        continued: Continued | None = None,
+        pieces: Sequence[tuple[str, str]] = (),
+        grammar: Grammar | None = None,
+        watch: Callable[[AnswerJob, Event], None] = lambda job, event: None,
+        finished: Callable[[AnswerJob], None] = lambda job: None,
+    ) -> None:
+        self.chat = chat
+        self.message = message  # the stored message this answer fills
+        self.begun = continued.text if continued else ""  # what was there before this job went on with it
+        self.live = Live(pieces=list(pieces))
+        self.error: str | None = None
+        self.started = time.time()
+        self._assistant = assistant
+        self._messages = messages
+        self._settings = (sampling, draft)
+        self._grammar = grammar
+        self._continued = continued
+        self._parts: list[str] = [self.begun]
+        self._watch = watch
+        self._finished = finished
+        self._changed = threading.Condition()
+        self._version = 0
+        self._stopping = False
+        self._over = False
+        self._thread = threading.Thread(target=self._run, name="answer", daemon=True)
+
+    @property
+    def text(self) -> str:
+        return "".join(self._parts)
+
+    @property
+    def over(self) -> bool:
+        return self._over
+
+    @property
+    def stopped(self) -> bool:
+        return self._stopping
+
+    def start(self) -> AnswerJob:
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        """End the answer as soon as possible; what was written stays. Nothing happens to one that is over."""
+        with self._changed:  # over or not must not change meanwhile: the assistant may be at another answer then
+            if not self._over:
+                self._stopping = True
+                self._assistant.stop()
+
+    def wait(self, seen: int, timeout: float) -> int:
+        """Block until there is more than version `seen`, the job is over or `timeout` seconds passed."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._version != seen or self._over, timeout)
+            return self._version
+
+    def join(self, timeout: float | None = None) -> None:
+        self._thread.join(timeout)
+
+    def _run(self) -> None:
+        try:
+            self._follow()
+        except OmniDraftError as error:
+            self.error = str(error)
+        except Exception:
+            # The page must hear that it is over; the traceback belongs in the log.
+            log.exception("the answer ended with a defect")
+            self.error = "Something went wrong inside the program; its log has the details."
+        try:
+            self._finished(self)
+        except OmniDraftError as error:
+            self.error = self.error or str(error)
+        finally:
+            self.live.phase = "done"
+            with self._changed:
+                self._over = True
+                self._changed.notify_all()
+
+    def _follow(self) -> None:
+        if self._stopping:
+            return
+        events = self._assistant.answer(
+            self._messages,
+            *self._settings,
+            chat=self.chat,
+            wait=False,
+            continued=self._continued,
+            grammar=self._grammar,
+        )
+        try:
+            for event in map(_whole, events):
+                self.live.take(event)
+                if isinstance(event, (Token, Finished)) and event.text:
+                    self._parts.append(event.text)
+                self._watch(self, event)
+                if not isinstance(event, Token):
+                    self._announce()
+                # A stop that came before the engine had started counts as well.
+                if self._stopping and isinstance(event, Prefill):
+                    break
+        finally:
+            events.close()
+
+    def _announce(self) -> None:
+        with self._changed:
+            self._version += 1
+            self._changed.notify_all()
+
+
+def _whole(event: Event) -> Event:
+    """An answer that was cut inside a character ends before it: whoever continues it writes the whole character."""
+    if isinstance(event, Finished) and event.reason in CUT and event.text.endswith("\N{REPLACEMENT CHARACTER}"):
+        return replace(event, text=event.text[:-1])
+    return event

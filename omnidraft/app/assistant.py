@@ -1,0 +1,235 @@
+"""One profile, one target and the drafter, behind one lock.
+
+The assistant loads and unloads models, pairs drafter and target through their vocabularies, answers one conversation
+at a time as typed events, and commits what the n-gram cache learned once per answer. Pages and the command line sit
+on top of it; it knows neither.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from omnidraft.app.loaded_pair import Busy, DrafterSide
+from omnidraft.backends.base import LanguageModel
+from omnidraft.backends.grammar import Grammar
+from omnidraft.backends.opening import open_target
+from omnidraft.backends.templates import ChatTemplate
+from omnidraft.chats import ChatStore
+from omnidraft.config import AppSettings, CacheSettings, DraftSettings, ModelSettings, SamplingSettings
+from omnidraft.decoding.events import Event, Finished, Notice, Token
+from omnidraft.decoding.near_tie import batch_difference
+from omnidraft.engine import Continued, Engine, Memory, Message
+from omnidraft.errors import ModelError, StorageError
+from omnidraft.learning.adapters.serving import AUTO, NO_ADAPTER, load_heads
+from omnidraft.paths import DataHome
+from omnidraft.profiles.forget import Forgotten, forget_everything_from, forget_from
+from omnidraft.settings_file import load_settings
+
+CAPTURE = 48  # top ids kept per position for learning
+_SAMPLE = "The quick brown fox counts 1, 2, 3 and then says: hello there, how are you today?"
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A finished answer as listeners (learning, metrics) get it. tokens carry the captured distributions."""
+
+    chat: str | None
+    messages: Sequence[Message]
+    tokens: Sequence[Token]
+    finished: Finished
+    temperature: float = 1.0
+
+
+class Assistant(DrafterSide):
+    """All public methods may be called from any thread; one answer runs at a time.
+
+    learn: answers to named conversations are kept for the drafter to learn from, in quiet moments, in a process of its
+    own (`learner` tells and does everything about it). ephemeral: nothing that is said leaves a trace on disk.
+    """
+
+    def __init__(
+        self, home: DataHome, profile: str = "default", *, ephemeral: bool = False, learn: bool = False
+    ) -> None:
+        self.home = home
+        self.profile = home.profile(profile)
+        self._settings, self.warnings = load_settings(self.profile.settings)
+        self.listeners: list[Callable[[Answered], None]] = []
+        self._ephemeral = ephemeral
+        super().__init__(learn and not ephemeral)
+
+    @property
+    def settings(self) -> AppSettings:
+        return self._settings
+
+    @settings.setter
+    def settings(self, settings: AppSettings) -> None:
+        self._settings = settings
+        self.learner.settings_changed()
+
+    @property
+    def target(self) -> LanguageModel | None:
+        return self.engine.target.model if self.engine else None
+
+    def load(
+        self,
+        target: Path,
+        drafter: Path | None,
+        model: ModelSettings | None = None,
+        cache: CacheSettings | None = None,
+        *,
+        adapter: Path | str | None = None,
+    ) -> list[str]:
+        """Load `target`, and `drafter` beside it (None: decode plainly). Returns sentences worth showing.
+
+        adapter: a GGUF LoRA; AUTO: what was learned for this drafter and vocabulary; NO_ADAPTER: the drafter as it
+        came; None: AUTO for an assistant that learns. What is loaded stays loaded if anything of the new cannot be: the
+        error says why.
+        """
+        model = model or self.settings.model
+        adapter = adapter or (AUTO if self._learn else NO_ADAPTER)
+        with self._lock:
+            opened = open_target(target, model)
+            try:
+                engine = Engine(opened, ChatTemplate.from_model(opened.info, opened.vocabulary))
+                self._keep_learned()
+                self._pair(engine, drafter, model, cache or self.settings.cache, adapter)
+            except BaseException:
+                opened.close()
+                raise
+            if self.engine is not None:
+                self.engine.target.model.close()
+            self.engine = engine
+            self._speed.of(target, drafter, model)
+            self._recall_speed()
+            if drafter is not None and not engine.memory.knowledge:
+                engine.memory = Memory.with_cost(engine.measured())
+            if self._choice is not None:
+                load_heads(self._choice, engine.memory.knowledge)
+            self._adapter = adapter
+            self._tell_learner()
+            _settle_in()
+            return [*opened.notices, *(self._choice.notices if self._choice is not None else ())]
+
+    def measure_near_ties(self) -> None:
+        """Find out how far this target's logits move with the pass width, so that near-ties can be counted."""
+        with self._lock:
+            target = self._engine().target.model
+            if target.can_rewind:
+                ids = target.vocabulary.encode(_SAMPLE, at_start=True)
+                self._engine().tolerance = 2 * batch_difference(target, ids)
+                self._engine().target.committed = []
+
+    def answer(
+        self,
+        messages: Sequence[Message],
+        sampling: SamplingSettings | None = None,
+        draft: DraftSettings | None = None,
+        *,
+        chat: str | None = None,
+        wait: bool = True,
+        continued: Continued | None = None,
+        grammar: Grammar | None = None,
+    ) -> Iterator[Event]:
+        """Events of one answer; closing the generator or calling `stop` ends it early. Busy if not `wait`ing.
+
+        With `continued` the answer goes on from there; listeners, who want whole answers, do not hear of it.
+        `grammar` is what the answer must follow.
+        """
+        if not self._lock.acquire(blocking=wait):
+            raise Busy("Another answer is being written; stop it or wait for it.")
+        try:
+            self.learner.answer_begins()
+            sampling, wanted = sampling or self.settings.sampling, bool(self.listeners) or self.learner.wants_answers
+            events = self._engine().answer(
+                messages,
+                sampling,
+                draft or self.settings.draft,
+                capture=CAPTURE if wanted and continued is None else 0,
+                source=chat,
+                continued=continued,
+                grammar=grammar,
+            )
+            yield from events if continued is not None else self._followed(events, messages, chat, sampling)
+            if (failure := self._commit()) is not None:
+                yield Notice(failure)
+        finally:
+            try:
+                self._commit()
+            finally:
+                self._lock.release()
+                self.learner.answer_ends()
+
+    def _commit(self) -> str | None:
+        """Keep what the n-gram cache learned; a sentence if that failed (the next answer tries again)."""
+        try:
+            if self.cache is not None:
+                self.cache.commit()
+        except StorageError as error:
+            return str(error)
+        return None
+
+    def _followed(
+        self, events: Iterator[Event], messages: Sequence[Message], chat: str | None, sampling: SamplingSettings
+    ) -> Iterator[Event]:
+        tokens: list[Token] = []
+        try:
+            for event in events:
+                if isinstance(event, Token):
+                    tokens.append(event)
+                yield event
+                if isinstance(event, Finished):
+                    for listener in (*self.listeners, self.learner.take):
+                        listener(Answered(chat, messages, tokens, event, sampling.temperature))
+        finally:
+            events.close()
+
+    def forget(self, store: ChatStore, chat: str) -> Forgotten:
+        """Remove a conversation and all that was learned from it; `store` is the open store of conversations.
+
+        Adapter versions trained on it are dropped, not retrained. Busy while an answer is being written.
+        """
+        with self._learning_closed():
+            return forget_from(self.profile, store, chat)
+
+    def forget_everything(self, store: ChatStore) -> Forgotten:
+        """Remove everything of the profile but its settings. Busy while an answer is being written."""
+        with self._learning_closed():
+            return forget_everything_from(self.profile, store)
+
+    def stop(self) -> None:
+        """Interrupt the running answer, also while the prompt is being read."""
+        if (engine := self.engine) is not None:
+            engine.cancel()
+
+    def close(self) -> None:
+        """End learning, free the models and close the cache. Harmless when repeated."""
+        self.stop()
+        self.learner.close()
+        self.unload()
+
+    def unload(self) -> None:
+        """Free the models and close the cache; `load` brings them back. Harmless when repeated."""
+        self.stop()
+        with self._lock:
+            self._keep_learned()
+            if self.engine is not None:
+                self.engine.target.model.close()
+                self.engine = None
+            self._close_drafter()
+            self._close_cache()
+
+    def _engine(self) -> Engine:
+        if self.engine is None:
+            raise ModelError("No model is loaded; choose a target first.")
+        return self.engine
+
+
+def _settle_in() -> None:
+    """Take what was just loaded out of the garbage collector's rounds: going through it takes 10 to 100 ms, and would
+    fall into the middle of an answer."""
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()

@@ -1,0 +1,188 @@
+"""Starts answers and keeps them: from a conversation in the store to a job, and from the job back into the store.
+
+An answer is stored from its first second on, so a crash loses a second of it. Knows no page.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+
+from omnidraft.app.answer_job import AnswerJob
+from omnidraft.app.session import Session
+from omnidraft.chats import Conversation, Message, TextFile, answer_meta, files_meta
+from omnidraft.config import DraftSettings, SamplingSettings
+from omnidraft.decoding.events import Event, Round
+from omnidraft.engine import Continued
+from omnidraft.errors import ModelError
+
+SAVE_EVERY = 1.0  # seconds
+ENDED = ("stop", "stop_string")
+
+
+def ask(session: Session, chat: str, text: str, files: Sequence[TextFile] = ()) -> AnswerJob:
+    """Add the user's message and start its answer. Nothing is stored if the model cannot be loaded or is busy."""
+    with session.turn():
+        session.store.append(chat, "user", text, meta=files_meta(files))
+        return answer(session, chat)
+
+
+def edit(session: Session, chat: str, message: str, text: str, files: Sequence[TextFile] = ()) -> AnswerJob:
+    """A new version of a user's message beside the old one, and its answer."""
+    with session.turn():
+        session.store.edit(message, text, files_meta(files))
+        return answer(session, chat)
+
+
+def regenerate(session: Session, chat: str) -> AnswerJob:
+    """Another answer to the last question, with a fresh seed, as a version beside the old one."""
+    with session.turn():
+        path = session.store.path(chat)
+        if not path:
+            raise ModelError("There is nothing to answer yet.")
+        question = path[-1] if path[-1].role == "user" else session.store.message(path[-1].parent or "")
+        return answer(session, chat, question=question, fresh=True)
+
+
+def answer(session: Session, chat: str, question: Message | None = None, fresh: bool = False) -> AnswerJob:
+    """Start the answer to `question`, by default the last message shown; inside the session's turn."""
+    settings = session.store.get(chat)
+    path = session.store.path(chat)
+    if question is not None:
+        path = path[: [m.id for m in path].index(question.id) + 1]
+    sampling = sampling_of(session, settings)
+    if fresh or sampling.seed is None:
+        # Drawn here and stored at once, so that an answer cut off by a crash can be continued with it.
+        sampling = replace(sampling, seed=secrets.randbits(48))
+    keeper = _Keeper.of_new(session, path[-1], sampling.seed)
+    return _start(session, settings, path, sampling, keeper)
+
+
+def resume(session: Session, chat: str) -> AnswerJob:
+    """Go on with the last answer where it stopped, in the same message and with the seed it began with."""
+    with session.turn():
+        settings = session.store.get(chat)
+        path = session.store.path(chat)
+        if not path or path[-1].role != "assistant":
+            raise ModelError("There is no answer to go on with.")
+        last = path[-1]
+        sampling = sampling_of(session, settings)
+        if (seed := last.meta.get("seed")) is not None:
+            sampling = replace(sampling, seed=seed)
+        keeper = _Keeper.of_begun(session, last)
+        return _start(session, settings, path[:-1], sampling, keeper)
+
+
+def _start(
+    session: Session, settings: Conversation, path: list[Message], sampling: SamplingSettings, keeper: _Keeper
+) -> AnswerJob:
+    return session.answer(
+        messages_of(settings, path),
+        sampling,
+        draft_of(session, settings),
+        chat=settings.id,
+        message=keeper.message.id,
+        continued=keeper.continued,
+        pieces=keeper.pieces,
+        watch=keeper.watch,
+        finished=keeper.finish,
+    )
+
+
+def messages_of(settings: Conversation, path: list[Message]) -> list[dict[str, str]]:
+    """What the engine reads: the system prompt, then the turns shown with their files."""
+    system = [{"role": "system", "content": settings.system}] if settings.system.strip() else []
+    return system + [
+        {"role": m.role, "content": m.prompt} for m in path if m.role in ("user", "assistant") and m.prompt
+    ]
+
+
+def sampling_of(session: Session, settings: Conversation) -> SamplingSettings:
+    return settings.sampling or session.settings.sampling
+
+
+def draft_of(session: Session, settings: Conversation) -> DraftSettings:
+    """The profile's way of drafting, switched off where the conversation says so."""
+    draft = session.settings.draft
+    return replace(draft, enabled=draft.enabled and settings.speculation)
+
+
+def with_values(session: Session, settings: Conversation, values: dict[str, object]) -> SamplingSettings:
+    """The conversation's sampling with some values replaced."""
+    return replace(sampling_of(session, settings), **values)
+
+
+class _Keeper:
+    """Stores one answer while it grows and when it is done.
+
+    `continued` is what of it was there before, None for a new one; `pieces` are that part's tokens as they were shown.
+    """
+
+    def __init__(self, session: Session, message: Message, continued: Continued | None = None) -> None:
+        self.session = session
+        self.message = message
+        self.target = session.target_name()
+        self.continued = continued
+        self.pieces = shown_pieces(message)
+        self._saved = time.monotonic()
+
+    @classmethod
+    def of_new(cls, session: Session, question: Message, seed: int | None) -> _Keeper:
+        """An empty answer to `question`, in the store."""
+        note = session.switched.pop(question.chat, None)
+        meta = {**answer_meta(target=session.target_name(), note=note, seed=seed), "partial": True}
+        message = session.store.append(question.chat, "assistant", "", parent=question.id, meta=meta)
+        return cls(session, message)
+
+    @classmethod
+    def of_begun(cls, session: Session, message: Message) -> _Keeper:
+        ended = message.meta.get("finish_reason") in ENDED
+        return cls(session, message, Continued(message.content, tuple(message.token_ids), ended))
+
+    def watch(self, job: AnswerJob, event: Event) -> None:
+        if not isinstance(event, Round):
+            return
+        now = time.monotonic()
+        if now - self._saved >= SAVE_EVERY:
+            self._saved = now
+            self.session.store.save_partial(self.message.id, job.text)
+
+    def finish(self, job: AnswerJob) -> None:
+        live = job.live
+        if self.continued is not None:
+            if job.error and job.text == job.begun:  # nothing came of it: the answer stays as it was
+                self.session.store.save_partial(self.message.id, job.text, self.message.meta, final=True)
+                return
+            live.add_earlier(self.message.statistics)
+        statistics = asdict(live.statistics)
+        statistics.pop("near_tie_positions", None)
+        plain = live.plain(self.session.plain_rounds.of(self.target)) or self.message.meta.get("plain")
+        live.settled_plain = plain  # another target's rounds, or its own again, must not change it
+        self.session.plain_rounds.add(self.target, live.pace.plain)
+        meta = answer_meta(
+            statistics=statistics,
+            token_ids=[*self._ids_before(), *live.ids],
+            origins=[origin for _, origin in live.pieces],
+            target=self.target,
+            seed=live.seed if live.seed is not None else self.message.meta.get("seed"),
+            finish_reason="failed" if job.error else live.finish_reason,
+            pieces=[text for text, _ in live.pieces] or None,
+            notices=live.notices or None,
+            error=job.error,
+            note=self.message.meta.get("note"),
+            plain=plain,
+            disabled=live.disabled_reason,
+        )
+        self.session.store.save_partial(self.message.id, job.text, meta, final=True)
+
+    def _ids_before(self) -> list[int]:
+        """Ids of the part that was there, as the engine read them."""
+        engine = self.session.assistant.engine
+        return engine.written_ids(self.continued) if engine is not None else []
+
+
+def shown_pieces(message: Message) -> list[tuple[str, str]]:
+    """(text, origin) of an answer's tokens."""
+    return list(zip(message.meta.get("pieces", []), message.origins, strict=False))

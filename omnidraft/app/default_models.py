@@ -1,0 +1,52 @@
+"""Which models a command uses when it is not told: the profile's choice, else the bundled ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from omnidraft.backends.discovery import find_models
+from omnidraft.config import AppSettings
+from omnidraft.errors import ModelError
+from omnidraft.learning.adapters.serving import AUTO, NO_ADAPTER
+from omnidraft.paths import BUNDLED_MODELS, DataHome
+
+BUNDLED_DRAFTER = "tiny-drafter"
+_DEFAULTS = AppSettings()
+
+
+def choose_target(given: str | None, home: DataHome, settings: AppSettings = _DEFAULTS) -> Path:
+    """The given path, or a name as `models` lists it; without either the profile's target, else the first bundled."""
+    name = given or settings.target
+    if name is None:
+        found = [m for m in find_models([BUNDLED_MODELS]) if m.kind == "model" and BUNDLED_DRAFTER not in m.name]
+        if not found:
+            raise ModelError("No model was found; name one with --target.")
+        return found[0].path
+    return _resolve(name, home, settings)
+
+
+def choose_drafter(given: str | None, home: DataHome, settings: AppSettings = _DEFAULTS) -> Path | None:
+    """The given drafter, the profile's, or the bundled one; None if there is none."""
+    name = given or settings.drafter
+    if name is not None:
+        return _resolve(name, home, settings)
+    return next((m.path for m in find_models([BUNDLED_MODELS]) if BUNDLED_DRAFTER in m.name), None)
+
+
+def choose_adapter(given: str) -> Path | str:
+    """AUTO, NO_ADAPTER or the given file."""
+    return given if given in (AUTO, NO_ADAPTER) else Path(given)
+
+
+def _resolve(name: str, home: DataHome, settings: AppSettings) -> Path:
+    try:
+        path = Path(name).expanduser()
+        if path.exists():
+            return path
+    except (OSError, ValueError, RuntimeError):  # too long, a NUL inside, no such user: then it is no path
+        pass
+    folders = [BUNDLED_MODELS, home.models, *map(Path, settings.model_folders)]
+    matches = [m.path for m in find_models(folders, settings.model_programs) if name in (m.name, m.path.stem)]
+    if not matches:
+        raise ModelError(f"There is no model file or known model named {name[:200]}.")
+    return matches[0]

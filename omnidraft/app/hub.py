@@ -1,0 +1,197 @@
+"""Downloads from the Hugging Face Hub, only when the user asks: fetch what hub_files.py lists, stop, continue.
+
+A file appears in the models folder only when it is complete and its checksum is right; until then it is a `.part` that
+the next attempt continues. A folder of weights is gathered in the cache folder and converted by a process of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path, PurePosixPath
+
+from omnidraft.app.hub_files import HubError, RemoteFile, RemoteModel, request_of, unreachable
+from omnidraft.errors import OmniDraftError
+from omnidraft.format import size as shown_size
+from omnidraft.paths import BUNDLED_MODELS, DataHome
+
+CHUNK = 1 << 20
+SPARE = 256 << 20  # bytes a download must leave free on the disk
+CONVERTED = "q8_0"
+
+
+class Download:
+    """One model on its way. state: running, converting, cancelled, failed, done. What has come is kept for a resume."""
+
+    def __init__(self, model: RemoteModel, home: DataHome) -> None:
+        self.model = model
+        self._home = home
+        self._folder = home.cache / "downloads" / model.repo.replace("/", "--") if model.convert else home.models
+        self.path = self._result()
+        self.state = "running"
+        self.error = ""
+        self.done = sum(self._held(file) for file in model.files)
+        self._cancel = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="download", daemon=True)
+
+    @property
+    def busy(self) -> bool:
+        return self.state in ("running", "converting")
+
+    def start(self) -> Download:
+        self._thread.start()
+        return self
+
+    def cancel(self) -> None:
+        self._cancel.set()
+
+    def join(self, timeout: float | None = None) -> None:
+        self._thread.join(timeout)
+
+    def _result(self) -> Path:
+        if self.model.convert:
+            return self._home.models / f"{self.model.repo.rpartition('/')[2]}-{CONVERTED}.gguf"
+        return self._at(self.model.files[0])
+
+    def _at(self, file: RemoteFile) -> Path:
+        return self._folder / PurePosixPath(file.name).name
+
+    def _part(self, file: RemoteFile) -> Path:
+        return self._at(file).with_name(self._at(file).name + ".part")
+
+    def _held(self, file: RemoteFile) -> int:
+        """Bytes of it that are there."""
+        for path in (self._at(file), self._part(file)):
+            if path.is_file():
+                return path.stat().st_size
+        return 0
+
+    def _run(self) -> None:
+        try:
+            self._check_room()
+            for file in self.model.files:
+                if not self._at(file).exists():
+                    self._fetch(file)
+                    if self._cancel.is_set():
+                        break
+                    self._check(file)
+                    os.replace(self._part(file), self._at(file))
+                if self.model.convert and file.name == "config.json":
+                    self._check_kind(self._at(file))
+            if self.model.convert and not self._cancel.is_set():
+                self._convert()
+            self.state = "cancelled" if self._cancel.is_set() else "done"
+        except OmniDraftError as error:
+            self.error, self.state = str(error), "failed"
+        except Exception as error:
+            self.error, self.state = str(unreachable(error)), "failed"
+
+    def _check_room(self) -> None:
+        if self.path.exists() and all(self._at(file).exists() for file in self.model.files[1:]):
+            raise HubError(f"{self.path.name} is already there.")
+        self._folder.mkdir(parents=True, exist_ok=True)
+        free = shutil.disk_usage(self._folder).free
+        needed = self.model.size - self.done + (self.model.size if self.model.convert else 0)
+        if free < needed + SPARE:
+            raise HubError(
+                f"{self.path.name} needs {shown_size(needed)} more, but only {shown_size(free)} are free on the disk."
+            )
+
+    def _fetch(self, file: RemoteFile) -> None:
+        """Append what is missing to the file's part."""
+        from huggingface_hub.utils import get_session
+
+        held = self._held(file)
+        if file.size and held >= file.size:
+            return
+        url, headers = request_of(file, held)
+        with get_session().stream("GET", url, headers=headers, follow_redirects=True) as response:
+            response.raise_for_status()
+            continues = held and response.status_code == 206
+            if not continues:
+                self.done -= held
+            with self._part(file).open("ab" if continues else "wb") as out:
+                for chunk in response.iter_bytes(CHUNK):
+                    if self._cancel.is_set():
+                        return
+                    out.write(chunk)
+                    self.done += len(chunk)
+
+    def _check(self, file: RemoteFile) -> None:
+        """Size and checksum; what is wrong is thrown away, for a resume would build on it."""
+        part, held = self._part(file), self._held(file)
+        if file.size and held != file.size:
+            raise HubError(f"The connection ended after {shown_size(self.done)}; start it again to continue.")
+        if file.sha256 is None:
+            return
+        with part.open("rb") as data:
+            digest = hashlib.file_digest(data, "sha256")
+        if digest.hexdigest() != file.sha256:
+            part.unlink()
+            self.done -= held
+            name = self._at(file).name
+            raise HubError(f"{name} arrived damaged (its checksum is wrong) and was removed; try again.")
+
+    def _check_kind(self, config: Path) -> None:
+        """Before the weights are fetched: only Llama's layout can be converted."""
+        try:
+            kind = json.loads(config.read_text(encoding="utf-8")).get("model_type")
+        except (OSError, ValueError, AttributeError):
+            kind = None
+        if kind != "llama":
+            shutil.rmtree(self._folder, ignore_errors=True)
+            raise HubError(
+                f"{self.model.repo} is no Llama-like model, so it cannot be converted; look for a GGUF of it."
+            )
+
+    def _convert(self) -> None:
+        """In a process of its own, which takes its memory with it when it ends."""
+        self.state = "converting"
+        command = [sys.executable, "-m", "omnidraft", "models", "import", str(self._folder),
+                   "--data-dir", str(self._home.root), "--name", self.model.repo.rpartition("/")[2],
+                   "--dtype", CONVERTED]  # fmt: skip
+        root = BUNDLED_MODELS.parent
+        with subprocess.Popen(command, cwd=root, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+            while process.poll() is None and not self._cancel.wait(0.1):
+                pass
+            if process.poll() is None:
+                process.terminate()
+            said = process.communicate()[1].decode("utf-8", "replace").strip()
+        if self._cancel.is_set():
+            return
+        if process.returncode:
+            raise HubError(said.splitlines()[-1][:500] if said else "The conversion ended without a reason.")
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class Downloads:
+    """All downloads of the running app, the newest last."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.all: list[Download] = []
+
+    def start(self, model: RemoteModel, home: DataHome) -> Download:
+        """Begin or continue one; HubError if it is running already."""
+        with self._lock:
+            for other in self.all:
+                if (other.model.repo, other.model.name) == (model.repo, model.name):
+                    if other.busy:
+                        raise HubError(f"{model.name} is already being downloaded.")
+                    self.all.remove(other)
+                    break
+            self.all.append(Download(model, home).start())
+            return self.all[-1]
+
+    @property
+    def running(self) -> bool:
+        return any(download.busy for download in self.all)
+
+    def close(self) -> None:
+        for download in self.all:
+            download.cancel()

@@ -1,0 +1,92 @@
+"""The models a dropdown offers: where they are looked for, and how each is called. Loads nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from omnidraft.app.assistant import Assistant
+from omnidraft.app.default_models import BUNDLED_DRAFTER
+from omnidraft.backends.convert import folder_vocabulary
+from omnidraft.backends.discovery import find_models
+from omnidraft.backends.gguf_file import ModelInfo
+from omnidraft.format import short
+from omnidraft.paths import BUNDLED_MODELS
+from omnidraft.vocab import Vocabulary
+
+
+def folders(assistant: Assistant) -> list[Path]:
+    """Bundled, the data home's, and the user's own."""
+    own = [Path(folder) for folder in assistant.settings.model_folders]
+    return [BUNDLED_MODELS, assistant.home.models, *(folder for folder in own if not is_private(assistant, folder))]
+
+
+def scan(assistant: Assistant) -> list[ModelInfo]:
+    """Every model there; what a profile has trained stays out, whichever way a folder leads to it."""
+    found = find_models(folders(assistant), assistant.settings.model_programs)
+    return [model for model in found if not is_private(assistant, model.path)]
+
+
+def is_private(assistant: Assistant, path: Path) -> bool:
+    """Whether something lies inside the folder of a profile, this one or another."""
+    return path.resolve().is_relative_to(assistant.home.profiles.resolve())
+
+
+def targets(models: list[ModelInfo]) -> list[ModelInfo]:
+    """Models one would talk to: the bundled drafter only drafts."""
+    return [m for m in models if m.kind == "model" and not is_bundled_drafter(m)]
+
+
+def is_bundled_drafter(model: ModelInfo) -> bool:
+    return BUNDLED_DRAFTER in model.path.name and model.path.parent.resolve() == BUNDLED_MODELS.resolve()
+
+
+def is_bundled(path: Path) -> bool:
+    return path.resolve().is_relative_to(BUNDLED_MODELS.resolve())
+
+
+def label(model: ModelInfo) -> str:
+    """name · size · quantization."""
+    parts = [model.name, short(model.parameters) if model.parameters else "", model.quantization]
+    return " · ".join(part for part in parts if part)
+
+
+def identifiers(models: list[ModelInfo]) -> dict[str, ModelInfo]:
+    """What programs call each model: as short as it can be without standing for two."""
+    counted = Counter(spelling for model in models for spelling in _spellings(model))
+    return {next(s for s in _spellings(model) if counted[s] == 1): model for model in models}
+
+
+def find(models: list[ModelInfo], name: str) -> tuple[str, ModelInfo] | None:
+    """(id, model) of what a program or a person calls `name`: an id, or a name as the pages show it."""
+    known = identifiers(models)
+    if name in known:
+        return name, known[name]
+    return next((one for one in known.items() if one[1].name == name), None)
+
+
+def _spellings(model: ModelInfo) -> list[str]:
+    """A file by its name without the ending; a folder's name may hold dots, and a file of Ollama's has none."""
+    name = model.path.stem if model.path.suffix.lower() == ".gguf" else model.name
+    return [name, f"{model.path.parent.name}/{name}", str(model.path)]
+
+
+def choices(models: list[ModelInfo]) -> list[tuple[str, str]]:
+    """(label, path) for a dropdown; labels that would be equal get their folder behind them."""
+    labels = [label(m) for m in models]
+    return [
+        (text if labels.count(text) == 1 else f"{text} ({m.path.parent.name})", str(m.path))
+        for text, m in zip(labels, models, strict=True)
+    ]
+
+
+def chosen(models: list[ModelInfo], path: Path | None) -> str | None:
+    """The dropdown value that stands for `path`, whichever way it was spelled; None if it is not offered."""
+    if path is None:
+        return None
+    return next((str(m.path) for m in models if m.path.resolve() == path.resolve()), None)
+
+
+def vocabulary(model: ModelInfo) -> Vocabulary:
+    """The vocabulary of a GGUF file or a Hugging Face folder."""
+    return folder_vocabulary(model.path) if model.path.is_dir() else Vocabulary.from_gguf(model.path)

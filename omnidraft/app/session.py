@@ -1,0 +1,241 @@
+"""Server-side state of one profile: shared by all its browser tabs and outliving every one of them.
+
+A session holds the profile's assistant and the answer being written. Pages hold nothing that a reload could lose.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from omnidraft.app.answer_job import AnswerJob
+from omnidraft.app.assistant import Assistant
+from omnidraft.app.default_models import choose_drafter, choose_target
+from omnidraft.app.pace import PlainRounds
+from omnidraft.app.shown_chats import ShownChats
+from omnidraft.backends.gguf_file import usable_info
+from omnidraft.chats import ChatStore
+from omnidraft.config import AppSettings, DraftSettings, SamplingSettings, changed, requires_reload
+from omnidraft.errors import ModelError, OmniDraftError
+from omnidraft.lab.jobs import DriftLab
+from omnidraft.paths import DataHome
+from omnidraft.settings_file import save_settings
+from omnidraft.vocab.ngram_cache import NgramCache
+
+log = logging.getLogger("omnidraft.ui")
+
+
+class StillAnswering(ModelError):
+    """An answer is being written, so no other can begin and no model can change."""
+
+
+class Session(ShownChats):
+    """One profile at work. Methods may be called from any thread."""
+
+    def __init__(self, home: DataHome, profile: str, target: str | None, drafter: str | None) -> None:
+        self.assistant = Assistant(home, profile, learn=True)
+        self.profile = profile
+        self.job: AnswerJob | None = None
+        self.loaded: Path | None = None
+        super().__init__(ChatStore(self.assistant.profile.chats))
+        self.plain_rounds = PlainRounds()
+        self.drift = DriftLab(home, self.assistant.profile)
+        self.switched: dict[str, str] = {}  # chat -> what its next answer should say about a change of models
+        self.idle_unloads = 0  # how often the models were freed because nobody asked anything
+        self._used = time.monotonic()
+        self._wanted = (target, drafter)
+        self._guest = False  # whether what is loaded was asked for by a client of the API, not by the profile
+        self._lock = threading.RLock()
+
+    @property
+    def settings(self) -> AppSettings:
+        return self.assistant.settings
+
+    @property
+    def busy(self) -> bool:
+        return self.job is not None and not self.job.over
+
+    @property
+    def ready(self) -> bool:
+        """Whether the profile's own target is loaded."""
+        return self.loaded is not None and not self._guest
+
+    def writing(self, chat: str | None) -> bool:
+        """Whether an answer in this conversation is being written."""
+        job = self.job
+        return chat is not None and job is not None and not job.over and job.chat == chat
+
+    def target_path(self) -> Path:
+        """The profile's own target: the one that is loaded, or that the next question loads."""
+        loaded = self.loaded
+        return self._own_target() if loaded is None or self._guest else loaded
+
+    @contextlib.contextmanager
+    def turn(self, guest: Path | None = None) -> Iterator[None]:
+        """To prepare and start an answer: until the end of the block nobody else loads a model or starts one.
+
+        Loads the profile's target, or `guest` for one answer to somebody else. ModelError if that fails,
+        StillAnswering while an answer is being written.
+        """
+        with self._lock:
+            self._must_be_idle()
+            if guest is None:
+                self.ensure_loaded()
+            elif not _same(self.loaded, guest):
+                self.load(guest)
+                self._guest = not self._is_own(guest)
+            yield
+
+    def ensure_loaded(self) -> list[str]:
+        """Load the profile's target unless it is loaded; returns what the load has to say."""
+        with self._lock:
+            return [] if self.ready else self.load(self.target_path())
+
+    def load(self, target: Path) -> list[str]:
+        """Make `target` the model that answers, with the profile's drafter. Raises ModelError; the old one stays."""
+        with self._lock:
+            self._must_be_idle()
+            drafter = choose_drafter(self._wanted[1], self.assistant.home, self.assistant.settings)
+            notices = self.assistant.load(target, drafter)
+            self.loaded, self._guest = target, False
+            self._used = time.monotonic()
+            log.info("%s: loaded %s", self.profile, target.name)
+            return notices
+
+    def drafter_path(self) -> Path | None:
+        """The drafter that drafts, or would; None if there is none."""
+        try:
+            return choose_drafter(self._wanted[1], self.assistant.home, self.settings)
+        except OmniDraftError:
+            return None
+
+    def choose_drafter(self, drafter: Path) -> str:
+        """Draft with another model from now on; ModelError if the pair cannot be loaded, then nothing changed."""
+        with self._lock:
+            self._must_be_idle()
+            usable_info(drafter)  # without a target nothing else would refuse it before the next question
+            if self.loaded is not None:
+                self.assistant.load(self.loaded, drafter)
+            self.apply(drafter=str(drafter))
+            self._wanted = (self._wanted[0], None)
+            return f"{drafter.stem} drafts from now on."
+
+    def unload(self) -> None:
+        """Free the models; the next question loads them again."""
+        with self._lock:
+            self._must_be_idle()
+            self.assistant.unload()
+            self.loaded, self._guest = None, False
+
+    def unload_if_idle(self) -> bool:
+        """Free the models if nobody has asked anything for as long as the settings say."""
+        minutes = self.settings.unload_after
+        with self._lock:
+            if self.busy or self.loaded is None or self.assistant.learner.status().state == "training":
+                self._used = time.monotonic()
+                return False
+            if not minutes or time.monotonic() - self._used < minutes * 60:
+                return False
+            self.unload()
+            self.idle_unloads += 1
+            log.info("%s: unloaded after %g idle minutes", self.profile, minutes)
+            return True
+
+    def choose(self, target: Path) -> list[str]:
+        """Load `target`, unless it is loaded, and make it the profile's own, whatever the command line named."""
+        with self._lock:
+            notices = [] if _same(self.loaded, target) else self.load(target)
+            self.apply(target=str(target))
+            self._wanted, self._guest = (None, self._wanted[1]), False
+            return notices
+
+    def apply(self, **values: object) -> AppSettings:
+        """Change settings by dotted name and keep them; SettingsError if a value is refused."""
+        with self._lock:
+            settings = changed(self.assistant.settings, **values)
+            save_settings(self.assistant.profile.settings, settings)
+            self.assistant.settings = settings
+            return settings
+
+    def change(self, name: str, value: object) -> str:
+        """Change one setting, live where that is possible; says in a sentence what happened."""
+        with self._lock:
+            before = self.settings
+            after = self.apply(**{name: value})
+            if name.startswith("cache.") and self.assistant.cache is not None:
+                try:
+                    self.change_cache(lambda ngrams: ngrams.resize(after.cache))
+                except ModelError:
+                    return "kept; the cache follows when the model is loaded again, for it is at work now."
+                return "kept and applied."
+            if (requires_reload(before, after) or name == "cache.enabled") and self.loaded is not None:
+                return "kept; load the model again for it to take effect."
+            return "kept."
+
+    def change_cache(self, act: Callable[[NgramCache], object]) -> None:
+        """Do something to the open n-gram cache. ModelError while an answer is using it or if there is none."""
+        with self._lock:
+            self._must_be_idle()
+            if self.assistant.cache is None:
+                raise ModelError("No model is loaded, so no cache is open; ask something first.")
+            act(self.assistant.cache)
+            self.assistant.cache.commit()
+
+    def answer(
+        self, messages: list[dict[str, str]], sampling: SamplingSettings, draft: DraftSettings, **more: object
+    ) -> AnswerJob:
+        """Start an answer with the loaded target, inside a `turn`; StillAnswering while another is being written."""
+        with self._lock:
+            self._must_be_idle()
+            self._used = time.monotonic()
+            self.job = AnswerJob(self.assistant, messages, sampling, draft, **more).start()
+            return self.job
+
+    def stop(self, chat: str | None) -> None:
+        """End the answer in this conversation; one that is written for anybody else goes on."""
+        job = self.job
+        if chat is not None and job is not None and job.chat == chat:  # the API's answers belong to none
+            job.stop()
+
+    def prepare(self) -> None:
+        """Load what is needed to answer. ModelError if that fails or an answer is being written."""
+        with self.turn():
+            pass
+
+    def target_name(self) -> str:
+        target = self.assistant.target
+        return target.name if target is not None else ""
+
+    def why_plain(self, draft: DraftSettings | None = None) -> str | None:
+        """Why drafting is off under `draft`; None if it is on or nothing is loaded yet."""
+        engine = self.assistant.engine
+        return engine.why_plain(draft or self.settings.draft) if engine is not None else None
+
+    def close(self) -> None:
+        if (job := self.job) is not None:
+            job.stop()
+            job.join(10)
+        self.drift.close()
+        self.assistant.close()
+        self.store.close()
+
+    def _must_be_idle(self) -> None:
+        if self.busy:
+            raise StillAnswering("An answer is still being written; stop it or wait for it.")
+
+    def _own_target(self) -> Path:
+        return choose_target(self._wanted[0], self.assistant.home, self.assistant.settings)
+
+    def _is_own(self, target: Path) -> bool:
+        try:
+            return _same(self._own_target(), target)
+        except ModelError:
+            return False
+
+
+def _same(one: Path | None, other: Path) -> bool:
+    return one is not None and one.resolve() == other.resolve()

@@ -1,0 +1,71 @@
+"""The sessions of all profiles: made when a profile is first used, looked after while idle, closed with the app."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from omnidraft.app.hub import Downloads
+from omnidraft.app.session import Session
+from omnidraft.errors import OmniDraftError
+from omnidraft.paths import DataHome
+from omnidraft.profiles.accounts import Accounts
+
+log = logging.getLogger("omnidraft.ui")
+IDLE_CHECK = 1.0  # seconds between looks at which models nobody uses
+
+
+class Sessions:
+    """The sessions of all profiles, made when a profile is first used."""
+
+    def __init__(
+        self,
+        home: DataHome,
+        default: str,
+        target: str | None = None,
+        drafter: str | None = None,
+        accounts: Accounts | None = None,
+    ) -> None:
+        self.home = home
+        self.default = default
+        self.accounts = accounts
+        self._models = (target, drafter)
+        self.downloads = Downloads()
+        self._open: dict[str, Session] = {}
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+        threading.Thread(target=self._watch_idle, name="idle", daemon=True).start()
+
+    def get(self, profile: str | None = None) -> Session:
+        name = profile or self.default
+        with self._lock:
+            if name not in self._open:
+                self._open[name] = Session(self.home, name, *self._models)
+            return self._open[name]
+
+    def drop(self, profile: str) -> None:
+        """Close a profile's session, if it is open, so that its files can go."""
+        with self._lock:
+            if (session := self._open.pop(profile, None)) is not None:
+                session.close()
+
+    def _watch_idle(self) -> None:
+        while not self._closing.wait(IDLE_CHECK):
+            with self._lock:
+                sessions = list(self._open.values())
+            for session in sessions:
+                try:
+                    session.unload_if_idle()
+                except OmniDraftError as error:
+                    log.warning("unloading %s: %s", session.profile, error)
+
+    def close(self) -> None:
+        self._closing.set()
+        self.downloads.close()
+        with self._lock:
+            for session in self._open.values():
+                try:
+                    session.close()
+                except OmniDraftError as error:
+                    log.warning("closing %s: %s", session.profile, error)
+            self._open.clear()

@@ -1,0 +1,69 @@
+"""A drift run in a process of its own: `python -m omnidraft.lab.child DATA_HOME RUNS_FOLDER RUN`, events as JSON lines.
+
+The app's memory stays free of torch and of the run's models, and an answer in the chat does not share a lock with it.
+Lines on stdin ask it to "pause" or "stop"; when stdin closes, the app is gone and the run pauses. What was answered is
+on disk after every prompt, whatever happens here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from pathlib import Path
+
+from omnidraft.errors import OmniDraftError
+from omnidraft.lab import runs as drift
+from omnidraft.lab.runs import DriftRun, Ended, Loading, Step
+from omnidraft.paths import DataHome
+
+
+def main(home: Path, folder: Path, run: str) -> int:
+    """Exit code 0 if the run ended as it should, 1 after {"failed": sentence}."""
+    events = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # whatever a library prints goes to stderr
+    try:
+        going = drift.resume(DataHome(home), folder, run)
+        listener = threading.Thread(target=_listen, args=(going,), daemon=True)
+        for event in going.events(_learner(going)):
+            if listener.ident is None:  # what is asked of a run before it begins is lost on it
+                listener.start()
+            print(json.dumps(_plain(event)), file=events)
+    except OmniDraftError as error:
+        print(json.dumps({"failed": str(error)}), file=events)
+        return 1
+    return 0
+
+
+def _learner(run: DriftRun) -> drift.Learner | None:
+    options = run.state.options
+    if not options.learning:
+        return None
+    from omnidraft.lab.learner import InlineLearner  # brings torch
+
+    return InlineLearner(Path(run.state.drafter), threads=options.threads, seed=options.seed)
+
+
+def _plain(event: drift.DriftEvent) -> dict:
+    if isinstance(event, Loading):
+        return {"loading": event.target}
+    if isinstance(event, Step):
+        return {"done": event.done, "seconds_left": event.seconds_left}
+    assert isinstance(event, Ended)
+    return {"ended": event.status}
+
+
+def _listen(run: DriftRun) -> None:
+    for line in sys.stdin:
+        if line.strip() == "stop":
+            run.stop()
+        elif line.strip() == "pause":
+            run.pause()
+    run.pause()
+
+
+if __name__ == "__main__":
+    code = main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3])
+    sys.stdout.flush()
+    os._exit(code)  # without waiting for a reader thread that blocks on stdin

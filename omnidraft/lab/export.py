@@ -1,0 +1,147 @@
+"""Drift runs as tables: what happened per segment, and CSV and JSON of every prompt. Knows nothing of models."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from omnidraft.lab.store import Point, RunState
+
+WINDOW = 8  # prompts a moving average covers: two turns of the four tasks
+RECOVERED = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentRow:
+    """Sums over one segment.
+
+    acceptance: pooled, accepted / proposed over all its prompts; first and last: over its first and last WINDOW
+    prompts; before: over the last WINDOW prompts ahead of it (None for the first segment). recovery: how many prompts
+    after its beginning the moving average first reached 95% of `before`, None if it never did. speedup: tokens/s over
+    plain tokens/s of the same prompts, by total decode time.
+    """
+
+    segment: int
+    target: str
+    task: str
+    prompts: int
+    acceptance: float | None
+    before: float | None
+    first: float | None
+    last: float | None
+    recovery: int | None
+    tokens_per_pass: float | None
+    tokens_per_second: float | None
+    speedup: float | None
+    cache_entries: int
+    cache_learned: int
+    degenerate: int
+
+
+def segment_rows(state: RunState) -> list[SegmentRow]:
+    """A row for every segment that was begun."""
+    rows = []
+    averages = moving_average(state.points)
+    for number, segment in enumerate(state.schedule.segments):
+        points = [p for p in state.points if p.segment == number]
+        if points:
+            earlier = [p for p in state.points if p.segment < number]
+            before = pooled_acceptance(earlier[-WINDOW:])
+            mine = [averages[p.index] for p in points]
+            rows.append(_row(number, segment.task, points, before, _recovery(mine, before)))
+    return rows
+
+
+def moving_average(
+    points: Sequence[Point], window: int = WINDOW, of: Callable[[Sequence[Point]], float | None] | None = None
+) -> list[float | None]:
+    """Pooled acceptance (or `of`) of the last `window` prompts at each point; windows never reach across a switch."""
+    found, begin = [], 0
+    for i, point in enumerate(points):
+        if point.switch:
+            begin = i
+        found.append((of or pooled_acceptance)(points[max(begin, i + 1 - window) : i + 1]))
+    return found
+
+
+def pooled_acceptance(points: Sequence[Point]) -> float | None:
+    """accepted / proposed over all of them: long answers count more than short ones."""
+    proposed = sum(p.proposed for p in points)
+    return sum(p.accepted for p in points) / proposed if proposed else None
+
+
+def pooled_speedup(points: Sequence[Point]) -> float | None:
+    """Plain decode time per token over drafted decode time per token, summed over the prompts that have both."""
+    both = [p for p in points if p.speedup]
+    if not both:
+        return None
+    drafted = sum(p.tokens / p.tokens_per_second for p in both)
+    plain = sum(p.tokens / p.plain_tokens_per_second for p in both)
+    return plain / drafted
+
+
+def to_csv(state: RunState) -> str:
+    """One line per prompt under the names of `Point`'s fields."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, [f.name for f in fields(Point)], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(asdict(point) for point in state.points)
+    return text.getvalue()
+
+
+def to_json(state: RunState) -> dict[str, Any]:
+    """The whole run: schedule, options, points, and the table per segment."""
+    return {**state.as_dict(), "segments": [asdict(row) for row in segment_rows(state)]}
+
+
+def _row(number: int, task: str, points: Sequence[Point], before: float | None, recovery: int | None) -> SegmentRow:
+    tokens, passes = sum(p.tokens for p in points), sum(p.passes for p in points)
+    decode = sum(p.tokens / p.tokens_per_second for p in points if p.tokens_per_second)
+    return SegmentRow(
+        number, points[0].target, task, len(points),
+        acceptance=pooled_acceptance(points),
+        before=before,
+        first=pooled_acceptance(points[:WINDOW]),
+        last=pooled_acceptance(points[-WINDOW:]),
+        recovery=recovery,
+        tokens_per_pass=tokens / passes if passes else None,
+        tokens_per_second=tokens / decode if decode else None,
+        speedup=pooled_speedup(points),
+        cache_entries=points[-1].cache_entries,
+        cache_learned=points[-1].cache_learned,
+        degenerate=sum(p.degenerate for p in points),
+    )  # fmt: skip
+
+
+def _recovery(averages: Sequence[float | None], before: float | None) -> int | None:
+    """Counted once the window is full (or the segment over): a single good prompt is no recovery."""
+    if before is None:
+        return None
+    full = min(WINDOW, len(averages))
+    for number, value in enumerate(averages, 1):
+        if number >= full and value is not None and value >= RECOVERED * before:
+            return number
+    return None
+
+
+def table(rows: Sequence[SegmentRow]) -> str:
+    """The segments as text for people."""
+    rates = f"{'accept':>7} {'before':>7} {'first':>7} {'last':>7} {'recov.':>6}"
+    lines = [
+        f"{'target':18} {'task':10} {'prompts':>7} {rates} {'tok/pass':>8} {'tok/s':>7} {'speedup':>7} {'learned':>8}"
+    ]
+    for row in rows:
+        rates = " ".join(f"{_text(value):>7}" for value in (row.acceptance, row.before, row.first, row.last))
+        lines.append(
+            f"{row.target[:18]:18} {row.task[:10]:10} {row.prompts:7} {rates} {row.recovery or '-':>6} "
+            f"{_text(row.tokens_per_pass, 2):>8} {_text(row.tokens_per_second, 0):>7} {_text(row.speedup, 2):>7} "
+            f"{row.cache_learned:8}"
+        )
+    return "\n".join(lines)
+
+
+def _text(value: float | None, digits: int = 3) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"

@@ -1,0 +1,166 @@
+"""The drift runs of a profile, each in a process of its own, so that they survive closing the page. One at a time.
+
+The process stores its state after every prompt; this only starts it, asks it to pause or stop, and says how it stands.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+from omnidraft.errors import OmniDraftError, SettingsError, StorageError
+from omnidraft.files import reason
+from omnidraft.lab import runs as drift
+from omnidraft.lab.prompts import load_prompts
+from omnidraft.lab.schedule import Schedule
+from omnidraft.lab.store import Options, RunState, RunStore, runs_folder
+from omnidraft.paths import DataHome, ProfilePaths, make_folder
+
+log = logging.getLogger("omnidraft.ui")
+ROOT = Path(__file__).resolve().parents[2]
+UNDER_WAY = ("new", "running")
+
+
+class DriftLab:
+    """The runs of one profile. `seconds_left` and `doing` describe the one under way."""
+
+    def __init__(self, home: DataHome, profile: ProfilePaths) -> None:
+        self.store = RunStore(runs_folder(profile))
+        self.error = ""
+        self.doing = ""
+        self.seconds_left = 0.0
+        self.current: str | None = None  # the run that is under way, or was last
+        self._home = home
+        self._process: subprocess.Popen | None = None
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def running(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def state(self, run: str | None) -> RunState | None:
+        """How a run stands; None for an unknown one."""
+        if run is None:
+            return None
+        with suppress(OmniDraftError):
+            return self._as_it_is(self.store.load(run))
+        return None
+
+    def runs(self) -> list[RunState]:
+        """Every run, the newest first."""
+        return [self._as_it_is(state) for state in self.store.runs()]
+
+    def start(self, schedule: Schedule, targets: Mapping[str, Path], drafter: Path, options: Options) -> str:
+        """Begin a run and return its id. SettingsError while another one is under way."""
+        with self._lock:
+            self._must_be_idle()
+            return self._go(drift.start(self._home, self.store.folder, schedule, targets, drafter, options).state.id)
+
+    def resume(self, run: str) -> str:
+        with self._lock:
+            self._must_be_idle()
+            return self._go(drift.resume(self._home, self.store.folder, run).state.id)
+
+    def pause(self) -> None:
+        """End behind the prompt that is being answered."""
+        self._tell("pause")
+
+    def stop(self) -> None:
+        """End at once; the interrupted prompt does not count."""
+        self._tell("stop")
+
+    def delete(self, run: str) -> None:
+        """Remove a run that is not under way."""
+        with self._lock:
+            if self.running and self.current == run:
+                raise SettingsError("This run is under way; stop it first.")
+            self.store.delete(run)
+            if self.current == run:
+                self.current = None
+
+    def close(self) -> None:
+        """End the run under way, which can be resumed."""
+        self.stop()
+        if self._thread is not None:
+            self._thread.join(10)
+        if self.running:
+            self._process.kill()
+            self._thread.join()
+
+    @property
+    def prompt_files(self) -> list[Path]:
+        """The prompt files the user added."""
+        with suppress(OSError):
+            return sorted(path for path in (self.store.folder / "prompts").iterdir() if path.is_file())
+        return []
+
+    def add_prompts(self, file: Path) -> Path:
+        """Keep a copy of a prompt file. SettingsError or StorageError if it is none."""
+        if file.suffix.lower() not in (".jsonl", ".txt"):
+            raise SettingsError("Prompt files are .jsonl or .txt, one prompt a line.")
+        load_prompts(file)
+        folder = self.store.folder / "prompts"
+        make_folder(self.store.folder)
+        make_folder(folder)
+        try:
+            return Path(shutil.copyfile(file, folder / file.name.replace(",", "_")))
+        except OSError as error:
+            raise StorageError(f"{file.name} cannot be kept: {reason(error)}.") from error
+
+    def _as_it_is(self, state: RunState) -> RunState:
+        """A run that says it is under way, but is not, was ended with the app."""
+        if state.status in UNDER_WAY and not (self.running and self.current == state.id):
+            state.status = "stopped"
+        return state
+
+    def _go(self, run: str) -> str:
+        self.current, self.error, self.doing, self.seconds_left = run, "", "starting", 0.0
+        errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed where the process has ended
+        # A group of its own: Ctrl+C in the terminal ends the app, which then ends the run in order.
+        group = {} if os.name == "nt" else {"process_group": 0}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "omnidraft.lab.child", str(self._home.root), str(self.store.folder), run],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, cwd=ROOT, text=True, **group,
+        )  # fmt: skip
+        self._thread = threading.Thread(target=self._follow, args=(self._process, errors), name="drift", daemon=True)
+        self._thread.start()
+        return run
+
+    def _follow(self, process: subprocess.Popen, errors: IO[bytes]) -> None:
+        for line in process.stdout:
+            with suppress(ValueError):
+                self._take(json.loads(line))
+        code = process.wait()
+        with suppress(OSError):
+            process.stdin.close()
+        process.stdout.close()
+        if code and not self.error:
+            errors.seek(0)
+            log.error("the drift run ended with %s:\n%s", code, errors.read()[-8000:].decode("utf-8", "replace"))
+            self.error = "Something went wrong inside the program; its log has the details."
+        errors.close()
+
+    def _take(self, event: dict) -> None:
+        self.doing = f"loading {event['loading']}" if "loading" in event else ""
+        self.seconds_left = event.get("seconds_left", self.seconds_left)
+        self.error = event.get("failed", self.error)
+
+    def _tell(self, word: str) -> None:
+        if self.running:
+            with suppress(OSError, ValueError):  # it has just ended
+                print(word, file=self._process.stdin, flush=True)
+
+    def _must_be_idle(self) -> None:
+        if self.running:
+            raise SettingsError("A drift run is under way; pause or stop it first.")

@@ -1,0 +1,297 @@
+"""Drift: how acceptance falls when the task or the target changes, and how it comes back.
+
+A `DriftRun` answers the prompts of a schedule one after another and yields a typed event per prompt. It can be paused,
+stopped and resumed, in another process too: its state is on disk after every prompt. No prompt occurs twice, every
+answer starts from cold KV caches, and the n-gram cache is the run's own. Knows nothing of pages and plots.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Protocol
+
+from omnidraft.backends.llama_cpp import LlamaDrafter
+from omnidraft.config import DraftSettings, ModelSettings, SamplingSettings
+from omnidraft.decoding.events import Event as AnswerEvent
+from omnidraft.decoding.events import Finished, Token
+from omnidraft.engine import Engine, Memory
+from omnidraft.errors import ModelError, SettingsError
+from omnidraft.lab.models import PLAIN, LoadedTarget, draft_settings
+from omnidraft.lab.prompts import Prompt
+from omnidraft.lab.schedule import Schedule, Segment, choose_prompts, digest
+from omnidraft.lab.store import Options, Point, RunState, RunStore, Status
+from omnidraft.lab.trace import Trace, record
+from omnidraft.paths import DataHome
+from omnidraft.vocab import PairMap
+
+
+class Learner(Protocol):
+    """Whatever trains the drafter during a run. What it knows it keeps in `folder`, so that a resumed run goes on.
+
+    capture: how many of the target's top ids it wants at every generated position.
+    """
+
+    capture: int
+
+    def switched(self, folder: Path, engine: Engine, pair: PairMap) -> Path | None:
+        """A target was loaded. Returns the adapter to draft with, None for the bare drafter."""
+
+    def answered(self, prompt: Prompt, tokens: Sequence[Token], finished: Finished) -> Path | None:
+        """An answer was written; the engine still holds its context. May train; returns the adapter from now on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loading:
+    """Models are being loaded for a segment (counted from 0)."""
+
+    segment: int
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A prompt was answered. seconds_left is an estimate from the prompts so far."""
+
+    point: Point
+    done: int
+    total: int
+    seconds_left: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The run finished, or was paused or stopped and can be resumed."""
+
+    status: Status
+
+
+DriftEvent = Loading | Step | Ended
+
+
+def start(
+    home: DataHome, folder: Path, schedule: Schedule, targets: Mapping[str, Path], drafter: Path,
+    options: Options | None = None,
+) -> DriftRun:  # fmt: skip
+    """A new run below `folder`. targets: the model behind every name in the schedule.
+
+    Raises SettingsError if a segment has too few prompts or a target is not given, StorageError for a bad file.
+    """
+    missing = [name for name in schedule.targets if name not in targets]
+    if missing:
+        raise SettingsError(f"The schedule's target {missing[0]} is not among the given models.")
+    prompts = choose_prompts(schedule)
+    store = RunStore(folder)
+    state = store.create(schedule, targets, drafter, options or Options(), digest(prompts))
+    return DriftRun(home, store, state, prompts)
+
+
+def resume(home: DataHome, folder: Path, run: str) -> DriftRun:
+    """An earlier run, which goes on at its next prompt. SettingsError if its prompt files have changed since."""
+    store = RunStore(folder)
+    state = store.load(run)
+    prompts = choose_prompts(state.schedule)
+    if digest(prompts) != state.digest:
+        raise SettingsError(f"The prompts of the drift run {run} have changed since it began; start a new one.")
+    return DriftRun(home, store, state, prompts)
+
+
+class DriftRun:
+    """One run. Iterate `events` in one thread; `pause` and `stop` may be called from any."""
+
+    def __init__(self, home: DataHome, store: RunStore, state: RunState, prompts: Sequence[Prompt]) -> None:
+        self.state = state
+        self._home = home
+        self._store = store
+        self._prompts = prompts
+        self._pause, self._stop = threading.Event(), threading.Event()
+        self._active = threading.Lock()
+        self._drafter: LlamaDrafter | None = None
+        self._loaded: LoadedTarget | None = None
+        self._adapter: Path | None = None
+        self._learner: Learner | None = None
+
+    @property
+    def folder(self) -> Path:
+        return self._store.run_folder(self.state.id)
+
+    def pause(self) -> None:
+        """End behind the prompt that is being answered."""
+        self._pause.set()
+
+    def stop(self) -> None:
+        """End at once. The interrupted prompt does not count; the n-grams it has taught already stay."""
+        self._stop.set()
+        if (loaded := self._loaded) is not None:
+            loaded.engine.cancel()
+
+    def events(self, learner: Learner | None = None) -> Iterator[DriftEvent]:
+        """Answer the prompts that are left. Closing the generator pauses the run."""
+        if self.state.options.learning != (learner is not None):
+            raise SettingsError("A run with learning needs a learner, and a run without has no use for one.")
+        if not self._active.acquire(blocking=False):
+            raise SettingsError(f"The drift run {self.state.id} is under way already.")
+        self._learner = learner
+        self._pause.clear()
+        self._stop.clear()
+        status: Status = "failed"
+        try:
+            self._keep("running")
+            status = yield from self._answered()
+            self._keep(status)
+            yield Ended(status)
+        except GeneratorExit:
+            status = "paused" if self.state.done < self.state.total else "finished"
+            raise
+        finally:
+            self._release()
+            try:
+                if self.state.status == "running":
+                    self._keep(status)
+            finally:
+                self._active.release()
+
+    def _answered(self) -> Iterator[Loading | Step]:
+        """Points until the run ends; returns its status then."""
+        while self.state.done < self.state.total:
+            if self._stop.is_set() or self._pause.is_set():
+                return "stopped" if self._stop.is_set() else "paused"
+            number, segment, first = self._place(self.state.done)
+            if self._loaded is None or self._loaded.path != self._path(segment):
+                yield Loading(number, segment.target)
+                self._load(segment)
+            point = self._point(number, segment, switch=first and number > 0)
+            if point is None:
+                return "stopped"
+            self.state.points.append(point)
+            self._keep("running")
+            yield Step(point, self.state.done, self.state.total, seconds_left(self.state))
+        return "finished"
+
+    def _place(self, index: int) -> tuple[int, Segment, bool]:
+        """(number, segment, whether it is the segment's first prompt) of a prompt of the run."""
+        begin = 0
+        for number, segment in enumerate(self.state.schedule.segments):
+            if index < begin + segment.count:
+                return number, segment, index == begin
+            begin += segment.count
+        raise IndexError(index)
+
+    def _path(self, segment: Segment) -> Path:
+        return Path(self.state.targets[segment.target])
+
+    def _load(self, segment: Segment) -> None:
+        """Take the segment's target in the place of the last one."""
+        if self._loaded is not None:
+            self._loaded.close()
+            self._loaded = None
+        options = self.state.options
+        if self._drafter is None:
+            self._drafter = LlamaDrafter.open(Path(self.state.drafter), ModelSettings(threads=options.threads))
+        ngrams = self.folder / "ngrams.sqlite"
+        self._loaded = LoadedTarget(self._path(segment), self._drafter, options, ngrams, self._home.cache)
+        if self._learner is not None:
+            self._serve(self._learner.switched(self.folder, self._loaded.engine, self._loaded.pair))
+
+    def _serve(self, adapter: Path | None) -> None:
+        if adapter != self._adapter:
+            self._drafter.set_adapter(str(adapter) if adapter else None)
+            self._adapter = adapter
+
+    def _point(self, number: int, segment: Segment, switch: bool) -> Point | None:
+        """Answer the next prompt, with the drafter and perhaps plainly; None if the run was stopped meanwhile."""
+        index, began = self.state.done, perf_counter()
+        prompt, served = self._prompts[index], self._adapter
+        found: dict[str, list[AnswerEvent]] = {}
+        ways = ("drafting", "plain") if self.state.options.plain else ("drafting",)
+        for way in ways if index % 2 else ways[::-1]:  # in turns, so that neither is always the warmer one
+            found[way] = self._answer(prompt, way, index)
+            if self._stop.is_set():
+                return None
+        cache = self._loaded.cache
+        if cache is not None:
+            cache.commit()
+        if self._learner is not None:
+            tokens = [event for event in found["drafting"] if isinstance(event, Token)]
+            self._serve(self._learner.answered(prompt, tokens, found["drafting"][-1]))
+        stats = cache.stats() if cache is not None else {"entries": 0, "seeded": 0}
+        drafted, plain = record(found["drafting"]), record(found["plain"]) if "plain" in found else None
+        speed, plain_speed = _speed(drafted), _speed(plain) if plain else None
+        return Point(
+            index, number, segment.target, prompt.task or segment.task, prompt.id,
+            proposed=drafted.proposed,
+            accepted=drafted.accepted,
+            acceptance=drafted.accepted / drafted.proposed if drafted.proposed else None,
+            tokens=drafted.tokens,
+            passes=len(drafted.rounds),
+            tokens_per_pass=drafted.tokens / max(len(drafted.rounds), 1),
+            tokens_per_second=speed,
+            plain_tokens_per_second=plain_speed,
+            speedup=speed / plain_speed if plain_speed else None,
+            cache_entries=stats["entries"],
+            cache_learned=stats["entries"] - stats["seeded"],
+            switch=switch,
+            degenerate=drafted.degenerate,
+            adapter=f"{served.parent.name}/{served.name}" if served else None,
+            seconds=perf_counter() - began,
+        )  # fmt: skip
+
+    def _answer(self, prompt: Prompt, way: str, index: int) -> list[AnswerEvent]:
+        """All events of one answer from cold caches; cut short if the run is stopped."""
+        options, loaded = self.state.options, self._loaded
+        engine, drafting = loaded.engine, way == "drafting"
+        settings: DraftSettings = draft_settings(options) if drafting else PLAIN
+        memory: Memory = loaded.drafting if drafting else loaded.plain
+        engine.forget()
+        engine.memory = memory
+        sampling = SamplingSettings(
+            temperature=options.temperature, seed=options.seed + index, max_tokens=options.max_tokens
+        )
+        capture = self._learner.capture if self._learner is not None and drafting else 0
+        events = []
+        try:
+            for event in engine.answer(prompt.messages, sampling, settings, capture=capture):
+                events.append(event)
+                if self._stop.is_set():  # it may have come before the engine had begun
+                    engine.cancel()
+        except ModelError as error:
+            raise ModelError(f"The prompt {prompt.id} cannot be answered. {error}") from error
+        return events
+
+    def _keep(self, status: Status) -> None:
+        self.state.status = status
+        self._store.save(self.state)
+
+    def _release(self) -> None:
+        loaded, self._loaded = self._loaded, None
+        drafter, self._drafter, self._adapter = self._drafter, None, None
+        try:
+            if loaded is not None:
+                loaded.close()
+        finally:
+            if drafter is not None:
+                drafter.close()
+
+
+def seconds_left(state: RunState) -> float:
+    """Estimate: prompts still to come times the mean time of those so far, of the same target where there are any."""
+    if not state.points:
+        return 0.0
+    times: dict[str, list[float]] = {}
+    for point in state.points:
+        times.setdefault(point.target, []).append(point.seconds)
+    overall = [point.seconds for point in state.points]
+    left, done = 0.0, state.done
+    for segment in state.schedule.segments:
+        skipped = min(done, segment.count)
+        done -= skipped
+        known = times.get(segment.target, overall)
+        left += (segment.count - skipped) * sum(known) / len(known)
+    return left
+
+
+def _speed(trace: Trace) -> float:
+    return trace.tokens / trace.decode if trace.decode else 0.0

@@ -1,0 +1,71 @@
+"""One answer as numbers: its tokens and what each round did and took."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from omnidraft.decoding.events import Event, Finished, Round, Token
+from omnidraft.lab.degenerate import onset
+
+
+@dataclass(slots=True)
+class Trace:
+    """Rounds up to the point where the answer became degenerate, if it did. Times in seconds."""
+
+    ids: list[int] = field(default_factory=list)
+    rounds: list[Round] = field(default_factory=list)
+    prefill: float = 0.0
+    degenerate: bool = False
+
+    @property
+    def tokens(self) -> int:
+        return sum(r.emitted for r in self.rounds)
+
+    @property
+    def decode(self) -> float:
+        return sum(seconds(r) for r in self.rounds)
+
+    @property
+    def end_to_end(self) -> float:
+        return self.prefill + self.decode
+
+    @property
+    def proposed(self) -> int:
+        return sum(r.proposed for r in self.rounds)
+
+    @property
+    def accepted(self) -> int:
+        return sum(r.accepted for r in self.rounds)
+
+
+def seconds(done: Round) -> float:
+    return done.draft + done.translate + done.verify + done.other
+
+
+def record(events: Iterable[Event]) -> Trace:
+    """Run an answer to its end; cut it where it starts looping, so that no method is paid for echoing itself."""
+    trace = Trace()
+    for event in events:
+        if isinstance(event, Token):
+            trace.ids.append(event.id)
+        elif isinstance(event, Round):
+            trace.rounds.append(event)
+        elif isinstance(event, Finished):
+            trace.prefill = event.statistics.prefill
+    cut = onset(trace.ids)
+    if cut is not None:
+        trace.degenerate = True
+        _cut(trace, cut)
+    return trace
+
+
+def _cut(trace: Trace, tokens: int) -> None:
+    """Keep whole rounds until `tokens` are reached."""
+    kept, reached = [], 0
+    for done in trace.rounds:
+        if reached >= tokens:
+            break
+        kept.append(done)
+        reached += done.emitted
+    trace.rounds = kept

@@ -1,0 +1,190 @@
+"""What a drafter drafts with: bare, with an adapter version, or as one merged file. Chosen and opened here.
+
+It reads the stores, sets aside what is damaged there and never writes a version; it knows nothing of training, of
+answers or of when a swap may happen.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from omnidraft.backends.llama_cpp import LlamaDrafter
+from omnidraft.config import ModelSettings
+from omnidraft.decoding.acceptance import AcceptanceHead
+from omnidraft.decoding.knowledge import Knowledge
+from omnidraft.errors import ModelError, StorageError
+from omnidraft.learning.adapters.files import erase, set_aside
+from omnidraft.learning.adapters.merge import can_merge, merged_path
+from omnidraft.learning.adapters.store import SHARED, AdapterStore, open_store, warm_start
+from omnidraft.learning.adapters.versions import Version
+from omnidraft.learning.facts import Origin
+from omnidraft.vocab import Vocabulary
+
+AUTO = "auto"  # as an adapter's path: what was learned for this drafter and vocabulary
+NO_ADAPTER = "none"  # and: the drafter as it came
+MERGED = "merged"  # a profile's folder for drafters with their adapter added in
+_SAMPLES, _SAMPLE = 32, 1 << 16
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What to serve. drafter: the bare file; store: where its versions are, None where nothing is learned;
+    adapter: the GGUF LoRA, None for the bare drafter; merged: where the merged file is or would be, None if never;
+    aside: versions found damaged or misshapen while choosing, and set aside."""
+
+    drafter: Path
+    origin: Origin = "none"
+    store: AdapterStore | None = None
+    version: Version | None = None
+    adapter: Path | None = None
+    merged: Path | None = None
+    aside: tuple[str, ...] = ()
+
+    @property
+    def notices(self) -> list[str]:
+        """One sentence if something was set aside, else nothing."""
+        if not self.aside:
+            return []
+        which = f"Version {self.aside[0]}" if len(self.aside) == 1 else f"Versions {', '.join(self.aside)}"
+        were = "was" if len(self.aside) == 1 else "were"
+        instead = f"version {self.version.name} drafts" if self.version else "the drafter drafts as it came"
+        return [f"{which} of what the drafter learned cannot be used and {were} set aside; {instead}."]
+
+    @property
+    def file(self) -> Path:
+        """The model file to open."""
+        return self.merged if self.is_merged else self.drafter
+
+    def serves_like(self, other: Choice) -> bool:
+        """Whether both are the same version of the same drafter, from the same store."""
+        mine, theirs = (c.store.folder if c.store else None for c in (self, other))
+        return (self.drafter, self.origin, self.adapter, mine) == (other.drafter, other.origin, other.adapter, theirs)
+
+    @property
+    def is_merged(self) -> bool:
+        return self.merged is not None and self.merged.is_file()
+
+    @property
+    def lacks_merged(self) -> bool:
+        """Whether writing the merged file would make drafting cheaper."""
+        return self.merged is not None and not self.merged.is_file()
+
+    @property
+    def cost_key(self) -> str | None:
+        """Names what a drafter step costs with it: equal for versions that differ in their weights only."""
+        if self.version is None:
+            return str(self.adapter) if self.adapter else None
+        return "merged" if self.is_merged else f"lora {self.version.meta.rank}"
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """Where a profile keeps what was learned. adapters: its folder of stores; merged: a folder of rebuildable files."""
+
+    adapters: Path
+    merged: Path
+
+    def choose(self, drafter: Path, vocabulary: str, scope: str) -> Choice:
+        """The version served for a drafter and a target vocabulary's fingerprint; a new vocabulary starts warm."""
+        mark = fingerprint(drafter)
+        store = open_store(self.adapters, drafter, mark, SHARED if scope == "shared" else vocabulary)
+        aside = store.set_damaged_aside()
+        version, origin = store.current(), "own"
+        if version is None and not store.pointer.rejected:
+            version, origin = warm_start(self.adapters, drafter, mark, [store.folder.name]), "warm start"
+        if version is None:
+            return Choice(drafter, store=store, aside=aside)
+        merged = merged_path(self.merged, version) if can_merge(drafter) else None
+        return Choice(drafter, origin, store, version, version.adapter, merged, aside)
+
+    def stores(self) -> list[AdapterStore]:
+        """All stores, of all drafters and vocabularies."""
+        return [AdapterStore(path) for path in sorted(self.adapters.glob("*/*")) if path.is_dir()]
+
+    def drop_merged(self, keep: Path | None = None) -> None:
+        """Remove the merged files of a store but the one kept; without one, overwrite and remove all."""
+        if keep is None:
+            erase(self.merged)
+            return
+        for file in [f for f in keep.parent.glob("*.gguf") if f != keep]:
+            with suppress(OSError):  # Windows keeps a file that is in use; next time then
+                file.unlink()
+
+    def store_name(self, store: AdapterStore) -> str:
+        """A store's name in the history: its path below the profile's adapters."""
+        return store.folder.relative_to(self.adapters).as_posix()
+
+
+def open_choice(choice: Choice, settings: ModelSettings, vocabulary: Vocabulary) -> tuple[LlamaDrafter, Choice]:
+    """Open the drafter as chosen. A merged file that cannot be opened is removed, and the adapter used instead."""
+    if choice.is_merged:
+        try:
+            return LlamaDrafter.open(choice.merged, settings, vocabulary=vocabulary), choice
+        except ModelError:
+            choice.merged.unlink(missing_ok=True)
+    return LlamaDrafter.open(choice.drafter, settings, vocabulary=vocabulary), choice
+
+
+def put_on(drafter: LlamaDrafter, choice: Choice) -> Choice:
+    """Give an opened drafter its adapter, unless that is merged in. A version that does not fit is set aside, and the
+    last one before it used."""
+    while not choice.is_merged:
+        try:
+            drafter.set_adapter(choice.adapter)
+            break
+        except ModelError:
+            if choice.version is None:  # somebody named this file: say what is wrong with it
+                raise
+            choice = _before(choice)
+    return choice
+
+
+def _before(choice: Choice) -> Choice:
+    """What to use in place of a version that is of no use, which is set aside."""
+    version = choice.version
+    aside = (*choice.aside, version.name) if set_aside(version.path) else choice.aside
+    older = AdapterStore(version.path.parent).current()
+    if older is None or older.number >= version.number:
+        return replace(choice, origin="none", version=None, adapter=None, merged=None, aside=aside)
+    return replace(choice, version=older, adapter=older.adapter, merged=None, aside=aside)
+
+
+def save_heads(choice: Choice, knowledge: dict[str, Knowledge]) -> None:
+    """Keep the acceptance heads with the version they were trained under, if it is this store's own."""
+    if choice.origin != "own" or not knowledge:
+        return
+    data = json.dumps({kind: known.head.as_dict() for kind, known in knowledge.items()})
+    with suppress(StorageError):  # they are learned again within an answer or two
+        choice.store.attach_head(choice.version.name, data.encode())
+
+
+def load_heads(choice: Choice, knowledge: dict[str, Knowledge]) -> None:
+    """Take up the heads saved with a version; where there are none, the present ones go on."""
+    if choice.version is None or choice.version.head is None:
+        return
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        saved = json.loads(choice.version.head.read_bytes())
+        for kind, known in knowledge.items():
+            if kind in saved:
+                known.head = AcceptanceHead.from_dict(saved[kind])
+
+
+_known: dict[tuple, str] = {}
+
+
+def fingerprint(model: Path) -> str:
+    """Tells a model file from every other one: its size, beginning, end and samples from between, hashed."""
+    status = model.stat()
+    key = (model.resolve(), status.st_size, status.st_mtime_ns)
+    if key not in _known:
+        found = hashlib.sha256(str(status.st_size).encode())
+        with open(model, "rb") as file:
+            for i in range(_SAMPLES + 1):
+                file.seek(max(0, status.st_size - _SAMPLE) * i // _SAMPLES)
+                found.update(file.read(_SAMPLE))
+        _known[key] = found.hexdigest()
+    return _known[key]

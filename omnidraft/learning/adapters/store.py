@@ -1,0 +1,256 @@
+"""The adapter versions of one drafter for one target vocabulary (or shared by all): written whole, served, rolled back.
+
+A version is written into a temporary folder, flushed, renamed into place, and only then named by `current.json`, itself
+replaced atomically. Whatever is killed in between, the last good version is the one found. It knows nothing of torch.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from omnidraft.errors import StorageError
+from omnidraft.files import reason, sync_folder, write_atomically
+from omnidraft.learning.adapters.candidate import drop_candidate, forget_candidate
+from omnidraft.learning.adapters.files import (
+    DAMAGED,
+    KEPT_ASIDE,
+    damaged,
+    discard,
+    erase,
+    place,
+    set_aside,
+    unfinished,
+    unfinished_folder,
+)
+from omnidraft.learning.adapters.versions import ADAPTER, HEAD, META, WEIGHTS, Meta, Version, digest, read_version
+
+CURRENT = "current.json"
+SHARED = "shared"
+KEPT = 5
+_NAME = re.compile(r"v\d{6,}")
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """version: the one served, None for the bare drafter; rejected: rolled back, never chosen again; through: newest
+    replay ordinal that a refused or rolled-back update has used up, so that it is not tried again at once; highest:
+    number there ever was, since figures of a forgotten version must not become another one's."""
+
+    version: str | None = None
+    rejected: tuple[str, ...] = ()
+    through: int = 0
+    highest: int = 0
+
+
+class AdapterStore:
+    """Versions in one folder. One writer at a time (the trainer); the app reads, rolls back and prunes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = Path(folder)
+        self._checked: dict[str, tuple[tuple, Version | None]] = {}
+
+    @property
+    def pointer(self) -> Pointer:
+        """What `current.json` says; if it is missing or damaged, the newest whole version is the one served."""
+        try:
+            values = json.loads((self.folder / CURRENT).read_bytes())
+            version, rejected = values["version"], tuple(map(str, values["rejected"]))
+            if version is not None and not _NAME.fullmatch(version):
+                raise ValueError("not a version's name")
+            return Pointer(version, rejected, int(values["through"]), int(values.get("highest", 0)))
+        except (OSError, ValueError, KeyError, TypeError):
+            whole = self.versions()
+            return Pointer(whole[-1].name if whole else None, highest=whole[-1].number if whole else 0)
+
+    def versions(self) -> list[Version]:
+        """All whole versions, oldest first, rejected ones included."""
+        found = (self._read(path) for path in self._folders())
+        return [version for version in found if version is not None]
+
+    def current(self) -> Version | None:
+        """The version to serve; None for the bare drafter.
+
+        If the one named is damaged, its nearest whole ancestor or else the newest older version that was not rejected.
+        """
+        pointer = self.pointer
+        if pointer.version is None:
+            return None
+        good = {v.name: v for v in self.versions() if v.name not in pointer.rejected}
+        if pointer.version in good:
+            return good[pointer.version]
+        older = [v for v in good.values() if v.number < int(pointer.version[1:])]
+        return older[-1] if older else None
+
+    def previous(self) -> Version | None:
+        """What `rollback` would serve."""
+        current = self.current()
+        return self._before(current) if current is not None else None
+
+    def _before(self, version: Version) -> Version | None:
+        good = [v for v in self.versions() if v.name not in self.pointer.rejected and v.number < version.number]
+        by_name = {v.name: v for v in good}
+        return by_name.get(version.meta.parent or "") or (good[-1] if version.meta.parent and good else None)
+
+    @property
+    def through(self) -> int:
+        """Newest replay ordinal already trained on, or tried."""
+        current = self.current()
+        return max(self.pointer.through, current.meta.through if current else 0)
+
+    def publish(self, files: Mapping[str, bytes | Path], meta: Meta) -> Version:
+        """Write a version (ADAPTER and WEIGHTS as bytes or as files to move) and serve it from now on."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        temporary = unfinished_folder(self.folder)
+        try:
+            shutil.rmtree(temporary, ignore_errors=True)
+            temporary.mkdir()
+            for name, content in files.items():
+                place(temporary / name, content)
+            meta = replace(meta, sha256={name: digest(temporary / name) for name in files}, created=time.time())
+            place(temporary / META, meta.to_json())
+            sync_folder(temporary)
+            final = self._rename_to_next(temporary)
+        except OSError as error:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise StorageError(f"an adapter cannot be written to {self.folder}: {reason(error)}.") from error
+        version = Version(final, meta)
+        self._point(replace(self.pointer, version=version.name, highest=version.number))
+        return version
+
+    def _rename_to_next(self, temporary: Path) -> Path:
+        aside = (path.name.removeprefix(DAMAGED) for path in damaged(self.folder))
+        used = [path.name for path in self._folders()] + [n for n in aside if _NAME.fullmatch(n)]
+        number = max([self.pointer.highest, *(int(name[1:]) for name in (*used, *self.pointer.rejected))])
+        final = self.folder / f"v{number + 1:06d}"
+        os.rename(temporary, final)
+        sync_folder(self.folder)
+        return final
+
+    def reject_update(self, through: int) -> None:
+        """The answers up to this ordinal were trained on and nothing was published: wait for newer ones."""
+        self._point(replace(self.pointer, through=max(through, self.pointer.through)))
+
+    def rollback(self, served: Version | None = None) -> Version | None:
+        """Serve what was served before `served` (None: the current version). It is never chosen again, nor is what was
+        built on it and perhaps not served yet. Returns what is served now."""
+        current = self.current()
+        if current is None:
+            return None
+        left = served or current
+        gone = [v.name for v in self.versions() if left.number <= v.number <= current.number]
+        pointer, previous = self.pointer, self._before(left)
+        rejected = tuple(dict.fromkeys([*pointer.rejected, left.name, *gone]))
+        through = max(pointer.through, left.meta.through, current.meta.through)
+        self._point(replace(pointer, version=previous.name if previous else None, rejected=rejected, through=through))
+        drop_candidate(self.folder)  # of the version left, or, if its writer was killed, what that was made from
+        return previous
+
+    def attach_head(self, version: str, data: bytes) -> None:
+        """Keep the acceptance head that was trained while this version served; it comes back with a rollback."""
+        if _NAME.fullmatch(version) and (self.folder / version).is_dir():
+            write_atomically(self.folder / version / HEAD, data)
+
+    def set_damaged_aside(self) -> tuple[str, ...]:
+        """Give folders that are not whole versions another name, so that nothing is built on them; their names."""
+        broken = [path for path in self._folders() if self._read(path) is None]
+        return tuple(path.name for path in broken if set_aside(path))
+
+    def prune(self, keep: int = KEPT) -> list[str]:
+        """Remove all but the last `keep` good versions and the one served, and what a killed writer left.
+
+        Damaged versions stay for `set_damaged_aside`.
+        """
+        current, pointer = self.current(), self.pointer
+        if current is not None and current.name != pointer.version:
+            self._point(replace(pointer, version=current.name))  # before the slow part: a rollback may come meanwhile
+        whole = self.versions()
+        good = [v.name for v in whole if v.name not in pointer.rejected]
+        kept = {*good[-keep:], current.name if current else ""}
+        gone = [v.path for v in whole if v.name not in kept]
+        for path in gone:
+            discard(path)
+        for path in [*unfinished(self.folder), *damaged(self.folder)[:-KEPT_ASIDE]]:
+            erase(path)
+        return [path.name for path in gone]
+
+    def forget(self, chat: str | None) -> list[str]:
+        """Remove every version trained on a conversation, or descended from one that was (None: all of them), and a
+        candidate that was.
+
+        What is left is served again, and `through` goes back to it, so the next update retrains on the remaining
+        replay. The files are overwritten first.
+        """
+        doomed = [path for path in self._folders() if chat is None or _trained_on(path, chat)]
+        left = [v for v in self.versions() if v.path not in doomed and v.name not in self.pointer.rejected]
+        current = self.current()
+        kept = left[-1].name if left and current is not None else None
+        if current is not None and current.path not in doomed:
+            kept = current.name
+        if doomed:
+            rejected = tuple(r for r in self.pointer.rejected if self.folder / r not in doomed)
+            highest = max([self.pointer.highest, *(int(path.name[1:]) for path in doomed)])
+            self._point(Pointer(kept, rejected, 0, highest))
+        for path in doomed:
+            discard(path)
+        if forget_candidate(self.folder, chat):
+            self._point(replace(self.pointer, through=0))  # what it learned from others is new again
+        aside = [path for path in damaged(self.folder) if chat is None or _trained_on(path, chat)]
+        for path in [*aside, *unfinished(self.folder, alive_too=True)]:
+            erase(path)
+        self._checked.clear()
+        return [path.name for path in doomed]
+
+    def _folders(self) -> list[Path]:
+        """Version folders in order, whole or not."""
+        if not self.folder.is_dir():
+            return []
+        found = [path for path in self.folder.iterdir() if _NAME.fullmatch(path.name) and path.is_dir()]
+        return sorted(found, key=lambda path: int(path.name[1:]))
+
+    def _read(self, path: Path) -> Version | None:
+        """`read_version`, hashing a folder's files again only when one of them changed."""
+        try:
+            stamp = tuple((path / n).stat().st_mtime_ns for n in (META, ADAPTER, WEIGHTS))
+        except OSError:
+            return None
+        known = self._checked.get(path.name)
+        if known is None or known[0] != stamp:
+            known = self._checked[path.name] = (stamp, read_version(path))
+        return known[1]
+
+    def _point(self, pointer: Pointer) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(self.folder / CURRENT, json.dumps(asdict(pointer)).encode())
+
+
+def open_store(adapters: Path, drafter: Path, fingerprint: str, vocabulary: str) -> AdapterStore:
+    """The store of a drafter file (its name and fingerprint) for a target vocabulary's fingerprint, or for SHARED."""
+    return AdapterStore(adapters / drafter_folder(drafter, fingerprint) / vocabulary[:20])
+
+
+def drafter_folder(drafter: Path, fingerprint: str) -> str:
+    """A folder name for a drafter: readable, and distinct for another file of the same name."""
+    return f"{re.sub(r'[^A-Za-z0-9._-]', '_', drafter.stem).lstrip('.')[:60]}-{fingerprint[:12]}"
+
+
+def warm_start(adapters: Path, drafter: Path, fingerprint: str, apart_from: Collection[str] = ()) -> Version | None:
+    """The latest version this drafter has for any other vocabulary: where a new target begins."""
+    folder = adapters / drafter_folder(drafter, fingerprint)
+    stores = [AdapterStore(path) for path in folder.iterdir() if path.is_dir()] if folder.is_dir() else []
+    served = [s.current() for s in stores if s.folder.name not in {v[:20] for v in apart_from}]
+    return max((v for v in served if v is not None), key=lambda v: v.meta.created, default=None)
+
+
+def _trained_on(path: Path, chat: str) -> bool:
+    """Damaged descriptions count as trained on it: nothing says they were not."""
+    try:
+        return chat in Meta.from_json((path / META).read_bytes()).chats
+    except (OSError, StorageError):
+        return True

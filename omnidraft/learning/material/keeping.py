@@ -1,0 +1,114 @@
+"""The files learning keeps in a profile, while they are open: the replay, the history, and the right to write them.
+
+Only one program at a time learns in a profile. It decides nothing; counts are kept so that pages need no file.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from pathlib import Path
+
+from omnidraft.config import LearningSettings
+from omnidraft.learning.adapters.serving import Shelf
+from omnidraft.learning.material.collector import Answer, Pairing, record_of, served_by
+from omnidraft.learning.material.history import History
+from omnidraft.learning.material.plan import waiting
+from omnidraft.learning.material.profile_lock import ProfileLock
+from omnidraft.learning.material.record import Record
+from omnidraft.learning.material.replay import ReplayStore
+from omnidraft.paths import ProfilePaths
+from omnidraft.profiles.folders import Part, measured
+
+LOCK = "learning.lock"
+
+
+class Keeping:
+    """refused: why nothing can be learned here, "" if it can. answers, tokens, bytes: of the replay; fresh: answers of
+    the present vocabulary that no update has seen; enough: how many of them an update could be judged with, else 0."""
+
+    def __init__(self, profile: ProfilePaths, settings: Callable[[], LearningSettings]) -> None:
+        self._profile, self._settings = profile, settings
+        self._lock = threading.RLock()
+        self._right = ProfileLock(profile.root / LOCK)
+        self.refused = ""
+        self.replay: ReplayStore | None = None
+        self.history: History | None = None
+        self.answers = self.tokens = self.bytes = self.fresh = self.enough = 0
+
+    def open(self) -> None:
+        """Open what learning writes, or note in `refused` that another program does. StorageError for damaged files."""
+        with self._lock:
+            self.refused = ""
+            if self.replay is not None:
+                return
+            if not self._right.acquire():
+                self.refused = "Another program is learning in this profile."
+                return
+            try:
+                self._open_files()
+            except BaseException:
+                self.close()  # with one of them missing nothing can be learned, and the next load tries again
+                raise
+
+    def _open_files(self) -> None:
+        self.replay = ReplayStore(self._profile.replay, self._settings().replay_mb)
+        self.open_history()
+        for update in self.history.updates(3):
+            if update.outcome == "running":
+                ended = replace(update, outcome="interrupted", reason="The program ended meanwhile.")
+                self.history.save("", ended)
+        self._count()
+
+    def open_history(self) -> None:
+        """Open the history alone, if there is one or this program is the one that writes it."""
+        with self._lock:
+            if self.history is None and (self.replay is not None or self._profile.metrics.is_file()):
+                self.history = History(self._profile.metrics)
+
+    def close(self) -> None:
+        with self._lock:
+            for store in (self.replay, self.history):
+                if store is not None:
+                    store.close()
+            self.replay = self.history = None
+            self._right.release()
+
+    def keep(self, answer: Answer, pairing: Pairing, store_name: str) -> None:
+        """Store an answer for training and count it for the version that drafted it."""
+        if self.history is not None:
+            self.history.add_served(store_name, served_by(answer, pairing))
+        if (record := record_of(answer, pairing)) is not None:
+            self.add(record)
+
+    def add(self, record: Record) -> None:
+        with self._lock:
+            if self.replay is not None:
+                limit = self._settings().replay_mb
+                if self.replay.limit != int(limit * 1e6):
+                    self.replay.resize(limit)
+                self.replay.add(record)
+                self._count()
+
+    def recount(self, vocabularies: Collection[str], through: int) -> None:
+        """Count what is new behind replay ordinal `through`."""
+        with self._lock:
+            answers = self.replay.answers if self.replay is not None else {}
+            self.enough = waiting(answers, vocabularies, through)
+            self.fresh = sum(o > through and a.vocabulary in vocabularies for o, a in answers.items())
+
+    def _count(self) -> None:
+        self.answers, self.tokens, self.bytes = len(self.replay), self.replay.tokens, self.replay.bytes
+
+
+def files_of(profile: ProfilePaths, shelf: Shelf, cache: Path) -> list[Part]:
+    """Where everything learned lives, and how large it is."""
+    return [
+        Part("replay", profile.replay, "Past answers the drafter can learn from.", measured(profile.replay)),
+        Part("adapters", profile.adapters, "What the drafter has learned, by version.", measured(profile.adapters)),
+        Part("metrics", profile.metrics, "Updates, acceptance and speed over time.", measured(profile.metrics)),
+        Part("merged", shelf.merged, "The drafter with its adapter added in; made anew.", measured(shelf.merged)),
+        Part("tables", cache / "expansions", "How targets' tokens are spelled; made anew.",
+             measured(cache / "expansions")),
+    ]  # fmt: skip

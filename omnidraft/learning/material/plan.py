@@ -1,0 +1,54 @@
+"""Which stored answers an update learns from and which it is judged on. Arithmetic on the replay's index alone."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from omnidraft.learning.material.replay import Answer
+
+REPLAYED_PER_NEW = 3  # measured: one pass without replay loses a third of the gain
+MOST_NEW = 64  # per update; a backlog is worked off oldest first
+JUDGED_OLD = 24
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Replay ordinals. new, replayed: trained on; judged_new, judged_old: held out. through: newest ordinal seen."""
+
+    new: tuple[int, ...]
+    replayed: tuple[int, ...]
+    judged_new: tuple[int, ...]
+    judged_old: tuple[int, ...]
+    through: int
+
+
+def make_plan(
+    answers: Mapping[int, Answer],
+    vocabularies: Collection[str],
+    through: int,
+    seed: int,
+    per_new: int = REPLAYED_PER_NEW,
+) -> Plan:
+    """New answers are those past `through`; for each, `per_new` older ones are replayed, drawn uniformly."""
+    rng = np.random.default_rng(seed)
+    usable = [o for o, a in sorted(answers.items()) if a.vocabulary in vocabularies]
+    training = [o for o in usable if not answers[o].held_out]
+    backlog = [o for o in training if o > through]
+    new, more = backlog[:MOST_NEW], backlog[MOST_NEW:]
+    older = [o for o in training if o <= through]
+    replayed = rng.choice(older, min(len(older), per_new * len(new)), replace=False) if older and new else []
+    held = [o for o in usable if answers[o].held_out]
+    judged_new, rest = [o for o in held if o > through], [o for o in held if o <= through]
+    judged_old = rng.choice(rest, min(len(rest), JUDGED_OLD), replace=False) if rest else []
+    sort = lambda ordinals: tuple(sorted(map(int, ordinals)))  # noqa: E731
+    seen = more[0] - 1 if more else usable[-1] if usable else through
+    return Plan(tuple(new), sort(replayed), tuple(judged_new), sort(judged_old), seen)
+
+
+def waiting(answers: Mapping[int, Answer], vocabularies: Collection[str], through: int) -> int:
+    """How many new answers an update would have; 0 while there is no held-out answer to judge it by."""
+    mine = [(o, a) for o, a in answers.items() if a.vocabulary in vocabularies]
+    return sum(o > through for o, _ in mine) if any(a.held_out for _, a in mine) else 0

@@ -1,0 +1,211 @@
+"""From a replay record to what the target teaches at each drafter position.
+
+For piece j of target token t the target's distribution over the *drafter's* next piece is the sum of p over all tokens
+whose expansion shares the j pieces served so far and is longer, by next piece. What lies outside the captured
+candidates stays one outcome, "other": it is never renormalised away. It knows nothing of torch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from omnidraft.learning.material.expansions import ExpansionTable
+from omnidraft.learning.material.record import Record
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """N sparse distributions over drafter pieces.
+
+    ids: (N, K, A) int64, -1 where unused; the A ids of one outcome are pieces that mean the same and whose
+    probabilities add up. p: (N, K) float32, 0 where unused. other: (N,) float32, everything else; p.sum(1) + other ==
+    1.
+    """
+
+    ids: np.ndarray
+    p: np.ndarray
+    other: np.ndarray
+
+
+@dataclass(frozen=True)
+class Teaching:
+    """One record's N drafter positions, in order. All arrays start with axis N.
+
+    piece: served piece, int64. token: index of the target token it belongs to, int64. depth: j, its place in that
+    token's span, int64; length: the span, int64 (1: direct). split: the piece spells several target tokens, bool.
+    taught: the target's distribution was captured there, bool. p_served: probability of the token, float32 (an upper
+    bound where it is not among the candidates). node: projected distribution of the next piece. direct: distribution
+    over directly mapped tokens at the token's first piece (all "other" at depth > 0).
+    """
+
+    piece: np.ndarray
+    token: np.ndarray
+    depth: np.ndarray
+    length: np.ndarray
+    split: np.ndarray
+    taught: np.ndarray
+    p_served: np.ndarray
+    node: Outcomes
+    direct: Outcomes
+
+
+def teach(record: Record, table: ExpansionTable) -> Teaching:
+    """What each of the record's pieces has to learn."""
+    heads, split = _groups(record, table)
+    token = np.repeat(heads, record.spans).astype(np.int64)
+    length = np.repeat(record.spans, record.spans).astype(np.int64)
+    begins = np.repeat(np.cumsum(record.spans) - record.spans, record.spans)
+    depth = np.arange(len(record.pieces)) - begins
+    of_split = np.repeat(split, record.spans)
+    candidates = _Candidates.of(record, table, width=int(record.spans.max(initial=1)))
+    piece = record.pieces.astype(np.int64)
+    node = candidates.project(token, depth, piece, begins, table)
+    _credit_splits(node, record, candidates, heads, split)
+    return Teaching(
+        piece, token, depth, length, of_split,
+        taught=record.counts[token] > 0,
+        p_served=candidates.served[token],
+        node=node,
+        direct=candidates.directly(token, depth, table),
+    )  # fmt: skip
+
+
+def select(teaching: Teaching, keep: slice) -> Teaching:
+    """The positions of a slice."""
+    parts = {f.name: getattr(teaching, f.name) for f in fields(Teaching)}
+    cut = lambda o: Outcomes(o.ids[keep], o.p[keep], o.other[keep])  # noqa: E731
+    return Teaching(**{k: cut(v) if isinstance(v, Outcomes) else v[keep] for k, v in parts.items()})
+
+
+def _groups(record: Record, table: ExpansionTable) -> tuple[np.ndarray, np.ndarray]:
+    """(heads, split): per target token the first token of its group, and whether one piece spells that group.
+
+    A split piece closes its last token: the tokens in front have span 0 although they have expansions.
+    """
+    n = len(record.targets)
+    heads, split, head = np.arange(n), np.zeros(n, bool), None
+    for i in range(n):
+        if record.spans[i] == 0:
+            bare = table.lengths[record.targets[i]] == 0
+            head = None if bare else (i if head is None else head)
+        else:
+            if head is not None:
+                heads[i], split[i] = head, True
+            head = None
+    return heads, split
+
+
+@dataclass(frozen=True)
+class _Candidates:
+    """Padded candidates. p: (n, K); rows: (n, K, L) first pieces of each expansion; lengths: (n, K); served: (n,)."""
+
+    ids: np.ndarray
+    p: np.ndarray
+    rows: np.ndarray
+    lengths: np.ndarray
+    rest: np.ndarray
+    counts: np.ndarray
+    served: np.ndarray
+
+    @classmethod
+    def of(cls, record: Record, table: ExpansionTable, width: int) -> _Candidates:
+        n, k = len(record.targets), int(record.counts.max(initial=1))
+        used = np.arange(k) < record.counts[:, None]
+        ids, p = np.zeros((n, k), np.int64), np.zeros((n, k), np.float32)
+        ids[used], p[used] = record.ids, np.exp(record.logprobs)
+        rows, lengths = table.rows(ids, width), np.where(used, table.lengths[ids], 0)
+        if record.leading_space and n and record.counts[0]:
+            own = [tuple(e[:width]) for e in record.first]
+            lengths[0, : len(own)] = [len(e) for e in record.first]
+            rows[0, : len(own)] = [e + (-1,) * (width - len(e)) for e in own]
+        total = p.sum(1) + record.rest
+        p, rest = p / total[:, None], record.rest / total
+        hit = used & (ids == record.targets[:, None])
+        least = np.where(used, p, 1).min(1, initial=1)
+        served = np.where(hit.any(1), (p * hit).sum(1), np.minimum(rest, least))
+        return cls(ids, p, rows, lengths, rest, record.counts, served.astype(np.float32))
+
+    def project(
+        self, token: np.ndarray, depth: np.ndarray, piece: np.ndarray, begins: np.ndarray, table: ExpansionTable
+    ) -> Outcomes:
+        n, k = len(token), self.p.shape[1]
+        ids, p, other = np.full((n, k), -1, np.int64), np.zeros((n, k), np.float32), np.ones(n, np.float32)
+        spelled = int((table.lengths > 0).sum())
+        for j in range(int(depth.max(initial=-1)) + 1):
+            at = np.flatnonzero(depth == j)
+            served = piece[begins[at][:, None] + np.arange(j)] if j else np.zeros((len(at), 0), np.int64)
+            rows, t = self.rows[token[at]], token[at]
+            through = (self.lengths[t] > j) & (rows[:, :, :j] == served[:, None]).all(2)
+            p[at] = np.where(through, self.p[t], 0)
+            ids[at] = np.where(through, rows[:, :, j], -1)
+            if j == 0:
+                other[at] = self.rest[t] + np.where(through, 0, self.p[t]).sum(1)  # unspellable tokens are "other"
+            else:  # of the rest's tokens, the share that passes this node
+                unseen = np.maximum(table.passing(served) - through.sum(1), 0)
+                other[at] = self.rest[t] * unseen / np.maximum(spelled - self.counts[t], 1)
+        return _normalised(*_merge(ids, p), other)
+
+    def directly(self, token: np.ndarray, depth: np.ndarray, table: ExpansionTable) -> Outcomes:
+        single = (self.lengths[token] == 1) & (depth == 0)[:, None]
+        p = np.where(single, self.p[token], 0)
+        merged, p = _merge(np.where(single, self.rows[token, :, 0], -1), p)
+        ids = np.where(merged[..., None] >= 0, table.aliases[np.maximum(merged, 0)], -1)
+        return Outcomes(ids.astype(np.int64), p, np.maximum(1 - p.sum(1), 0).astype(np.float32))
+
+
+def _credit_splits(
+    node: Outcomes, record: Record, candidates: _Candidates, heads: np.ndarray, split: np.ndarray
+) -> None:
+    """Give a split piece the probability of the text it spells, taken from its first token's own first piece.
+
+    p(t1) p(t2 | t1) ... is how often the target continues with the piece's bytes; without this the drafter would be
+    taught never to draft a piece longer than the target's tokens.
+    """
+    ends = np.cumsum(record.spans) - 1
+    for last in np.flatnonzero(split):
+        first, row = heads[last], ends[last]
+        piece, mass = int(record.pieces[row]), float(np.prod(candidates.served[first : last + 1]))
+        own = np.flatnonzero(candidates.ids[first][: candidates.counts[first]] == record.targets[first])
+        if not len(own):
+            continue
+        source = np.flatnonzero(node.ids[row, :, 0] == candidates.rows[first, own[0], 0])
+        slot = np.flatnonzero(node.ids[row, :, 0] == piece)
+        slot = slot if len(slot) else np.flatnonzero(node.ids[row, :, 0] < 0)
+        if len(source) and not len(slot):  # full row: the least likely outcome makes room and joins "other"
+            slot = np.array([np.argmin(node.p[row])])
+            node.other[row] += node.p[row, slot[0]]
+            node.p[row, slot[0]] = 0
+        if len(source) and source[0] != slot[0]:
+            moved = min(mass, float(node.p[row, source[0]]))
+            node.p[row, source[0]] -= moved
+            node.ids[row, slot[0], 0] = piece
+            node.p[row, slot[0]] += moved
+
+
+def _merge(ids: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Sum p over equal ids within each row; duplicates become -1 with p 0. (N, K) both, columns trimmed."""
+    if not ids.size:
+        return ids, p
+    order = np.argsort(ids, axis=1, kind="stable")
+    ids, p = np.take_along_axis(ids, order, 1), np.take_along_axis(p, order, 1)
+    first = np.ones(ids.shape, bool)
+    first[:, 1:] = ids[:, 1:] != ids[:, :-1]
+    sums = np.add.reduceat(p.reshape(-1).astype(np.float64), np.flatnonzero(first))
+    merged = np.zeros(ids.shape, np.float32)
+    merged[first] = sums
+    used = first & (ids >= 0)
+    ids, merged = np.where(used, ids, -1), np.where(used, merged, 0)
+    width = max(int(used.sum(1).max()), 1)
+    order = np.argsort(~used, axis=1, kind="stable")[:, :width]
+    return np.take_along_axis(ids, order, 1), np.take_along_axis(merged, order, 1).astype(np.float32)
+
+
+def _normalised(ids: np.ndarray, p: np.ndarray, other: np.ndarray) -> Outcomes:
+    total = p.sum(1) + other
+    empty = total <= 0  # the served token is outside the candidates and nothing is known of this node
+    total = np.where(empty, 1, total)
+    return Outcomes(
+        ids[..., None], (p / total[:, None]).astype(np.float32), np.where(empty, 1, other / total).astype(np.float32)
+    )

@@ -1,0 +1,120 @@
+"""Replay records as padded tensors: windows of drafter context, and the positions a loss looks at.
+
+Right padding only: attention is causal, so nothing a loss reads sees the padding and no mask is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from omnidraft.learning.material.expansions import ExpansionTable
+from omnidraft.learning.material.record import Record
+from omnidraft.learning.training import alignment, losses
+from omnidraft.learning.training.alignment import Teaching
+
+
+@dataclass(frozen=True)
+class Window:
+    """A stretch of drafter context. ids: (L,) int64; teaching: its last N ids, each predicted by the one before."""
+
+    ids: np.ndarray
+    teaching: Teaching
+
+    @property
+    def positions(self) -> int:
+        return len(self.teaching.piece)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """ids: (B, L) int64, padded with 0. row, column: (N,) where the N predictions are made. tokens: T target tokens."""
+
+    ids: Tensor
+    row: Tensor
+    column: Tensor
+    positions: losses.Positions
+    tokens: int
+
+
+def windows(record: Record, table: ExpansionTable, longest: int = 512) -> list[Window]:
+    """The record cut into windows of at most `longest` ids; each piece is learned once.
+
+    The first window shows as much of the prompt's end as fits; later ones start with half a window of context.
+    """
+    teaching = alignment.teach(record, table)
+    everything = np.concatenate([record.prompt, record.pieces]).astype(np.int64)
+    bounds = np.flatnonzero(teaching.depth == 0)  # a token's pieces stay together
+    made, start, total = [], 0, len(record.pieces)
+    while start < total and len(record.prompt) + start > 0:
+        context = min(len(record.prompt) + start, longest // 2)
+        stop = total
+        if start + longest - context < total:
+            inside = bounds[(bounds > start) & (bounds <= start + longest - context)]
+            stop = int(inside[-1]) if len(inside) else start + longest - context
+        at = len(record.prompt) + start
+        begin = max(0, len(record.prompt) + stop - longest)
+        made.append(
+            Window(
+                everything[min(begin, at - 1) : len(record.prompt) + stop],
+                alignment.select(teaching, slice(start, stop)),
+            )
+        )
+        start = stop
+    return made
+
+
+def collate(parts: Sequence[Window]) -> Batch:
+    """One padded batch of windows; token indices are made distinct."""
+    width = max(len(w.ids) for w in parts)
+    ids = np.zeros((len(parts), width), np.int64)
+    row, column, shifted, tokens = [], [], [], 0
+    for i, window in enumerate(parts):
+        ids[i, : len(window.ids)] = window.ids
+        n = window.positions
+        row.append(np.full(n, i))
+        column.append(np.arange(len(window.ids) - n - 1, len(window.ids) - 1))
+        index = window.teaching.token
+        shifted.append(index - index.min() + tokens if n else index)
+        tokens += int(index.max() - index.min()) + 1 if n else 0
+    positions = _join([w.teaching for w in parts], np.concatenate(shifted))
+    as_tensor = lambda arrays: torch.from_numpy(np.concatenate(arrays))  # noqa: E731
+    return Batch(torch.from_numpy(ids), as_tensor(row), as_tensor(column), positions, tokens)
+
+
+def batches(parts: Sequence[Window], longest_batch: int = 2048) -> Iterator[Batch]:
+    """Windows of similar length together, at most `longest_batch` padded ids (and positions) per batch."""
+    group: list[Window] = []
+    for window in sorted(parts, key=lambda w: len(w.ids)):
+        if group and (len(group) + 1) * len(window.ids) > longest_batch:
+            yield collate(group)
+            group = []
+        group.append(window)
+    if group:
+        yield collate(group)
+
+
+def _join(teachings: Sequence[Teaching], token: np.ndarray) -> losses.Positions:
+    parts = {}
+    for f in fields(Teaching):
+        values = [getattr(t, f.name) for t in teachings]
+        if isinstance(values[0], alignment.Outcomes):
+            parts[f.name] = _join_outcomes(values)
+        else:
+            parts[f.name] = torch.from_numpy(np.concatenate(values))
+    parts["token"] = torch.from_numpy(token)
+    return losses.Positions(**parts)
+
+
+def _join_outcomes(outcomes: Sequence[alignment.Outcomes]) -> losses.Outcomes:
+    k, a = (max(o.ids.shape[axis] for o in outcomes) for axis in (1, 2))
+    ids = [
+        np.pad(o.ids, ((0, 0), (0, k - o.ids.shape[1]), (0, a - o.ids.shape[2])), constant_values=-1) for o in outcomes
+    ]
+    p = [np.pad(o.p, ((0, 0), (0, k - o.p.shape[1]))) for o in outcomes]
+    stack = lambda arrays: torch.from_numpy(np.concatenate(arrays))  # noqa: E731
+    return losses.Outcomes(stack(ids), stack(p), stack([o.other for o in outcomes]))

@@ -1,0 +1,122 @@
+"""The drafter as torch sees it: the same GGUF, its weights frozen, a LoRA on every linear layer.
+
+Imported only inside the training process. It knows nothing of losses, replay or files other than the drafter's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from gguf import MODEL_ARCH, MODEL_ARCH_NAMES, GGUFReader, get_tensor_name_map
+from peft import LoraConfig, get_peft_model
+from torch import Tensor, nn
+from transformers import AutoModelForCausalLM
+
+from omnidraft.errors import ModelError
+from omnidraft.learning.training.batches import Batch
+
+OUTPUT = "output"  # the output layer's name in a GGUF
+LAYERS = {"attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"}  # those llama.cpp may adapt
+
+
+class TorchDrafter:
+    """A drafter with a trainable adapter.
+
+    adapted: {GGUF layer name ("blk.0.attn_q", "output"): its PEFT module}; rank: LoRA rank; alpha equals the rank, so
+    the adapter's scale is 1; first_id: the piece that texts begin with.
+    """
+
+    def __init__(self, path: Path, rank: int = 32, output_layer: bool = True, seed: int = 0) -> None:
+        torch.manual_seed(seed)
+        self.path, self.rank = Path(path), rank
+        reader = GGUFReader(path)
+        self.architecture = reader.fields["general.architecture"].contents()
+        base = _load(self.path)
+        self.vocabulary_size = base.get_output_embeddings().weight.shape[0]
+        self.first_id = _first_id(reader)
+        names = _adaptable(base, reader, self.architecture, output_layer)
+        config = LoraConfig(r=rank, lora_alpha=rank, target_modules=sorted(names), lora_dropout=0.0, bias="none")
+        self.model = get_peft_model(base, config)
+        self.base = base
+        modules = dict(base.named_modules())
+        self.adapted: dict[str, nn.Module] = {gguf_name: modules[name] for name, gguf_name in names.items()}
+
+    def parameters(self) -> list[Tensor]:
+        return [p for p in self.model.parameters() if p.requires_grad]
+
+    def hidden(self, ids: Tensor) -> Tensor:
+        """Last hidden states, (B, L, width)."""
+        return self.base.get_decoder()(input_ids=ids, use_cache=False).last_hidden_state
+
+    def log_probabilities(self, hidden: Tensor) -> Tensor:
+        """(N, width) -> (N, D) float32; only the rows a loss reads ever meet the output layer."""
+        return torch.log_softmax(self.base.get_output_embeddings()(hidden).float(), dim=-1)
+
+    def predict(self, batch: Batch) -> Tensor:
+        """log q at the batch's N positions, (N, D)."""
+        return self.log_probabilities(self.hidden(batch.ids)[batch.row, batch.column])
+
+    def weights(self) -> dict[str, Tensor]:
+        """The adapter: {"blk.0.attn_q.lora_a": (rank, in), "....lora_b": (out, rank)}, torch's row order, float32."""
+        found = {}
+        for name, module in self.adapted.items():
+            found[f"{name}.lora_a"] = module.lora_A["default"].weight.detach().clone()
+            found[f"{name}.lora_b"] = module.lora_B["default"].weight.detach().clone()
+        return found
+
+    def load_weights(self, weights: Mapping[str, Tensor]) -> None:
+        """Take over an adapter's weights; ModelError if it does not belong to this drafter and rank."""
+        own = {f"{name}.lora_{x}" for name in self.adapted for x in "ab"}
+        if set(weights) != own:
+            raise ModelError(f"the adapter was made for other layers than {self.path.name} has")
+        with torch.no_grad():
+            for name, module in self.adapted.items():
+                for part, key in ((module.lora_A, "a"), (module.lora_B, "b")):
+                    source, into = weights[f"{name}.lora_{key}"], part["default"].weight
+                    if source.shape != into.shape:
+                        raise ModelError(
+                            f"the adapter's {name} has shape {tuple(source.shape)}, not {tuple(into.shape)}"
+                        )
+                    into.copy_(source)
+
+    def reset(self) -> None:
+        """An adapter that changes nothing: B = 0, A drawn anew."""
+        for module in self.adapted.values():
+            module.reset_lora_parameters("default", init_lora_weights=True)
+
+
+def _first_id(reader: GGUFReader) -> int:
+    """Where there is no begin token, models were trained with the end token between texts."""
+    for name in ("bos", "eos"):
+        if (field := reader.fields.get(f"tokenizer.ggml.{name}_token_id")) is not None:
+            return int(field.contents())
+    return 0
+
+
+def _load(path: Path) -> nn.Module:
+    try:
+        model = AutoModelForCausalLM.from_pretrained(
+            str(path.parent), gguf_file=path.name, dtype=torch.float32, local_files_only=True
+        )
+    except (OSError, ValueError, KeyError, NotImplementedError) as error:
+        raise ModelError(f"torch cannot train {path.name}: {error}") from error
+    return model.eval()  # no dropout; LoRA trains the same in evaluation mode
+
+
+def _adaptable(base: nn.Module, reader: GGUFReader, architecture: str, output_layer: bool) -> dict[str, str]:
+    """{module name: GGUF name} of every linear layer the GGUF stores under a name of its own."""
+    by_name = {name: key for key, name in MODEL_ARCH_NAMES.items()}
+    mapping = get_tensor_name_map(by_name.get(architecture, MODEL_ARCH.LLAMA), base.config.num_hidden_layers)
+    stored = {tensor.name.removesuffix(".weight") for tensor in reader.tensors}
+    found = {}
+    for name, module in base.named_modules():
+        gguf_name = mapping.get_name(name) if isinstance(module, nn.Linear) else None
+        if gguf_name not in stored:
+            continue  # a tied output layer has no weight of its own
+        if gguf_name.rpartition(".")[2] in LAYERS or (output_layer and gguf_name == OUTPUT):
+            found[name] = gguf_name
+    if not found:
+        raise ModelError(f"no layer of a {architecture} model can be adapted")
+    return found

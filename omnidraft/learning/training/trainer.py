@@ -1,0 +1,111 @@
+"""The training process: `python -m omnidraft.learning.training.trainer`, a job as a JSON line in, events as lines out.
+
+torch lives and dies here. The app pauses it by stopping the whole process (SIGSTOP, or suspension on Windows), which
+takes effect at once, inside any matrix product; so nothing here may hold a lock while it computes. It ends itself when
+stdin closes, that is when the app is gone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from omnidraft.errors import OmniDraftError
+from omnidraft.learning.job import Job
+
+
+def main() -> int:
+    """Exit code 0 after finished, 1 after failed (a message for display), 2 if the app went away."""
+    events = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # whatever a library prints goes to stderr
+    line = sys.stdin.readline()
+    if not line:
+        return 2
+    job = Job.from_line(line)
+    threading.Thread(target=_end_with_the_app, daemon=True).start()
+    _be_humble(job)
+    emit = lambda event: print(json.dumps(event), file=events)  # noqa: E731
+    began = time.perf_counter()
+    try:
+        if job.kind == "merge":
+            from omnidraft.learning.adapters.merge import write_merged
+
+            write_merged(Path(job.drafter), Path(job.start), Path(job.merged))
+        else:
+            _learn(job, emit)
+    except OmniDraftError as error:
+        emit({"event": "failed", "message": str(error)})
+        return 1
+    except MemoryError:
+        emit({"event": "failed", "message": "there is not enough memory to train the drafter"})
+        return 1
+    emit(
+        {
+            "event": "finished",
+            "seconds": time.perf_counter() - began,
+            "cpu_seconds": time.process_time(),
+            "peak_mb": _peak_mb(),
+        }
+    )
+    return 0
+
+
+def _learn(job: Job, emit: Callable[[dict], None]) -> None:
+    from omnidraft.learning.training.update import run  # imports torch: only now, when priority and threads are set
+
+    _limit_threads(job)
+    for event in run(job):
+        emit(event)
+
+
+def _be_humble(job: Job) -> None:
+    """Lowest useful priority, and thread counts that libraries read from the environment when they load."""
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ[name] = str(job.threads)
+    os.environ["TRANSFORMERS_VERBOSITY"] = "error"
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    if os.name == "nt":
+        import psutil
+
+        psutil.Process().nice(psutil.BELOW_NORMAL_PRIORITY_CLASS)
+    else:
+        os.nice(10)
+
+
+def _limit_threads(job: Job) -> None:
+    import torch
+
+    torch.set_num_threads(job.threads)
+    torch.set_num_interop_threads(1)
+
+
+def _end_with_the_app() -> None:
+    sys.stdin.read()
+    os._exit(2)
+
+
+def _peak_mb() -> float:
+    """Largest resident memory so far, MB."""
+    if os.name == "nt":
+        import psutil
+
+        return psutil.Process().memory_info().peak_wset / 1e6
+    try:  # not `ru_maxrss`, which begins with what the parent held
+        status = Path("/proc/self/status").read_text()
+        return int(status.split("VmHWM:")[1].split()[0]) * 1024 / 1e6
+    except (OSError, IndexError, ValueError):
+        import resource
+
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1e6 if sys.platform == "darwin" else 1e3)
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stdout.flush()
+    os._exit(code)  # without waiting for a reader thread that blocks on stdin

@@ -1,0 +1,216 @@
+"""One profile behind one lock: loading, the n-gram cache on disk, stopping, and what a failure leaves behind."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from contextlib import closing
+
+import pytest
+
+from omnidraft.app.assistant import CAPTURE, Assistant, Busy
+from omnidraft.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
+from omnidraft.decoding.events import Finished, Notice, Token
+from omnidraft.errors import ModelError, StorageError
+from omnidraft.paths import find_data_home
+
+GREEDY = SamplingSettings(temperature=0.0, max_tokens=32)
+FIXED = DraftSettings(mode="fixed", length=4)
+QUESTION = [{"role": "user", "content": "Write a Python function that adds two numbers."}]
+ONE = ModelSettings(threads=1)
+
+
+@pytest.fixture
+def home(tmp_path):
+    return find_data_home(tmp_path / "home")
+
+
+@pytest.fixture
+def files(models):
+    return models / "tiny-target-a-f16.gguf", models / "tiny-drafter-f16.gguf"
+
+
+@pytest.fixture
+def assistant(home, files):
+    assistant = Assistant(home)
+    assistant.load(*files, ONE)
+    yield assistant
+    assistant.close()
+
+
+def ask(assistant, sampling=GREEDY, draft=FIXED) -> list:
+    return list(assistant.answer(QUESTION, sampling, draft))
+
+
+def ids_of(events) -> list[int]:
+    return [e.id for e in events if isinstance(e, Token)]
+
+
+def learned(path) -> int:
+    """Rows of n-grams in a cache file."""
+    with closing(sqlite3.connect(path)) as connection:
+        tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        return sum(connection.execute(f'SELECT COUNT(*) FROM "{name}"').fetchone()[0] for name in tables)
+
+
+def test_what_the_cache_learned_is_on_disk_after_every_answer_and_after_a_restart(assistant, home, files):
+    ask(assistant)
+    after_one = learned(assistant.profile.ngrams)
+    assert after_one > 1
+    top = assistant.cache.top(5)
+    assistant.close()
+    again = Assistant(home)
+    again.load(*files, ONE)
+    assert again.cache.top(5) == top
+    again.close()
+
+
+def test_an_ephemeral_assistant_leaves_no_cache_file(home, files):
+    assistant = Assistant(home, ephemeral=True)
+    assistant.load(*files, ONE)
+    ask(assistant)
+    assert assistant.cache.stats()["lookups"] > 0
+    assistant.close()
+    assert not assistant.profile.ngrams.exists()
+
+
+def test_without_a_drafter_and_without_a_cache(home, files):
+    assistant = Assistant(home)
+    assistant.load(files[0], None, ONE)
+    assert ask(assistant)[-1].draft_disabled_reason == "no drafter is loaded"
+    assistant.load(*files, ONE, CacheSettings(enabled=False))
+    assert assistant.cache is None
+    s = ask(assistant)[-1].statistics
+    assert s.proposed > 0
+    assert s.origins["ngram"] == 0
+    assistant.close()
+
+
+def damaged(tmp_path, files):
+    cut = tmp_path / "cut.gguf"
+    cut.write_bytes(files[0].read_bytes()[:100_000])
+    return cut
+
+
+@pytest.mark.parametrize("what", ["target", "drafter", "adapter", "cache"])
+def test_what_is_loaded_goes_on_answering_when_its_replacement_cannot_be_loaded(assistant, files, tmp_path, what):
+    before = ids_of(ask(assistant))
+    bad = damaged(tmp_path, files)
+    if what == "cache":
+        assistant.profile = assistant.home.profile("other")
+        assistant.profile.ngrams.write_bytes(b"this is no database" * 100)
+    with pytest.raises((ModelError, StorageError)):
+        assistant.load(
+            bad if what == "target" else files[0].with_name("tiny-target-b-f16.gguf"),
+            bad if what == "drafter" else files[1],
+            ONE,
+            adapter=bad if what == "adapter" else None,
+        )
+    assert assistant.target.name == "tiny-target-a"
+    events = ask(assistant)
+    assert ids_of(events) == before
+    assert events[-1].statistics.proposed > 0
+
+
+def test_switching_the_target_switches_vocabulary_pair_and_cache_table(assistant, files):
+    ask(assistant)
+    before = assistant.pair
+    assistant.load(files[0].with_name("tiny-target-b-f16.gguf"), files[1], ONE)
+    assert assistant.pair is not before
+    assert ask(assistant)[-1].statistics.proposed > 0
+    with closing(sqlite3.connect(assistant.profile.ngrams)) as connection:
+        tables = connection.execute("SELECT COUNT(*) FROM sqlite_master WHERE type = 'table'").fetchone()[0]
+    assert tables == 2
+
+
+def test_new_model_settings_reach_the_drafter_too(assistant, files):
+    kept = assistant._drafter
+    assistant.load(*files, ONE)
+    assert assistant._drafter is kept
+    assistant.load(*files, ModelSettings(threads=1, n_ctx=256))
+    assert assistant.target.n_ctx == assistant._drafter.n_ctx == 256
+
+
+def test_only_one_answer_runs_at_a_time(assistant):
+    running = assistant.answer(QUESTION, GREEDY, FIXED)
+    next(running)
+    with pytest.raises(Busy):
+        next(assistant.answer(QUESTION, GREEDY, FIXED, wait=False))
+    running.close()
+    assert ids_of(assistant.answer(QUESTION, GREEDY, FIXED, wait=False))
+
+
+def test_stopping_from_another_thread_ends_the_answer_and_keeps_what_was_learned(assistant):
+    assistant.target.vocabulary.eog = frozenset()  # an answer without an end of its own
+    events = []
+    for event in assistant.answer(QUESTION, SamplingSettings(temperature=1.0, seed=1, max_tokens=100_000), FIXED):
+        events.append(event)
+        if len(ids_of(events)) == 50:
+            stopper = threading.Thread(target=assistant.stop)
+            stopper.start()
+            stopper.join()
+    assert events[-1].reason == "cancelled"
+    assert 50 <= len(ids_of(events)) < 60
+    assert learned(assistant.profile.ngrams) > 0
+
+
+def test_a_cache_that_cannot_be_written_costs_a_notice_not_the_answer(assistant, monkeypatch):
+    def full_disk():
+        raise StorageError("The n-gram cache cannot be used: database or disk is full.")
+
+    monkeypatch.setattr(assistant.cache, "commit", full_disk)
+    events = ask(assistant)
+    assert isinstance(events[-2], Finished)
+    assert events[-1] == Notice("The n-gram cache cannot be used: database or disk is full.")
+    running = assistant.answer(QUESTION, GREEDY, FIXED)
+    next(running)
+    running.close()
+    monkeypatch.undo()
+    assert ids_of(ask(assistant)) == ids_of(events)
+    assert learned(assistant.profile.ngrams) > 0
+
+
+def test_listeners_get_finished_answers_with_the_targets_candidates(assistant):
+    heard = []
+    assistant.listeners.append(heard.append)
+    events = list(assistant.answer(QUESTION, GREEDY, FIXED, chat="c1"))
+    running = assistant.answer(QUESTION, GREEDY, FIXED)
+    next(running)
+    running.close()  # abandoned: nobody hears of it
+    (answered,) = heard
+    assert (answered.chat, answered.messages) == ("c1", QUESTION)
+    assert [t.id for t in answered.tokens] == ids_of(events)
+    assert all(len(t.candidates.ids) == CAPTURE for t in answered.tokens)
+
+
+def test_settings_that_are_not_known_are_mentioned(home):
+    paths = home.profile("default")
+    paths.settings.write_text("[sampling]\ntemperature = 0.5\nwarmth = 3\n")
+    assistant = Assistant(home)
+    assert assistant.settings.sampling.temperature == 0.5
+    assert any("warmth" in warning for warning in assistant.warnings)
+
+
+def test_closing_twice_is_harmless_and_a_closed_assistant_says_so(assistant):
+    assistant.close()
+    assistant.close()
+    with pytest.raises(ModelError, match="No model is loaded"):
+        ask(assistant)
+
+
+def test_n_grams_are_noted_with_the_conversation_they_came_from(models, tmp_path):
+    assistant = Assistant(find_data_home(tmp_path))
+    assistant.load(
+        models / "tiny-target-a-f16.gguf", models / "tiny-drafter-f16.gguf", ModelSettings(threads=1),
+        CacheSettings(seed=False),
+    )  # fmt: skip
+    try:
+        messages = [{"role": "user", "content": "Tom has 12 apples and buys 7 more. How many does he have?"}]
+        for _ in assistant.answer(messages, SamplingSettings(temperature=0, max_tokens=40), chat="chat-7"):
+            pass
+        assert len(assistant.cache) > 0
+        assert assistant.cache.forget("another") == 0
+        assert assistant.cache.forget("chat-7") > 0
+        assert len(assistant.cache) == 0
+    finally:
+        assistant.close()

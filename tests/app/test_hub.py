@@ -1,0 +1,164 @@
+"""Downloads against a stub Hub: damaged files, a Hub that is gone, a disk that is full."""
+
+from __future__ import annotations
+
+import pytest
+
+from omnidraft.app import hub as downloads
+from omnidraft.app.hub import Download
+from omnidraft.app.hub_files import SUGGESTED, HubError, RemoteModel, list_models
+from omnidraft.backends.gguf_file import read_info
+from omnidraft.paths import DataHome
+from tests.ui.conftest import free_port
+from tests.ui.stub_hub import REPO, StubHub
+
+
+@pytest.fixture
+def serve(monkeypatch):
+    """Makes stub hubs of some files; the last one made is the one asked."""
+    from huggingface_hub import constants
+
+    made: list[StubHub] = []
+
+    def make(files: dict[str, bytes]) -> StubHub:
+        hub = StubHub(files)
+        made.append(hub)
+        address = hub.endpoint + "/{repo_id}/resolve/{revision}/{filename}"
+        monkeypatch.setattr(constants, "ENDPOINT", hub.endpoint)
+        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", address)
+        monkeypatch.setattr("huggingface_hub.hf_api.constants.ENDPOINT", hub.endpoint)
+        return hub
+
+    yield make
+    for hub in made:
+        hub.close()
+
+
+@pytest.fixture
+def hub(serve) -> StubHub:
+    return serve({"a.gguf": bytes(range(256)) * 2000})
+
+
+@pytest.fixture
+def home(tmp_path) -> DataHome:
+    return DataHome(tmp_path)
+
+
+def remote(hub: StubHub) -> RemoteModel:
+    from huggingface_hub import HfApi
+
+    from omnidraft.app.hub_files import RemoteFile
+
+    found = HfApi(endpoint=hub.endpoint, token=False).model_info(REPO, files_metadata=True).siblings[0]
+    return RemoteModel.of(RemoteFile(REPO, found.rfilename, found.size, found.lfs.sha256))
+
+
+def test_a_damaged_file_is_removed_and_said(hub, home):
+    hub.damaged.add("a.gguf")
+    done = Download(remote(hub), home).start()
+    done.join(20)
+    assert done.state == "failed"
+    assert "damaged" in done.error
+    assert list(home.models.iterdir()) == []
+
+
+def test_a_part_that_is_there_is_continued(hub, home):
+    home.models.mkdir()
+    (home.models / "a.gguf.part").write_bytes(hub.files["a.gguf"][:1000])
+    done = Download(remote(hub), home).start()
+    done.join(20)
+    assert (done.state, done.error) == ("done", "")
+    assert hub.ranges == [1000]
+    assert (home.models / "a.gguf").read_bytes() == hub.files["a.gguf"]
+
+
+def test_a_disk_without_room_is_said_before_anything_is_fetched(hub, home, monkeypatch):
+    monkeypatch.setattr(downloads, "SPARE", 1 << 60)
+    done = Download(remote(hub), home).start()
+    done.join(20)
+    assert done.state == "failed"
+    assert "free on the disk" in done.error
+    assert hub.ranges == []
+
+
+def test_a_hub_that_is_gone_is_said_in_plain_words(hub, home, monkeypatch):
+    file = remote(hub)
+    gone = f"http://127.0.0.1:{free_port()}" + "/{repo_id}/resolve/{revision}/{filename}"
+    monkeypatch.setattr("huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", gone)
+    monkeypatch.setattr("huggingface_hub.file_download.HUGGINGFACE_CO_URL_TEMPLATE", gone, raising=False)
+    done = Download(file, home).start()
+    done.join(30)
+    assert done.state == "failed"
+    assert "cannot be reached" in done.error
+
+
+def test_a_name_that_is_no_repository_is_refused_without_a_request(hub):
+    before = len(hub.headers)
+    with pytest.raises(HubError, match="not a repository id"):
+        list_models("not a name at all")
+    assert len(hub.headers) == before
+
+
+def test_the_parts_of_a_split_model_come_together(serve, home):
+    parts = {f"big-{n:05d}-of-00002.gguf": bytes([n]) * 1000 for n in (1, 2)}
+    serve({**parts, "small.gguf": b"x" * 100})
+    small, big = list_models(REPO)
+    assert (small.name, small.size) == ("small.gguf", 100)
+    assert (big.name, big.size) == ("big.gguf in 2 parts", 2000)
+    done = Download(big, home).start()
+    done.join(20)
+    assert (done.state, done.error) == ("done", "")
+    assert {path.name: path.read_bytes() for path in home.models.iterdir()} == parts
+    again = Download(big, home).start()
+    again.join(20)
+    assert "already there" in again.error
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    from tests.backends.hf_folders import write_folder
+
+    return write_folder(tmp_path_factory.mktemp("weights") / "tiny")
+
+
+def files_of(folder) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+def test_a_folder_of_weights_arrives_as_a_gguf_file(serve, home, folder):
+    serve(files_of(folder))
+    (model,) = list_models(REPO)
+    assert model.convert
+    assert model.size > (folder / "model.safetensors").stat().st_size
+    done = Download(model, home).start()
+    done.join(200)
+    assert (done.state, done.error) == ("done", "")
+    assert done.path == home.models / "tiny-gguf-q8_0.gguf"
+    info = read_info(done.path)
+    assert (info.kind, info.architecture) == ("model", "llama")
+    assert list((home.cache / "downloads").iterdir()) == []
+
+
+def test_another_kind_of_folder_is_refused_before_its_weights_come(serve, home, folder):
+    hub = serve({**files_of(folder), "config.json": b'{"model_type": "gpt2"}'})
+    done = Download(list_models(REPO)[0], home).start()
+    done.join(30)
+    assert "no Llama-like model" in done.error
+    assert len(hub.ranges) == 1
+    assert not list((home.cache / "downloads").iterdir())
+
+
+def test_a_folder_without_weights_offers_nothing(serve):
+    serve({"config.json": b"{}", "notes.txt": b"x"})
+    with pytest.raises(HubError, match="holds no GGUF files"):
+        list_models(REPO)
+
+
+def test_suggestions_say_size_and_licence():
+    assert any(repo == "JackFram/llama-68m" for repo, _ in SUGGESTED)
+    for repo, what in SUGGESTED:
+        assert repo.count("/") == 1
+        said, size, licence = what.split("; ")
+        assert said
+        assert size.endswith(" GB")
+        assert licence

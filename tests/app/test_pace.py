@@ -1,0 +1,104 @@
+"""The speedup shown beside an answer: what plain decoding would have taken, by the answer's own plain rounds."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from omnidraft.app.live import Live
+from omnidraft.app.pace import ENOUGH, Pace, PlainRounds
+from omnidraft.decoding.events import Finished, Round, Token
+from ui.chat.panel import panel
+
+
+def plain(seconds: float = 0.01) -> Round:
+    return Round(0, 0, 0, 0, 1, 0.0, 0.0, seconds, 0.0)
+
+
+def drafted(emitted: int, seconds: float, proposed: int = 4) -> Round:
+    return Round(4, proposed, proposed, emitted - 1, emitted, seconds / 2, 0.0, seconds / 2, 0.0)
+
+
+def pace(*rounds: Round) -> Pace:
+    made = Pace()
+    for one in rounds:
+        made.take(one)
+    return made
+
+
+def test_the_speedup_is_plain_time_over_time_taken():
+    answer = pace(*[plain()] * 10, *[drafted(3, 0.015)] * 10)
+    assert answer.speedup() == pytest.approx(40 * 0.01 / (10 * 0.01 + 10 * 0.015))
+
+
+def test_drafting_that_came_to_nothing_counts_as_time_lost():
+    answer = pace(*[plain()] * 10, *[drafted(1, 0.03, proposed=0)] * 10)
+    assert answer.speedup() == pytest.approx(0.5)
+
+
+def test_nothing_drafted_is_no_speedup():
+    assert pace(*[plain()] * 50).speedup() is None
+
+
+def test_a_busier_machine_changes_both_sides():
+    quiet = [*[plain()] * 10, *[drafted(3, 0.015)] * 10]
+    busy = [*[plain(0.1)] * 10, *[drafted(3, 0.15)] * 10]
+    assert pace(*busy).speedup(earlier=[0.01] * 40) == pytest.approx(pace(*quiet).speedup())
+
+
+@pytest.mark.parametrize("interrupted", [plain(0.5), drafted(3, 0.5)])
+def test_an_interruption_says_nothing_about_drafting(interrupted):
+    rounds = [*[plain()] * 20, *[drafted(3, 0.015)] * 20]
+    assert pace(*rounds, interrupted).speedup() == pytest.approx(pace(*rounds).speedup(), rel=0.06)
+
+
+def test_scattered_times_do_not_favour_either_side():
+    luck = random.Random(0)
+    found = []
+    for _ in range(400):
+        rounds = [plain(0.01 * luck.lognormvariate(0, 0.5)) for _ in range(12)]
+        rounds += [drafted(2, 0.02 * luck.lognormvariate(0, 0.5)) for _ in range(30)]
+        found.append(pace(*rounds).speedup())
+    assert sorted(found)[200] == pytest.approx(1.0, abs=0.03)
+
+
+def test_answers_with_few_plain_rounds_take_those_before():
+    few = pace(*[plain(0.02)] * (ENOUGH - 1), *[drafted(3, 0.02)] * 10)
+    assert few.speedup() is None
+    assert few.speedup(earlier=[0.01] * 3) == pytest.approx(37 * (0.03 + 0.02 * 7) / 10 / (0.02 * 17))
+
+
+def test_the_latest_plain_rounds_are_remembered_per_target():
+    rounds = PlainRounds()
+    rounds.add("m", [1.0] * 100)
+    rounds.add("m", [2.0])
+    assert rounds.of("m")[-2:] == [1.0, 2.0]
+    assert len(rounds.of("m")) == 40
+    assert rounds.of("other") == []
+
+
+def test_the_panel_says_what_plain_decoding_would_have_made():
+    live = Live()
+    for one in [*[plain()] * 10, *[drafted(3, 0.015)] * 10]:
+        for _ in range(one.emitted):
+            live.take(Token(1, b"a", "a", "direct", 0))
+        live.take(one)
+    shown = panel(live, None, plain=live.plain())
+    assert "1.60×" in shown
+    assert ": 100 tokens/s" in shown
+    live.take(Finished("stop", live.statistics))
+    assert panel(live, None, plain=live.plain()) == shown
+
+
+def test_the_panel_of_an_undrafted_answer_compares_nothing():
+    live = Live.stored({"tokens": 5, "verify": 0.1}, None, plain=80.0)
+    shown = panel(live, None, plain=live.plain())
+    assert "nothing was drafted" in shown
+    assert "×" not in shown
+
+
+def test_a_stored_answer_keeps_its_comparison():
+    statistics = {"tokens": 20, "verify": 0.1, "drafted": 9, "proposed": 8, "accepted": 4}
+    live = Live.stored(statistics, None, plain=100.0)
+    assert "2.00×" in panel(live, None, plain=live.plain(earlier=[5.0] * 40))

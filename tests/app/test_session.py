@@ -1,0 +1,245 @@
+"""One profile at work: whose model answers, that nobody comes in between, what is refused before it is kept."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+import omnidraft.app.session
+from omnidraft.app import conversing
+from omnidraft.app.session import Session, StillAnswering
+from omnidraft.backends.gguf_file import ModelInfo
+from omnidraft.decoding.events import Finished, Round, Statistics
+from omnidraft.errors import ModelError, OmniDraftError
+from omnidraft.paths import find_data_home
+from tests.ui.fake_assistant import FakeAssistant
+from ui.api import routes as api
+from ui.api.reply import Reply
+from ui.api.request import Asked
+from ui.chat.parts import stored_live
+from ui.models import page as models_page
+
+HELLO = [{"role": "user", "content": "Hello"}]
+
+
+@pytest.fixture
+def first(models):
+    return models / "tiny-target-a-f16.gguf"
+
+
+@pytest.fixture
+def second(models):
+    return models / "tiny-target-b-f16.gguf"
+
+
+@pytest.fixture
+def session(tmp_path, monkeypatch, first):
+    """A session whose command line named the first model."""
+    monkeypatch.setattr(omnidraft.app.session, "Assistant", FakeAssistant)
+    made = Session(find_data_home(tmp_path / "home"), "default", str(first), None)
+    yield made
+    made.close()
+
+
+def said(session: Session, model) -> Reply:
+    """A client of the API asked this model something."""
+    info = ModelInfo(path=model, name=model.stem)
+    return api._answer(session, info.name, info, Asked.of(session, {"messages": HELLO}))
+
+
+def over(session: Session) -> None:
+    session.job.join(10)
+    assert session.job.over
+
+
+def test_a_chosen_model_comes_back_though_the_command_line_named_another(session, first, second):
+    session.prepare()
+    session.choose(second)
+    session.unload()
+    session.prepare()
+    assert session.assistant.loads == [first, second, second]
+
+
+def test_the_next_message_is_answered_by_the_profiles_model_after_the_api_used_another(session, first, second):
+    chat = session.chat().id
+    session.choose(first)
+    said(session, second)
+    over(session)
+    assert session.loaded == second
+    assert not session.ready
+    assert session.target_path() == first
+    conversing.ask(session, chat, "Who are you?")
+    over(session)
+    assert session.assistant.answered == [second.stem, first.stem]
+    assert session.store.path(chat)[-1].meta["target"] == first.stem
+
+
+def test_the_api_leaves_a_model_where_it_is_that_is_the_profiles_own(session, first):
+    said(session, first)
+    over(session)
+    assert session.ready
+    session.prepare()
+    assert session.assistant.loads == [first]
+
+
+def meanwhile(act, seconds: float = 0.2) -> tuple[threading.Thread, list[str]]:
+    """Try something from another thread, which gets some time for it; what came of it is in the list at the end."""
+    told: list[str] = []
+
+    def run() -> None:
+        try:
+            act()
+            told.append("done")
+        except OmniDraftError as error:
+            told.append(type(error).__name__)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join(seconds)
+    return thread, told
+
+
+def test_nobody_loads_another_model_between_the_apis_load_and_its_answer(session, first, second, monkeypatch):
+    session.assistant.go_on.clear()
+    tried = []
+    check = api._checked_grammar
+
+    def slow(*given):
+        tried.append(meanwhile(lambda: session.choose(first)))
+        return check(*given)
+
+    monkeypatch.setattr(api, "_checked_grammar", slow)
+    reply = said(session, second)
+    assert not reply.job.over
+    thread, told = tried[0]
+    thread.join(10)
+    assert told == ["StillAnswering"]
+    assert session.loaded == second
+
+
+def test_of_two_questions_at_once_the_refused_one_stores_nothing(session, monkeypatch):
+    chat = session.chat().id
+    session.prepare()
+    session.assistant.go_on.clear()
+    append = session.store.append
+
+    def slow(*given, **more):
+        time.sleep(0.1)
+        return append(*given, **more)
+
+    monkeypatch.setattr(session.store, "append", slow)
+    both = [meanwhile(lambda text=text: conversing.ask(session, chat, text), 0) for text in ("One", "Two")]
+    for thread, _ in both:
+        thread.join(10)
+    assert sorted(told for _, told in both) == [["StillAnswering"], ["done"]]
+    assert [m.role for m in session.store.path(chat)] == ["user", "assistant"]
+
+
+def test_versions_of_an_answer_are_refused_before_anything_is_stored(session):
+    chat = session.chat().id
+    conversing.ask(session, chat, "One")
+    over(session)
+    session.assistant.go_on.clear()
+    said(session, session.loaded)
+    before = session.store.snapshot(chat)
+    question = session.store.path(chat)[0].id
+    for act in (
+        lambda: conversing.ask(session, chat, "Two"),
+        lambda: conversing.edit(session, chat, question, "Another one"),
+        lambda: conversing.regenerate(session, chat),
+        lambda: conversing.resume(session, chat),
+    ):
+        with pytest.raises(StillAnswering):
+            act()
+    assert session.store.snapshot(chat) == before
+
+
+def test_a_stop_ends_only_the_answer_it_is_meant_for(session):
+    chat = session.chat().id
+    session.prepare()
+    session.assistant.go_on.clear()
+    conversing.ask(session, chat, "Tell me more")
+    session.stop("another conversation")
+    assert not session.job.stopped
+    session.stop(chat)
+    over(session)
+    stops, done = session.assistant.stops, session.job
+    session.assistant.go_on.clear()
+    conversing.ask(session, chat, "And more")
+    done.stop()  # as the API does when its client has read all there is
+    assert session.assistant.stops == stops
+    assert not session.job.stopped
+
+
+def test_a_conversation_is_shown_while_a_model_is_being_loaded(session, monkeypatch):
+    began, goes_on = threading.Event(), threading.Event()
+
+    def load(target, drafter):
+        began.set()
+        goes_on.wait(20)
+        return []
+
+    monkeypatch.setattr(session.assistant, "load", load)
+    loading = threading.Thread(target=session.prepare)
+    loading.start()
+    assert began.wait(10)
+    try:
+        for act in (session.chat, session.new_chat, lambda: session.show(session.chat().id)):
+            _, told = meanwhile(act)
+            assert told == ["done"]
+    finally:
+        goes_on.set()
+        loading.join(10)
+
+
+def test_a_drafter_that_cannot_draft_is_refused_before_it_is_kept(session, tmp_path, models):
+    broken = tmp_path / "broken.gguf"
+    broken.write_bytes((models / "tiny-drafter-f16.gguf").read_bytes()[:5000])
+    assert session.loaded is None
+    for wrong in (tmp_path, broken, tmp_path / "missing.gguf"):
+        with pytest.raises(ModelError):
+            session.choose_drafter(wrong)
+    assert session.settings.drafter is None
+    assert "drafts from now on" in session.choose_drafter(models / "tiny-drafter-f16.gguf")
+    assert session.settings.drafter == str(models / "tiny-drafter-f16.gguf")
+
+
+def test_what_was_compared_with_one_drafter_is_forgotten_with_the_next(session, models):
+    coverage = {"some model": {"direct": 1, "target_size": 2}}
+    models_page._act(session, "draft", models / "tiny-target-b-f16.gguf", coverage)
+    assert coverage == {}
+
+
+def test_an_answer_keeps_what_it_was_compared_with(session):
+    """By its own plain rounds, by those before where it has too few, and unchanged when it is gone on with."""
+    plain, drafted = Round(0, 0, 0, 0, 1, 0.0, 0.0, 0.01, 0.0), Round(4, 4, 4, 2, 3, 0.005, 0.0, 0.01, 0.0)
+
+    def answers(*rounds: Round) -> None:
+        tokens = sum(r.emitted for r in rounds)
+        facts = Statistics(tokens=tokens, verify=0.01 * len(rounds))
+        facts.drafted = sum(r.drafted for r in rounds)
+        facts.draft = sum(r.draft for r in rounds)
+        session.assistant.answer = lambda *_, **__: (e for e in [*rounds, Finished("length", facts)])
+
+    def compared() -> float | None:
+        over(session)
+        stored = stored_live(session.store.path(chat)).plain()
+        assert stored is None or session.job.live.plain([9.0] * 40) == stored
+        return stored
+
+    chat = session.chat().id
+    session.prepare()
+    answers(*[plain] * 3, *[drafted] * 5)
+    conversing.ask(session, chat, "One?")
+    assert compared() is None
+    answers(*[plain] * 9, *[drafted] * 5)
+    conversing.ask(session, chat, "Two?")
+    assert compared() == pytest.approx(100)
+    answers(*[plain] * 2, *[drafted] * 5)
+    conversing.ask(session, chat, "Three?")
+    assert compared() == pytest.approx(100)
+    answers(*[plain] * 4)
+    conversing.resume(session, chat)
+    assert compared() == pytest.approx(100)

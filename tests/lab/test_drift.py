@@ -1,0 +1,548 @@
+"""Drift runs: no prompt twice, pauses and kills that change nothing, a cache of their own, and what is written down."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from omnidraft.__main__ import main
+from omnidraft.config import LearningSettings
+from omnidraft.errors import ModelError, SettingsError, StorageError
+from omnidraft.lab import runs as drift
+from omnidraft.lab.export import moving_average, segment_rows, to_csv, to_json
+from omnidraft.lab.plot import THEMES, figure, png
+from omnidraft.lab.schedule import BUNDLED, Schedule, Segment, choose_prompts, load_schedule
+from omnidraft.lab.store import Options, Point, RunState, RunStore
+from omnidraft.paths import find_data_home
+
+ROOT = Path(__file__).resolve().parents[2]
+A, A2, B = "tiny-target-a", "tiny-target-a2", "tiny-target-b"
+SHORT = Options(max_tokens=12, threads=1)
+MEASURED = ("tokens_per_second", "plain_tokens_per_second", "speedup", "seconds")
+
+
+@pytest.fixture
+def home(tmp_path):
+    return find_data_home(tmp_path / "home")
+
+
+@pytest.fixture
+def begin(home, models):
+    """Starts a run on the bundled models."""
+
+    def start(schedule: Schedule, options: Options = SHORT) -> drift.DriftRun:
+        targets = {name: models / f"{name}-f16.gguf" for name in schedule.targets}
+        return drift.start(home, home.root / "runs", schedule, targets, models / "tiny-drafter-f16.gguf", options)
+
+    return start
+
+
+def schedule(*segments: tuple[str, str, int]) -> Schedule:
+    return Schedule("test", tuple(Segment(*segment) for segment in segments))
+
+
+def steps(run: drift.DriftRun) -> list[Point]:
+    return [event.point for event in run.events() if isinstance(event, drift.Step)]
+
+
+def said(points: list[Point]) -> list[Point]:
+    """Points without what a clock measured."""
+    return [replace(point, **dict.fromkeys(MEASURED, 0.0)) for point in points]
+
+
+# Schedules
+
+
+@pytest.mark.parametrize("name", BUNDLED)
+def test_a_bundled_schedule_has_enough_prompts_and_repeats_none(name):
+    prompts = choose_prompts(BUNDLED[name])
+    assert len(prompts) == BUNDLED[name].total
+    assert len({prompt.text for prompt in prompts}) == len(prompts)
+
+
+def test_the_bundled_schedules_change_one_thing_at_a_time():
+    assert [(s.target, s.prompts) for s in BUNDLED["step"].segments] == [(A, "math"), (A, "code")]
+    for name, middle in (("a-a2-a", A2), ("a-b-a", B)):
+        assert [s.target for s in BUNDLED[name].segments] == [A, middle, A]
+        assert len({s.prompts for s in BUNDLED[name].segments}) == 1
+
+
+def test_a_segment_goes_on_where_an_earlier_one_stopped_in_the_same_source():
+    prompts = choose_prompts(schedule((A, "math", 3), (A, "mixed", 4), (B, "math", 2)))
+    ids = [prompt.id for prompt in prompts]
+    assert ids[:3] == ["math-001", "math-002", "math-003"]
+    assert ids[3:7] == ["code-001", "dialogue-001", "qa-001", "code-002"]  # mixed finds its math prompts used
+    assert ids[7:] == ["math-004", "math-005"]
+
+
+def test_asking_for_more_prompts_than_there_are_is_refused(tmp_path):
+    with pytest.raises(SettingsError, match="Segment 2 asks for 30 prompts of math, but only 6 are left"):
+        choose_prompts(schedule((A, "math", 40), (B, "math", 30)))
+    own = tmp_path / "own.txt"
+    own.write_text("What is tea?\n What  is tea? \nWhat is milk?\n")
+    assert len(choose_prompts(schedule((A, str(own), 2)))) == 2
+    with pytest.raises(SettingsError, match="only 2 are left"):
+        choose_prompts(schedule((A, str(own), 3)))
+
+
+def test_a_schedule_file_finds_the_prompt_files_beside_it(tmp_path):
+    (tmp_path / "mine.txt").write_text("One?\nTwo?\n")
+    segments = [{"target": A, "prompts": "mine.txt", "count": 1}, {"target": B, "prompts": "qa", "count": 2}]
+    path = tmp_path / "s.json"
+    path.write_text(json.dumps({"name": "mine", "segments": segments}))
+    loaded = load_schedule(path)
+    assert loaded.total == 3
+    assert choose_prompts(loaded)[0].text == "One?"
+    assert Schedule.from_dict(loaded.as_dict()) == loaded
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("{", "not a JSON file"),
+        ("[]", 'a list "segments"'),
+        ('{"segments": []}', "1 to 64 segments"),
+        ('{"segments": [{"target": "a", "prompts": "math"}]}', "exactly"),
+        ('{"segments": [{"target": "a", "prompts": "math", "count": 0}]}', "count must be"),
+        ('{"segments": [{"target": 1, "prompts": "math", "count": 1}]}', "target must be"),
+    ],
+)
+def test_a_bad_schedule_file_is_refused_in_a_sentence(tmp_path, text, complaint):
+    path = tmp_path / "bad.json"
+    path.write_text(text)
+    with pytest.raises((SettingsError, StorageError), match=complaint):
+        load_schedule(path)
+
+
+def test_bad_options_are_refused():
+    for bad in ({"cache": "big"}, {"draft_length": 0}, {"threads": -1}, {"max_tokens": 0}, {"temperature": -1.0}):
+        with pytest.raises(SettingsError):
+            Options(**bad)
+
+
+# Runs
+
+
+def test_a_run_reports_every_prompt_marks_the_switches_and_finishes(begin):
+    run = begin(schedule((A, "dialogue", 2), (B, "dialogue", 2), (A, "dialogue", 1)))
+    events = list(run.events())
+    assert [e.target for e in events if isinstance(e, drift.Loading)] == [A, B, A]
+    points = [e.point for e in events if isinstance(e, drift.Step)]
+    assert [p.index for p in points] == [0, 1, 2, 3, 4]
+    assert [p.switch for p in points] == [False, False, True, False, True]
+    assert [p.target for p in points] == [A, A, B, B, A]
+    assert len({p.prompt for p in points}) == 5
+    for p in points:
+        assert 0 <= p.accepted <= p.proposed
+        assert p.acceptance == p.accepted / p.proposed
+        assert p.tokens_per_pass == p.tokens / p.passes >= 1
+        assert p.tokens_per_second > 0
+        assert p.speedup is None
+    lefts = [e.seconds_left for e in events if isinstance(e, drift.Step)]
+    assert lefts[-1] == 0 < lefts[0]
+    assert events[-1] == drift.Ended("finished")
+    assert list(run.events()) == [drift.Ended("finished")]  # nothing is left to do
+
+
+def test_a_task_switch_loads_no_model_again(begin):
+    events = list(begin(schedule((A, "math", 1), (A, "code", 1))).events())
+    assert sum(isinstance(e, drift.Loading) for e in events) == 1
+    assert [e.point.switch for e in events if isinstance(e, drift.Step)] == [False, True]
+
+
+def test_a_paused_run_goes_on_as_if_it_had_never_been_interrupted(begin, home):
+    plan = schedule((A, "code", 3), (A2, "code", 3), (A, "code", 2))
+    whole = steps(begin(plan, replace(SHORT, cache="empty")))
+    run = begin(plan, replace(SHORT, cache="empty"))
+    seen = []
+    for event in run.events():
+        if isinstance(event, drift.Step):
+            seen.append(event.point)
+            if event.done in (2, 4):
+                run.pause()
+    assert len(seen) == 2
+    while run.state.status == "paused":
+        run = drift.resume(home, home.root / "runs", run.state.id)
+        for event in run.events():
+            if isinstance(event, drift.Step):
+                seen.append(event.point)
+                if event.done == 4:
+                    run.pause()
+    assert said(seen) == said(whole)
+    assert said(RunStore(home.root / "runs").load(run.state.id).points) == said(whole)
+
+
+def test_a_stopped_run_does_not_count_the_interrupted_prompt(begin, home):
+    run = begin(schedule((A, "math", 3)), replace(SHORT, max_tokens=200))
+    for event in run.events():
+        if isinstance(event, drift.Step):
+            run.stop()
+        last = event
+    assert last == drift.Ended("stopped")
+    assert RunStore(home.root / "runs").load(run.state.id).done == 1
+    assert len(steps(drift.resume(home, home.root / "runs", run.state.id))) == 2
+
+
+def test_closing_the_generator_pauses_and_frees_the_models(begin, home):
+    run = begin(schedule((A, "math", 3)))
+    events = run.events()
+    while not isinstance(next(events), drift.Step):
+        pass
+    events.close()
+    assert RunStore(home.root / "runs").load(run.state.id).status == "paused"
+    assert run._loaded is None
+    assert run._drafter is None
+    assert len(steps(run)) == 2
+
+
+def test_a_run_is_iterated_once_at_a_time(begin):
+    run = begin(schedule((A, "math", 2)))
+    events = run.events()
+    next(events)
+    with pytest.raises(SettingsError, match="under way"):
+        next(run.events())
+    events.close()
+
+
+def test_a_killed_run_is_resumed_at_its_next_prompt(home):
+    script = ["bench", "drift", "--schedule", "step", "--prompts", 3, "--max-tokens", 12, "--threads", 1, "--json"]
+    command = [sys.executable, "-m", "omnidraft", *map(str, script), "--data-dir", str(home.root)]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    for _ in range(2):
+        process.stdout.readline()
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+    (state,) = RunStore(home.profile().root / "drift").runs()
+    assert state.status == "running"
+    assert 2 <= state.done < 6
+    rest = steps(drift.resume(home, home.profile().root / "drift", state.id))
+    assert [point.index for point in rest] == list(range(state.done, 6))
+
+
+def test_a_target_that_comes_back_finds_its_n_grams(begin):
+    points = steps(begin(schedule((A, "code", 3), (B, "code", 1), (A, "qa", 1)), replace(SHORT, cache="empty")))
+    assert points[2].cache_learned > 0
+    assert points[4].cache_learned >= points[2].cache_learned
+    assert all(point.cache_entries == point.cache_learned for point in points)
+
+
+def test_targets_of_one_family_share_their_n_grams(begin):
+    points = steps(begin(schedule((A, "code", 3), (A2, "qa", 1)), replace(SHORT, cache="empty")))
+    assert points[3].cache_learned >= points[2].cache_learned > 0
+
+
+def test_the_cache_can_be_off_and_the_profile_s_own_stays_as_it_is(begin, home):
+    points = steps(begin(schedule((A, "code", 2)), replace(SHORT, cache="off")))
+    assert [(p.cache_entries, p.cache_learned) for p in points] == [(0, 0), (0, 0)]
+    assert not home.profile().ngrams.exists()
+    seeded = steps(begin(schedule((A, "code", 2))))
+    assert all(p.cache_entries > p.cache_learned for p in seeded)
+    assert not home.profile().ngrams.exists()
+
+
+def test_speedup_is_measured_against_the_same_prompt_without_the_drafter(begin):
+    plan = schedule((A, "dialogue", 3))
+    paired = steps(begin(plan, replace(SHORT, plain=True)))
+    for p in paired:
+        assert p.plain_tokens_per_second > 0
+        assert p.speedup == pytest.approx(p.tokens_per_second / p.plain_tokens_per_second)
+    alone = steps(begin(plan))
+    assert [(p.tokens, p.proposed, p.accepted) for p in paired] == [(p.tokens, p.proposed, p.accepted) for p in alone]
+
+
+def test_the_draft_length_may_adapt(begin):
+    points = steps(begin(schedule((A, "dialogue", 2)), replace(SHORT, draft_length=None)))
+    assert all(p.tokens > 0 for p in points)
+
+
+class Noting:
+    """A learner that learns nothing, to see what a run tells one."""
+
+    capture = 8
+
+    def __init__(self):
+        self.switches, self.answers = [], []
+
+    def switched(self, folder, engine, pair):
+        self.switches.append((folder, engine.target.model.name, pair.target.size))
+
+    def answered(self, prompt, tokens, finished):
+        self.answers.append((prompt.id, tokens, finished))
+
+
+def test_a_learner_is_told_of_every_switch_and_answer_with_the_targets_probabilities(begin):
+    run, learner = begin(schedule((A, "math", 2), (B, "math", 1)), replace(SHORT, learning=True, plain=True)), Noting()
+    points = [e.point for e in run.events(learner) if isinstance(e, drift.Step)]
+    assert [name for _, name, _ in learner.switches] == [A, B]
+    assert {folder for folder, _, _ in learner.switches} == {run.folder}
+    assert [prompt for prompt, _, _ in learner.answers] == [p.prompt for p in points]
+    for _, tokens, finished in learner.answers:
+        assert len(tokens) == finished.statistics.tokens
+        assert finished.statistics.proposed > 0  # the drafted answer, not the plain one
+        assert all(len(token.candidates.ids) == 8 for token in tokens)
+
+
+@pytest.fixture
+def learner(models):
+    """Makes learners that train a small adapter after every second answer."""
+    module = pytest.importorskip("omnidraft.lab.learner", exc_type=ImportError)
+    settings = LearningSettings(rank=4, interval=2)
+    return lambda: module.InlineLearner(models / "tiny-drafter-f16.gguf", settings, threads=1)
+
+
+def test_a_learner_serves_a_new_adapter_after_every_few_answers_and_keeps_one_per_vocabulary(begin, learner):
+    plan = schedule((A, "dialogue", 3), (B, "dialogue", 1), (A, "dialogue", 4))
+    run = begin(plan, replace(SHORT, learning=True))
+    points = [e.point for e in run.events(learner()) if isinstance(e, drift.Step)]
+    served = [point.adapter for point in points]
+    assert served[:2] == [None, None]
+    of_a, of_b = served[2], served[3]
+    assert of_a.endswith("/000001.gguf")
+    assert of_b is not None  # a new vocabulary starts from what the last one taught
+    assert of_b.split("/")[0] != of_a.split("/")[0]
+    assert served[4] == of_a  # trained on three answers of this vocabulary so far
+    assert served[5].endswith("/000002.gguf")
+    assert served[7].endswith("/000003.gguf")
+    kept = (run.folder / "adapters" / of_a.split("/")[0]).glob("*.gguf")
+    assert sorted(path.name for path in kept) == ["000002.gguf", "000003.gguf"]  # the one before may be in use
+
+
+def test_a_learning_run_goes_on_with_its_adapter_after_a_pause(begin, learner, home):
+    run = begin(schedule((A, "qa", 4)), replace(SHORT, learning=True))
+    for event in run.events(learner()):
+        if isinstance(event, drift.Step) and event.done == 2:
+            run.pause()
+    again = drift.resume(home, home.root / "runs", run.state.id)
+    rest = [e.point for e in again.events(learner()) if isinstance(e, drift.Step)]
+    assert [p.adapter.split("/")[1] for p in rest] == ["000001.gguf", "000001.gguf"]
+    assert len(list(run.folder.rglob("*.gguf"))) == 2
+
+
+def test_a_run_with_learning_needs_a_learner_and_one_without_refuses_it(begin):
+    with pytest.raises(SettingsError, match="needs a learner"):
+        next(begin(schedule((A, "math", 1)), replace(SHORT, learning=True)).events())
+    with pytest.raises(SettingsError, match="no use for one"):
+        next(begin(schedule((A, "math", 1))).events(Noting()))
+
+
+def test_a_run_whose_prompts_have_changed_is_not_resumed(begin, home, tmp_path):
+    own = tmp_path / "own.txt"
+    own.write_text("What is tea?\nWhat is milk?\n")
+    run = begin(schedule((A, str(own), 2)))
+    own.write_text("What is tea?\nWhat is rice?\n")
+    with pytest.raises(SettingsError, match="have changed"):
+        drift.resume(home, home.root / "runs", run.state.id)
+
+
+def test_a_prompt_that_does_not_fit_fails_in_a_sentence_and_keeps_the_points(begin, home, tmp_path):
+    own = tmp_path / "own.txt"
+    own.write_text("What is tea?\n" + "many words " * 20000 + "\n")
+    run = begin(schedule((A, str(own), 2)))
+    with pytest.raises(ModelError, match="own-2 cannot be answered"):
+        list(run.events())
+    state = RunStore(home.root / "runs").load(run.state.id)
+    assert (state.status, state.done) == ("failed", 1)
+
+
+# The store
+
+
+def test_runs_are_listed_newest_first_and_a_broken_one_hides_no_other(begin, home):
+    runs = [begin(schedule((A, "math", 1))) for _ in range(3)]
+    store = RunStore(home.root / "runs")
+    (runs[1].folder / "run.json").write_text('{"format": "omnidraft-drift"}')
+    assert {state.id for state in store.runs()} == {runs[0].state.id, runs[2].state.id}
+    with pytest.raises(StorageError, match="damaged"):
+        store.load(runs[1].state.id)
+    store.delete(runs[0].state.id)
+    assert [state.id for state in store.runs()] == [runs[2].state.id]
+
+
+@pytest.mark.parametrize("name", ["../../etc", "", "x", "20260101-000000-ABCD/..", "20260101-000000-abcd"])
+def test_a_name_that_is_no_run_is_refused(home, name):
+    with pytest.raises(StorageError, match="There is no drift run"):
+        RunStore(home.root / "runs").load(name)
+
+
+def test_no_text_of_a_prompt_is_stored(begin, home, tmp_path):
+    own = tmp_path / "own.txt"
+    own.write_text("Where do the Quxington walruses sleep?\n")
+    run = begin(schedule((A, str(own), 1)))
+    steps(run)
+    assert all(b"Quxington" not in file.read_bytes() for file in home.root.rglob("*") if file.is_file())
+
+
+# Tables and pictures
+
+
+def state_of(*segments: list[tuple[int, int]]) -> RunState:
+    """A finished run of target A with these (accepted, proposed) per prompt."""
+    points = []
+    for number, values in enumerate(segments):
+        for place, (accepted, proposed) in enumerate(values):
+            points.append(Point(
+                len(points), number, A, "math", f"p{len(points)}", proposed, accepted,
+                accepted / proposed if proposed else None, 20, 10, 2.0, 100.0, 50.0, 2.0, 5, 5,
+                number > 0 and place == 0, False, None, 0.5,
+            ))  # fmt: skip
+    plan = schedule(*((A, "math", len(values)) for values in segments))
+    options = Options(plain=True)
+    return RunState("20260101-000000-abcd", plan, {A: "a.gguf"}, "d.gguf", options, "x", 0.0, "finished", points)
+
+
+def test_rates_of_segments_are_pooled_and_know_what_was_before():
+    first, second = segment_rows(state_of([(8, 10), (0, 30)], [(1, 10), (5, 10), (5, 10)]))
+    assert first.acceptance == pytest.approx(0.2)
+    assert first.before is None
+    assert second.before == pytest.approx(0.2)
+    assert second.acceptance == pytest.approx(11 / 30)
+    assert second.speedup == pytest.approx(2.0)
+
+
+def test_recovery_is_when_the_moving_average_is_back_at_the_old_level():
+    fast = segment_rows(state_of([(5, 10)] * 10, [(0, 10)] * 2 + [(5, 10)] * 18))[1]
+    assert fast.recovery == 10  # the window of 8 holds no zero from the tenth prompt on
+    assert segment_rows(state_of([(5, 10)] * 10, [(1, 10)] * 20))[1].recovery is None
+
+
+def test_a_moving_average_never_reaches_across_a_switch_and_skips_what_proposed_nothing():
+    averages = moving_average(state_of([(10, 10)] * 3, [(0, 0), (0, 10), (10, 10)]).points)
+    assert averages == [1.0, 1.0, 1.0, None, 0.0, 0.5]
+
+
+def test_csv_and_json_say_the_same_as_the_points():
+    state = state_of([(1, 10), (0, 0)], [(3, 10)])
+    lines = list(csv.DictReader(io.StringIO(to_csv(state))))
+    assert [line["acceptance"] for line in lines] == ["0.1", "", "0.3"]
+    assert [line["switch"] for line in lines] == ["False", "False", "True"]
+    whole = json.loads(json.dumps(to_json(state)))
+    assert [point["accepted"] for point in whole["points"]] == [1, 0, 3]
+    assert len(whole["segments"]) == 2
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_the_picture_names_its_axes_and_marks_every_switch(theme):
+    fig = figure(state_of([(1, 10)] * 5, [(3, 10)] * 4, [(2, 10)] * 3), theme)
+    above, below = fig.axes
+    assert "Acceptance" in above.get_ylabel()
+    assert "Speedup" in below.get_ylabel()
+    assert below.get_xlabel() == "Prompt"
+    dashed = [line.get_xdata()[0] for line in above.lines if line.get_linestyle() == "--"]
+    assert dashed == [5.5, 9.5]
+    solid = [line for line in above.lines if line.get_linestyle() == "-"]
+    assert [len(line.get_xdata()) for line in solid] == [5, 4, 3]
+    assert len(above.collections[0].get_offsets()) == 12
+
+
+def test_text_and_lines_stand_out_from_the_background():
+    for colours in THEMES.values():
+        for name, least in (("text", 4.5), ("mark", 3.0), ("acceptance", 3.0), ("speed", 3.0)):
+            assert contrast(getattr(colours, name), colours.background) >= least, name
+
+
+def contrast(one: str, other: str) -> float:
+    """WCAG's contrast of two #rrggbb colours."""
+    bright, dark = sorted(map(luminance, (one, other)), reverse=True)
+    return (bright + 0.05) / (dark + 0.05)
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return sum(weight * c for weight, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def test_an_unfinished_run_and_an_empty_one_can_be_drawn():
+    state = state_of([(1, 10)] * 5)
+    for points in ([], state.points[:2], [replace(state.points[0], acceptance=None, speedup=None)]):
+        assert png(replace(state, points=points), "dark").startswith(b"\x89PNG")
+
+
+# The command
+
+
+def test_the_command_runs_exports_lists_and_shows(home, tmp_path, capsys):
+    files = [tmp_path / name for name in ("out/run.png", "out/run.csv", "out/run.json")]
+    args = ["bench", "drift", "--schedule", "a-b-a", "--prompts", "1", "--task", "qa", "--max-tokens", "8",
+            "--threads", "1", "--no-cache", "--json", "--data-dir", str(home.root)]  # fmt: skip
+    assert main([*args, "--png", str(files[0]), "--csv", str(files[1]), "--out", str(files[2])]) == 0
+    out = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["target"] for line in out[:3]] == [A, B, A]
+    assert [row["target"] for row in out[3]["segments"]] == [A, B, A]
+    assert files[0].read_bytes().startswith(b"\x89PNG")
+    assert len(files[1].read_text().splitlines()) == 4
+    assert json.loads(files[2].read_text())["options"]["cache"] == "off"
+    run = out[3]["run"]
+    assert main(["bench", "drift", "--list", "--data-dir", str(home.root)]) == 0
+    assert run in capsys.readouterr().out
+    assert main(["bench", "drift", "--show", run, "--data-dir", str(home.root)]) == 0
+    assert capsys.readouterr().out.count(A) == 2
+
+
+@pytest.mark.parametrize(
+    "args",
+    [["--schedule", "nowhere"], ["--resume", "nothing"], ["--schedule", "step", "--prompts", "47"],
+     ["--schedule", "step", "--draft-length", "x"], ["--schedule", "step", "--task", "juggling"]],
+)  # fmt: skip
+def test_a_mistake_is_one_sentence(home, capsys, args):
+    assert main(["bench", "drift", *args, "--data-dir", str(home.root)]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("omnidraft: ")
+    assert len(error.strip().splitlines()) == 1
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals as POSIX has them")
+def test_ctrl_c_stops_a_run_that_can_be_resumed(home):
+    script = ["bench", "drift", "--schedule", "step", "--max-tokens", 32, "--threads", 1, "--json"]
+    command = [sys.executable, "-m", "omnidraft", *map(str, script), "--data-dir", str(home.root)]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    began = time.monotonic()
+    out, err = process.communicate(timeout=60)
+    assert time.monotonic() - began < 20
+    assert process.returncode == 130
+    assert json.loads(out.splitlines()[-1])["status"] == "stopped"
+    assert "Traceback" not in err
+    (state,) = RunStore(home.profile().root / "drift").runs()
+    assert 1 <= state.done < 80
+
+
+@pytest.mark.slow
+def test_learning_raises_acceptance_within_a_segment(begin, models):
+    from omnidraft.lab.learner import InlineLearner
+
+    run = begin(schedule((A, "math", 40)), Options(threads=1, learning=True))
+    list(run.events(InlineLearner(models / "tiny-drafter-f16.gguf", threads=1)))
+    (row,) = segment_rows(run.state)
+    assert row.last > 2 * row.first
+
+
+@pytest.mark.slow
+def test_acceptance_falls_where_the_task_becomes_harder_for_the_drafter(begin):
+    """The untrained drafter knows less of code than of dialogue."""
+    before, after = segment_rows(_finished(begin(schedule((A, "dialogue", 20), (A, "code", 20)), Options(threads=1))))
+    assert after.first < 0.5 * before.last
+
+
+@pytest.mark.slow
+def test_the_seeded_cache_raises_acceptance_in_every_segment(begin):
+    plan = BUNDLED["a-b-a"].changed(count=16)
+    off, seeded = (segment_rows(_finished(begin(plan, Options(cache=cache, threads=1)))) for cache in ("off", "seeded"))
+    assert all(with_cache.acceptance > without.acceptance for with_cache, without in zip(seeded, off, strict=True))
+
+
+def _finished(run: drift.DriftRun) -> RunState:
+    assert list(run.events())[-1] == drift.Ended("finished")
+    return run.state

@@ -1,0 +1,92 @@
+"""Text files for a prompt: reading an upload, refusing what is no text, and the chips that show what is attached.
+
+Knows nothing of conversations; the files' texts reach a model as part of the user's message.
+"""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+
+from omnidraft.chats import TextFile
+from omnidraft.errors import OmniDraftError
+from omnidraft.format import size
+
+MAX_BYTES = 512 * 1024  # of one file: far more than the context of most models holds
+MAX_FILES = 10
+MAX_NAME = 80
+_BOMS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+
+# Sends which file to take off again.
+SCRIPT = """
+element.addEventListener('click', (event) => {
+  const button = event.target.closest('button[data-index]');
+  if (button) trigger('act', {index: Number(button.dataset.index)});
+});
+"""
+
+
+class NotText(OmniDraftError):
+    """A file cannot be attached; the sentence says why."""
+
+
+def take(paths: Sequence[str | Path], there: Sequence[TextFile]) -> tuple[list[TextFile], list[str]]:
+    """(files attached after this upload, a sentence per file that was refused). The uploaded copies are removed."""
+    kept, refused = list(there), []
+    for path in map(Path, paths):
+        try:
+            if len(kept) == MAX_FILES:
+                raise NotText(f"{_name(path)} was left out: a message takes at most {MAX_FILES} files.")
+            kept.append(read(path))
+        except NotText as error:
+            refused.append(str(error))
+        finally:
+            with contextlib.suppress(OSError):
+                path.unlink()
+    return kept, refused
+
+
+def read(path: Path) -> TextFile:
+    """The file's text, UTF-8 or UTF-16 with its mark, with plain line ends. NotText says why there is none."""
+    name = _name(path)
+    try:
+        if (found := path.stat().st_size) > MAX_BYTES:
+            raise NotText(f"{name} is {size(found)}; a text file of up to {size(MAX_BYTES)} can be attached.")
+        data = path.read_bytes()
+    except OSError as error:
+        raise NotText(f"{name} could not be read ({error.strerror or error}).") from None
+    encoding = next((e for mark, e in _BOMS if data.startswith(mark)), "utf-8")
+    try:
+        text = data.decode(encoding)
+    except UnicodeDecodeError:
+        raise NotText(f"{name} is not text in UTF-8, so it cannot be attached.") from None
+    if "\0" in text:
+        raise NotText(f"{name} is a binary file; only text can be attached.")
+    if not text.strip():
+        raise NotText(f"{name} is empty.")
+    return TextFile(name, text.replace("\r\n", "\n").replace("\r", "\n"))
+
+
+def chips(files: Sequence[TextFile]) -> str:
+    """What is attached to the message being written, each with a button that takes it off."""
+    if not files:
+        return ""
+    shown = "".join(_chip(index, file) for index, file in enumerate(files))
+    return f'<ul class="od-chips" aria-label="Attached files">{shown}</ul>'
+
+
+def _chip(index: int, file: TextFile) -> str:
+    name = escape(file.name)
+    return (
+        f'<li><span>{name}</span><small>{size(file.bytes)}</small><button type="button" data-index="{index}" '
+        f'aria-label="Take {name} off" title="Take it off">×</button></li>'
+    )
+
+
+def _name(path: Path) -> str:
+    """The file's own name: one line, no invisible characters, not too long."""
+    shown = "".join(c for c in " ".join(path.name.split()) if c.isprintable()) or "file"
+    return shown if len(shown) <= MAX_NAME else shown[: MAX_NAME // 2] + "…" + shown[-MAX_NAME // 2 + 1 :]

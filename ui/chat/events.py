@@ -1,0 +1,219 @@
+"""What happens on the chat page's events: each handler asks the session and yields updates of components."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from omnidraft.app import conversing
+from omnidraft.app.conversing import shown_pieces
+from omnidraft.app.session import Session
+from omnidraft.app.sessions import Sessions
+from omnidraft.chats import TextFile
+from omnidraft.errors import OmniDraftError, StorageError
+from ui.chat import attachments, transfer
+from ui.chat import options as chat_options
+from ui.chat.conversation_list import listing
+from ui.chat.origins import origins
+from ui.chat.parts import ARRIVING, GONE, note
+from ui.chat.stream import Followed
+from ui.chat.view import ChatView
+from ui.common.request import session_of
+
+Updates = Iterator[dict]
+
+
+class Gone(OmniDraftError):
+    """The page shows a conversation that was deleted, or a profile that this browser has left."""
+
+
+def telling(handler: Callable[..., Updates]) -> Callable[..., Updates]:
+    """A handler whose refusals stand in the page's message line, and leave the rest of the page as it is."""
+
+    @wraps(handler)
+    def told(self: _Handlers, *given: Any) -> Updates:
+        try:
+            yield from handler(self, *given)
+        except OmniDraftError as error:
+            yield {self.view.notice: note(str(error), bad=True)}
+
+    return told
+
+
+@dataclass(frozen=True, slots=True)
+class _Handlers:
+    sessions: Sessions
+    view: ChatView
+
+    def _here(self, request: gr.Request, chat: str | None) -> tuple[Session, str]:
+        """The session the request belongs to, and the conversation its page shows; Gone if it has no such one.
+
+        Another tab may have deleted it or gone to another profile. No other conversation takes its place then: what
+        was written for one must not land in another.
+        """
+        session = session_of(self.sessions, request)
+        try:
+            return session, session.show(chat or "").id
+        except StorageError:
+            raise Gone(GONE if chat else ARRIVING) from None
+
+
+class Answering(_Handlers):
+    """Arriving, asking, and what the buttons below the messages do."""
+
+    def arrive(self, request: gr.Request) -> Updates:
+        yield from self.view.arrival(session_of(self.sessions, request))
+
+    @telling
+    def ask(
+        self, text: str, chat: str | None, editing: str | None, files: list[TextFile], request: gr.Request
+    ) -> Updates:
+        view = self.view
+        session, name = self._here(request, chat)
+        if not text.strip():
+            yield {view.notice: note("Write a message to send with the files.") if files else ""}
+        elif editing:
+            yield from view.run(
+                session, name, lambda: conversing.edit(session, name, editing, text, files), (text, files)
+            )
+        else:
+            yield from view.run(session, name, lambda: conversing.ask(session, name, text, files), (text, files))
+
+    def follow(self, chat: str | None, followed: Followed, request: gr.Request) -> Updates:
+        yield from self.view.follow(session_of(self.sessions, request), chat, followed)
+
+    def ended(self, chat: str | None, followed: Followed, request: gr.Request) -> dict:
+        return self.view.ended(session_of(self.sessions, request), chat, followed)
+
+    @telling
+    def turn(self, chat: str | None, request: gr.Request, event: gr.EventData) -> Updates:
+        """A button below a message."""
+        session, name = self._here(request, chat)
+        data = event._data
+        match data["kind"]:
+            case "regenerate":
+                yield from self.view.run(session, name, lambda: conversing.regenerate(session, name))
+            case "continue":
+                yield from self.view.run(session, name, lambda: conversing.resume(session, name))
+            case "edit":
+                yield self._edit(session, data["id"])
+            case "tokens":
+                yield {self.view.tokens: origins(shown_pieces(session.store.message(data["id"])))}
+            case "version":
+                versions = session.store.siblings(data["id"])
+                here = [m.id for m in versions].index(data["id"])
+                session.store.select(versions[(here + data["step"]) % len(versions)].id)
+                yield from self.view.open(session, session.store.get(name), name)
+
+    def _edit(self, session: Session, message: str) -> dict:
+        view, old = self.view, session.store.message(message)
+        return {
+            view.box: old.content,
+            view.editing: message,
+            **view.attach(old.files),
+            view.notice: note("Editing an earlier message: sending makes a new version beside the old one."),
+        }
+
+    def take(self, paths: list[str] | None, there: list[TextFile]) -> dict:
+        """Files were chosen or dropped."""
+        files, refused = attachments.take(paths or [], there)
+        return {**self.view.attach(files), self.view.notice: note(" ".join(refused), bad=True)}
+
+    def take_off(self, there: list[TextFile], event: gr.EventData) -> dict:
+        index = event._data["index"]
+        return self.view.attach([file for at, file in enumerate(there) if at != index])
+
+    def look(self, seen: int, request: gr.Request) -> dict:
+        return self.view.idle(session_of(self.sessions, request), seen)
+
+    def halt(self, chat: str | None, request: gr.Request) -> None:
+        """End the answer the page shows, nobody else's."""
+        session_of(self.sessions, request).stop(chat)
+
+
+class Conversations(_Handlers):
+    """The list beside the chat."""
+
+    def row(self, chat: str | None, followed: Followed, request: gr.Request, event: gr.EventData) -> Updates:
+        """Something was clicked in the list, which also leads away from a conversation that is not there any more."""
+        view, data = self.view, event._data
+        session = session_of(self.sessions, request)
+        try:
+            if data["kind"] == "open":
+                shown = session.show(data["id"])
+                followed.leave()
+                yield from view.open(session, shown, chat)
+            elif data["kind"] == "rename":
+                session.store.rename(data["id"], data["title"])
+                yield {view.rows: listing(session, chat or "")}
+            else:
+                said = self._delete(session, data["id"], forget=data["kind"] == "forget")
+                yield from view.open(session, session.chat(chat), chat, {view.notice: note(said)})
+        except OmniDraftError as error:
+            yield {view.notice: note(str(error), bad=True), view.rows: listing(session, chat or "")}
+
+    def _delete(self, session: Session, chat: str, forget: bool) -> str:
+        """Remove a conversation, with what was learned from it if so wished; a sentence about what happened."""
+        session.store.get(chat)  # one that is not there must not be called deleted
+        job = session.job
+        if session.writing(chat):
+            session.stop(chat)
+            job.join(10)
+        if forget:
+            return session.assistant.forget(session.store, chat).sentence()
+        session.store.delete(chat)
+        return "The conversation was deleted; what the drafter learned from it stays."
+
+    def fresh(self, chat: str | None, followed: Followed, request: gr.Request) -> Updates:
+        session = session_of(self.sessions, request)
+        followed.leave()
+        yield from self.view.open(session, session.new_chat(), chat)
+
+    def search(self, text: str, chat: str | None, request: gr.Request) -> str:
+        return listing(session_of(self.sessions, request), chat or "", text)
+
+    @telling
+    def bring(self, data: bytes | None, chat: str | None, followed: Followed, request: gr.Request) -> Updates:
+        """A file of conversations was chosen."""
+        session, name = self._here(request, chat)
+        added = transfer.bring(session.store, data or b"")
+        said = f"{len(added)} conversation{'s were' if len(added) != 1 else ' was'} imported."
+        shown = session.show(added[-1].id if added else name)
+        followed.leave()
+        yield from self.view.open(session, shown, chat, {self.view.notice: note(said)})
+
+
+class Options(_Handlers):
+    """Model, speculation switch and options of the conversation."""
+
+    @telling
+    def target(self, path: str, chat: str | None, request: gr.Request) -> Updates:
+        session, name = self._here(request, chat)
+        yield from self.view.switch(session, name, Path(path))
+
+    @telling
+    def speculate(self, on: bool, chat: str | None, request: gr.Request) -> Updates:
+        session, name = self._here(request, chat)
+        changed = session.store.update(name, speculation=on)
+        yield {self.view.side: self.view.panel_of(session, changed, session.store.path(name))}
+
+    @telling
+    def keep(self, request: gr.Request, chat: str | None, *values: Any) -> Updates:
+        session, name = self._here(request, chat)
+        sampling = chat_options.store(session, name, *values)
+        yield {self.view.notice: "", self.view.options.preset: chat_options.preset_of(sampling)}
+
+    @telling
+    def preset(self, wanted: str, chat: str | None, request: gr.Request) -> Updates:
+        session, name = self._here(request, chat)
+        values = chat_options.PRESETS.get(wanted)
+        if values is None:
+            yield {self.view.notice: ""}
+            return
+        sampling = conversing.with_values(session, session.store.get(name), values)
+        yield self.view.options.show(session.store.update(name, sampling=sampling), sampling)

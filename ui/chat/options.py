@@ -1,0 +1,152 @@
+"""The options of one conversation: system prompt, sampling, seed. Shown beside the chat, kept with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import gradio as gr
+
+from omnidraft.app.session import Session
+from omnidraft.chats import Conversation
+from omnidraft.config import SamplingSettings, describe
+from omnidraft.errors import SettingsError
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "Exact": {"temperature": 0.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0},
+    "Careful": {"temperature": 0.4, "top_k": 0, "top_p": 0.95, "min_p": 0.0},
+    "Balanced": {"temperature": 0.8, "top_k": 0, "top_p": 1.0, "min_p": 0.0},
+    "Lively": {"temperature": 1.1, "top_k": 0, "top_p": 1.0, "min_p": 0.05},
+}
+OWN = "Own values"
+_RULES = {setting.name: setting.rule for setting in describe(SamplingSettings)}
+
+
+@dataclass(slots=True)
+class Options:
+    """The components, in the order of `values`."""
+
+    system: gr.Textbox
+    preset: gr.Dropdown
+    temperature: gr.Slider
+    top_p: gr.Slider
+    min_p: gr.Slider
+    top_k: gr.Number
+    repeat_penalty: gr.Slider
+    max_tokens: gr.Number
+    seed: gr.Textbox
+
+    @property
+    def inputs(self) -> list[Any]:
+        """What is read to store the options, without the preset, which only fills the others."""
+        return [
+            self.system,
+            self.temperature,
+            self.top_p,
+            self.min_p,
+            self.top_k,
+            self.repeat_penalty,
+            self.max_tokens,
+            self.seed,
+        ]
+
+    def show(self, chat: Conversation, sampling: SamplingSettings) -> dict:
+        """Updates that show what `chat` uses."""
+        return {
+            self.system: chat.system,
+            self.preset: preset_of(sampling),
+            self.temperature: sampling.temperature,
+            self.top_p: sampling.top_p,
+            self.min_p: sampling.min_p,
+            self.top_k: sampling.top_k,
+            self.repeat_penalty: sampling.repeat_penalty,
+            self.max_tokens: sampling.max_tokens,
+            self.seed: "" if sampling.seed is None else str(sampling.seed),
+        }
+
+
+def build() -> Options:
+    """Make the components where the layout stands."""
+    return Options(
+        system=gr.Textbox(
+            label="System prompt",
+            lines=3,
+            max_lines=8,
+            placeholder="What the model should know or be",
+            elem_id="od-system",
+        ),
+        preset=gr.Dropdown([*PRESETS, OWN], value="Balanced", label="Sampling", filterable=False, elem_id="od-preset"),
+        temperature=gr.Slider(label="Temperature", step=0.05, elem_id="od-temperature", **_slider("temperature")),
+        top_p=gr.Slider(label="Top-p", step=0.01, **_slider("top_p")),
+        min_p=gr.Slider(label="Min-p", step=0.01, **_slider("min_p")),
+        top_k=gr.Number(label="Top-k", precision=0, minimum=_RULES["top_k"].low, info=_RULES["top_k"].help),
+        repeat_penalty=gr.Slider(label="Repetition penalty", step=0.05, **_slider("repeat_penalty")),
+        max_tokens=gr.Number(
+            label="Longest answer, in tokens",
+            precision=0,
+            minimum=_RULES["max_tokens"].low,
+            info=_RULES["max_tokens"].help,
+            elem_id="od-max-tokens",
+        ),
+        seed=gr.Textbox(
+            label="Seed", info=_RULES["seed"].help, placeholder="fresh each time", max_lines=1, elem_id="od-seed"
+        ),
+    )
+
+
+def _slider(name: str) -> dict[str, Any]:
+    """Help and range as the settings have them: Gradio refuses every event of a page that shows a value outside."""
+    rule = _RULES[name]
+    return {"info": rule.help, "minimum": rule.low, "maximum": rule.high}
+
+
+def preset_of(sampling: SamplingSettings) -> str:
+    for name, values in PRESETS.items():
+        if all(getattr(sampling, key) == value for key, value in values.items()):
+            return name
+    return OWN
+
+
+def store(
+    session: Session,
+    chat: str,
+    system: str,
+    temperature: float,
+    top_p: float,
+    min_p: float,
+    top_k: int,
+    repeat_penalty: float,
+    max_tokens: int,
+    seed: str,
+) -> SamplingSettings:
+    """Keep the options with the conversation. Raises SettingsError naming what is refused."""
+    before = session.store.get(chat).sampling or session.settings.sampling
+    sampling = replace(
+        before,
+        temperature=_number(temperature, "temperature"),
+        top_p=_number(top_p, "top_p"),
+        min_p=_number(min_p, "min_p"),
+        top_k=int(_number(top_k, "top_k")),
+        repeat_penalty=_number(repeat_penalty, "repeat_penalty"),
+        max_tokens=int(_number(max_tokens, "max_tokens")),
+        seed=_seed(seed),
+    )
+    session.store.update(
+        chat, system=system or "", sampling=None if sampling == session.settings.sampling else sampling
+    )
+    return sampling
+
+
+def _number(value: float | None, name: str) -> float:
+    if value is None:
+        raise SettingsError(f"{name.replace('_', '-').capitalize()} needs a number.")
+    return value
+
+
+def _seed(text: str) -> int | None:
+    text = (text or "").strip()
+    if not text:
+        return None
+    if not text.isdecimal():
+        raise SettingsError(f"The seed is a whole number or empty, not '{text[:40]}'.")
+    return int(text)

@@ -1,0 +1,94 @@
+"""The chat page: which event does what. What stands on it is chat_layout's, what is shown is chat_view's business."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gradio as gr
+
+from omnidraft.app.sessions import Sessions
+from ui.chat.events import Answering, Conversations, Options
+from ui.chat.layout import Page, build_layout
+from ui.chat.view import ChatView
+from ui.common.layout import PRIVATE
+
+STREAMING: dict[str, Any] = {**PRIVATE, "concurrency_limit": None}
+# While one is being handled only the newest of those that follow is kept: values arrive in order, one after another.
+LAST: dict[str, Any] = {**PRIVATE, "trigger_mode": "always_last"}
+
+
+def build(sessions: Sessions) -> None:
+    """Make the page inside the current blocks."""
+    blocks = gr.context.Context.root_block
+    page = build_layout()
+    follows = _Follows(page.view, Answering(sessions, page.view))
+    _connect_answers(page, blocks, follows)
+    _connect_conversations(sessions, page, follows)
+    _connect_options(sessions, page)
+
+
+class _Follows:
+    """Lets an answer be followed behind every event that may start or show one."""
+
+    def __init__(self, view: ChatView, answering: Answering) -> None:
+        self._view = view
+        self.answering = answering
+        self.running: list[Any] = []  # what showing another conversation in this tab ends
+
+    def behind(self, event: Any) -> None:
+        view = self._view
+        # "multiple": one that lets go may still be at its last look when the next begins.
+        again = {**STREAMING, "trigger_mode": "multiple"}
+        following = event.then(self.answering.follow, [view.chat_id, view.followed], view.moving, **again)
+        following.then(self.answering.ended, [view.chat_id, view.followed], view.outputs, **again)
+        self.running += [event, following]
+
+
+def _connect_answers(page: Page, blocks: gr.Blocks, follows: _Follows) -> None:
+    """Everything that shows or starts an answer."""
+    view, answering = page.view, follows.answering
+    where = [view.box, view.chat_id, view.editing, view.attached]
+    follows.behind(blocks.load(answering.arrive, None, view.outputs, **STREAMING))
+    follows.behind(gr.on([view.box.submit, view.send.click], answering.ask, where, view.outputs, **STREAMING))
+    picked = view.chat.example_select(_example_text, None, [view.box], **PRIVATE)
+    follows.behind(picked.then(answering.ask, where, view.outputs, **STREAMING))
+    follows.behind(view.marks.act(answering.turn, [view.chat_id], view.outputs, **STREAMING))
+    view.stop.click(answering.halt, [view.chat_id], None, queue=False, **PRIVATE)
+    page.attach.upload(
+        answering.take, [page.attach, view.attached], [view.attached, view.chips, view.notice], **PRIVATE
+    )
+    view.chips.act(answering.take_off, [view.attached], [view.attached, view.chips], **PRIVATE)
+    page.tick.tick(answering.look, [view.seen_idle], [view.seen_idle, view.notice, view.gauge], **PRIVATE)
+
+
+def _connect_conversations(sessions: Sessions, page: Page, follows: _Follows) -> None:
+    """The list of conversations, import. What shows another one ends the following of this one in this tab."""
+    view, chats = page.view, Conversations(sessions, page.view)
+    where = [view.chat_id, view.followed]
+    opening = view.rows.act(chats.row, where, view.outputs, cancels=list(follows.running), **STREAMING)
+    follows.behind(opening)
+    importing = page.upload.upload(
+        chats.bring, [page.upload, *where], view.outputs, cancels=list(follows.running), **STREAMING
+    )
+    follows.behind(importing)  # also where the file is refused: the answer being written is followed on
+    page.new.click(chats.fresh, where, view.outputs, cancels=list(follows.running), **STREAMING)
+    page.query.input(chats.search, [page.query, view.chat_id], [view.rows], **LAST)
+
+
+def _connect_options(sessions: Sessions, page: Page) -> None:
+    """Model, speculation switch and options of the conversation."""
+    view, chosen = page.view, Options(sessions, page.view)
+    view.target.input(chosen.target, [view.target, view.chat_id], view.outputs, **STREAMING)
+    view.speculation.input(chosen.speculate, [view.speculation, view.chat_id], [view.side, view.notice], **LAST)
+    view.options.preset.input(chosen.preset, [view.options.preset, view.chat_id], view.outputs, **LAST)
+    gr.on(
+        [component.input for component in view.options.inputs],
+        chosen.keep,
+        [view.chat_id, *view.options.inputs],
+        [view.notice, view.options.preset],
+        **LAST,
+    )
+
+
+def _example_text(event: gr.SelectData) -> str:
+    return event.value["text"]

@@ -1,0 +1,152 @@
+"""The live panel as HTML: speed, acceptance, tokens per pass, where time went, where tokens came from.
+
+Pure functions from counters to text; everything that comes from outside is escaped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from omnidraft.app.live import Live
+from omnidraft.decoding.events import ORIGINS, Statistics
+from omnidraft.format import count, percent, rate, seconds
+
+ORIGIN_WORDS = {
+    "target": "target alone",
+    "direct": "drafted, direct",
+    "ngram": "drafted, n-gram",
+    "split": "drafted, split",
+    "lookup": "copied from the text",
+}
+_TIMES = (("draft", "draft"), ("translate", "translate"), ("verify", "verify"), ("other", "other"))
+
+
+def panel(
+    live: Live | None,
+    plain_reason: str | None = None,
+    *,
+    plain: float | None = None,
+    past: Sequence[float] = (),
+) -> str:
+    """The side panel.
+
+    `plain_reason` is why drafting is off before there is an answer to say so; `plain` is the answer's speed without
+    drafting, tokens per second; `past` are the acceptance rates of the
+    conversation's answers so far.
+    """
+    if live is None or not live.statistics.tokens:
+        return _frame(_idle(live if live is not None and live.phase != "done" else None), plain_reason)
+    s = live.statistics
+    course = list(past) if live.phase == "done" else [*past, *live.acceptance]
+    parts = [_speed(s, plain), _acceptance(s, course), _split(s), _origins(s), _small_print(s)]
+    return _frame("".join(parts), live.disabled_reason or plain_reason)
+
+
+def summary(live: Live | None) -> str:
+    """One line for narrow screens, above the composer."""
+    if live is None or not live.statistics.tokens:
+        return ""
+    s = live.statistics
+    parts = [f"<b>{rate(s.tokens_per_second)}</b> tokens/s"]
+    if s.proposed:
+        parts.append(f"<b>{percent(s.acceptance_rate)}</b> accepted")
+        parts.append(f"<b>{s.tokens_per_pass or 0:.2f}</b> per pass")
+    return " · ".join(parts)
+
+
+def _frame(body: str, reason: str | None) -> str:
+    note = f'<p class="od-why"><b>Drafting is off:</b> {escape(reason)}.</p>' if reason else ""
+    return f'<section class="od-panel" aria-label="Speed of the answer">{body}{note}</section>'
+
+
+def _idle(live: Live | None) -> str:
+    if live is not None and live.prefill is not None:
+        p = live.prefill
+        reused = f", {count(p.reused)} of them still in memory" if p.reused else ""
+        share = p.done / max(p.total, 1)
+        return (
+            f'<h3>Reading the prompt</h3><div class="od-bar"><i style="width:{share:.1%}"></i></div>'
+            f"<p>{count(p.done)} of {count(p.total)} tokens{reused}.</p>"
+        )
+    if live is not None:
+        return "<h3>Starting</h3><p>The model is being prepared.</p>"
+    return (
+        "<h3>Speed</h3><p>Once an answer is being written, its speed shows here: how much of what the drafter "
+        "proposed the model accepted, and where the time went.</p>"
+    )
+
+
+def _speed(s: Statistics, plain: float | None) -> str:
+    figure = (
+        f'<div class="od-figure"><span class="od-number">{rate(s.tokens_per_second)}</span>'
+        '<span class="od-unit">tokens/s</span></div>'
+    )
+    if not s.drafted and not s.proposed:
+        return figure + "<p>Plain decoding, one token per pass: nothing was drafted.</p>"
+    if not plain or not s.tokens_per_second:
+        return figure + "<p>Not enough plain rounds yet to say how fast this model is without drafting.</p>"
+    return figure + (
+        f'<p><b class="od-gain">{s.tokens_per_second / plain:.2f}×</b> plain decoding, which takes one token per '
+        f"pass: {rate(plain)} tokens/s, by the rounds nothing was drafted for.</p>"
+    )
+
+
+def _sparkline(values: Sequence[float]) -> str:
+    """Acceptance over the conversation, 0 to 1 from bottom to top."""
+    if len(values) < 2:
+        return ""
+    values = list(values)[-120:]
+    step = 240 / (len(values) - 1)
+    points = " ".join(f"{i * step:.1f},{34 - 32 * value:.1f}" for i, value in enumerate(values))
+    return (
+        '<h4>Acceptance over this conversation</h4><svg class="od-spark" viewBox="0 0 240 36" '
+        f'preserveAspectRatio="none" role="img" aria-label="From {percent(values[0])} to {percent(values[-1])}">'
+        f'<polyline points="{points}"/></svg>'
+    )
+
+
+def _acceptance(s: Statistics, course: Sequence[float]) -> str:
+    if not s.proposed:
+        return ""
+    share = s.acceptance_rate or 0.0
+    return (
+        '<div class="od-pair">'
+        f'<div><span class="od-mid">{percent(s.acceptance_rate)}</span><small>acceptance rate</small></div>'
+        f'<div><span class="od-mid">{s.tokens_per_pass or 0:.2f}</span><small>tokens per pass</small></div></div>'
+        f'<div class="od-bar" role="img" aria-label="{percent(share)} of the proposals were accepted">'
+        f'<i style="width:{share:.1%}"></i></div>'
+        f"<p>{count(s.drafted)} drafted, {count(s.proposed)} proposed, {count(s.accepted)} accepted.</p>"
+        f"{_sparkline(course)}"
+    )
+
+
+def _split(s: Statistics) -> str:
+    total = s.decode_seconds
+    if not total:
+        return ""
+    rows = [(word, getattr(s, name), f"od-t-{name}") for name, word in _TIMES]
+    return _stack("Where the time went", [(w, v, c, f"{v / total:.0%}") for w, v, c in rows if v > 0])
+
+
+def _origins(s: Statistics) -> str:
+    if not s.tokens:
+        return ""
+    rows = [(ORIGIN_WORDS[o], s.origins.get(o, 0), f"od-o-{o}") for o in ORIGINS]
+    return _stack("Where the tokens came from", [(w, v, c, count(v)) for w, v, c in rows if v])
+
+
+def _stack(title: str, rows: list[tuple[str, float, str, str]]) -> str:
+    """A stacked bar with its legend; rows are (word, value, class, shown value)."""
+    total = sum(value for _, value, _, _ in rows) or 1
+    bar = "".join(f'<i class="{cls}" style="width:{value / total:.2%}"></i>' for _, value, cls, _ in rows)
+    legend = "".join(f'<li><i class="{cls}"></i>{word}<b>{shown}</b></li>' for word, _, cls, shown in rows)
+    return f'<h4>{title}</h4><div class="od-stack" aria-hidden="true">{bar}</div><ul class="od-legend">{legend}</ul>'
+
+
+def _small_print(s: Statistics) -> str:
+    parts = [f"{count(s.tokens)} tokens in {seconds(s.decode_seconds)}"]
+    if s.prompt_tokens:
+        fresh = s.prompt_tokens - s.reused_tokens
+        parts.append(f"{count(fresh)} of {count(s.prompt_tokens)} prompt tokens read in {seconds(s.prefill)}")
+    return f'<p class="od-small">{"; ".join(parts)}.</p>'

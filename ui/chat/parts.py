@@ -1,0 +1,100 @@
+"""Small parts of the chat page as HTML: the gauge, the export links, the notices; and what they are made from."""
+
+from __future__ import annotations
+
+from html import escape
+from pathlib import Path
+
+from omnidraft.app import models_list
+from omnidraft.app.answer_job import AnswerJob
+from omnidraft.app.conversing import shown_pieces
+from omnidraft.app.live import Live
+from omnidraft.app.session import Session
+from omnidraft.chats import Message
+from omnidraft.errors import OmniDraftError
+from omnidraft.format import count
+
+GONE = "This conversation is not here any more; reload the page."
+ARRIVING = "This page is not filled yet; wait a moment, or reload it."
+
+
+def stored_live(path: list[Message]) -> Live | None:
+    """The counters of the last stored answer, for a page opened after a restart."""
+    answer = next((m for m in reversed(path) if m.role == "assistant" and m.statistics), None)
+    return Live.stored(answer.statistics, answer.meta.get("disabled"), answer.meta.get("plain")) if answer else None
+
+
+def acceptance_of(path: list[Message]) -> list[float]:
+    """The acceptance rate of every answer that was drafted for, in order."""
+    pairs = [(m.statistics.get("accepted", 0), m.statistics.get("proposed", 0)) for m in path if m.role == "assistant"]
+    return [accepted / proposed for accepted, proposed in pairs if proposed]
+
+
+def pieces_of(path: list[Message]) -> list[tuple[str, str]]:
+    """(text, origin) of the last answer's tokens."""
+    answer = next((m for m in reversed(path) if m.role == "assistant"), None)
+    return shown_pieces(answer) if answer else []
+
+
+def gauge(session: Session, path: list[Message]) -> str:
+    """How much of the context the conversation takes, as of its last answer."""
+    target = session.assistant.target
+    answer = next((m for m in reversed(path) if m.role == "assistant" and m.statistics), None)
+    if target is None or answer is None:
+        return ""
+    used = answer.statistics.get("prompt_tokens", 0) + answer.statistics.get("tokens", 0)
+    share = min(used / target.n_ctx, 1.0)
+    return (
+        f'<div class="od-gauge" role="img" aria-label="{count(used)} of {count(target.n_ctx)} context tokens used" '
+        f'title="{count(used)} of {count(target.n_ctx)} context tokens used"><span>{share:.0%} of context</span>'
+        f'<div class="od-bar"><i style="width:{share:.1%}"></i></div></div>'
+    )
+
+
+def links(chat: str) -> str:
+    return (
+        f'<div class="od-links">Export <a href="/export/{chat}.md" download>Markdown</a>'
+        f'<a href="/export/{chat}.json" download>JSON</a></div>'
+    )
+
+
+def note(text: str, bad: bool = False) -> str:
+    if not text:
+        return ""
+    return f'<div class="od-note{" od-bad" if bad else ""}" role="{"alert" if bad else "status"}">{escape(text)}</div>'
+
+
+def outcome(job: AnswerJob) -> str:
+    """What the line above the composer says about a finished answer."""
+    if job.error:
+        return note(job.error, bad=True)
+    said = list(job.live.notices)
+    if job.live.finish_reason == "length":
+        said.append("The answer reached its length limit; Continue goes on with it.")
+    elif job.live.finish_reason == "context":
+        said.append("The model's context is full.")
+    elif job.stopped:
+        said.append("Stopped; Continue goes on with the answer." if job.text else "Stopped.")
+    elif job.begun and job.text == job.begun:
+        said.append("The model ended its answer here; Continue makes it write more.")
+    return note(" ".join(said))
+
+
+def idle_sentence(session: Session) -> str:
+    return (
+        f"Nobody asked anything for {session.settings.unload_after:g} minutes, so the model left memory; "
+        "the next message loads it again."
+    )
+
+
+def target_path(session: Session) -> Path | None:
+    """The target that would answer; None if there is none."""
+    try:
+        return session.target_path()
+    except OmniDraftError:
+        return None
+
+
+def offered_target(session: Session) -> str | None:
+    """The profile's target as the dropdown offers it."""
+    return models_list.chosen(models_list.targets(models_list.scan(session.assistant)), target_path(session))

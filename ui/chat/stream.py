@@ -1,0 +1,60 @@
+"""Turns a job's progress into page updates: at most 20 a second, fewer when a page takes long to send.
+
+Every look at the job is one update, so the number of tokens per second never decides how often a browser redraws.
+What an update takes is Python's, and a thread that decodes waits for it between two passes: not worth mentioning
+where a pass takes 20 ms, but felt where one takes 2.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from omnidraft.app.answer_job import AnswerJob
+
+MIN_INTERVAL = 0.05  # seconds between updates: 20 a second
+COST_SHARE = 60  # an update that took t seconds to send is followed by 60 t of silence ...
+MAX_SILENCE = 0.25  # ... but not by more than this
+READABLE = 60  # tokens a second; nobody reads along with what comes faster
+UNREADABLE_SILENCE = 0.5  # ... so that this does not disturb
+HEARTBEAT = 1.0
+
+
+@dataclass(slots=True)
+class Followed:
+    """What a page follows or followed last, for as long as it is open.
+
+    started: when that answer did; ended: just now, and the page is to be shown anew; by: which of its handlers follows.
+    """
+
+    started: float = 0.0
+    ended: bool = False
+    by: int = 0
+
+    def begin(self) -> int:
+        """A number for who follows from now on; whoever did lets go."""
+        self.by += 1
+        return self.by
+
+    leave = begin  # the page shows something else: whoever follows lets go
+
+
+def follow(job: AnswerJob) -> Iterator[AnswerJob]:
+    """The job at moments worth showing, the last time when it is over."""
+    seen = -1
+    while not job.over:
+        seen = job.wait(seen, HEARTBEAT)
+        if job.over:
+            break
+        begun = time.perf_counter()
+        yield job
+        # The consumer's work happens between this yield and the next step.
+        spent = time.perf_counter() - begun
+        time.sleep(max(MIN_INTERVAL - spent, silence(spent, job.live.statistics.tokens_per_second or 0.0)))
+    yield job
+
+
+def silence(spent: float, pace: float) -> float:
+    """Seconds without an update behind one that took `spent` seconds, while `pace` tokens come per second."""
+    return min(spent * COST_SHARE, UNREADABLE_SILENCE if pace > READABLE else MAX_SILENCE)

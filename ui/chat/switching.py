@@ -1,0 +1,26 @@
+"""What a change of models means for drafting, in a sentence or two."""
+
+from __future__ import annotations
+
+from omnidraft.app.session import Session
+from omnidraft.format import count
+
+
+def describe_switch(session: Session) -> str:
+    """Which model answers, how its vocabulary meets the drafter's, what the n-gram cache brings along."""
+    assistant = session.assistant
+    target = assistant.target
+    if target is None:
+        return ""
+    said = [f"{target.name} answers from here on."]
+    if assistant.pair is not None:
+        report = assistant.pair.report()
+        said.append(
+            f"Its vocabulary ({target.vocabulary.family}) shares {count(report['direct'])} of its "
+            f"{count(report['target_size'])} tokens with the drafter."
+        )
+    if assistant.cache is not None:
+        said.append(f"The n-gram cache of this family was loaded: {count(len(assistant.cache))} n-grams.")
+    elif (reason := session.why_plain()) is not None:
+        said.append(f"Drafting is off: {reason}.")
+    return " ".join(said)

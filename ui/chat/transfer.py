@@ -1,0 +1,43 @@
+"""Conversations in and out of the app as files: the routes the export links lead to, and the import of an upload."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+from fastapi import FastAPI, Request, Response
+
+from omnidraft.app.sessions import Sessions
+from omnidraft.chats import ChatStore, Conversation, export_json, export_markdown, import_json, import_markdown
+from omnidraft.errors import OmniDraftError
+from ui.common.request import session_of_request
+
+
+def add_routes(app: FastAPI, sessions: Sessions) -> None:
+    """`/export/ID.md` and `/export/ID.json`, for the profile the request belongs to."""
+
+    @app.get("/export/{name}")
+    def export(name: str, request: Request) -> Response:
+        session = session_of_request(sessions, request)
+        chat, _, kind = name.rpartition(".")
+        try:
+            title = session.store.get(chat).title
+            if kind == "md":
+                return _file(export_markdown(session.store, chat), "text/markdown", f"{title}.md")
+            if kind == "json":
+                return _file(export_json(session.store, [chat]), "application/json", f"{title}.json")
+        except OmniDraftError as error:
+            return Response(str(error), status_code=404, media_type="text/plain")
+        return Response("There is no such file.", status_code=404, media_type="text/plain")
+
+
+def bring(store: ChatStore, data: bytes) -> list[Conversation]:
+    """The conversations of an uploaded file, added to the store; StorageError says why none could be."""
+    if data.lstrip().removeprefix(b"\xef\xbb\xbf").startswith((b"{", b"[")):
+        return import_json(store, data)
+    return [import_markdown(store, data)]
+
+
+def _file(text: str, kind: str, name: str) -> Response:
+    safe = "".join(c if c.isalnum() or c in " ._-" else "_" for c in name)
+    header = f"attachment; filename*=UTF-8''{quote(safe)}"
+    return Response(text, media_type=f"{kind}; charset=utf-8", headers={"content-disposition": header})

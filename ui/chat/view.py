@@ -1,0 +1,248 @@
+"""Component updates of the chat page for everything that can happen on it. Holds components, never state."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from omnidraft.app import models_list
+from omnidraft.app.answer_job import AnswerJob
+from omnidraft.app.conversing import draft_of, sampling_of
+from omnidraft.app.session import Session
+from omnidraft.chats import Conversation, Message, TextFile
+from omnidraft.errors import OmniDraftError, StorageError
+from ui.chat import attachments
+from ui.chat.conversation_list import listing
+from ui.chat.empty_state import empty_state
+from ui.chat.options import Options
+from ui.chat.origins import origins
+from ui.chat.panel import panel, summary
+from ui.chat.parts import (
+    GONE,
+    acceptance_of,
+    gauge,
+    idle_sentence,
+    links,
+    note,
+    offered_target,
+    outcome,
+    pieces_of,
+    stored_live,
+    target_path,
+)
+from ui.chat.stream import Followed, follow
+from ui.chat.switching import describe_switch
+from ui.chat.turns import Turns, turns
+
+PANEL_EVERY = 0.25  # seconds between updates of the numbers
+
+
+@dataclass(slots=True)
+class ChatView:
+    """Every component that an event may change."""
+
+    chat_id: gr.State
+    editing: gr.State  # id of the user's message being edited
+    attached: gr.State  # text files of the message being written
+    followed: gr.State  # `Followed`, the same object for as long as the page is open
+    seen_idle: gr.State  # unloads for idleness this page has told of
+    target: gr.Dropdown
+    speculation: gr.Checkbox
+    gauge: gr.HTML
+    chat: gr.Chatbot
+    marks: gr.HTML
+    notice: gr.HTML
+    line: gr.HTML
+    chips: gr.HTML
+    box: gr.Textbox
+    send: gr.Button
+    stop: gr.Button
+    side: gr.HTML
+    tokens: gr.HTML
+    rows: gr.HTML
+    links: gr.HTML
+    options: Options
+
+    @property
+    def outputs(self) -> list[Any]:
+        own = [getattr(self, f.name) for f in fields(self) if f.name != "options"]
+        return [*own, self.options.preset, *self.options.inputs]
+
+    def arrival(self, session: Session) -> Iterator[dict]:
+        """A page that was opened or reloaded."""
+        models = models_list.targets(models_list.scan(session.assistant))
+        try:
+            path: Path | None = session.target_path()
+            said = ""
+        except OmniDraftError as error:
+            path, said = None, str(error)
+        start = {
+            self.target: gr.Dropdown(choices=models_list.choices(models), value=models_list.chosen(models, path)),
+            self.notice: note(said, bad=True),
+            self.seen_idle: session.idle_unloads,
+        }
+        yield from self.open(session, session.chat(), None, start)
+
+    def open(
+        self, session: Session, chat: Conversation, before: str | None, more: dict | None = None
+    ) -> Iterator[dict]:
+        """Show a conversation; if its answer is being written, `follow` comes next.
+
+        What is being written stays while the conversation is the one that was shown `before`.
+        """
+        kept = {} if chat.id == before else {self.editing: None, **self.attach([]), self.notice: ""}
+        yield {**self.whole(session, chat), **kept, **(more or {})}
+
+    def whole(self, session: Session, chat: Conversation) -> dict:
+        """Every part of the page that depends on the conversation."""
+        path = session.store.path(chat.id)
+        return {
+            self.chat_id: chat.id,
+            self.speculation: chat.speculation,
+            self.links: links(chat.id),
+            self.rows: listing(session, chat.id),
+            self.side: self.panel_of(session, chat, path),
+            self.tokens: origins(pieces_of(path)),
+            self.gauge: gauge(session, path),
+            **self._conversation(session, chat.id, path),
+            **self._buttons(session.writing(chat.id)),
+            **self.options.show(chat, sampling_of(session, chat)),
+        }
+
+    def attach(self, files: list[TextFile]) -> dict:
+        """Show what is attached to the message being written."""
+        return {self.attached: files, self.chips: attachments.chips(files)}
+
+    def run(
+        self,
+        session: Session,
+        chat: str,
+        start: Callable[[], AnswerJob],
+        sent: tuple[str, list[TextFile]] | None = None,
+    ) -> Iterator[dict]:
+        """Start an answer, for `follow` to show.
+
+        `sent` are the text and files that were sent for it: they leave the box, and come back if it cannot be started.
+        Without them what somebody is writing stays where it is.
+        """
+        loading = "" if session.ready else note("Loading the model.")
+        yield {**(self._written("", []) if sent else {}), self.notice: loading, **self._buttons(True)}
+        try:
+            start()
+        except OmniDraftError as error:
+            back = self._written(*sent) if sent else {}
+            yield {**back, self.notice: note(str(error), bad=True), **self._buttons(session.writing(chat))}
+            return
+        path, done = session.store.path(chat), {self.editing: None} if sent else {}
+        yield {**done, **self._conversation(session, chat, path), self.rows: listing(session, chat)}
+
+    def _written(self, text: str, files: list[TextFile]) -> dict:
+        return {self.box: text, **self.attach(files)}
+
+    @property
+    def moving(self) -> list[Any]:
+        """What changes while an answer grows.
+
+        Gradio works on every output of a handler at every update, changed or not, and takes that time from the thread
+        that decodes: so these have a handler of their own.
+        """
+        return [self.chat, self.side, self.line, self.followed]
+
+    def follow(self, session: Session, chat: str | None, followed: Followed) -> Iterator[dict]:
+        """Updates while the conversation's answer is being written, unless this page has followed it already.
+
+        It ends early when the page shows another conversation, or follows from elsewhere.
+        """
+        job, mine = session.job, followed.begin()
+        if chat is not None and job is not None and job.chat == chat and job.started != followed.started:
+            with suppress(StorageError):  # another tab may delete the conversation meanwhile; `ended` says so
+                yield from self._growing(session, job, lambda: followed.by == mine)
+            if followed.by == mine:
+                followed.started, followed.ended = job.started, True
+        yield {self.followed: followed}  # a handler that yields nothing would empty its outputs
+
+    def ended(self, session: Session, chat: str | None, followed: Followed) -> dict:
+        """The page behind an answer that was just followed to its end."""
+        seen = {self.followed: followed}
+        if not followed.ended:
+            return seen
+        followed.ended = False
+        try:
+            shown = {**self.whole(session, session.store.get(chat or "")), **seen}
+        except StorageError:
+            return {**seen, self.notice: note(GONE, bad=True), **self._buttons(False)}
+        job = session.job
+        if job is None or job.chat != chat or not job.over:
+            return shown
+        return {**shown, self.notice: outcome(job), self.line: summary(job.live)}
+
+    def _growing(self, session: Session, job: AnswerJob, wanted: Callable[[], bool]) -> Iterator[dict]:
+        chat = session.store.get(job.chat)
+        path, versions = session.store.path(chat.id), session.store.versions(chat.id)
+        past = acceptance_of(path)
+        shown, numbers = 0.0, {}
+        for _ in follow(job):
+            if job.over or not wanted():
+                break
+            now = time.monotonic()
+            if now - shown >= PANEL_EVERY:
+                shown = now
+                plain = job.live.plain(session.plain_rounds.of(session.target_name()))
+                numbers = {
+                    self.side: panel(job.live, None, plain=plain, past=past),
+                    self.line: summary(job.live),
+                }
+            # Numbers that did not change go along: an output left out is built anew by Gradio, which takes longer.
+            yield {self.chat: turns(path, versions, (job.message, job.text)).rows, **numbers}
+
+    def switch(self, session: Session, chat: str, path: Path) -> Iterator[dict]:
+        """Load another model, say what happened, and remember it as the profile's, for all its conversations."""
+        yield {self.notice: note(f"Loading {path.stem}.")}
+        try:
+            said = session.choose(path)
+        except OmniDraftError as error:
+            yield {self.notice: note(str(error), bad=True), self.target: gr.Dropdown(value=offered_target(session))}
+            return
+        told = describe_switch(session)
+        messages = session.store.path(chat)
+        if messages:
+            session.switched[chat] = told
+        yield {
+            self.notice: note(" ".join([told, *said])),
+            self.target: gr.Dropdown(value=str(path)),
+            self.side: self.panel_of(session, session.store.get(chat), messages),
+            self.gauge: gauge(session, messages),
+            self.chat: gr.Chatbot(placeholder=empty_state(path)),
+        }
+
+    def idle(self, session: Session, seen: int) -> dict:
+        """Say so if the models left memory since the page last looked."""
+        if session.idle_unloads == seen:
+            return {self.seen_idle: gr.skip()}
+        told = "" if session.loaded else note(idle_sentence(session))
+        return {self.seen_idle: session.idle_unloads, self.notice: told, self.gauge: gauge(session, [])}
+
+    def panel_of(self, session: Session, chat: Conversation, path: list[Message]) -> str:
+        last = session.job.live if session.job is not None and session.job.chat == chat.id else stored_live(path)
+        plain = last.plain(session.plain_rounds.of(session.target_name())) if last else None
+        return panel(last, session.why_plain(draft_of(session, chat)), plain=plain, past=acceptance_of(path))
+
+    def _conversation(self, session: Session, chat: str, path: list[Message]) -> dict:
+        shown = shown_turns(session, chat, path)
+        empty = empty_state(target_path(session)) if not shown.rows else None
+        value = gr.Chatbot(value=shown.rows, placeholder=empty) if empty else shown.rows
+        return {self.chat: value, self.marks: shown.marks_html()}
+
+    def _buttons(self, writing: bool) -> dict:
+        return {self.send: gr.Button(visible=not writing), self.stop: gr.Button(visible=writing)}
+
+
+def shown_turns(session: Session, chat: str, path: list[Message]) -> Turns:
+    writing = session.writing(chat)
+    return turns(path, session.store.versions(chat), (session.job.message, session.job.text) if writing else None)

@@ -1,0 +1,51 @@
+"""Tells a browser the colours its profile has chosen, before it draws a page.
+
+The choice is kept with the profile, the page script paints from a cookie: whoever arrives with another browser, or
+with the cookie of another profile, gets the stored one along with the page. Knows nothing of what pages show.
+"""
+
+from __future__ import annotations
+
+from fastapi import Request
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from omnidraft.app.sessions import Sessions
+from omnidraft.errors import OmniDraftError
+from ui.common.layout import PAGES
+from ui.common.request import session_of_request
+from ui.common.theme import COOKIE, COOKIE_LASTS
+
+UNSET = "system"  # without a cookie a page follows the system's colours
+_PATHS = {f"/{path}".rstrip("/") for _, path in PAGES}
+
+
+class ThemeCookie:
+    """ASGI middleware, behind the gate: pages are answered with the profile's theme where the browser has another."""
+
+    def __init__(self, app: ASGIApp, sessions: Sessions) -> None:
+        self.app = app
+        self.sessions = sessions
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["method"] == "GET" and scope["path"].rstrip("/") in _PATHS:
+            send = await self._telling(Request(scope), send)
+        await self.app(scope, receive, send)
+
+    async def _telling(self, request: Request, send: Send) -> Send:
+        try:
+            session = await run_in_threadpool(session_of_request, self.sessions, request)
+        except OmniDraftError:  # a profile that cannot be opened; the page's own events say why
+            return send
+        chosen = session.settings.theme
+        return send if request.cookies.get(COOKIE, UNSET) == chosen else _with_cookie(send, chosen)
+
+
+def _with_cookie(send: Send, chosen: str) -> Send:
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            MutableHeaders(scope=message).append("set-cookie", f"{COOKIE}={chosen};{COOKIE_LASTS}")
+        await send(message)
+
+    return sending

@@ -1,0 +1,174 @@
+"""The form of the drift lab: schedule, prompts, models, cache and learning, and the plan they make."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import gradio as gr
+
+from omnidraft.app import models_list
+from omnidraft.app.default_models import choose_target
+from omnidraft.app.session import Session
+from omnidraft.errors import SettingsError
+from omnidraft.lab.prompts import TASKS
+from omnidraft.lab.schedule import BUNDLED, MIXED, Schedule, Segment
+from omnidraft.lab.store import Options
+
+OWN = "my own"
+NAMES = {
+    "step": "Another task: math, then code",
+    "a-a2-a": "Another model of the family: a, a2, a",
+    "a-b-a": "A model of another family: a, b, a",
+}
+CACHES = [("filled from the vocabularies", "seeded"), ("empty at first, the paper's", "empty"), ("off", "off")]
+EXAMPLE = "tiny-target-a, dialogue, 20\ntiny-target-b, qa, 20"
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    schedule: gr.Dropdown
+    count: gr.Textbox
+    cache: gr.Dropdown
+    length: gr.Textbox
+    learning: gr.Checkbox
+    plain: gr.Checkbox
+    own: gr.Column
+    model: gr.Dropdown
+    source: gr.Dropdown
+    number: gr.Textbox
+    add: gr.Button
+    upload: gr.UploadButton
+    parts: gr.Textbox
+
+    @property
+    def values(self) -> list[gr.Component]:
+        """What a start needs, in the order of `plan_of` and `options_of`."""
+        return [self.schedule, self.count, self.parts, self.cache, self.length, self.learning, self.plain]
+
+
+def layout() -> Form:
+    with gr.Row(elem_classes="od-form od-form-2"):
+        schedule = gr.Dropdown(
+            [(text, name) for name, text in NAMES.items()] + [("My own schedule", OWN)],
+            value="step",
+            label="Schedule",
+            filterable=False,
+            elem_id="od-schedule",
+        )
+        cache = gr.Dropdown(
+            CACHES, value="seeded", label="N-gram cache", filterable=False, elem_id="od-drift-cache"
+        )  # fmt: skip
+        count = gr.Textbox("40", label="Prompts per part", max_lines=1, elem_id="od-count")
+        length = gr.Textbox("4", label="Draft length, or adaptive", max_lines=1, elem_id="od-drift-length")
+    own = _own()
+    with gr.Row(elem_classes="od-form od-form-2"):
+        learning = gr.Checkbox(
+            label="Let the drafter learn as it goes",
+            elem_id="od-drift-learning",
+            info="It trains after every few answers, on adapters of this run alone. Takes longer.",
+        )
+        plain = gr.Checkbox(
+            label="Measure the speedup as well",
+            elem_id="od-plain",
+            info="Every prompt is answered without the drafter too: twice the time.",
+        )
+    return Form(schedule, count, cache, length, learning, plain, *own)
+
+
+def _own() -> tuple:
+    with gr.Column(visible=False, elem_id="od-own-form") as own:
+        with gr.Row(elem_classes="od-form od-form-3"):
+            model = gr.Dropdown([], label="Model", filterable=False, elem_id="od-own-model")
+            source = gr.Dropdown([], label="Prompts", filterable=False, elem_id="od-own-source")
+            number = gr.Textbox("20", label="How many", max_lines=1, elem_id="od-own-number")
+        with gr.Row(elem_classes="od-buttons"):
+            add = gr.Button("Add this part", size="sm", elem_id="od-own-add", scale=0)
+            upload = gr.UploadButton(
+                "Add a prompt file",
+                file_types=[".jsonl", ".txt"],
+                size="sm",
+                elem_id="od-own-upload",
+                scale=0,
+            )
+        parts = gr.Textbox(
+            label="Parts, in this order: model, prompts, how many",
+            lines=3,
+            placeholder=EXAMPLE,
+            elem_id="od-own",
+            info="One a line. A prompt file is JSONL with messages, or a text with one prompt a line.",
+            elem_classes="od-field",
+        )
+    return own, model, source, number, add, upload, parts
+
+
+def choices(session: Session, form: Form) -> dict:
+    """The models and prompt sources to choose from."""
+    models = [m.name for m in models_list.targets(models_list.scan(session.assistant))]
+    chosen = models[0] if models else None
+    return {form.model: gr.Dropdown(choices=list(dict.fromkeys(models)), value=chosen), form.source: sources(session)}
+
+
+def sources(session: Session, chosen: str = TASKS[0]) -> gr.Dropdown:
+    """The bundled tasks and the user's own prompt files."""
+    return gr.Dropdown(choices=[*TASKS, MIXED, *(path.name for path in session.drift.prompt_files)], value=chosen)
+
+
+def plan_of(session: Session, name: str, count: str, parts: str, *, any_file: bool) -> Schedule:
+    """The schedule a form describes; SettingsError says what is wrong. any_file: any path may be named."""
+    if name != OWN:
+        return BUNDLED[name].changed(count=whole(count, "Prompts per part"))
+    segments = []
+    for number, line in enumerate((line for line in (parts or "").splitlines() if line.strip()), 1):
+        fields = [field.strip() for field in line.split(",")]
+        if len(fields) != 3:
+            raise SettingsError(f"Part {number} needs a model, prompts and a number, separated by commas.")
+        source = _source(session, fields[1], any_file)
+        segments.append(Segment(fields[0], source, whole(fields[2], f"The number of part {number}")))
+    if not segments:
+        raise SettingsError("Add at least one part to your schedule.")
+    return Schedule("my own", tuple(segments))
+
+
+def _source(session: Session, name: str, any_file: bool) -> str:
+    if name in (*TASKS, MIXED):
+        return name
+    added = {path.name: path for path in session.drift.prompt_files}
+    if name in added:
+        return str(added[name])
+    if not any_file:
+        raise SettingsError(f"There are no prompts named {name[:80]}; add the file first.")
+    return str(Path(name).expanduser())
+
+
+def target_of(session: Session, name: str, *, any_file: bool) -> Path:
+    """The model that a part names. any_file: any path will do; else only what the Models page lists."""
+    if any_file:
+        return choose_target(name, session.assistant.home, session.settings)
+    found = models_list.find(models_list.targets(models_list.scan(session.assistant)), name)
+    if found is None:
+        raise SettingsError(f"There is no model named {name[:80]}.")
+    return found[1].path
+
+
+def options_of(session: Session, cache: str, length: str, learning: bool, plain: bool) -> Options:
+    adaptive = (length or "").strip().lower() == "adaptive"
+    return Options(
+        cache=cache,
+        draft_length=None if adaptive else whole(length, "The draft length"),
+        learning=learning,
+        plain=plain,
+        threads=session.settings.model.threads,
+    )
+
+
+def with_part(parts: str, model: str | None, source: str | None, number: str) -> str:
+    """The parts and one more behind them."""
+    line = f"{model}, {source}, {whole(number, 'How many')}"
+    return f"{parts.rstrip()}\n{line}" if (parts or "").strip() else line
+
+
+def whole(text: str, name: str) -> int:
+    if not (text or "").strip().isdecimal():
+        raise SettingsError(f"{name} must be a whole number, not '{(text or '')[:40]}'.")
+    return int(text)

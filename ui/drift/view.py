@@ -1,0 +1,177 @@
+"""A drift run as HTML: its progress, its plot as SVG in the page's own colours, its table, the list of runs.
+
+Pure functions of a run's state. The plot for papers and slides is the PNG that `omnidraft.lab.plot` draws.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from html import escape
+
+from omnidraft.format import count, percent, rate
+from omnidraft.lab.export import WINDOW, moving_average, pooled_speedup, segment_rows
+from omnidraft.lab.store import Options, Point, RunState
+from ui.common import tables
+from ui.common.plot import Frame, Mark, Series, ceiling, plot
+
+CACHES = {"off": "no n-gram cache", "empty": "n-gram cache from empty", "seeded": "seeded n-gram cache"}
+
+
+def progress(state: RunState | None, doing: str, left: float, error: str) -> str:
+    """One line and a bar."""
+    if state is None:
+        return '<p class="od-none">Pick a schedule and start it; the plot grows with every prompt.</p>'
+    words = [f"{state.schedule.name}: {state.done} of {state.total} prompts", state.status]
+    if state.status in ("new", "running") and doing:
+        words.append(doing)
+    elif state.status == "running" and left:
+        words.append(f"about {_duration(left)} left")
+    bad = f'<p class="od-note od-bad">{escape(error)}</p>' if error else ""
+    share = state.done / state.total
+    return (
+        f'<div class="od-run" data-status="{state.status}"><p>{escape(", ".join(words))}</p>'
+        f'<div class="od-bar"><i style="width:{share:.1%}"></i></div></div>{bad}'
+    )
+
+
+def plots(state: RunState | None, beside: RunState | None = None) -> str:
+    """Acceptance, and below it speedup if it was measured, else tokens per pass. beside: a run to compare with."""
+    if state is None or not state.points:
+        return ""
+    acceptance = Measure("Acceptance per prompt: accepted of what was proposed", lambda p: p.acceptance, None, percent)
+    speed = Measure("Speedup over plain decoding, per prompt", lambda p: p.speedup, pooled_speedup, _times)
+    passes = Measure("Tokens per pass of the model, per prompt", lambda p: p.tokens_per_pass, _pooled_passes, _plain)
+    second = speed if any(p.speedup for p in state.points) else passes
+    return "".join(_plot(measure, state, beside) for measure in (acceptance, second))
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """What a plot shows: of one prompt, pooled over several (None: acceptance), and a value in words."""
+
+    title: str
+    each: Callable[[Point], float | None]
+    pooled: Callable[[Sequence[Point]], float | None] | None
+    word: Callable[[float], str]
+
+
+def table(state: RunState | None) -> str:
+    if state is None or not state.points:
+        return ""
+    names = ["target", "task", "prompts", "acceptance", "before", "first", "last", "recovered after", "tokens/pass",
+             "tokens/s", "speedup", "n-grams learned"]  # fmt: skip
+    rows = []
+    for row in segment_rows(state):
+        values = [
+            escape(row.target), escape(row.task), count(row.prompts), percent(row.acceptance), percent(row.before),
+            percent(row.first), percent(row.last), f"{row.recovery} prompts" if row.recovery else "–",
+            f"{row.tokens_per_pass or 0:.2f}", rate(row.tokens_per_second),
+            f"{row.speedup:.2f}×" if row.speedup else "–", count(row.cache_learned),
+        ]  # fmt: skip
+        rows.append(f"<tr>{tables.cells(values)}</tr>")
+    return tables.table(names, "".join(rows))
+
+
+def exports(state: RunState | None) -> str:
+    if state is None or not state.points:
+        return ""
+    links = "".join(
+        f'<a href="/drift/{state.id}.{kind}" download>{kind.upper()}</a>' for kind in ("csv", "json", "png")
+    )
+    return f'<div class="od-links">Export {links}</div>'
+
+
+def runs(found: Sequence[RunState], current: str | None, beside: str | None = None) -> str:
+    """Earlier runs, the newest first, with what can be done with each."""
+    if not found:
+        return '<p class="od-none">No runs yet.</p>'
+    return "".join(_run(state, state.id == current, state.id == beside) for state in found)
+
+
+def _run(state: RunState, here: bool, beside: bool) -> str:
+    when = time.strftime("%d %b %H:%M", time.localtime(state.created))
+    about = f"{about_options(state.options)}, {state.done} of {state.total}, {state.status}"
+    acts = []
+    if not here:
+        acts += [("show", "Show"), ("compare", "Stop comparing" if beside else "Compare")]
+    if state.status not in ("finished", "running"):
+        acts.append(("resume", "Resume"))
+    if state.status != "running":
+        acts.append(("delete", "Delete"))
+    buttons = "".join(f'<button type="button" data-kind="{k}" data-run="{state.id}">{w}</button>' for k, w in acts)
+    tag = '<span class="od-tag">shown</span>' if here else '<span class="od-tag">compared</span>' if beside else ""
+    return (
+        f'<div class="od-past"><div><b>{escape(state.schedule.name)}</b> {tag} <span>{when}; {about}</span></div>'
+        f'<div class="od-card-buttons">{buttons}</div></div>'
+    )
+
+
+def about_options(options: Options) -> str:
+    """How a run answers its prompts, in a few words."""
+    length = "adaptive length" if options.draft_length is None else f"draft length {options.draft_length}"
+    return f"{CACHES[options.cache]}, {'learning' if options.learning else 'no learning'}, {length}"
+
+
+SCRIPT = """
+element.addEventListener('click', (event) => {
+  const button = event.target.closest('button[data-kind]');
+  if (button) trigger('act', {kind: button.dataset.kind, run: button.dataset.run});
+});
+"""
+
+
+def _plot(measure: Measure, state: RunState, beside: RunState | None) -> str:
+    dots = [(float(p.index), v) for p in state.points if (v := measure.each(p)) is not None]
+    if not dots:
+        return ""
+    total = max(state.total, beside.total if beside else 0)
+    lines = _pieces(state.points, moving_average(state.points, of=measure.pooled))
+    other = _pieces(beside.points, moving_average(beside.points, of=measure.pooled)) if beside else []
+    highest = max(v for part in ([dots], lines, other) for points in part for _, v in points)
+    frame = Frame((-0.5, total - 0.5), (0.0, ceiling(highest)), measure.word)
+    series = [Series(dots, "dots", name="one prompt")]
+    series += [Series(part, colour="od-c2", name="compared with" if not i else "") for i, part in enumerate(other)]
+    series += [Series(part, name=f"mean of the last {WINDOW}" if not i else "") for i, part in enumerate(lines)]
+    step = max(1, total // 8)
+    ticks = [(float(i), str(i + 1)) for i in range(step - 1, total, step)] if total > 1 else []
+    about = f"{measure.title}; the table below has the numbers"
+    return plot(measure.title, frame, series, marks=_marks(state), ticks=ticks, about=about)
+
+
+def _marks(state: RunState) -> list[Mark]:
+    """A dashed line at every switch, and above every segment its target and task."""
+    marks, begin = [], 0
+    for number, segment in enumerate(state.schedule.segments):
+        marks.append(Mark(begin - 0.5, f"{segment.target}, {segment.task}", line=number > 0))
+        begin += segment.count
+    return marks
+
+
+def _pooled_passes(points: Sequence[Point]) -> float | None:
+    passes = sum(p.passes for p in points)
+    return sum(p.tokens for p in points) / passes if passes else None
+
+
+def _times(value: float) -> str:
+    return f"{value:.1f}×"
+
+
+def _plain(value: float) -> str:
+    return f"{value:.1f}"
+
+
+def _pieces(points: Sequence[Point], values: Sequence[float | None]) -> list[list[tuple[int, float]]]:
+    """The line in pieces: it does not reach across a switch."""
+    parts: list[list[tuple[int, float]]] = [[]]
+    for point, value in zip(points, values, strict=True):
+        if point.switch:
+            parts.append([])
+        if value is not None:
+            parts[-1].append((point.index, value))
+    return [part for part in parts if len(part) > 1]
+
+
+def _duration(seconds: float) -> str:
+    return f"{max(1, round(seconds))} s" if seconds < 90 else f"{round(seconds / 60)} min"

@@ -1,0 +1,221 @@
+"""The Learning page: what the drafter learned, when, from how much; its versions; pause, go back, forget.
+
+Learning itself is the learner's; the page looks at it, presses its buttons, and shows it live while it is open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import gradio as gr
+
+from omnidraft.app.session import Session
+from omnidraft.app.sessions import Sessions
+from omnidraft.config import AppSettings, describe, value_of
+from omnidraft.errors import OmniDraftError
+from omnidraft.learning.facts import Update
+from ui.chat.view import note
+from ui.common import field_events, fields, tables
+from ui.common.layout import PRIVATE, mobile_bar, side_head
+from ui.common.request import session_of
+from ui.learning import forget as learning_forget
+from ui.learning import plots as learning_plots
+from ui.learning import view as learning_view
+
+EVERY = 1.5  # seconds between looks at what has changed
+FIELDS = ("learning.enabled", "learning.cpu_percent", "learning.interval")
+SCRIPT = """
+element.addEventListener('click', (event) => {
+  const button = event.target.closest('button[data-kind]');
+  if (button) trigger('act', {kind: button.dataset.kind});
+});
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The page's components, in the order they stand. fields: by the name of their setting."""
+
+    said: gr.HTML
+    standing: gr.HTML
+    pause: gr.Button
+    go_on: gr.Button
+    train: gr.Button
+    load: gr.Button
+    fields: dict[str, fields.Component]
+    facts: gr.HTML
+    plots: gr.HTML
+    learned: gr.Group
+    versions: gr.HTML
+    updates: gr.HTML
+    forget: learning_forget.Parts
+    files: gr.HTML
+    seen: gr.State
+    tick: gr.Timer
+
+
+def build(sessions: Sessions, page: gr.Blocks) -> None:
+    """Make the page inside the current route."""
+    with gr.Row(elem_id="od-shell"):
+        with gr.Column(elem_id="od-side", scale=0, min_width=0):
+            side_head("Learning")
+        with gr.Column(elem_id="od-page", scale=1, min_width=0):
+            mobile_bar("Learning")
+            parts = _layout()
+    _wire(sessions, page, parts)
+
+
+def _layout() -> Parts:
+    gr.HTML(
+        "<h1>Learning</h1><p>While nobody waits, the drafter trains on the answers it saw, so that more of what it "
+        "proposes is what your model says. Nothing of it leaves this machine.</p>",
+        elem_classes="od-lead",
+    )
+    said = gr.HTML(elem_id="od-said")
+    with gr.Group(elem_classes="od-group", elem_id="od-learning-now"):
+        standing = gr.HTML(elem_id="od-learning-state")
+        with gr.Row(elem_classes="od-buttons"):
+            pause = gr.Button("Pause", size="sm", elem_id="od-learning-pause", scale=0)
+            go_on = gr.Button("Go on", size="sm", elem_id="od-learning-go-on", scale=0, visible=False)
+            train = gr.Button("Train now", size="sm", elem_id="od-learning-train", scale=0)
+            load = gr.Button("Load the model", size="sm", elem_id="od-learning-load", scale=0, visible=False)
+        made = _fields()
+        gr.HTML('<p class="od-more">More of learning is on the <a href="/settings">Settings page</a>.</p>')
+    facts = gr.HTML(elem_id="od-learning-facts")
+    plots = gr.HTML(elem_id="od-learning-plots")
+    with gr.Group(elem_classes="od-group", visible=False) as learned:
+        gr.HTML("<h2>Versions</h2><p>What the drafter learned for the model that is loaded. One serves at a time.</p>")
+        versions = gr.HTML(elem_id="od-learning-versions", js_on_load=SCRIPT)
+        gr.HTML("<h2>Updates</h2><p>Every time it trained, and what came of it. Point at a row for the reason.</p>")
+        updates = gr.HTML(elem_id="od-learning-updates")
+    forget = learning_forget.layout()
+    with gr.Group(elem_classes="od-group"):
+        gr.HTML("<h2>Where it lives</h2>")
+        files = gr.HTML(elem_id="od-learning-files")
+    return Parts(
+        said, standing, pause, go_on, train, load, made, facts, plots, learned, versions, updates, forget, files,
+        gr.State(None), gr.Timer(EVERY),
+    )  # fmt: skip
+
+
+def _fields() -> dict[str, fields.Component]:
+    settings = {setting.name: setting for setting in describe(AppSettings)}
+    with gr.Row(elem_classes="od-learning-fields"):
+        return {name: fields.make(settings[name]) for name in FIELDS}
+
+
+def look(session: Session, parts: Parts) -> dict:
+    """Everything that changes by itself, as the components show it."""
+    learner = session.assistant.learner
+    status, versions = learner.status(), learner.versions()
+    updates = _updates(learner.history(), status.update)
+    drawn = [learning_plots.loss(updates[::-1]), learning_plots.acceptance(updates[::-1])]
+    learned = bool(updates or versions)
+    row = f'<div class="od-plots">{"".join(drawn)}</div>' if any(drawn) else ""
+    live = learning_plots.served(learner.served_answers()) if learned else ""
+    shown = row + live
+    return {
+        parts.standing: learning_view.standing(status),
+        parts.facts: learning_view.facts(status, versions),
+        parts.plots: shown if learned or shown else learning_view.nothing_yet(status),
+        parts.learned: gr.Group(visible=learned),
+        parts.versions: learning_view.versions_table(versions, any(v.served for v in versions)),
+        parts.updates: learning_view.updates_table(updates),
+        parts.files: tables.files(learner.files(), session.assistant.profile.root),
+        parts.pause: gr.Button(visible=not status.held and status.state not in ("off", "unavailable")),
+        parts.go_on: gr.Button(visible=status.held),
+        parts.train: gr.Button(visible=status.state in ("idle", "paused") and not status.held),
+        parts.load: gr.Button(visible=session.loaded is None),
+        parts.seen: _mark(session),
+    }
+
+
+def _updates(history: list[Update], running: Update | None) -> list[Update]:
+    """Newest first; the running one as it is now, not as it was when it was last written down."""
+    if running is None:
+        return history
+    return [running, *(update for update in history if update.number != running.number)]
+
+
+def _mark(session: Session) -> tuple:
+    """Grows with everything the page shows by itself."""
+    status = session.assistant.learner.status()
+    return (session.profile, status.version, session.loaded is None, status.update and status.update.step)
+
+
+def _looked_at(parts: Parts) -> list[gr.Component]:
+    return [
+        parts.standing, parts.facts, parts.plots, parts.learned, parts.versions, parts.updates, parts.files,
+        parts.pause, parts.go_on, parts.train, parts.load, parts.seen,
+    ]  # fmt: skip
+
+
+def _wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:
+    settings = {setting.name: setting for setting in describe(AppSettings)}
+    looked_at = _looked_at(parts)
+
+    def arrive(request: gr.Request) -> dict:
+        session = session_of(sessions, request)
+        values = {c: fields.shown(settings[n], value_of(session.settings, n)) for n, c in parts.fields.items()}
+        return {**values, **look(session, parts), parts.said: "", **learning_forget.arrive(session, parts.forget)}
+
+    def advance(seen: tuple | None, request: gr.Request) -> Any:
+        session = session_of(sessions, request)
+        return gr.skip() if _mark(session) == seen else look(session, parts)
+
+    page.load(
+        arrive,
+        None,
+        [*parts.fields.values(), *looked_at, parts.said, *parts.forget.shown],
+        concurrency_limit=None,
+        **PRIVATE,
+    )
+    parts.tick.tick(advance, [parts.seen], looked_at, concurrency_limit=None, **PRIVATE)
+    for name, component in parts.fields.items():
+        field_events.keep(
+            sessions, settings[name], component, parts.said, also=looked_at, after=lambda s: look(s, parts)
+        )
+    _buttons(sessions, parts, looked_at)
+    learning_forget.wire(sessions, parts.forget, parts.said, looked_at, lambda session: look(session, parts))
+
+
+def _buttons(sessions: Sessions, parts: Parts, looked_at: list[gr.Component]) -> None:
+    def acting(act: Callable[[Session], str]) -> Callable[[gr.Request], dict]:
+        def run(request: gr.Request) -> dict:
+            session = session_of(sessions, request)
+            try:
+                told = note(act(session))
+            except OmniDraftError as error:
+                told = note(str(error), bad=True)
+            return {parts.said: told, **look(session, parts)}
+
+        return run
+
+    def pause(session: Session) -> str:
+        session.assistant.learner.hold()
+        return "Paused. Answers are still kept; training waits until you let it go on."
+
+    def go_on(session: Session) -> str:
+        session.assistant.learner.go_on()
+        return "Learning goes on."
+
+    def load(session: Session) -> str:
+        session.prepare()
+        return f"{session.target_name()} is loaded."
+
+    outputs = [parts.said, *looked_at]
+    for button, act in (
+        (parts.pause, pause),
+        (parts.go_on, go_on),
+        (parts.train, lambda session: session.assistant.learner.train_now()),
+        (parts.load, load),
+    ):
+        button.click(acting(act), None, outputs, **PRIVATE)
+
+    def row_act(request: gr.Request, event: gr.EventData) -> Iterator[dict]:
+        if event._data["kind"] == "rollback":
+            yield acting(lambda session: session.assistant.learner.rollback())(request)
+
+    parts.versions.act(row_act, None, outputs, **PRIVATE)

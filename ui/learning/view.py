@@ -1,0 +1,161 @@
+"""What the drafter has learned as HTML: how learning stands, its plots, its versions, its updates.
+
+Pure functions from the facts of `omnidraft.learning.facts`; everything that comes from outside is escaped.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from html import escape
+
+from omnidraft.format import count, percent, seconds, size
+from omnidraft.learning.facts import Estimates, Status, Update, VersionInfo
+from ui.common.tables import cells, table
+
+STATES = {
+    "off": "Learning is off",
+    "unavailable": "Not learning now",
+    "idle": "Waiting for answers",
+    "training": "Training",
+    "paused": "Training is paused",
+}
+OUTCOMES = {
+    "running": "running",
+    "published": "taken into use",
+    "refused": "not better yet",
+    "failed": "failed",
+    "interrupted": "interrupted",
+}
+ORIGINS = {
+    "none": "the bare drafter",
+    "own": "what it learned for this vocabulary",
+    "warm start": "what it learned for another vocabulary, as a start",
+    "file": "an adapter given by file",
+}
+
+
+def standing(status: Status) -> str:
+    """One line on what learning does now, why, and how far it is."""
+    update = status.update
+    state = status.state
+    reason = "Getting ready." if update is not None and not update.steps and state == "training" else status.reason
+    head = f'<p class="od-state" data-state="{state}"><b>{STATES[state]}</b> <span>{escape(reason)}</span></p>'
+    if state in ("off", "unavailable"):
+        return head
+    if update is not None:
+        share, words = update.step / max(update.steps, 1), _under_way(status, update)
+    else:
+        share, words = min(1.0, status.waiting / status.interval), ""
+    bar = f'<div class="od-bar" role="img" aria-label="{share:.0%}"><i style="width:{share:.1%}"></i></div>'
+    return f'{head}{bar}<p class="od-under">{escape(words)}</p>'
+
+
+def _under_way(status: Status, update: Update) -> str:
+    parts = []
+    if update.steps:
+        parts += [f"Step {count(update.step)} of {count(update.steps)}", f"{count(update.tokens)} tokens"]
+    if update.losses:
+        parts.append(f"loss {update.losses[-1]:.3f} nats")
+    if status.memory_mb:
+        parts.append(f"{status.memory_mb:,.0f} MB in a process of its own")
+    return ", ".join(parts)
+
+
+def facts(status: Status, versions: Sequence[VersionInfo]) -> str:
+    """The figures at a glance."""
+    served = next((v for v in versions if v.served), None)
+    shown = [("serves now", escape(_short(status.served) if status.served else "bare drafter"))]
+    if served is not None:
+        shown.append(("held-out acceptance", percent(held_out(served.after))))
+        if served.live_acceptance is not None:
+            shown.append((f"accepted in {count(served.live_answers)} answers", percent(served.live_acceptance)))
+    shown += [
+        ("answers kept to learn from", count(status.replay_answers)),
+        ("tokens in them", count(status.replay_tokens)),
+        (f"of {status.replay_limit / 1e6:,.0f} MB", size(status.replay_bytes)),
+    ]
+    body = "".join(f"<div><b>{value}</b><small>{escape(name)}</small></div>" for name, value in shown)
+    return f'<div class="od-facts">{body}</div>{_origin(status)}'
+
+
+def _origin(status: Status) -> str:
+    if status.origin == "none":
+        return ""
+    merged = ", merged into the drafter's file" if status.merged else ""
+    return f'<p class="od-under">Drafts with {ORIGINS[status.origin]}{merged}.</p>'
+
+
+def nothing_yet(status: Status) -> str:
+    """What will happen, for who has just begun."""
+    interval = count(status.interval)
+    return (
+        '<div class="od-explain"><h2>Nothing learned yet</h2><ol>'
+        "<li>Every answer is kept on this machine, with what the model thought at each token.</li>"
+        f"<li>After {interval} new answers, and only while nobody waits, the drafter trains on them in a process of "
+        "its own. It stops within a fifth of a second when you ask something.</li>"
+        "<li>What it learned is tested on answers it did not train on. Only if it would propose better does it go "
+        "into use, as a version you can take back.</li></ol>"
+        "<p>The words of an answer never change by this; they only come faster.</p></div>"
+    )
+
+
+def versions_table(versions: Sequence[VersionInfo], can_roll_back: bool) -> str:
+    """The versions of the drafter and model that are loaded, the newest first."""
+    if not versions:
+        return '<p class="od-none">No version for the model that is loaded.</p>'
+    names = ["version", "state", "made", "answers", "tokens", "loss", "held-out before", "after", "accepted live",
+             "size"]  # fmt: skip
+    rows = "".join(_version(v) for v in versions)
+    back = ""
+    if can_roll_back:
+        back = (
+            '<div class="od-card-buttons"><button type="button" data-kind="rollback">Go back one version</button></div>'
+        )
+    return table(names, rows) + back
+
+
+def _version(v: VersionInfo) -> str:
+    state = '<span class="od-tag">serves</span>' if v.served else "rolled back" if v.rejected else ""
+    live = f"{percent(v.live_acceptance)} of {count(v.live_answers)}" if v.live_answers else "–"
+    values = [
+        escape(_short(v.name)), state, when(v.created), count(v.answers), count(v.tokens), f"{v.loss:.3f}",
+        percent(held_out(v.before)), percent(held_out(v.after)), live, size(v.bytes),
+    ]  # fmt: skip
+    tip = escape(f"{v.loss_name}, rank {v.rank}, trained while {v.target} answered; {v.path}", quote=True)
+    return f'<tr title="{tip}" data-version="{escape(v.name, quote=True)}">{cells(values)}</tr>'
+
+
+def updates_table(updates: Sequence[Update]) -> str:
+    """What was learned, when, from how much, and what came of it."""
+    if not updates:
+        return '<p class="od-none">No update has run yet.</p>'
+    names = ["began", "for", "outcome", "new answers", "replayed", "tokens", "loss", "processor", "took"]
+    return table(names, "".join(_update(u) for u in updates))
+
+
+def _update(u: Update) -> str:
+    outcome = OUTCOMES[u.outcome] + (f" ({_short(u.version)})" if u.version else "")
+    values = [
+        when(u.started), escape(u.target), escape(outcome), count(u.answers_new), count(u.answers_replayed),
+        count(u.tokens), f"{u.losses[0]:.2f} → {u.losses[-1]:.2f}" if u.losses else "–",
+        seconds(u.cpu_seconds) if u.cpu_seconds else "–", seconds(u.seconds) if u.seconds else "–",
+    ]  # fmt: skip
+    return f'<tr title="{escape(u.reason, quote=True)}" data-outcome="{u.outcome}">{cells(values)}</tr>'
+
+
+def held_out(estimates: Estimates) -> float | None:
+    """Held-out acceptance as the test weighs it: half greedy, half drawn, over the tokens of old and new answers."""
+    total = sum(e.get("tokens", 0) for e in estimates.values())
+    if not total:
+        return None
+    return sum(e["tokens"] * (e["greedy"] + e["overlap"]) / 2 for e in estimates.values() if e.get("tokens")) / total
+
+
+def when(moment: float) -> str:
+    return time.strftime("%d %b %H:%M", time.localtime(moment))
+
+
+def _short(name: str | None) -> str:
+    """v3 for v000003."""
+    return f"v{int(name[1:])}" if name and name[1:].isdecimal() else name or ""

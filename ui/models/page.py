@@ -1,0 +1,133 @@
+"""The models page: what is there, what it would take, loading and unloading, the drafter.
+
+Downloads are model_downloads' business, where models are looked for model_places'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import gradio as gr
+
+from omnidraft.app import models_list
+from omnidraft.app.session import Session
+from omnidraft.app.sessions import Sessions
+from omnidraft.backends.llama_runtime import gpu_offload
+from omnidraft.config import AppSettings, Setting, describe, value_of
+from omnidraft.errors import OmniDraftError
+from omnidraft.vocab import PairMap, Vocabulary
+from ui.chat.switching import describe_switch
+from ui.chat.view import note
+from ui.common import field_events, fields
+from ui.common.layout import PRIVATE, mobile_bar, side_head
+from ui.common.request import session_of
+from ui.models import cards as model_cards
+from ui.models import downloads as model_downloads
+from ui.models import places as model_places
+from ui.settings import NO_GPU
+
+LOADING = ("model.n_ctx", "model.threads", "model.n_gpu_layers", "model.kv_type")
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The page's components. loading: the settings that decide what a model takes, by name."""
+
+    said: gr.HTML
+    cards: gr.HTML
+    loading: dict[str, fields.Component]
+    downloads: model_downloads.Parts
+    places: model_places.Parts
+    coverage: gr.State
+
+
+def build(sessions: Sessions, page: gr.Blocks) -> None:
+    """Make the page inside the current route."""
+    with gr.Row(elem_id="od-shell"):
+        with gr.Column(elem_id="od-side", scale=0, min_width=0):
+            side_head("Models")
+        with gr.Column(elem_id="od-page", scale=1, min_width=0):
+            mobile_bar("Models")
+            gr.HTML("<h1>Models</h1>", elem_classes="od-lead")
+            said = gr.HTML(elem_id="od-said")
+            cards = gr.HTML(elem_id="od-cards", js_on_load=model_cards.SCRIPT)
+            loading, downloads = _loading(), model_downloads.layout()
+            places = model_places.layout(own=sessions.accounts is None)
+    parts = Parts(said, cards, loading, downloads, places, gr.State({}))
+    _wire(sessions, page, parts)
+    model_downloads.wire(sessions, downloads, said, cards, parts.coverage)
+    model_places.wire(sessions, places, said, cards, parts.coverage)
+
+
+def _loading() -> dict[str, fields.Component]:
+    with gr.Group(elem_classes="od-group"):
+        gr.HTML("<h2>How they are loaded</h2>")
+        known = _settings()
+        return {
+            name: fields.make(known[name], NO_GPU if name == "model.n_gpu_layers" and not gpu_offload() else "")
+            for name in LOADING
+        }
+
+
+def _settings() -> dict[str, Setting]:
+    return {setting.name: setting for setting in describe(AppSettings)}
+
+
+def _wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:
+    known_settings = _settings()
+
+    def arrive(request: gr.Request) -> dict:
+        session = session_of(sessions, request)
+        loading = {
+            field: fields.shown(known_settings[name], value_of(session.settings, name))
+            for name, field in parts.loading.items()
+        }
+        return {
+            **loading,
+            parts.cards: model_cards.cards(session, {}),
+            **model_downloads.arrive(sessions, parts.downloads),
+            **model_places.arrive(session, parts.places),
+        }
+
+    def act(known: dict, request: gr.Request, event: gr.EventData) -> Iterator[dict]:
+        session = session_of(sessions, request)
+        yield {parts.said: note("One moment.")}
+        try:
+            told = _act(session, event._data["kind"], Path(event._data["file"]), known)
+        except OmniDraftError as error:
+            yield {parts.said: note(str(error), bad=True)}
+            return
+        yield {parts.said: note(told), parts.cards: model_cards.cards(session, known), parts.coverage: known}
+
+    shown = [parts.cards, *parts.downloads.shown, *parts.places.shown]
+    page.load(arrive, None, [*shown, *parts.loading.values()], **PRIVATE)
+    parts.cards.act(act, [parts.coverage], [parts.said, parts.cards, parts.coverage], **PRIVATE)
+    for name, field in parts.loading.items():
+        after = lambda session: {parts.cards: model_cards.cards(session, {})}  # noqa: E731
+        field_events.keep(sessions, known_settings[name], field, parts.said, also=[parts.cards], after=after)
+
+
+def _act(session: Session, kind: str, path: Path, coverage: dict) -> str:
+    """Do what a card's button says; returns what happened."""
+    found = next((m for m in models_list.scan(session.assistant) if m.path == path), None)
+    if found is None:
+        return "This file is no longer there."
+    if kind == "use":
+        said = session.choose(path)
+        return " ".join([describe_switch(session), *said])
+    if kind == "unload":
+        session.unload()
+        return "Unloaded; the next question loads it again."
+    if kind == "draft":
+        said = session.choose_drafter(path)
+        coverage.clear()  # it was measured with the drafter before
+        return said
+    drafter = session.drafter_path()
+    if drafter is None:
+        return "There is no drafter to compare with."
+    pair = PairMap.build(Vocabulary.from_gguf(drafter), models_list.vocabulary(found), session.assistant.home.cache)
+    report = pair.report()
+    coverage[str(path)] = report
+    return f"{found.name} shares {report['direct']:,} of its {report['target_size']:,} tokens with the drafter."

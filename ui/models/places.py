@@ -1,0 +1,121 @@
+"""The part of the models page that says where models are looked for: the user's folders and other programs' ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+import gradio as gr
+
+from omnidraft.app import models_list
+from omnidraft.app.session import Session
+from omnidraft.app.sessions import Sessions
+from omnidraft.backends.other_programs import PROGRAMS, places
+from omnidraft.errors import OmniDraftError
+from ui.chat.view import note
+from ui.common.layout import PRIVATE
+from ui.common.request import session_of
+from ui.models import cards as model_cards
+
+SHARED = "With accounts, models come from the folders that all share; whoever runs this app puts them there."
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    where: gr.HTML
+    programs: gr.CheckboxGroup
+    folders: gr.Textbox
+    again: gr.Button
+
+    @property
+    def shown(self) -> list[gr.Component]:
+        """What `arrive` fills."""
+        return [self.where, self.programs, self.folders]
+
+
+def layout(own: bool) -> Parts:
+    """`own`: whether one may name folders oneself, which with accounts nobody may: they are the whole machine's."""
+    with gr.Group(elem_classes="od-group"):
+        gr.HTML("<h2>Where models are looked for</h2>")
+        where = gr.HTML(elem_id="od-where")
+        programs = gr.CheckboxGroup(
+            [(shown, name) for name, shown in PROGRAMS.items()],
+            label="Models of other programs",
+            info="Listed and used where they lie; nothing of theirs is changed.",
+            elem_id="od-programs",
+            elem_classes="od-field",
+        )
+        folders = gr.Textbox(
+            label="More folders",
+            info="" if own else SHARED,
+            lines=2,
+            placeholder="one per line" if own else "",
+            interactive=own,
+            elem_id="od-folders",
+            elem_classes="od-field",
+        )
+        again = gr.Button("Look again", size="sm", elem_id="od-scan", scale=0)
+    return Parts(where, programs, folders, again)
+
+
+def arrive(session: Session, parts: Parts) -> dict:
+    """The places as the profile has them."""
+    return {
+        parts.folders: "\n".join(session.settings.model_folders),
+        parts.programs: list(session.settings.model_programs),
+        parts.where: _where(session),
+    }
+
+
+def wire(sessions: Sessions, parts: Parts, said: gr.HTML, cards: gr.HTML, coverage: gr.State) -> None:
+    """`cards` show what is found; `coverage` is what the page knows of them."""
+
+    def keep_folders(text: str, known: dict, request: gr.Request) -> dict:
+        session = session_of(sessions, request)
+        wanted = tuple(line.strip() for line in (text or "").splitlines() if line.strip())
+        if sessions.accounts is not None and wanted != session.settings.model_folders:
+            return {said: note(SHARED, bad=True)}  # before anything is looked at: whether it is there is no answer
+        if refused := next(filter(None, (_refusal(session, folder) for folder in wanted)), ""):
+            return {said: note(refused, bad=True)}
+        return keep(session, known, model_folders=tuple(str(Path(folder).expanduser()) for folder in wanted))
+
+    def keep_programs(names: list[str], known: dict, request: gr.Request) -> dict:
+        return keep(session_of(sessions, request), known, model_programs=tuple(names))
+
+    def keep(session: Session, known: dict, **values: object) -> dict:
+        try:
+            session.apply(**values)
+        except OmniDraftError as error:
+            return {said: note(str(error), bad=True)}
+        return {said: "", cards: model_cards.cards(session, known), parts.where: _where(session)}
+
+    changed = [said, cards, parts.where]
+    gr.on([parts.folders.blur, parts.again.click], keep_folders, [parts.folders, coverage], changed, **PRIVATE)
+    parts.programs.input(keep_programs, [parts.programs, coverage], changed, **PRIVATE)
+
+
+def _refusal(session: Session, folder: str) -> str:
+    """Why models are not looked for in a folder; empty if they are."""
+    if not _is_folder(folder):
+        return f"There is no folder {folder}."
+    if models_list.is_private(session.assistant, Path(folder).expanduser()):
+        return f"{folder} belongs to a profile; what is trained there is used by itself."
+    return ""
+
+
+def _is_folder(text: str) -> bool:
+    try:
+        return Path(text).expanduser().is_dir()
+    except (OSError, ValueError, RuntimeError):  # too long, a NUL inside, no such user
+        return False
+
+
+def _where(session: Session) -> str:
+    listed = [escape(str(place)) for place in models_list.folders(session.assistant)]
+    for name in session.settings.model_programs:
+        there = [place for place in places(name) if _is_folder(str(place))] if name in PROGRAMS else []
+        listed += [f"{PROGRAMS[name]}: {escape(str(place))}" for place in there]
+        if name in PROGRAMS and not there:
+            listed.append(f"{PROGRAMS[name]}: it keeps no models on this machine")
+    return '<ul class="od-places">' + "".join(f"<li>{place}</li>" for place in listed) + "</ul>"

@@ -1,0 +1,149 @@
+"""The profiles page: who is there, which one this browser works in, a new one, one to carry away, one to remove."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from html import escape
+
+import gradio as gr
+
+from omnidraft.app.session import Session
+from omnidraft.app.sessions import Sessions
+from omnidraft.errors import OmniDraftError
+from omnidraft.format import size
+from omnidraft.profiles import create_profile, delete_profile, describe_profile, list_profiles, profile_size
+from ui.chat.view import note
+from ui.common import tables
+from ui.common.layout import PRIVATE, mobile_bar, side_head
+from ui.common.request import COOKIE, session_of
+
+# Picking a profile is this browser's own choice: a cookie, then everything is loaded anew.
+SCRIPT = f"""
+element.addEventListener('click', (event) => {{
+  const button = event.target.closest('button[data-kind]');
+  if (!button) return;
+  if (button.dataset.kind === 'use') {{
+    const name = encodeURIComponent(button.dataset.name);
+    document.cookie = `{COOKIE}=${{name}};path=/;max-age=31536000;samesite=strict`;
+    location.href = '/';
+  }} else trigger('act', {{kind: button.dataset.kind, name: button.dataset.name}});
+}});
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The page's components. doomed: the name of the profile about to be deleted."""
+
+    said: gr.HTML
+    cards: gr.HTML
+    name: gr.Textbox
+    make: gr.Button
+    sure: gr.Group
+    warning: gr.HTML
+    typed: gr.Textbox
+    remove: gr.Button
+    doomed: gr.State
+
+
+def build(sessions: Sessions, page: gr.Blocks) -> None:
+    """Make the page inside the current route."""
+    alone = sessions.accounts is None
+    with gr.Row(elem_id="od-shell"):
+        with gr.Column(elem_id="od-side", scale=0, min_width=0):
+            side_head("Profiles")
+        with gr.Column(elem_id="od-page", scale=1, min_width=0):
+            mobile_bar("Profiles")
+            parts = _layout(alone)
+
+    def arrive(request: gr.Request) -> str:
+        return _cards(sessions, session_of(sessions, request))
+
+    page.load(arrive, None, [parts.cards], **PRIVATE)
+    if alone:  # with accounts nobody can make, see or remove another's profile
+        _wire(sessions, parts)
+
+
+def _layout(alone: bool) -> Parts:
+    gr.HTML(
+        "<h1>Profiles</h1><p>Each has its own conversations, caches, answers to learn from, and adapters; models are "
+        "shared.</p>",
+        elem_classes="od-lead",
+    )
+    said = gr.HTML(elem_id="od-said")
+    cards = gr.HTML(elem_id="od-profiles", js_on_load=SCRIPT)
+    with gr.Group(elem_classes="od-group", visible=alone):
+        gr.HTML("<h2>New profile</h2>")
+        name = gr.Textbox(label="Name", max_lines=1, elem_id="od-profile-name", elem_classes="od-field")
+        make = gr.Button("Create", size="sm", elem_id="od-profile-create", scale=0)
+    with gr.Group(elem_classes="od-group", visible=False) as sure:
+        warning = gr.HTML()
+        typed = gr.Textbox(
+            label="Its name, to be sure", max_lines=1, elem_id="od-profile-typed", elem_classes="od-field"
+        )
+        remove = gr.Button("Delete for good", size="sm", variant="stop", elem_id="od-profile-remove", scale=0)
+    return Parts(said, cards, name, make, sure, warning, typed, remove, gr.State(None))
+
+
+def _wire(sessions: Sessions, parts: Parts) -> None:
+    def create(wanted: str, request: gr.Request) -> dict:
+        try:
+            made = create_profile(sessions.home, wanted.strip())
+        except OmniDraftError as error:
+            return {parts.said: note(str(error), bad=True)}
+        shown = _cards(sessions, session_of(sessions, request))
+        return {parts.said: note(f"{made.name} was created."), parts.name: "", parts.cards: shown}
+
+    def act(request: gr.Request, event: gr.EventData) -> Iterator[dict]:
+        chosen = event._data["name"]
+        told = f"<h2>Delete {escape(chosen)}</h2><p>Its conversations, caches, replay and adapters go with it.</p>"
+        yield {parts.doomed: chosen, parts.sure: gr.Group(visible=True), parts.warning: told, parts.typed: ""}
+
+    def delete(wanted: str, text: str, request: gr.Request) -> dict:
+        session = session_of(sessions, request)
+        if text.strip() != wanted:
+            return {parts.said: note("The names differ; nothing was deleted.", bad=True)}
+        try:
+            sessions.drop(wanted)
+            delete_profile(sessions.home, wanted)
+        except OmniDraftError as error:
+            return {parts.said: note(str(error), bad=True)}
+        shown = {parts.sure: gr.Group(visible=False), parts.cards: _cards(sessions, session)}
+        return {parts.said: note(f"{wanted} was deleted."), **shown}
+
+    gr.on([parts.make.click, parts.name.submit], create, [parts.name], [parts.said, parts.name, parts.cards], **PRIVATE)
+    parts.cards.act(act, None, [parts.doomed, parts.sure, parts.warning, parts.typed], **PRIVATE)
+    gr.on(
+        [parts.remove.click, parts.typed.submit], delete, [parts.doomed, parts.typed],
+        [parts.said, parts.sure, parts.cards], **PRIVATE,
+    )  # fmt: skip
+
+
+def _cards(sessions: Sessions, session: Session) -> str:
+    if sessions.accounts is not None:
+        out = '<form method="post" action="/logout"><button data-plain>Sign out</button></form>'
+        return f'<div class="od-cards">{_card(session.profile, True, session, out)}</div>'
+    shown = []
+    for profile in list_profiles(sessions.home):
+        here = profile.name == session.profile
+        quoted = escape(profile.name, quote=True)
+        buttons = f'<button type="button" data-kind="use" data-name="{quoted}">Use it</button>'
+        if profile.name != sessions.default:
+            buttons += f'<button type="button" data-kind="delete" data-name="{quoted}">Delete</button>'
+        facts = session if here else size(profile_size(profile.paths))
+        shown.append(_card(profile.name, here, facts, "" if here else buttons))
+    return f'<div class="od-cards">{"".join(shown)}</div>'
+
+
+def _card(name: str, here: bool, about: Session | str, buttons: str) -> str:
+    tag = '<span class="od-tag">in use here</span>' if here else ""
+    body = f"<p>{about}</p>" if isinstance(about, str) else _parts(about)
+    acts = f'<div class="od-card-buttons">{buttons}</div>' if buttons else ""
+    return f'<article class="od-card"><h3>{escape(name)}{tag}</h3>{body}{acts}</article>'
+
+
+def _parts(session: Session) -> str:
+    """Where each part lives and what it takes."""
+    paths = session.assistant.profile
+    return tables.files(describe_profile(paths), paths.root)
