@@ -24,11 +24,11 @@ from omnidraft.decoding.near_tie import batch_difference
 from omnidraft.engine import Continued, Engine, Memory, Message
 from omnidraft.errors import ModelError, StorageError
 from omnidraft.learning.adapters.serving import AUTO, NO_ADAPTER, load_heads
+from omnidraft.learning.material.capture import CAPTURE
 from omnidraft.paths import DataHome
 from omnidraft.profiles.forget import Forgotten, forget_everything_from, forget_from
 from omnidraft.settings_file import load_settings
 
-CAPTURE = 48  # top ids kept per position for learning
 _SAMPLE = "The quick brown fox counts 1, 2, 3 and then says: hello there, how are you today?"
 
 

@@ -24,9 +24,8 @@ from omnidraft.errors import ModelError
 from omnidraft.lab.prompts import load_prompts
 from omnidraft.learning import schedule
 from omnidraft.learning.adapters.merge import write_merged
-from omnidraft.learning.adapters.serving import fingerprint
 from omnidraft.learning.adapters.store import open_store
-from omnidraft.learning.adapters.versions import ADAPTER, WEIGHTS, Version
+from omnidraft.learning.adapters.versions import ADAPTER, WEIGHTS, Version, model_fingerprint
 from omnidraft.paths import DataHome
 
 Facts = dict[str, object]
@@ -106,7 +105,7 @@ def swaps(shop: Workshop, version: Version, dtype: str, times: int = 12) -> Fact
     with shop.assistant(shop.target, drafter) as assistant:
         assistant.learner.hold()
         store = open_store(
-            shop.own.profile().adapters, drafter, fingerprint(drafter), assistant.pair.target.fingerprint
+            shop.own.profile().adapters, drafter, model_fingerprint(drafter), assistant.pair.target.fingerprint
         )
         for _ in range(2):
             meta = replace(version.meta, parent=None, chats=())

@@ -9,11 +9,9 @@ cache), each loss (with the cache, learned from the stream), and `offline` (the 
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, astuple, dataclass, replace
 from pathlib import Path
 
 from omnidraft.bench.learn_answers import answered
@@ -22,10 +20,10 @@ from omnidraft.bench.learn_stream import distil, live
 from omnidraft.bench.learn_tester import Tester
 from omnidraft.errors import SettingsError, StorageError
 from omnidraft.files import write_atomically
-from omnidraft.learning.job import Job
 from omnidraft.learning.material.expansions import ExpansionTable
 from omnidraft.learning.material.offline import Answering
 from omnidraft.learning.material.record import Record
+from omnidraft.learning.training.stream import StreamLearner, quiet_torch
 from omnidraft.vocab.ngram_cache import NgramCache
 
 DIRECT, CACHE, OFFLINE, SEQUENCE = "direct", "cache", "offline", "sequence"
@@ -53,7 +51,7 @@ def run(
 ) -> Iterator[tuple[Cell, str, Result]]:
     """(cell, condition, result) of the whole plan, those of earlier runs in `folder` included. maps: for pair maps."""
     _same_plan(plan, folder)
-    _quiet_torch(plan.threads)
+    quiet_torch(plan.threads)
     for seed in range(plan.seeds):
         for target in plan.targets:
             for task in plan.tasks:
@@ -141,12 +139,11 @@ class _Runner:
         """Learn from the stream; test along the way. Leaves the last version's adapter at `adapter`."""
         folder = self.cell.folder / f"{loss}.run"
         shutil.rmtree(folder, ignore_errors=True)
-        job = Job(
-            str(self.plan.drafter), self.vocabulary[:8], "", {self.vocabulary: str(self.cell.folder / "table.npz")}, "",
-            self.vocabulary, target=self.cell.target, loss=loss, seed=1000 * self.cell.seed,
-        )  # fmt: skip
-        updates, stops = [], self._stops()
-        for update in live(folder, job, self.records, self.plan.learning):
+        settings = replace(self.plan.learning, loss=loss)
+        learner = StreamLearner(folder, self.plan.drafter, settings, seed=1000 * self.cell.seed)
+        learner.switched(self.vocabulary, self.cell.target, {self.vocabulary: str(self.cell.folder / "table.npz")})
+        updates, stops, served = [], self._stops(), None
+        for update in live(learner, self.records):
             served = update.version.adapter if update.version else None
             kept = {k: v for k, v in asdict(update).items() if k != "version"}
             if update.answers in stops:
@@ -183,18 +180,6 @@ class _Runner:
 
 def _rate(counts: Sequence[Sequence[int]]) -> float:
     return sum(c[1] for c in counts) / max(sum(c[0] for c in counts), 1)
-
-
-def _quiet_torch(threads: int) -> None:
-    """Keep torch to its threads, and transformers from drawing a bar for each of hundreds of loads."""
-    os.environ.setdefault("TQDM_DISABLE", "1")  # read when tqdm is imported
-    import torch
-    from transformers.utils import logging
-
-    torch.set_num_threads(threads)
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
 
 
 def _same_plan(plan: LearnPlan, folder: Path) -> None:

@@ -1,48 +1,31 @@
 """Learning as the app learns, answer by answer, and its yardstick: distilling to convergence on the same answers.
 
-`live` puts each answer into a replay and every `interval` answers runs one of the app's own updates, gate included, in
-this process. `distil` sees all answers as often as it likes. Both keep every eighth answer out of training. Neither
-runs the target.
+`live` runs the app's own updates, `distil` sees all answers as often as it likes. Both keep every eighth answer out of
+training. Neither runs the target.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from omnidraft.config import LearningSettings
 from omnidraft.learning.adapters.gguf import write_adapter
-from omnidraft.learning.adapters.store import AdapterStore
-from omnidraft.learning.adapters.versions import Version
-from omnidraft.learning.job import Job
 from omnidraft.learning.material.expansions import ExpansionTable
 from omnidraft.learning.material.record import Record
-from omnidraft.learning.material.replay import HELD_OUT_AT, HELD_OUT_EVERY, ReplayStore
-from omnidraft.learning.training import update as updating
+from omnidraft.learning.material.replay import HELD_OUT_AT, HELD_OUT_EVERY
 from omnidraft.learning.training.batches import Window, windows
 from omnidraft.learning.training.drafter import TorchDrafter
 from omnidraft.learning.training.evaluate import estimate
 from omnidraft.learning.training.steps import make_optimizer, train
+from omnidraft.learning.training.stream import StreamLearner, StreamUpdate
 
 PATIENCE = 2  # passes without improvement before the rate falls, or the distillation ends
 MOST_PASSES = 40
-
-
-@dataclass(frozen=True)
-class Update:
-    """What stands after an update. answers: seen so far; published: the gate let it through; version: served now.
-    seconds, cpu: of this update; estimate: of the drafter before it, on held-out answers (see `evaluate`)."""
-
-    answers: int
-    published: bool
-    version: Version | None
-    seconds: float
-    cpu: float
-    estimate: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -55,45 +38,13 @@ class Distilled:
     held_out: float
 
 
-def live(folder: Path, job: Job, records: Sequence[Record], settings: LearningSettings) -> Iterator[Update]:
-    """Updates after every `settings.interval` answers and after the last one. folder: for replay and versions.
-
-    job: names drafter, tables and vocabulary; everything that changes from update to update is filled in here.
-    """
-    versions = AdapterStore(folder / "versions")
-    with ReplayStore(folder / "replay.sqlite", settings.replay_mb) as replay:
-        for number, record in enumerate(records, 1):
-            replay.add(record)
-            if number % settings.interval == 0 or number == len(records):
-                served = versions.current()
-                asked = replace(
-                    job, replay=str(replay.path), store=str(versions.folder), parent=served.name if served else None,
-                    start=str(served.weights) if served else None, through=versions.through, seed=job.seed + number,
-                    rank=settings.rank, learning_rate=settings.learning_rate, rehearsal=settings.rehearsal,
-                    cpu_percent=100,
-                )  # fmt: skip
-                yield _update(versions, asked, number)
-
-
-def _update(versions: AdapterStore, job: Job, number: int) -> Update:
-    seconds, cpu = time.perf_counter(), time.process_time()
-    before, published = {}, False
-    for event in updating.run(job):
-        if event["event"] == "estimate" and event["when"] == "before":
-            before = _pooled([part for part in event.values() if isinstance(part, dict)])
-        elif event["event"] == "refused":
-            versions.reject_update(event["through"])
-        published |= event["event"] == "published"
-    versions.prune()
-    seconds, cpu = time.perf_counter() - seconds, time.process_time() - cpu
-    return Update(number, published, versions.current(), seconds, cpu, before)
-
-
-def _pooled(slices: Sequence[dict[str, float]]) -> dict[str, float]:
-    tokens = sum(part["tokens"] for part in slices)
-    return {
-        name: sum(part[name] * part["tokens"] for part in slices) / tokens for name in ("greedy", "overlap") if tokens
-    }
+def live(learner: StreamLearner, records: Sequence[Record]) -> Iterator[StreamUpdate]:
+    """Updates after every few answers (the learner's interval) and after the last one."""
+    for record in records:
+        if (update := learner.add(record)) is not None:
+            yield update
+    if (update := learner.finish()) is not None:
+        yield update
 
 
 def distil(

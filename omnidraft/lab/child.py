@@ -37,12 +37,11 @@ def main(home: Path, folder: Path, run: str) -> int:
 
 
 def _learner(run: DriftRun) -> drift.Learner | None:
-    options = run.state.options
-    if not options.learning:
+    if not run.state.options.learning:
         return None
-    from omnidraft.lab.learner import InlineLearner  # brings torch
+    from omnidraft.lab.learning import RunLearner  # brings torch
 
-    return InlineLearner(Path(run.state.drafter), threads=options.threads, seed=options.seed)
+    return RunLearner(run.state)
 
 
 def _plain(event: drift.DriftEvent) -> dict:

@@ -125,7 +125,7 @@ def _title(state: RunState) -> str:
     caches = {"off": "no n-gram cache", "empty": "n-gram cache from empty", "seeded": "seeded n-gram cache"}
     cache = caches[options.cache]
     length = "adaptive draft length" if options.draft_length is None else f"draft length {options.draft_length}"
-    learning = ", learning" if options.learning else ""
+    learning = f", {options.about_learning}" if options.learning else ""
     unfinished = "" if state.done == state.total else f" ({state.done} of {state.total} prompts)"
     return f"Drift {state.schedule.name}: {cache}, {length}{learning}{unfinished}"
 

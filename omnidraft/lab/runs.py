@@ -235,7 +235,7 @@ class DriftRun:
             cache_learned=stats["entries"] - stats["seeded"],
             switch=switch,
             degenerate=drafted.degenerate,
-            adapter=f"{served.parent.name}/{served.name}" if served else None,
+            adapter="/".join(served.parts[-3:-1]) if served else None,
             seconds=perf_counter() - began,
         )  # fmt: skip
 

@@ -3,7 +3,7 @@
     <runs>/<id>/run.json       plan, prompts' digest, points so far
     <runs>/<id>/ngrams.sqlite  the run's own n-gram cache
 
-Holds ids of prompts, never their text or an answer's; a learner (drift_learner.py) keeps replay and adapters beside it.
+Holds ids of prompts, never their text or an answer's; a learner (learning.py) keeps replay and adapters beside it.
 Knows nothing of models.
 """
 
@@ -37,17 +37,26 @@ class Options:
 
     cache: the n-gram cache is seeded from the vocabularies, starts "empty" (the paper's), or is "off".
     draft_length: drafter tokens a round, None for the adaptive length. plain: answer every prompt without the drafter
-    too and report the speedup (twice the time). learning: a learner is told of every answer.
+    too and report the speedup (twice the time). learning: the drafter learns from every answer as in
+    the app; as_in_paper: with every update served unjudged and nothing rehearsed.
     """
 
     cache: str = "seeded"
     draft_length: int | None = 4
     plain: bool = False
     learning: bool = False
+    as_in_paper: bool = False
     max_tokens: int = 64
     temperature: float = 0.0
     seed: int = 0
     threads: int = 0
+
+    @property
+    def about_learning(self) -> str:
+        """How the drafter learns, in words."""
+        if not self.learning:
+            return "no learning"
+        return "learning as in the paper" if self.as_in_paper else "learning"
 
     def __post_init__(self) -> None:
         if self.cache not in CACHES:

@@ -1,11 +1,24 @@
-"""What the app asks of the training process, as one line of JSON, and what it may do."""
+"""What is asked of the training process, as one line of JSON; jobs are built here from what is served and the settings.
+
+Nothing is started here, and nothing heavy imported: the training process reads its job before its limits are set.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 from dataclasses import asdict, dataclass, fields
-from typing import Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from omnidraft.config import LearningSettings
+from omnidraft.learning.adapters.store import SHARED
+from omnidraft.learning.adapters.versions import model_fingerprint
+
+if TYPE_CHECKING:
+    from omnidraft.learning.adapters.serving import Choice  # brings llama.cpp
+
+Kind = Literal["update", "compare", "merge"]
 
 
 @dataclass(frozen=True)
@@ -18,7 +31,7 @@ class Job:
     the target in use; parent: name of the version served, None for the bare drafter; start: weights served, to
     begin with unless there is a candidate trained from them, None: an adapter that changes nothing; inherited:
     conversations `start` was trained on. other: weights to compare with. merged: an update's folder for the merged file
-    of what it publishes, None to write none.
+    of what it publishes, None to write none. gated: publish only what is better than what is served; else every update.
     """
 
     drafter: str
@@ -28,7 +41,7 @@ class Job:
     store: str
     vocabulary: str
     target: str = ""
-    kind: Literal["update", "compare", "merge"] = "update"
+    kind: Kind = "update"
     parent: str | None = None
     start: str | None = None
     other: str | None = None
@@ -39,6 +52,7 @@ class Job:
     rank: int = 32
     learning_rate: float = 2e-3
     rehearsal: float = 1.0
+    gated: bool = True
     passes: int = 2
     cpu_percent: int = 50
     window: int = 512
@@ -63,3 +77,66 @@ class Job:
     def duty(self) -> float:
         """Share of the time those threads may work: less than 1 only if the budget is below one core."""
         return min(1.0, (os.cpu_count() or 1) * self.cpu_percent / 100 / self.threads)
+
+
+def update_job(
+    choice: Choice, vocabulary: str, target: str, settings: LearningSettings, replay: Path, tables: dict[str, str],
+    merged: Path | None, seed: int,
+) -> Job:  # fmt: skip
+    """An update of the served version (or of the one a new vocabulary starts warm from) by the answers behind it.
+
+    vocabulary: the target's fingerprint; target: its name; tables: as in `Job`; merged: folder for merged files.
+    """
+    version = choice.version
+    return Job(
+        **_common(choice, vocabulary, target, settings, replay, tables),
+        kind="update",
+        parent=version.name if choice.origin == "own" else None,
+        start=str(version.weights) if version is not None else None,
+        inherited=version.meta.chats if version is not None else (),
+        through=choice.store.through,
+        merged=str(merged) if merged is not None else None,
+        seed=seed,
+    )
+
+
+def compare_job(
+    choice: Choice, vocabulary: str, target: str, settings: LearningSettings, replay: Path, tables: dict[str, str]
+) -> Job:
+    """Estimates of the served version and of what was served before it."""
+    previous = choice.store.previous()
+    return Job(
+        **_common(choice, vocabulary, target, settings, replay, tables),
+        kind="compare",
+        start=str(choice.version.weights),
+        other=str(previous.weights) if previous is not None else None,
+    )
+
+
+def merge_job(choice: Choice, vocabulary: str, target: str, settings: LearningSettings, replay: Path) -> Job:
+    """The served version written as one file with the drafter."""
+    return Job(
+        **_common(choice, vocabulary, target, settings, replay, {}),
+        kind="merge",
+        start=str(choice.adapter),
+        merged=str(choice.merged),
+    )
+
+
+def _common(
+    choice: Choice, vocabulary: str, target: str, settings: LearningSettings, replay: Path, tables: dict[str, str]
+) -> dict[str, Any]:
+    return {
+        "drafter": str(choice.drafter),
+        "fingerprint": model_fingerprint(choice.drafter),
+        "replay": str(replay),
+        "tables": tables,
+        "store": str(choice.store.folder),
+        "vocabulary": SHARED if settings.scope == "shared" else vocabulary,
+        "target": target,
+        "loss": settings.loss,
+        "rank": settings.rank,
+        "learning_rate": settings.learning_rate,
+        "rehearsal": settings.rehearsal,
+        "cpu_percent": settings.cpu_percent,
+    }

@@ -9,22 +9,19 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 from omnidraft.config import LearningSettings
-from omnidraft.learning import jobs
 from omnidraft.learning.adapters.serving import Shelf
 from omnidraft.learning.adapters.store import AdapterStore
 from omnidraft.learning.adapters.versions import Version
 from omnidraft.learning.facts import Update
-from omnidraft.learning.job import Job
+from omnidraft.learning.job import Job, Kind, compare_job, merge_job, update_job
 from omnidraft.learning.material.collector import Pairing
 from omnidraft.learning.material.keeping import Keeping
 from omnidraft.learning.process import TrainerProcess
 from omnidraft.learning.progress import Event, advance, conclude
 
 log = logging.getLogger("omnidraft.learning")
-Kind = Literal["update", "compare", "merge"]
 
 
 @dataclass
@@ -59,13 +56,14 @@ class Runs:
 
     def prepare(self, kind: Kind, pairing: Pairing, settings: LearningSettings, tables: dict[str, str]) -> Run:
         """A run whose process is not started yet; an update is in the history from now on."""
-        replay = self._keeping.replay.path
+        replay, choice = self._keeping.replay.path, pairing.choice
+        loaded = (choice, pairing.pair.target.fingerprint, pairing.target, settings, replay)
         if kind == "merge":
-            return Run(kind, pairing, jobs.merge_job(pairing, settings, replay))
+            return Run(kind, pairing, merge_job(*loaded))
         if kind == "compare":
-            return Run(kind, pairing, jobs.compare_job(pairing, settings, replay, tables))
+            return Run(kind, pairing, compare_job(*loaded, tables))
         number = self._keeping.history.next_number()
-        job = jobs.update_job(pairing, settings, replay, tables, self._shelf.merged, number)
+        job = update_job(*loaded, tables, self._shelf.merged, number)
         update = Update(number, time.time(), pairing.choice.drafter.stem, pairing.target, job.vocabulary)
         self._keeping.history.save(self._shelf.store_name(pairing.choice.store), update)
         return Run(kind, pairing, job, update)

@@ -15,11 +15,11 @@ from pathlib import Path
 
 from omnidraft.config import LearningSettings
 from omnidraft.errors import OmniDraftError
-from omnidraft.learning import jobs
 from omnidraft.learning.adapters.serving import Choice, Shelf
 from omnidraft.learning.due import Due
 from omnidraft.learning.facts import Update
 from omnidraft.learning.material.collector import Answer, Pairing
+from omnidraft.learning.material.expansions import table_files
 from omnidraft.learning.material.keeping import Keeping
 from omnidraft.learning.progress import Event
 from omnidraft.learning.runs import Kind, Run, Runs
@@ -182,7 +182,7 @@ class Schedule:
     def _known_tables(self) -> dict[str, str]:
         scope = self.settings().scope
         if scope != self._scope:
-            self._tables = jobs.tables(self._cache, self.pairing, scope)
+            self._tables = table_files(self._cache, self.pairing.pair, scope)
             self._scope = scope
         return self._tables
 

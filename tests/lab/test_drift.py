@@ -13,6 +13,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from omnidraft.__main__ import main
@@ -23,6 +24,7 @@ from omnidraft.lab.export import moving_average, segment_rows, to_csv, to_json
 from omnidraft.lab.plot import THEMES, figure, png
 from omnidraft.lab.schedule import BUNDLED, Schedule, Segment, choose_prompts, load_schedule
 from omnidraft.lab.store import Options, Point, RunState, RunStore
+from omnidraft.learning.material.replay import ReplayStore
 from omnidraft.paths import find_data_home
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -294,39 +296,87 @@ def test_a_learner_is_told_of_every_switch_and_answer_with_the_targets_probabili
 
 
 @pytest.fixture
-def learner(models):
-    """Makes learners that train a small adapter after every second answer."""
-    module = pytest.importorskip("omnidraft.lab.learner", exc_type=ImportError)
-    settings = LearningSettings(rank=4, interval=2)
-    return lambda: module.InlineLearner(models / "tiny-drafter-f16.gguf", settings, threads=1)
+def learner():
+    """Makes a run's learner, which trains a small adapter after every second answer."""
+    module = pytest.importorskip("omnidraft.lab.learning", exc_type=ImportError)
+    return lambda run: module.RunLearner(run.state, LearningSettings(rank=4, interval=2))
+
+
+PAPER = replace(SHORT, learning=True, as_in_paper=True)
 
 
 def test_a_learner_serves_a_new_adapter_after_every_few_answers_and_keeps_one_per_vocabulary(begin, learner):
     plan = schedule((A, "dialogue", 3), (B, "dialogue", 1), (A, "dialogue", 4))
-    run = begin(plan, replace(SHORT, learning=True))
-    points = [e.point for e in run.events(learner()) if isinstance(e, drift.Step)]
+    run = begin(plan, PAPER)
+    points = [e.point for e in run.events(learner(run)) if isinstance(e, drift.Step)]
     served = [point.adapter for point in points]
     assert served[:2] == [None, None]
     of_a, of_b = served[2], served[3]
-    assert of_a.endswith("/000001.gguf")
-    assert of_b is not None  # a new vocabulary starts from what the last one taught
-    assert of_b.split("/")[0] != of_a.split("/")[0]
+    assert of_a.endswith("/v000001")
+    assert of_b == of_a  # a new vocabulary starts from what the last one taught
     assert served[4] == of_a  # trained on three answers of this vocabulary so far
-    assert served[5].endswith("/000002.gguf")
-    assert served[7].endswith("/000003.gguf")
-    kept = (run.folder / "adapters" / of_a.split("/")[0]).glob("*.gguf")
-    assert sorted(path.name for path in kept) == ["000002.gguf", "000003.gguf"]  # the one before may be in use
+    assert served[5].endswith("/v000002")
+    assert served[7].endswith("/v000003")
+    kept = run.folder.glob(f"adapters/*/{of_a.split('/')[0]}/v*")
+    assert sorted(path.name for path in kept) == ["v000001", "v000002", "v000003"]
 
 
 def test_a_learning_run_goes_on_with_its_adapter_after_a_pause(begin, learner, home):
-    run = begin(schedule((A, "qa", 4)), replace(SHORT, learning=True))
-    for event in run.events(learner()):
+    run = begin(schedule((A, "qa", 5)), PAPER)
+    for event in run.events(learner(run)):
         if isinstance(event, drift.Step) and event.done == 2:
             run.pause()
     again = drift.resume(home, home.root / "runs", run.state.id)
-    rest = [e.point for e in again.events(learner()) if isinstance(e, drift.Step)]
-    assert [p.adapter.split("/")[1] for p in rest] == ["000001.gguf", "000001.gguf"]
+    rest = [e.point for e in again.events(learner(again)) if isinstance(e, drift.Step)]
+    assert [p.adapter.split("/")[1] for p in rest] == ["v000001", "v000001", "v000002"]
     assert len(list(run.folder.rglob("*.gguf"))) == 2
+
+
+def test_as_in_the_app_an_update_is_served_only_if_it_is_better(begin, learner):
+    """After two answers there is nothing to judge an update by."""
+    run = begin(schedule((A, "qa", 3)), replace(SHORT, learning=True))
+    points = [e.point for e in run.events(learner(run)) if isinstance(e, drift.Step)]
+    assert [point.adapter for point in points] == [None] * 3
+    assert list(run.folder.rglob(".candidate.npz"))  # it was trained, and training goes on from it
+
+
+def test_an_answer_given_again_is_learned_from_once(begin, learner, home):
+    """A run that was killed behind an update, before it was stored that the prompt is done."""
+    run = begin(schedule((A, "qa", 2)), PAPER)
+    list(run.events(learner(run)))
+    run.state.points.pop()
+    RunStore(home.root / "runs").save(run.state)
+    again = drift.resume(home, home.root / "runs", run.state.id)
+    list(again.events(learner(again)))
+    with ReplayStore(run.folder / "replay.sqlite", read_only=True) as replay:
+        assert [answer.chat for answer in replay.answers.values()] == ["qa-001", "qa-002"]
+
+
+@pytest.mark.parametrize("as_in_paper", [False, True])
+def test_a_run_learns_what_the_learning_benchmark_learns_from_the_same_answers(begin, learner, tmp_path, as_in_paper):
+    run = begin(schedule((A, "math", 6)), Options(max_tokens=16, threads=1, learning=True, as_in_paper=as_in_paper))
+    points = [e.point for e in run.events(learner(run)) if isinstance(e, drift.Step)]
+    from omnidraft.bench.learn_stream import live
+    from omnidraft.learning.training.stream import StreamLearner
+
+    with ReplayStore(run.folder / "replay.sqlite", read_only=True) as replay:
+        records = [record for _, record in replay]
+    drafter, settings = Path(run.state.drafter), LearningSettings(rank=4, interval=2)
+    other = StreamLearner(tmp_path / "bench", drafter, settings, as_in_paper=as_in_paper, threads=1)
+    tables = {records[0].vocabulary: str(next(run.folder.glob("expansions/*")))}
+    other.switched(records[0].vocabulary, A, tables)
+    served = [update.version.name if update.version else None for update in live(other, records)]
+    assert len(served) == 3
+    assert [p.adapter.split("/")[1] if p.adapter else None for p in points[2::2]] == served[:-1]
+    learned = learned_below(run.folder)
+    assert learned == learned_below(tmp_path / "bench")  # so what is drafted, and accepted, is the same
+    assert len(learned) == 3 if as_in_paper else learned
+
+
+def learned_below(folder: Path) -> dict[str, bytes]:
+    """Weights by version, and those that are not served yet."""
+    files = [*folder.glob("adapters/*/*/v*/weights.npz"), *folder.glob("adapters/*/*/.candidate.npz")]
+    return {"/".join(file.parts[-2:]): b"".join(w.tobytes() for w in np.load(file).values()) for file in files}
 
 
 def test_a_run_with_learning_needs_a_learner_and_one_without_refuses_it(begin):
@@ -520,11 +570,11 @@ def test_ctrl_c_stops_a_run_that_can_be_resumed(home):
 
 
 @pytest.mark.slow
-def test_learning_raises_acceptance_within_a_segment(begin, models):
-    from omnidraft.lab.learner import InlineLearner
+def test_learning_raises_acceptance_within_a_segment(begin):
+    from omnidraft.lab.learning import RunLearner
 
     run = begin(schedule((A, "math", 40)), Options(threads=1, learning=True))
-    list(run.events(InlineLearner(models / "tiny-drafter-f16.gguf", threads=1)))
+    list(run.events(RunLearner(run.state)))
     (row,) = segment_rows(run.state)
     assert row.last > 2 * row.first
 

@@ -9,9 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from omnidraft.learning.adapters.gguf import write_adapter
-from omnidraft.learning.adapters.serving import fingerprint
 from omnidraft.learning.adapters.store import AdapterStore
-from omnidraft.learning.adapters.versions import ADAPTER, WEIGHTS, Meta, Version
+from omnidraft.learning.adapters.versions import ADAPTER, WEIGHTS, Meta, Version, model_fingerprint
 from omnidraft.learning.training.drafter import TorchDrafter
 
 RANK = 32
@@ -29,7 +28,7 @@ def made(store: AdapterStore, drafter: Path, noise: float, **facts: object) -> V
     write_adapter(path, weights, drafter, RANK, RANK, "f16")
     data = io.BytesIO()
     np.savez(data, **weights)
-    meta = Meta(fingerprint(drafter), store.folder.name, rank=RANK)
+    meta = Meta(model_fingerprint(drafter), store.folder.name, rank=RANK)
     return store.publish({ADAPTER: path, WEIGHTS: data.getvalue()}, dataclasses.replace(meta, **facts))
 
 
@@ -41,5 +40,5 @@ def misshapen(store: AdapterStore, drafter: Path, parent: str) -> Version:
     write_adapter(path, weights, drafter, RANK, RANK, "f16")
     data = io.BytesIO()
     np.savez(data, **weights)
-    meta = Meta(fingerprint(drafter), store.folder.name, rank=RANK, parent=parent)
+    meta = Meta(model_fingerprint(drafter), store.folder.name, rank=RANK, parent=parent)
     return store.publish({ADAPTER: path, WEIGHTS: data.getvalue()}, meta)

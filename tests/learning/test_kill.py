@@ -17,10 +17,11 @@ import psutil
 import pytest
 from living import ask, open_assistant, until
 
-from omnidraft.learning import jobs
 from omnidraft.learning.adapters.candidate import FILE, read_candidate
 from omnidraft.learning.adapters.store import AdapterStore
 from omnidraft.learning.adapters.versions import read_version
+from omnidraft.learning.job import update_job
+from omnidraft.learning.material.expansions import table_files
 from omnidraft.learning.material.replay import ReplayStore
 from omnidraft.paths import find_data_home
 
@@ -95,8 +96,9 @@ def prepared(tmp_path, models):
     ask(assistant, range(12))
     until(lambda: assistant.learner.status().replay_answers == 12)
     pairing = assistant.learner._schedule.pairing
-    tables = jobs.tables(home.cache, pairing, "per-target")
-    job = jobs.update_job(pairing, assistant.settings.learning, assistant.profile.replay, tables, tmp_path / "m", 1)
+    tables, replay = table_files(home.cache, pairing.pair, "per-target"), assistant.profile.replay
+    loaded = (pairing.choice, pairing.pair.target.fingerprint, pairing.target, assistant.settings.learning, replay)
+    job = update_job(*loaded, tables, tmp_path / "m", 1)
     assistant.close()
     (home.root / "job.json").write_text(json.dumps({**asdict(job), "cpu_percent": 100}))
     return home, AdapterStore(pairing.choice.store.folder), assistant.profile

@@ -9,8 +9,8 @@ from living import ONE, ask, open_assistant, until
 from making import made
 
 from omnidraft.config import changed
-from omnidraft.learning import jobs
 from omnidraft.learning.adapters.store import SHARED, AdapterStore
+from omnidraft.learning.job import update_job
 from omnidraft.learning.training import update as updating
 from omnidraft.learning.training.drafter import TorchDrafter
 from omnidraft.learning.training.weights import read_weights
@@ -61,7 +61,8 @@ def test_a_new_target_begins_from_the_other_ones_weights(assistant, models, draf
     a = made(assistant._choice.store, drafter, 0.01, chats=("chat-of-a",))
     use(assistant, models, drafter, "b")
     pairing, settings = assistant.learner._schedule.pairing, assistant.settings.learning
-    job = jobs.update_job(pairing, settings, assistant.profile.replay, {}, assistant.home.root / "merged", 1)
+    vocabulary, merged = pairing.pair.target.fingerprint, assistant.home.root / "merged"
+    job = update_job(pairing.choice, vocabulary, pairing.target, settings, assistant.profile.replay, {}, merged, 1)
     assert (job.start, job.parent, job.inherited) == (str(a.weights), None, ("chat-of-a",))
     assert job.store == str(assistant._choice.store.folder) != str(a.path.parent)
     trained = TorchDrafter(drafter, job.rank, seed=job.seed)

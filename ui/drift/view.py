@@ -111,7 +111,7 @@ def _run(state: RunState, here: bool, beside: bool) -> str:
 def about_options(options: Options) -> str:
     """How a run answers its prompts, in a few words."""
     length = "adaptive length" if options.draft_length is None else f"draft length {options.draft_length}"
-    return f"{CACHES[options.cache]}, {'learning' if options.learning else 'no learning'}, {length}"
+    return f"{CACHES[options.cache]}, {options.about_learning}, {length}"
 
 
 SCRIPT = """

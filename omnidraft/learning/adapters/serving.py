@@ -6,7 +6,6 @@ answers or of when a swap may happen.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -20,14 +19,13 @@ from omnidraft.errors import ModelError, StorageError
 from omnidraft.learning.adapters.files import erase, set_aside
 from omnidraft.learning.adapters.merge import can_merge, merged_path
 from omnidraft.learning.adapters.store import SHARED, AdapterStore, open_store, warm_start
-from omnidraft.learning.adapters.versions import Version
+from omnidraft.learning.adapters.versions import Version, model_fingerprint
 from omnidraft.learning.facts import Origin
 from omnidraft.vocab import Vocabulary
 
 AUTO = "auto"  # as an adapter's path: what was learned for this drafter and vocabulary
 NO_ADAPTER = "none"  # and: the drafter as it came
 MERGED = "merged"  # a profile's folder for drafters with their adapter added in
-_SAMPLES, _SAMPLE = 32, 1 << 16
 
 
 @dataclass(frozen=True)
@@ -90,7 +88,7 @@ class Shelf:
 
     def choose(self, drafter: Path, vocabulary: str, scope: str) -> Choice:
         """The version served for a drafter and a target vocabulary's fingerprint; a new vocabulary starts warm."""
-        mark = fingerprint(drafter)
+        mark = model_fingerprint(drafter)
         store = open_store(self.adapters, drafter, mark, SHARED if scope == "shared" else vocabulary)
         aside = store.set_damaged_aside()
         version, origin = store.current(), "own"
@@ -171,20 +169,3 @@ def load_heads(choice: Choice, knowledge: dict[str, Knowledge]) -> None:
         for kind, known in knowledge.items():
             if kind in saved:
                 known.head = AcceptanceHead.from_dict(saved[kind])
-
-
-_known: dict[tuple, str] = {}
-
-
-def fingerprint(model: Path) -> str:
-    """Tells a model file from every other one: its size, beginning, end and samples from between, hashed."""
-    status = model.stat()
-    key = (model.resolve(), status.st_size, status.st_mtime_ns)
-    if key not in _known:
-        found = hashlib.sha256(str(status.st_size).encode())
-        with open(model, "rb") as file:
-            for i in range(_SAMPLES + 1):
-                file.seek(max(0, status.st_size - _SAMPLE) * i // _SAMPLES)
-                found.update(file.read(_SAMPLE))
-        _known[key] = found.hexdigest()
-    return _known[key]

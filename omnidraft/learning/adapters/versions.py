@@ -104,3 +104,21 @@ def read_version(path: Path) -> Version | None:
 def digest(path: Path) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+_SAMPLES, _SAMPLE = 32, 1 << 16
+_known: dict[tuple, str] = {}
+
+
+def model_fingerprint(model: Path) -> str:
+    """Tells a model file from every other one: its size, beginning, end and samples from between, hashed."""
+    status = model.stat()
+    key = (model.resolve(), status.st_size, status.st_mtime_ns)
+    if key not in _known:
+        found = hashlib.sha256(str(status.st_size).encode())
+        with open(model, "rb") as file:
+            for i in range(_SAMPLES + 1):
+                file.seek(max(0, status.st_size - _SAMPLE) * i // _SAMPLES)
+                found.update(file.read(_SAMPLE))
+        _known[key] = found.hexdigest()
+    return _known[key]

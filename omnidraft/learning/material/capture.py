@@ -11,6 +11,7 @@ from omnidraft.decoding.events import Token
 from omnidraft.learning.material.record import Record, gather_candidates
 from omnidraft.vocab import PairMap, Translator
 
+CAPTURE = 48  # top ids kept per position
 LONGEST_PROMPT = 1024  # drafter ids kept in front of an answer; training sees at most a window of them
 
 

@@ -82,7 +82,7 @@ def _update(job: Job) -> Iterator[Event]:
         throttle.rest()
     after = _estimates(drafter, slices)
     yield {"event": "estimate", "when": "after", **_means(after)}
-    verdict = judge(_scores(before), _scores(after))
+    verdict = _judged(job, before, after)
     chats = {replay.index[o].chat for o in (*plan.new, *plan.replayed)} | {*job.inherited, *candidate.chats}
     weights = arrays_of(drafter)
     candidate = replace(candidate, weights=weights, through=plan.through, chats=tuple(sorted(chats)))
@@ -99,6 +99,13 @@ def _update(job: Job) -> Iterator[Event]:
     yield {"event": "published", "version": version.name, "through": plan.through, "reason": verdict.reason}
     if job.merged is not None and can_merge(Path(job.drafter)):
         write_merged(Path(job.drafter), version.adapter, merged_path(Path(job.merged), version))
+
+
+def _judged(job: Job, before: Mapping[str, Estimate], after: Mapping[str, Estimate]) -> Verdict:
+    verdict = judge(_scores(before), _scores(after))
+    if job.gated or verdict.ruined:
+        return verdict
+    return Verdict(True, "every update is served")
 
 
 def _training(drafter: TorchDrafter, parts: list[Window], job: Job) -> Iterator[Step]:

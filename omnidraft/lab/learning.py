@@ -1,0 +1,63 @@
+"""Learning in a drift run: hands each answer to the app's own learner and says what to draft with from then on.
+
+Loads torch. It captures, trains and judges nothing itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from omnidraft.config import LearningSettings
+from omnidraft.decoding.events import Finished, Token
+from omnidraft.engine import Engine, Message
+from omnidraft.lab.prompts import Prompt
+from omnidraft.lab.store import RunState
+from omnidraft.learning.material.capture import CAPTURE
+from omnidraft.learning.material.collector import Pairing, record_of
+from omnidraft.learning.material.expansions import table_files
+from omnidraft.learning.training.stream import StreamLearner
+from omnidraft.vocab import PairMap
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """A prompt's answer as `record_of` takes it."""
+
+    chat: str
+    messages: Sequence[Message]
+    tokens: Sequence[Token]
+    finished: Finished
+    temperature: float
+
+
+class RunLearner:
+    """The `Learner` (runs.py) of one run; what it knows is in the run's folder."""
+
+    capture = CAPTURE
+
+    def __init__(self, state: RunState, settings: LearningSettings | None = None) -> None:
+        self._state, self._settings = state, settings or LearningSettings()
+        self._stream: StreamLearner | None = None
+
+    def switched(self, folder: Path, engine: Engine, pair: PairMap) -> Path | None:
+        """Draft with what this vocabulary has learned; a new one starts warm from the last."""
+        options, drafter = self._state.options, Path(self._state.drafter)
+        if self._stream is None:
+            self._stream = StreamLearner(
+                folder, drafter, self._settings, options.seed, as_in_paper=options.as_in_paper, threads=options.threads
+            )
+        name = engine.target.model.name
+        tables = table_files(folder, pair, self._settings.scope)
+        choice = self._stream.switched(pair.target.fingerprint, name, tables)
+        self._pairing = Pairing(pair, engine.drafter.template, name, choice)
+        return choice.adapter
+
+    def answered(self, prompt: Prompt, tokens: Sequence[Token], finished: Finished) -> Path | None:
+        """Learn from an answer, once: a run killed behind an update answers its prompt again."""
+        answer = _Answer(prompt.id, prompt.messages, tokens, finished, self._state.options.temperature)
+        record = None if self._stream.holds(prompt.id) else record_of(answer, self._pairing)
+        if record is not None:
+            self._stream.add(replace(record, task=prompt.task))
+        return self._stream.choice.adapter
