@@ -37,7 +37,6 @@ __all__ = [
     "changed",
     "describe",
     "from_dict",
-    "requires_reload",
     "to_dict",
 ]
 
@@ -245,11 +244,6 @@ def changed(settings: AppSettings, **values: Any) -> AppSettings:
     for section, inner_values in groups.items():
         top[section] = replace(getattr(settings, section), **inner_values)
     return replace(settings, **top)
-
-
-def requires_reload(old: AppSettings, new: AppSettings) -> list[str]:
-    """Names of the settings that differ and take effect only when the models are loaded again."""
-    return [s.name for s in describe(AppSettings) if s.rule.reload and value_of(old, s.name) != value_of(new, s.name)]
 
 
 def value_of(settings: Any, name: str) -> Any:

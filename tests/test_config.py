@@ -17,7 +17,6 @@ from omnidraft.config import (
     changed,
     describe,
     from_dict,
-    requires_reload,
     to_dict,
     value_of,
 )
@@ -172,12 +171,3 @@ def test_unknown_names_are_left_out_with_a_warning_each():
         changed(AppSettings(), colour=1)
     with pytest.raises(SettingsError, match="sampling"):
         from_dict(AppSettings, {"sampling": 3})
-
-
-def test_only_what_is_fixed_at_loading_asks_for_a_reload():
-    old = AppSettings(target="a.gguf")
-    assert requires_reload(old, old) == []
-    live = changed(old, **{"sampling.temperature": 0.1, "draft.length": 9, "cache.capacity": 5, "theme": "dark"})
-    assert requires_reload(old, live) == []
-    new = changed(live, **{"target": "b.gguf", "model.n_ctx": 0, "model.threads": 2})
-    assert requires_reload(old, new) == ["target", "model.n_ctx", "model.threads"]

@@ -143,7 +143,7 @@ def _wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:
 
 def cache_html(session: Session) -> str:
     """What the n-gram cache holds and how it does."""
-    ngrams = session.assistant.cache
+    ngrams = session.assistant.loaded.cache
     if ngrams is None:
         return '<p class="od-none">The cache of a family shows here once a model of it is loaded.</p>'
     s = ngrams.stats()

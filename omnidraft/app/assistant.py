@@ -8,23 +8,24 @@ on top of it; it knows neither.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-from omnidraft.app.loaded_pair import Busy, DrafterSide
+from omnidraft.app.loaded_pair import Asked, LoadedPair
 from omnidraft.backends.base import LanguageModel
 from omnidraft.backends.grammar import Grammar
-from omnidraft.backends.opening import open_target
-from omnidraft.backends.templates import ChatTemplate
 from omnidraft.chats import ChatStore
 from omnidraft.config import AppSettings, CacheSettings, DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.decoding.events import Event, Finished, Notice, Token
 from omnidraft.decoding.near_tie import batch_difference
-from omnidraft.engine import Continued, Engine, Memory, Message
-from omnidraft.errors import ModelError, StorageError
-from omnidraft.learning.adapters.serving import AUTO, NO_ADAPTER, load_heads
+from omnidraft.engine import Continued, Engine, Message
+from omnidraft.errors import ModelError, OmniDraftError, StorageError
+from omnidraft.learning.adapters.serving import AUTO, NO_ADAPTER
+from omnidraft.learning.learner import Learner
 from omnidraft.learning.material.capture import CAPTURE
+from omnidraft.learning.material.collector import Answered
 from omnidraft.paths import DataHome
 from omnidraft.profiles.forget import Forgotten, forget_everything_from, forget_from
 from omnidraft.settings_file import load_settings
@@ -32,22 +33,16 @@ from omnidraft.settings_file import load_settings
 _SAMPLE = "The quick brown fox counts 1, 2, 3 and then says: hello there, how are you today?"
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """A finished answer as listeners (learning, metrics) get it. tokens carry the captured distributions."""
-
-    chat: str | None
-    messages: Sequence[Message]
-    tokens: Sequence[Token]
-    finished: Finished
-    temperature: float = 1.0
+class Busy(OmniDraftError):
+    """Another answer is being written."""
 
 
-class Assistant(DrafterSide):
+class Assistant:
     """All public methods may be called from any thread; one answer runs at a time.
 
-    learn: answers to named conversations are kept for the drafter to learn from, in quiet moments, in a process of its
-    own (`learner` tells and does everything about it). ephemeral: nothing that is said leaves a trace on disk.
+    loaded: the models and all that belongs to them. learn: answers to named conversations are kept for the drafter to
+    learn from, in quiet moments, in a process of its own (`learner` tells and does everything about it). ephemeral:
+    nothing that is said leaves a trace on disk.
     """
 
     def __init__(
@@ -56,9 +51,13 @@ class Assistant(DrafterSide):
         self.home = home
         self.profile = home.profile(profile)
         self._settings, self.warnings = load_settings(self.profile.settings)
-        self.listeners: list[Callable[[Answered], None]] = []
-        self._ephemeral = ephemeral
-        super().__init__(learn and not ephemeral)
+        self.loaded = LoadedPair(self.profile, home.cache, ephemeral=ephemeral)
+        self._lock = threading.Lock()
+        self._learns = learn and not ephemeral
+        self.learner = Learner(
+            self.profile, home.cache, self.loaded.shelf, lambda: self.settings.learning, self._serve,
+            active=self._learns, why_not="" if self._learns else "Nothing is learned here: answers leave no trace.",
+        )  # fmt: skip
 
     @property
     def settings(self) -> AppSettings:
@@ -70,8 +69,12 @@ class Assistant(DrafterSide):
         self.learner.settings_changed()
 
     @property
+    def engine(self) -> Engine | None:
+        return self.loaded.engine
+
+    @property
     def target(self) -> LanguageModel | None:
-        return self.engine.target.model if self.engine else None
+        return self.loaded.target
 
     def load(
         self,
@@ -88,30 +91,41 @@ class Assistant(DrafterSide):
         came; None: AUTO for an assistant that learns. What is loaded stays loaded if anything of the new cannot be: the
         error says why.
         """
-        model = model or self.settings.model
-        adapter = adapter or (AUTO if self._learn else NO_ADAPTER)
+        settings = self.settings
+        adapter = adapter or (AUTO if self._learns else NO_ADAPTER)
+        asked = Asked(
+            target, drafter, model or settings.model, cache or settings.cache, adapter, settings.learning.scope
+        )
         with self._lock:
-            opened = open_target(target, model)
-            try:
-                engine = Engine(opened, ChatTemplate.from_model(opened.info, opened.vocabulary))
-                self._keep_learned()
-                self._pair(engine, drafter, model, cache or self.settings.cache, adapter)
-            except BaseException:
-                opened.close()
-                raise
-            if self.engine is not None:
-                self.engine.target.model.close()
-            self.engine = engine
-            self._speed.of(target, drafter, model)
-            self._recall_speed()
-            if drafter is not None and not engine.memory.knowledge:
-                engine.memory = Memory.with_cost(engine.measured())
-            if self._choice is not None:
-                load_heads(self._choice, engine.memory.knowledge)
-            self._adapter = adapter
+            notices = self.loaded.load(asked)
             self._tell_learner()
             _settle_in()
-            return [*opened.notices, *(self._choice.notices if self._choice is not None else ())]
+            return notices
+
+    def _tell_learner(self) -> None:
+        if (pairing := self.loaded.pairing) is not None:
+            self.learner.paired(pairing)
+        else:
+            self.learner.unpaired()
+
+    def _serve(self) -> bool:
+        """Draft with what the store says now; False while an answer is being written. For the learner."""
+        made = self.loaded.prepare(self.settings.learning.scope)
+        if made is None:
+            return True
+        try:
+            if not self._lock.acquire(timeout=0.1):
+                return False
+            try:
+                if self.loaded.take_up(made):
+                    self.learner.serving(self.loaded.choice)
+            finally:
+                self._lock.release()
+        finally:
+            made.close()
+        if made.choice.is_merged:
+            self.loaded.shelf.drop_merged(keep=made.choice.file)
+        return True
 
     def measure_near_ties(self) -> None:
         """Find out how far this target's logits move with the pass width, so that near-ties can be counted."""
@@ -135,14 +149,14 @@ class Assistant(DrafterSide):
     ) -> Iterator[Event]:
         """Events of one answer; closing the generator or calling `stop` ends it early. Busy if not `wait`ing.
 
-        With `continued` the answer goes on from there; listeners, who want whole answers, do not hear of it.
+        With `continued` the answer goes on from there; the learner, who wants whole answers, does not hear of it.
         `grammar` is what the answer must follow.
         """
         if not self._lock.acquire(blocking=wait):
             raise Busy("Another answer is being written; stop it or wait for it.")
         try:
             self.learner.answer_begins()
-            sampling, wanted = sampling or self.settings.sampling, bool(self.listeners) or self.learner.wants_answers
+            sampling, wanted = sampling or self.settings.sampling, self.learner.wants_answers
             events = self._engine().answer(
                 messages,
                 sampling,
@@ -165,8 +179,8 @@ class Assistant(DrafterSide):
     def _commit(self) -> str | None:
         """Keep what the n-gram cache learned; a sentence if that failed (the next answer tries again)."""
         try:
-            if self.cache is not None:
-                self.cache.commit()
+            if self.loaded.cache is not None:
+                self.loaded.cache.commit()
         except StorageError as error:
             return str(error)
         return None
@@ -181,8 +195,7 @@ class Assistant(DrafterSide):
                     tokens.append(event)
                 yield event
                 if isinstance(event, Finished):
-                    for listener in (*self.listeners, self.learner.take):
-                        listener(Answered(chat, messages, tokens, event, sampling.temperature))
+                    self.learner.take(Answered(chat, messages, tokens, event, sampling.temperature))
         finally:
             events.close()
 
@@ -214,12 +227,25 @@ class Assistant(DrafterSide):
         """Free the models and close the cache; `load` brings them back. Harmless when repeated."""
         self.stop()
         with self._lock:
-            self._keep_learned()
-            if self.engine is not None:
-                self.engine.target.model.close()
-                self.engine = None
-            self._close_drafter()
-            self._close_cache()
+            self.loaded.close()
+
+    @contextmanager
+    def _learning_closed(self) -> Iterator[None]:
+        """Hold nothing of what was said or learned, in files or memory, and go on with what the files say then."""
+        if not self._lock.acquire(blocking=False):
+            raise Busy("An answer is being written; stop it or wait for it.")
+        try:
+            self.learner.close()
+            cache = self.loaded.cache.settings if self.loaded.cache is not None else None
+            self.loaded.let_go()
+            try:
+                yield
+            finally:
+                self.loaded.go_on(self.settings.learning.scope, cache)
+                if self.loaded.pair is not None:
+                    self._tell_learner()
+        finally:
+            self._lock.release()
 
     def _engine(self) -> Engine:
         if self.engine is None:

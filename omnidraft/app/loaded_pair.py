@@ -1,23 +1,24 @@
-"""The drafter's side of an assistant: opened, paired with the target, given what was learned, exchanged live.
+"""What is loaded: a target in its engine and, beside it, the drafter with all that belongs to the two.
 
-`Assistant` adds the target, answering and the lock they share. It knows nothing of when anything is learned.
+The one owner of drafter, translator, n-gram cache, what the drafter drafts with and what was measured of the pair. It
+opens, exchanges and closes; it knows nothing of who may do so when, of answers, or of when anything is learned.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 from omnidraft.app.speed_store import PairSpeed, SpeedStore
+from omnidraft.backends.base import LanguageModel
 from omnidraft.backends.llama_cpp import LlamaDrafter
+from omnidraft.backends.opening import open_target
 from omnidraft.backends.templates import ChatTemplate
-from omnidraft.config import AppSettings, CacheSettings, ModelSettings
+from omnidraft.config import CacheSettings, ModelSettings
 from omnidraft.decoding.lookup import SuffixLookup
 from omnidraft.decoding.measure import step_seconds
-from omnidraft.engine import Engine
-from omnidraft.errors import OmniDraftError
+from omnidraft.engine import Engine, Memory
 from omnidraft.learning.adapters.serving import (
     AUTO,
     MERGED,
@@ -29,70 +30,129 @@ from omnidraft.learning.adapters.serving import (
     put_on,
     save_heads,
 )
-from omnidraft.learning.learner import Learner
 from omnidraft.learning.material.collector import Pairing
-from omnidraft.paths import DataHome, ProfilePaths
+from omnidraft.paths import ProfilePaths
 from omnidraft.vocab import PairMap, Translator, Vocabulary
 from omnidraft.vocab.ngram_cache import NgramCache
 
 
-class Busy(OmniDraftError):
-    """Another answer is being written."""
+@dataclass(frozen=True)
+class Asked:
+    """What somebody wants to be loaded. drafter: None decodes plainly; adapter: a GGUF LoRA, AUTO (what was learned) or
+    NO_ADAPTER; scope: see `LearningSettings`."""
+
+    target: Path
+    drafter: Path | None
+    model: ModelSettings
+    cache: CacheSettings
+    adapter: Path | str = NO_ADAPTER
+    scope: str = "per-target"
 
 
-class DrafterSide:
-    """engine, pair, cache: what is loaded; learner: tells and does everything about learning. One lock for all."""
+@dataclass
+class Replacement:
+    """Another choice for the drafter that drafts, made ready beside it. opened: its file, None if the drafter can take
+    it up as it is; step: seconds of one of its steps."""
 
-    home: DataHome
-    profile: ProfilePaths
-    settings: AppSettings
-    _ephemeral: bool
+    instead_of: Choice
+    choice: Choice
+    opened: LlamaDrafter | None = None
+    step: float | None = None
 
-    def __init__(self, learn: bool) -> None:
+    def close(self) -> None:
+        """Release what was not taken up, or was replaced."""
+        if self.opened is not None:
+            self.opened.close()
+            self.opened = None
+
+
+class LoadedPair:
+    """engine, pair, cache, choice: None while nothing (or no drafter, or no cache) is loaded; asked: what led to it.
+
+    Its user sees to it that only one thread at a time loads, exchanges, answers or closes.
+    """
+
+    def __init__(self, profile: ProfilePaths, caches: Path, *, ephemeral: bool = False) -> None:
         self.engine: Engine | None = None
         self.pair: PairMap | None = None
         self.cache: NgramCache | None = None
-        self._learn = learn
-        self._speed = PairSpeed(SpeedStore(self.home.cache / "speed.json"))
-        self._drafter: LlamaDrafter | None = None
-        self._drafter_as: tuple[Path, ModelSettings] | None = None  # what it was opened with
-        self._choice: Choice | None = None  # what the drafter drafts with
-        self._adapter: Path | str = NO_ADAPTER  # what was asked for
-        self._lock = threading.Lock()
-        self._shelf = Shelf(self.profile.adapters, self.profile.root / MERGED)
-        self.learner = Learner(
-            self.profile, self.home.cache, self._shelf, lambda: self.settings.learning, self._serve, active=self._learn,
-            why_not="" if self._learn else "Nothing is learned here: answers leave no trace.",
-        )  # fmt: skip
+        self.choice: Choice | None = None
+        self.asked: Asked | None = None
+        self.shelf = Shelf(profile.adapters, profile.root / MERGED)
+        self._speed = PairSpeed(SpeedStore(caches / "speed.json"))
+        self._profile, self._caches, self._ephemeral = profile, caches, ephemeral
+        self._opened_with: tuple[Path, ModelSettings] | None = None  # the drafter's file and settings
 
-    def _pair(
-        self, engine: Engine, drafter: Path | None, model: ModelSettings, cache: CacheSettings, adapter: Path | str
-    ) -> None:
+    @property
+    def target(self) -> LanguageModel | None:
+        return self.engine.target.model if self.engine is not None else None
+
+    @property
+    def target_file(self) -> Path | None:
+        return self.asked.target if self.asked else None
+
+    @property
+    def drafter(self) -> LlamaDrafter | None:
+        seat = self.engine.drafter if self.engine is not None else None
+        return seat.model if seat is not None else None
+
+    @property
+    def pairing(self) -> Pairing | None:
+        """What learning is told of; None where nothing is to be learned."""
+        if self.drafter is None or self.asked.adapter != AUTO:
+            return None
+        return Pairing(self.pair, self.engine.drafter.template, self.target.name, self.choice)
+
+    def load(self, asked: Asked) -> list[str]:
+        """Load what is asked for. Returns sentences worth showing. What is loaded stays if anything new cannot be."""
+        opened = open_target(asked.target, asked.model)
+        try:
+            engine = Engine(opened, ChatTemplate.from_model(opened.info, opened.vocabulary))
+            self.keep_measured()
+            self._pair(engine, asked)
+        except BaseException:
+            opened.close()
+            raise
+        if self.engine is not None:
+            self.engine.target.model.close()
+        self.engine, self.asked = engine, asked
+        self._speed.of(asked.target, asked.drafter, asked.model)
+        self._recall_speed()
+        if asked.drafter is not None and not engine.memory.knowledge:
+            engine.memory = Memory.with_cost(engine.measured())
+        if self.choice is not None:
+            load_heads(self.choice, engine.memory.knowledge)
+        return [*opened.notices, *(self.choice.notices if self.choice is not None else ())]
+
+    def _pair(self, engine: Engine, asked: Asked) -> None:
         """Give `engine` its drafter. What was loaded before goes only when nothing can fail any more."""
-        if drafter is None:
-            self._take(None, None, None, None, None)
+        if asked.drafter is None:
+            self._release_drafter()
             return
-        same = self._choice is not None and self._choice.drafter == drafter
+        same = self.choice is not None and self.choice.drafter == asked.drafter
         with ExitStack() as undo:
-            vocabulary = self.pair.drafter if same and self.pair else Vocabulary.from_gguf(drafter)
-            pair = PairMap.build(vocabulary, engine.target.model.vocabulary, self.home.cache)
-            choice = self._choose(drafter, pair, adapter)
-            kept = self._drafter if self._drafter_as == (choice.file, model) else None
-            if kept is None:
-                opened, choice = open_choice(choice, model, vocabulary)
-                undo.push(opened)
-            template = ChatTemplate.from_model((kept or opened).info, vocabulary)
-            ngrams = self._open_cache(pair, cache)
+            vocabulary = self.pair.drafter if same else Vocabulary.from_gguf(asked.drafter)
+            pair = PairMap.build(vocabulary, engine.target.model.vocabulary, self._caches)
+            choice = self.choose(asked.drafter, pair, asked.adapter, asked.scope)
+            drafter = self.drafter if self._opened_with == (choice.file, asked.model) else None
+            if drafter is None:
+                drafter, choice = open_choice(choice, asked.model, vocabulary)
+                undo.push(drafter)
+            template = ChatTemplate.from_model(drafter.info, vocabulary)
+            ngrams = self._open_cache(pair, asked.cache)
             if ngrams is not None:
                 undo.callback(ngrams.close)
-            choice = put_on(kept or opened, choice)
+            choice = put_on(drafter, choice)
             undo.pop_all()
-        self._take(kept or opened, (choice.file, model), choice, pair, ngrams)
-        engine.pair_drafter(self._drafter, template, Translator(pair, ngrams))
+        self._release_drafter(but=drafter)
+        self._opened_with, self.choice = (choice.file, asked.model), choice
+        self.pair, self.cache = pair, ngrams
+        engine.pair_drafter(drafter, template, Translator(pair, ngrams))
 
-    def _choose(self, drafter: Path, pair: PairMap, adapter: Path | str) -> Choice:
+    def choose(self, drafter: Path, pair: PairMap, adapter: Path | str, scope: str) -> Choice:
+        """What a drafter is to draft with for this target's vocabulary."""
         if adapter == AUTO:
-            return self._shelf.choose(drafter, pair.target.fingerprint, self.settings.learning.scope)
+            return self.shelf.choose(drafter, pair.target.fingerprint, scope)
         if adapter == NO_ADAPTER:
             return Choice(drafter)
         return Choice(drafter, "file", adapter=Path(adapter))
@@ -102,131 +162,98 @@ class DrafterSide:
             return None
         if self.cache is not None:
             self.cache.commit()  # it may be the same table
-        return NgramCache.open(None if self._ephemeral else self.profile.ngrams, pair, settings)
+        return NgramCache.open(None if self._ephemeral else self._profile.ngrams, pair, settings)
 
-    def _take(
-        self,
-        drafter: LlamaDrafter | None,
-        opened_with: tuple[Path, ModelSettings] | None,
-        choice: Choice | None,
-        pair: PairMap | None,
-        cache: NgramCache | None,
-    ) -> None:
-        """Hold these from now on and release what was held."""
-        if drafter is not self._drafter:
-            self._close_drafter()
-        self._close_cache()
-        self._drafter, self._drafter_as, self._choice = drafter, opened_with, choice
-        self.pair, self.cache = pair, cache
-
-    def _tell_learner(self) -> None:
-        if self._choice is None or self._adapter != AUTO:
-            self.learner.unpaired()
-        else:
-            template = self.engine.drafter.template
-            self.learner.paired(Pairing(self.pair, template, self.engine.target.model.name, self._choice))
-
-    def _serve(self) -> bool:
-        """Draft with what the store says now; False while an answer is being written. For the learner."""
-        pair, served, opened_with = self.pair, self._choice, self._drafter_as
+    def prepare(self, scope: str) -> Replacement | None:
+        """What the store says now, made ready while the present drafter goes on; None if that drafts already."""
+        pair, served, opened_with = self.pair, self.choice, self._opened_with
         if pair is None or served is None:
-            return True
-        choice, opened, step = self._choose(served.drafter, pair, AUTO), None, None
+            return None
+        choice = self.choose(served.drafter, pair, AUTO, scope)
         if choice.serves_like(served) and choice.file == opened_with[0]:
-            return True
-        self._keep_learned()
-        if choice.file != opened_with[0]:  # get it ready while the other one still drafts
-            opened, choice = open_choice(choice, opened_with[1], pair.drafter)
-            step = step_seconds(opened)
-        if not self._lock.acquire(timeout=0.1):
-            if opened is not None:
-                opened.close()
+            return None
+        self.keep_measured()
+        if choice.file == opened_with[0]:
+            return Replacement(served, choice)
+        opened, choice = open_choice(choice, opened_with[1], pair.drafter)
+        return Replacement(served, choice, opened, step_seconds(opened))
+
+    def take_up(self, made: Replacement) -> bool:
+        """Draft with it from now on; False if something else has been loaded since. The drafter that is no longer
+        needed is `made`'s then."""
+        if self.choice is not made.instead_of or self.drafter is None:
             return False
-        try:
-            if self._choice is served and self.engine is not None and self.engine.drafter is not None:
-                opened = self._swap(choice, opened, step)
-        finally:
-            self._lock.release()
-            if opened is not None:
-                opened.close()
-        if choice.is_merged:
-            self._shelf.drop_merged(keep=choice.file)
+        made.opened = self.swap(made.choice, made.opened, made.step)
         return True
 
-    def _swap(
-        self, choice: Choice, opened: LlamaDrafter | None = None, step: float | None = None
-    ) -> LlamaDrafter | None:
+    def swap(self, choice: Choice, opened: LlamaDrafter | None, step: float | None = None) -> LlamaDrafter | None:
         """Draft with `choice` from now on: on the drafter as it is, or on one `opened` for it, which takes `step`
         seconds a step. Returns the drafter that is no longer needed."""
-        engine, drafter, old = self.engine, opened or self._drafter, None
+        engine, drafter, old = self.engine, opened or self.drafter, None
         choice = put_on(drafter, choice)
         if opened is not None:
-            engine.drafter.model, old = opened, self._drafter
-            self._drafter, self._drafter_as = opened, (choice.file, self._drafter_as[1])
+            engine.drafter.model, old = opened, self.drafter
+            self._opened_with = (choice.file, self._opened_with[1])
         engine.drafter.committed = []
-        costs_differ = choice.cost_key != self._choice.cost_key
-        self._choice = choice
+        costs_differ = choice.cost_key != self.choice.cost_key
+        self.choice = choice
         if costs_differ:
             self._recall_speed()
             for known in engine.memory.knowledge.values():
                 known.cost.step = step = step or step_seconds(drafter, 3)
         load_heads(choice, engine.memory.knowledge)
-        self.learner.serving(choice)
         return old
 
     def _exchange(self, choice: Choice) -> None:
         """Swap at once, whatever file it takes."""
         opened = None
-        if choice.file != self._drafter_as[0]:
-            opened, choice = open_choice(choice, self._drafter_as[1], self.pair.drafter)
-        if (old := self._swap(choice, opened)) is not None:
-            old.close()
+        if choice.file != self._opened_with[0]:
+            opened, choice = open_choice(choice, self._opened_with[1], self.pair.drafter)
+        Replacement(choice, choice, self.swap(choice, opened)).close()
 
     def _recall_speed(self) -> None:
-        self._speed.recall(self._choice.cost_key if self._choice else None, self.engine.memory.knowledge)
+        self._speed.recall(self.choice.cost_key if self.choice else None, self.engine.memory.knowledge)
 
-    def _keep_learned(self) -> None:
+    def keep_measured(self) -> None:
         """Keep what was measured of the pair, and the acceptance heads with their adapter."""
         if self.engine is not None and not self._ephemeral:
             self._speed.keep(self.engine.memory.knowledge)
-            if self._choice is not None:
-                save_heads(self._choice, self.engine.memory.knowledge)
+            if self.choice is not None:
+                save_heads(self.choice, self.engine.memory.knowledge)
 
-    @contextmanager
-    def _learning_closed(self) -> Iterator[None]:
-        """Hold nothing of what was said or learned, in files or memory, and go on with what the files say then."""
-        if not self._lock.acquire(blocking=False):
-            raise Busy("An answer is being written; stop it or wait for it.")
-        try:
-            self.learner.close()
-            cache = self.cache.settings if self.cache is not None else None
-            self._close_cache()
-            self._keep_learned()
-            if self._choice is not None and self._choice.version is not None:
-                self._exchange(Choice(self._choice.drafter))
-            try:
-                yield
-            finally:
-                if self.engine is not None:
-                    self._go_on(cache)
-        finally:
-            self._lock.release()
+    def let_go(self) -> None:
+        """Hold nothing of what was said or learned, in files or memory; `go_on` takes up what the files say then."""
+        self._close_cache()
+        self.keep_measured()
+        if self.choice is not None and self.choice.version is not None:
+            self._exchange(Choice(self.choice.drafter))
 
-    def _go_on(self, cache: CacheSettings | None) -> None:
-        self.engine.forget()
-        self.engine.memory.lookup = SuffixLookup()
-        if self.pair is None:
+    def go_on(self, scope: str, cache: CacheSettings | None) -> None:
+        """Behind `let_go`. cache: settings of the n-gram cache there was, None if there was none."""
+        if self.engine is not None:
+            self.engine.forget()
+            self.engine.memory.lookup = SuffixLookup()
+        if self.engine is None or self.pair is None:
             return
         self.cache = self._open_cache(self.pair, cache) if cache is not None else None
         self.engine.translator = Translator(self.pair, self.cache)
-        if self._adapter == AUTO:
-            self._exchange(self._choose(self._choice.drafter, self.pair, AUTO))
-        self._tell_learner()
+        if self.asked.adapter == AUTO:
+            self._exchange(self.choose(self.choice.drafter, self.pair, AUTO, scope))
 
-    def _close_drafter(self) -> None:
-        if self._drafter is not None:
-            self._drafter.close()
-            self._drafter = self._drafter_as = self._choice = None
+    def close(self) -> None:
+        """Free the models and close the cache. Harmless when repeated."""
+        self.keep_measured()
+        self._release_drafter()
+        if self.engine is not None:
+            self.engine.target.model.close()
+        self.engine = self.asked = None
+
+    def _release_drafter(self, but: LlamaDrafter | None = None) -> None:
+        """Close the drafter, unless it is the one that stays, and all that belongs to it."""
+        if (drafter := self.drafter) is not None and drafter is not but:
+            drafter.close()
+        self._close_cache()
+        self.choice = self.pair = self._opened_with = None
 
     def _close_cache(self) -> None:
         if self.cache is not None:

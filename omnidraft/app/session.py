@@ -14,12 +14,13 @@ from pathlib import Path
 
 from omnidraft.app.answer_job import AnswerJob
 from omnidraft.app.assistant import Assistant
+from omnidraft.app.changes import take_up
 from omnidraft.app.default_models import choose_drafter, choose_target
 from omnidraft.app.pace import PlainRounds
 from omnidraft.app.shown_chats import ShownChats
 from omnidraft.backends.gguf_file import usable_info
 from omnidraft.chats import ChatStore
-from omnidraft.config import AppSettings, DraftSettings, SamplingSettings, changed, requires_reload
+from omnidraft.config import AppSettings, DraftSettings, SamplingSettings, changed
 from omnidraft.errors import ModelError, OmniDraftError
 from omnidraft.lab.jobs import DriftLab
 from omnidraft.paths import DataHome
@@ -33,15 +34,18 @@ class StillAnswering(ModelError):
     """An answer is being written, so no other can begin and no model can change."""
 
 
-class Session(ShownChats):
-    """One profile at work. Methods may be called from any thread."""
+class Session:
+    """One profile at work. Methods may be called from any thread.
+
+    store: its conversations; shown: the one its pages show; drift: its drift runs.
+    """
 
     def __init__(self, home: DataHome, profile: str, target: str | None, drafter: str | None) -> None:
         self.assistant = Assistant(home, profile, learn=True)
         self.profile = profile
         self.job: AnswerJob | None = None
-        self.loaded: Path | None = None
-        super().__init__(ChatStore(self.assistant.profile.chats))
+        self.store = ChatStore(self.assistant.profile.chats)
+        self.shown = ShownChats(self.store)
         self.plain_rounds = PlainRounds()
         self.drift = DriftLab(home, self.assistant.profile)
         self.switched: dict[str, str] = {}  # chat -> what its next answer should say about a change of models
@@ -54,6 +58,19 @@ class Session(ShownChats):
     @property
     def settings(self) -> AppSettings:
         return self.assistant.settings
+
+    @property
+    def loaded(self) -> Path | None:
+        """The file of the target that is loaded."""
+        return self.assistant.loaded.target_file
+
+    @property
+    def something_is_loaded(self) -> bool:
+        return self.loaded is not None
+
+    @property
+    def has_cache(self) -> bool:
+        return self.assistant.loaded.cache is not None
 
     @property
     def busy(self) -> bool:
@@ -101,7 +118,7 @@ class Session(ShownChats):
             self._must_be_idle()
             drafter = choose_drafter(self._wanted[1], self.assistant.home, self.assistant.settings)
             notices = self.assistant.load(target, drafter)
-            self.loaded, self._guest = target, False
+            self._guest = False
             self._used = time.monotonic()
             log.info("%s: loaded %s", self.profile, target.name)
             return notices
@@ -129,7 +146,7 @@ class Session(ShownChats):
         with self._lock:
             self._must_be_idle()
             self.assistant.unload()
-            self.loaded, self._guest = None, False
+            self._guest = False
 
     def unload_if_idle(self) -> bool:
         """Free the models if nobody has asked anything for as long as the settings say."""
@@ -164,26 +181,16 @@ class Session(ShownChats):
     def change(self, name: str, value: object) -> str:
         """Change one setting, live where that is possible; says in a sentence what happened."""
         with self._lock:
-            before = self.settings
-            after = self.apply(**{name: value})
-            if name.startswith("cache.") and self.assistant.cache is not None:
-                try:
-                    self.change_cache(lambda ngrams: ngrams.resize(after.cache))
-                except ModelError:
-                    return "kept; the cache follows when the model is loaded again, for it is at work now."
-                return "kept and applied."
-            if (requires_reload(before, after) or name == "cache.enabled") and self.loaded is not None:
-                return "kept; load the model again for it to take effect."
-            return "kept."
+            return take_up(name, self, self.apply(**{name: value}))
 
     def change_cache(self, act: Callable[[NgramCache], object]) -> None:
         """Do something to the open n-gram cache. ModelError while an answer is using it or if there is none."""
         with self._lock:
             self._must_be_idle()
-            if self.assistant.cache is None:
+            if self.assistant.loaded.cache is None:
                 raise ModelError("No model is loaded, so no cache is open; ask something first.")
-            act(self.assistant.cache)
-            self.assistant.cache.commit()
+            act(self.assistant.loaded.cache)
+            self.assistant.loaded.cache.commit()
 
     def answer(
         self, messages: list[dict[str, str]], sampling: SamplingSettings, draft: DraftSettings, **more: object

@@ -74,7 +74,7 @@ class Workshop:
                 waits.append(_pause(assistant, process))
                 time.sleep(0.2)
             _until(lambda: learner.status().served)
-            last, version = learner.status().last, assistant._choice.version
+            last, version = learner.status().last, assistant.loaded.choice.version
             gone = not psutil.pid_exists(process.pid)
         return version, {
             "pauses": len(waits), "pause_ms": _ms(max(waits, default=0.0)), "peak_mb": last.peak_mb,
@@ -105,19 +105,19 @@ def swaps(shop: Workshop, version: Version, dtype: str, times: int = 12) -> Fact
     with shop.assistant(shop.target, drafter) as assistant:
         assistant.learner.hold()
         store = open_store(
-            shop.own.profile().adapters, drafter, model_fingerprint(drafter), assistant.pair.target.fingerprint
+            shop.own.profile().adapters, drafter, model_fingerprint(drafter), assistant.loaded.pair.target.fingerprint
         )
         for _ in range(2):
             meta = replace(version.meta, parent=None, chats=())
             store.publish({ADAPTER: adapter.read_bytes(), WEIGHTS: version.weights.read_bytes()}, meta)
-        swap = assistant._swap
+        swap = assistant.loaded.swap
         for i in range(times):
             for name in ("v000001", "v000002"):
                 store._point(replace(store.pointer, version=name))
                 if i == times // 2:  # from here on as merged files
-                    choice = assistant._choose(drafter, assistant.pair, "auto")
+                    choice = assistant.loaded.choose(drafter, assistant.loaded.pair, "auto", "per-target")
                     write_merged(drafter, choice.adapter, choice.merged)
-                assistant._swap = lambda *a: _timed(taken["merged" if a[0].is_merged else "adapter"], swap, *a)
+                assistant.loaded.swap = lambda *a: _timed(taken["merged" if a[0].is_merged else "adapter"], swap, *a)
                 assistant._serve()
     return {"dtype": dtype, **{f"{name}_ms": _ms(max(values, default=0.0)) for name, values in taken.items()},
             "swaps": {name: len(values) for name, values in taken.items()}}  # fmt: skip

@@ -112,10 +112,10 @@ def _second_drafter(
     """Another drafter with the loaded one's vocabulary, and a cache of its own."""
     model = LlamaDrafter.open(path, ModelSettings(threads=threads))
     stack.callback(model.close)
-    cache = NgramCache.open(None, assistant.pair, CacheSettings())
+    cache = NgramCache.open(None, assistant.loaded.pair, CacheSettings())
     stack.callback(cache.close)
     seat = Seat(model, ChatTemplate.from_model(model.info, model.vocabulary), [])
-    return seat, Translator(assistant.pair, cache)
+    return seat, Translator(assistant.loaded.pair, cache)
 
 
 def _cells(bench: _Bench, plan: Plan, labels: tuple[str, str], runs: Sequence[Traces]) -> Iterator[Cell]:

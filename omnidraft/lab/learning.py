@@ -6,30 +6,19 @@ Loads torch. It captures, trains and judges nothing itself.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from omnidraft.config import LearningSettings
 from omnidraft.decoding.events import Finished, Token
-from omnidraft.engine import Engine, Message
+from omnidraft.engine import Engine
 from omnidraft.lab.prompts import Prompt
 from omnidraft.lab.store import RunState
 from omnidraft.learning.material.capture import CAPTURE
-from omnidraft.learning.material.collector import Pairing, record_of
+from omnidraft.learning.material.collector import Answered, Pairing, record_of
 from omnidraft.learning.material.expansions import table_files
 from omnidraft.learning.training.stream import StreamLearner
 from omnidraft.vocab import PairMap
-
-
-@dataclass(frozen=True)
-class _Answer:
-    """A prompt's answer as `record_of` takes it."""
-
-    chat: str
-    messages: Sequence[Message]
-    tokens: Sequence[Token]
-    finished: Finished
-    temperature: float
 
 
 class RunLearner:
@@ -56,7 +45,7 @@ class RunLearner:
 
     def answered(self, prompt: Prompt, tokens: Sequence[Token], finished: Finished) -> Path | None:
         """Learn from an answer, once: a run killed behind an update answers its prompt again."""
-        answer = _Answer(prompt.id, prompt.messages, tokens, finished, self._state.options.temperature)
+        answer = Answered(prompt.id, prompt.messages, tokens, finished, self._state.options.temperature)
         record = None if self._stream.holds(prompt.id) else record_of(answer, self._pairing)
         if record is not None:
             self._stream.add(replace(record, task=prompt.task))

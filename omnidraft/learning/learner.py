@@ -16,7 +16,7 @@ from omnidraft.config import LearningSettings
 from omnidraft.errors import OmniDraftError, StorageError
 from omnidraft.learning.adapters.serving import Choice, Shelf
 from omnidraft.learning.facts import ServedAnswer, Status, Update, VersionInfo
-from omnidraft.learning.material.collector import Answer, Pairing
+from omnidraft.learning.material.collector import Answered, Pairing
 from omnidraft.learning.material.history import History
 from omnidraft.learning.material.keeping import Keeping, files_of
 from omnidraft.learning.schedule import Schedule
@@ -89,7 +89,7 @@ class Learner:
     def answer_ends(self) -> None:
         self._schedule.answer_ends()
 
-    def take(self, answer: Answer) -> None:
+    def take(self, answer: Answered) -> None:
         """Keep a finished answer for learning; returns at once."""
         if self.wants_answers and answer.chat is not None:
             self._schedule.put(answer)

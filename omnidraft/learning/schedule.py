@@ -18,7 +18,7 @@ from omnidraft.errors import OmniDraftError
 from omnidraft.learning.adapters.serving import Choice, Shelf
 from omnidraft.learning.due import Due
 from omnidraft.learning.facts import Update
-from omnidraft.learning.material.collector import Answer, Pairing
+from omnidraft.learning.material.collector import Answered, Pairing
 from omnidraft.learning.material.expansions import table_files
 from omnidraft.learning.material.keeping import Keeping
 from omnidraft.learning.progress import Event
@@ -103,7 +103,7 @@ class Schedule:
         self.wake()
         self._changed()
 
-    def put(self, answer: Answer) -> None:
+    def put(self, answer: Answered) -> None:
         self._inbox.put(("answer", answer, self.pairing))
 
     def force(self) -> None:
@@ -168,7 +168,7 @@ class Schedule:
         elif message[0] == "event":
             self._follow(*message[1:])
 
-    def _keep(self, answer: Answer, pairing: Pairing) -> None:
+    def _keep(self, answer: Answered, pairing: Pairing) -> None:
         self._keeping.keep(answer, pairing, self._shelf.store_name(pairing.choice.store))
         self.due.look_at(pairing, self._shelf)
         self._recount()

@@ -57,11 +57,11 @@ def test_what_the_cache_learned_is_on_disk_after_every_answer_and_after_a_restar
     ask(assistant)
     after_one = learned(assistant.profile.ngrams)
     assert after_one > 1
-    top = assistant.cache.top(5)
+    top = assistant.loaded.cache.top(5)
     assistant.close()
     again = Assistant(home)
     again.load(*files, ONE)
-    assert again.cache.top(5) == top
+    assert again.loaded.cache.top(5) == top
     again.close()
 
 
@@ -69,7 +69,7 @@ def test_an_ephemeral_assistant_leaves_no_cache_file(home, files):
     assistant = Assistant(home, ephemeral=True)
     assistant.load(*files, ONE)
     ask(assistant)
-    assert assistant.cache.stats()["lookups"] > 0
+    assert assistant.loaded.cache.stats()["lookups"] > 0
     assistant.close()
     assert not assistant.profile.ngrams.exists()
 
@@ -79,7 +79,7 @@ def test_without_a_drafter_and_without_a_cache(home, files):
     assistant.load(files[0], None, ONE)
     assert ask(assistant)[-1].draft_disabled_reason == "no drafter is loaded"
     assistant.load(*files, ONE, CacheSettings(enabled=False))
-    assert assistant.cache is None
+    assert assistant.loaded.cache is None
     s = ask(assistant)[-1].statistics
     assert s.proposed > 0
     assert s.origins["ngram"] == 0
@@ -97,8 +97,8 @@ def test_what_is_loaded_goes_on_answering_when_its_replacement_cannot_be_loaded(
     before = ids_of(ask(assistant))
     bad = damaged(tmp_path, files)
     if what == "cache":
-        assistant.profile = assistant.home.profile("other")
-        assistant.profile.ngrams.write_bytes(b"this is no database" * 100)
+        assistant.loaded._profile = assistant.home.profile("other")
+        assistant.loaded._profile.ngrams.write_bytes(b"this is no database" * 100)
     with pytest.raises((ModelError, StorageError)):
         assistant.load(
             bad if what == "target" else files[0].with_name("tiny-target-b-f16.gguf"),
@@ -114,9 +114,9 @@ def test_what_is_loaded_goes_on_answering_when_its_replacement_cannot_be_loaded(
 
 def test_switching_the_target_switches_vocabulary_pair_and_cache_table(assistant, files):
     ask(assistant)
-    before = assistant.pair
+    before = assistant.loaded.pair
     assistant.load(files[0].with_name("tiny-target-b-f16.gguf"), files[1], ONE)
-    assert assistant.pair is not before
+    assert assistant.loaded.pair is not before
     assert ask(assistant)[-1].statistics.proposed > 0
     with closing(sqlite3.connect(assistant.profile.ngrams)) as connection:
         tables = connection.execute("SELECT COUNT(*) FROM sqlite_master WHERE type = 'table'").fetchone()[0]
@@ -124,11 +124,11 @@ def test_switching_the_target_switches_vocabulary_pair_and_cache_table(assistant
 
 
 def test_new_model_settings_reach_the_drafter_too(assistant, files):
-    kept = assistant._drafter
+    kept = assistant.loaded.drafter
     assistant.load(*files, ONE)
-    assert assistant._drafter is kept
+    assert assistant.loaded.drafter is kept
     assistant.load(*files, ModelSettings(threads=1, n_ctx=256))
-    assert assistant.target.n_ctx == assistant._drafter.n_ctx == 256
+    assert assistant.target.n_ctx == assistant.loaded.drafter.n_ctx == 256
 
 
 def test_only_one_answer_runs_at_a_time(assistant):
@@ -158,7 +158,7 @@ def test_a_cache_that_cannot_be_written_costs_a_notice_not_the_answer(assistant,
     def full_disk():
         raise StorageError("The n-gram cache cannot be used: database or disk is full.")
 
-    monkeypatch.setattr(assistant.cache, "commit", full_disk)
+    monkeypatch.setattr(assistant.loaded.cache, "commit", full_disk)
     events = ask(assistant)
     assert isinstance(events[-2], Finished)
     assert events[-1] == Notice("The n-gram cache cannot be used: database or disk is full.")
@@ -170,9 +170,10 @@ def test_a_cache_that_cannot_be_written_costs_a_notice_not_the_answer(assistant,
     assert learned(assistant.profile.ngrams) > 0
 
 
-def test_listeners_get_finished_answers_with_the_targets_candidates(assistant):
-    heard = []
-    assistant.listeners.append(heard.append)
+def test_the_learner_gets_finished_answers_with_the_targets_candidates(home, models, monkeypatch):
+    assistant, heard = Assistant(home, learn=True), []
+    monkeypatch.setattr(assistant.learner, "take", heard.append)
+    assistant.load(models / "tiny-target-a-f16.gguf", models / "tiny-drafter-f16.gguf", ONE)
     events = list(assistant.answer(QUESTION, GREEDY, FIXED, chat="c1"))
     running = assistant.answer(QUESTION, GREEDY, FIXED)
     next(running)
@@ -181,6 +182,7 @@ def test_listeners_get_finished_answers_with_the_targets_candidates(assistant):
     assert (answered.chat, answered.messages) == ("c1", QUESTION)
     assert [t.id for t in answered.tokens] == ids_of(events)
     assert all(len(t.candidates.ids) == CAPTURE for t in answered.tokens)
+    assistant.close()
 
 
 def test_settings_that_are_not_known_are_mentioned(home):
@@ -208,9 +210,9 @@ def test_n_grams_are_noted_with_the_conversation_they_came_from(models, tmp_path
         messages = [{"role": "user", "content": "Tom has 12 apples and buys 7 more. How many does he have?"}]
         for _ in assistant.answer(messages, SamplingSettings(temperature=0, max_tokens=40), chat="chat-7"):
             pass
-        assert len(assistant.cache) > 0
-        assert assistant.cache.forget("another") == 0
-        assert assistant.cache.forget("chat-7") > 0
-        assert len(assistant.cache) == 0
+        assert len(assistant.loaded.cache) > 0
+        assert assistant.loaded.cache.forget("another") == 0
+        assert assistant.loaded.cache.forget("chat-7") > 0
+        assert len(assistant.loaded.cache) == 0
     finally:
         assistant.close()

@@ -63,7 +63,7 @@ def test_a_chosen_model_comes_back_though_the_command_line_named_another(session
 
 
 def test_the_next_message_is_answered_by_the_profiles_model_after_the_api_used_another(session, first, second):
-    chat = session.chat().id
+    chat = session.shown.chat().id
     session.choose(first)
     said(session, second)
     over(session)
@@ -120,7 +120,7 @@ def test_nobody_loads_another_model_between_the_apis_load_and_its_answer(session
 
 
 def test_of_two_questions_at_once_the_refused_one_stores_nothing(session, monkeypatch):
-    chat = session.chat().id
+    chat = session.shown.chat().id
     session.prepare()
     session.assistant.go_on.clear()
     append = session.store.append
@@ -138,7 +138,7 @@ def test_of_two_questions_at_once_the_refused_one_stores_nothing(session, monkey
 
 
 def test_versions_of_an_answer_are_refused_before_anything_is_stored(session):
-    chat = session.chat().id
+    chat = session.shown.chat().id
     conversing.ask(session, chat, "One")
     over(session)
     session.assistant.go_on.clear()
@@ -157,7 +157,7 @@ def test_versions_of_an_answer_are_refused_before_anything_is_stored(session):
 
 
 def test_a_stop_ends_only_the_answer_it_is_meant_for(session):
-    chat = session.chat().id
+    chat = session.shown.chat().id
     session.prepare()
     session.assistant.go_on.clear()
     conversing.ask(session, chat, "Tell me more")
@@ -186,7 +186,7 @@ def test_a_conversation_is_shown_while_a_model_is_being_loaded(session, monkeypa
     loading.start()
     assert began.wait(10)
     try:
-        for act in (session.chat, session.new_chat, lambda: session.show(session.chat().id)):
+        for act in (session.shown.chat, session.shown.new_chat, lambda: session.shown.show(session.shown.chat().id)):
             _, told = meanwhile(act)
             assert told == ["done"]
     finally:
@@ -229,7 +229,7 @@ def test_an_answer_keeps_what_it_was_compared_with(session):
         assert stored is None or session.job.live.plain([9.0] * 40) == stored
         return stored
 
-    chat = session.chat().id
+    chat = session.shown.chat().id
     session.prepare()
     answers(*[plain] * 3, *[drafted] * 5)
     conversing.ask(session, chat, "One?")

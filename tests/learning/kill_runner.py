@@ -98,7 +98,7 @@ def swap(home: Path):
     def body() -> None:
         assistant = _open(home)
         assistant.learner.hold()
-        store = assistant._choice.store
+        store = assistant.loaded.choice.store
         while True:
             for version in (None, "v000001", "v000002"):
                 store._point(replace(store.pointer, version=version))

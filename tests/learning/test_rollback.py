@@ -26,11 +26,11 @@ def assistant(tmp_path, models):
 
 def publish(assistant, drafter, noise: float) -> str:
     """Publish a version as an update would, with its line in the history, and have it served."""
-    store, history = assistant._choice.store, assistant.learner._keeping.history
+    store, history = assistant.loaded.choice.store, assistant.learner._keeping.history
     current = store.current()
     name = made(store, drafter, noise, parent=current.name if current else None).name
     line = Update(history.next_number(), time.time(), drafter.stem, "t", "v", "published", "It rose.", name)
-    history.save(assistant._shelf.store_name(store), line)
+    history.save(assistant.loaded.shelf.store_name(store), line)
     assistant._serve()
     assert assistant.learner.status().served == name
     return name
@@ -59,9 +59,9 @@ def test_a_version_that_falls_is_rolled_back_to_the_last_good_one(assistant, mod
     assert assistant.learner.status().served == bad  # too early to say
     answer(assistant, 1)
     until(lambda: assistant.learner.status().served == good, "a rollback")
-    store = AdapterStore(assistant._choice.store.folder)
+    store = AdapterStore(assistant.loaded.choice.store.folder)
     assert (store.current().name, store.pointer.rejected) == (good, (bad,))
-    assert assistant._choice.adapter == store.current().adapter
+    assert assistant.loaded.choice.adapter == store.current().adapter
     assert {v.name: (v.served, v.rejected) for v in assistant.learner.versions()} == {
         good: (True, False), bad: (False, True),
     }  # fmt: skip

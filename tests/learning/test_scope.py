@@ -27,44 +27,44 @@ def assistant(tmp_path, models):
 def use(assistant, models, drafter, target: str) -> tuple[str, str | None]:
     """Load a target; where the adapter that drafts for it comes from, and its file as the drafter has it."""
     assistant.load(models / f"tiny-target-{target}-f16.gguf", drafter, ONE)
-    return assistant.learner.status().origin, assistant._drafter.adapter
+    return assistant.learner.status().origin, assistant.loaded.drafter.adapter
 
 
 def sharing(assistant, scope: str) -> None:
     """Change the scope as the settings page does, and wait until the other store is drafted from."""
     assistant.settings = changed(assistant.settings, **{"learning.scope": scope})
-    until(lambda: (assistant._choice.store.folder.name == SHARED) == (scope == "shared"), "the other scope")
+    until(lambda: (assistant.loaded.choice.store.folder.name == SHARED) == (scope == "shared"), "the other scope")
 
 
 def test_each_target_vocabulary_has_its_own_adapter_unless_one_is_shared(assistant, models, drafter):
     assistant.learner.hold()  # nothing is merged meanwhile
-    store_a = assistant._choice.store
+    store_a = assistant.loaded.choice.store
     a = made(store_a, drafter, 0.01, chats=("chat-of-a",))
     assert use(assistant, models, drafter, "a") == ("own", str(a.adapter))
     assert use(assistant, models, drafter, "b") == ("warm start", str(a.adapter))
-    store_b = assistant._choice.store
+    store_b = assistant.loaded.choice.store
     assert store_b.folder != store_a.folder
     b = made(store_b, drafter, 0.02)
     assert use(assistant, models, drafter, "b") == ("own", str(b.adapter))
     assert use(assistant, models, drafter, "a") == ("own", str(a.adapter))
     sharing(assistant, "shared")
     assert assistant.learner.status().origin == "warm start"
-    assert assistant._drafter.adapter == str(b.adapter)  # the latest of any
-    common = made(AdapterStore(assistant._choice.store.folder), drafter, 0.03)
+    assert assistant.loaded.drafter.adapter == str(b.adapter)  # the latest of any
+    common = made(AdapterStore(assistant.loaded.choice.store.folder), drafter, 0.03)
     for target in ("a", "b"):
         assert use(assistant, models, drafter, target) == ("own", str(common.adapter))
     sharing(assistant, "per-target")
-    assert (assistant.learner.status().origin, assistant._drafter.adapter) == ("own", str(b.adapter))
+    assert (assistant.learner.status().origin, assistant.loaded.drafter.adapter) == ("own", str(b.adapter))
 
 
 def test_a_new_target_begins_from_the_other_ones_weights(assistant, models, drafter):
-    a = made(assistant._choice.store, drafter, 0.01, chats=("chat-of-a",))
+    a = made(assistant.loaded.choice.store, drafter, 0.01, chats=("chat-of-a",))
     use(assistant, models, drafter, "b")
     pairing, settings = assistant.learner._schedule.pairing, assistant.settings.learning
     vocabulary, merged = pairing.pair.target.fingerprint, assistant.home.root / "merged"
     job = update_job(pairing.choice, vocabulary, pairing.target, settings, assistant.profile.replay, {}, merged, 1)
     assert (job.start, job.parent, job.inherited) == (str(a.weights), None, ("chat-of-a",))
-    assert job.store == str(assistant._choice.store.folder) != str(a.path.parent)
+    assert job.store == str(assistant.loaded.choice.store.folder) != str(a.path.parent)
     trained = TorchDrafter(drafter, job.rank, seed=job.seed)
     updating._begin(trained, job, updating._candidate(job))
     wanted = read_weights(a.weights)
@@ -74,7 +74,7 @@ def test_a_new_target_begins_from_the_other_ones_weights(assistant, models, draf
 
 @pytest.mark.slow
 def test_an_update_for_a_new_target_goes_on_from_the_other_ones_weights(assistant, models, drafter):
-    a = made(assistant._choice.store, drafter, 0.01, chats=("chat-of-a",))
+    a = made(assistant.loaded.choice.store, drafter, 0.01, chats=("chat-of-a",))
     assert use(assistant, models, drafter, "b")[0] == "warm start"
     assistant.settings = changed(assistant.settings, **{"learning.learning_rate": 2e-4})
     ask(assistant, range(12))
@@ -82,8 +82,9 @@ def test_an_update_for_a_new_target_goes_on_from_the_other_ones_weights(assistan
     assistant.learner.train_now()
     until(lambda: assistant.learner.status().origin == "own", "an update")
     (version,) = assistant.learner.versions()
-    assert (version.name, version.parent, version.path.parent) == ("v000001", None, assistant._choice.store.folder)
-    assert "chat-of-a" in assistant._choice.version.meta.chats  # forgetting it takes this version along
+    store = assistant.loaded.choice.store.folder
+    assert (version.name, version.parent, version.path.parent) == ("v000001", None, store)
+    assert "chat-of-a" in assistant.loaded.choice.version.meta.chats  # forgetting it takes this version along
     began, became = read_weights(a.weights), read_weights(version.path / "weights.npz")
     assert {name: value.shape for name, value in began.items()} == {n: v.shape for n, v in became.items()}
     start, end = (np.concatenate([w[name].flatten() for name in sorted(w)]) for w in (began, became))

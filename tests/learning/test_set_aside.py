@@ -27,7 +27,7 @@ def started(home, models) -> tuple[Assistant, list[str]]:
 def store(home, models, drafter):
     """The bundled pair's own store, with a good version in it."""
     assistant, _ = started(home, models)
-    store = assistant._choice.store
+    store = assistant.loaded.choice.store
     assistant.close()
     made(store, drafter, 0.01)
     return store
@@ -76,7 +76,7 @@ def test_a_bad_version_is_set_aside_and_the_last_good_one_drafts(home, models, d
     assistant, said = started(home, models)
     status = assistant.learner.status()
     assert (status.served, status.origin) == ("v000001", "own")
-    assert assistant._drafter.adapter == str(store.folder / "v000001" / ADAPTER)
+    assert assistant.loaded.drafter.adapter == str(store.folder / "v000001" / ADAPTER)
     (sentence,) = [words for words in said if "set aside" in words]
     assert sentence == (
         "Version v000002 of what the drafter learned cannot be used and was set aside; version v000001 drafts."
@@ -94,7 +94,7 @@ def test_a_bad_version_is_set_aside_and_the_last_good_one_drafts(home, models, d
 def test_with_no_good_version_left_the_drafter_drafts_as_it_came(home, models, store):
     cut(store.folder / "v000001" / ADAPTER)
     assistant, said = started(home, models)
-    assert (assistant.learner.status().served, assistant._drafter.adapter) == (None, None)
+    assert (assistant.learner.status().served, assistant.loaded.drafter.adapter) == (None, None)
     assert "the drafter drafts as it came" in " ".join(said)
     assert ask(assistant, range(1))[0].statistics.proposed
     assistant.close()

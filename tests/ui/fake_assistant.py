@@ -22,7 +22,8 @@ class FakeAssistant:
         self.profile = home.profile(profile)
         self.settings, _ = load_settings(self.profile.settings)
         self.learner = SimpleNamespace(status=lambda: SimpleNamespace(state="idle"))
-        self.engine = self.target = self.cache = self.pair = None
+        self.engine = self.target = None
+        self.loaded = SimpleNamespace(target_file=None, cache=None, pair=None)
         self.loads: list[Path] = []
         self.answered: list[str] = []
         self.stops = 0
@@ -31,12 +32,13 @@ class FakeAssistant:
 
     def load(self, target: Path, drafter: Path | None) -> list[str]:
         self.loads.append(target)
+        self.loaded.target_file = target
         self.target = SimpleNamespace(name=target.stem, n_ctx=1024)
         self.engine = SimpleNamespace(target=self.target, why_plain=lambda draft: None, written_ids=lambda begun: [])
         return []
 
     def unload(self) -> None:
-        self.engine = self.target = None
+        self.engine = self.target = self.loaded.target_file = None
 
     def answer(self, messages: object, *_: object, **__: object) -> Iterator:
         self.answered.append(self.target.name)

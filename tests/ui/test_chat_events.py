@@ -88,7 +88,7 @@ def test_a_message_never_lands_in_another_profile(sessions, view, ada, editing):
 def test_a_message_never_lands_in_another_conversation(sessions, view, ada):
     chat = ada.chat().id
     answered(ada, chat)
-    other = ada.new_chat().id
+    other = ada.shown.new_chat().id
     ada.store.delete(chat)
     handlers = Answering(sessions, view)
     for gone in (chat, None):

@@ -58,7 +58,7 @@ class _Handlers:
         """
         session = session_of(self.sessions, request)
         try:
-            return session, session.show(chat or "").id
+            return session, session.shown.show(chat or "").id
         except StorageError:
             raise Gone(GONE if chat else ARRIVING) from None
 
@@ -145,7 +145,7 @@ class Conversations(_Handlers):
         session = session_of(self.sessions, request)
         try:
             if data["kind"] == "open":
-                shown = session.show(data["id"])
+                shown = session.shown.show(data["id"])
                 followed.leave()
                 yield from view.open(session, shown, chat)
             elif data["kind"] == "rename":
@@ -153,7 +153,7 @@ class Conversations(_Handlers):
                 yield {view.rows: listing(session, chat or "")}
             else:
                 said = self._delete(session, data["id"], forget=data["kind"] == "forget")
-                yield from view.open(session, session.chat(chat), chat, {view.notice: note(said)})
+                yield from view.open(session, session.shown.chat(chat), chat, {view.notice: note(said)})
         except OmniDraftError as error:
             yield {view.notice: note(str(error), bad=True), view.rows: listing(session, chat or "")}
 
@@ -172,7 +172,7 @@ class Conversations(_Handlers):
     def fresh(self, chat: str | None, followed: Followed, request: gr.Request) -> Updates:
         session = session_of(self.sessions, request)
         followed.leave()
-        yield from self.view.open(session, session.new_chat(), chat)
+        yield from self.view.open(session, session.shown.new_chat(), chat)
 
     def search(self, text: str, chat: str | None, request: gr.Request) -> str:
         return listing(session_of(self.sessions, request), chat or "", text)
@@ -183,7 +183,7 @@ class Conversations(_Handlers):
         session, name = self._here(request, chat)
         added = transfer.bring(session.store, data or b"")
         said = f"{len(added)} conversation{'s were' if len(added) != 1 else ' was'} imported."
-        shown = session.show(added[-1].id if added else name)
+        shown = session.shown.show(added[-1].id if added else name)
         followed.leave()
         yield from self.view.open(session, shown, chat, {self.view.notice: note(said)})
 

@@ -13,14 +13,14 @@ def describe_switch(session: Session) -> str:
     if target is None:
         return ""
     said = [f"{target.name} answers from here on."]
-    if assistant.pair is not None:
-        report = assistant.pair.report()
+    if assistant.loaded.pair is not None:
+        report = assistant.loaded.pair.report()
         said.append(
             f"Its vocabulary ({target.vocabulary.family}) shares {count(report['direct'])} of its "
             f"{count(report['target_size'])} tokens with the drafter."
         )
-    if assistant.cache is not None:
-        said.append(f"The n-gram cache of this family was loaded: {count(len(assistant.cache))} n-grams.")
+    if assistant.loaded.cache is not None:
+        said.append(f"The n-gram cache of this family was loaded: {count(len(assistant.loaded.cache))} n-grams.")
     elif (reason := session.why_plain()) is not None:
         said.append(f"Drafting is off: {reason}.")
     return " ".join(said)

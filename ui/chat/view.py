@@ -87,7 +87,7 @@ class ChatView:
             self.notice: note(said, bad=True),
             self.seen_idle: session.idle_unloads,
         }
-        yield from self.open(session, session.chat(), None, start)
+        yield from self.open(session, session.shown.chat(), None, start)
 
     def open(
         self, session: Session, chat: Conversation, before: str | None, more: dict | None = None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from omnidraft.backends.prompt import ends_without_space, prompt_ids
 from omnidraft.backends.templates import ChatTemplate
@@ -31,17 +30,19 @@ class Pairing:
         return replace(self, choice=choice)
 
 
-class Answer(Protocol):
-    """A finished answer; the assistant's `Answered` is one."""
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A finished answer. chat: its conversation, None where it belongs to none; tokens carry the captured
+    distributions."""
 
     chat: str | None
     messages: Sequence[dict[str, str]]
     tokens: Sequence[Token]
     finished: Finished
-    temperature: float
+    temperature: float = 1.0
 
 
-def record_of(answer: Answer, pairing: Pairing) -> Record | None:
+def record_of(answer: Answered, pairing: Pairing) -> Record | None:
     """The answer as training material; None if the drafter cannot spell it or its template refuses the conversation."""
     if not any(token.candidates is not None for token in answer.tokens):
         return None
@@ -57,7 +58,7 @@ def record_of(answer: Answer, pairing: Pairing) -> Record | None:
     )  # fmt: skip
 
 
-def served_by(answer: Answer, pairing: Pairing) -> ServedAnswer:
+def served_by(answer: Answered, pairing: Pairing) -> ServedAnswer:
     """The answer's counters under the version that drafted it."""
     s, choice = answer.finished.statistics, pairing.choice
     version = choice.version.name if choice.origin == "own" else ""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from omnidraft.config import LearningSettings
 from omnidraft.learning.adapters.serving import Shelf
-from omnidraft.learning.material.collector import Answer, Pairing, record_of, served_by
+from omnidraft.learning.material.collector import Answered, Pairing, record_of, served_by
 from omnidraft.learning.material.history import History
 from omnidraft.learning.material.plan import waiting
 from omnidraft.learning.material.profile_lock import ProfileLock
@@ -75,7 +75,7 @@ class Keeping:
             self.replay = self.history = None
             self._right.release()
 
-    def keep(self, answer: Answer, pairing: Pairing, store_name: str) -> None:
+    def keep(self, answer: Answered, pairing: Pairing, store_name: str) -> None:
         """Store an answer for training and count it for the version that drafted it."""
         if self.history is not None:
             self.history.add_served(store_name, served_by(answer, pairing))
