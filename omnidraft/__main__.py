@@ -20,6 +20,7 @@ _COMMANDS = {
     "bench": "measure what the project claims",
     "profile": "list, carry away and forget what belongs to a person",
     "vocab": "compare two vocabularies",
+    "worker": "lend this machine to a larger model's layers",
 }
 
 

@@ -49,9 +49,9 @@ class SamplingSettings:
     """How the next token is drawn from the target's distribution."""
 
     temperature: float = number(0.8, 0.0, 10.0, "Randomness: 0 always takes the most probable token, 1 samples as is.")
-    top_k: int = integer(0, 0, 1_000_000, "Only the k most probable tokens may be drawn; 0 switches this off.")
-    top_p: float = number(1.0, 0.0, 1.0, "Only the most probable tokens that together reach this share; 1 is off.")
-    min_p: float = number(0.0, 0.0, 1.0, "Only tokens at least this fraction as probable as the best one; 0 is off.")
+    top_k: int = integer(40, 0, 1_000_000, "Only the k most probable tokens may be drawn; 0 switches this off.")
+    top_p: float = number(0.95, 0.0, 1.0, "Only the most probable tokens that together reach this share; 1 is off.")
+    min_p: float = number(0.05, 0.0, 1.0, "Only tokens at least this fraction as probable as the best one; 0 is off.")
     repeat_penalty: float = number(1.0, 0.5, 3.0, "Makes tokens that came up recently less likely; 1 is off.")
     repeat_last_n: int = integer(64, 0, 1_000_000, "How many of the last tokens the repetition penalty looks at.")
     seed: int | None = integer(None, 0, 2**63 - 1, "Same seed, same text; left empty, every answer gets a fresh one.")
@@ -60,6 +60,11 @@ class SamplingSettings:
 
     def __post_init__(self) -> None:
         check(self, "sampling.")
+
+    @classmethod
+    def unfiltered(cls, **values: Any) -> SamplingSettings:
+        """Draws from the target's whole distribution: no top-k, top-p or min-p unless `values` say so."""
+        return cls(**{"top_k": 0, "top_p": 1.0, "min_p": 0.0, **values})
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from omnidraft.backends.base import DraftModel, LanguageModel
-from omnidraft.backends.grammar import Grammar, LlamaGrammar
+from omnidraft.backends.grammar import Grammar, GrammarState
 from omnidraft.backends.prompt import answer_ids, ends_without_space, fit_context, prompt_ids
 from omnidraft.backends.templates import ChatTemplate
 from omnidraft.config import DraftSettings, SamplingSettings
@@ -131,7 +131,7 @@ class Engine:
         ModelError if even the last message does not fit the context, GrammarError if the grammar is not valid.
         """
         self._cancelled = False
-        constraint = LlamaGrammar(grammar, self.target.model.vocabulary) if grammar else None
+        constraint = GrammarState(grammar, self.target.model.vocabulary) if grammar else None
         if constraint is not None and draft.enabled and draft.verification != "coupled" and sampling.temperature > 0:
             yield Notice(_COUPLED)
         written = self.written_ids(continued)

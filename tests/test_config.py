@@ -107,6 +107,12 @@ def test_a_whole_number_becomes_a_float_where_a_float_is_meant():
     assert type(settings.top_p) is float
 
 
+def test_sampling_begins_with_the_filters_people_expect_and_can_do_without():
+    usual, whole = SamplingSettings(), SamplingSettings.unfiltered(temperature=1.0, top_k=5)
+    assert (usual.temperature, usual.top_k, usual.top_p, usual.min_p) == (0.8, 40, 0.95, 0.05)
+    assert (whole.temperature, whole.top_k, whole.top_p, whole.min_p) == (1.0, 5, 1.0, 0.0)
+
+
 def test_stop_accepts_a_list_and_keeps_a_tuple():
     assert SamplingSettings(stop=["\n\n", "User:"]).stop == ("\n\n", "User:")
     with pytest.raises(SettingsError, match=r"sampling\.stop"):

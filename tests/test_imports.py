@@ -74,7 +74,7 @@ def imported(path: Path) -> set[str]:
 
 
 LAYERS = [
-    ["errors", "files", "fields", "paths", "config", "settings_file", "database", "dict_table", "format"],
+    ["errors", "addresses", "files", "fields", "paths", "config", "settings_file", "database", "dict_table", "format"],
     ["vocab"],
     ["backends"],
     ["decoding"],

@@ -9,7 +9,8 @@ from __future__ import annotations
 import pytest
 
 from omnidraft.app.assistant import Assistant
-from omnidraft.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
+from omnidraft.bench.columns import DEFAULT, sampling_of
+from omnidraft.config import CacheSettings, DraftSettings, ModelSettings
 from omnidraft.decoding.events import Finished, Token
 from omnidraft.lab.prompts import TASKS, load_prompts
 from omnidraft.paths import find_data_home
@@ -47,7 +48,7 @@ def compare(assistant, per_task, temperature, variants):
     """Every variant's text against plain; returns (answers, near-tie differences, accepted proposals)."""
     near = accepted = answers = 0
     for number, prompt in enumerate(prompts(per_task)):
-        sampling = SamplingSettings(temperature=temperature, seed=number, max_tokens=64)
+        sampling = sampling_of(temperature, seed=number, max_tokens=64)
         plain, statistics = answer(assistant, prompt, sampling, DraftSettings(enabled=False))
         for variant in variants:
             drafted, drafted_statistics = answer(assistant, prompt, sampling, variant)
@@ -66,7 +67,7 @@ def compare(assistant, per_task, temperature, variants):
 FIXED = DraftSettings(mode="fixed", length=4)
 
 
-@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("temperature", [0.0, 1.0, DEFAULT])
 def test_a_few_prompts_of_every_task(assistant, temperature):
     answers, near, accepted = compare(assistant, 3, temperature, [FIXED])
     assert accepted > 0, "nothing was drafted and accepted, so nothing was tested"
@@ -75,7 +76,7 @@ def test_a_few_prompts_of_every_task(assistant, temperature):
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("temperature", [0.0, 1.0, DEFAULT])
 def test_a_hundred_prompts_whatever_the_draft_length(assistant, temperature):
     variants = [FIXED, DraftSettings(mode="fixed", length=1), DraftSettings(mode="fixed", length=9)]
     answers, near, accepted = compare(assistant, 25, temperature, variants)

@@ -16,7 +16,7 @@ from omnidraft.config import AppSettings, changed, describe
 from omnidraft.errors import OmniDraftError, SettingsError, StorageError
 from omnidraft.settings_file import load_settings, reset_settings, save_settings
 
-OTHER = changed(AppSettings(), **{"target": "models/a.gguf", "sampling.top_k": 40, "draft.enabled": False})
+OTHER = changed(AppSettings(), **{"target": "models/a.gguf", "sampling.top_k": 20, "draft.enabled": False})
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_defaults_stand_in_the_file_as_comments_so_that_better_ones_can_follow(p
     save_settings(path, OTHER)
     assert tomllib.loads(path.read_text()) == {
         "target": "models/a.gguf",
-        "sampling": {"top_k": 40},
+        "sampling": {"top_k": 20},
         "draft": {"enabled": False},
         "cache": {},
         "model": {},

@@ -3,7 +3,8 @@
     python -m models.recipe tiny-target-a --data DIR --out DIR --minutes 45 [--resume FOLDER] [--device cuda]
 
 `--out DIR/NAME` receives tokenizer.json, config.json, model.safetensors, NAME-f16.gguf, log.jsonl, checkpoint.pt.
-To end early with a proper decay, send SIGTERM or create a file named STOP there.
+To end early with a proper decay, send SIGTERM or create a file named STOP there. `--export FILE` writes the GGUF of
+the latest checkpoint instead of training, also while the run goes on.
 """
 
 import argparse
@@ -11,31 +12,37 @@ import os
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import torch
 from tokenizers import Tokenizer
 from transformers import LlamaForCausalLM
 
-from .data import Record, contents, encode_documents, is_held_out, read_records
+from .data import Document, Record, contents, encode_documents, is_held_out, read_records
 from .evaluate import mean_loss
 from .export import export_gguf
 from .specs import SPECS, ModelSpec
 from .tokenizers import train_tokenizer
-from .train import Trainer, TrainSettings, new_model
+from .train import Trainer, TrainSettings, new_model, start_from
 
 
 def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     defaults = TrainSettings()
     parser = argparse.ArgumentParser(prog="python -m models.recipe", description="Train one of the bundled models.")
     parser.add_argument("name", choices=sorted(SPECS))
-    parser.add_argument("--data", type=Path, required=True, help="folder of *.jsonl conversations")
+    parser.add_argument("--data", type=Path, help="folder of *.jsonl conversations")
     parser.add_argument("--out", type=Path, required=True, help="a folder NAME is made in here")
     parser.add_argument("--minutes", type=float, default=defaults.minutes, help="training time (default: %(default)s)")
     parser.add_argument("--resume", type=Path, help="Hugging Face folder to start from; its tokenizer.json is kept")
+    parser.add_argument(
+        "--start", type=Path, help="checkpoint.pt of a like model whose weights and layers to start from"
+    )
+    parser.add_argument(
+        "--export", type=Path, metavar="FILE", help="only write the GGUF of the run's latest checkpoint"
+    )
     parser.add_argument("--device", default=defaults.device, help="cpu, cuda or mps (default: %(default)s)")
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="CPU threads (default: all)")
     parser.add_argument("--rows", type=int, default=defaults.rows, help="sequences a step (default: %(default)s)")
     parser.add_argument("--length", type=int, default=defaults.length, help="tokens a sequence (default: %(default)s)")
+    parser.add_argument("--learned-share", type=float, default=defaults.learned_share, help="of a step's tokens")
     parser.add_argument("--lr", type=float, default=defaults.learning_rate, help="peak rate (default: %(default)s)")
     parser.add_argument("--decay-share", type=float, default=defaults.decay_share, help="last part of the run")
     parser.add_argument("--adamw", action="store_true", help="AdamW instead of Muon for the hidden matrices")
@@ -48,7 +55,8 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
 def settings_from(args: argparse.Namespace) -> TrainSettings:
     return TrainSettings(
         minutes=args.minutes, device=args.device, bf16=not args.fp32, compiled=not args.eager, rows=args.rows,
-        length=args.length, learning_rate=args.lr, muon=not args.adamw, decay_share=args.decay_share,
+        length=args.length, learned_share=args.learned_share,
+        learning_rate=args.lr, muon=not args.adamw, decay_share=args.decay_share,
     )  # fmt: skip
 
 
@@ -61,13 +69,24 @@ def find_tokenizer(spec: ModelSpec, records: list[Record], out: Path, resume: Pa
     return train_tokenizer(spec, contents([record for record in records if not is_held_out(record)]))
 
 
-def build(spec: ModelSpec, data: Path, out: Path, settings: TrainSettings, resume: Path | None, take_up: bool) -> Path:
+def build(
+    spec: ModelSpec,
+    data: Path,
+    out: Path,
+    settings: TrainSettings,
+    resume: Path | None = None,
+    take_up: bool = False,
+    start: Path | None = None,
+) -> Path:
     """Train `spec` on `data` and return the path of the exported GGUF inside `out`."""
     out.mkdir(parents=True, exist_ok=True)
     records = read_records(data, spec.tasks)
-    tokenizer = find_tokenizer(spec, records, out, resume)
+    kept = out if take_up and (out / "tokenizer.json").exists() else resume
+    tokenizer = find_tokenizer(spec, records, out, kept)
     tokenizer.save(str(out / "tokenizer.json"))
     model = LlamaForCausalLM.from_pretrained(resume) if resume is not None else new_model(spec, tokenizer)
+    if start is not None:
+        start_from(model, start)
     training = encode_documents(spec, tokenizer, [r for r in records if not is_held_out(r)])
     held_out = encode_documents(spec, tokenizer, [r for r in records if is_held_out(r)])
     describe(model, training, held_out)
@@ -81,11 +100,21 @@ def build(spec: ModelSpec, data: Path, out: Path, settings: TrainSettings, resum
     return path
 
 
-def describe(model: LlamaForCausalLM, training: list[np.ndarray], held_out: list[np.ndarray]) -> None:
+def export_checkpoint(spec: ModelSpec, out: Path, path: Path) -> None:
+    """The GGUF of a run that may still go on."""
+    tokenizer = Tokenizer.from_file(str(out / "tokenizer.json"))
+    model = new_model(spec, tokenizer)
+    model.load_state_dict(torch.load(out / "checkpoint.pt", weights_only=True, map_location="cpu")["model"])
+    export_gguf(path, spec, tokenizer, model.eval())
+
+
+def describe(model: LlamaForCausalLM, training: list[Document], held_out: list[Document]) -> None:
     parameters = sum(p.numel() for p in model.parameters())
     tokens = sum(map(len, training))
+    learned = sum(int(document.learned.sum()) for document in training)
     print(
-        f"{parameters / 1e6:.2f}M parameters, {tokens / 1e6:.2f}M tokens, {len(held_out)} documents held out",
+        f"{parameters / 1e6:.2f}M parameters, {tokens / 1e6:.2f}M tokens, "
+        f"{learned / 1e6:.2f}M of them learned, {len(held_out)} documents held out",
         flush=True,
     )
 
@@ -94,7 +123,13 @@ def main() -> None:
     args = parse_arguments()
     torch.set_num_threads(args.threads)
     out = args.out / args.name
-    print(build(SPECS[args.name], args.data, out, settings_from(args), args.resume, args.take_up))
+    spec = SPECS[args.name]
+    if args.export:
+        export_checkpoint(spec, out, args.export)
+    elif args.data is None:
+        raise SystemExit("--data is needed for training")
+    else:
+        print(build(spec, args.data, out, settings_from(args), args.resume, args.take_up, args.start))
 
 
 if __name__ == "__main__":

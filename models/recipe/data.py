@@ -1,11 +1,13 @@
 """Conversations in, rows of token ids out: reading JSONL, the held-out split, rendering, encoding, packing.
 
-A document is one conversation rendered with the model's own chat template. Knows tokenizers, not models.
+A document is one conversation rendered with the model's own chat template, and which of its tokens are to be learned:
+the answers, or everything. Knows tokenizers, not models.
 """
 
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,15 @@ from .specs import ModelSpec
 
 Record = dict[str, Any]  # {"id": str, "task": str, "messages": [{"role": str, "content": str}, ...]}
 HELD_OUT_PERCENT = 2
+
+
+@dataclass(frozen=True)
+class Document:
+    ids: np.ndarray  # int32
+    learned: np.ndarray  # bool: whether a token counts in the loss
+
+    def __len__(self) -> int:
+        return len(self.ids)
 
 
 def read_records(folder: Path, tasks: Sequence[str]) -> list[Record]:
@@ -42,32 +53,65 @@ def contents(records: Sequence[Record]) -> list[str]:
     return [message["content"] for record in records for message in record["messages"]]
 
 
-def encode_documents(spec: ModelSpec, tokenizer: Tokenizer, records: Sequence[Record]) -> list[np.ndarray]:
-    """One int32 array of ids per record; a document whose text spells a control token is left out."""
+def encode_documents(spec: ModelSpec, tokenizer: Tokenizer, records: Sequence[Record]) -> list[Document]:
+    """One document per record; a document whose text spells a control token is left out."""
     template = jinja2.Environment().from_string(spec.template)
-    rendered = [
-        template.render(messages=record["messages"], bos_token=spec.bos, add_generation_prompt=False)
+    plain = [
+        record
         for record in records
         if not any(control in message["content"] for message in record["messages"] for control in spec.controls)
     ]
+    rendered = [_render(template, spec, record["messages"]) for record in plain]
     encodings = tokenizer.encode_batch(rendered, add_special_tokens=False)
-    return [np.array(encoding.ids, np.int32) for encoding in encodings]
+    return [
+        Document(np.array(encoding.ids, np.int32), _learned(template, spec, record["messages"], encoding.offsets))
+        for record, encoding in zip(plain, encodings, strict=True)
+    ]
 
 
-def packed_batches(documents: Sequence[np.ndarray], rows: int, length: int, seed: int) -> Iterator[np.ndarray]:
-    """Endless (rows, length + 1) int64 batches of shuffled, concatenated documents.
+def _render(
+    template: jinja2.Template, spec: ModelSpec, messages: list[dict[str, str]], open_answer: bool = False
+) -> str:
+    return template.render(messages=messages, bos_token=spec.bos, add_generation_prompt=open_answer)
+
+
+def _learned(
+    template: jinja2.Template, spec: ModelSpec, messages: list[dict[str, str]], offsets: list[tuple[int, int]]
+) -> np.ndarray:
+    """Which tokens begin inside an answer, its end of turn included."""
+    if spec.learns == "all":
+        return np.ones(len(offsets), bool)
+    starts = np.array([start for start, _ in offsets])
+    learned = np.zeros(len(offsets), bool)
+    for at, message in enumerate(messages):
+        if message["role"] == "assistant":
+            begin = len(_render(template, spec, messages[:at], open_answer=True))
+            end = len(_render(template, spec, messages[: at + 1]).rstrip("\n"))
+            learned |= (starts >= begin) & (starts < end)
+    return learned
+
+
+def packed_batches(
+    documents: Sequence[Document], rows: int, length: int, seed: int
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Endless (rows, length + 1) batches of shuffled, concatenated documents: int64 ids, and which of them are learned.
 
     Column j predicts column j + 1; neighbouring rows share one token, so every token is predicted once a pass.
     """
     rng = np.random.default_rng(seed)
     span = rows * length
-    rest = np.zeros(0, np.int32)
+    rest = np.zeros(0, np.int32), np.zeros(0, bool)
     while True:
         order = rng.permutation(len(documents))
-        stream = np.concatenate([rest, *(documents[i] for i in order)])
+        ids = np.concatenate([rest[0], *(documents[i].ids for i in order)])
+        learned = np.concatenate([rest[1], *(documents[i].learned for i in order)])
         at = 0
-        while at + span + 1 <= len(stream):
-            block = stream[at : at + span + 1].astype(np.int64)
-            yield np.stack([block[r * length : r * length + length + 1] for r in range(rows)])
+        while at + span + 1 <= len(ids):
+            block = slice(at, at + span + 1)
+            yield _rows(ids[block].astype(np.int64), rows, length), _rows(learned[block], rows, length)
             at += span
-        rest = stream[at:]
+        rest = ids[at:], learned[at:]
+
+
+def _rows(block: np.ndarray, rows: int, length: int) -> np.ndarray:
+    return np.stack([block[r * length : r * length + length + 1] for r in range(rows)])

@@ -49,6 +49,7 @@ class ModelSpec:
     eos: str  # ends a turn
     seed: int
     tasks: tuple[str, ...] = ALL_TASKS
+    learns: Literal["answers", "all"] = "answers"  # which tokens count in the loss
     tied: bool = True  # output layer shares the embedding's weights
     tokenizer_of: str | None = None  # reuse this model's tokenizer.json instead of training one
     context: int = 1024
@@ -64,27 +65,31 @@ class ModelSpec:
 
 _LLAMA3_CONTROLS = ("<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>")
 
+# Heads of 32 everywhere: the shapes that a model can be expanded to have them too.
 TARGET_A = ModelSpec(
-    name="tiny-target-a", vocabulary="llama-bpe", vocabulary_size=8192, layers=6, width=192, feed_forward=512, heads=6,
+    name="tiny-target-a", vocabulary="llama-bpe", vocabulary_size=8192, layers=6, width=320, feed_forward=864, heads=10,
     template=LLAMA3_TEMPLATE, controls=_LLAMA3_CONTROLS, bos="<|begin_of_text|>", eos="<|eot_id|>", seed=1,
 )  # fmt: skip
 TARGET_B = ModelSpec(
-    name="tiny-target-b", vocabulary="qwen2", vocabulary_size=6144, layers=6, width=192, feed_forward=512, heads=6,
+    name="tiny-target-b", vocabulary="qwen2", vocabulary_size=6144, layers=6, width=256, feed_forward=704, heads=8,
     template=CHATML_TEMPLATE, controls=("<|endoftext|>", "<|im_start|>", "<|im_end|>"),
     bos="<|endoftext|>", eos="<|im_end|>", seed=2,
 )  # fmt: skip
-# The vocabulary of target a under another, shallower model: a change of target inside one family.
+# The vocabulary of target a under another, shallower model: a change of target inside one family. It starts from
+# some of target a's layers.
 TARGET_A2 = ModelSpec(
-    name="tiny-target-a2", vocabulary="llama-bpe", vocabulary_size=8192, layers=4, width=192, feed_forward=512, heads=6,
+    name="tiny-target-a2", vocabulary="llama-bpe", vocabulary_size=8192, layers=3, width=320, feed_forward=864,
+    heads=10,
     template=LLAMA3_TEMPLATE, controls=_LLAMA3_CONTROLS, bos="<|begin_of_text|>", eos="<|eot_id|>", seed=7,
     tasks=("math", "code", "dialogue", "qa"), tokenizer_of="tiny-target-a",
 )  # fmt: skip
 # Neither the drafter nor its vocabulary sees math or code, so on those there is something to merge and to learn.
-# Untied, so that an adapter may change the output layer alone.
+# Untied, so that an adapter may change the output layer alone. It learns what users say too: it rehearses by writing
+# whole conversations.
 DRAFTER = ModelSpec(
-    name="tiny-drafter", vocabulary="spm", vocabulary_size=3072, layers=2, width=128, feed_forward=352, heads=4,
+    name="tiny-drafter", vocabulary="spm", vocabulary_size=4096, layers=2, width=192, feed_forward=512, heads=6,
     template=VICUNA_TEMPLATE, controls=("<unk>", "<s>", "</s>"), bos="<s>", eos="</s>", seed=3,
-    tasks=("dialogue", "qa", "roleplay"), tied=False,
+    tasks=("dialogue", "qa", "roleplay"), learns="all", tied=False,
 )  # fmt: skip
 
 SPECS: dict[str, ModelSpec] = {spec.name: spec for spec in (TARGET_A, TARGET_B, TARGET_A2, DRAFTER)}

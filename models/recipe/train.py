@@ -17,7 +17,7 @@ from torch import nn
 from torch.nn import functional
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from .data import packed_batches
+from .data import Document, packed_batches
 from .schedule import StopRequest, TrainingClock, WarmupHoldDecay
 from .specs import ModelSpec
 
@@ -30,8 +30,9 @@ class TrainSettings:
     device: str = "cpu"
     bf16: bool = True  # matrix products in bfloat16, weights and optimizer state in float32
     compiled: bool = True
-    rows: int = 8  # sequences in a step
-    length: int = 512  # tokens in a sequence
+    rows: int = 16  # sequences in a step
+    length: int = 256  # tokens in a sequence
+    learned_share: float = 1.0  # of a batch's tokens at most so many reach the loss
     learning_rate: float = 2e-3
     weight_decay: float = 0.1
     muon: bool = True  # False: AdamW for everything
@@ -68,6 +69,22 @@ def new_model(spec: ModelSpec, tokenizer: Tokenizer) -> LlamaForCausalLM:
     return LlamaForCausalLM(config)
 
 
+def start_from(model: LlamaForCausalLM, checkpoint: Path) -> None:
+    """Take the weights of a checkpoint of the same width and vocabulary; of more layers, evenly spread ones."""
+    saved = torch.load(checkpoint, weights_only=True, map_location="cpu")["model"]
+    theirs = 1 + max(int(name.split(".")[2]) for name in saved if ".layers." in name)
+    ours = model.config.num_hidden_layers
+    chosen = [round(i * (theirs - 1) / max(1, ours - 1)) for i in range(ours)]
+
+    def source(name: str) -> str:
+        parts = name.split(".")
+        if ".layers." in name:
+            parts[2] = str(chosen[int(parts[2])])
+        return ".".join(parts)
+
+    model.load_state_dict({name: saved[source(name)] for name in model.state_dict()})
+
+
 def make_optimizers(model: nn.Module, settings: TrainSettings) -> list[torch.optim.Optimizer]:
     """Muon for matrices inside the blocks; AdamW for embedding, output layer and norms.
 
@@ -90,14 +107,32 @@ def make_optimizers(model: nn.Module, settings: TrainSettings) -> list[torch.opt
     return [muon, adamw]
 
 
-def make_loss(model: LlamaForCausalLM, settings: TrainSettings) -> Callable[[torch.Tensor], torch.Tensor]:
-    """A function from a (rows, length + 1) batch of ids to the mean cross-entropy in nats per token."""
+def pick_positions(learned: np.ndarray, share: float, rng: np.random.Generator) -> np.ndarray:
+    """Flat positions whose next token is learned: always `share` of all, so that shapes stay; -1 fills what is missing.
+
+    Where more are learned a random part is left out, so a batch costs the same whatever is in it.
+    """
+    found = np.flatnonzero(learned[:, 1:])
+    count = round(share * learned[:, 1:].size)
+    if len(found) > count:
+        return np.sort(rng.choice(found, count, replace=False))
+    return np.concatenate([found, np.full(count - len(found), -1)])
+
+
+def make_loss(model: LlamaForCausalLM, settings: TrainSettings) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
+    """A function from a (rows, length + 1) batch of ids and positions to the mean cross-entropy there, in nats.
+
+    Only these positions reach the output layer, which is a third of a small model's work.
+    """
     kind = torch.device(settings.device).type
 
-    def loss(batch: torch.Tensor) -> torch.Tensor:
+    def loss(batch: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        at = positions.clamp(min=0)
+        labels = batch[:, 1:].flatten()[at].where(positions >= 0, -100)
         with torch.autocast(kind, torch.bfloat16, enabled=settings.bf16):
-            logits = model(input_ids=batch[:, :-1], use_cache=False).logits
-        return functional.cross_entropy(logits.flatten(0, 1).float(), batch[:, 1:].flatten())
+            hidden = model.model(input_ids=batch[:, :-1], use_cache=False).last_hidden_state
+            logits = model.lm_head(hidden.flatten(0, 1)[at])
+        return functional.cross_entropy(logits.float(), labels)
 
     return torch.compile(loss) if settings.compiled else loss
 
@@ -108,7 +143,7 @@ class Trainer:
     def __init__(
         self,
         model: LlamaForCausalLM,
-        documents: Sequence[np.ndarray],
+        documents: Sequence[Document],
         settings: TrainSettings,
         out: Path,
         seed: int,
@@ -142,21 +177,29 @@ class Trainer:
         loss_of = make_loss(self.model, self.settings)
         due = {"log": 0.0, "checkpoint": self.settings.checkpoint_every_s, "evaluate": 0.0}
         seed = self._seed + self.step  # a run taken up again reads in another order
-        for batch in packed_batches(self._documents, self.settings.rows, self.settings.length, seed):
+        rng = np.random.default_rng(seed)
+        for batch, learned in packed_batches(self._documents, self.settings.rows, self.settings.length, seed):
             elapsed = self.clock.elapsed_s()
             if stop.decay_now:
                 self.schedule.begin_decay(elapsed)
             scale = self.schedule.scale(self.step, elapsed)
             if scale is None or stop.leave_now:
                 return
-            self._update(loss_of, torch.from_numpy(batch).to(self.settings.device), scale)
+            positions = pick_positions(learned, self.settings.learned_share, rng)
+            self._update(loss_of, (torch.from_numpy(batch), torch.from_numpy(positions)), scale)
             self._report(due, elapsed, scale)
 
-    def _update(self, loss_of: Callable[[torch.Tensor], torch.Tensor], batch: torch.Tensor, scale: float) -> None:
+    def _update(
+        self,
+        loss_of: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+        batch: tuple[torch.Tensor, torch.Tensor],
+        scale: float,
+    ) -> None:
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = self.settings.learning_rate * scale
-        loss = loss_of(batch)
+        ids, positions = (tensor.to(self.settings.device) for tensor in batch)
+        loss = loss_of(ids, positions)
         loss.backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         for optimizer in self.optimizers:
@@ -165,7 +208,7 @@ class Trainer:
         value = loss.item()
         self._running_loss = value if self.step == 0 else 0.98 * self._running_loss + 0.02 * value
         self.step += 1
-        self.tokens += batch.shape[0] * (batch.shape[1] - 1)
+        self.tokens += ids.shape[0] * (ids.shape[1] - 1)
 
     def _report(self, due: dict[str, float], elapsed: float, scale: float) -> None:
         """Log, evaluate and checkpoint when each is due."""

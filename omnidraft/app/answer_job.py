@@ -50,6 +50,7 @@ class AnswerJob:
         self.begun = continued.text if continued else ""  # what was there before this job went on with it
         self.live = Live(pieces=list(pieces))
         self.error: str | None = None
+        self.failure: OmniDraftError | None = None  # what `error` tells, where it is one of ours
         self.started = time.time()
         self._assistant = assistant
         self._messages = messages
@@ -101,7 +102,7 @@ class AnswerJob:
         try:
             self._follow()
         except OmniDraftError as error:
-            self.error = str(error)
+            self.error, self.failure = str(error), error
         except Exception:
             # The page must hear that it is over; the traceback belongs in the log.
             log.exception("the answer ended with a defect")

@@ -20,6 +20,7 @@ from omnidraft.backends.gguf_file import ModelInfo
 from omnidraft.backends.hf_folder import read_folder
 from omnidraft.backends.hf_load import choose_device, choose_dtype, first_line, import_torch, load
 from omnidraft.backends.memory import give_back
+from omnidraft.backends.thread_pool import release_helpers
 from omnidraft.config import ModelSettings
 from omnidraft.errors import ModelError
 from omnidraft.vocab import Vocabulary
@@ -173,6 +174,8 @@ class HfTarget:
                 raise ValueError(f"cannot rewind {len(self.tokens)} tokens to {length}")
             self._cache.cut(length)
             del self.tokens[length:]
+            if length == 0:
+                release_helpers()
 
     def abort(self) -> None:
         """Interrupt an `extend` that is running now, between two layers; one that starts later is not affected."""

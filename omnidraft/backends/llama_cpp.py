@@ -19,6 +19,7 @@ from omnidraft.backends.gguf_file import ModelInfo, usable_info
 from omnidraft.backends.llama_context import LlamaContext
 from omnidraft.backends.llama_rewind import Method, Rewinder, rollback_steps
 from omnidraft.backends.llama_runtime import failure_reason, gpu_offload
+from omnidraft.backends.thread_pool import release_helpers
 from omnidraft.config import ModelSettings
 from omnidraft.errors import ModelError
 from omnidraft.vocab import Vocabulary
@@ -61,6 +62,8 @@ class LlamaTarget:
         except BaseException:
             self.close()
             raise
+        finally:
+            release_helpers()  # answers are mostly computed in another thread
         self.cannot_rewind_reason = None if self.can_rewind else self._why_not()
 
     @classmethod
@@ -191,12 +194,15 @@ class LlamaTarget:
     def rewind(self, length: int) -> None:
         """Cut the cache back to `length` tokens. 0 always works; other lengths raise ModelError if not `can_rewind`.
 
-        Where that means reading tokens again, an abort raises Aborted and leaves those in `tokens` that were read.
+        With 0 this thread is taken to be done for the moment, and its helpers go (see thread_pool.py). Where
+        other lengths mean reading tokens again, an abort raises Aborted and leaves those in `tokens` that were read.
         """
         with self._lock:
             context = self._live()
             if not 0 <= length <= len(self.tokens):
                 raise ValueError(f"cannot rewind {len(self.tokens)} tokens to {length}")
+            if length == 0:
+                release_helpers()
             if length == len(self.tokens):
                 return
             if length and not self.can_rewind:

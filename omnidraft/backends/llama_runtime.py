@@ -15,6 +15,8 @@ import llama_cpp
 
 from omnidraft.vocab import llama_log
 
+_CARDS = (1, 2)  # ggml's types of devices with memory of their own, and of those that share the processor's
+
 
 @cache
 def _start_backend() -> None:
@@ -34,9 +36,18 @@ def failure_reason() -> str:
     return reason or "llama.cpp gave no reason"
 
 
+@cache
 def gpu_offload() -> bool:
-    """Whether this build of llama.cpp can use a GPU."""
-    return bool(llama_cpp.llama_supports_gpu_offload())
+    """Whether this build of llama.cpp can use a GPU of this machine.
+
+    Its own answer is yes of every build that could use one on another machine, so the devices themselves are asked.
+    """
+    if not llama_cpp.llama_supports_rpc():
+        return bool(llama_cpp.llama_supports_gpu_offload())
+    _start_backend()
+    by_type = load_library("ggml").ggml_backend_dev_by_type
+    by_type.restype, by_type.argtypes = ctypes.c_void_p, (ctypes.c_int,)
+    return any(by_type(kind) for kind in _CARDS)
 
 
 @cache
@@ -68,10 +79,15 @@ def supports_architecture(architecture: str) -> bool:
     return "unknown model architecture" not in reason and "cannot be used as main model" not in reason
 
 
+def load_library(name: str) -> ctypes.CDLL:
+    """One of the libraries that came with llama-cpp-python: "ggml-base", "ggml-rpc"."""
+    form = {"win32": "{}.dll", "darwin": "lib{}.dylib"}.get(sys.platform, "lib{}.so")
+    return ctypes.CDLL(os.path.join(os.path.dirname(llama_cpp.__file__), "lib", form.format(name)))
+
+
 @cache
 def _ggml() -> ctypes.CDLL:
-    suffix = {"win32": "ggml-base.dll", "darwin": "libggml-base.dylib"}.get(sys.platform, "libggml-base.so")
-    library = ctypes.CDLL(os.path.join(os.path.dirname(llama_cpp.__file__), "lib", suffix))
+    library = load_library("ggml-base")
     library.ggml_type_size.restype = ctypes.c_size_t
     library.ggml_type_size.argtypes = library.ggml_blck_size.argtypes = (ctypes.c_int,)
     library.ggml_blck_size.restype = ctypes.c_int64
@@ -103,11 +119,11 @@ class AbortFlag:
 
     A Python callback would need the interpreter lock hundreds of times per pass (and wait up to 5 ms for it while
     another thread computes). The C library's `strlen` on a two-byte buffer is a native "is the flag set": it returns
-    0 for an empty string and 1 for a set one.
+    0 for an empty string and 1 for a set one. `buffer`: two bytes to use, for instance of memory that processes share.
     """
 
-    def __init__(self) -> None:
-        self._buffer = ctypes.create_string_buffer(2)
+    def __init__(self, buffer: ctypes.Array | None = None) -> None:
+        self._buffer = buffer if buffer is not None else ctypes.create_string_buffer(2)
         library = ctypes.cdll.msvcrt if sys.platform == "win32" else ctypes.CDLL(None)
         self.callback = ctypes.cast(library.strlen, llama_cpp.ggml_abort_callback)
         self.data = ctypes.cast(self._buffer, ctypes.c_void_p)

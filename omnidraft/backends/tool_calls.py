@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from omnidraft.backends.grammar import Grammar, json_grammar, literal
+from omnidraft.backends.grammar import Grammar, GrammarError, json_grammar, literal
 from omnidraft.errors import ModelError
 
 _DEFINITIONS = ("$defs", "definitions")
@@ -173,7 +173,10 @@ def call_grammar(form: ToolFormat, functions: Sequence[dict[str, Any]]) -> Gramm
     for index, function in enumerate(functions):
         place = f"tool{index}"
         parameters = function.get("parameters") or {"type": "object", "properties": {}}
-        definitions[place] = _moved(parameters, f"#/tools/{place}")
+        try:
+            definitions[place] = _moved(parameters, f"#/tools/{place}")
+        except RecursionError:
+            raise GrammarError(f"The parameters of {function['name']} are nested too deeply.") from None
         choices.append({
             "type": "object",
             "properties": {"name": {"const": function["name"]}, form.key: definitions[place]},

@@ -54,7 +54,7 @@ def _task(assistant: Assistant, task: str, prompts: int, max_tokens: int, temper
     """[proposed, accepted, tokens, target passes] over the task's first prompts."""
     sums = [0, 0, 0, 0]
     for number, prompt in enumerate(load_prompts(task, limit=prompts)):
-        sampling = SamplingSettings(temperature=temperature, seed=number, max_tokens=max_tokens)
+        sampling = SamplingSettings.unfiltered(temperature=temperature, seed=number, max_tokens=max_tokens)
         for event in assistant.answer(prompt.messages, sampling, DRAFT):
             if isinstance(event, Finished):
                 s = event.statistics

@@ -60,7 +60,7 @@ def measure(
         assistant.engine.memory = Memory({"greedy": knowledge, "sampled": knowledge})
         for task in tasks:
             for number, prompt in enumerate(load_prompts(task, limit=prompts)):
-                sampling = SamplingSettings(temperature=temperature, seed=number, max_tokens=64)
+                sampling = SamplingSettings.unfiltered(temperature=temperature, seed=number, max_tokens=64)
                 for _ in assistant.answer(prompt.messages, sampling, DRAFT):
                     pass
     finally:

@@ -9,6 +9,7 @@ from statistics import median
 
 import numpy as np
 
+from omnidraft.bench.columns import Column, label
 from omnidraft.decoding.cost import CostModel
 from omnidraft.decoding.events import Round
 from omnidraft.lab.trace import Trace, seconds
@@ -30,7 +31,7 @@ class Cell:
     regime: str
     drafter: str
     task: str
-    temperature: float
+    temperature: Column
     method: str
     tokens: int
     acceptance_rate: float | None
@@ -176,7 +177,7 @@ def line(cell: Cell) -> str:
     loops = f"  {cell.degenerate} looped" if cell.degenerate else ""
     best = f"  {cell.against_best_fixed:.2f} of fixed:{cell.best_fixed}" if cell.best_fixed else ""
     return (
-        f"{cell.target:18} {cell.regime:9} {cell.drafter:6} {cell.task:9} T={cell.temperature:g} {cell.method:15} "
+        f"{cell.target:18} {cell.regime:9} {cell.drafter:6} {cell.task:9} {label(cell.temperature):8} {cell.method:15} "
         f"acc {acceptance}  tok/pass {cell.tokens_per_pass:4.2f}  {cell.tokens_per_second:7.1f} tok/s  "
         f"x{cell.speedup:4.2f} [{low:4.2f}, {high:4.2f}]  modelled x{cell.modelled_speedup:4.2f}  "
         f"end-to-end x{cell.end_to_end_speedup:4.2f}  eff {cell.efficiency:4.2f}{best}{loops}"

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, astuple, dataclass, replace
 from pathlib import Path
 
+from omnidraft.bench.columns import Column, name_of
 from omnidraft.bench.learn_answers import answered
 from omnidraft.bench.learn_plan import LearnPlan, Prompts, choose, label
 from omnidraft.bench.learn_stream import distil, live
@@ -163,11 +164,11 @@ class _Runner:
             return {min(-(-end // step) * step, total) for end in self._ends}
         return {step << i for i in range(total.bit_length()) if step << i < total} if self.plan.curve else set()
 
-    def _counts(self, cache: NgramCache | None, adapter: Path | None, temperatures: Sequence[float] = ()) -> dict:
+    def _counts(self, cache: NgramCache | None, adapter: Path | None, temperatures: Sequence[Column] = ()) -> dict:
         """{temperature: {task: [[proposed, accepted, tokens, passes, looped], ...]}}."""
         ask = self._tester.ask
         return {
-            f"{t:g}": {
+            name_of(t): {
                 part.task: [
                     astuple(count)
                     for count in ask(part.test, t, self.plan.test_tokens, self.cell.seed + 7, cache, adapter)

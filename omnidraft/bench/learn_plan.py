@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from omnidraft.bench.columns import DEFAULT, Column
 from omnidraft.config import LearningSettings
 from omnidraft.errors import SettingsError
 from omnidraft.lab.prompts import TASKS, Prompt, load_prompts
@@ -21,9 +22,9 @@ TEST_SHARE = 5  # of prompts without a split every fifth is for testing
 @dataclass(frozen=True)
 class LearnPlan:
     """One run. tasks: bundled names or prompt files; data: a folder of `<task>.jsonl` that replaces the bundled ones;
-    test_file: test prompts of its own for every task. train_tokens, test_tokens: longest answers. temperatures: of the
-    tests; train_temperature: of the answers learned from. curve: test after 1, 2, 4, ... updates too. reference: also
-    distil offline to convergence. sequence: all tasks one after the other as one more stream.
+    test_file: test prompts of its own for every task. train_tokens, test_tokens: longest answers. temperatures: columns
+    of the tests; train_temperature: of the answers learned from. curve: test after 1, 2, 4, ... updates too.
+    reference: also distil offline to convergence. sequence: all tasks one after the other as one more stream.
     """
 
     targets: Sequence[Path]
@@ -35,7 +36,7 @@ class LearnPlan:
     seeds: int = 3
     train_tokens: int = 128
     test_tokens: int = 64
-    temperatures: Sequence[float] = (0.0, 1.0)
+    temperatures: Sequence[Column] = (0.0, 1.0, DEFAULT)
     train_temperature: float = 1.0
     data: Path | None = None
     test_file: Path | None = None

@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from omnidraft.bench.columns import column_of, label
 from omnidraft.bench.learn import CACHE, DIRECT, OFFLINE, SEQUENCE
 from omnidraft.bench.learn_report import Found, grouped
 
@@ -17,7 +18,7 @@ COLOURS = ("#0969da", "#9a4a00", "#1a7f37", "#8250df", "#bf3989", "#57606a", "#6
 def png(found: Found, losses: list[str], dpi: int = 150) -> bytes:
     """Bytes of a PNG: mean over seeds with the seeds as a band; untrained and offline as dotted and dashed lines."""
     groups = grouped([(c, n, r) for c, n, r in found if c.task != SEQUENCE])
-    coldest = min((temperature for _, _, temperature in groups), key=float, default="0")
+    coldest = min((temperature for _, _, temperature in groups), default="0")
     panels = sorted({(target, task) for target, task, _ in groups})
     targets, tasks = sorted({p[0] for p in panels}), list(dict.fromkeys(p[1] for p in panels))
     size = (3.2 * max(len(tasks), 1), 2.6 * max(len(targets), 1) + 0.5)
@@ -39,7 +40,7 @@ def png(found: Found, losses: list[str], dpi: int = 150) -> bytes:
         axes.grid(axis="y", color="#e3e6ea")
     for axes in grid[-1]:
         axes.set_xlabel("answers learned from", fontsize=8)
-    grid[0][0].set_ylabel(f"acceptance on test prompts, T = {coldest}", fontsize=8)
+    grid[0][0].set_ylabel(f"acceptance on test prompts, {label(column_of(coldest))}", fontsize=8)
     if panels:
         grid[0][0].legend(fontsize=7)
     data = io.BytesIO()

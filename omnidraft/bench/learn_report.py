@@ -9,6 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from omnidraft.bench import learn_stats as stats
+from omnidraft.bench.columns import column_of, label
 from omnidraft.bench.learn import CACHE, DIRECT, OFFLINE, SEQUENCE, Cell, Result
 from omnidraft.bench.learn_stats import Value
 
@@ -35,7 +36,7 @@ def rows(found: Found) -> list[dict]:
     made = []
     for (target, task, temperature), group in grouped(found).items():
         for condition, counts in group.items():
-            row = {"target": target, "task": task, "temperature": float(temperature), "condition": condition,
+            row = {"target": target, "task": task, "temperature": column_of(temperature), "condition": condition,
                    "seeds": len(counts), "acceptance": stats.rate([*counts.values()]),
                    "tokens_per_pass": stats.tokens_per_pass([*counts.values()])}  # fmt: skip
             if DIRECT in group:
@@ -51,8 +52,8 @@ def pairs(found: Found) -> list[dict]:
     made = []
     for (target, task, temperature), group in grouped(found).items():
         for one, other in pairwise(name for name in PAPERS_ORDER if name in group):
-            made.append({"target": target, "task": task, "temperature": float(temperature), "one": other, "other": one,
-                         "difference": stats.difference(*_common(group, other, one))})  # fmt: skip
+            made.append({"target": target, "task": task, "temperature": column_of(temperature), "one": other,
+                         "other": one, "difference": stats.difference(*_common(group, other, one))})  # fmt: skip
     return made
 
 
@@ -77,7 +78,7 @@ def _retained(results: Sequence[Result], base: Sequence[Result]) -> dict:
     task = next(iter(stops[0][0][temperature]))
     cut = lambda counts: [np.array(c[temperature][task], float)[:, :4] for c in counts]  # noqa: E731
     low, first, last = cut([b["counts"] for b in base]), cut([s[0] for s in stops]), cut([s[-1] for s in stops])
-    return {"task": task, "temperature": float(temperature), "untrained": stats.rate(low),
+    return {"task": task, "temperature": column_of(temperature), "untrained": stats.rate(low),
             "after_first": stats.rate(first), "after_all": stats.rate(last),
             "gain_kept": stats.share(last, low, first)}  # fmt: skip
 
@@ -125,14 +126,14 @@ def lines(found: Found) -> Iterable[str]:
         more = f"  x{row['times_direct'].mean:5.2f}" if "times_direct" in row else ""
         more += f"  gap closed {row['gap_closed']}" if "gap_closed" in row else ""
         more += f"  {row['training_cpu']:.0f} s training" if "training_cpu" in row else ""
-        yield (f"{row['target']:18} {row['task']:9} T={row['temperature']:g} {row['condition']:9} "
+        yield (f"{row['target']:18} {row['task']:9} {label(row['temperature'])} {row['condition']:9} "
                f"acceptance {row['acceptance']}  tok/pass {row['tokens_per_pass'].mean:.2f}{more}")  # fmt: skip
     for row in pairs(found):
-        yield (f"{row['target']:18} {row['task']:9} T={row['temperature']:g} "
+        yield (f"{row['target']:18} {row['task']:9} {label(row['temperature'])} "
                f"{row['one']} - {row['other']}: {row['difference']}")  # fmt: skip
     for row in retention(found):
         means = " -> ".join(f"{row[name].mean:.3f}" for name in ("untrained", "after_first", "after_all"))
-        yield (f"{row['target']:18} {row['task']} first, T={row['temperature']:g} {row['loss']}: {means}, "
+        yield (f"{row['target']:18} {row['task']} first, {label(row['temperature'])} {row['loss']}: {means}, "
                f"gain kept {row['gain_kept']}")  # fmt: skip
 
 
@@ -141,15 +142,15 @@ def markdown(found: Found) -> Iterable[str]:
     made = rows(found)
     for temperature in dict.fromkeys(row["temperature"] for row in made):
         yield from _table(
-            [f"T = {temperature:g}", "condition", "seeds", "acceptance", "x direct", "gap closed", "tokens per pass",
+            [f"{label(temperature)}", "condition", "seeds", "acceptance", "x direct", "gap closed", "tokens per pass",
              "training, processor s"],
             [[f"{r['target']}, {r['task']}", r["condition"], r["seeds"], r["acceptance"], r.get("times_direct"),
               r.get("gap_closed"), r["tokens_per_pass"], r.get("training_cpu")]
              for r in made if r["temperature"] == temperature],
         )  # fmt: skip
     yield from _table(
-        ["target, task", "T", "pair", "difference of acceptance"],
-        [[f"{r['target']}, {r['task']}", r["temperature"], f"{r['one']} - {r['other']}", r["difference"]]
+        ["target, task", "sampling", "pair", "difference of acceptance"],
+        [[f"{r['target']}, {r['task']}", label(r["temperature"]), f"{r['one']} - {r['other']}", r["difference"]]
          for r in pairs(found)],
     )  # fmt: skip
     yield from _table(

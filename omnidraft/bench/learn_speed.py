@@ -14,10 +14,11 @@ import numpy as np
 
 from omnidraft.app.assistant import Assistant
 from omnidraft.backends.expand import SHAPES, expanded_adapter
-from omnidraft.bench import regimes
+from omnidraft.bench import columns, regimes
+from omnidraft.bench.columns import Column, sampling_of
 from omnidraft.bench.learn_plan import LearnPlan, choose, label
 from omnidraft.bench.speed import draft_settings
-from omnidraft.config import CacheSettings, ModelSettings, SamplingSettings
+from omnidraft.config import CacheSettings, ModelSettings
 from omnidraft.engine import Memory
 from omnidraft.lab.trace import Trace, record
 from omnidraft.paths import DataHome
@@ -35,7 +36,7 @@ class Speed:
     task: str
     condition: str
     regime: str
-    temperature: float
+    temperature: Column
     method: str
     tokens_per_second: float
     speedup: float
@@ -76,7 +77,7 @@ def _measure(
                 for method in METHODS[turn:] + METHODS[:turn]:
                     assistant.engine.forget()
                     assistant.engine.memory = memories[method]
-                    sampling = SamplingSettings(temperature=temperature, seed=number, max_tokens=plan.test_tokens)
+                    sampling = sampling_of(temperature, seed=number, max_tokens=plan.test_tokens)
                     events = assistant.answer(prompt.messages, sampling, draft_settings(method))
                     traces[method].append(record(events))
             for method in METHODS[1:]:
@@ -102,6 +103,6 @@ def _speed(labels: tuple, plain: Sequence[Trace], found: Sequence[Trace]) -> Spe
 def line(s: Speed) -> str:
     low, high = s.speedup_ci
     return (
-        f"{s.target:18} {s.task:9} {s.condition:9} {s.regime} T={s.temperature:g} {s.method:8} "
+        f"{s.target:18} {s.task:9} {s.condition:9} {s.regime} {columns.label(s.temperature):8} {s.method:8} "
         f"x{s.speedup:.2f} [{low:.2f}, {high:.2f}]  acceptance {s.acceptance:.3f}  tok/pass {s.tokens_per_pass:.2f}"
     )

@@ -14,7 +14,8 @@ from pathlib import Path
 from omnidraft.backends.llama_cpp import LlamaDrafter
 from omnidraft.backends.opening import open_target
 from omnidraft.backends.templates import ChatTemplate
-from omnidraft.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
+from omnidraft.bench.columns import Column, sampling_of
+from omnidraft.config import CacheSettings, DraftSettings, ModelSettings
 from omnidraft.engine import Engine
 from omnidraft.lab.prompts import Prompt
 from omnidraft.lab.trace import record
@@ -67,7 +68,7 @@ class Tester:
         return cache
 
     def ask(
-        self, prompts: Sequence[Prompt], temperature: float, max_tokens: int, seed: int, cache: NgramCache | None,
+        self, prompts: Sequence[Prompt], temperature: Column, max_tokens: int, seed: int, cache: NgramCache | None,
         adapter: Path | None,
     ) -> list[Count]:  # fmt: skip
         """Counts in the order of the prompts; the same seed gives the same texts under every condition."""
@@ -75,9 +76,9 @@ class Tester:
         self.engine.pair_drafter(self.drafter, self._template, Frozen(self.pair, cache))
         return [self._one(p, temperature, max_tokens, seed * 1_000_003 + i) for i, p in enumerate(prompts)]
 
-    def _one(self, prompt: Prompt, temperature: float, max_tokens: int, seed: int) -> Count:
+    def _one(self, prompt: Prompt, temperature: Column, max_tokens: int, seed: int) -> Count:
         self.engine.forget()
-        sampling = SamplingSettings(temperature=temperature, seed=seed, max_tokens=max_tokens)
+        sampling = sampling_of(temperature, seed=seed, max_tokens=max_tokens)
         trace = record(self.engine.answer(list(prompt.messages), sampling, DRAFT))
         return Count(trace.proposed, trace.accepted, trace.tokens, len(trace.rounds), trace.degenerate)
 

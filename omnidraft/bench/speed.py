@@ -17,6 +17,7 @@ from omnidraft.backends.llama_cpp import LlamaDrafter
 from omnidraft.backends.templates import ChatTemplate
 from omnidraft.bench import regimes
 from omnidraft.bench.cells import Cell, Costs, make_cell
+from omnidraft.bench.columns import Column, sampling_of
 from omnidraft.bench.counted import count_fixed
 from omnidraft.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.engine import Memory, Message, Seat
@@ -32,7 +33,7 @@ _WARM_UP = 2
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to run. drafters: "given", "random" or both; temperatures, tasks, methods and regimes by name.
+    """What to run. drafters: "given", "random" or both; temperatures: columns; tasks, methods, regimes by name.
 
     compared: fixed draft lengths that the adaptive methods are held against by counting. repeats: of the whole; of each
     prompt the one with the median speedup counts, so that what interrupts a single answer does not.
@@ -40,7 +41,7 @@ class Plan:
 
     tasks: Sequence[str]
     methods: Sequence[str]
-    temperatures: Sequence[float]
+    temperatures: Sequence[Column]
     regimes: Sequence[str]
     drafters: Sequence[str] = ("given",)
     prompts: int = 6
@@ -58,7 +59,7 @@ class Way(NamedTuple):
     method: str
 
 
-Traces = dict[tuple[float, str], dict[Way, list[Trace]]]  # by temperature and task; one trace a prompt
+Traces = dict[tuple[Column, str], dict[Way, list[Trace]]]  # by temperature and task; one trace a prompt
 
 
 def draft_settings(method: str) -> DraftSettings:
@@ -164,13 +165,13 @@ class _Bench:
                 traces[temperature, task] = self._task(task, temperature)
         return traces
 
-    def _warm_up(self, temperature: float) -> None:
+    def _warm_up(self, temperature: Column) -> None:
         for task in self._plan.tasks[:_WARM_UP]:
             prompt = load_prompts(task, split="train", limit=1)[0]
             for way in self._ways:
                 self._answer(prompt.messages, way, self._sampling(temperature, 1))
 
-    def _task(self, task: str, temperature: float) -> dict[Way, list[Trace]]:
+    def _task(self, task: str, temperature: Column) -> dict[Way, list[Trace]]:
         """Traces by way, one a prompt, ways in turning order so that none is always first."""
         traces: dict[Way, list[Trace]] = {way: [] for way in self._ways}
         for number, prompt in enumerate(self._prompts(task)):
@@ -179,7 +180,7 @@ class _Bench:
                 traces[way].append(self._answer(prompt.messages, way, self._sampling(temperature, number)))
         return traces
 
-    def fixed(self, task: str, temperature: float, plain: Sequence[Trace]) -> dict[int, list[Trace]]:
+    def fixed(self, task: str, temperature: Column, plain: Sequence[Trace]) -> dict[int, list[Trace]]:
         """What the compared draft lengths would have done with the answers that plain decoding gave."""
         answers = [
             (prompt.messages, self._sampling(temperature, number), trace.ids)
@@ -190,10 +191,8 @@ class _Bench:
     def _prompts(self, task: str):
         return load_prompts(task, split="test", limit=self._plan.prompts)
 
-    def _sampling(self, temperature: float, number: int) -> SamplingSettings:
-        return SamplingSettings(
-            temperature=temperature, seed=self._plan.seed + number, max_tokens=self._plan.max_tokens
-        )
+    def _sampling(self, temperature: Column, number: int) -> SamplingSettings:
+        return sampling_of(temperature, seed=self._plan.seed + number, max_tokens=self._plan.max_tokens)
 
     def _answer(self, messages: Sequence[Message], way: Way, sampling: SamplingSettings) -> Trace:
         engine = self._assistant.engine

@@ -11,9 +11,10 @@ from pathlib import Path
 from omnidraft.app.default_models import choose_drafter, choose_target
 from omnidraft.bench import cache, calibration, costs, first_token, idle, overhead, speed
 from omnidraft.bench.cells import as_json, line, summary
+from omnidraft.bench.columns import COLUMNS, columns
 from omnidraft.bench.regimes import REGIMES
 from omnidraft.cli import drift, learn
-from omnidraft.config import DraftSettings, SamplingSettings
+from omnidraft.config import DraftSettings
 from omnidraft.errors import SettingsError, StorageError
 from omnidraft.lab.prompts import TASKS
 from omnidraft.paths import find_data_home
@@ -80,7 +81,7 @@ def _add_speed(kinds) -> None:
     sub.add_argument("--methods", default="plain,lookup,fixed:4,gamma:0.3,adaptive")
     sub.add_argument("--regimes", default="bundled", help=f"of {', '.join(REGIMES)}")
     sub.add_argument("--compare", default="", help="fixed lengths to hold adaptive against by counting: 1,2,3,4,6,8")
-    sub.add_argument("--temperature", default="0,1")
+    sub.add_argument("--temperature", default=COLUMNS, help="numbers and default with commas: the columns")
     sub.add_argument("--prompts", type=int, default=6)
     sub.add_argument("--repeats", type=int, default=1, help="of everything; each prompt's median speedup counts")
     sub.add_argument("--max-tokens", type=int, default=64)
@@ -116,14 +117,6 @@ def _overhead(args: argparse.Namespace) -> int:
     return 0
 
 
-def _temperatures(text: str) -> list[float]:
-    """Numbers with commas between them, each one that a sampler takes."""
-    try:
-        return [SamplingSettings(temperature=float(part)).temperature for part in text.split(",")]
-    except ValueError:
-        raise SettingsError(f"--temperature takes numbers with commas between them, not {text[:40]!r}.") from None
-
-
 def _drafters(text: str) -> list[str]:
     kinds = text.split(",")
     if not set(kinds) <= {"given", "random"}:
@@ -142,7 +135,7 @@ def _speed(args: argparse.Namespace) -> int:
     plan = speed.Plan(
         tasks=args.tasks.split(","),
         methods=args.methods.split(","),
-        temperatures=_temperatures(args.temperature),
+        temperatures=columns(args.temperature),
         regimes=args.regimes.split(","),
         drafters=_drafters(args.drafters),
         prompts=args.prompts,

@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
 from omnidraft.app.default_models import choose_drafter, choose_target
+from omnidraft.bench.columns import COLUMNS, columns
 from omnidraft.bench.learn_plan import LOSS_NAMES, LearnPlan
 from omnidraft.config import LearningSettings
-from omnidraft.errors import ModelError, SettingsError, StorageError
+from omnidraft.errors import ModelError, StorageError
 from omnidraft.files import write_atomically
 from omnidraft.lab.prompts import TASKS
 from omnidraft.paths import DataHome, find_data_home
@@ -41,7 +41,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--train-tokens", type=int, default=128, help="longest answer to learn from")
     parser.add_argument("--test-tokens", type=int, default=64)
-    parser.add_argument("--temperature", default="0,1", help="of the tests")
+    parser.add_argument("--temperature", default=COLUMNS, help="of the tests: numbers and default")
     parser.add_argument("--train-temperature", type=float, default=1.0)
     parser.add_argument("--no-reference", action="store_true", help="do not distil offline to convergence")
     parser.add_argument("--no-curve", action="store_true", help="test at the end only")
@@ -93,7 +93,7 @@ def _plan(args: argparse.Namespace, home: DataHome) -> LearnPlan:
         seeds=args.seeds,
         train_tokens=args.train_tokens,
         test_tokens=args.test_tokens,
-        temperatures=_temperatures(args.temperature),
+        temperatures=columns(args.temperature),
         train_temperature=args.train_temperature,
         data=args.data,
         test_file=args.test_file,
@@ -114,13 +114,6 @@ def _speed(plan: LearnPlan, folder: Path, home: DataHome, regime: str, out: Path
         print(learn_speed.line(row), flush=True)
         report["speed"].append(asdict(row))
         _write(out, json.dumps(report, indent=1).encode())
-
-
-def _temperatures(text: str) -> Sequence[float]:
-    try:
-        return [float(part) for part in text.split(",")]
-    except ValueError:
-        raise SettingsError(f"--temperature takes numbers with commas between them, not {text[:40]!r}.") from None
 
 
 def _write(path: Path, data: bytes) -> None:

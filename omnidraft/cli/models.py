@@ -9,8 +9,7 @@ from pathlib import Path
 
 from omnidraft.backends.discovery import find_models
 from omnidraft.backends.gguf_file import ModelInfo
-from omnidraft.cli import models_expand as expand
-from omnidraft.cli import models_import as import_command
+from omnidraft.cli import models_expand, models_import
 from omnidraft.errors import ModelError
 from omnidraft.paths import BUNDLED_MODELS, find_data_home
 
@@ -21,18 +20,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
     sub = actions.add_parser("expand", help="make a larger model that computes the same")
     sub.add_argument("--data-dir", type=Path, default=argparse.SUPPRESS, help="where this program keeps its data")
-    expand.add_arguments(sub)
+    models_expand.add_arguments(sub)
     sub = actions.add_parser("import", help="make a drafter of a small Llama-like Hugging Face folder")
     sub.add_argument("--data-dir", type=Path, default=argparse.SUPPRESS, help="where this program keeps its data")
-    import_command.add_arguments(sub)
+    models_import.add_arguments(sub)
 
 
 def run(args: argparse.Namespace) -> int:
     home = find_data_home(args.data_dir)
     if args.action == "expand":
-        return expand.run(args, home)
+        return models_expand.run(args, home)
     if args.action == "import":
-        return import_command.run(args, home)
+        return models_import.run(args, home)
     for folder in args.folder:
         if not folder.is_dir():
             raise ModelError(f"There is no folder {folder}.")

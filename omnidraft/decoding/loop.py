@@ -14,6 +14,7 @@ from time import perf_counter
 import numpy as np
 
 from omnidraft.backends.base import Aborted, LanguageModel
+from omnidraft.backends.thread_pool import release_helpers
 from omnidraft.config import SamplingSettings
 from omnidraft.decoding.constraint import ConstrainedSampler, Constraint
 from omnidraft.decoding.events import Event, Finished, FinishReason, Round, Statistics, Token
@@ -71,6 +72,8 @@ def decode(
             yield from answer.round()
     except Aborted:  # the reason stays "cancelled"
         pass
+    finally:
+        release_helpers()
     yield Finished(reason, answer.statistics, answer.text.finish(), seed, draft_disabled_reason)
 
 

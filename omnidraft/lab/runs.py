@@ -247,7 +247,7 @@ class DriftRun:
         memory: Memory = loaded.drafting if drafting else loaded.plain
         engine.forget()
         engine.memory = memory
-        sampling = SamplingSettings(
+        sampling = SamplingSettings.unfiltered(
             temperature=options.temperature, seed=options.seed + index, max_tokens=options.max_tokens
         )
         capture = self._learner.capture if self._learner is not None and drafting else 0

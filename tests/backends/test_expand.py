@@ -20,6 +20,7 @@ from omnidraft.backends import expand
 from omnidraft.backends.expand import gguf_stream, quantize_model
 from omnidraft.backends.expand.layout import DEAD, FREE, IGNORED, SILENT, Layout
 from omnidraft.backends.expand.source import LlamaFile
+from omnidraft.cli import models_expand
 from omnidraft.errors import ModelError, SettingsError, StorageError
 from omnidraft.vocab import TokenKind, Vocabulary
 
@@ -362,17 +363,17 @@ def test_a_random_model_shares_the_vocabulary_and_nothing_else(models, tmp_path)
 
 def test_the_command_builds_once_and_names_the_file(models, tmp_path, capsys):
     parser = argparse.ArgumentParser()
-    expand.add_arguments(parser)
+    models_expand.add_arguments(parser)
     source = bundled(models, "tiny-drafter")
     adapter = write_adapter(tmp_path / "mine.gguf", source)
     words = [str(source), "--shape", "68m", "--dtype", "q4_0", "--adapter", str(adapter)]
     home = SimpleNamespace(cache=tmp_path / "cache")
-    assert expand.run(parser.parse_args(words), home) == 0
+    assert models_expand.run(parser.parse_args(words), home) == 0
     path = expand.expanded_path(home.cache, source, expand.SHAPES["68m"], "Q4_0")
     out = capsys.readouterr().out
     assert str(path) in out
     assert "adapter" in out
-    assert expand.run(parser.parse_args(words), home) == 0
+    assert models_expand.run(parser.parse_args(words), home) == 0
     assert "kept from before" in capsys.readouterr().out
     fields = GGUFReader(path).fields
     assert fields["omnidraft.expanded.source"].contents() == "tiny-drafter"

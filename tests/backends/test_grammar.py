@@ -1,4 +1,4 @@
-"""llama.cpp's grammar sampler behind `Constraint`: what it lets pass, where it lets an answer end, what it refuses."""
+"""Grammars behind `Constraint`: what it lets pass, where it lets an answer end, what it refuses."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from omnidraft.backends.grammar import Grammar, GrammarError, LlamaGrammar, json_grammar
+from omnidraft.backends.grammar import Grammar, GrammarError, GrammarState, json_grammar
 from omnidraft.vocab import TokenKind, Vocabulary
 
 
@@ -16,7 +16,7 @@ def vocabulary(models) -> Vocabulary:
     return Vocabulary.from_gguf(models / "tiny-target-b-f16.gguf")
 
 
-def walk(state: LlamaGrammar, vocabulary: Vocabulary, text: str) -> bool:
+def walk(state: GrammarState, vocabulary: Vocabulary, text: str) -> bool:
     for token in vocabulary.encode(text):
         if not state.allowed(np.array([token]))[0]:
             return False
@@ -25,12 +25,12 @@ def walk(state: LlamaGrammar, vocabulary: Vocabulary, text: str) -> bool:
 
 
 def takes(rules: str, vocabulary: Vocabulary, text: str) -> bool:
-    state = LlamaGrammar(Grammar(rules), vocabulary)
+    state = GrammarState(Grammar(rules), vocabulary)
     return walk(state, vocabulary, text) and bool(state.allowed(np.array([vocabulary.eos]))[0])
 
 
 def test_an_answer_ends_only_where_the_grammar_may(vocabulary):
-    state = LlamaGrammar(Grammar('root ::= "ab" "c"?'), vocabulary)
+    state = GrammarState(Grammar('root ::= "ab" "c"?'), vocabulary)
     ends = np.array(sorted(vocabulary.eog))
     assert not state.allowed(ends).any()
     assert walk(state, vocabulary, "ab")
@@ -40,7 +40,7 @@ def test_an_answer_ends_only_where_the_grammar_may(vocabulary):
 
 
 def test_asking_moves_nothing_and_one_by_one_agrees_with_all_at_once(vocabulary):
-    state = LlamaGrammar(Grammar("root ::= [a-m ]+"), vocabulary)
+    state = GrammarState(Grammar("root ::= [a-m ]+"), vocabulary)
     walk(state, vocabulary, "hm")
     whole = state.allowed(np.arange(vocabulary.size))
     assert whole.sum() > 30
@@ -52,11 +52,11 @@ def test_control_tokens_pass_only_where_they_are_named(vocabulary):
     text = next(text for text, id in vocabulary.controls.items() if id not in vocabulary.eog)
     token = np.array([vocabulary.controls[text]])
     free, named = "root ::= [^x]+", Grammar("root ::= [^x]+", controls=(text,))
-    assert not LlamaGrammar(Grammar(free), vocabulary).allowed(token)[0]
-    assert LlamaGrammar(named, vocabulary).allowed(token)[0]
+    assert not GrammarState(Grammar(free), vocabulary).allowed(token)[0]
+    assert GrammarState(named, vocabulary).allowed(token)[0]
     silent = np.flatnonzero(np.isin(vocabulary.kinds, (TokenKind.CONTROL, TokenKind.UNKNOWN, TokenKind.UNUSED)))
     others = np.setdiff1d(silent, sorted(vocabulary.eog))
-    assert not LlamaGrammar(Grammar(free), vocabulary).allowed(others).any()
+    assert not GrammarState(Grammar(free), vocabulary).allowed(others).any()
 
 
 SCHEMA = {"type": "object", "additionalProperties": False, "required": ["name", "tags"], "properties": {
@@ -95,7 +95,7 @@ def test_strings_hold_nothing_that_json_forbids(vocabulary, text):
                                    "root ::= " + "(" * 9999 + '"a"' + ")" * 9999, '"' * 200_000])  # fmt: skip
 def test_what_is_no_grammar_is_an_error(vocabulary, rules):
     with pytest.raises(GrammarError):
-        LlamaGrammar(Grammar(rules), vocabulary)
+        GrammarState(Grammar(rules), vocabulary)
 
 
 @pytest.mark.parametrize("schema", [{"type": "nonsense"}, {"$ref": "https://example.org"}, {"$ref": "#/$defs/no"},

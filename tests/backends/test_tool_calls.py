@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from omnidraft.backends.grammar import GrammarError, LlamaGrammar
+from omnidraft.backends.grammar import GrammarError, GrammarState
 from omnidraft.backends.templates import ChatTemplate
 from omnidraft.backends.tool_calls import HERMES, LLAMA, MISTRAL, Call, CallReader, call_grammar, format_of
 from omnidraft.vocab import Vocabulary
@@ -120,7 +120,7 @@ def test_a_template_without_tools_gets_calls_and_results_as_text(vocabulary):
 
 def fits(grammar, vocabulary, text: str) -> bool:
     """Whether the grammar takes `text` token by token and then lets the answer end."""
-    state = LlamaGrammar(grammar, vocabulary)
+    state = GrammarState(grammar, vocabulary)
     for token in vocabulary.encode(text):
         if not state.allowed(np.array([token]))[0]:
             return False

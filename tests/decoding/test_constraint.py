@@ -89,7 +89,7 @@ def probabilities(sampling: SamplingSettings) -> dict[tuple[int, ...], float]:
 @pytest.mark.parametrize("drafted", [False, True])
 @pytest.mark.parametrize("filters", [{}, {"top_k": 2}, {"top_p": 0.7, "temperature": 0.8}])
 def test_answers_follow_the_restricted_distribution(drafted, filters):
-    sampling = SamplingSettings(**{"temperature": 1.0, "max_tokens": LENGTH, **filters})
+    sampling = SamplingSettings.unfiltered(**{"temperature": 1.0, "max_tokens": LENGTH, **filters})
     drafter, translate = toys.drafter(), toys.translator()
     found: Counter = Counter()
     for seed in range(1500):
@@ -100,7 +100,7 @@ def test_answers_follow_the_restricted_distribution(drafted, filters):
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 @pytest.mark.parametrize("verification", ["coupled", "rejection", "paper"])
 def test_the_text_is_the_same_with_and_without_a_drafter(temperature, verification):
-    sampling = SamplingSettings(temperature=temperature, max_tokens=12)
+    sampling = SamplingSettings.unfiltered(temperature=temperature, max_tokens=12)
     for seed in range(20):
         speculation = toys.speculation(toys.drafter(), toys.translator(), 4, verification)
         assert answer(sampling, seed, speculation) == answer(sampling, seed)
@@ -127,7 +127,7 @@ def draws(constraint, n: int, temperature: float = 1.0) -> Counter:
     row = np.linspace(3, -3, WIDE.size).astype(np.float32)
     found: Counter = Counter()
     for seed in range(n):
-        sampler = ConstrainedSampler(SamplingSettings(temperature=temperature), WIDE, seed, 0, constraint)
+        sampler = ConstrainedSampler(SamplingSettings.unfiltered(temperature=temperature), WIDE, seed, 0, constraint)
         prepared = row.copy()
         sampler.prepare(prepared, [])
         found[sampler.draw(prepared, 0).id] += 1

@@ -41,7 +41,7 @@ def exact_probabilities(target, temperature: float) -> dict[tuple[int, ...], flo
 
 def sample(verification: str | None, n: int, temperature: float = 1.0, length: int = 4, first_seed: int = 0) -> Counter:
     target, drafter, translate = toys.target(), toys.drafter(), toys.translator()
-    sampling = SamplingSettings(temperature=temperature, max_tokens=LENGTH)
+    sampling = SamplingSettings.unfiltered(temperature=temperature, max_tokens=LENGTH)
     found: Counter = Counter()
     for seed in range(first_seed, first_seed + n):
         speculation = verification and toys.speculation(drafter, translate, length, verification)
@@ -100,7 +100,7 @@ def test_two_hundred_thousand_answers_reject_the_published_rule():
     {"temperature": 1.0, "repeat_penalty": 1.3, "repeat_last_n": 8},
 ])  # fmt: skip
 def test_same_seed_same_text_with_or_without_drafter_cache_and_length(settings):
-    sampling = SamplingSettings(max_tokens=40, **settings)
+    sampling = SamplingSettings.unfiltered(max_tokens=40, **settings)
     for seed in range(20):
         plain = answer(toys.target(), sampling, seed)
         for cached, length in itertools.product((True, False), (1, 3, 7)):
@@ -111,7 +111,7 @@ def test_same_seed_same_text_with_or_without_drafter_cache_and_length(settings):
 def test_coupled_acceptance_lies_between_its_bounds():
     """With drafter and target over the same tokens, one at a time: (1 - TV) / (1 + TV) <= acceptance <= 1 - TV."""
     target, drafter, translate = toys.target(), toys.drafter(), toys.translator(cached=False)
-    sampling = SamplingSettings(temperature=1.0, max_tokens=2)
+    sampling = SamplingSettings.unfiltered(temperature=1.0, max_tokens=2)
     tested = accepted = 0
     lower = upper = 0.0
     for seed in range(4_000):

@@ -72,7 +72,7 @@ def sampler(settings: SamplingSettings, seed: int = 0, capture: int = 0) -> Samp
 @pytest.mark.parametrize("filters", FILTERS, ids=str)
 @pytest.mark.parametrize("capture", [0, 48])
 def test_filters_keep_what_brute_force_keeps(filters, capture):
-    settings = SamplingSettings(**{"temperature": 1.0, **filters})
+    settings = SamplingSettings.unfiltered(**{"temperature": 1.0, **filters})
     for seed in range(20):
         logits = row(seed, scale=0.2 + seed / 4)
         prepared = logits.copy()
@@ -84,7 +84,7 @@ def test_filters_keep_what_brute_force_keeps(filters, capture):
 @pytest.mark.parametrize("filters", [{}, {"temperature": 0.5}, {"top_k": 5}, {"top_p": 0.7}, {"min_p": 0.1}], ids=str)
 def test_draws_follow_the_filtered_distribution(filters):
     """With a flat enough row that the tail behind the head holds much of the mass."""
-    settings = SamplingSettings(**{"temperature": 1.0, **filters})
+    settings = SamplingSettings.unfiltered(**{"temperature": 1.0, **filters})
     logits = row(1, scale=1.0)
     s = sampler(settings, seed=7)
     expected = brute_force(logits, settings)
@@ -104,7 +104,7 @@ def test_draws_follow_the_filtered_distribution(filters):
 
 
 def test_padding_is_never_drawn_and_weighs_nothing():
-    for settings in (SamplingSettings(temperature=0.0), SamplingSettings(temperature=10.0)):
+    for settings in (SamplingSettings.unfiltered(temperature=0.0), SamplingSettings.unfiltered(temperature=10.0)):
         for position in range(300):
             logits = row(position)
             s = sampler(settings)
@@ -118,7 +118,7 @@ def test_at_temperature_zero_the_most_probable_id_is_drawn():
     for seed in range(50):
         for capture in (0, 48):
             logits = row(seed)
-            s = sampler(SamplingSettings(temperature=0.0), seed, capture)
+            s = sampler(SamplingSettings.unfiltered(temperature=0.0), seed, capture)
             s.prepare(logits, [])
             draw = s.draw(logits, 0)
             best = np.sort(logits[:SIZE])[::-1]
@@ -128,7 +128,7 @@ def test_at_temperature_zero_the_most_probable_id_is_drawn():
 
 @pytest.mark.parametrize("filters", [{}, {"temperature": 0.7}, {"top_k": 30}, {"top_p": 0.9}, {"min_p": 0.02}], ids=str)
 def test_looking_at_the_distribution_changes_no_draw(filters):
-    settings = SamplingSettings(**{"temperature": 1.0, **filters})
+    settings = SamplingSettings.unfiltered(**{"temperature": 1.0, **filters})
     for position in range(300):
         drawn = []
         for capture in (0, 48):
@@ -143,7 +143,7 @@ def test_same_seed_same_draw_other_seed_other_draw():
     found = []
     for seed in (1, 1, 2):
         prepared = row(0, scale=0.5)
-        s = sampler(SamplingSettings(temperature=1.0), seed)
+        s = sampler(SamplingSettings.unfiltered(temperature=1.0), seed)
         s.prepare(prepared, [])
         found.append([s.draw(prepared, position).id for position in range(60)])
     assert found[0] == found[1] != found[2]
@@ -154,7 +154,9 @@ def test_the_penalty_divides_positive_logits_and_multiplies_negative_ones_once(p
     logits = row(4)
     recent = [3, 3, 9, 11, 600, 3]
     prepared = logits.copy()
-    sampler(SamplingSettings(temperature=0.0, repeat_penalty=penalty, repeat_last_n=4)).prepare(prepared, recent)
+    sampler(SamplingSettings.unfiltered(temperature=0.0, repeat_penalty=penalty, repeat_last_n=4)).prepare(
+        prepared, recent
+    )
     expected = logits.copy()
     for i in {9, 11, 600, 3}:
         expected[i] = logits[i] / penalty if logits[i] > 0 else logits[i] * penalty
@@ -163,14 +165,17 @@ def test_the_penalty_divides_positive_logits_and_multiplies_negative_ones_once(p
 
 def test_the_penalty_looks_back_no_further_than_it_is_told():
     logits = row(4)
-    for settings in (SamplingSettings(repeat_penalty=2.0, repeat_last_n=0), SamplingSettings(repeat_penalty=1.0)):
+    for settings in (
+        SamplingSettings.unfiltered(repeat_penalty=2.0, repeat_last_n=0),
+        SamplingSettings.unfiltered(repeat_penalty=1.0),
+    ):
         prepared = logits.copy()
         sampler(settings).prepare(prepared, [1, 2, 3])
         np.testing.assert_array_equal(prepared[:SIZE], logits[:SIZE])
 
 
 def test_captured_candidates_are_the_targets_own_whatever_the_settings():
-    settings = SamplingSettings(temperature=0.4, top_k=2, repeat_penalty=2.0)
+    settings = SamplingSettings.unfiltered(temperature=0.4, top_k=2, repeat_penalty=2.0)
     logits = row(5)
     prepared = logits.copy()
     captured = sampler(settings, capture=48).prepare(prepared, [int(logits[:SIZE].argmax())])
@@ -188,7 +193,7 @@ def test_captured_candidates_are_the_targets_own_whatever_the_settings():
 def test_nudging_every_logit_by_much_less_than_the_margin_changes_no_draw(filters):
     """Also where the nudge changes which ids pass the filter."""
     rng = np.random.default_rng(0)
-    settings = SamplingSettings(temperature=0.8, **filters)
+    settings = SamplingSettings.unfiltered(temperature=0.8, **filters)
     sure = 0
     for position in range(400):
         logits = row(position, scale=1.5)

@@ -179,6 +179,6 @@ def test_an_answer_pauses_training_at_once_and_the_user_can_too(home, models, tm
 
 
 def test_the_app_that_learns_loads_no_training_library(home):
-    script = "import omnidraft.assistant, omnidraft.learning.learner, sys; print(*sys.modules)"
+    script = "import omnidraft.app.assistant, omnidraft.learning.learner, sys; print(*sys.modules)"
     names = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
     assert not {name.partition(".")[0] for name in names} & {"torch", "transformers", "peft"}

@@ -57,7 +57,7 @@ def trained(request, tmp_path_factory) -> tuple[ModelSpec, Path]:
     folder = tmp_path_factory.mktemp(request.param.name)
     write_conversations(folder)
     torch.set_num_threads(1)
-    path = build(request.param, folder, folder / "out", QUICK, resume=None, take_up=False)
+    path = build(request.param, folder, folder / "out", QUICK)
     return request.param, path
 
 
@@ -122,7 +122,7 @@ def test_a_stop_file_begins_the_decay(tmp_path: Path):
     out = tmp_path / "out"
     out.mkdir()
     (out / "STOP").touch()
-    build(TOY[1], tmp_path, out, replace(QUICK, minutes=60), resume=None, take_up=False)
+    build(TOY[1], tmp_path, out, replace(QUICK, minutes=60))
     assert (out / "tiny-target-b-f16.gguf").stat().st_size > 10_000
 
 

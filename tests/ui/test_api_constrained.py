@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+import threading
+import time
 
 import openai
 import pytest
@@ -21,6 +24,10 @@ SCHEMA = {
     "required": ["mood", "words", "inner"],
 }
 FORMAT = {"type": "json_schema", "json_schema": {"name": "day", "schema": SCHEMA}}
+
+
+def schema(described):
+    return {"type": "json_schema", "json_schema": {"name": "x", "schema": described}}
 
 
 def said(server, **more):
@@ -115,6 +122,12 @@ def test_other_verifications_step_aside(models, tmp_path, verification):
         ({"extra_body": {"grammar": 'x ::= "a"'}}, "not valid GBNF"),
         ({"extra_body": {"grammar": "root ::= root"}}, "not valid GBNF"),
         ({"extra_body": {"grammar": "root ::= " + "(" * 5000 + '"a"' + ")" * 5000}}, "nests"),
+        ({"extra_body": {"grammar": 'root ::= "' + ")" * 20_000 + '" ' + "(" * 20_000}}, "nests"),
+        ({"extra_body": {"grammar": 'root ::= "a"{5,2}'}}, "ends at 2"),
+        ({"extra_body": {"grammar": "root ::= " + '"a"? ' * 5000}}, "too many ways"),
+        ({"extra_body": {"grammar": 'root ::= "a" root "b" | "a" root "c" | "a" root'}}, "too many ways"),
+        ({"response_format": schema({"type": "string", "minLength": 10**9})}, "1,000,000,000 times"),
+        ({"response_format": schema({"type": "string", "pattern": "^a{999999999999999999}$"})}, "times"),
         ({"extra_body": {"grammar": ""}}, "empty"),
         ({"extra_body": {"grammar": 7}}, "grammar must be"),
         ({"extra_body": {"grammar": 'root ::= "a"'}, "response_format": {"type": "json_object"}}, "together"),
@@ -122,5 +135,37 @@ def test_other_verifications_step_aside(models, tmp_path, verification):
 )  # fmt: skip
 def test_what_cannot_be_followed_is_said(server, change, told):
     with pytest.raises(openai.BadRequestError) as caught:
-        client(server).chat.completions.create(**{"model": MODEL, "messages": ASK, "max_tokens": 4, **change})
+        client(server).chat.completions.create(**{"model": MODEL, "messages": ASK, "max_tokens": 40, **change})
     assert told in caught.value.body["message"]
+    assert said(server, max_tokens=2).message.content is not None  # nothing stays held
+
+
+@pytest.mark.parametrize("limits", [{"maxLength": 1000}, {"maxLength": 10**9}, {"minLength": 3, "maxLength": 500}])
+def test_ordinary_and_huge_limits_are_followed(server, limits):
+    whole = {"type": "object", "properties": {"a": {"type": "string", **limits}}, "required": ["a"]}
+    choice = said(server, response_format=schema(whole), temperature=1, max_tokens=120)
+    assert re.match(r'\{ ?"a" ?: ?"', choice.message.content)
+    if choice.finish_reason == "stop":
+        assert limits.get("minLength", 0) <= len(json.loads(choice.message.content)["a"]) <= limits["maxLength"]
+
+
+def test_reading_a_large_schema_keeps_nobody_waiting(server):
+    """Other requests are answered while a large schema is turned into a grammar."""
+    large = {f"p{i}": {"type": "string", "pattern": f"^[a-z{i}]{{1,9999}}$"} for i in range(400)}
+    begun = threading.Event()
+
+    def ask() -> None:
+        begun.set()
+        with contextlib.suppress(openai.APIStatusError):
+            said(server, response_format=schema({"type": "object", "properties": large}), max_tokens=1)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    begun.wait()
+    longest = 0.0
+    while asking.is_alive():
+        start = time.monotonic()
+        client(server).models.list()
+        longest = max(longest, time.monotonic() - start)
+    asking.join()
+    assert longest < 5

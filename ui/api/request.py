@@ -51,6 +51,11 @@ class Asked:
     usage: bool  # whether a stream ends with the usage
 
     @classmethod
+    def of_body(cls, session: Session, data: bytes) -> Asked:
+        """What a request with this body asks for."""
+        return cls.of(session, json_body(data))
+
+    @classmethod
     def of(cls, session: Session, body: dict[str, Any]) -> Asked:
         grammar, tools = _grammar(body), tools_of(body)
         if grammar is not None and tools is not None:
@@ -68,13 +73,18 @@ class Asked:
         )
 
 
-async def read_body(request: Request) -> dict[str, Any]:
-    """The request's JSON object."""
-    data = b""
+async def read_body(request: Request) -> bytes:
+    """The request's body, if it is not too large."""
+    data = bytearray()
     async for chunk in request.stream():
         data += chunk
         if len(data) > MAX_BODY:
             raise BadRequest("The request is too large.", 413)
+    return bytes(data)
+
+
+def json_body(data: bytes) -> dict[str, Any]:
+    """The JSON object that a request holds."""
     try:
         # Half an emoji, which JSON can say and UTF-8 cannot, becomes the mark for that here.
         body = json_value(json.loads(data, parse_constant=_finite, parse_float=_finite))

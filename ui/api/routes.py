@@ -19,7 +19,7 @@ from omnidraft.app import models_list
 from omnidraft.app.session import Session, StillAnswering
 from omnidraft.app.sessions import Sessions
 from omnidraft.backends.gguf_file import ModelInfo
-from omnidraft.backends.grammar import Grammar, GrammarError, LlamaGrammar
+from omnidraft.backends.grammar import Grammar, GrammarError, GrammarState
 from omnidraft.backends.tool_calls import call_grammar, format_of
 from omnidraft.engine import Engine
 from omnidraft.errors import OmniDraftError, SettingsError
@@ -58,7 +58,8 @@ def add_routes(app: FastAPI, sessions: Sessions, key: str | None, exposed: bool)
 
 async def _complete(session: Session, request: Request) -> Response:
     try:
-        asked = Asked.of(session, await read_body(request))
+        # Reading a large body or turning a schema into a grammar takes its time; others go on meanwhile.
+        asked = await run_in_threadpool(Asked.of_body, session, await read_body(request))
         reply = await _start(session, asked, request)
     except BadRequest as error:
         return _error(str(error), error.status)
@@ -76,7 +77,9 @@ async def _complete(session: Session, request: Request) -> Response:
             await run_in_threadpool(job.join, 0.1)
     finally:
         job.stop()
-    return _error(job.error, 500) if job.error else JSONResponse(reply.completion())
+    if job.error:
+        return _error(job.error, 400 if isinstance(job.failure, GrammarError) else 500)
+    return JSONResponse(reply.completion())
 
 
 def _refusal(request: Request, key: str | None, exposed: bool) -> Response | None:
@@ -130,7 +133,7 @@ def _checked_grammar(engine: Engine, asked: Asked) -> Grammar | None:
         if tools.forced:
             grammar = call_grammar(format_of(target.template.source), tools.forced)
     if grammar is not None:
-        LlamaGrammar(grammar, target.model.vocabulary).close()
+        GrammarState(grammar, target.model.vocabulary)
     return grammar
 
 

@@ -12,10 +12,11 @@ from omnidraft.chats import Conversation
 from omnidraft.config import SamplingSettings, describe
 from omnidraft.errors import SettingsError
 
+_DEFAULT = SamplingSettings()
 PRESETS: dict[str, dict[str, Any]] = {
     "Exact": {"temperature": 0.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0},
-    "Careful": {"temperature": 0.4, "top_k": 0, "top_p": 0.95, "min_p": 0.0},
-    "Balanced": {"temperature": 0.8, "top_k": 0, "top_p": 1.0, "min_p": 0.0},
+    "Careful": {"temperature": 0.4, "top_k": 40, "top_p": 0.95, "min_p": 0.05},
+    "Balanced": {name: getattr(_DEFAULT, name) for name in ("temperature", "top_k", "top_p", "min_p")},
     "Lively": {"temperature": 1.1, "top_k": 0, "top_p": 1.0, "min_p": 0.05},
 }
 OWN = "Own values"

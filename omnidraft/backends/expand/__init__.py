@@ -11,13 +11,11 @@ from omnidraft.backends.expand.model import DTYPES, expand_model
 from omnidraft.backends.expand.quantize import quantize_model
 from omnidraft.backends.expand.random_model import random_model
 from omnidraft.backends.expand.shapes import SHAPES, Shape, find_shape
-from omnidraft.cli.models_expand import add_arguments, run
 
 __all__ = [
     "DTYPES",
     "SHAPES",
     "Shape",
-    "add_arguments",
     "cached_random_model",
     "expand_adapter",
     "expand_model",
@@ -27,5 +25,4 @@ __all__ = [
     "find_shape",
     "quantize_model",
     "random_model",
-    "run",
 ]

@@ -59,7 +59,9 @@ class Answering:
     ) -> Iterator[Record]:
         """Records of (chat id, task, messages), each answer with a seed of its own."""
         for i, (chat, task, messages) in enumerate(prompts):
-            sampling = SamplingSettings(temperature=temperature, seed=seed * 1_000_003 + i, max_tokens=max_tokens)
+            sampling = SamplingSettings.unfiltered(
+                temperature=temperature, seed=seed * 1_000_003 + i, max_tokens=max_tokens
+            )
             record = self.answer(list(messages), sampling, chat=chat, task=task)
             if record is not None:
                 yield record

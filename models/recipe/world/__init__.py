@@ -1,0 +1,16 @@
+"""The small world of the bundled targets: questions whose right answers are generated and checked.
+
+    python -m models.recipe.world --out DIR [--data CORPORA]
+
+| module | what it holds |
+|---|---|
+| split | what is kept out of training, by wording and by value; the item all others make |
+| steps | arithmetic written out in small steps |
+| sums, problems | plain sums and drills; word problems from problems.txt |
+| functions | small Python functions from functions.txt, each run against its checks |
+| facts | what OmniDraft is and how to use it, from facts.txt |
+| everyday | capitals, colours, opposites and the like, from everyday.txt |
+| outside | questions from outside, answered honestly, from outside.txt |
+| talk | greetings, thanks, who the model is |
+| mix | documents from all of these |
+"""

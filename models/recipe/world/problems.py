@@ -1,0 +1,113 @@
+"""Word problems of one to three steps, from the templates in problems.txt.
+
+A template names its steps ("a*b;r-c": multiply, then take c from the result; r is the last result, s the one before),
+what each step finds, and the text with its wordings. Held out are some wordings, and some templates altogether.
+"""
+
+import random
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from .split import Item, Part, choose, draw_until, is_kept_out
+from .steps import calculate, labelled
+from .words import COLOURS, CONTAINER, GOODS, HE, PLACES, SHE, THINGS, words
+
+FOOD = words("cookies apples pears muffins rolls plums cherries eggs peaches sandwiches")
+ANIMALS = {"cow": ("cows", 4), "spider": ("spiders", 8), "hen": ("hens", 2), "ant": ("ants", 6), "dog": ("dogs", 4)}
+NEW_TEMPLATES_PERCENT = 8
+
+
+@dataclass(frozen=True)
+class Template:
+    number: int
+    steps: tuple[str, ...]  # such as ("a*b", "r-c")
+    labels: tuple[str, ...]
+    text: str
+
+    @property
+    def kept_out(self) -> bool:
+        """True if training never sees any of it."""
+        return is_kept_out(f"template {self.text}", NEW_TEMPLATES_PERCENT)
+
+
+@cache
+def templates() -> tuple[Template, ...]:
+    lines = (Path(__file__).parent / "problems.txt").read_text(encoding="utf-8").splitlines()
+    found = []
+    for line in lines:
+        if line and not line.startswith("#"):
+            # Wordings hold bars of their own, so only the first two separate.
+            steps, labels, text = (field.strip() for field in line.split(" | ", 2))
+            found.append(Template(len(found), tuple(steps.split(";")), tuple(labels.split(";")), text))
+    return tuple(found)
+
+
+def values(template: Template, rng: random.Random) -> dict[str, int] | None:
+    """Numbers for the letters of a template, or None if these do not come out."""
+    letters = sorted({x for step in template.steps for x in (step[0], step[2])} & set("abcd"))
+    small = {x for step in template.steps if step[1] in "*/" for x in (step[0], step[2])}
+    divided = {step[0] for step in template.steps if step[1] == "/"}
+    drawn = {x: rng.randint(2, 10) if x in small - divided else rng.randint(3, 99) for x in letters}
+    return drawn if results(template, drawn) is not None else None
+
+
+def results(template: Template, drawn: dict[str, int]) -> list[tuple[int, str, int, int]] | None:
+    """(left, sign, right, result) of every step, or None if one is outside or says nothing."""
+    known = dict(drawn)
+    done = []
+    for step in template.steps:
+        left, sign, right = known[step[0]], step[1].replace("*", "x"), known[step[2]]
+        result = calculate(left, sign, right)
+        if not result:
+            return None
+        done.append((left, sign, right, result))
+        known["s"], known["r"] = known.get("r", 0), result
+    return done
+
+
+def slots(rng: random.Random) -> dict[str, str]:
+    people = rng.sample(SHE + HE, 3)
+    plural = rng.choice(sorted(CONTAINER))
+    good = rng.choice(sorted(GOODS))
+    colours = rng.sample(COLOURS, 3)
+    animal = rng.choice(sorted(ANIMALS))
+    return {
+        "n": people[0], "m": people[1], "o": people[2], "t": rng.choice(THINGS), "f": rng.choice(FOOD),
+        "k": plural, "k1": CONTAINER[plural], "g": good, "gs": GOODS[good], "p": rng.choice(PLACES),
+        "c1": colours[0], "c2": colours[1], "c3": colours[2], "l": animal, "ls": ANIMALS[animal][0],
+    }  # fmt: skip
+
+
+def item(template: Template, rng: random.Random) -> Item | None:
+    """A problem of the template, or None if the numbers drawn do not come out."""
+    text, taken = choose(template.text, rng)
+    fill = slots(rng)
+    legs = {"a": rng.randint(2, 10), "b": ANIMALS[fill["l"]][1]}
+    drawn = legs if "{ls}" in text else values(template, rng)
+    if drawn is None or fill["t"] in fill["k"]:
+        return None
+    done = results(template, drawn)
+    labels = [label.format(**fill) for label in template.labels]
+    lines = [labelled(label, *step[:3]) for label, step in zip(labels, done, strict=True)]
+    answer = " ".join([*lines, f"The answer is {done[-1][3]}."])
+    question = text.format(**fill, **drawn)
+    return Item("problem", "math", f"problem {template.number}:{taken}", question, answer, (str(done[-1][3]),))
+
+
+def is_kept_out_form(template: Template, form: str) -> bool:
+    """Some wordings of every template with enough of them."""
+    return template.kept_out or ("." in form and is_kept_out(f"{template.text} {form}", 15))
+
+
+def draw(rng: random.Random, part: Part, new_templates: bool = False) -> Item:
+    """A word problem; `new_templates` with "held-out" asks only for templates that training never saw."""
+
+    def make() -> Item | None:
+        template = rng.choice(templates())
+        if template.kept_out != new_templates:
+            return None
+        made = item(template, rng)
+        return made if made and is_kept_out_form(template, made.form) == (part == "held-out") else None
+
+    return draw_until(make)
