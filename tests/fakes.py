@@ -93,9 +93,6 @@ class ToyModel:
         assert self.can_rewind or length in (0, len(self.tokens)), "this model cannot rewind"
         del self.tokens[length:]
 
-    def hidden(self) -> None:
-        return None
-
     def set_adapter(self, path: str | None) -> None:
         self.tokens.clear()
 

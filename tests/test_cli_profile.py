@@ -24,7 +24,7 @@ from omnidraft.learning.material.record import Record, encode
 from omnidraft.learning.material.replay import ReplayStore
 from omnidraft.paths import ProfilePaths, find_data_home
 from omnidraft.profiles.forget import forget_chat
-from omnidraft.settings_file import save_settings
+from omnidraft.settings_file import load_settings, save_settings
 from omnidraft.vocab.ngram_store import NgramStore
 
 SECRET = "Write a Python function that counts the walruses in Quxington harbour 77310."
@@ -320,6 +320,15 @@ def test_a_chat_on_the_terminal_is_listed_and_forgotten_by_its_name(cli, home, l
     assert holding(home, mine["id"]) == set()
     left = [json.loads(line)["id"] for line in cli("show", "Ada", "--chats", "--json")[1].splitlines()]
     assert set(left) == {lived.chat, lived.other, other["id"], asked["id"]}
+
+
+def test_settings_that_cannot_be_read_are_reset_and_kept_aside(cli, home):
+    settings = home.profile("Ada").settings
+    settings.write_bytes(b"\xff no settings")
+    code, out, _ = cli("reset-settings", "Ada")
+    assert (code, "settings.toml.damaged-1" in out) == (0, True)
+    assert load_settings(settings)[0] == AppSettings()
+    assert settings.with_name("settings.toml.damaged-1").read_bytes() == b"\xff no settings"
 
 
 def test_a_profile_travels_as_one_file(cli, home, lived, tmp_path):

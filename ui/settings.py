@@ -48,6 +48,7 @@ class Parts:
     yes: gr.Button
     no: gr.Button
     reload: gr.Button
+    reset: gr.Button
 
 
 def build(sessions: Sessions, page: gr.Blocks) -> None:
@@ -80,7 +81,8 @@ def _layout() -> Parts:
                 no_gpu = name == "model.n_gpu_layers" and not gpu_offload()
                 made[name] = fields.make(settings[name], NO_GPU if no_gpu else "")
             more[group] = _more(group)
-    return Parts(said, made, *more["cache"], *more["model"])
+    reset = gr.Button("Reset all settings", size="sm", variant="stop", elem_id="od-settings-reset", scale=0)
+    return Parts(said, made, *more["cache"], *more["model"], reset)
 
 
 def _more(group: str) -> list:
@@ -129,7 +131,16 @@ def _wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:
         except OmniDraftError as error:
             return note(str(error), bad=True)
 
-    page.load(arrive, None, [*parts.fields.values(), parts.cache, parts.said], **PRIVATE)
+    def resetting(request: gr.Request) -> dict:
+        try:
+            told = note(session_of(sessions, request).reset_settings())
+        except OmniDraftError as error:
+            told = note(str(error), bad=True)
+        return {**arrive(request), parts.said: told}
+
+    everything = [*parts.fields.values(), parts.cache, parts.said]
+    parts.reset.click(resetting, None, everything, **PRIVATE)
+    page.load(arrive, None, everything, **PRIVATE)
     for name, component in parts.fields.items():
         js = THEME_JS if name == "theme" else None
         after = lambda session: {parts.cache: cache_html(session)}  # noqa: E731

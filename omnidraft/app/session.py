@@ -24,7 +24,7 @@ from omnidraft.config import AppSettings, DraftSettings, SamplingSettings, chang
 from omnidraft.errors import ModelError, OmniDraftError
 from omnidraft.lab.jobs import DriftLab
 from omnidraft.paths import DataHome
-from omnidraft.settings_file import save_settings
+from omnidraft.settings_file import reset_settings, save_settings
 from omnidraft.vocab.ngram_cache import NgramCache
 
 log = logging.getLogger("omnidraft.ui")
@@ -182,6 +182,15 @@ class Session:
         """Change one setting, live where that is possible; says in a sentence what happened."""
         with self._lock:
             return take_up(name, self, self.apply(**{name: value}))
+
+    def reset_settings(self) -> str:
+        """Put the defaults in place of all settings; says in a sentence where the old ones are."""
+        with self._lock:
+            self._must_be_idle()
+            aside = reset_settings(self.assistant.profile.settings)
+            self.assistant.settings = AppSettings()
+            kept = f" What was set is kept in {aside.name} beside it." if aside is not None else ""
+            return f"All settings are the defaults now.{kept} Load the model again for those it is loaded with."
 
     def change_cache(self, act: Callable[[NgramCache], object]) -> None:
         """Do something to the open n-gram cache. ModelError while an answer is using it or if there is none."""

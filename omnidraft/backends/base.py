@@ -50,13 +50,9 @@ class LanguageModel(Protocol):
 
 @runtime_checkable
 class DraftModel(LanguageModel, Protocol):
-    """A language model small enough to draft, with a swappable adapter and a readable hidden state."""
+    """A language model small enough to draft, with a swappable adapter."""
 
     adapter: str | None
-
-    def hidden(self) -> np.ndarray | None:
-        """Last hidden state of the last row asked for in `extend`, shape (width,), float32, a view; None if off."""
-        ...
 
     def set_adapter(self, path: str | None) -> None:
         """Load a GGUF LoRA in place of the current one and forget the KV cache (its keys were the old weights')."""

@@ -63,10 +63,6 @@ class ModelInfo:
     parts: tuple[Path, ...] = ()
     error: str | None = None
 
-    @property
-    def is_vocabulary_only(self) -> bool:
-        return self.kind == "vocabulary"
-
 
 def read_info(path: str | Path) -> ModelInfo:
     """What the file at `path` holds. ModelError in one sentence if llama.cpp could not use it."""

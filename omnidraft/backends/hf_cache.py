@@ -71,16 +71,6 @@ class CuttableCache(Cache):
         for layer in self.layers:
             layer.cut(length)
 
-    @property
-    def held_bytes(self) -> int:
-        """Bytes of all buffers."""
-        return sum(
-            part.numel() * part.element_size()
-            for layer in self.layers
-            if layer.is_initialized
-            for part in (layer._keys, layer._values)
-        )
-
 
 def _buffer(like: torch.Tensor, tokens: int) -> torch.Tensor:
     return like.new_empty((*like.shape[:-2], max(tokens, like.shape[-2]), like.shape[-1]))

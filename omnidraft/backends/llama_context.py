@@ -65,12 +65,9 @@ class LlamaContext:
         llama_cpp.llama_set_abort_callback(self._context, self.abort.callback, self.abort.data)
         vocabulary = llama_cpp.llama_model_get_vocab(self._model)
         self.n_vocab = llama_cpp.llama_vocab_n_tokens(vocabulary)
-        self.width = llama_cpp.llama_model_n_embd_out(self._model)
         self._allocate_batch()
         self._logits = _Rows(self.n_vocab)
-        self._hidden = _Rows(self.width)
         self._outputs = 0
-        self._embeddings = False
 
     @staticmethod
     def _load(info: ModelInfo, settings: ModelSettings, simulated: bool) -> int:
@@ -124,32 +121,25 @@ class LlamaContext:
         for row in range(self.capacity):
             batch.seq_id[row][0] = 0
 
-    def decode(self, ids: Sequence[int], position: int, outputs: int, hidden: bool = False) -> int:
+    def decode(self, ids: Sequence[int], position: int, outputs: int) -> int:
         """One `llama_decode` of `ids` at `position`, results for the last `outputs` ids; llama.cpp's return code.
 
-        0 done, 1 no room, 2 aborted, negative invalid or failed. With `hidden` every id becomes an output.
+        0 done, 1 no room, 2 aborted, negative invalid or failed.
         """
         count = len(ids)
-        if count > self.capacity or (count if hidden else outputs) > self.max_rows:
+        if count > self.capacity or outputs > self.max_rows:
             raise ValueError(f"{count} ids with {outputs} outputs exceed {self.capacity} and {self.max_rows}")
-        if hidden != self._embeddings:
-            llama_cpp.llama_set_embeddings(self._context, hidden)
-            self._embeddings = hidden
         self._ids[:count] = ids
         self._positions[:count] = range(position, position + count)
         self._flags[:count] = 0
         self._flags[count - outputs : count] = 1
         self._batch.n_tokens = count
-        self._outputs = count if hidden else outputs
+        self._outputs = outputs
         return llama_cpp.llama_decode(self._context, self._batch)
 
     def logits(self, rows: int) -> np.ndarray:
         """The last `rows` rows of logits of the last `decode`, (rows, n_vocab), in place."""
         return self._logits.view(llama_cpp.llama_get_logits(self._context), self._outputs)[self._outputs - rows :]
-
-    def hidden(self) -> np.ndarray:
-        """Last hidden state behind the last id of the last `decode`, (width,), in place."""
-        return self._hidden.view(llama_cpp.llama_get_embeddings(self._context), self._outputs)[-1]
 
     def cut(self, length: int) -> bool:
         """Forget everything from position `length` on; False if this kind of memory cannot."""

@@ -25,7 +25,6 @@ from omnidraft.errors import ModelError
 from omnidraft.vocab import Vocabulary
 
 _SAME = 0.02  # of the logits' spread: rounding moves them less, a wrong state more
-_SHORT = 8  # ids up to which one pass with superfluous outputs is cheaper than two passes
 
 
 class LlamaTarget:
@@ -167,9 +166,9 @@ class LlamaTarget:
         if count:
             yield count, rows
 
-    def _read(self, context: LlamaContext, ids: Sequence[int], outputs: int, hidden: bool = False) -> None:
+    def _read(self, context: LlamaContext, ids: Sequence[int], outputs: int) -> None:
         held = len(self.tokens)
-        code = context.decode(ids, held, outputs, hidden)
+        code = context.decode(ids, held, outputs)
         if code == 0:
             self.tokens.extend(ids)
             return
@@ -246,45 +245,10 @@ class LlamaTarget:
 
 
 class LlamaDrafter(LlamaTarget):
-    """A `DraftModel` on llama.cpp: also swaps LoRA adapters and shows its last hidden state.
-
-    with_hidden: whether `extend` computes the hidden state; may be switched at any time, costs nothing when off.
-    """
+    """A `DraftModel` on llama.cpp: also swaps LoRA adapters."""
 
     adapter: str | None = None
-    with_hidden: bool = False
     _replays = False  # it is taken back every round, by passes of one token each
-    _has_hidden = False
-
-    @classmethod
-    def open(
-        cls,
-        path: str | Path,
-        settings: ModelSettings,
-        *,
-        vocabulary: Vocabulary | None = None,
-        max_rows: int = 64,
-        with_hidden: bool = False,
-    ) -> LlamaDrafter:
-        """See `LlamaTarget.open`."""
-        drafter = super().open(path, settings, vocabulary=vocabulary, max_rows=max_rows)
-        drafter.with_hidden = with_hidden
-        return drafter
-
-    def _steps(self, count: int, rows: int) -> Iterator[tuple[int, int]]:
-        """With the hidden state on, every id of a pass is an output: keep that to the few that are needed."""
-        if self.with_hidden and rows and count > max(rows, _SHORT):
-            yield from super()._steps(count - rows, 0)
-            count = rows
-        yield from super()._steps(count, rows)
-
-    def _read(self, context: LlamaContext, ids: Sequence[int], outputs: int, hidden: bool = False) -> None:
-        self._has_hidden = self.with_hidden and outputs > 0
-        super()._read(context, ids, outputs, self._has_hidden)
-
-    def hidden(self) -> np.ndarray | None:
-        """Last hidden state (behind the final norm) of the last row, (width,), float32, a view; None if off."""
-        return self._live().hidden() if self._has_hidden else None
 
     def set_adapter(self, path: str | Path | None, scale: float = 1.0) -> None:
         """Load a GGUF LoRA in place of the current one and forget the cache; None removes it.

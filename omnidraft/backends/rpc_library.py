@@ -73,11 +73,6 @@ def register(endpoint: str) -> list[Device]:
     return [_device(ggml.ggml_backend_reg_dev_get(registry, i)) for i in range(count)]
 
 
-def processor_buffers() -> int:
-    """ggml's buffer type for memory of this machine, as a pointer."""
-    return _ggml().ggml_backend_cpu_buffer_type()
-
-
 def serve(endpoint: str, devices: Sequence[Device], threads: int, cache_dir: str | None) -> None:
     """Lend `devices` to whoever connects, one after the other. Returns only if it cannot listen there."""
     _need()
@@ -112,7 +107,8 @@ def _need() -> None:
     begin_call()
     if not available():
         raise ModelError(
-            "This build of llama-cpp-python has no RPC backend; install it as requirements.txt says, with -DGGML_RPC=ON."
+            "This build of llama-cpp-python has no RPC backend; install it as requirements.txt says, with "
+            "-DGGML_RPC=ON."
         )
 
 

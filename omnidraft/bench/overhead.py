@@ -115,9 +115,6 @@ class Prepared:
     def rewind(self, length: int) -> None:
         del self.tokens[length:]
 
-    def hidden(self) -> None:
-        return None
-
     def set_adapter(self, path: str | None) -> None:
         pass
 

@@ -24,6 +24,7 @@ from omnidraft.profiles import (
 from omnidraft.profiles.folders import existing
 from omnidraft.profiles.forget import forget_chat, forget_everything
 from omnidraft.profiles.sources import Source, find_source, list_sources
+from omnidraft.settings_file import reset_settings
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,6 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     sub = _action(actions, "delete", _delete, "remove a profile with everything in it")
     sub.add_argument("name")
     _confirmed(sub)
+    sub = _action(actions, "reset-settings", _reset_settings, "put the defaults in place of a profile's settings")
+    sub.add_argument("name", nargs="?", default=DEFAULT_PROFILE)
     sub = _action(actions, "export", _export, "write a profile to one file")
     sub.add_argument("name")
     sub.add_argument("file", type=Path, help="a zip file, or a folder to put <name>.zip in")
@@ -108,6 +111,13 @@ def _create(args: argparse.Namespace, home: DataHome) -> int:
 def _rename(args: argparse.Namespace, home: DataHome) -> int:
     profile = rename_profile(home, args.name, args.new)
     return _say(args, f"The profile is called {profile.name} now.", name=profile.name, path=str(profile.paths.root))
+
+
+def _reset_settings(args: argparse.Namespace, home: DataHome) -> int:
+    profile = existing(home, args.name)
+    aside = reset_settings(profile.paths.settings)
+    kept = f" What was set is kept in {aside}." if aside is not None else ""
+    return _say(args, f"{profile.name} has the default settings now.{kept}", name=profile.name, kept=str(aside or ""))
 
 
 def _delete(args: argparse.Namespace, home: DataHome) -> int:

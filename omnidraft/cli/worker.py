@@ -24,11 +24,12 @@ _SMALLEST = 64 * 10**6
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--listen", default=f"127.0.0.1:{DEFAULT_PORT}", metavar="HOST:PORT", help="where to wait (default: %(default)s)"
+        "--listen", default=f"127.0.0.1:{DEFAULT_PORT}", metavar="HOST:PORT",
+        help="where to wait (default: %(default)s)",
     )
     parser.add_argument("--threads", type=int, default=0, help="processor threads; 0: as the machine has cores")
     parser.add_argument("--device", metavar="NAME", help="what to lend (default: graphics cards, else the processor)")
-    parser.add_argument("--memory", metavar="SIZE", help="lend at most this much, for instance 12GB (default: all free)")
+    parser.add_argument("--memory", metavar="SIZE", help="lend at most this much, as 12GB (default: all free)")
     parser.add_argument("--cache-dir", type=Path, help="keep large tensors here, so that the next load sends less")
     parser.add_argument(
         "--trusted-network", action="store_true", help="listen to other machines too: nothing is encrypted, no password"

@@ -112,10 +112,6 @@ class Statistics:
         return self.accepted / self.proposed if self.proposed else None
 
     @property
-    def acceptance_tested(self) -> float | None:
-        return self.accepted / self.tested if self.tested else None
-
-    @property
     def tokens_per_pass(self) -> float | None:
         """Generated tokens per target pass. Plain gives 1: the prefill stops short of the prompt's last token."""
         return self.tokens / self.target_passes if self.target_passes else None

@@ -67,10 +67,6 @@ class NgramCache:
         """(length, target id) of every cached n-gram that `pieces` holds at `start`, longest first."""
         return self._visible.matches(pieces, start)
 
-    def continuations(self, pieces: Sequence[int], start: int) -> Iterator[tuple[int, int]]:
-        """`matches` as an iterator."""
-        return iter(self._visible.matches(pieces, start))
-
     def could_grow(self, pieces: Sequence[int], start: int) -> bool:
         """Whether `pieces[start:]` is a proper prefix of a cached n-gram."""
         return self._visible.could_grow(pieces, start)

@@ -10,15 +10,11 @@ import hashlib
 from collections.abc import Iterable
 from enum import IntEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from omnidraft.errors import ModelError
 from omnidraft.vocab.exact import ExactEncoder, Tokenizer
-
-if TYPE_CHECKING:
-    from ctypes import c_void_p
 
 # Encoding this tells apart vocabularies with equal pieces that cut text differently.
 _PROBE = " The  quick_brown\tfox's 12345 déjà-vu,\n\n  if x >= 3.14: return '中文' 😀 don't"
@@ -41,7 +37,7 @@ _PREFERENCE = (TokenKind.NORMAL, TokenKind.USER_DEFINED, TokenKind.BYTE)
 
 
 class Vocabulary:
-    """One model's vocabulary. Build it with `from_gguf`, `from_llama` or `from_tokenizer_json`.
+    """One model's vocabulary. Build it with `from_gguf` or `from_tokenizer_json`.
 
     size: number of logit rows, padding included. pieces: the bytes of each id in a text, b"" for control, unknown and
     unused ids. kinds: (size,) uint8 of TokenKind. ordinary: (size,) bool, the ids that stand for text. eog: ids that
@@ -85,13 +81,6 @@ class Vocabulary:
         return read_gguf(Path(path))
 
     @classmethod
-    def from_llama(cls, model_pointer: c_void_p, keep_alive: Any) -> Vocabulary:
-        """The vocabulary of a loaded llama_model*; `keep_alive` is what owns the model (see `close`)."""
-        from omnidraft.vocab.llama_vocab import read_model
-
-        return read_model(model_pointer, keep_alive)
-
-    @classmethod
     def from_tokenizer_json(cls, path: str | Path) -> Vocabulary:
         """Read a Hugging Face tokenizer.json and, where they lie beside it, the model's configuration files."""
         from omnidraft.vocab.hf_vocab import read_tokenizer_json
@@ -126,7 +115,7 @@ class Vocabulary:
         return self._encoder
 
     def close(self) -> None:
-        """Let go of the tokenizer. Call it before freeing the model given to `from_llama`; ids can still be decoded."""
+        """Let go of the tokenizer; ids can still be decoded."""
         self._encoder = None
 
     def _index_bytes(self) -> dict[bytes, int]:

@@ -11,9 +11,11 @@ import omnidraft.app.session
 from omnidraft.app import conversing
 from omnidraft.app.session import Session, StillAnswering
 from omnidraft.backends.gguf_file import ModelInfo
+from omnidraft.config import AppSettings
 from omnidraft.decoding.events import Finished, Round, Statistics
 from omnidraft.errors import ModelError, OmniDraftError
 from omnidraft.paths import find_data_home
+from omnidraft.settings_file import load_settings
 from tests.ui.fake_assistant import FakeAssistant
 from ui.api import routes as api
 from ui.api.reply import Reply
@@ -243,3 +245,10 @@ def test_an_answer_keeps_what_it_was_compared_with(session):
     answers(*[plain] * 4)
     conversing.resume(session, chat)
     assert compared() == pytest.approx(100)
+
+
+def test_settings_are_reset_for_the_session_and_on_disk(session):
+    session.apply(**{"sampling.top_k": 7})
+    assert "settings.toml.damaged-1" in session.reset_settings()
+    assert session.settings == AppSettings()
+    assert load_settings(session.assistant.profile.settings)[0] == AppSettings()

@@ -34,7 +34,7 @@ def test_a_bundled_target_is_described(models: Path):
     assert info.file_size == info.path.stat().st_size
     assert "<|start_header_id|>" in info.chat_template
     assert info.tied
-    assert not info.is_vocabulary_only
+    assert info.kind == "model"
 
 
 def test_the_bundled_drafter_has_its_own_output_weights(models: Path):

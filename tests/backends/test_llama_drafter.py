@@ -1,10 +1,11 @@
-"""A drafter swaps adapters without leaving a trace of the old one, and shows its hidden state when asked to."""
+"""A drafter swaps adapters without leaving a trace of the old one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 
+import gguf
 import numpy as np
 import pytest
 
@@ -20,13 +21,6 @@ IDS = list(range(300, 330))
 @pytest.fixture
 def drafter(models: Path) -> Iterator[LlamaDrafter]:
     with LlamaDrafter.open(models / "tiny-drafter-f16.gguf", SETTINGS, max_rows=32) as opened:
-        yield opened
-
-
-@pytest.fixture
-def watched(models: Path) -> Iterator[LlamaDrafter]:
-    """The same drafter with its hidden state on."""
-    with LlamaDrafter.open(models / "tiny-drafter-f16.gguf", SETTINGS, with_hidden=True, max_rows=32) as opened:
         yield opened
 
 
@@ -68,16 +62,18 @@ def test_a_scale_of_zero_is_no_adapter(drafter: LlamaDrafter, write_adapter):
     assert np.abs(drafter.extend(IDS, 1) - plain).max() > 0.1
 
 
-def test_an_adapter_is_the_product_it_claims_to_be(drafter: LlamaDrafter, write_adapter, models: Path):
-    """On the output weights alone, logits change by scale x B A h with h the hidden state."""
-    with LlamaDrafter.open(drafter.info.path, SETTINGS, with_hidden=True) as watched:
-        plain = watched.extend(IDS, 1)[0].copy()
-        hidden = watched.hidden().copy()
-        kept = {}
-        path = write_adapter("out.gguf", drafter.info.path, only=("output.weight",), change=kept.update)
-        watched.set_adapter(path)
-        change = kept["output.weight.lora_b"] @ (kept["output.weight.lora_a"] @ hidden)
-        np.testing.assert_allclose(watched.extend(IDS, 1)[0] - plain, change, atol=0.05)
+def test_an_adapter_is_the_product_it_claims_to_be(drafter: LlamaDrafter, write_adapter):
+    """On the output weights W alone, logits W h change by B A h, with h the state in front of them."""
+    reader = gguf.GGUFReader(drafter.info.path)
+    output = next(tensor.data for tensor in reader.tensors if tensor.name == "output.weight").astype(np.float32)
+    plain = drafter.extend(IDS, 1)[0].copy()
+    hidden, *_ = np.linalg.lstsq(output, plain)
+    np.testing.assert_allclose(output @ hidden, plain, atol=0.05)
+    kept = {}
+    drafter.set_adapter(write_adapter("out.gguf", drafter.info.path, only=("output.weight",), change=kept.update))
+    change = kept["output.weight.lora_b"] @ (kept["output.weight.lora_a"] @ hidden)
+    assert np.abs(change).max() > 0.2
+    np.testing.assert_allclose(drafter.extend(IDS, 1)[0] - plain, change, atol=0.05)
 
 
 def test_a_misfit_is_refused_and_everything_stays(drafter: LlamaDrafter, write_adapter, models: Path):
@@ -132,51 +128,3 @@ def test_many_swaps_do_not_leak(drafter: LlamaDrafter, write_adapter):
         drafter.extend(IDS[:3], 1)
         sizes.append(resident())
     assert sizes[-1] - sizes[19] < 10_000
-
-
-def test_no_hidden_state_unless_asked_for(drafter: LlamaDrafter):
-    drafter.extend(IDS, 1)
-    assert drafter.hidden() is None
-
-
-def test_the_hidden_state_does_not_change_the_logits(drafter: LlamaDrafter, watched: LlamaDrafter):
-    for ids, rows in ((IDS, 1), (IDS[:5], 5), (IDS[:3], 1), (IDS[:1], 1), (IDS[:20], 0), (IDS[:20], 7)):
-        np.testing.assert_allclose(watched.extend(ids, rows), drafter.extend(ids, rows), atol=0.03)
-    assert watched.tokens == drafter.tokens
-
-
-def test_the_hidden_state_is_that_of_the_last_id(watched: LlamaDrafter):
-    for length in (1, 5, 30):
-        watched.rewind(0)
-        watched.extend(IDS[:length], 1)
-        together = watched.hidden().copy()
-        watched.rewind(0)
-        for id in IDS[:length]:
-            watched.extend([id], 1)
-        assert together.shape == (watched.info.width,)
-        assert not watched.hidden().flags.owndata
-        np.testing.assert_allclose(watched.hidden(), together, atol=0.05)
-
-
-def test_the_hidden_state_can_be_switched(drafter: LlamaDrafter):
-    plain = drafter.extend(IDS, 1).copy()
-    for switch in (True, False, True):
-        drafter.with_hidden = switch
-        drafter.rewind(0)
-        np.testing.assert_allclose(drafter.extend(IDS, 1), plain, atol=0.03)
-        assert (drafter.hidden() is not None) == switch
-
-
-def test_the_hidden_state_is_none_without_rows(watched: LlamaDrafter):
-    watched.extend(IDS, 0)
-    assert watched.hidden() is None
-
-
-def test_logits_are_the_output_weights_times_the_hidden_state(watched: LlamaDrafter):
-    """So the hidden state is the one behind the final norm."""
-    import gguf
-
-    reader = gguf.GGUFReader(watched.info.path)
-    output = next(tensor.data for tensor in reader.tensors if tensor.name == "output.weight").astype(np.float32)
-    logits = watched.extend(IDS, 1)[0]
-    np.testing.assert_allclose(output @ watched.hidden(), logits, atol=0.05)

@@ -13,7 +13,7 @@ from models.recipe.world import everyday, facts, functions, mix, outside, proble
 from models.recipe.world.__main__ import prompt_file
 from models.recipe.world.split import choose, is_kept_out
 from models.recipe.world.steps import calculate, is_direct, work_out
-from omnidraft.bench.prompts import TASKS
+from omnidraft.lab.prompts import TASKS
 
 MANY = 1500
 EQUATION = re.compile(r"(\d+) ([-+x/]) (\d+) = (\d+)")

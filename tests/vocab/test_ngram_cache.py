@@ -135,7 +135,7 @@ def test_eviction_follows_the_brute_force_model(first, steps):
 
 
 def _matches(cache, pair, token):
-    return list(cache.continuations(pair.expansions[token], 0))
+    return cache.matches(pair.expansions[token], 0)
 
 
 @settings(max_examples=60, deadline=None)
@@ -196,11 +196,11 @@ def test_turning_seeding_or_the_cache_off_takes_effect_at_once(pair):
     cache.resize(CacheSettings(capacity=50, seed=False))
     assert len(cache) == 1
     cache.resize(CacheSettings(capacity=50, enabled=False))
-    assert list(cache.continuations(pieces, 0)) == []
+    assert cache.matches(pieces, 0) == []
     cache.learn(ids(pair, 2)[1])
     assert learned(cache) == {ids(pair, 1)[0]}
     cache.resize(CacheSettings(capacity=50))
-    assert list(cache.continuations(pieces, 0)) != []
+    assert cache.matches(pieces, 0) != []
 
 
 def test_lookups_find_every_ngram_that_begins_here(pair):
@@ -215,7 +215,7 @@ def test_lookups_find_every_ngram_that_begins_here(pair):
             for t in tokens
             if pair.expansions[t] == tuple(pieces[start : start + len(pair.expansions[t])])
         ]
-        assert sorted(cache.continuations(pieces, start)) == sorted(expected)
+        assert sorted(cache.matches(pieces, start)) == sorted(expected)
         tail = tuple(pieces[start:])
         grows = any(len(e) > len(tail) and e[: len(tail)] == tail for e in (pair.expansions[t] for t in tokens))
         assert cache.could_grow(pieces, start) == grows

@@ -98,7 +98,6 @@ def test_the_tail_that_a_cached_ngram_could_extend_is_held_back(situation):
     translator = Translator(pair, cached(pair, known))
     held = translator.segment(pieces, final=False)
     consumed = sum(p.pieces for p in held)
-    assert translator.open_tail(pieces) == len(pieces) - consumed
     # What is proposed is proposed in any case, and only a fragment that can grow is missing.
     assert translator.segment(pieces)[: len(held)] == held
 
@@ -160,45 +159,11 @@ def test_an_unmapped_control_token_closes_the_segment_unproposed(bundled_pair):
     translator = Translator(bundled_pair, cached(bundled_pair, seed=True))
     for control in (0, bundled_pair.drafter.bos):
         assert [p.start for p in translator.segment([piece, control, piece])] == [0]
-        assert translator.open_tail([piece, control]) == 0
 
 
 def test_an_empty_draft_proposes_nothing(bundled_pair):
     translator = Translator(bundled_pair, cached(bundled_pair, seed=True))
     assert translator.segment([]) == []
-    assert translator.open_tail([]) == 0
-
-
-def test_the_caller_may_choose_between_ngrams_and_the_direct_token():
-    pair = pair_map("tiny-drafter", "tiny-target-a")
-    by_length: dict[tuple, int] = {pair.expansions[t]: t for t in ngrams(pair)}
-    longer = next(e for e in by_length if e[:2] in by_length and len(e) == 3 and pair.direct[e[0]] >= 0)
-    tokens = [by_length[longer], by_length[longer[:2]]]
-    translator = Translator(pair, cached(pair, tokens))
-    seen = []
-
-    def choose(position, choices):
-        seen.append((position, choices))
-        return len(choices) - 1
-
-    proposals = translator.segment(longer, choose)
-    assert proposals[0] == (pair.direct[longer[0]], "direct", 1, 0)
-    assert seen[0] == (
-        0,
-        [(tokens[0], "ngram", 3), (tokens[1], "ngram", 2), (pair.direct[longer[0]], "direct", 1)],
-    )
-    assert translator.segment(longer, lambda position, choices: 1)[0] == (tokens[1], "ngram", 2, 0)
-    assert translator.segment(longer, lambda position, choices: 0) == translator.segment(longer)
-
-
-def test_a_chosen_split_is_spelled_whole():
-    pair = pair_map("tiny-drafter", "tiny-target-b")
-    splitting = {d for d in np.flatnonzero(pair.drafter.ordinary).tolist() if pair.direct[d] < 0}
-    token = next(t for t in ngrams(pair) if pair.expansions[t][0] in splitting)
-    pieces = pair.expansions[token]
-    proposals = Translator(pair, cached(pair, [token])).segment(pieces, lambda position, choices: len(choices) - 1)
-    assert [p.origin for p in proposals[:2]] == ["split", "split"]
-    assert pair.target.decode([p.target_id for p in proposals]) == pair.drafter.decode(pieces)
 
 
 def test_the_first_token_of_an_answer_gets_a_virtual_space():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,6 @@ from omnidraft.files import reason
 LAYER_TENSORS = (
     "attn_norm", "attn_q", "attn_k", "attn_v", "attn_output", "ffn_norm", "ffn_gate", "ffn_up", "ffn_down",
 )  # fmt: skip
-TENSOR_NAME = re.compile(rf"token_embd|output_norm|output|blk\.\d+\.({'|'.join(LAYER_TENSORS)})")
 
 
 def open_gguf(path: Path) -> GGUFReader:
