@@ -24,8 +24,7 @@ from omnidraft.engine import Continued, Engine, Message
 from omnidraft.errors import ModelError, OmniDraftError, StorageError
 from omnidraft.learning.adapters.serving import AUTO, NO_ADAPTER
 from omnidraft.learning.learner import Learner
-from omnidraft.learning.material.capture import CAPTURE
-from omnidraft.learning.material.collector import Answered
+from omnidraft.learning.material.capture import CAPTURE, Answered
 from omnidraft.paths import DataHome
 from omnidraft.profiles.forget import Forgotten, forget_everything_from, forget_from
 from omnidraft.settings_file import load_settings

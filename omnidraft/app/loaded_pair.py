@@ -30,7 +30,7 @@ from omnidraft.learning.adapters.serving import (
     put_on,
     save_heads,
 )
-from omnidraft.learning.material.collector import Pairing
+from omnidraft.learning.material.capture import Pairing
 from omnidraft.paths import ProfilePaths
 from omnidraft.vocab import PairMap, Translator, Vocabulary
 from omnidraft.vocab.ngram_cache import NgramCache

@@ -24,7 +24,9 @@ _SMALLEST = 64 * 10**6
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--listen", default=f"127.0.0.1:{DEFAULT_PORT}", metavar="HOST:PORT",
+        "--listen",
+        default=f"127.0.0.1:{DEFAULT_PORT}",
+        metavar="HOST:PORT",
         help="where to wait (default: %(default)s)",
     )
     parser.add_argument("--threads", type=int, default=0, help="processor threads; 0: as the machine has cores")

@@ -14,8 +14,7 @@ from omnidraft.decoding.events import Finished, Token
 from omnidraft.engine import Engine
 from omnidraft.lab.prompts import Prompt
 from omnidraft.lab.store import RunState
-from omnidraft.learning.material.capture import CAPTURE
-from omnidraft.learning.material.collector import Answered, Pairing, record_of
+from omnidraft.learning.material.capture import CAPTURE, Answered, Pairing, record_of
 from omnidraft.learning.material.expansions import table_files
 from omnidraft.learning.training.stream import StreamLearner
 from omnidraft.vocab import PairMap

@@ -1,6 +1,7 @@
 """What is asked of the training process, as one line of JSON; jobs are built here from what is served and the settings.
 
-Nothing is started here, and nothing heavy imported: the training process reads its job before its limits are set.
+Nothing is started here, and nothing heavy imported at once: the training process reads its job before the limits are
+set that numpy and torch read when they load.
 """
 
 from __future__ import annotations
@@ -12,8 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from omnidraft.config import LearningSettings
-from omnidraft.learning.adapters.store import SHARED
-from omnidraft.learning.adapters.versions import model_fingerprint
 
 if TYPE_CHECKING:
     from omnidraft.learning.adapters.serving import Choice  # brings llama.cpp
@@ -126,6 +125,9 @@ def merge_job(choice: Choice, vocabulary: str, target: str, settings: LearningSe
 def _common(
     choice: Choice, vocabulary: str, target: str, settings: LearningSettings, replay: Path, tables: dict[str, str]
 ) -> dict[str, Any]:
+    from omnidraft.learning.adapters.store import SHARED  # brings numpy
+    from omnidraft.learning.adapters.versions import model_fingerprint
+
     return {
         "drafter": str(choice.drafter),
         "fingerprint": model_fingerprint(choice.drafter),

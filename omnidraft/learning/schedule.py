@@ -18,11 +18,12 @@ from omnidraft.errors import OmniDraftError
 from omnidraft.learning.adapters.serving import Choice, Shelf
 from omnidraft.learning.due import Due
 from omnidraft.learning.facts import Update
-from omnidraft.learning.material.collector import Answered, Pairing
+from omnidraft.learning.job import Kind
+from omnidraft.learning.material.capture import Answered, Pairing
 from omnidraft.learning.material.expansions import table_files
 from omnidraft.learning.material.keeping import Keeping
-from omnidraft.learning.progress import Event
-from omnidraft.learning.runs import Kind, Run, Runs
+from omnidraft.learning.trainer_events import Ended, Event
+from omnidraft.learning.trainer_runs import Run, Runs
 
 log = logging.getLogger("omnidraft.learning")
 IDLE_SECONDS = 3.0  # quiet time before a process is started
@@ -236,16 +237,16 @@ class Schedule:
     def _follow(self, run: Run, event: Event) -> None:
         """Take in what the process says."""
         self._runs.follow(run, event)
-        if event["event"] == "ended":
+        if isinstance(event, Ended):
             self._conclude(run, event)
         self._changed()
 
-    def _conclude(self, run: Run, event: Event) -> None:
+    def _conclude(self, run: Run, event: Ended) -> None:
         with self._lock:
             self.run = None
         self._runs.conclude(run, event)
         self.last = run.update or self.last
-        self.due.ended(run, event["code"])
+        self.due.ended(run, event.code)
         self._recount()
         with self._lock:
             self._swap_due = self.pairing is not None

@@ -3,11 +3,10 @@
 from omnidraft.vocab.ngram_cache import NgramCache
 from omnidraft.vocab.pair_map import PairMap
 from omnidraft.vocab.report import load_vocabulary, vocabulary_report
-from omnidraft.vocab.translator import Choice, Proposal, Translator
+from omnidraft.vocab.translator import Proposal, Translator
 from omnidraft.vocab.vocabulary import TokenKind, Vocabulary
 
 __all__ = [
-    "Choice",
     "NgramCache",
     "PairMap",
     "Proposal",

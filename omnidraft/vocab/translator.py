@@ -63,9 +63,7 @@ class Translator:
             position += length
         return proposals
 
-    def _propose(
-        self, piece: int, matches: list[tuple[int, int]], position: int, proposals: list[Proposal]
-    ) -> int:
+    def _propose(self, piece: int, matches: list[tuple[int, int]], position: int, proposals: list[Proposal]) -> int:
         """Add what `piece` at `position` goes on as; how many pieces that covers, 0 if it has no counterpart."""
         if matches:
             length, token = matches[0]

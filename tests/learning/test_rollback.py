@@ -10,8 +10,8 @@ from making import made
 
 from omnidraft.config import SamplingSettings
 from omnidraft.learning.adapters.store import AdapterStore
+from omnidraft.learning.due import FEWEST_BEFORE, LIVE_ANSWERS
 from omnidraft.learning.facts import Update
-from omnidraft.learning.live import FEWEST_BEFORE, LIVE_ANSWERS
 from omnidraft.paths import find_data_home
 
 SHORT = SamplingSettings(temperature=0, max_tokens=20)

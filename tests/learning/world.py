@@ -10,11 +10,11 @@ from omnidraft.learning.job import Job
 from omnidraft.learning.material.expansions import ExpansionTable
 from omnidraft.learning.material.record import Record
 from omnidraft.learning.material.replay import ReplayStore
+from omnidraft.learning.trainer_events import Published, Refused
 from omnidraft.learning.training.batches import windows
-from omnidraft.learning.training.drafter import TorchDrafter
+from omnidraft.learning.training.drafter import TorchDrafter, read_weights
 from omnidraft.learning.training.evaluate import estimate
 from omnidraft.learning.training.update import run
-from omnidraft.learning.training.weights import read_weights
 
 
 class World:
@@ -34,14 +34,14 @@ class World:
             for record in records:
                 replay.add(record)
 
-    def update(self, **changes) -> dict:
+    def update(self, **changes) -> Published | Refused:
         """Run an update and do what the app does about its result, which is returned."""
         current = self.store.current()
         start = {"start": str(current.weights), "parent": current.name} if current else {}
         job = dataclasses.replace(self.job, through=self.store.through, **start, **changes)
-        *_, result = [event for event in run(job) if event["event"] in ("published", "refused")]
-        if result["event"] == "refused":
-            self.store.reject_update(result["through"])
+        *_, result = [event for event in run(job) if isinstance(event, Published | Refused)]
+        if isinstance(result, Refused):
+            self.store.reject_update(result.through)
         return result
 
     def served_on(self, records: list[Record]) -> float:

@@ -1,18 +1,76 @@
-"""From a finished answer to a replay record. It knows nothing of where records go or what is learned from them."""
+"""From a finished answer to a replay record and a row of history. It knows nothing of where they go."""
 
 from __future__ import annotations
 
+import time as clock
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 import numpy as np
 
-from omnidraft.decoding.events import Token
+from omnidraft.backends.prompt import ends_without_space, prompt_ids
+from omnidraft.backends.templates import ChatTemplate
+from omnidraft.decoding.events import Finished, Token
+from omnidraft.errors import ModelError
+from omnidraft.learning.adapters.serving import Choice
+from omnidraft.learning.facts import ServedAnswer
 from omnidraft.learning.material.record import Record, gather_candidates
 from omnidraft.vocab import PairMap, Translator
 
 CAPTURE = 48  # top ids kept per position
 LONGEST_PROMPT = 1024  # drafter ids kept in front of an answer; training sees at most a window of them
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """The drafter and target at work. template: the drafter's own; target: the model's name."""
+
+    pair: PairMap
+    template: ChatTemplate
+    target: str
+    choice: Choice
+
+    def serving(self, choice: Choice) -> Pairing:
+        return replace(self, choice=choice)
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A finished answer. chat: its conversation, None where it belongs to none; tokens carry the captured
+    distributions."""
+
+    chat: str | None
+    messages: Sequence[dict[str, str]]
+    tokens: Sequence[Token]
+    finished: Finished
+    temperature: float = 1.0
+
+
+def record_of(answer: Answered, pairing: Pairing) -> Record | None:
+    """The answer as training material; None if the drafter cannot spell it or its template refuses the conversation."""
+    if not any(token.candidates is not None for token in answer.tokens):
+        return None
+    messages = list(answer.messages)
+    try:
+        prompt = prompt_ids(pairing.template, pairing.pair.drafter, messages)
+        space = ends_without_space(pairing.template.render(messages))
+    except ModelError:
+        return None
+    return capture(
+        pairing.pair, prompt, answer.tokens, virtual_space=space, chat=answer.chat or "", target=pairing.target,
+        time=clock.time(), temperature=answer.temperature,
+    )  # fmt: skip
+
+
+def served_by(answer: Answered, pairing: Pairing) -> ServedAnswer:
+    """The answer's counters under the version that drafted it."""
+    s, choice = answer.finished.statistics, pairing.choice
+    version = choice.version.name if choice.origin == "own" else ""
+    return ServedAnswer(
+        clock.time(), version, pairing.target, s.tokens, s.target_passes, s.proposed, s.tested, s.accepted,
+        round(s.decode_seconds, 4),
+    )  # fmt: skip
 
 
 def capture(

@@ -1,22 +1,26 @@
 """The drafter as torch sees it: the same GGUF, its weights frozen, a LoRA on every linear layer.
 
-Imported only inside the training process. It knows nothing of losses, replay or files other than the drafter's.
+Also an adapter's weights on their way between files and a drafter: arrays only, nothing is pickled. It knows nothing of
+losses and replay.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from zipfile import BadZipFile
 
+import numpy as np
 import torch
 from gguf import MODEL_ARCH, MODEL_ARCH_NAMES, GGUFReader, get_tensor_name_map
 from peft import LoraConfig, get_peft_model
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM
 
-from omnidraft.errors import ModelError
+from omnidraft.errors import ModelError, StorageError
 from omnidraft.learning.training.batches import Batch
 
+Weights = Mapping[str, np.ndarray | torch.Tensor]
 OUTPUT = "output"  # the output layer's name in a GGUF
 LAYERS = {"attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"}  # those llama.cpp may adapt
 
@@ -120,3 +124,29 @@ def _adaptable(base: nn.Module, reader: GGUFReader, architecture: str, output_la
     if not found:
         raise ModelError(f"no layer of a {architecture} model can be adapted")
     return found
+
+
+def read_weights(path: Path) -> dict[str, torch.Tensor]:
+    """The weights of a version; StorageError if the file is damaged."""
+    try:
+        with np.load(path, allow_pickle=False) as data:
+            return {name: torch.from_numpy(data[name].astype(np.float32)) for name in data.files}
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile, RuntimeError) as error:
+        raise StorageError(f"the adapter weights {path} cannot be read: {error}") from error
+
+
+def rank_of(weights: Weights) -> int:
+    """The LoRA rank; 0 if there are none."""
+    return next((len(matrix) for name, matrix in weights.items() if name.endswith(".lora_a")), 0)
+
+
+def arrays_of(drafter: TorchDrafter) -> dict[str, np.ndarray]:
+    return {name: value.numpy() for name, value in drafter.weights().items()}
+
+
+def give(drafter: TorchDrafter, weights: Weights) -> bool:
+    """Whether the weights are of the drafter's rank; if so it has them now. ModelError if they are of other layers."""
+    if rank_of(weights) != drafter.rank:
+        return False
+    drafter.load_weights({name: torch.as_tensor(value) for name, value in weights.items()})
+    return True

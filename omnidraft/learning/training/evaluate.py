@@ -5,12 +5,13 @@ Per target token, along the pieces that were served (teacher forcing):
   greedy: every piece is the most likely one (with n-gram merging, greedy);
   overlap: product over its pieces of sum_o min(P(o), q(o)), the acceptance of drawing from q against the target's
   projected distribution P; only named outcomes count, two draws from "other" hardly ever agree.
-They are estimates: drafting on its own context, the length rule and the sampler's filters are not in them.
+They are estimates: drafting on its own context, the length rule and the sampler's filters are not in them. Whether a
+trained adapter may be served is judged by them alone, against what is served now.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +20,9 @@ import torch
 from omnidraft.learning.training.batches import Batch, Window, batches
 from omnidraft.learning.training.drafter import TorchDrafter
 from omnidraft.learning.training.losses import gather_log
+from omnidraft.learning.training.steps import longest_batch
+
+FEWEST = 32  # held-out tokens without which nothing can be said
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,11 @@ class Estimate:
     @property
     def tokens(self) -> int:
         return len(self.greedy)
+
+    @property
+    def combined(self) -> np.ndarray:
+        """Half greedy, half drawn: answers are given both ways and neither may pay for the other."""
+        return (self.greedy + self.overlap) / 2
 
     def means(self) -> dict[str, float]:
         return {
@@ -67,3 +76,49 @@ def _per_token(logq: torch.Tensor, batch: Batch) -> tuple[np.ndarray, np.ndarray
 def _product_per_token(values: torch.Tensor, batch: Batch) -> torch.Tensor:
     """(N,) -> (T,): the product of each token's positions."""
     return torch.ones(batch.tokens).scatter_reduce(0, batch.positions.token, values, "prod")
+
+
+def estimates(drafter: TorchDrafter, slices: Mapping[str, Sequence[Window]]) -> dict[str, Estimate]:
+    """`estimate` of every slice ("old", "new")."""
+    size = longest_batch(drafter.vocabulary_size)
+    return {name: estimate(drafter, parts, size) for name, parts in slices.items()}
+
+
+def means(found: Mapping[str, Estimate]) -> dict[str, dict[str, float]]:
+    """What is told and kept of estimates."""
+    return {name: {**{k: round(v, 4) for k, v in e.means().items()}, "tokens": e.tokens} for name, e in found.items()}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """accepted: serve it. reason: one sentence. ruined: nothing can go on from such weights."""
+
+    accepted: bool
+    reason: str
+    ruined: bool = False
+
+
+def judge(before: Mapping[str, Estimate], after: Mapping[str, Estimate]) -> Verdict:
+    """Compare slices ("old", "new") token by token.
+
+    Accepted if the mean change over all held-out tokens is more than its standard error and no slice falls by more than
+    its own: changes within the noise must not add up to a decline. What is refused is trained on (see `candidate`), so
+    strictness costs little.
+    """
+    changes = {name: after[name].combined - before[name].combined for name in before}
+    everything = np.concatenate(list(changes.values())) if changes else np.zeros(0)
+    if not np.isfinite(everything).all():
+        return Verdict(False, "the trained adapter gives no numbers", ruined=True)
+    if len(everything) < FEWEST:
+        return Verdict(False, f"only {len(everything)} held-out tokens to judge by")
+    for name in ("old", "new"):
+        change = changes.get(name, np.zeros(0))
+        if len(change) >= FEWEST and change.mean() < -standard_error(change):
+            return Verdict(False, f"acceptance on {name} answers would fall by {-change.mean():.3f}")
+    if everything.mean() <= standard_error(everything):
+        return Verdict(False, "acceptance on held-out answers did not rise beyond chance")
+    return Verdict(True, f"acceptance on held-out answers rises by {everything.mean():.3f}")
+
+
+def standard_error(change: np.ndarray) -> float:
+    return float(change.std(ddof=1) / np.sqrt(len(change))) if len(change) > 1 else float("inf")

@@ -23,6 +23,7 @@ from omnidraft.learning.adapters.versions import Version
 from omnidraft.learning.job import Job, update_job
 from omnidraft.learning.material.record import Record
 from omnidraft.learning.material.replay import ReplayStore
+from omnidraft.learning.trainer_events import Estimated, Published, Refused
 from omnidraft.learning.training import update as updating
 
 
@@ -98,11 +99,11 @@ class StreamLearner:
         seconds, cpu = time.perf_counter(), time.process_time()
         before, published, store = {}, False, self.choice.store
         for event in updating.run(self._job(ordinal)):
-            if event["event"] == "estimate" and event["when"] == "before":
-                before = pooled({k: v for k, v in event.items() if isinstance(v, dict)})
-            elif event["event"] == "refused":
-                store.reject_update(event["through"])
-            published |= event["event"] == "published"
+            if isinstance(event, Estimated) and event.when == "before":
+                before = pooled(event.slices)
+            elif isinstance(event, Refused):
+                store.reject_update(event.through)
+            published |= isinstance(event, Published)
         store.prune()
         self._choose()
         seconds, cpu = time.perf_counter() - seconds, time.process_time() - cpu

@@ -7,7 +7,6 @@ stdin closes, that is when the app is gone.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import threading
@@ -17,6 +16,7 @@ from pathlib import Path
 
 from omnidraft.errors import OmniDraftError
 from omnidraft.learning.job import Job
+from omnidraft.learning.trainer_events import Event, Failed, Finished
 
 
 def main() -> int:
@@ -29,7 +29,7 @@ def main() -> int:
     job = Job.from_line(line)
     threading.Thread(target=_end_with_the_app, daemon=True).start()
     _be_humble(job)
-    emit = lambda event: print(json.dumps(event), file=events)  # noqa: E731
+    emit = lambda event: events.write(event.to_line())  # noqa: E731
     began = time.perf_counter()
     try:
         if job.kind == "merge":
@@ -39,23 +39,16 @@ def main() -> int:
         else:
             _learn(job, emit)
     except OmniDraftError as error:
-        emit({"event": "failed", "message": str(error)})
+        emit(Failed(str(error)))
         return 1
     except MemoryError:
-        emit({"event": "failed", "message": "there is not enough memory to train the drafter"})
+        emit(Failed("there is not enough memory to train the drafter"))
         return 1
-    emit(
-        {
-            "event": "finished",
-            "seconds": time.perf_counter() - began,
-            "cpu_seconds": time.process_time(),
-            "peak_mb": _peak_mb(),
-        }
-    )
+    emit(Finished(time.perf_counter() - began, time.process_time(), _peak_mb()))
     return 0
 
 
-def _learn(job: Job, emit: Callable[[dict], None]) -> None:
+def _learn(job: Job, emit: Callable[[Event], object]) -> None:
     from omnidraft.learning.training.update import run  # imports torch: only now, when priority and threads are set
 
     _limit_threads(job)

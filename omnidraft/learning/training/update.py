@@ -1,7 +1,7 @@
-"""One update from replay to a judged adapter version, as a generator of progress events (plain dicts).
+"""One update: the answers are read, the drafter is trained on them, judged, and published or trained on next time.
 
-Runs inside the training process. No database transaction is open while anything is computed: answers are read first.
-Events: started, step, estimate, published or refused, compared. The process around it adds finished or failed.
+A generator of progress events (trainer_events.py), run by the training process and by `stream`; what comes before and
+behind an update is theirs. No database transaction is open while anything is computed.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import io
 import os
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -24,106 +24,125 @@ from omnidraft.learning.adapters.merge import can_merge, merged_path, write_merg
 from omnidraft.learning.adapters.store import AdapterStore
 from omnidraft.learning.adapters.versions import ADAPTER, WEIGHTS, Meta, digest
 from omnidraft.learning.job import Job
-from omnidraft.learning.material.expansions import ExpansionTable
 from omnidraft.learning.material.plan import Plan, make_plan
-from omnidraft.learning.material.replay import ReplayStore
-from omnidraft.learning.training.batches import Window, windows
-from omnidraft.learning.training.drafter import TorchDrafter
-from omnidraft.learning.training.evaluate import Estimate, estimate
-from omnidraft.learning.training.gate import Scores, Verdict, judge
+from omnidraft.learning.trainer_events import Estimated, Event, Published, Refused, Started, Stepped
+from omnidraft.learning.training import steps
+from omnidraft.learning.training.answers import StoredAnswers
+from omnidraft.learning.training.batches import Window
+from omnidraft.learning.training.compare import Throttle, compare, estimates_with
+from omnidraft.learning.training.drafter import TorchDrafter, arrays_of, give, read_weights
+from omnidraft.learning.training.evaluate import Estimate, Verdict, estimates, judge, means
 from omnidraft.learning.training.rehearsal import Rehearsal
-from omnidraft.learning.training.steps import WINDOWS_PER_STEP, Step, longest_batch, train
-from omnidraft.learning.training.weights import arrays_of, give, rank_of, read_weights
 
-Event = dict[str, object]
 LEAST_STEPS = 6
-COMPARED = 50  # recent answers a live rollback is decided on
 LONGEST = 16  # updates a candidate has to become better than what is served
 
 
-class Throttle:
-    """Keeps the processor's share of the time at `duty` by sleeping after each piece of work."""
+@dataclass(frozen=True)
+class Material:
+    """What an update works with. windows: to train on; held_out: by slice, to judge by; chats: conversations the
+    answers are from; candidate: what is trained on, or would be had there been a refused update."""
 
-    def __init__(self, duty: float) -> None:
-        self.duty, self._spent = duty, time.process_time()
+    plan: Plan
+    windows: list[Window]
+    held_out: Mapping[str, list[Window]]
+    chats: frozenset[str]
+    candidate: Candidate
 
-    def rest(self) -> None:
-        now = time.process_time()
-        if self.duty < 1:
-            time.sleep((now - self._spent) * (1 / self.duty - 1))
-        self._spent = time.process_time()
+
+@dataclass(frozen=True)
+class Trained:
+    """candidate: with its new weights; before, after: estimates of what is served and of it; loss: the last step's."""
+
+    candidate: Candidate
+    before: Mapping[str, Estimate]
+    after: Mapping[str, Estimate]
+    loss: float
+    tokens: int
 
 
 def run(job: Job) -> Iterator[Event]:
     """Do what `job` says; "merge" needs no torch and is not done here."""
-    yield from (_compare(job) if job.kind == "compare" else _update(job))
+    yield from compare(job) if job.kind == "compare" else update(job)
 
 
-def _update(job: Job) -> Iterator[Event]:
+def update(job: Job) -> Iterator[Event]:
+    """Read, train, judge, publish."""
     began = time.process_time()
-    replay, candidate = _Answers(job), _candidate(job)
-    plan = make_plan(replay.index, set(job.tables), max(job.through, candidate.through), job.seed)
-    training = [w for o in (*plan.new, *plan.replayed) for w in replay.windows(o)]
-    slices = {name: [w for o in ordinals for w in replay.windows(o)]
-              for name, ordinals in (("old", plan.judged_old), ("new", plan.judged_new))}  # fmt: skip
-    yield {"event": "started", "new": len(plan.new), "replayed": len(plan.replayed), "windows": len(training)}
-    if not training:
-        yield _refused(plan, Verdict(False, "there is nothing to learn from yet"))
+    material = _read(job)
+    plan = material.plan
+    yield Started(len(plan.new), len(plan.replayed), len(material.windows))
+    if not material.windows:
+        yield Refused(plan.through, "there is nothing to learn from yet")
         return
+    trained = yield from _train(job, material)
+    verdict = _judge(job, trained)
+    if verdict.accepted:
+        yield from _publish(job, plan, trained, verdict, began)
+    else:
+        yield Refused(plan.through, _go_on(Path(job.store), trained.candidate, verdict).reason)
+
+
+def _read(job: Job) -> Material:
+    """Choose the answers to learn from and to judge by, and cut them into windows."""
+    answers, candidate = StoredAnswers(job), _candidate(job)
+    plan = make_plan(answers.index, set(job.tables), max(job.through, candidate.through), job.seed)
+    taught = (*plan.new, *plan.replayed)
+    held_out = {"old": answers.windows(plan.judged_old), "new": answers.windows(plan.judged_new)}
+    chats = frozenset(answers.index[o].chat for o in taught)
+    return Material(plan, answers.windows(taught), held_out, chats, candidate)
+
+
+def _train(job: Job, material: Material) -> Generator[Event, None, Trained]:
+    """Train from the candidate, or from what is served; estimates before and after it."""
     throttle = Throttle(job.duty)
     drafter = TorchDrafter(Path(job.drafter), job.rank, seed=job.seed)
-    before = _estimates_of_served(job, drafter, slices)
-    yield {"event": "estimate", "when": "before", **_means(before)}
-    candidate = _begin(drafter, job, candidate)
+    before = _estimates_of_served(job, drafter, material.held_out)
+    yield Estimated("before", means(before))
+    candidate = _begin(drafter, job, material.candidate)
     throttle.rest()
-    step = Step(0, 0, 0.0, 0)
-    for step in _training(drafter, training, job):
-        yield {"event": "step", "step": step.step, "steps": step.steps, "loss": step.loss, "tokens": step.tokens}
+    step = steps.Step(0, 0, 0.0, 0)
+    for step in _steps(drafter, material.windows, job):
+        yield Stepped(step.step, step.steps, step.loss, step.tokens)
         throttle.rest()
-    after = _estimates(drafter, slices)
-    yield {"event": "estimate", "when": "after", **_means(after)}
-    verdict = _judged(job, before, after)
-    chats = {replay.index[o].chat for o in (*plan.new, *plan.replayed)} | {*job.inherited, *candidate.chats}
-    weights = arrays_of(drafter)
-    candidate = replace(candidate, weights=weights, through=plan.through, chats=tuple(sorted(chats)))
-    if not verdict.accepted:
-        yield _refused(plan, _go_on(Path(job.store), candidate, verdict))
-        return
-    meta = Meta(
-        **_origin(job, plan), loss=step.loss, tokens=step.tokens, seconds=time.process_time() - began,
-        before=_means(before), after=_means(after), chats=candidate.chats,
-    )  # fmt: skip
-    version = AdapterStore(Path(job.store)).publish(_files(weights, job), meta)
-    with suppress(StorageError):  # it is of no use any more, and an update that is served has not failed
-        drop_candidate(Path(job.store))
-    yield {"event": "published", "version": version.name, "through": plan.through, "reason": verdict.reason}
-    if job.merged is not None and can_merge(Path(job.drafter)):
-        write_merged(Path(job.drafter), version.adapter, merged_path(Path(job.merged), version))
+    after = estimates(drafter, material.held_out)
+    yield Estimated("after", means(after))
+    chats = tuple(sorted(material.chats | {*job.inherited, *candidate.chats}))
+    candidate = replace(candidate, weights=arrays_of(drafter), through=material.plan.through, chats=chats)
+    return Trained(candidate, before, after, step.loss, step.tokens)
 
 
-def _judged(job: Job, before: Mapping[str, Estimate], after: Mapping[str, Estimate]) -> Verdict:
-    verdict = judge(_scores(before), _scores(after))
+def _judge(job: Job, trained: Trained) -> Verdict:
+    """Whether it is better than what is served; without a gate everything that gives numbers is."""
+    verdict = judge(trained.before, trained.after)
     if job.gated or verdict.ruined:
         return verdict
     return Verdict(True, "every update is served")
 
 
-def _training(drafter: TorchDrafter, parts: list[Window], job: Job) -> Iterator[Step]:
+def _publish(job: Job, plan: Plan, trained: Trained, verdict: Verdict, began: float) -> Iterator[Event]:
+    """Write the version that is served from now on, and the drafter merged with it where that is wanted."""
+    meta = Meta(
+        drafter=job.fingerprint, vocabulary=job.vocabulary, target=job.target, parent=job.parent, through=plan.through,
+        rank=job.rank, loss_name=job.loss, answers=len(plan.new) + len(plan.replayed), loss=trained.loss,
+        tokens=trained.tokens, seconds=time.process_time() - began, before=means(trained.before),
+        after=means(trained.after), chats=trained.candidate.chats,
+    )  # fmt: skip
+    version = AdapterStore(Path(job.store)).publish(_files(trained.candidate.weights, job), meta)
+    with suppress(StorageError):  # it is of no use any more, and an update that is served has not failed
+        drop_candidate(Path(job.store))
+    yield Published(version.name, plan.through, verdict.reason)
+    if job.merged is not None and can_merge(Path(job.drafter)):
+        write_merged(Path(job.drafter), version.adapter, merged_path(Path(job.merged), version))
+
+
+def _steps(drafter: TorchDrafter, parts: list[Window], job: Job) -> Iterator[steps.Step]:
     """More passes while there is little to learn from: a handful of steps moves nothing."""
-    passes = max(job.passes, -(-LEAST_STEPS * WINDOWS_PER_STEP // len(parts)))
+    passes = max(job.passes, -(-LEAST_STEPS * steps.WINDOWS_PER_STEP // len(parts)))
     rehearsal = None
     if job.rehearsal:
-        rehearsal = Rehearsal(drafter, job.rehearsal, longest_batch(drafter.vocabulary_size), job.seed)
-    return train(drafter, parts, job.loss, job.learning_rate, job.seed, passes, falling=True, rehearsal=rehearsal)
-
-
-def _origin(job: Job, plan: Plan) -> dict:
-    """What a version's description says of where it comes from."""
-    return {
-        "drafter": job.fingerprint, "vocabulary": job.vocabulary, "target": job.target, "parent": job.parent,
-        "through": plan.through, "rank": job.rank, "loss_name": job.loss,
-        "answers": len(plan.new) + len(plan.replayed),
-    }  # fmt: skip
+        rehearsal = Rehearsal(drafter, job.rehearsal, steps.longest_batch(drafter.vocabulary_size), job.seed)
+    return steps.train(drafter, parts, job.loss, job.learning_rate, job.seed, passes, falling=True, rehearsal=rehearsal)
 
 
 def _candidate(job: Job) -> Candidate:
@@ -154,59 +173,11 @@ def _go_on(store: Path, candidate: Candidate, verdict: Verdict) -> Verdict:
     return replace(verdict, reason=f"{verdict.reason}; the next update goes on from here")
 
 
-def _compare(job: Job) -> Iterator[Event]:
-    """Estimate the served version (`start`) and the one before it (`other`) on the newest answers, held out or not.
-
-    Training answers count too: neither version is spared them, and the question is which serves the present better.
-    """
-    replay = _Answers(job)
-    usable = [o for o, a in sorted(replay.index.items()) if a.vocabulary in job.tables]
-    recent, throttle, found = usable[-COMPARED:], Throttle(job.duty), []
-    parts = {"new": [w for o in recent for w in replay.windows(o)]}
-    for path in (job.start, job.other):
-        found.append(_estimates_with(job, path, parts))
-        throttle.rest()
-    served, other = found
-    verdict = judge(_scores(served), _scores(other))
-    yield {"event": "compared", "other_is_better": verdict.accepted, "served": _means(served), "other": _means(other)}
-
-
-def _estimates_with(job: Job, path: str | None, slices: Mapping[str, list[Window]]) -> dict[str, Estimate]:
-    """Estimates of the drafter with the weights at `path`, None: bare."""
-    weights = read_weights(Path(path)) if path is not None else {}
-    drafter = TorchDrafter(Path(job.drafter), rank_of(weights) if weights else 1, seed=job.seed)
-    if weights:
-        drafter.load_weights(weights)
-    return _estimates(drafter, slices)
-
-
-class _Answers:
-    """The replay as the process needs it: its index, and each answer cut into windows, read once."""
-
-    def __init__(self, job: Job) -> None:
-        self._store = ReplayStore(Path(job.replay), read_only=True)
-        self.index = dict(self._store.answers)
-        self._tables = {vocabulary: ExpansionTable.load(Path(path)) for vocabulary, path in job.tables.items()}
-        self._longest = job.window
-
-    def windows(self, ordinal: int) -> list[Window]:
-        """Empty if the answer was evicted meanwhile or cannot be read: one bad answer must not end learning."""
-        try:
-            record = self._store.get(ordinal)
-            table = self._tables[record.vocabulary]
-            if any(len(ids) and not 0 <= ids.min() <= ids.max() < len(table.direct)
-                   for ids in (record.prompt, record.pieces)):  # fmt: skip
-                return []  # of another drafter's vocabulary
-            return windows(record, table, self._longest)
-        except (KeyError, StorageError, IndexError):
-            return []
-
-
 def _estimates_of_served(job: Job, drafter: TorchDrafter, slices: Mapping[str, list[Window]]) -> dict[str, Estimate]:
     """Estimates of what is served; by `drafter`, unless that has another rank."""
     if job.start is not None and not give(drafter, read_weights(Path(job.start))):
-        return _estimates_with(job, job.start, slices)
-    return _estimates(drafter, slices)
+        return estimates_with(job, job.start, slices)
+    return estimates(drafter, slices)
 
 
 def _files(weights: Mapping[str, np.ndarray], job: Job) -> Mapping[str, bytes]:
@@ -220,22 +191,3 @@ def _files(weights: Mapping[str, np.ndarray], job: Job) -> Mapping[str, bytes]:
     data = io.BytesIO()
     np.savez(data, **weights)
     return {ADAPTER: adapter, WEIGHTS: data.getvalue()}
-
-
-def _estimates(drafter: TorchDrafter, slices: Mapping[str, list[Window]]) -> dict[str, Estimate]:
-    size = longest_batch(drafter.vocabulary_size)
-    return {name: estimate(drafter, parts, size) for name, parts in slices.items()}
-
-
-def _scores(estimates: Mapping[str, Estimate]) -> dict[str, Scores]:
-    return {name: Scores(e.greedy, e.overlap) for name, e in estimates.items()}
-
-
-def _means(estimates: Mapping[str, Estimate]) -> dict[str, dict[str, float]]:
-    return {
-        name: {**{k: round(v, 4) for k, v in e.means().items()}, "tokens": e.tokens} for name, e in estimates.items()
-    }
-
-
-def _refused(plan: Plan, verdict: Verdict) -> Event:
-    return {"event": "refused", "through": plan.through, "reason": verdict.reason}

@@ -19,7 +19,7 @@ import pytest
 
 from omnidraft.__main__ import _COMMANDS, _parser, main
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 KEYS = {
     "text", "token_ids", "prompt_tokens", "tokens", "target_passes", "rounds", "drafted", "proposed", "tested",
     "accepted", "acceptance_rate", "tokens_per_pass", "origins", "tokens_per_second", "seconds", "near_ties",

@@ -16,9 +16,8 @@ from omnidraft.learning.material.expansions import ExpansionTable
 from omnidraft.learning.material.record import Record
 from omnidraft.learning.material.replay import ReplayStore
 from omnidraft.learning.training.batches import windows
-from omnidraft.learning.training.drafter import TorchDrafter
+from omnidraft.learning.training.drafter import TorchDrafter, read_weights
 from omnidraft.learning.training.update import run
-from omnidraft.learning.training.weights import read_weights
 
 
 def spelled(record: Record, targets: np.ndarray, table: ExpansionTable, **changes) -> Record:
@@ -53,12 +52,12 @@ def poison(world: World, make, seed: int, rounds: int) -> int:
     Returns how many of the updates were refused.
     """
     world.add(world.records[:16])
-    assert world.update(seed=seed)["event"] == "published"
+    assert world.update(seed=seed).kind == "published"
     table = ExpansionTable.load(Path(world.job.tables[world.vocabulary]))
     rng, refused, best = np.random.default_rng(seed), 0, world.served_on(world.records[28:])
     for number in range(rounds):
         world.add([make(record, rng, table) for record in world.records[16:28]])
-        refused += world.update(seed=seed + number)["event"] == "refused"
+        refused += world.update(seed=seed + number).kind == "refused"
         now = world.served_on(world.records[28:])
         print(f"round {number}: {refused} refused, {best:.4f} -> {now:.4f}")
         assert now >= best - 0.01
@@ -80,7 +79,7 @@ def test_poison_is_refused_once_replayed_answers_cannot_outweigh_it(world, make,
 
 def test_answers_with_pieces_no_drafter_has_are_passed_over(world):
     world.add([dataclasses.replace(r, pieces=r.pieces + 100_000) if i % 3 else r for i, r in enumerate(world.records)])
-    assert world.update()["event"] == "published"
+    assert world.update().kind == "published"
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +87,7 @@ def trained(answers, drafter, tmp_path_factory):
     """A version really trained, on 35 answers for 4 passes."""
     world = World(*answers, drafter, tmp_path_factory.mktemp("trained"))
     world.add(world.records)
-    assert world.update(passes=4)["event"] == "published"
+    assert world.update(passes=4).kind == "published"
     return world
 
 
@@ -132,7 +131,7 @@ def test_another_rank_begins_anew_and_must_beat_what_is_served(trained):
     trained.add(trained.records[:8])
     result = trained.update(rank=1, passes=1, learning_rate=1e-6)
     assert answers == len(trained.records)
-    assert result["event"] == "refused"
+    assert result.kind == "refused"
     assert trained.store.current().name == before.name
 
 
@@ -142,4 +141,4 @@ def test_comparing_says_which_version_serves_the_last_answers_better(trained):
     for start, other, better in ((good, None, False), (None, good, True)):
         job = dataclasses.replace(trained.job, kind="compare", start=start, other=other)
         (event,) = run(job)
-        assert event["other_is_better"] is better
+        assert event.other_is_better is better

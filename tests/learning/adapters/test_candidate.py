@@ -12,9 +12,10 @@ from omnidraft.learning.adapters.candidate import FILE, Candidate, drop_candidat
 from omnidraft.learning.adapters.files import unfinished
 from omnidraft.learning.adapters.store import AdapterStore
 from omnidraft.learning.adapters.versions import Meta
+from omnidraft.learning.trainer_events import Estimated
 from omnidraft.learning.training import update as updating
-from omnidraft.learning.training.gate import Verdict
-from omnidraft.learning.training.weights import read_weights
+from omnidraft.learning.training.drafter import read_weights
+from omnidraft.learning.training.evaluate import Verdict
 
 WEIGHTS = {"output.lora_a": np.full((2, 3), 0.25, np.float32), "output.lora_b": np.full((4, 2), 0.5, np.float32)}
 KEPT = Candidate(WEIGHTS, "a digest", 3, 40, ("one", "two"))
@@ -98,13 +99,13 @@ def verdicts(monkeypatch):
 def held_out_before(world, **changes) -> dict:
     """The estimates an update is compared with."""
     job = replace(world.job, through=world.store.through, **changes)
-    (found,) = [e for e in updating.run(job) if e["event"] == "estimate" and e["when"] == "before"]
-    return found["new"]
+    (found,) = [e for e in updating.run(job) if isinstance(e, Estimated) and e.when == "before"]
+    return found.slices["new"]
 
 
 def test_an_update_goes_on_from_what_was_refused_and_is_held_against_what_is_served(world, verdicts):
     world.add(world.records[:8])
-    assert world.update(passes=1)["reason"].endswith("goes on from here")
+    assert world.update(passes=1).reason.endswith("goes on from here")
     first = read_candidate(world.store.folder)
     assert (first.base, first.behind, first.through) == ("", 1, 8)
     keep_candidate(world.store.folder, replace(first, chats=("elsewhere",)))
@@ -116,7 +117,7 @@ def test_an_update_goes_on_from_what_was_refused_and_is_held_against_what_is_ser
     assert "elsewhere" in second.chats
     verdicts[:] = [Verdict(True, "yes")]
     world.add(world.records[16:24])
-    assert world.update(passes=1, learning_rate=0.0)["event"] == "published"
+    assert world.update(passes=1, learning_rate=0.0).kind == "published"
     served = world.store.current()
     assert same({n: w.numpy() for n, w in read_weights(served.weights).items()}, first.weights)
     assert "elsewhere" in served.meta.chats
@@ -129,17 +130,17 @@ def test_one_that_leads_nowhere_or_is_ruined_is_dropped(world, verdicts, monkeyp
     world.update(passes=1)
     assert read_candidate(world.store.folder).behind == 1
     world.add(world.records[8:16])
-    assert world.update(passes=1)["reason"].endswith("begins anew")
+    assert world.update(passes=1).reason.endswith("begins anew")
     assert read_candidate(world.store.folder) is None
     for ruin in (Verdict(False, "no numbers", ruined=True), Verdict(False, "no")):
         verdicts[:] = [Verdict(False, "no"), ruin]
         world.add(world.records[16:32])
-        assert world.update(passes=1)["reason"].endswith("goes on from here")
+        assert world.update(passes=1).reason.endswith("goes on from here")
         monkeypatch.setattr(updating, "LONGEST", 99)
         if not ruin.ruined:
             monkeypatch.setattr(updating, "arrays_of", lambda _drafter: {"output.lora_b": np.array([np.nan])})
         world.add(world.records[16:24])
-        assert world.update(passes=1)["reason"].endswith("begins anew")
+        assert world.update(passes=1).reason.endswith("begins anew")
         assert read_candidate(world.store.folder) is None
 
 
@@ -176,8 +177,8 @@ def test_answers_it_has_seen_are_not_new_to_it(world, verdicts):
     world.add(world.records[:8])
     list(updating.run(world.job))
     *_, event = updating.run(world.job)
-    assert (event["event"], event["through"]) == ("refused", 8)
-    assert "nothing to learn from" in event["reason"]
+    assert (event.kind, event.through) == ("refused", 8)
+    assert "nothing to learn from" in event.reason
     assert read_candidate(world.store.folder).behind == 1
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -14,13 +13,14 @@ from contextlib import suppress
 from pathlib import Path
 
 from omnidraft.learning.job import Job
+from omnidraft.learning.trainer_events import Ended, Event, from_line
 
-OnEvent = Callable[[dict], None]
+OnEvent = Callable[[Event], None]
 _ROOT = Path(__file__).resolve().parents[2]
 
 
 class TrainerProcess:
-    """One run of the trainer. `on_event` is called from a thread of its own, last with {"event": "ended", "code": ...}.
+    """One run of the trainer. `on_event` is called from a thread of its own, last with `Ended`.
 
     The child leads a process group of its own in our session: if we are killed while it is stopped, the system wakes
     and ends it (an orphaned group with stopped members gets SIGHUP and SIGCONT); if it runs, it notices that stdin
@@ -89,13 +89,13 @@ class TrainerProcess:
 
     def _read(self) -> None:
         for line in self._process.stdout:
-            with suppress(ValueError):
-                self._on_event(json.loads(line))
+            if (event := from_line(line)) is not None:
+                self._on_event(event)
         code = self._process.wait()
         with suppress(OSError):
             self._process.stdin.close()
         self._process.stdout.close()
-        self._on_event({"event": "ended", "code": code, "message": self._last_words() if code else ""})
+        self._on_event(Ended(code, self._last_words() if code else ""))
         self._errors.close()
 
     def _last_words(self) -> str:

@@ -16,10 +16,10 @@ from omnidraft.learning.adapters.store import AdapterStore
 from omnidraft.learning.adapters.versions import Version
 from omnidraft.learning.facts import Update
 from omnidraft.learning.job import Job, Kind, compare_job, merge_job, update_job
-from omnidraft.learning.material.collector import Pairing
+from omnidraft.learning.material.capture import Pairing
 from omnidraft.learning.material.keeping import Keeping
-from omnidraft.learning.process import TrainerProcess
-from omnidraft.learning.progress import Event, advance, conclude
+from omnidraft.learning.trainer_events import Compared, Ended, Event, Refused, advance, conclude
+from omnidraft.learning.trainer_process import TrainerProcess
 
 log = logging.getLogger("omnidraft.learning")
 
@@ -75,13 +75,13 @@ class Runs:
         """Take in what the process says while it runs."""
         if run.update is not None:
             run.update = advance(run.update, event)
-        if event["event"] == "refused":
-            run.store.reject_update(event["through"])
-        elif event["event"] == "compared" and event["other_is_better"]:
+        if isinstance(event, Refused):
+            run.store.reject_update(event.through)
+        elif isinstance(event, Compared) and event.other_is_better:
             why = "Rolled back: what was served before accepts more of the last answers."
             self.roll_back(run.store, run.pairing.choice.version, why)
 
-    def conclude(self, run: Run, event: Event) -> None:
+    def conclude(self, run: Run, event: Ended) -> None:
         """Take in that the process ended."""
         if run.update is not None:
             run.update = conclude(run.update, event, run.why)

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from omnidraft.learning.training.drafter import TorchDrafter
+from omnidraft.learning.training.drafter import TorchDrafter, read_weights
 from omnidraft.learning.training.rehearsal import LENGTH, Rehearsal, divergence
-from omnidraft.learning.training.weights import read_weights
 
 
 def test_the_divergence_is_its_definition_gradient_included():
@@ -83,7 +82,7 @@ def test_an_update_with_it_moves_the_drafter_less_where_nothing_was_learned(worl
     for weight in (0.0, 1.0, 10.0):
         world.store.folder = world.store.folder.with_name(f"store-{weight}")
         event = world.update(rehearsal=weight, passes=6, store=str(world.store.folder))
-        assert event["event"] == "published"
+        assert event.kind == "published"
         model = TorchDrafter(drafter, 32)
         model.load_weights(read_weights(world.store.current().weights))
         with torch.no_grad():

@@ -12,8 +12,7 @@ from omnidraft.config import changed
 from omnidraft.learning.adapters.store import SHARED, AdapterStore
 from omnidraft.learning.job import update_job
 from omnidraft.learning.training import update as updating
-from omnidraft.learning.training.drafter import TorchDrafter
-from omnidraft.learning.training.weights import read_weights
+from omnidraft.learning.training.drafter import TorchDrafter, read_weights
 from omnidraft.paths import find_data_home
 
 

@@ -1,0 +1,38 @@
+"""The replay as training reads it: its index, and each answer cut into windows. Nothing is trained here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from omnidraft.errors import StorageError
+from omnidraft.learning.job import Job
+from omnidraft.learning.material.expansions import ExpansionTable
+from omnidraft.learning.material.replay import ReplayStore
+from omnidraft.learning.training.batches import Window, windows
+
+
+class StoredAnswers:
+    """index: what the replay says of every answer, by ordinal. No transaction stays open behind a read."""
+
+    def __init__(self, job: Job) -> None:
+        self._store = ReplayStore(Path(job.replay), read_only=True)
+        self.index = dict(self._store.answers)
+        self._tables = {vocabulary: ExpansionTable.load(Path(path)) for vocabulary, path in job.tables.items()}
+        self._longest = job.window
+
+    def windows(self, ordinals: Iterable[int]) -> list[Window]:
+        """The windows of these answers, in order."""
+        return [window for ordinal in ordinals for window in self._windows(ordinal)]
+
+    def _windows(self, ordinal: int) -> list[Window]:
+        """Empty if the answer was evicted meanwhile or cannot be read: one bad answer must not end learning."""
+        try:
+            record = self._store.get(ordinal)
+            table = self._tables[record.vocabulary]
+            if any(len(ids) and not 0 <= ids.min() <= ids.max() < len(table.direct)
+                   for ids in (record.prompt, record.pieces)):  # fmt: skip
+                return []  # of another drafter's vocabulary
+            return windows(record, table, self._longest)
+        except (KeyError, StorageError, IndexError):
+            return []

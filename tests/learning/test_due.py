@@ -1,0 +1,49 @@
+"""What learning does next, and whether the served version still fares as well as the one before."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+from omnidraft.config import LearningSettings
+from omnidraft.learning.adapters.serving import Choice, Shelf
+from omnidraft.learning.adapters.store import AdapterStore
+from omnidraft.learning.adapters.versions import ADAPTER, WEIGHTS, Meta
+from omnidraft.learning.due import LIVE_ANSWERS, Due, has_fallen
+from omnidraft.learning.facts import ServedAnswer
+from omnidraft.learning.material.history import History
+
+
+def test_a_served_version_that_accepts_less_is_looked_at_once(tmp_path):
+    store = AdapterStore(tmp_path / "adapters" / "d" / "v")
+    versions = [store.publish({ADAPTER: b"a", WEIGHTS: b"w"}, Meta("d", "v", parent=p)) for p in (None, "v000001")]
+    shelf, history = Shelf(tmp_path / "adapters", tmp_path / "merged"), History(tmp_path / "metrics.sqlite")
+    choice = Choice(tmp_path / "drafter.gguf", "own", store, versions[1], versions[1].adapter)
+
+    def served(version: str, accepted: int, count: int) -> None:
+        for i in range(count):
+            history.add_served("d/v", ServedAnswer(0.0, version, "t", 50, 30, 40, 20, accepted + i % 2, 1.0))
+
+    looked: set[tuple] = set()
+    served("v000001", 12, 60)
+    served("v000002", 9, LIVE_ANSWERS - 1)
+    assert not has_fallen(choice, shelf, history, looked)  # too early to say
+    served("v000002", 9, 1)
+    assert has_fallen(choice, shelf, history, looked)
+    assert not has_fallen(choice, shelf, history, looked)  # not again for the same answers
+    served("v000002", 14, LIVE_ANSWERS)
+    assert not has_fallen(choice, shelf, history, looked)  # now it does better
+    history.close()
+
+
+def test_what_one_pairs_answers_call_for_is_not_done_for_the_next_pair(monkeypatch, tmp_path):
+    due = Due(SimpleNamespace(refused="", enough=0))
+    choice = Choice(tmp_path / "drafter.gguf", "own", AdapterStore(tmp_path))
+    pairing = SimpleNamespace(choice=choice)
+    monkeypatch.setattr("omnidraft.learning.due.has_fallen", lambda *_: True)
+    due._keeping.history = None
+    due.look_at(pairing, None)
+    assert due.kind(pairing, LearningSettings()) == "compare"
+    assert due.kind(SimpleNamespace(choice=replace(choice, origin="warm start")), LearningSettings()) is None
+    due.paired()
+    assert due.kind(pairing, LearningSettings()) is None

@@ -1,0 +1,43 @@
+"""Which versions may be served: judged on old and new held-out answers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from omnidraft.learning.training.evaluate import Estimate, judge
+
+
+def scores(rate: float, tokens: int = 400) -> Estimate:
+    hits = (np.arange(tokens) < rate * tokens).astype(float)
+    return Estimate(hits, hits, np.full(tokens, rate))
+
+
+@pytest.mark.parametrize(("old", "new", "accepted", "word"), [
+    (0.1, 0.1, True, "rises"), (0.0, 0.1, True, "rises"), (-0.1, 0.3, False, "old"), (0.1, -0.1, False, "new"),
+    (0.0, 0.0, False, "did not rise"),
+])  # fmt: skip
+def test_a_version_may_lower_neither_old_nor_new_answers_and_must_gain(old, new, accepted, word):
+    verdict = judge({"old": scores(0.5), "new": scores(0.5)}, {"old": scores(0.5 + old), "new": scores(0.5 + new)})
+    assert verdict.accepted == accepted
+    assert word in verdict.reason
+
+
+@pytest.mark.parametrize(("gain", "accepted"), [(0.02, False), (0.1, True)])
+def test_a_gain_that_chance_explains_is_none(gain, accepted):
+    noise = np.resize([0.7, -0.7], 400)  # its mean has a standard error of 0.035
+    better = replace(scores(0.5), overlap=scores(0.5).overlap + 2 * gain + 2 * noise)
+    empty = scores(0, 0)
+    assert judge({"old": empty, "new": scores(0.5)}, {"old": empty, "new": better}).accepted == accepted
+
+
+def test_too_little_to_judge_by_and_numbers_that_are_none_are_refused():
+    assert not judge(
+        {"old": scores(0.1, 0), "new": scores(0.1, 20)}, {"old": scores(1, 0), "new": scores(1, 20)}
+    ).accepted
+    broken = Estimate(*[np.full(400, np.nan)] * 3)
+    verdict = judge({"old": scores(0.5), "new": scores(0.5)}, {"old": broken, "new": broken})
+    assert not verdict.accepted
+    assert verdict.ruined
