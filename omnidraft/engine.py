@@ -7,7 +7,7 @@ turns when the context is full, and says why when it decodes plainly. It knows n
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from omnidraft.backends.base import DraftModel, LanguageModel
@@ -153,13 +153,21 @@ class Engine:
             capture=capture, tolerance=self.tolerance, cancelled=lambda: self._cancelled, draft_disabled_reason=reason,
             written=len(written), go_on=continued is not None and continued.ended, constraint=constraint,
         )  # fmt: skip
+        gave_up = lambda statistics: self._gave_up(draft, knowledge, statistics)  # noqa: E731
+        yield from self._followed(events, prefix, state, speculation, gave_up)
+
+    def _followed(
+        self, events: Generator[Event, None, None], prefix: str, state: Drafting | None, speculation: Speculation | None,
+        gave_up: Callable[[Statistics], bool],
+    ) -> Iterator[Event]:  # fmt: skip
+        """The answer's events; both seats know what they hold, however it ends."""
         try:
             for event in events:
                 if isinstance(event, Token):
-                    seat.committed.append(event.id)
+                    self.target.committed.append(event.id)
                     if prefix and event.text:  # the template will write it before this answer itself
                         event, prefix = replace(event, text=event.text.removeprefix(prefix)), ""
-                elif isinstance(event, Finished) and self._gave_up(draft, knowledge, event.statistics):
+                elif isinstance(event, Finished) and gave_up(event.statistics):
                     event = replace(event, draft_disabled_reason=_DOES_NOT_PAY)
                 yield event
         finally:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import tempfile
 import unicodedata
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +25,7 @@ MAX_NAME = 64
 MAX_NAME_BYTES = 200  # file systems stop at 255, and temporary names add to it
 # Names that Windows keeps for devices, whatever follows the first dot: a portable folder may be carried there.
 DEVICES = frozenset({"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(1, 10))})
+LOG_SUFFIXES = ("-wal", "-shm", "-journal")  # what SQLite keeps beside an open database
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,3 +153,30 @@ def _check_writable(folder: Path) -> None:
             pass
     except OSError as error:
         raise StorageError(f"The data folder {folder} cannot be read and written: {reason(error)}.") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of a profile: `name` as in ProfilePaths, `what` one line for a page, `bytes` 0 while it is not there."""
+
+    name: str
+    path: Path
+    what: str
+    bytes: int
+
+
+def measured(path: Path) -> int:
+    """Bytes of a file with what SQLite keeps beside it, or of all files in a folder; 0 if it is not there."""
+    return _bytes(path) + sum(_bytes(path.with_name(path.name + suffix)) for suffix in LOG_SUFFIXES)
+
+
+def _bytes(path: Path) -> int:
+    total = 0
+    for folder, _, names in os.walk(path):
+        for name in names:
+            with suppress(OSError):  # gone meanwhile
+                total += os.lstat(os.path.join(folder, name)).st_size
+    if path.is_file():
+        with suppress(OSError):
+            total += path.stat().st_size
+    return total

@@ -62,33 +62,52 @@ def test_the_command_line_loads_no_pages():
     assert not loaded_by("import omnidraft.cli.chat, omnidraft.cli.models, omnidraft.cli.vocab") & set(PAGES)
 
 
-def imported(path: Path) -> set[str]:
-    """Absolute names of what a file imports, anywhere in it."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and not node.level:
-            found |= {node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)}
+def imported(path: Path, *, at_once: bool = False) -> set[str]:
+    """Absolute names of what a file imports, anywhere in it; `at_once`: only what importing the file itself loads."""
+    found: set[str] = set()
+
+    def visit(node: ast.AST) -> None:
+        for child in ast.iter_child_nodes(node):
+            if at_once and isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            if at_once and isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+                continue
+            if isinstance(child, ast.Import):
+                found.update(alias.name for alias in child.names)
+            elif isinstance(child, ast.ImportFrom) and not child.level:
+                found.update({child.module or "", *(f"{child.module}.{alias.name}" for alias in child.names)})
+            visit(child)
+
+    visit(ast.parse(path.read_text(encoding="utf-8")))
     return found
 
 
-LAYERS = [
-    ["errors", "addresses", "files", "fields", "paths", "config", "settings_file", "database", "dict_table", "format"],
-    ["vocab"],
-    ["backends"],
-    ["decoding"],
-    ["engine"],
-    ["chats", "profiles", "learning"],
-    ["lab"],
-    ["app"],
-    ["bench"],
-    ["cli", "__main__"],
+ORDER = [
+    "errors",
+    "files",
+    "fields",
+    "addresses",
+    "format",
+    "paths",
+    "config",
+    "settings_file",
+    "database",
+    "dict_table",
+    "vocab",
+    "backends",
+    "decoding",
+    "engine",
+    "chats",
+    "learning",
+    "profiles",
+    "lab",
+    "app",
+    "bench",
+    "cli",
+    "__main__",
 ]
-
-
-def layer(name: str) -> int | None:
-    return next((i for i, names in enumerate(LAYERS) if name in names), None)
+FILES = sorted([*PACKAGE.rglob("*.py"), *(ROOT / "ui").rglob("*.py"), ROOT / "app.py"])
+NAMES = {".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): p for p in FILES}
 
 
 def test_arrows_point_down():
@@ -99,15 +118,70 @@ def test_arrows_point_down():
             parts = name.split(".")
             if parts[0] != "omnidraft" or len(parts) < 2:
                 assert parts[0] not in ("ui", "app", "tests", "models"), f"{path} imports {name}"
-                continue
-            here, there = layer(own), layer(parts[1])
-            if own in ("cli", "__main__") or here is None or there is None:
-                continue
-            if there > here:
+            elif own in ORDER and parts[1] in ORDER and ORDER.index(parts[1]) > ORDER.index(own):
                 upward.add((str(path.relative_to(ROOT)), parts[1]))
-    assert not upward
+    assert not upward - {("omnidraft/__main__.py", "cli")}
 
 
 def test_every_part_has_its_place_in_the_order():
     parts = {p.stem for p in PACKAGE.iterdir() if p.suffix == ".py" or (p / "__init__.py").exists()} - {"__init__"}
-    assert parts <= {name for names in LAYERS for name in names}
+    assert parts == set(ORDER)
+
+
+def test_no_modules_import_each_other():
+    """What a function imports when it is called does not count: `Vocabulary.from_gguf` finds its readers so."""
+    waiting = {name: _needs(name, path) for name, path in NAMES.items()}
+    while free := {name for name, needs in waiting.items() if not needs & waiting.keys()}:
+        waiting = {name: needs for name, needs in waiting.items() if name not in free}
+    assert not waiting
+
+
+def _needs(name: str, path: Path) -> set[str]:
+    """Modules of ours that importing this one loads; the package around a module that is named does not count."""
+    needed = imported(path, at_once=True) & NAMES.keys() - {name}
+    return needed - {one.rpartition(".")[0] for one in needed}
+
+
+def importing(library: str) -> set[str]:
+    """Files of the app that import a library anywhere in them."""
+    here = {path for path in FILES if library in {name.partition(".")[0] for name in imported(path)}}
+    return {str(path.relative_to(ROOT)) for path in here}
+
+
+@pytest.mark.parametrize("library", TRAINING)
+def test_training_libraries_are_used_in_two_places(library):
+    places = ("omnidraft/learning/training/", "omnidraft/backends/hf_")
+    assert not {path for path in importing(library) if not path.startswith(places)}
+
+
+def test_arguments_are_read_by_the_commands_alone():
+    assert not {p for p in importing("argparse") if not p.startswith("omnidraft/cli/")} - {
+        "app.py",
+        "omnidraft/__main__.py",
+    }
+
+
+def test_pages_know_no_commands():
+    assert not {
+        name for path in (ROOT / "ui").rglob("*.py") for name in imported(path) if name.startswith("omnidraft.cli")
+    }
+
+
+MODULES = {"llama-cpp-python": "llama_cpp"}  # where a requirement is imported under another name
+
+
+def test_every_requirement_is_imported_somewhere():
+    lines = (ROOT / "requirements.txt").read_text().splitlines()
+    wanted = {line.split("==")[0] for line in lines if line and not line.startswith("#")}
+    files = [*FILES, *(ROOT / "models").rglob("*.py")]
+    used = {name.partition(".")[0] for path in files for name in imported(path)}
+    assert not {name for name in wanted if MODULES.get(name, name) not in used}
+
+
+def test_functions_fit_a_screen():
+    long = set()
+    for path in FILES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno - node.lineno >= 50:
+                long.add((str(path.relative_to(ROOT)), node.name, node.end_lineno - node.lineno + 1))
+    assert not long

@@ -13,9 +13,9 @@ from omnidraft.app.sessions import Sessions
 from omnidraft.errors import OmniDraftError
 from omnidraft.format import size
 from omnidraft.profiles import create_profile, delete_profile, describe_profile, list_profiles, profile_size
-from ui.chat.view import note
 from ui.common import tables
 from ui.common.layout import PRIVATE, mobile_bar, side_head
+from ui.common.notes import note
 from ui.common.request import COOKIE, session_of
 
 # Picking a profile is this browser's own choice: a cookie, then everything is loaded anew.

@@ -13,9 +13,9 @@ from omnidraft.backends.llama_runtime import gpu_offload
 from omnidraft.config import AppSettings, describe, value_of
 from omnidraft.errors import OmniDraftError
 from omnidraft.format import count, percent, size
-from ui.chat.view import note
 from ui.common import field_events, fields
 from ui.common.layout import PRIVATE, mobile_bar, side_head
+from ui.common.notes import note
 from ui.common.request import session_of
 from ui.common.theme import COOKIE, COOKIE_LASTS
 

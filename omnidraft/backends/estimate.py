@@ -58,6 +58,12 @@ def weight_bytes(info: ModelInfo) -> int:
     return total
 
 
+def header_estimate(info: ModelInfo, settings: ModelSettings, n_ctx: int) -> Estimate:
+    """What the file's header tells: what pages show, and where a load that is far from filling the memory stops."""
+    rows = min(settings.n_batch, 512) * (8 * info.width + 4 * info.heads) + 64 * info.vocabulary_size
+    return Estimate(weight_bytes(info), kv_cache_bytes(info, n_ctx, settings.kv_type) or 0, 4 * rows)
+
+
 def estimate(
     info: ModelInfo, settings: ModelSettings, n_ctx: int, max_rows: int = 64, rollback: int = 0
 ) -> Estimate | None:
@@ -81,10 +87,10 @@ def check_memory(info: ModelInfo, settings: ModelSettings, n_ctx: int, max_rows:
     free = available_bytes()
     if free is None or settings.n_gpu_layers:
         return
-    known = Estimate(weight_bytes(info), kv_cache_bytes(info, n_ctx, settings.kv_type) or 0, 0)
+    known = header_estimate(info, settings, n_ctx)
     if known.total <= _CLOSE * free and free - known.total > _COMPUTING:
         return
-    full = known if known.total > free else estimate(info, settings, n_ctx, max_rows, rollback) or known
+    full = known if known.weights + known.cache > free else estimate(info, settings, n_ctx, max_rows, rollback) or known
     if full.total > free:
         raise ModelError(
             f"{info.name} needs {full} with a context of {n_ctx} tokens, but {size(free)} of memory are free; "

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import ctypes
 from contextlib import suppress
-from pathlib import Path
+
+import psutil
 
 from omnidraft.backends.gguf_file import ModelInfo
 from omnidraft.backends.gguf_header import read_header
 
-_BYTES = {"f16": 2.0, "q8_0": 34 / 32, "q4_0": 18 / 32}
+KV_BYTES = {"f16": 2.0, "q8_0": 34 / 32, "q4_0": 18 / 32}
 _OTHER_STATES = (".ssm.", ".wkv.", ".kv_lora_rank", ".full_attention_interval", ".shortconv.")
 _SCORES_BUDGET = 128 << 20
 
@@ -27,7 +28,7 @@ def kv_cache_bytes(info: ModelInfo, n_ctx: int, kv_type: str) -> int | None:
     values = metadata.get(prefix + "key_length", head) + metadata.get(prefix + "value_length", head)
     per_layer = metadata.get(prefix + "head_count_kv", info.kv_heads)
     heads = sum(per_layer) if isinstance(per_layer, list) else per_layer * info.layers
-    return int(n_ctx * heads * values * _BYTES[kv_type])
+    return int(n_ctx * heads * values * KV_BYTES[kv_type])
 
 
 def state_bytes(info: ModelInfo) -> int:
@@ -68,10 +69,9 @@ def prompt_step(info: ModelInfo, n_ctx: int, most: int) -> int:
 def available_bytes() -> int | None:
     """Memory that can be had without swapping; None where the system does not say."""
     try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-    except OSError:
+        return psutil.virtual_memory().available
+    except (OSError, NotImplementedError, RuntimeError):
         return None
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None)
 
 
 def give_back() -> None:

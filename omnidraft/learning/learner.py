@@ -21,8 +21,7 @@ from omnidraft.learning.material.capture import Answered, Pairing
 from omnidraft.learning.material.history import History
 from omnidraft.learning.material.keeping import Keeping, files_of
 from omnidraft.learning.schedule import Schedule
-from omnidraft.paths import ProfilePaths
-from omnidraft.profiles.folders import Part, measured
+from omnidraft.paths import Part, ProfilePaths, measured
 
 log = logging.getLogger("omnidraft.learning")
 

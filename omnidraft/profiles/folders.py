@@ -13,29 +13,18 @@ from pathlib import Path
 
 from omnidraft.errors import SettingsError, StorageError
 from omnidraft.files import reason, sync_folder
-from omnidraft.paths import DataHome, ProfilePaths, make_folder, profile_name
+from omnidraft.paths import DataHome, Part, ProfilePaths, make_folder, measured, profile_name
 
 DELETED = ".deleted-"  # renamed so before removal: a kill in between never leaves half a profile
 INCOMING = ".incoming-"  # an import being checked
 OUTGOING = ".outgoing-"  # the copy an export packs
 LEFTOVER_SECONDS = 3600  # older ones belong to a program that was killed
-LOG_SUFFIXES = ("-wal", "-shm", "-journal")  # what SQLite keeps beside an open database
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
     name: str
     paths: ProfilePaths
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One part of a profile: `name` as in ProfilePaths, `what` one line for a page, `bytes` 0 while it is not there."""
-
-    name: str
-    path: Path
-    what: str
-    bytes: int
 
 
 _PARTS = {
@@ -98,7 +87,7 @@ def delete_profile(home: DataHome, name: str) -> None:
 
 def profile_size(paths: ProfilePaths) -> int:
     """Bytes of everything in the profile's folder, SQLite's logs included."""
-    return _bytes(paths.root)
+    return measured(paths.root)
 
 
 def describe_profile(paths: ProfilePaths) -> list[Part]:
@@ -155,23 +144,6 @@ def _rename(old: Path, new: Path) -> None:
     except OSError as error:
         raise StorageError(f"{old} cannot be moved to {new}: {reason(error)}.") from error
     sync_folder(new.parent)
-
-
-def measured(path: Path) -> int:
-    """Bytes of a file with what SQLite keeps beside it, or of all files in a folder; 0 if it is not there."""
-    return _bytes(path) + sum(_bytes(path.with_name(path.name + suffix)) for suffix in LOG_SUFFIXES)
-
-
-def _bytes(path: Path) -> int:
-    total = 0
-    for folder, _, names in os.walk(path):
-        for name in names:
-            with suppress(OSError):  # gone meanwhile
-                total += os.lstat(os.path.join(folder, name)).st_size
-    if path.is_file():
-        with suppress(OSError):
-            total += path.stat().st_size
-    return total
 
 
 def _remove_leftovers(home: DataHome) -> None:

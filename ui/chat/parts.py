@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from html import escape
 from pathlib import Path
 
 from omnidraft.app import models_list
@@ -13,6 +12,7 @@ from omnidraft.app.session import Session
 from omnidraft.chats import Message
 from omnidraft.errors import OmniDraftError
 from omnidraft.format import count
+from ui.common.notes import note
 
 GONE = "This conversation is not here any more; reload the page."
 ARRIVING = "This page is not filled yet; wait a moment, or reload it."
@@ -56,12 +56,6 @@ def links(chat: str) -> str:
         f'<div class="od-links">Export <a href="/export/{chat}.md" download>Markdown</a>'
         f'<a href="/export/{chat}.json" download>JSON</a></div>'
     )
-
-
-def note(text: str, bad: bool = False) -> str:
-    if not text:
-        return ""
-    return f'<div class="od-note{" od-bad" if bad else ""}" role="{"alert" if bad else "status"}">{escape(text)}</div>'
 
 
 def outcome(job: AnswerJob) -> str:

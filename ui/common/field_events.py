@@ -11,9 +11,9 @@ from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
 from omnidraft.config import Setting, value_of
 from omnidraft.errors import OmniDraftError
-from ui.chat.view import note
 from ui.common import fields
 from ui.common.layout import PRIVATE
+from ui.common.notes import note
 from ui.common.request import session_of
 
 

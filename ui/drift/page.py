@@ -15,8 +15,8 @@ from omnidraft.app.sessions import Sessions
 from omnidraft.errors import ModelError, OmniDraftError
 from omnidraft.lab import plot as drift_plot
 from omnidraft.lab.export import to_csv, to_json
-from ui.chat.view import note
 from ui.common.layout import PRIVATE, mobile_bar, side_head
+from ui.common.notes import note
 from ui.common.request import session_of, session_of_request
 from ui.drift import form as drift_form
 from ui.drift import view as drift_view

@@ -12,8 +12,8 @@ import gradio as gr
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
 from omnidraft.errors import OmniDraftError
-from ui.chat.view import note
 from ui.common.layout import PRIVATE
+from ui.common.notes import note
 from ui.common.request import session_of
 
 WORDS = "forget everything"

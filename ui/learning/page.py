@@ -16,9 +16,9 @@ from omnidraft.app.sessions import Sessions
 from omnidraft.config import AppSettings, describe, value_of
 from omnidraft.errors import OmniDraftError
 from omnidraft.learning.facts import Update
-from ui.chat.view import note
 from ui.common import field_events, fields, tables
 from ui.common.layout import PRIVATE, mobile_bar, side_head
+from ui.common.notes import note
 from ui.common.request import session_of
 from ui.learning import forget as learning_forget
 from ui.learning import plots as learning_plots

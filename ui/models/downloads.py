@@ -10,8 +10,8 @@ from omnidraft.app import hub_files
 from omnidraft.app.sessions import Sessions
 from omnidraft.errors import OmniDraftError
 from omnidraft.format import size
-from ui.chat.view import note
 from ui.common.layout import PRIVATE
+from ui.common.notes import note
 from ui.common.request import session_of
 from ui.models import cards as model_cards
 

@@ -19,9 +19,9 @@ from omnidraft.config import AppSettings, Setting, describe, value_of
 from omnidraft.errors import OmniDraftError
 from omnidraft.vocab import PairMap, Vocabulary
 from ui.chat.switching import describe_switch
-from ui.chat.view import note
 from ui.common import field_events, fields
 from ui.common.layout import PRIVATE, mobile_bar, side_head
+from ui.common.notes import note
 from ui.common.request import session_of
 from ui.models import cards as model_cards
 from ui.models import downloads as model_downloads

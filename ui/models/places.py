@@ -13,8 +13,8 @@ from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
 from omnidraft.backends.other_programs import PROGRAMS, places
 from omnidraft.errors import OmniDraftError
-from ui.chat.view import note
 from ui.common.layout import PRIVATE
+from ui.common.notes import note
 from ui.common.request import session_of
 from ui.models import cards as model_cards
 

@@ -19,8 +19,7 @@ from omnidraft.learning.material.history import History
 from omnidraft.learning.material.plan import waiting
 from omnidraft.learning.material.record import Record
 from omnidraft.learning.material.replay import ReplayStore
-from omnidraft.paths import ProfilePaths
-from omnidraft.profiles.folders import Part, measured
+from omnidraft.paths import Part, ProfilePaths, measured
 
 LOCK = "learning.lock"
 
