@@ -158,7 +158,7 @@ class Engine:
 
     def _followed(
         self, events: Generator[Event, None, None], prefix: str, state: Drafting | None, speculation: Speculation | None,
-        gave_up: Callable[[Statistics], bool],
+        gave_up: Callable[[Statistics], str | None],
     ) -> Iterator[Event]:  # fmt: skip
         """The answer's events; both seats know what they hold, however it ends."""
         try:
@@ -167,8 +167,8 @@ class Engine:
                     self.target.committed.append(event.id)
                     if prefix and event.text:  # the template will write it before this answer itself
                         event, prefix = replace(event, text=event.text.removeprefix(prefix)), ""
-                elif isinstance(event, Finished) and gave_up(event.statistics):
-                    event = replace(event, draft_disabled_reason=_DOES_NOT_PAY)
+                elif isinstance(event, Finished) and (why := gave_up(event.statistics)) is not None:
+                    event = replace(event, draft_disabled_reason=why)
                 yield event
         finally:
             events.close()
@@ -203,11 +203,12 @@ class Engine:
             return None, str(error)
         return Drafting(seat.model, self.translator, ids, virtual_space=virtual, source=source), None
 
-    def _gave_up(self, draft: DraftSettings, knowledge: Knowledge | None, statistics: Statistics) -> bool:
-        """Whether the drafter was left out because it would not have paid."""
-        if statistics.proposed:
-            return False
-        return draft.mode == "adaptive" and self.drafter is not None and bool(knowledge) and not knowledge.drafting
+    def _gave_up(self, draft: DraftSettings, knowledge: Knowledge | None, statistics: Statistics) -> str | None:
+        """Why the drafter was left out, as a sentence, where that is because it would not have paid."""
+        if statistics.proposed or draft.mode != "adaptive" or self.drafter is None or knowledge is None:
+            return None
+        left_out = knowledge.guard.plain_only or not knowledge.drafting
+        return _gave_up_sentence(knowledge.guard.lost) if left_out else None
 
     def _measures(self, draft: DraftSettings) -> bool:
         """Whether answers under `draft` go by measured cost (and can propose anything at all)."""
@@ -266,6 +267,13 @@ def _full_sentence(tokens: int, n_ctx: int) -> str:
         f"The answer and its question take {tokens} tokens, and the model's context of {n_ctx} has no room to go on; "
         "raise n_ctx."
     )
+
+
+def _gave_up_sentence(lost: float | None) -> str:
+    """lost: share of its speed that drafting was measured to lose, None where that was not measured."""
+    if lost is None:
+        return _DOES_NOT_PAY
+    return f"measured against plain rounds drafting lost {lost:.0%} of the speed; it is tried again from time to time"
 
 
 def _dropped_sentence(dropped: int) -> str:

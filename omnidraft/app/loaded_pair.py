@@ -202,6 +202,8 @@ class LoadedPair:
             for known in engine.memory.knowledge.values():
                 known.cost.step = step = step or step_seconds(drafter, 3)
         load_heads(choice, engine.memory.knowledge)
+        for known in engine.memory.knowledge.values():
+            known.guard.retry()
         return old
 
     def _exchange(self, choice: Choice) -> None:

@@ -18,7 +18,7 @@ from omnidraft.errors import SettingsError, StorageError
 from omnidraft.files import write_atomically
 
 KINDS = ("greedy", "sampled")
-_VERSION = 1
+_VERSION = 2  # 2: figures with samples, spread and date
 
 
 class SpeedStore:
@@ -37,6 +37,9 @@ class SpeedStore:
             return None
 
     def save(self, key: str, knowledge: Knowledge) -> None:
+        """Keep it, unless its costs were measured while others had the processor: then what was kept stays."""
+        if not knowledge.cost.worth_keeping:
+            return
         entries = self._read()
         entries[key] = knowledge.as_dict()
         write_atomically(self._path, json.dumps({"version": _VERSION, "entries": entries}, indent=1).encode())

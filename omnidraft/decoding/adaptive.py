@@ -24,14 +24,20 @@ from omnidraft.decoding.foresight import Foresight
 from omnidraft.decoding.knowledge import Knowledge
 from omnidraft.decoding.length import PLAIN
 from omnidraft.decoding.lookup import NO_MATCH, Match
+from omnidraft.decoding.processor import Watch
 from omnidraft.vocab import Proposal, Translator
 
 _PROBE_PIECES = 3  # drafted at most until the first proposal of a silent guess is complete
 _HYSTERESIS = 0.05  # tokens a round must promise before drafting resumes
 _READ_AHEAD = 0.1  # of a draft step: the cost of one more id when the drafter catches up in one pass
+_STALL = 3.0  # times what is expected, what a longer plain round is counted as: it was interrupted
+_WATCHED = 0.4  # seconds after which it is asked anew whether the processor works for this program
+_SILENT = 3  # rounds of a trial without a proposal, after which the costs that speak against one are doubted
 _MARGIN = 0.15  # tokens a copy must promise: of many that look just good enough, most are not
+_EXPECTED = "plain: drafting is not expected to pay"
 _HOPELESS = 0.03  # chance below which one more copied token is not worth a thought
 _MOOD_KEPT = 0.8  # from one answer to the next
+_FAR_BEHIND = 4  # ids to read at once, from which on a round says nothing about a draft step
 _AMORTISED = 24  # rounds over which catching up is written off
 
 
@@ -56,14 +62,27 @@ class AdaptiveLength:
         self._match = NO_MATCH
         self._thought = False  # nothing was heard of drafting since it was thought over
         self._exploration = Exploration(knowledge)
+        self._watch = Watch(_WATCHED)
+        self._guard = knowledge.guard
+        self._unproposed = 0  # rounds of a trial before anything was proposed in it
+        self._guard.began()
         self._turned = False  # whether the round before had a wider pass
         self._tokens = 0  # of this answer so far
         self._plain = [0, 0.0]  # rounds decoded plainly and their seconds, not yet told to the cost model
+        self._plain_round = knowledge.cost.pass_seconds(1)
+
+    @property
+    def state(self) -> str:
+        if self._foresight is None:
+            return ""
+        rests = not (self.knowledge.drafting or self._guard.insists or self._guard.plain_only)
+        return _EXPECTED if rests else self._guard.words
 
     def rests(self) -> bool:
-        if self._foresight is None:
-            return True
-        if self.knowledge.drafting or not self._thought:
+        guard = self._guard
+        if self._foresight is None or guard.blocks:
+            return not (guard.due and self._foresight is not None)
+        if self.knowledge.drafting or not self._thought or guard.insists or guard.due:
             return False
         return self._tokens < self._exploration.due or not self._exploration.allows(self._plain[1])
 
@@ -72,14 +91,18 @@ class AdaptiveLength:
         self._behind = behind
         self._match = match
         self.silent = self._exploring = False
-        copied, gain = self._best_copy() if match.length else (0, 0.0)
+        if self._guard.due and self._foresight is not None:
+            self._guard.begin_trial(self._catching_up())
+            self._unproposed = 0
+        copied, gain = self._best_copy() if match.length and not k.copy_guard.resting else (0, 0.0)
         if not copied and self.rests():
             return PLAIN
         self._tell_plain()
         if self._foresight is None:
             return copied
         self._foresight.begin()
-        return copied if copied and (not k.drafting or gain >= self._look.value) else 0
+        rests = self._guard.blocks or not (k.drafting or self._guard.insists)
+        return copied if copied and (rests or gain >= self._look.value) else 0
 
     def compared(self, right: bool) -> None:
         for rates in (self.knowledge.copies, self._copies):
@@ -106,8 +129,7 @@ class AdaptiveLength:
 
     def _gain(self, chances: Sequence[float]) -> float:
         """What proposing is expected to earn, in tokens: kept proposals less what the wider pass costs."""
-        cost = self.knowledge.cost
-        wider = cost.pass_seconds(len(chances) + 1) - cost.pass_seconds(1)
+        wider = self._pass_seconds(len(chances) + 1) - self.knowledge.cost.pass_seconds(1)
         return sum(accumulate(chances, mul)) - self.knowledge.rate * wider
 
     def drew(self, row: np.ndarray, piece: int) -> None:
@@ -126,6 +148,8 @@ class AdaptiveLength:
 
     def observe(self, done: Round, proposals: Sequence[Proposal]) -> None:
         self._tokens += done.emitted
+        copies = self.knowledge.copy_guard
+        copies.resting -= copies.resting > 0
         seconds = done.draft + done.translate + done.verify + done.other
         if not proposals and not done.drafted:
             self._observe_plain(done.emitted, seconds)
@@ -133,14 +157,19 @@ class AdaptiveLength:
         k = self.knowledge
         self._turned = bool(proposals)
         drafting = done.draft + done.translate if done.drafted else 0.0  # small models feel what is beside the model
-        k.cost.observe_pass(done.proposed + 1, seconds - drafting)
+        k.cost.observe_pass(done.proposed + 1, seconds - drafting, quiet=self._watch.look())
         k.remember(done.emitted, seconds)
         if proposals and proposals[0].origin == "lookup":
+            k.copy_guard.copied(done.emitted, seconds + k.cost.fixed, self._guard.plain_seconds)
             for depth in range(done.tested):
                 for rates in (k.copies, self._copies):
                     rates.add(self._match.length + depth, depth < done.accepted, own=self._match.own)
             return
-        if self._behind <= 4:
+        if self._guard.stretch == "trial" and (not proposals or self._unproposed >= _SILENT):
+            self._unproposed += 1
+        if not self._exploring:
+            self._guard.drafted(done.emitted, seconds, self._catching_up() if self._behind > _FAR_BEHIND else 0.0)
+        if self._behind <= _FAR_BEHIND:
             k.cost.observe_steps(done.drafted, drafting)
         if self._exploring and not done.accepted:
             self._exploration.spend(drafting)
@@ -160,7 +189,8 @@ class AdaptiveLength:
             self.knowledge.remember(emitted, seconds)
         else:
             self._plain[0] += 1
-            self._plain[1] += seconds
+            self._plain[1] += min(seconds, _STALL * self._plain_round)
+            self._guard.plain(seconds)
 
     def finish(self) -> None:
         self._tell_plain()
@@ -174,7 +204,8 @@ class AdaptiveLength:
         k = self.knowledge
         rounds, seconds = self._plain
         if rounds:
-            k.cost.observe_pass(1, seconds / rounds)
+            k.cost.observe_pass(1, seconds / rounds, rounds, quiet=self._watch.look())
+            self._plain_round = k.cost.pass_seconds(1)
             k.remember(rounds, seconds, rounds)
             self._exploration.save(seconds)
             self._plain = [0, 0.0]
@@ -186,8 +217,9 @@ class AdaptiveLength:
             step = k.cost.step / max(self._rates.per_piece.value, 0.2)
             gain = self._look.value - k.rate * (step + self._catching_up() / _AMORTISED)
             k.drafting = gain > (0.0 if k.drafting else _HYSTERESIS)
+            self._guard.expected = k.drafting
             self._thought = True
-        if k.drafting:
+        if k.drafting or self._guard.insists:
             return True
         look = self._catching_up() + k.cost.step / max(self._rates.per_piece.value, 1 / _PROBE_PIECES)
         self._exploring = self._exploration.affords(look, self._tokens)
@@ -197,14 +229,20 @@ class AdaptiveLength:
         """The most that drafting on may earn, in tokens: max over longer drafts of gain - R * cost."""
         k = self.knowledge
         rate, per_piece = k.rate, self._rates.per_piece.value
-        start = k.cost.pass_seconds(proposed + 1)
+        start = self._pass_seconds(proposed + 1)
         best = -np.inf
         for extra in range(1, self.longest - drafted + 1):
             more = per_piece * extra
             width = proposed + 1 + max(1, round(more))
-            seconds = extra * k.cost.step + k.cost.pass_seconds(width) - start
+            seconds = extra * k.cost.step + self._pass_seconds(width) - start
             best = max(best, alive * self._rates.kept(more, proposed) - rate * seconds)
         return best
+
+    def _pass_seconds(self, rows: int) -> float:
+        """What a pass is expected to take; in a trial that proposes nothing because of it, what it may take."""
+        cost = self.knowledge.cost
+        doubted = self._guard.stretch == "trial" and self._unproposed >= _SILENT
+        return cost.hoped(rows) if doubted else cost.pass_seconds(rows)
 
     def _best_copy(self) -> tuple[int, float]:
         """(how many looked-up tokens to propose, what they are expected to earn in tokens)."""
@@ -223,22 +261,3 @@ class AdaptiveLength:
 
     def _catching_up(self) -> float:
         return max(0, self._behind - 1) * _READ_AHEAD * self.knowledge.cost.step
-
-
-class GammaLength(AdaptiveLength):
-    """The paper's rule (Section 3.4): stop once 1 - prod P(accept) > gamma. Costs play no part, nor do lookups."""
-
-    def __init__(self, knowledge: Knowledge, translator: Translator, longest: int, gamma: float) -> None:
-        super().__init__(knowledge, translator, longest)
-        self._gamma = gamma
-
-    def begin(self, behind: int, match: Match) -> int:
-        return super().begin(behind, NO_MATCH)
-
-    def more(self, pieces: Sequence[int]) -> bool:
-        if len(pieces) >= self.longest:
-            return False
-        return not pieces or 1.0 - prod(self._foresight.chances(pieces)) <= self._gamma
-
-    def worthwhile(self, pieces: Sequence[int]) -> bool:
-        return True

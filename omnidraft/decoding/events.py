@@ -79,7 +79,10 @@ class Notice:
 
 @dataclass(slots=True)
 class Statistics:
-    """Sums over one answer; rates are derived when shown (design: Terms). Times in seconds."""
+    """Sums over one answer; rates are derived when shown (design: Terms). Times in seconds.
+
+    guard: in words, whether the drafter drafted at the end, by measured speed; "" where nobody measured.
+    """
 
     prompt_tokens: int = 0
     reused_tokens: int = 0
@@ -97,6 +100,7 @@ class Statistics:
     translate: float = 0.0
     verify: float = 0.0
     other: float = 0.0
+    guard: str = ""
 
     @property
     def near_ties(self) -> int:

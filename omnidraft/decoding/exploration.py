@@ -13,7 +13,7 @@ from omnidraft.decoding.knowledge import Knowledge
 _GOOD = 0.7  # acceptance of a good drafter
 _LONGEST = 5  # proposals looked at when asking what it could save
 _SPENT = 0.05  # of that goes to finding out
-_LEAST, _MOST = 0.005, 0.05  # of plain decoding's time, whatever it could save
+_LEAST, _MOST = 0.005, 0.02  # of plain decoding's time, whatever it could save
 _SPENT_AGAIN = 0.2  # of what looks earned, on further ones
 _OPENING = 4  # looks an answer begins with, one a token
 _PATIENCE = 5  # behind them looks are 2, 4, ... and at last 2^5 tokens apart while they promise nothing

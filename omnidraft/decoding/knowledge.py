@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from omnidraft.decoding.acceptance import AcceptanceHead, Average, Rates
+from omnidraft.decoding.copy_guard import CopyGuard
 from omnidraft.decoding.copying import CopyRates
 from omnidraft.decoding.cost import CostModel
+from omnidraft.decoding.guard import Guard
 
 _MEMORY = 0.995  # of the long-run rate, per round
 
@@ -29,6 +31,8 @@ class Knowledge:
     plain_seconds: float = 0.0  # plain decoding that silent guesses may still be charged to
     mood: float = 0.0  # the next answer begins with, see `Foresight`
     drafting: bool = True
+    guard: Guard = field(default_factory=Guard)
+    copy_guard: CopyGuard = field(default_factory=CopyGuard)
     journal: list[tuple[float, bool]] | None = None  # predictions and outcomes, where someone wants to check them
 
     @property
@@ -52,6 +56,7 @@ class Knowledge:
             "copies": self.copies.as_list(),
             "usual": [self.usual.value, self.usual.weight],
             "drafting": self.drafting,
+            "plain": self.guard.plain_only,
         }
 
     @classmethod
@@ -65,4 +70,5 @@ class Knowledge:
             CopyRates.from_list(data["copies"]),
             Average(*map(float, data["usual"]), keep=0.9),
             drafting=bool(data["drafting"]),
+            guard=Guard(bool(data["plain"])),
         )

@@ -23,6 +23,8 @@ class LengthPolicy(Protocol):
 
     longest: int
     """No round drafts more pieces, or looks up more tokens, than this."""
+    state: str
+    """In words, whether drafting goes on by measured speed; "" where that is not measured."""
     silent: bool
     """This round's draft is not proposed, only compared with what the target says (see `overheard`)."""
 
@@ -72,6 +74,7 @@ class LengthPolicy(Protocol):
 class FixedLength:
     """Draft `length` pieces in every round; never look up."""
 
+    state = ""
     silent = False
 
     def __init__(self, length: int) -> None:

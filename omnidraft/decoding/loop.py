@@ -74,6 +74,8 @@ def decode(
         pass
     finally:
         release_helpers()
+    if speculation is not None:
+        answer.statistics.guard = speculation.policy.state
     yield Finished(reason, answer.statistics, answer.text.finish(), seed, draft_disabled_reason)
 
 

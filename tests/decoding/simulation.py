@@ -1,10 +1,13 @@
 """Plays a length policy against a simulated machine and text: exact times, known acceptance, no models.
 
 Text comes in stretches of different difficulty; the drafter's confidence tells, imperfectly, how likely it is right.
+What the machine truly takes is kept apart from what the policy was told of it.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +23,10 @@ from omnidraft.vocab import Proposal
 # pass times over a one-row pass, by rows: measured shapes of a memory-bound and a compute-bound machine
 MEMORY_BOUND = {1: 1.0, 2: 1.21, 3: 1.38, 4: 1.51, 5: 1.64, 6: 1.67, 8: 2.07, 12: 2.50, 16: 3.07}
 COMPUTE_BOUND = {1: 1.0, 2: 1.90, 3: 3.08, 4: 2.93, 5: 3.97, 6: 3.83, 8: 4.84, 12: 6.24, 16: 9.33}
+FLAT = {1: 1.0, 2: 1.01, 4: 1.03, 5: 1.04, 8: 1.10, 12: 1.2, 16: 1.3}
+_READ_AHEAD = 0.1  # of a draft step: what an id takes that the drafter reads behind plain rounds
+_PROMPT = 60  # ids that the drafter has to read before its first draft of an answer
+_COLD = 0.15  # of itself: what a drafted round takes longer behind plain ones
 
 
 class OneToOne:
@@ -44,19 +51,46 @@ class Outcome:
 class Machine:
     """passes: C(n) by rows, step: D, both in seconds; acceptance: of each stretch of 40 tokens in turn.
 
-    translating: seconds that a drafted piece takes besides its step.
+    translating: seconds that a drafted piece takes besides its step. known: what the policy is told, the truth if
+    None. load: by what factor the machine is slower at a moment (in seconds since the start) for a pass of so many
+    rows. stalls: share of rounds that are interrupted, for ten passes of one row. catching_up: whether the drafter must
+    read what was said while it did not draft, with cold caches.
     """
 
     def __init__(
-        self, passes: dict[int, float], step: float, acceptance: list[float], seed: int = 0, translating: float = 0.0
+        self,
+        passes: dict[int, float],
+        step: float,
+        acceptance: list[float],
+        seed: int = 0,
+        translating: float = 0.0,
+        *,
+        known: CostModel | None = None,
+        load: Callable[[float, int], float] | None = None,
+        stalls: float = 0.0,
+        catching_up: bool = False,
     ) -> None:
-        self.cost = CostModel(dict(passes), step)
+        self.cost = known or CostModel(dict(passes), step)
+        self.now = 0.0
+        self._passes, self._step = dict(passes), step
         self._acceptance = acceptance
         self._translating = translating
+        self._load = load or (lambda now, rows: 1.0)
+        self._stalls = stalls
+        self._catching_up = catching_up
+        self._unread = 0
         self._rng = np.random.default_rng(seed)
 
     def adaptive(self, longest: int = 16, knowledge: Knowledge | None = None) -> AdaptiveLength:
         return AdaptiveLength(knowledge or Knowledge(self.cost.copy()), OneToOne(), longest)
+
+    def pass_seconds(self, rows: int) -> float:
+        """What a pass truly takes while nothing else runs."""
+        widths = sorted(self._passes)
+        high = min(max(bisect_left(widths, rows), 1), len(widths) - 1)
+        low, high = widths[high - 1], widths[high]
+        slope = (self._passes[high] - self._passes[low]) / (high - low)
+        return self._passes[low] + slope * (rows - low)
 
     def run(self, policy, tokens: int) -> Outcome:
         made = passes = 0
@@ -70,8 +104,19 @@ class Machine:
             drafting += done.draft
         return Outcome(made, total, drafting, passes)
 
+    def answers(self, knowledge: Knowledge, answers: int, tokens: int) -> Outcome:
+        """Several answers of so many tokens, each under a policy of its own."""
+        found = []
+        for _ in range(answers):
+            policy = self.adaptive(knowledge=knowledge)
+            self._unread = _PROMPT
+            found.append(self.run(policy, tokens))
+            policy.finish()
+        return Outcome(*(sum(getattr(o, name) for o in found) for name in Outcome.__dataclass_fields__))
+
     def _round(self, policy, made: int) -> tuple[Round, list[Proposal]]:
-        idle = policy.rests() or policy.begin(1, NO_MATCH) == PLAIN
+        behind = 1 + self._unread if self._catching_up else 1
+        idle = policy.rests() or policy.begin(behind, NO_MATCH) == PLAIN
         pieces, right = [], []
         while not idle and policy.more(pieces):
             chance = self._acceptance[(made + len(pieces)) // 40 % len(self._acceptance)]
@@ -81,16 +126,28 @@ class Machine:
             pieces.append(0)
         kept = next((i for i, ok in enumerate(right) if not ok), len(right))
         m = len(pieces)
-        translate = m * self._translating
         if m and not policy.worthwhile(pieces):
             policy.overheard([Proposal(0, "direct", 1, 0)], 0 if right[0] else 1)
-            noise = 1.0
-            return Round(m, 0, 0, 0, 1, m * self.cost.step, translate, self.cost.pass_seconds(1), 0.0), []
-        noise = self._rng.uniform(0.97, 1.03)
-        seconds = self.cost.pass_seconds(m + 1) * noise
-        tested = min(kept + 1, m)
-        done = Round(m, m, tested, kept, kept + 1, m * self.cost.step * noise, translate, seconds, 0.0)
-        return done, [Proposal(0, "direct", 1, i) for i in range(m)]
+            return self._timed(m, 0, 0), []
+        return self._timed(m, m, kept), [Proposal(0, "direct", 1, i) for i in range(m)]
+
+    def _timed(self, drafted: int, proposed: int, kept: int) -> Round:
+        """The round with its times; the clock goes on."""
+        noise = self._rng.uniform(0.97, 1.03) if proposed or not drafted else 1.0
+        draft = drafted * self._step * noise * self._load(self.now, 1)
+        verify = self.pass_seconds(proposed + 1) * noise * self._load(self.now, proposed + 1)
+        if drafted:
+            cold = self._catching_up and self._unread
+            draft += _READ_AHEAD * self._step * self._unread * self._catching_up
+            draft, verify = (t * (1 + _COLD) if cold else t for t in (draft, verify))
+        if self._stalls and self._rng.random() < self._stalls:
+            verify += 10 * self._passes[1]
+        self._unread = 0 if drafted else self._unread + 1
+        translate = drafted * self._translating
+        self.now += draft + translate + verify
+        return Round(
+            drafted, proposed, min(kept + 1, proposed), kept, kept + 1, draft, translate, verify, 0.0
+        )  # fmt: skip
 
 
 def _row(chance: float) -> np.ndarray:

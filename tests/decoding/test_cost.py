@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
-from omnidraft.decoding import measure
+from omnidraft.decoding import measure, processor
 from omnidraft.decoding.cost import CostModel
 from omnidraft.decoding.measure import WIDTHS, measure_costs
 from omnidraft.errors import SettingsError
@@ -15,7 +17,9 @@ from tests.decoding import toys
 def clock(monkeypatch) -> None:
     """Time as the models below spend it: what is measured depends on no other program."""
     Slow.now = 0.0
-    monkeypatch.setattr(measure, "perf_counter", lambda: Slow.now)
+    for module, name in ((measure, "perf_counter"), (processor, "perf_counter"), (processor, "thread_time")):
+        monkeypatch.setattr(module, name, lambda: Slow.now)
+    monkeypatch.setattr(measure, "Watch", lambda: SimpleNamespace(look=lambda: True))
 
 
 class Slow:

@@ -1,0 +1,37 @@
+"""Leaves copies of earlier text out where they lose against plain rounds, by measured time."""
+
+from __future__ import annotations
+
+from collections import deque
+from statistics import median
+
+from omnidraft.decoding.ratio import STALL
+
+_LIMIT, _LATER_LIMIT = 6.0, 2.0  # plain rounds that copies may lose, and once they have
+_WIN = 2.5  # saved plain rounds that make up for it
+_PAUSE, _LONGEST_PAUSE = 64, 1024  # rounds without copies behind a loss, doubled each time
+
+
+class CopyGuard:
+    """Of one drafter-target pair in one kind of sampling: a pause where copies lose, twice as long each time; behind it
+    they may lose little before the next one."""
+
+    def __init__(self) -> None:
+        self._lost = self._won = 0.0
+        self._limit, self._pause = _LIMIT, _PAUSE
+        self._times: deque[float] = deque(maxlen=9)
+        self.resting = 0  # rounds of any other kind before copies are proposed again
+
+    def copied(self, tokens: int, seconds: float, plain: float | None) -> None:
+        """A round that proposed a copy; plain: what a plain round takes, None if unknown. CUSUM as in `Guard`."""
+        self._times.append(seconds)
+        if plain is None:
+            return
+        saved = tokens - min(seconds, STALL * median(self._times)) / plain
+        self._lost = max(0.0, self._lost - saved)
+        self._won = self._won + saved if not self._lost else 0.0
+        if self._lost >= self._limit:
+            self.resting, self._pause = self._pause, min(2 * self._pause, _LONGEST_PAUSE)
+            self._lost, self._limit = 0.0, _LATER_LIMIT
+        elif self._won >= _WIN:
+            self._limit, self._pause = _LIMIT, _PAUSE

@@ -1,0 +1,79 @@
+"""Whether the processor worked for this program: what was timed while others had it says nothing about a model.
+
+Two signs, both of them on every system. A thread that computes and got less processor time than wall time went by was
+set aside. And where the processors had no time left while other programs (or, in a virtual machine, other guests) used
+some of it, the threads beside it were.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from time import perf_counter, process_time, thread_time
+from typing import NamedTuple
+
+import psutil
+
+_COMPUTES = 0.7  # of the wall time: a thread that gets less even at its best waits for a device
+_SET_ASIDE = 0.85  # of its best share
+_WINDOW = 0.1  # seconds: the systems count processor time in hundredths
+_OTHERS = 0.25  # processors used by others ...
+_IDLE = 0.15  # ... while less than this of all their time is left
+
+
+class Sample(NamedTuple):
+    """seconds of wall time, and those in which the calling thread ran."""
+
+    seconds: float
+    ran: float
+
+    @property
+    def share(self) -> float:
+        return self.ran / self.seconds if self.seconds else 1.0
+
+
+def timed(work: Callable[[], object]) -> Sample:
+    start, ran = perf_counter(), thread_time()
+    work()
+    return Sample(perf_counter() - start, thread_time() - ran)
+
+
+def undisturbed(samples: list[Sample], best: float) -> list[float]:
+    """Seconds of those whose thread was not set aside; best: the highest share seen of such work."""
+    return [s.seconds for s in samples if best < _COMPUTES or s.share >= _SET_ASIDE * best]
+
+
+class Watch:
+    """Compares, from one question to the next, what the processors did with what they did for this program."""
+
+    def __init__(self, window: float = _WINDOW) -> None:
+        """window: seconds between two answers at least."""
+        self._window = window
+        self._cpus = _allowed()
+        self._last = self._now()
+        self.quiet = True  # so far
+
+    def look(self) -> bool:
+        """Whether others left the processors alone since the last look that could tell; the last answer if it is too
+        soon to tell."""
+        if perf_counter() - self._last[0] < self._window:
+            return self.quiet
+        now = self._now()
+        wall, busy, own = (b - a for a, b in zip(self._last, now, strict=True))
+        self._last = now
+        idle = 1.0 - busy / (wall * len(self._cpus))
+        self.quiet = busy - own < _OTHERS * wall or idle > _IDLE
+        return self.quiet
+
+    def _now(self) -> tuple[float, float, float]:
+        """(wall, all processors' busy, this program's) seconds."""
+        times = psutil.cpu_times(percpu=True)
+        busy = sum(sum(t) - t.idle - getattr(t, "iowait", 0.0) for t in (times[i] for i in self._cpus))
+        return perf_counter(), busy, process_time()
+
+
+def _allowed() -> list[int]:
+    count = psutil.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        return [cpu for cpu in os.sched_getaffinity(0) if cpu < count] or [0]
+    return list(range(count))
