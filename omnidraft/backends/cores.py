@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 _CPUS = Path("/sys/devices/system/cpu")
+_WORTH_A_THREAD = 3 << 20  # bytes of weights
 _QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
@@ -27,6 +28,16 @@ def physical_cores() -> int:
     if quota.isdigit() and period.isdigit():
         return max(1, min(len(siblings), math.ceil(int(quota) / int(period))))
     return max(1, len(siblings))
+
+
+def step_threads(weights: int) -> int:
+    """How many threads a pass of a few tokens is worth, whose model has `weights` bytes.
+
+    Threads wait for each other behind every operation, and whoever shares the machine makes them wait long: steps of
+    the bundled drafter (2.4 MB) took 0.28 ms with one thread and 0.31 with two while the second core was free, and
+    0.4 against 65 while it was not.
+    """
+    return min(physical_cores(), max(1, round(weights / _WORTH_A_THREAD)))
 
 
 def _read(path: Path) -> str:

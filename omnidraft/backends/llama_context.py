@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import llama_cpp
 import numpy as np
 
-from omnidraft.backends.cores import physical_cores
+from omnidraft.backends.cores import physical_cores, step_threads
 from omnidraft.backends.gguf_file import ModelInfo
 from omnidraft.backends.llama_runtime import AbortFlag, begin_call, failure_reason, gpu_offload
 from omnidraft.backends.memory import prompt_step
@@ -26,6 +26,7 @@ _KV_TYPES = {
     "q4_0": llama_cpp.GGML_TYPE_Q4_0,
 }
 _UBATCH = 512
+_NARROW = 16  # ids up to which a pass is a round's and not part of a prompt
 _PARTIAL = llama_cpp.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY
 
 
@@ -100,7 +101,9 @@ class LlamaContext:
         # Sizes the compute buffer: without it every row of a prompt step reserves a row of logits (300 MB at 152k).
         # Asking for more aborts the process, so `decode` checks.
         parameters.n_outputs_max = self.max_rows
-        parameters.n_threads = parameters.n_threads_batch = settings.threads or physical_cores()
+        self._threads = settings.threads or physical_cores(), settings.threads or step_threads(info.file_size)
+        self._wide = True
+        parameters.n_threads = parameters.n_threads_batch = self._threads[0]
         parameters.pooling_type = llama_cpp.LLAMA_POOLING_TYPE_NONE
         parameters.type_k = parameters.type_v = _KV_TYPES[settings.kv_type]
         context = llama_cpp.llama_init_from_model(self._model, parameters)
@@ -117,6 +120,7 @@ class LlamaContext:
         self._ids = np.ctypeslib.as_array(batch.token, shape)
         self._positions = np.ctypeslib.as_array(batch.pos, shape)
         self._flags = np.ctypeslib.as_array(batch.logits, shape)
+        self._counted = np.arange(self.capacity, dtype=np.int32)
         np.ctypeslib.as_array(batch.n_seq_id, shape)[:] = 1
         for row in range(self.capacity):
             batch.seq_id[row][0] = 0
@@ -129,10 +133,17 @@ class LlamaContext:
         count = len(ids)
         if count > self.capacity or outputs > self.max_rows:
             raise ValueError(f"{count} ids with {outputs} outputs exceed {self.capacity} and {self.max_rows}")
-        self._ids[:count] = ids
-        self._positions[:count] = range(position, position + count)
-        self._flags[:count] = 0
-        self._flags[count - outputs : count] = 1
+        if (count > _NARROW) != self._wide:
+            self._wide = not self._wide
+            threads = self._threads[0 if self._wide else 1]
+            llama_cpp.llama_set_n_threads(self._context, threads, threads)
+        if count == 1:
+            self._ids[0], self._positions[0], self._flags[0] = ids[0], position, outputs
+        else:
+            self._ids[:count] = ids
+            np.add(self._counted[:count], position, out=self._positions[:count])
+            self._flags[: count - outputs] = 0
+            self._flags[count - outputs : count] = 1
         self._batch.n_tokens = count
         self._outputs = outputs
         return llama_cpp.llama_decode(self._context, self._batch)
@@ -228,19 +239,21 @@ def _attention(info: ModelInfo, settings: ModelSettings, n_ctx: int, step: int) 
 
 
 class _Rows:
-    """numpy views of a float buffer llama.cpp owns, made again only when the buffer moves or the row count changes."""
+    """numpy views of a float buffer llama.cpp owns, one for each row count, made again only when the buffer moves."""
 
     def __init__(self, columns: int) -> None:
         self._columns = columns
         self._address: int | None = None
-        self._view = np.empty((0, columns), np.float32)
+        self._views: dict[int, np.ndarray] = {}
 
     def view(self, pointer: ctypes._Pointer, rows: int) -> np.ndarray:
         address = ctypes.cast(pointer, ctypes.c_void_p).value
-        if address != self._address or rows != len(self._view):
+        if address != self._address:
+            self._address = address
+            self._views.clear()
+        if (view := self._views.get(rows)) is None:
             if not address:
                 raise RuntimeError("llama.cpp has no results to read")
             buffer = (ctypes.c_float * (rows * self._columns)).from_address(address)
-            self._view = np.frombuffer(buffer, np.float32).reshape(rows, self._columns)
-            self._address = address
-        return self._view
+            view = self._views[rows] = np.frombuffer(buffer, np.float32).reshape(rows, self._columns)
+        return view

@@ -150,12 +150,19 @@ class LlamaTarget:
             return np.concatenate(parts)
 
     def _extend(self, context: LlamaContext, ids: Sequence[int], rows: int) -> np.ndarray:
+        if 0 < len(ids) <= min(_SHORT, self.n_batch):  # as most passes are: one step
+            self._rewinder.before_pass(len(self.tokens), rows)
+            self._read(context, ids, rows)
+        else:
+            self._extend_by_steps(context, ids, rows)
+        return context.logits(rows) if rows else np.empty((0, self.vocabulary.size), np.float32)
+
+    def _extend_by_steps(self, context: LlamaContext, ids: Sequence[int], rows: int) -> None:
         start = 0
         for count, outputs in self._steps(len(ids), rows):
             self._rewinder.before_pass(len(self.tokens), outputs)
             self._read(context, ids[start : start + count], outputs)
             start += count
-        return context.logits(rows) if rows else np.empty((0, self.vocabulary.size), np.float32)
 
     def _steps(self, count: int, rows: int) -> Iterator[tuple[int, int]]:
         """(ids, outputs) of each pass: full batches, and all `rows` in the last one."""
@@ -206,12 +213,13 @@ class LlamaTarget:
                 return
             if length and not self.can_rewind:
                 raise ModelError(self.cannot_rewind_reason or f"{self.name} could not take back tokens.")
-            kept = self.tokens[:length]
             left = self._rewinder.back_to(length, len(self.tokens))
+            again = self.tokens[left:length]
             del self.tokens[left:]
-            context.abort.clear()
-            for start in range(left, length, self.n_batch):
-                self._read(context, kept[start : start + self.n_batch], 0)
+            if again:
+                context.abort.clear()
+            for start in range(0, len(again), self.n_batch):
+                self._read(context, again[start : start + self.n_batch], 0)
 
     def abort(self) -> None:
         """Interrupt an `extend` that is running now; one that starts later is not affected."""

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from math import exp
+from operator import mul
 from typing import NamedTuple
 
 import numpy as np
 
 KINDS = ("direct", "ngram", "split", "lookup")
 SIZE = 6 + len(KINDS)
+_ONE_HOT = {kind: tuple(float(kind == other) for other in KINDS) for kind in KINDS}
 _REPLAY = 512  # examples kept for interleaved training
 _BATCH = 16
 _LOOSE, _LOCAL_KEEP = 6.0, 0.98
@@ -34,12 +37,14 @@ class Features(NamedTuple):
     pieces: int
     kind: str
 
+    def values(self) -> tuple[float, ...]:
+        """SIZE numbers, each of order one."""
+        logq, first, entropy, depth, pieces, kind = self
+        return (1.0, max(logq, -8.0) / 2, exp(first), entropy / 2, depth / 4, pieces - 1.0, *_ONE_HOT[kind])
+
     def vector(self) -> np.ndarray:
-        """(SIZE,) float64, each entry of order one."""
-        x = np.zeros(SIZE)
-        x[:6] = (1.0, max(self.logq, -8.0) / 2, np.exp(self.first), self.entropy / 2, self.depth / 4, self.pieces - 1)
-        x[6 + KINDS.index(self.kind)] = 1.0
-        return x
+        """(SIZE,) float64."""
+        return np.array(self.values())
 
 
 class AcceptanceHead:
@@ -58,10 +63,14 @@ class AcceptanceHead:
         self._replay: deque[tuple[np.ndarray, float]] = deque(maxlen=_REPLAY)
         self._rng = np.random.default_rng(0)
         self._new = 0
+        self._listed: list[float] | None = None  # the weights, as one prediction at a time is quickest
 
     def probability(self, features: Features, mood: float = 0.0) -> float:
         """P(accepted); `mood` shifts it, in logits."""
-        return float(1.0 / (1.0 + np.exp(-self.weights @ features.vector() - mood)))
+        if self._listed is None:
+            self._listed = self.weights.tolist()
+        score = mood + sum(map(mul, self._listed, features.values()))
+        return 1.0 / (1.0 + exp(-max(score, -700.0)))
 
     def learn(self, features: Features, accepted: bool) -> None:
         x, y = features.vector(), float(accepted)
@@ -80,6 +89,7 @@ class AcceptanceHead:
         gradient = x.T @ (p - y) / len(y)
         self._squares += gradient**2
         self.weights -= self._rate * gradient / np.sqrt(self._squares)
+        self._listed = None
 
     def as_dict(self) -> dict:
         return {"mode": self.mode, "weights": self.weights.tolist(), "squares": self._squares.tolist()}

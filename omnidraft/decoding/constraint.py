@@ -43,9 +43,16 @@ class ConstrainedSampler(Sampler):
     """A sampler for verification by equality, where every draw stands: each one also moves the constraint."""
 
     def __init__(
-        self, settings: SamplingSettings, vocabulary: Vocabulary, seed: int, capture: int, constraint: Constraint
+        self,
+        settings: SamplingSettings,
+        vocabulary: Vocabulary,
+        seed: int,
+        capture: int,
+        constraint: Constraint,
+        *,
+        margins: bool = True,
     ) -> None:
-        super().__init__(settings, vocabulary, seed, capture)
+        super().__init__(settings, vocabulary, seed, capture, margins=margins)
         self._constraint = constraint
 
     def draw(self, row: np.ndarray, position: int) -> Draw:

@@ -5,30 +5,43 @@ Only the coupled picker asks: it decides how often drafter and target agree, nev
 
 from __future__ import annotations
 
+from weakref import WeakKeyDictionary
+
 import numpy as np
 
-from omnidraft.vocab import Translator
+from omnidraft.vocab import PairMap, Translator
+from omnidraft.vocab.ngram_cache import NgramCache
 
 Weighed = tuple[np.ndarray, np.ndarray]
 _MOST = 6  # cached n-grams considered behind one beginning
+_AGE = 1_000  # n-gram tokens emitted, after which weights are worked out anew
 
 
 class LikelyTokens:
-    """Weights from the n-gram cache's use counts, as they are when first asked for; made anew for every answer."""
+    """Weights from the n-gram cache's use counts, as they are when first asked for."""
 
-    def __init__(self, translator: Translator) -> None:
-        self._translator = translator
+    def __init__(self, pair: PairMap, cache: NgramCache | None) -> None:
+        self._pair = pair
+        self._cache = cache
         self._memo: dict[tuple[int, ...], Weighed | None] = {}
+        self._born = self._emitted()
+
+    @property
+    def old(self) -> bool:
+        return self._emitted() - self._born > _AGE
 
     def __call__(self, node: tuple[int, ...]) -> Weighed | None:
         """Tokens whose expansion begins with `node`: ids (n,) and log weights (n,), which sum to 1 as weights."""
-        if node not in self._memo:
-            self._memo[node] = self._weigh(node)
-        return self._memo[node]
+        found = self._memo.get(node, _UNKNOWN)
+        if found is _UNKNOWN:
+            found = self._memo[node] = self._weigh(node)
+        return found
+
+    def _emitted(self) -> int:
+        return self._cache.stats()["lookups"] if self._cache is not None else 0
 
     def _weigh(self, node: tuple[int, ...]) -> Weighed | None:
-        translator = self._translator
-        found = translator.cache.through(node, _MOST) if translator.cache is not None else []
+        found = self._cache.through(node, _MOST) if self._cache is not None else []
         if len(node) == 1:
             alone = self._alone(node[0])
             # the token that is just this piece: as heavy as all n-grams through it, for want of counts
@@ -40,9 +53,22 @@ class LikelyTokens:
         return np.array([t for t, _ in found]), np.log(weights / weights.sum())
 
     def _alone(self, piece: int) -> int | None:
-        pair = self._translator.pair
+        pair = self._pair
         if piece in pair.drafter.eog:
             return pair.target.eos
         if pair.direct[piece] >= 0:
             return int(pair.direct[piece])
         return next(iter(pair.splits(piece)), None)
+
+
+_UNKNOWN: Weighed = (np.empty(0), np.empty(0))
+_kept: WeakKeyDictionary[Translator, LikelyTokens] = WeakKeyDictionary()
+
+
+def likely_tokens(translator: Translator) -> LikelyTokens:
+    """For one answer. Earlier answers' weights serve again while they are fresh: to find them takes longer than to
+    draft with them."""
+    likely = _kept.get(translator)
+    if likely is None or likely.old:
+        likely = _kept[translator] = LikelyTokens(translator.pair, translator.cache)
+    return likely

@@ -5,6 +5,7 @@ Works on target ids, so nothing is translated. Looks in the current context and 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -87,24 +88,40 @@ class SuffixLookup:
             self.extend(text)
 
     def propose(self, longest: int) -> Match:
-        """The best match of what was said since `begin`, with up to `longest` ids that followed it.
+        """What followed where earlier texts end like this one since `begin`, up to `longest` ids.
 
-        Of the newest passages that end alike the longest match wins, then the newest. `NO_MATCH` if all are too short.
+        Of the newest passages that end alike those with the longest match say what comes next, id by id, by majority;
+        with as many votes each, the newest passage's (arXiv 2411.04975). `NO_MATCH` if all are too short.
         """
         passages = self.passages
         if passages is None:
             return NO_MATCH
         text = self._texts[-1]
-        best, length, most = passages[-1], 0, min(_LONGEST, len(text) - self._begun)
+        length, most = 0, min(_LONGEST, len(text) - self._begun)
+        best: list[tuple[int, int]] = []
         for number, end in reversed(passages[-_TRIED:]):
             matched = self._matching(self._texts[number], end, text, most)
             if matched > length:
-                best, length = (number, end), matched
-                if length == most:
+                best, length = [(number, end)], matched
+            elif matched == length:
+                best.append((number, end))
+        ids, (number, end) = self._elect(best, longest)
+        return Match(ids, length, own=number == len(self._texts) - 1 and end > self._begun)
+
+    def _elect(self, passages: Sequence[tuple[int, int]], longest: int) -> tuple[list[int], tuple[int, int]]:
+        """What most of `passages` (newest first) go on with, and the newest one that does so all along."""
+        if len(passages) > 1:
+            for ahead in range(longest):
+                said = [self._texts[number][end + ahead : end + ahead + 1] for number, end in passages]
+                votes = Counter(ids[0] for ids in said if ids)
+                if not votes:
                     break
-        number, end = best
-        own = number == len(self._texts) - 1 and end > self._begun
-        return Match(self._texts[number][end : end + longest], length, own)
+                winner = votes.most_common(1)[0][0]
+                passages = [p for p, ids in zip(passages, said, strict=True) if ids == [winner]]
+                if len(passages) == 1:
+                    break
+        number, end = passages[0]
+        return self._texts[number][end : end + longest], (number, end)
 
     @staticmethod
     def _matching(other: list[int], end: int, text: list[int], most: int) -> int:

@@ -107,10 +107,11 @@ class _Answer:
         self._finished: FinishReason | None = None
         self._ends = target.vocabulary.eog.__contains__
         self._constrained = constraint is not None
+        margins = tolerance > 0
         self._sampler = (
-            Sampler(sampling, target.vocabulary, seed, capture)
+            Sampler(sampling, target.vocabulary, seed, capture, margins=margins)
             if constraint is None
-            else ConstrainedSampler(sampling, target.vocabulary, seed, capture, constraint)
+            else ConstrainedSampler(sampling, target.vocabulary, seed, capture, constraint, margins=margins)
         )
         self._recent = list(prompt[-sampling.repeat_last_n :]) if sampling.repeat_last_n else []
         self._strategy = self._choose()

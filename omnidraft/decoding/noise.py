@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-_ODD = np.uint64(0x9E3779B97F4A7C15)
-_M1 = np.uint64(0xBF58476D1CE4E5B9)
-_M2 = np.uint64(0x94D049BB133111EB)
-_S30, _S27, _S31, _S11 = (np.uint64(n) for n in (30, 27, 31, 11))
+_ODD_INT, _M1_INT, _M2_INT = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+_ODD, _M1, _M2 = (np.array([n], np.uint64) for n in (_ODD_INT, _M1_INT, _M2_INT))
+_S30, _S27, _S31, _S11 = (np.array([n], np.uint64) for n in (30, 27, 31, 11))  # scalars would be converted every time
 _MASK = (1 << 64) - 1
 
 # Outcomes that are not token ids live above every id: groups of ids, and "one of the groups".
@@ -22,9 +21,9 @@ TAIL = 1 << 41
 
 def _mix(x: int) -> int:
     """The 64-bit finalizer of SplitMix64 (Steele, Lea, Flood 2014) on one Python integer."""
-    x = (x + int(_ODD)) & _MASK
-    x = ((x ^ (x >> 30)) * int(_M1)) & _MASK
-    x = ((x ^ (x >> 27)) * int(_M2)) & _MASK
+    x = (x + _ODD_INT) & _MASK
+    x = ((x ^ (x >> 30)) * _M1_INT) & _MASK
+    x = ((x ^ (x >> 27)) * _M2_INT) & _MASK
     return x ^ (x >> 31)
 
 
@@ -46,4 +45,8 @@ def uniforms(seed: int, position: int, outcomes: np.ndarray) -> np.ndarray:
 
 def gumbel(seed: int, position: int, outcomes: np.ndarray) -> np.ndarray:
     """(n,) standard Gumbel noise, float64: -log(-log u)."""
-    return -np.log(-np.log(uniforms(seed, position, outcomes)))
+    x = uniforms(seed, position, outcomes)
+    for _ in range(2):
+        np.log(x, out=x)
+        np.negative(x, out=x)
+    return x

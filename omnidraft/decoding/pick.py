@@ -8,12 +8,15 @@ points to, `rejection` and `paper` an independent draw whose distribution is kep
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Protocol
 
 import numpy as np
 
-from omnidraft.decoding.likely import LikelyTokens, Weighed
+from omnidraft.config import SamplingSettings
+from omnidraft.decoding.likely import Weighed, likely_tokens
 from omnidraft.decoding.noise import gumbel
+from omnidraft.decoding.sampling import passing
 from omnidraft.decoding.topk import top_ids
 from omnidraft.vocab import Translator
 
@@ -36,30 +39,40 @@ class CoupledPicker:
 
     The noise of piece d is the best over likely target tokens t whose expansion runs through it of
     log w(t | d) + g(t), w summing to 1: again a standard Gumbel variable, so pieces are still drawn from q, but they
-    agree with the target's draw as often as the two distributions allow.
+    agree with the target's draw as often as the two distributions allow. q is filtered as the target's distribution
+    is: what the target hardly ever says is not worth a try, and where one piece is left there is nothing to draw.
     """
 
-    def __init__(self, translator: Translator, seed: int, temperature: float) -> None:
+    def __init__(self, translator: Translator, seed: int, sampling: SamplingSettings) -> None:
         self._translator = translator
-        self._likely = LikelyTokens(translator)
+        self._likely = likely_tokens(translator)
         self._seed = seed
-        self._temperature = temperature
+        self._sampling = sampling
+        self._width = min(sampling.top_k or _WIDTH, _WIDTH)
 
     def pick(self, row: np.ndarray, pieces: Sequence[int], position: int) -> int:
-        closed = self._translator.segment(pieces, final=False)
+        found, logits = self._candidates(row)
+        if len(found) == 1:
+            return found[0]
+        closed = self._translator.segment(pieces, final=False) if pieces else ()
         node = tuple(pieces[closed[-1].start + closed[-1].pieces :]) if closed else tuple(pieces)
-        at = position + len(closed)
-        found = top_ids(row, _WIDTH)
-        scores = row[found].astype(np.float64) / self._temperature
-        scores += self._noise(found, node, at)
-        return int(found[scores.argmax()])
+        scores = logits / self._sampling.temperature
+        scores += self._noise(found, node, position + len(closed))
+        return found[scores.argmax()]
 
-    def _noise(self, found: np.ndarray, node: tuple[int, ...], position: int) -> np.ndarray:
+    def _candidates(self, row: np.ndarray) -> tuple[list[int], np.ndarray]:
+        """Pieces that pass the filters among the first few, and their logits, likeliest first."""
+        ids = top_ids(row, self._width)
+        logits = row[ids].astype(np.float64)
+        keep = passing(logits, self._sampling.top_p, self._sampling.min_p)
+        return ids[:keep].tolist(), logits[:keep]
+
+    def _noise(self, found: Sequence[int], node: tuple[int, ...], position: int) -> np.ndarray:
         """(n,) noise of each candidate piece behind the open fragment `node` of the token at `position`."""
         noise = np.full(len(found), -np.inf)
         going_on: list[tuple[int, Weighed]] = []
         starting: list[tuple[int, Weighed]] = []
-        for i, piece in enumerate(found.tolist()):
+        for i, piece in enumerate(found):
             if node and (weighed := self._likely((*node, piece))) is not None:
                 going_on.append((i, weighed))
             elif (weighed := self._likely((piece,))) is not None:
@@ -72,10 +85,9 @@ class CoupledPicker:
         """noise[i] = max over the tokens of option i of log w + g."""
         if not options:
             return
-        ids = np.concatenate([weighed[0] for _, weighed in options])
         scores = np.concatenate([weighed[1] for _, weighed in options])
-        scores += gumbel(self._seed, position, ids)
-        starts = np.cumsum([0, *(len(weighed[0]) for _, weighed in options[:-1])])
+        scores += gumbel(self._seed, position, np.concatenate([weighed[0] for _, weighed in options]))
+        starts = list(accumulate((len(weighed[0]) for _, weighed in options[:-1]), initial=0))
         noise[[i for i, _ in options]] = np.maximum.reduceat(scores, starts)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import log
 from typing import NamedTuple
 
 import numpy as np
@@ -53,18 +54,25 @@ class _Head:
 
 
 class Sampler:
-    """Draws target tokens under one answer's settings. Buffers of vocabulary size are allocated once."""
+    """Draws target tokens under one answer's settings. Buffers of vocabulary size are allocated once.
 
-    def __init__(self, settings: SamplingSettings, vocabulary: Vocabulary, seed: int, capture: int = 0) -> None:
+    margins: whether draws tell theirs; finding them takes longer than a filtered draw itself, and changes none.
+    """
+
+    def __init__(
+        self, settings: SamplingSettings, vocabulary: Vocabulary, seed: int, capture: int = 0, *, margins: bool = True
+    ) -> None:
         self.settings = settings
         self.seed = seed
         self.greedy = settings.temperature <= 0
         self._capture = capture
+        self._margins = margins
         self._weights = np.empty(vocabulary.size, np.float32)
         self._masked = _ranges(np.flatnonzero(vocabulary.kinds == TokenKind.UNUSED))
         self._top: np.ndarray | None = None  # of the row last prepared, if captured and not penalised
         self._mass: float | None = None  # likewise; the weights are then this row's
         self._starts = np.arange(0, vocabulary.size, _GROUP_SIZE)
+        self._filters = settings.top_k > 0 or settings.top_p < 1.0 or settings.min_p > 0.0
 
     def prepare(self, row: np.ndarray, recent: Sequence[int]) -> Candidates | Uncounted | None:
         """Mask padding and apply the penalty to `row` (V,) in place; returns the captured top ids, before penalties.
@@ -87,6 +95,8 @@ class Sampler:
         """The target's token at `position` (counted from the answer's start) for a prepared `row`."""
         if self.greedy:
             return self._greedy(row)
+        if not self._margins and self._filters:
+            return Draw(self._filtered_draw(row, position), np.inf)
         head = self._head(row)
         temperature = self.settings.temperature
         top = head.logits[0]
@@ -106,6 +116,28 @@ class Sampler:
             margin = min(margin, score - tail)
         return Draw(int(head.ids[best]), float(self._edge(head, best, score, margin, position) * temperature))
 
+    def _filtered_draw(self, row: np.ndarray, position: int) -> int:
+        """What `draw` draws where filters leave a few candidates, and nothing about how close it was."""
+        ids, logits = self._kept(row)
+        if len(ids) == 1:
+            return int(ids[0])
+        scores = logits - logits[0]
+        scores /= self.settings.temperature
+        scores += gumbel(self.seed, position, ids)
+        return int(ids[scores.argmax()])
+
+    def _kept(self, row: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Ids and logits (n,) float64 of what passes the filters, largest first."""
+        s = self.settings
+        if not s.top_k:
+            head = self._filtered(row)
+            return head.ids, head.logits
+        known = self._top is not None and len(self._top) >= s.top_k
+        ids = self._top[: s.top_k] if known else top_ids(row, s.top_k)
+        logits = row[ids].astype(np.float64)
+        keep = passing(logits, s.top_p, s.min_p)
+        return ids[:keep], logits[:keep]
+
     def probabilities(self, row: np.ndarray) -> np.ndarray:
         """(V,) float64, summing to 1: the filtered target distribution of a prepared `row`."""
         p = np.zeros(row.shape[0])
@@ -122,7 +154,7 @@ class Sampler:
 
     def _greedy(self, row: np.ndarray) -> Draw:
         if self._top is None or len(self._top) < 2:
-            return Draw(*top_two(row))
+            return Draw(*top_two(row)) if self._margins else Draw(int(row.argmax()), np.inf)
         first, second = self._top[:2]
         return Draw(int(first), float(row[first] - row[second]))
 
@@ -224,6 +256,18 @@ class Sampler:
 
 
 _TAIL = np.array([TAIL])
+
+
+def passing(logits: np.ndarray, top_p: float, min_p: float) -> int:
+    """How many of sorted `logits` (n,), which hold all the mass, pass top-p and min-p; at least one."""
+    keep = len(logits)
+    gaps = logits - logits[0]
+    if top_p < 1.0:
+        weights = np.exp(gaps)
+        keep = min(keep, int((weights.cumsum() / weights.sum()).searchsorted(top_p)) + 1)
+    if min_p > 0.0:
+        keep = min(keep, int((gaps >= log(min_p)).sum()))
+    return keep
 
 
 def _cut(

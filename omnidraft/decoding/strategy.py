@@ -99,7 +99,7 @@ def choose_strategy(
     if sampler.greedy:
         return Equality(sampler, GreedyPicker(), ends)
     if verification == "coupled":
-        return Equality(sampler, CoupledPicker(translator, sampler.seed, sampling.temperature), ends)
+        return Equality(sampler, CoupledPicker(translator, sampler.seed, sampling), ends)
     pair = translator.pair
     rng = np.random.Generator(np.random.PCG64(sampler.seed))
     picker = SamplingPicker(rng, sampling.temperature, pair.drafter.size, longest)

@@ -12,6 +12,7 @@ class TextStream:
     def __init__(self, stop: Sequence[str] = ()) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._stop = [s for s in stop if s]
+        self._beginnings = {s[0] for s in self._stop}
         self._held = ""
         self.stopped = False
 
@@ -30,6 +31,9 @@ class TextStream:
         if self.stopped:
             return ""
         text = self._held + text
+        if self._beginnings.isdisjoint(text):  # as nearly always
+            self._held = ""
+            return text
         cut = min((at for s in self._stop if (at := text.find(s)) >= 0), default=-1)
         if cut >= 0:
             self.stopped, self._held = True, ""

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from omnidraft.backends import memory
-from omnidraft.backends.cores import physical_cores
+from omnidraft.backends import cores, memory
+from omnidraft.backends.cores import physical_cores, step_threads
 from omnidraft.backends.gguf_file import ModelInfo, read_info
 
 
@@ -45,3 +45,8 @@ def test_prompt_steps_shrink_with_the_context(target: ModelInfo):
 
 def test_threads_are_chosen_by_the_machine():
     assert physical_cores() >= 1
+
+
+def test_a_model_gets_threads_for_its_weights_and_never_more_than_there_are_cores(monkeypatch):
+    monkeypatch.setattr(cores, "physical_cores", lambda: 8)
+    assert [step_threads(megabytes << 20) for megabytes in (0, 2, 6, 9, 24, 4_000)] == [1, 1, 2, 3, 8, 8]

@@ -10,9 +10,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import llama_cpp
+import numpy as np
 import pytest
 
-from omnidraft.backends.llama_cpp import LlamaTarget
+from omnidraft.backends.cores import physical_cores
+from omnidraft.backends.llama_cpp import LlamaDrafter, LlamaTarget
 from omnidraft.backends.thread_pool import release_helpers
 from omnidraft.config import ModelSettings, SamplingSettings
 from omnidraft.decoding.loop import decode
@@ -90,6 +92,20 @@ def test_an_answer_in_another_thread_has_the_only_helpers(alone: int, target: Ll
         in_a_thread(answer)
     assert counted == [alone + 1 + THREADS - 1] * 2
     assert settled(alone) == alone
+
+
+def test_a_small_drafter_steps_without_helpers_but_reads_a_prompt_with_them(alone: int, models: Path):
+    cores = physical_cores()
+    with LlamaDrafter.open(models / "tiny-drafter-f16.gguf", ModelSettings(n_ctx=256)) as drafter:
+        drafter.extend([5, 6, 7], 1)
+        drafter.extend([8], 1)
+        assert settled(alone) == alone
+        before = drafter.extend(list(range(5, 69)), 1)[0].copy()
+        assert settled(alone + cores - 1) == alone + cores - 1
+        drafter.rewind(4)
+        for i in range(5, 69):
+            row = drafter.extend([i], 1)[0]
+        np.testing.assert_allclose(row, before, atol=0.03)
 
 
 def test_passes_after_a_release_give_the_same_logits(target: LlamaTarget):

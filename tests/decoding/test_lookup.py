@@ -1,4 +1,4 @@
-"""Copies from earlier text: the longest match, the newest of equals, never the text's own end, bounded."""
+"""Copies from earlier text: the longest match, the majority of equals, never the text's own end, bounded."""
 
 from __future__ import annotations
 
@@ -23,6 +23,20 @@ def test_the_newest_of_equal_matches_wins():
     found.begin([0])
     found.extend([2, 3, 4])
     assert found.propose(1) == Match([7], 3, own=False)
+
+
+def test_the_most_frequent_continuation_of_equal_matches_wins_id_by_id():
+    found = SuffixLookup([[5, 2, 3, 4, 6, 1], [6, 2, 3, 4, 6, 8], [7, 2, 3, 4, 6, 8], [8, 2, 3, 4, 7, 7]])
+    found.begin([0])
+    found.extend([2, 3, 4])
+    assert found.propose(2) == Match([6, 8], 3, own=False)
+
+
+def test_a_longer_match_outweighs_any_number_of_shorter_ones():
+    found = SuffixLookup([[1, 2, 3, 4, 5], [6, 2, 3, 4, 7], [8, 2, 3, 4, 7], [9, 2, 3, 4, 7]])
+    found.begin([0])
+    found.extend([1, 2, 3, 4])
+    assert found.propose(1) == Match([5], 4, own=False)
 
 
 def test_finds_repetition_inside_the_current_text():

@@ -69,6 +69,19 @@ def sampler(settings: SamplingSettings, seed: int = 0, capture: int = 0) -> Samp
     return Sampler(settings, VOCABULARY, seed, capture)
 
 
+@pytest.mark.parametrize("filters", [*FILTERS, {"temperature": 0.0}], ids=str)
+@pytest.mark.parametrize("capture", [0, 48])
+def test_what_is_drawn_does_not_depend_on_whether_margins_are_asked_for(filters, capture):
+    settings = SamplingSettings(**{"temperature": 1.0, **filters})
+    for seed in range(30):
+        with_margins = Sampler(settings, VOCABULARY, seed, capture)
+        without = Sampler(settings, VOCABULARY, seed, capture, margins=False)
+        one, other = row(seed, scale=0.2 + seed / 4), row(seed, scale=0.2 + seed / 4)
+        with_margins.prepare(one, [])
+        without.prepare(other, [])
+        assert without.draw(other, seed).id == with_margins.draw(one, seed).id
+
+
 @pytest.mark.parametrize("filters", FILTERS, ids=str)
 @pytest.mark.parametrize("capture", [0, 48])
 def test_filters_keep_what_brute_force_keeps(filters, capture):
