@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from omnidraft.backends.base import DraftModel, LanguageModel
 from omnidraft.backends.grammar import Grammar, GrammarState
-from omnidraft.backends.prompt import answer_ids, ends_without_space, fit_context, prompt_ids
+from omnidraft.backends.prompt import answer_ids, count_ids, ends_without_space, fit_context, prompt_ids
 from omnidraft.backends.templates import ChatTemplate
 from omnidraft.config import DraftSettings, SamplingSettings
 from omnidraft.decoding.cost import CostModel
@@ -242,7 +242,8 @@ class Engine:
         reserve = min(max_tokens, seat.model.n_ctx // 4)
 
         def count(kept: Sequence[Message]) -> int:
-            return len(prompt_ids(seat.template, seat.model.vocabulary, kept, seat.committed)) + written
+            limit = seat.model.n_ctx
+            return count_ids(seat.template, seat.model.vocabulary, kept, seat.committed, limit) + written
 
         try:
             return fit_context(messages, seat.model.n_ctx - reserve, count)

@@ -29,10 +29,10 @@ def find_models(folders: Iterable[str | Path], programs: Iterable[str] = ()) -> 
     found: dict[Path, tuple[Path, str | None]] = {}
     for folder in folders:
         for path in _model_paths(Path(folder)):
-            found[path.resolve()] = (path, None)
+            found[_real(path)] = (path, None)
     for program in programs:
         for path, name in _paths_of(program):
-            found.setdefault(path.resolve(), (path, name))
+            found.setdefault(_real(path), (path, name))
     models = [_named(path, name) for path, name in found.values() if split_number(path) in (None, 1)]
     return sorted(models, key=lambda info: (info.name.lower(), str(info.path)))
 
@@ -60,6 +60,10 @@ def _model_paths(folder: Path) -> Iterable[Path]:
                 yield Path(root, name)
 
 
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path))  # Path.resolve raises where links run in a circle
+
+
 def _named(path: Path, name: str | None) -> ModelInfo:
     info = _describe(path)
     return replace(info, name=name) if name else info
@@ -77,6 +81,9 @@ def _describe(path: Path) -> ModelInfo:
     except ModelError as error:
         size = path.stat().st_size if path.is_file() else 0
         return ModelInfo(path=path, name=path.stem, file_size=size, kind="damaged", error=str(error))
+    except Exception as error:  # whatever one file holds, the others are listed
+        told = f"{path} cannot be read ({type(error).__name__}); it is damaged or no model."
+        return ModelInfo(path=path, name=path.stem, kind="damaged", error=told)
 
 
 @lru_cache(maxsize=512)

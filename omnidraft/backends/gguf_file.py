@@ -6,6 +6,7 @@ sentence. It knows the names of GGUF's metadata keys; it loads no model.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ _FTYPES = {
     for name, value in vars(llama_cpp).items()
     if name.startswith(("LLAMA_FTYPE_MOSTLY_", "LLAMA_FTYPE_ALL_"))
 }
+_MOST_PARTS = 9999
 _UNUSABLE = {
     "vocabulary": "holds a vocabulary without weights",
     "encoder": "is an encoder, which cannot generate text",
@@ -152,6 +154,8 @@ def _further_parts(header: GgufHeader) -> list[Path]:
     if not isinstance(count, int) or count <= 1:
         return []
     number = header.metadata.get("split.no", 0)
+    if not isinstance(number, int) or count > _MOST_PARTS:
+        raise ModelError(f"{header.path} is damaged: it does not say which part of a model it is.")
     match = _SPLIT.match(header.path.name)
     if match is None:
         raise ModelError(
@@ -196,9 +200,9 @@ def _check_settings(header: GgufHeader) -> None:
 
 
 def _quantization(headers: list[GgufHeader]) -> str:
-    label = _FTYPES.get(headers[0].metadata.get("general.file_type"))
-    if label:
-        return label
+    kind = headers[0].metadata.get("general.file_type")
+    if isinstance(kind, int) and kind in _FTYPES:
+        return _FTYPES[kind]
     sizes: Counter[int] = Counter()
     for header in headers:
         for tensor in header.tensors.values():
@@ -219,9 +223,8 @@ def _text(header: GgufHeader, key: str) -> str:
 def _number(header: GgufHeader, key: str) -> int:
     """A count; some architectures give one per layer, then the largest."""
     value: Any = header.metadata.get(key, 0)
-    if isinstance(value, list):
-        value = max(value, default=0)
-    return int(value) if isinstance(value, (int, float)) else 0
+    values = [value] if not isinstance(value, list) else value
+    return max((int(one) for one in values if isinstance(one, (int, float)) and math.isfinite(one)), default=0)
 
 
 def _length(value: Any) -> int:

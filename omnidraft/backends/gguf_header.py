@@ -7,6 +7,7 @@ and keeps only their length (30 ms). It knows the container and nothing of model
 from __future__ import annotations
 
 import mmap
+import stat
 import struct
 from dataclasses import dataclass
 from functools import lru_cache
@@ -68,8 +69,8 @@ def read_header(path: str | Path) -> GgufHeader:
         status = path.stat()
     except FileNotFoundError:
         raise ModelError(f"{path} does not exist; check the path to the model file.") from None
-    except OSError as error:
-        raise ModelError(f"{path} cannot be read ({error.strerror}).") from None
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        raise ModelError(f"{path} cannot be read ({getattr(error, 'strerror', None) or error}).") from None
     if path.is_dir():
         if (path / "config.json").is_file():
             raise ModelError(
@@ -77,6 +78,8 @@ def read_header(path: str | Path) -> GgufHeader:
                 "`python -m omnidraft models import` makes of a Llama-like folder."
             )
         raise ModelError(f"{path} is a folder; name the .gguf file inside it.")
+    if not stat.S_ISREG(status.st_mode):
+        raise ModelError(f"{path} is no file that could be read; choose a model in GGUF format.")
     return _read(path, status.st_size, status.st_mtime_ns)
 
 

@@ -30,6 +30,17 @@ def is_model_folder(path: Path) -> bool:
 def read_folder(path: str | Path) -> ModelInfo:
     """What the folder at `path` holds. ModelError in one sentence if it cannot be a target."""
     path = Path(path)
+    try:
+        return _read(path)
+    except ModelError:
+        raise
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read ({error.strerror or error}).") from None
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, MemoryError):
+        raise ModelError(f"{path} holds settings that make no sense; download or copy it again.") from None
+
+
+def _read(path: Path) -> ModelInfo:
     config = read_config(path)
     _check_kind(path, config)
     parts = weight_files(path)
@@ -68,7 +79,7 @@ def read_config(path: Path) -> dict[str, Any]:
         raise ModelError(f"{path} holds no config.json, so it is no Hugging Face model folder; name a file inside it.")
     try:
         config = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         config = None
     if not isinstance(config, dict):
         raise ModelError(f"{file} cannot be read; download or copy it again.")

@@ -8,6 +8,7 @@ Knows nothing of KV caches: the caller compares the result with what its cache h
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from weakref import WeakKeyDictionary
 
 from omnidraft.backends.templates import ChatTemplate, Message, Span
 from omnidraft.errors import ModelError
@@ -25,7 +26,40 @@ def prompt_ids(
     the tokenization of what follows. If the conversation was changed, the ids before the text run with the change are
     kept, so a regenerated answer gets the very prompt it had. BOS stands once.
     """
+    return _ids(_runs(template.render(messages), vocabulary), vocabulary, committed)
+
+
+def count_ids(
+    template: ChatTemplate,
+    vocabulary: Vocabulary,
+    messages: Sequence[Message],
+    committed: Sequence[int] = (),
+    limit: int | None = None,
+) -> int:
+    """How many ids `prompt_ids` gives; at least how many, where even that is more than `limit`.
+
+    Texts far too long for a context are not tokenized only to learn that.
+    """
     runs = _runs(template.render(messages), vocabulary)
+    if limit is not None:
+        longest = _longest_piece(vocabulary)
+        least = sum(1 if isinstance(run, int) else -(-len(run.encode()) // longest) for run in runs)
+        if least > limit:
+            return least
+    return len(_ids(runs, vocabulary, committed))
+
+
+_longest: WeakKeyDictionary[Vocabulary, int] = WeakKeyDictionary()
+
+
+def _longest_piece(vocabulary: Vocabulary) -> int:
+    """Bytes that one token stands for at most."""
+    if vocabulary not in _longest:
+        _longest[vocabulary] = max(1, *map(len, vocabulary.pieces))
+    return _longest[vocabulary]
+
+
+def _ids(runs: list[Run], vocabulary: Vocabulary, committed: Sequence[int]) -> list[int]:
     kept, covered, rest = _match(runs, vocabulary, committed)
     ids = [*committed[:kept], *_encode_middle(vocabulary, rest)]
     for run in runs[covered:]:
@@ -141,8 +175,8 @@ def fit_context(
     needed = count(without(high)) if high else count(messages)
     if needed > limit:
         raise ModelError(
-            f"The last message needs {needed} tokens with its template, but only {limit} fit beside the room kept for "
-            "the answer; shorten it, lower max_tokens or raise n_ctx."
+            f"The last message needs {needed} tokens or more with its template, but only {limit} fit beside the room "
+            "kept for the answer; shorten it, lower max_tokens or raise n_ctx."
         )
     while low < high:
         middle = (low + high) // 2

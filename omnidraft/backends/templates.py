@@ -8,6 +8,7 @@ nothing of token ids beyond the control tokens' own.
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +17,8 @@ from typing import Any
 import jinja2
 
 from omnidraft.backends.gguf_file import ModelInfo
-from omnidraft.backends.sandbox import compile_template
+from omnidraft.backends.sandbox import SafeTemplate, compile_template
+from omnidraft.backends.template_budget import TemplateLimit
 from omnidraft.backends.tool_prompt import (
     PROBE,
     PROBE_MESSAGES,
@@ -82,7 +84,7 @@ class ChatTemplate:
         """The template in the model's file, or a stand-in (see `note`)."""
         return cls(info.chat_template, vocabulary, info.name)
 
-    def _compile(self, source: str | None) -> tuple[str, jinja2.Template]:
+    def _compile(self, source: str | None) -> tuple[str, SafeTemplate]:
         if source:
             try:
                 return source, compile_template(source)
@@ -112,7 +114,10 @@ class ChatTemplate:
             flat = [as_text(message, _flat(message)) for message in messages]
         sentinel = self._unused_character([flat, tools])
         hidden = [{**self._protect(message, sentinel), "role": message["role"]} for message in flat]
-        return self._spans(self._attempt(hidden, add_generation_prompt, self._protect(tools, sentinel)), sentinel)
+        spans = self._spans(self._attempt(hidden, add_generation_prompt, self._protect(tools, sentinel)), sentinel)
+        if not spans:
+            raise ModelError(f"The chat template of {self.name} writes nothing of this conversation.")
+        return spans
 
     @cached_property
     def supports_tools(self) -> bool:
@@ -144,28 +149,33 @@ class ChatTemplate:
     def _attempt(self, messages: list[dict[str, Any]], add_generation_prompt: bool, tools: Sequence[Any] = ()) -> str:
         try:
             text = self._render(messages, add_generation_prompt, tools)
-            if all(m["content"].strip() in text for m in messages if m["role"] == "system"):
+            if _stand_in(text, [m["content"].strip() for m in messages if m["role"] == "system"]):
                 return text  # else the template passed over the system message in silence
+        except TemplateLimit as error:
+            raise self._refusal(error) from None
         except jinja2.TemplateError:
             pass
         try:
             rich = tools or any(m["role"] == "tool" or "tool_calls" in m for m in messages)
             return self._render(messages if rich else _alternating(messages), add_generation_prompt, tools)
         except jinja2.TemplateError as error:
-            raise ModelError(f"The chat template of {self.name} refuses this conversation: {error}.") from None
+            raise self._refusal(error) from None
+
+    def _refusal(self, error: jinja2.TemplateError) -> ModelError:
+        return ModelError(f"The chat template of {self.name} refuses this conversation: {error}.")
 
     def _render(self, messages: list[dict[str, Any]], add_generation_prompt: bool, tools: Sequence[Any] = ()) -> str:
         variables = dict(self._special, messages=messages, add_generation_prompt=add_generation_prompt)
-        try:
-            return self._template.render(variables, tools=list(tools) or None, documents=None)
-        except jinja2.TemplateError:
-            raise
-        except Exception as error:  # foreign code: anything it does wrong is the template's failure
-            raise jinja2.TemplateError(f"{type(error).__name__}: {error}") from error
+        return self._template.render({**variables, "tools": list(tools) or None, "documents": None})
 
     def _unused_character(self, values: Any) -> str:
-        used = set(self._source).union(*strings(values))
-        return next(chr(code) for code in _PRIVATE_USE if chr(code) not in used)
+        texts = [self._source, *strings(values)]
+        used = set().union(*texts)
+        free = next((chr(code) for code in _PRIVATE_USE if chr(code) not in used), None)
+        while free is None:  # all of them are in use: then three in a row that nobody could foresee
+            row = "".join(chr(secrets.choice(_PRIVATE_USE)) for _ in range(3))
+            free = row if not any(row in text for text in texts) else None
+        return free
 
     def _protect(self, value: Any, sentinel: str) -> Any:
         """`value` with every control string in it spelt as sentinel, number, sentinel."""
@@ -192,6 +202,17 @@ class ChatTemplate:
 def _alternatives(strings: Iterable[str]) -> re.Pattern[str] | None:
     ordered = sorted(strings, key=len, reverse=True)
     return re.compile("(" + "|".join(map(re.escape, ordered)) + ")") if ordered else None
+
+
+def _stand_in(text: str, parts: Sequence[str]) -> bool:
+    """Whether all `parts` stand in `text`; quick where they stand there in their order."""
+    end = 0
+    for part in parts:
+        place = text.find(part, end)
+        if place < 0 and part not in text:
+            return False
+        end = place + len(part) if place >= 0 else end
+    return True
 
 
 def _flat(message: Message) -> dict[str, str]:

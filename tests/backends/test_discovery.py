@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
+import threading
 from pathlib import Path
 
+import gguf
 import numpy as np
+import pytest
 
 from omnidraft.backends.discovery import find_models
 
@@ -47,3 +52,71 @@ def test_a_link_that_leads_nowhere_is_listed(tmp_path: Path):
     (tmp_path / "gone.gguf").symlink_to(tmp_path / "nothing.gguf")
     (info,) = find_models([tmp_path])
     assert info.kind == "damaged"
+
+
+def odd_gguf(path: Path, **odd: object) -> None:
+    """A header with a tensor, and metadata of types it should not have."""
+    writer = gguf.GGUFWriter(path, "llama")
+    for key, value in odd.items():
+        key = key.replace("__", ".")
+        if isinstance(value, list):
+            writer.add_array(key, value)
+        elif isinstance(value, float):
+            writer.add_float32(key, value)
+        else:
+            writer.add_string(key, value)
+    writer.add_tensor("w", np.zeros((1, 32), np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+ODD_GGUF = {
+    "list": {"general__file_type": [1, 2]}, "nan": {"llama__attention__head_count": float("nan")},
+    "infinite": {"llama__context_length": float("inf")}, "texts": {"llama__block_count": ["a", "b"]},
+    "name": {"general__name": [1]}, "split": {"split__count": [3]},
+}  # fmt: skip
+ODD_FOLDERS = {
+    "number": json.dumps({"architectures": 5}), "deep": "[" * 100_000 + "]" * 100_000,
+    "nan": '{"hidden_size": NaN, "num_attention_heads": Infinity}',
+    "layers": json.dumps({"architectures": ["XForCausalLM"], "layer_types": 7}), "list": "[]", "bytes": "\udcff",
+}  # fmt: skip
+
+
+def listed_in_time(folder: Path) -> dict[str, str]:
+    """Names and kinds of what is found in `folder`; fails where the search hangs."""
+    found: list = []
+    search = threading.Thread(target=lambda: found.extend(find_models([folder])), daemon=True)
+    search.start()
+    search.join(60)
+    assert not search.is_alive(), "the search hangs"
+    assert all(info.error for info in found if info.kind == "damaged")
+    return {str(info.path.relative_to(folder)): info.kind for info in found}
+
+
+@pytest.mark.parametrize("odd", ODD_GGUF)
+def test_odd_metadata_keeps_no_other_file_from_being_listed(write_gguf, tmp_path: Path, odd):
+    odd_gguf(tmp_path / "odd.gguf", **ODD_GGUF[odd])
+    write_gguf("good.gguf", "llama", {}, {"w": np.zeros((1, 32), np.float32)})
+    assert listed_in_time(tmp_path).keys() == {"odd.gguf", "good.gguf"}
+
+
+@pytest.mark.parametrize("odd", ODD_FOLDERS)
+def test_an_odd_folder_keeps_no_other_file_from_being_listed(write_gguf, tmp_path: Path, odd):
+    (tmp_path / "odd").mkdir()
+    (tmp_path / "odd" / "config.json").write_text(ODD_FOLDERS[odd], errors="surrogateescape")
+    (tmp_path / "odd" / "model.safetensors").write_bytes(b"\xff" * 40)
+    write_gguf("good.gguf", "llama", {}, {"w": np.zeros((1, 32), np.float32)})
+    assert listed_in_time(tmp_path) == {"odd": "damaged", "good.gguf": "model"}
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no FIFOs")
+def test_what_is_no_file_is_listed_as_that_and_waits_for_nobody(write_gguf, tmp_path: Path):
+    os.mkfifo(tmp_path / "pipe.gguf")
+    (tmp_path / "loop.gguf").symlink_to(tmp_path / "pool.gguf")
+    (tmp_path / "pool.gguf").symlink_to(tmp_path / "loop.gguf")
+    (tmp_path / "around").symlink_to(tmp_path)
+    write_gguf("good.gguf", "llama", {}, {"w": np.zeros((1, 32), np.float32)})
+    found = listed_in_time(tmp_path)
+    assert found == {"pipe.gguf": "damaged", "loop.gguf": "damaged", "pool.gguf": "damaged", "good.gguf": "model"}

@@ -16,7 +16,7 @@ from omnidraft.backends.grammar import Grammar, GrammarError, GrammarState
 from omnidraft.backends.llama_runtime import begin_call
 from omnidraft.vocab import Vocabulary
 
-SECONDS = 10  # for what takes a fraction of one, on a machine that does much else; unlimited it would be hours
+SECONDS = 10  # of the processor, for what takes a fraction of one; unlimited it would be hours
 
 
 @pytest.fixture(scope="module")
@@ -56,17 +56,17 @@ FORKS = "\n".join(f'a{i} ::= a{i + 1} "y" | a{i + 1} "z"' for i in range(40)) + 
     ('root ::= "a', "not closed"),
 ])  # fmt: skip
 def test_what_cannot_be_followed_is_refused_at_once(rules, told):
-    begun = time.monotonic()
+    begun = time.process_time()
     with pytest.raises(GrammarError, match=re.escape(told)):
         Machine(compile_grammar(rules))
-    assert time.monotonic() - begun < SECONDS
+    assert time.process_time() - begun < SECONDS
 
 
 def test_a_chain_of_equal_alternatives_has_one_reading():
-    begun = time.monotonic()
+    begun = time.process_time()
     assert takes(CHAIN, "x")
     assert not takes(CHAIN, "xx")
-    assert time.monotonic() - begun < SECONDS
+    assert time.process_time() - begun < SECONDS
 
 
 @pytest.mark.parametrize("low", [0, 1, 7])
@@ -93,10 +93,10 @@ def test_work_for_a_token_is_bounded_where_readings_multiply():
     """Each letter doubles the readings: after a dozen it is refused, and until then it is quick."""
     machine = Machine(compile_grammar('root ::= x\nx ::= "a" x "b" | "a" x "c" | ""'))
     assert machine.ended(machine.walk(machine.state, b"aaaabcbc"))
-    begun = time.monotonic()
+    begun = time.process_time()
     with pytest.raises(GrammarError, match="too many ways"):
         machine.walk(machine.state, b"a" * 40)
-    assert time.monotonic() - begun < SECONDS
+    assert time.process_time() - begun < SECONDS
 
 
 def test_what_is_remembered_stays_bounded_over_a_long_answer(monkeypatch):

@@ -11,7 +11,7 @@ from omnidraft.backends.gbnf.machine import NOWHERE, Machine
 from omnidraft.backends.gbnf.program import compile_grammar
 from omnidraft.backends.grammar import GrammarError, json_grammar
 
-SECONDS = 10  # for what takes a fraction of one, on a machine that does much else; unlimited it would be hours
+SECONDS = 10  # of the processor, for what takes a fraction of one; unlimited it would be hours
 
 
 def takes(schema, value) -> bool:
@@ -28,12 +28,12 @@ def quoted(text: str) -> str:
 @pytest.mark.parametrize("most", [0, 1, 31, 1000, 1_000_000_000])
 def test_a_longest_length_is_exact(most):
     schema = {"type": "string", "maxLength": most}
-    begun = time.monotonic()
+    begun = time.process_time()
     for length in {0, most - 1, most, most + 1}:
         if 0 <= length <= 2000:
             assert takes(schema, quoted("é" * length)) == (length <= most), length
     assert takes(schema, quoted("é" * 1500)) == (most >= 1500)
-    assert time.monotonic() - begun < SECONDS
+    assert time.process_time() - begun < SECONDS
 
 
 def test_a_shortest_length_is_exact():
@@ -117,13 +117,13 @@ for _ in range(3000):
     ({"properties": {f"p{i}": {"type": "null"} for i in range(3000)}}, "nested too deeply|too large"),
 ])  # fmt: skip
 def test_what_cannot_be_expressed_is_said_at_once(schema, told):
-    begun = time.monotonic()
+    begun = time.process_time()
     with pytest.raises(GrammarError, match=told):
         compile_grammar(json_grammar(schema))
-    assert time.monotonic() - begun < SECONDS
+    assert time.process_time() - begun < SECONDS
 
 
 def test_definitions_that_name_each_other_twice_are_written_once():
-    begun = time.monotonic()
+    begun = time.process_time()
     assert len(compile_grammar(json_grammar(MANY)).kinds) < 1000
-    assert time.monotonic() - begun < SECONDS
+    assert time.process_time() - begun < SECONDS

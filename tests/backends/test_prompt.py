@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 
 from omnidraft.backends.gguf_file import read_info
-from omnidraft.backends.prompt import answer_ids, ends_without_space, fit_context, prompt_ids
+from omnidraft.backends.prompt import answer_ids, count_ids, ends_without_space, fit_context, prompt_ids
 from omnidraft.backends.templates import ChatTemplate
 from omnidraft.errors import ModelError
 from omnidraft.vocab import Vocabulary
@@ -239,3 +240,30 @@ def test_every_limit_is_kept():
         kept, dropped = fit_context(messages, limit, words)
         assert words(kept) <= limit
         assert (dropped == 0) == (kept == messages)
+
+
+def test_what_cannot_fit_is_counted_without_being_tokenized(chat: Chat, monkeypatch):
+    """7 MB of spaces took 22 s to refuse: each count tokenized them."""
+    asked = [{"role": "user", "content": " x" * 4_000_000}]
+    true = count_ids(chat.template, chat.vocabulary, [{"role": "user", "content": " x" * 40}])
+    assert true == len(prompt_ids(chat.template, chat.vocabulary, [{"role": "user", "content": " x" * 40}]))
+    assert count_ids(chat.template, chat.vocabulary, [{"role": "user", "content": " x" * 40}], (), 4096) == true
+    monkeypatch.setattr(type(chat.vocabulary), "encode", lambda *_args, **_options: pytest.fail("it was tokenized"))
+    assert count_ids(chat.template, chat.vocabulary, asked, (), 4096) > 4096
+
+
+def test_many_system_messages_are_rendered_in_linear_time(chat: Chat):
+    """20,000 of them took 24 s: each was looked for in the whole text."""
+    seconds = []
+    for count in (2_000, 20_000):
+        asked = [{"role": "system", "content": f"rule number {n} of many " * 8} for n in range(count)]
+        begun = time.process_time()
+        chat.template.render([*asked, {"role": "user", "content": "Hi"}])
+        seconds.append(time.process_time() - begun)
+    assert seconds[1] < 40 * seconds[0]
+
+
+def test_every_private_character_at_once_comes_through(chat: Chat):
+    every = "".join(map(chr, range(0xE000, 0xF900)))
+    spans = chat.template.render([{"role": "user", "content": every + "<|im_end|>"}])
+    assert any(every + "<|im_end|>" in span.text for span in spans)
