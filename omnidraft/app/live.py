@@ -9,7 +9,10 @@ from typing import Any
 from omnidraft.app.pace import Pace
 from omnidraft.decoding.events import Event, Finished, Notice, Prefill, Round, Statistics, Token
 
-_SUMS = ("drafted", "proposed", "tested", "accepted", "draft", "translate", "verify", "other")
+_SUMS = (
+    "tokens", "target_passes", "rounds", "prefill", "drafted", "proposed", "tested", "accepted", "copied",
+    "copied_tested", "copied_accepted", "plain", "plain_seconds", "draft", "translate", "verify", "other",
+)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -41,7 +44,7 @@ class Live:
     def add_earlier(self, statistics: Mapping[str, Any]) -> None:
         """Count what was written of this answer before it was continued, as if it had never stopped."""
         before, now = Live.stored(statistics, None).statistics, self.statistics
-        for name in ("tokens", "target_passes", "rounds", "prefill", *_SUMS):
+        for name in _SUMS:
             setattr(now, name, getattr(before, name) + getattr(now, name))
         now.origins = {name: before.origins.get(name, 0) + count for name, count in now.origins.items()}
         # The continued prompt ended with the answer's own tokens; the gauge counts them once.
@@ -83,12 +86,8 @@ class Live:
 
     def _round(self, event: Round) -> None:
         self.pace.take(event)
-        s = self.statistics
-        s.rounds += 1
-        s.target_passes += 1
-        for name in _SUMS:
-            setattr(s, name, getattr(s, name) + getattr(event, name))
-        if event.proposed:
+        self.statistics.count(event)
+        if event.proposed > event.copied:
             self._window.append((event.accepted, event.proposed))
             if len(self._window) == 8:
                 self.acceptance.append(sum(a for a, _ in self._window) / sum(p for _, p in self._window))

@@ -17,6 +17,7 @@ from omnidraft.app.assistant import Assistant
 from omnidraft.app.changes import take_up
 from omnidraft.app.default_models import choose_drafter, choose_target
 from omnidraft.app.pace import PlainRounds
+from omnidraft.app.race_job import RaceJob, RacePlan
 from omnidraft.app.shown_chats import ShownChats
 from omnidraft.backends.gguf_file import usable_info
 from omnidraft.chats import ChatStore
@@ -44,6 +45,7 @@ class Session:
         self.assistant = Assistant(home, profile, learn=True)
         self.profile = profile
         self.job: AnswerJob | None = None
+        self.race: RaceJob | None = None  # the one under way, or the last one
         self.store = ChatStore(self.assistant.profile.chats)
         self.shown = ShownChats(self.store)
         self.plain_rounds = PlainRounds()
@@ -74,7 +76,12 @@ class Session:
 
     @property
     def busy(self) -> bool:
-        return self.job is not None and not self.job.over
+        """Whether an answer is being written, or a race is under way."""
+        return self.racing or (self.job is not None and not self.job.over)
+
+    @property
+    def racing(self) -> bool:
+        return self.race is not None and self.race.running
 
     @property
     def ready(self) -> bool:
@@ -211,6 +218,24 @@ class Session:
             self.job = AnswerJob(self.assistant, messages, sampling, draft, **more).start()
             return self.job
 
+    def start_race(self, plan: RacePlan) -> RaceJob:
+        """Race; the session's models leave memory for it. StillAnswering while an answer or a race is under way."""
+        with self._lock:
+            self.unload()
+            if self.race is not None:
+                self.race.close()
+            self.race = RaceJob(self.assistant.home, plan, self.assistant).start()
+            return self.race
+
+    def teach_race(self) -> RaceJob:
+        """Teach the drafter of the last race, and race again."""
+        with self._lock:
+            self._must_be_idle()
+            if self.race is None or not self.race.can_teach:
+                raise ModelError("There is no race to teach for; start one first.")
+            self.unload()
+            return self.race.teach()
+
     def stop(self, chat: str | None) -> None:
         """End the answer in this conversation; one that is written for anybody else goes on."""
         job = self.job
@@ -235,11 +260,15 @@ class Session:
         if (job := self.job) is not None:
             job.stop()
             job.join(10)
+        if self.race is not None:
+            self.race.close()
         self.drift.close()
         self.assistant.close()
         self.store.close()
 
     def _must_be_idle(self) -> None:
+        if self.racing:
+            raise StillAnswering("A race is under way; stop it in the Drift lab or wait for it.")
         if self.busy:
             raise StillAnswering("An answer is still being written; stop it or wait for it.")
 

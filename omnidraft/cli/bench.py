@@ -5,18 +5,20 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import sys
 import tempfile
 from pathlib import Path
 
 from omnidraft.app.default_models import choose_drafter, choose_target
-from omnidraft.bench import cache, calibration, costs, first_token, idle, overhead, speed
+from omnidraft.bench import cache, calibration, costs, first_session, first_token, idle, overhead, speed
 from omnidraft.bench.cells import as_json, line, summary
 from omnidraft.bench.columns import COLUMNS, columns
 from omnidraft.bench.regimes import REGIMES
 from omnidraft.cli import drift, learn
 from omnidraft.config import DraftSettings
-from omnidraft.errors import SettingsError, StorageError
+from omnidraft.errors import ModelError, SettingsError, StorageError
 from omnidraft.lab.prompts import TASKS
+from omnidraft.lab.topics import TOPICS
 from omnidraft.paths import find_data_home
 
 
@@ -66,10 +68,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     sub.add_argument("--max-tokens", type=int, default=48)
     sub.add_argument("--threads", type=int, default=0)
     sub.set_defaults(bench=_idle)
+    _add_first_session(kinds)
     sub = _kind(kinds, "drift", "acceptance and speed while tasks or targets change")
     drift.add_arguments(sub)
     sub.set_defaults(bench=drift.run)
     learn.add_kind(kinds)
+
+
+def _add_first_session(kinds) -> None:
+    sub = _kind(kinds, "first-session", "a new user's first answers, updates included, against plain decoding")
+    sub.add_argument("--target", default=None, help="the bundled one unless told otherwise")
+    sub.add_argument("--drafter")
+    sub.add_argument("--topic", default=first_session.Plan.topic, help=f"a prompt file, or of {', '.join(TOPICS)}")
+    sub.add_argument("--prompts", type=int, default=40, help="answers while the drafter learns")
+    sub.add_argument("--after", type=int, default=20, help="answers behind that")
+    sub.add_argument("--busy", type=int, default=0, metavar="N", help="processes that compute beside the first ten")
+    sub.add_argument("--seed", type=int, default=0)
+    sub.add_argument("--threads", type=int, default=0)
+    sub.set_defaults(bench=_first_session)
+
+
+def _first_session(args: argparse.Namespace) -> int:
+    home = find_data_home(args.data_dir)
+    if args.prompts < 1 or args.after < 1 or args.busy < 0:
+        raise SettingsError("--prompts and --after must be at least 1, --busy at least 0.")
+    drafter = choose_drafter(args.drafter, home)
+    if drafter is None:
+        raise ModelError("No drafter was found; name one with --drafter.")
+    plan = first_session.Plan(
+        choose_target(args.target, home), drafter, args.topic, args.prompts, args.after, args.busy, args.seed,
+        args.threads,
+    )  # fmt: skip
+    found = first_session.run(plan, lambda line: print(line, file=sys.stderr, flush=True))
+    print(*([json.dumps(found)] if args.json else first_session.lines(found)), sep="\n")
+    return 0
 
 
 def _add_speed(kinds) -> None:

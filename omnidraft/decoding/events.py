@@ -14,6 +14,7 @@ import numpy as np
 
 Origin = Literal["target", "direct", "ngram", "split", "lookup"]
 ORIGINS: tuple[Origin, ...] = ("target", "direct", "ngram", "split", "lookup")
+_SUMS = ("drafted", "proposed", "tested", "accepted", "copied", "draft", "translate", "verify", "other")
 FinishReason = Literal["stop", "stop_string", "length", "context", "cancelled"]
 
 
@@ -57,7 +58,10 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One target pass. Times in seconds; `other` is what is left of the round's wall time."""
+    """One target pass. Times in seconds; `other` is what is left of the round's wall time.
+
+    copied: how many of the proposals were copies of earlier text; a round proposes copies or drafts, never both.
+    """
 
     drafted: int
     proposed: int
@@ -68,6 +72,7 @@ class Round:
     translate: float
     verify: float
     other: float
+    copied: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +87,8 @@ class Statistics:
     """Sums over one answer; rates are derived when shown (design: Terms). Times in seconds.
 
     guard: in words, whether the drafter drafted at the end, by measured speed; "" where nobody measured.
+    copied, copied_tested, copied_accepted: the part of `proposed`, `tested` and `accepted` that the drafter had no
+    share in, since it was copied from earlier text. plain, plain_seconds: rounds nothing was drafted or proposed for.
     """
 
     prompt_tokens: int = 0
@@ -93,6 +100,11 @@ class Statistics:
     proposed: int = 0
     tested: int = 0
     accepted: int = 0
+    copied: int = 0
+    copied_tested: int = 0
+    copied_accepted: int = 0
+    plain: int = 0
+    plain_seconds: float = 0.0
     near_tie_positions: list[int] = field(default_factory=list)
     origins: dict[str, int] = field(default_factory=lambda: dict.fromkeys(ORIGINS, 0))
     prefill: float = 0.0
@@ -114,6 +126,30 @@ class Statistics:
     def acceptance_rate(self) -> float | None:
         """accepted / proposed, the paper's; None while nothing was proposed."""
         return self.accepted / self.proposed if self.proposed else None
+
+    @property
+    def by_drafter(self) -> tuple[int, int, int]:
+        """(proposed, tested, accepted) of what the drafter said, copies left out."""
+        return self.proposed - self.copied, self.tested - self.copied_tested, self.accepted - self.copied_accepted
+
+    @property
+    def drafter_acceptance(self) -> float | None:
+        """accepted / proposed of what the drafter said; None while it proposed nothing."""
+        proposed, _, accepted = self.by_drafter
+        return accepted / proposed if proposed else None
+
+    def count(self, done: Round) -> None:
+        """Add a round, but for its tokens."""
+        self.rounds += done.drafted > 0 or done.proposed > 0
+        self.target_passes += 1
+        for name in _SUMS:
+            setattr(self, name, getattr(self, name) + getattr(done, name))
+        if done.copied:
+            self.copied_tested += done.tested
+            self.copied_accepted += done.accepted
+        if not done.drafted and not done.proposed:
+            self.plain += 1
+            self.plain_seconds += done.verify + done.other
 
     @property
     def tokens_per_pass(self) -> float | None:

@@ -159,6 +159,7 @@ class _Answer:
             translate=guess.translate,
             verify=after - before,
             other=perf_counter() - start - (after - before) - guess.draft - guess.translate,
+            copied=sum(p.origin == "lookup" for p in proposals),
         )
         self._count(done, tokens)
         if self.speculation is not None and not first:
@@ -200,13 +201,4 @@ class _Answer:
             s.origins[token.origin] += 1
             if token.near_tie:
                 s.near_tie_positions.append(token.position)
-        s.rounds += done.drafted > 0 or done.proposed > 0
-        s.target_passes += 1
-        s.drafted += done.drafted
-        s.proposed += done.proposed
-        s.tested += done.tested
-        s.accepted += done.accepted
-        s.draft += done.draft
-        s.translate += done.translate
-        s.verify += done.verify
-        s.other += done.other
+        s.count(done)

@@ -45,7 +45,11 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class ServedAnswer:
-    """What one answer cost under an adapter version ("" for the bare drafter). Counts as in `Statistics`."""
+    """What one answer cost under an adapter version ("" for the bare drafter). Counts as in `Statistics`.
+
+    proposed, tested, accepted: of what the drafter said, without copies of earlier text. plain, plain_seconds: the
+    answer's rounds that nothing was drafted for: what they took is what the others are compared with.
+    """
 
     time: float
     version: str
@@ -56,6 +60,8 @@ class ServedAnswer:
     tested: int
     accepted: int
     seconds: float
+    plain: int = 0
+    plain_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

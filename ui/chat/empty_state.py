@@ -7,12 +7,13 @@ from pathlib import Path
 
 from omnidraft.app import models_list
 
+# What the bundled models can answer: a sum, a small function, what this program is.
 EXAMPLES = [
-    "Tom has 12 apples and buys 7 more. How many does he have?",
-    "Tell me about your day.",
-    "Write a Python function that adds two numbers.",
-    "What is the capital of France?",
+    "What is 23 + 45?",
+    "Write a Python function that adds up all numbers in a list.",
+    "What is OmniDraft?",
 ]
+RACE = '<p><a class="od-go" href="/drift-lab?race=go">See it race</a></p>'
 
 
 def empty_state(target: Path | None) -> str:
@@ -26,10 +27,11 @@ def empty_state(target: Path | None) -> str:
     if models_list.is_bundled(target):
         return _frame(
             "Ask something",
-            "The bundled models are tiny: they show how drafting works on any machine, offline, and write fluent "
-            'nonsense. For answers worth reading, get a real model on the <a href="/models">Models page</a>.',
+            "The bundled models are tiny and know a small world: sums, small Python functions, this program and some "
+            'everyday facts. For everything else get a real model on the <a href="/models">Models page</a>.',
+            RACE,
         )
-    return _frame("Ask something", f"{escape(target.stem)} answers, on this machine only.")
+    return _frame("Ask something", f"{escape(target.stem)} answers, on this machine only.", RACE)
 
 
 def arriving() -> str:
@@ -37,5 +39,5 @@ def arriving() -> str:
     return _frame("Ask something", "")
 
 
-def _frame(title: str, text: str) -> str:
-    return f'<div class="od-empty"><h2>{title}</h2><p>{text}</p></div>'
+def _frame(title: str, text: str, more: str = "") -> str:
+    return f'<div class="od-empty"><h2>{title}</h2><p>{text}</p>{more}</div>'

@@ -19,6 +19,7 @@ from ui.common.layout import PRIVATE, mobile_bar, side_head
 from ui.common.notes import note
 from ui.common.request import session_of, session_of_request
 from ui.drift import form as drift_form
+from ui.drift import race as drift_race
 from ui.drift import view as drift_view
 from ui.drift.form import OWN, Form
 
@@ -55,19 +56,29 @@ def build(sessions: Sessions, page: gr.Blocks) -> None:
             side_head("Drift lab")
         with gr.Column(elem_id="od-page", scale=1, min_width=0):
             mobile_bar("Drift lab")
+            _lead()
+            race = drift_race.layout()
             parts = _layout()
+    drift_race.wire(sessions, page, race)
     _wire(sessions, page, parts)
     _wire_form(sessions, parts)
 
 
-def _layout() -> Parts:
+def _lead() -> None:
     gr.HTML(
-        "<h1>Drift lab</h1><p>What happens to the drafter when the task or the model changes, prompt by "
-        "prompt, and how the n-gram cache and learning help it back. No prompt occurs twice.</p>",
+        "<h1>Drift lab</h1><p>What drafting is worth on this machine, what learning adds to it, and what a change of "
+        "task or model does to the drafter.</p>",
         elem_classes="od-lead",
     )
+
+
+def _layout() -> Parts:
     said = gr.HTML(elem_id="od-said")
     with gr.Group(elem_classes="od-group"):
+        gr.HTML(
+            "<h2>Let it drift</h2><p>The task or the model changes on the way: how far acceptance falls, and how the "
+            "n-gram cache and learning help it back. No prompt occurs twice.</p>"
+        )
         form = drift_form.layout()
         with gr.Row(elem_classes="od-buttons"):
             go = gr.Button("Start", variant="primary", size="sm", elem_id="od-drift-start", scale=0)

@@ -68,8 +68,8 @@ def served_by(answer: Answered, pairing: Pairing) -> ServedAnswer:
     s, choice = answer.finished.statistics, pairing.choice
     version = choice.version.name if choice.origin == "own" else ""
     return ServedAnswer(
-        clock.time(), version, pairing.target, s.tokens, s.target_passes, s.proposed, s.tested, s.accepted,
-        round(s.decode_seconds, 4),
+        clock.time(), version, pairing.target, s.tokens, s.target_passes, *s.by_drafter, round(s.decode_seconds, 4),
+        s.plain, round(s.plain_seconds, 5),
     )  # fmt: skip
 
 

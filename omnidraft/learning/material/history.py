@@ -37,8 +37,15 @@ MIGRATIONS: tuple[Migration, ...] = (
         CREATE INDEX served_by_version ON served (store, version);
         """,
     ),
+    (
+        "plain rounds of served answers",
+        """
+        ALTER TABLE served ADD COLUMN plain INTEGER NOT NULL DEFAULT 0;
+        ALTER TABLE served ADD COLUMN plain_seconds REAL NOT NULL DEFAULT 0;
+        """,
+    ),
 )
-_COLUMNS = "time, version, target, tokens, passes, proposed, tested, accepted, seconds"
+_COLUMNS = "time, version, target, tokens, passes, proposed, tested, accepted, seconds, plain, plain_seconds"
 
 
 class History:

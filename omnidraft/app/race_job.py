@@ -1,0 +1,276 @@
+"""A race on a thread of its own: before, the lesson if it is wanted, and after. It outlives the page that asked for it.
+
+It works with an assistant of its own in a temporary home, which goes with the race, or with the profile's where what
+is taught shall stay. Models are loaded for as long as it runs. Pages look at it whenever they like; knows no page.
+"""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from omnidraft.app import larger
+from omnidraft.app.assistant import Assistant
+from omnidraft.app.live import Live
+from omnidraft.config import AppSettings, DraftSettings, SamplingSettings, changed
+from omnidraft.decoding.events import Token
+from omnidraft.errors import OmniDraftError
+from omnidraft.lab.prompts import Prompt
+from omnidraft.lab.race import (
+    LANES,
+    Began,
+    Lane,
+    Paired,
+    Said,
+    Score,
+    Taught,
+    Training,
+    race,
+    score,
+    teach,
+)  # fmt: skip
+from omnidraft.paths import DataHome, find_data_home
+
+log = logging.getLogger("omnidraft.ui")
+UNDER_WAY = ("loading", "building", "racing", "teaching", "training")
+
+
+@dataclass(frozen=True)
+class RacePlan:
+    """What is raced. raced: prompts that both lanes answer; lesson: those the drafter is taught with, none of them
+    raced; enlarged: at the cost of a larger model; kept: the profile's own drafter learns, for good."""
+
+    target: Path
+    drafter: Path
+    settings: AppSettings
+    raced: Sequence[Prompt]
+    lesson: Sequence[Prompt] = ()
+    enlarged: bool = False
+    kept: bool = False
+    copies: bool = False
+    topic: str = ""
+    most_tokens: int = 160
+
+    @property
+    def sampling(self) -> SamplingSettings:
+        most = min(self.settings.sampling.max_tokens, self.most_tokens)
+        return replace(self.settings.sampling, seed=self.settings.sampling.seed or 0, max_tokens=most)
+
+    @property
+    def draft(self) -> DraftSettings:
+        return replace(self.settings.draft, enabled=True, lookup=self.copies)
+
+
+@dataclass(slots=True)
+class LaneView:
+    """What a lane shows: the answer being written, or the last one."""
+
+    text: str = ""
+    live: Live = field(default_factory=Live)
+    writing: bool = False
+
+
+@dataclass(slots=True)
+class RaceView:
+    """What a page shows of a race. phase: loading, building, racing, teaching, training, raced, taught, stopped,
+    failed. share: of the phase that is done. before, after: the scores, that of the race under way growing."""
+
+    phase: str = "loading"
+    lanes: dict[Lane, LaneView] = field(default_factory=lambda: {lane: LaneView() for lane in LANES})
+    prompt: str = ""
+    number: int = 0
+    pairs: list[Paired] = field(default_factory=list)
+    before: Score | None = None
+    after: Score | None = None
+    share: float = 0.0
+    doing: str = ""
+    error: str = ""
+    version: str = ""
+
+
+class RaceJob:
+    """One race. `view` is looked at from other threads while it changes.
+
+    Its temporary home stays until `close`, so that the drafter can be taught after the first race.
+    """
+
+    def __init__(self, home: DataHome, plan: RacePlan, own: Assistant | None = None) -> None:
+        self.plan, self.view = plan, RaceView()
+        self.started = time.time()
+        self._home, self._own = home, own
+        self._assistant: Assistant | None = None
+        self._folder: tempfile.TemporaryDirectory | None = None
+        self._cancelled = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def running(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    @property
+    def can_teach(self) -> bool:
+        return not self.running and self.view.before is not None and bool(self.plan.lesson) and not self.view.after
+
+    def start(self) -> RaceJob:
+        return self._go(self._first)
+
+    def teach(self) -> RaceJob:
+        """Teach the drafter and race again."""
+        return self._go(self._again)
+
+    def stop(self) -> None:
+        """End as soon as possible; what was scored stays."""
+        self._cancelled.set()
+        if (assistant := self._assistant) is not None:
+            assistant.stop()
+
+    def join(self, timeout: float | None = None) -> None:
+        if self._thread is not None:
+            self._thread.join(timeout)
+
+    def close(self) -> None:
+        """Stop, and remove what was learned for this race alone."""
+        self.stop()
+        self.join()
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
+
+    def _go(self, run: Callable[[], None]) -> RaceJob:
+        self._cancelled.clear()
+        self.view.phase, self.view.error, self.view.share, self.view.doing = "loading", "", 0.0, ""
+        self._thread = threading.Thread(target=self._carefully, args=(run,), name="race", daemon=True)
+        self._thread.start()
+        return self
+
+    def _carefully(self, run: Callable[[], None]) -> None:
+        view = self.view
+        try:
+            run()
+        except _Stopped:
+            pass
+        except OmniDraftError as error:
+            view.error = str(error)
+        except Exception:
+            log.exception("the race ended with a defect")
+            view.error = "Something went wrong inside the program; its log has the details."
+        finally:
+            self._release()
+            for lane in view.lanes.values():
+                lane.writing = False
+            done = "taught" if view.after and len(view.pairs) == len(self.plan.raced) else "raced"
+            view.phase = "failed" if view.error else "stopped" if self._cancelled.is_set() else done
+
+    def _first(self) -> None:
+        self._load()
+        for result in self._race():
+            self.view.before = result
+
+    def _again(self) -> None:
+        self._load()
+        if self.view.after is None:
+            self._teach()
+        for result in self._race():
+            self.view.after = result
+
+    def _race(self) -> Iterator[Score]:
+        view, plan = self.view, self.plan
+        view.phase, view.pairs, view.share = "racing", [], 0.0
+        for event in race(self._assistant, plan.raced, plan.sampling, plan.draft, self._cancelled.is_set):
+            if isinstance(event, Began):
+                view.number, view.prompt = event.number, event.prompt.text
+                if event.lane == LANES[event.number % 2]:  # the first of the two: the other lane waits, empty
+                    view.lanes = {lane: LaneView() for lane in LANES}
+                view.lanes[event.lane].writing = True
+            elif isinstance(event, Said):
+                self._say(view.lanes[event.lane], event)
+            else:
+                view.pairs.append(event)
+                view.share = len(view.pairs) / len(plan.raced)
+                yield score(view.pairs)
+        self._go_on_or_stop()
+
+    def _say(self, lane: LaneView, said: Said) -> None:
+        lane.live.take(said.event)
+        if isinstance(said.event, Token):
+            lane.text += said.event.text
+        elif lane.live.phase == "done":
+            lane.text += said.event.text
+            lane.writing = False
+
+    def _teach(self) -> None:
+        view, plan = self.view, self.plan
+        view.phase, view.share, view.pairs = "teaching", 0.0, []
+        view.lanes = {lane: LaneView() for lane in LANES}
+        sampling = replace(plan.sampling, seed=None)
+        chat = f"race-{self.started:.0f}"
+        lesson = teach(
+            self._assistant, plan.lesson, sampling, plan.draft, lots=lots_of(len(plan.lesson)), chat=chat,
+            cancelled=self._cancelled.is_set,
+        )  # fmt: skip
+        for event in lesson:
+            view.phase = "teaching" if isinstance(event, Taught) else "training"
+            view.share, view.doing = progress(event)
+        self._go_on_or_stop()
+
+    def _load(self) -> None:
+        plan, target = self.plan, self.plan.target
+        if plan.enlarged:
+            self.view.phase = "building"
+            target = larger.build(self._home, plan.target, self._built)
+        self.view.phase = "loading"
+        self._assistant = self._own if plan.kept else self._temporary()
+        self._assistant.load(target, plan.drafter, plan.settings.model)
+        self._assistant.measure_near_ties()
+        self._go_on_or_stop()
+
+    def _temporary(self) -> Assistant:
+        """An assistant in a home that goes with this race. It may train with all processors: somebody waits for it."""
+        self._folder = self._folder or tempfile.TemporaryDirectory(prefix="omnidraft-race-")
+        assistant = Assistant(find_data_home(self._folder.name), learn=True)
+        learning = {"learning.enabled": True, "learning.cpu_percent": 100}
+        assistant.settings = changed(replace(self.plan.settings, model_folders=()), **learning)
+        return assistant
+
+    def _built(self, share: float) -> None:
+        self.view.share = share
+        self._go_on_or_stop()
+
+    def _go_on_or_stop(self) -> None:
+        if self._cancelled.is_set():
+            raise _Stopped
+
+    def _release(self) -> None:
+        """Free the models; what was learned stays in the home."""
+        assistant, self._assistant = self._assistant, None
+        if assistant is None:
+            return
+        self.view.version = assistant.learner.status().served or ""
+        if assistant is self._own:
+            assistant.unload()
+        else:
+            assistant.close()
+
+
+class _Stopped(Exception):
+    """The race was stopped; what was scored stays."""
+
+
+def lots_of(prompts: int) -> int:
+    """How many updates a lesson has: one for every sixteen answers."""
+    return max(1, prompts // 16)
+
+
+def progress(event: Taught | Training) -> tuple[float, str]:
+    """(share, words) of what a lesson is at."""
+    if isinstance(event, Taught):
+        return event.done / event.total, f"Answer {event.done} of {event.total} to learn from"
+    update = event.status.update
+    if update is None or not update.steps:
+        return 0.0, f"Update {event.number} of {event.total} begins"
+    return update.step / update.steps, f"Update {event.number} of {event.total}: step {update.step} of {update.steps}"

@@ -1,0 +1,232 @@
+"""A race: the same prompts answered plainly and drafted, streamed as typed events, with the proof of equal text.
+
+Each prompt is answered twice with the same seed and from empty KV caches, the two ways taking turns in going first, so
+that whatever else the machine does meets both. `teach` answers prompts and lets the app's own learner train on them.
+Both work on whatever answers like an assistant does; they know no page, and keep nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from omnidraft.config import DraftSettings, SamplingSettings
+from omnidraft.decoding.events import Event, Token
+from omnidraft.lab.prompts import Prompt
+from omnidraft.lab.trace import Trace, record
+from omnidraft.learning.facts import Status
+
+Lane = Literal["plain", "drafted"]
+LANES: tuple[Lane, ...] = ("plain", "drafted")
+PLAIN = DraftSettings(enabled=False)
+RESAMPLES = 2000
+GRACE = 12.0  # seconds without a training process before a wait for one is given up
+PATIENCE = 900.0  # seconds an update may take
+
+
+class Answering(Protocol):
+    """What a race needs of an assistant."""
+
+    engine: Any
+    learner: Any
+
+    def answer(self, messages, sampling, draft, *, chat: str | None = None, wait: bool = True) -> Iterator[Event]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Began:
+    """A lane begins with a prompt, counted from 0."""
+
+    number: int
+    total: int
+    lane: Lane
+    prompt: Prompt
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """An event of the answer in a lane."""
+
+    lane: Lane
+    event: Event
+
+
+@dataclass(frozen=True, slots=True)
+class Paired:
+    """Both answers to a prompt.
+
+    same: the same tokens from first to last; near_tie: where they part, two tokens were so close that the rounding of
+    wider passes decides. speedup: time a token took plainly over the time it took drafted, up to where a loop begins.
+    """
+
+    number: int
+    plain: Trace
+    drafted: Trace
+    same: bool
+    near_tie: bool
+
+    @property
+    def speedup(self) -> float:
+        return per_token(self.plain) / per_token(self.drafted)
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """A race as a whole. Speeds in tokens per second of decoding; speedup: of the summed times per token.
+
+    acceptance: accepted / proposed of what the drafter said, None if it said nothing; copied: tokens that were copied
+    from earlier text. same: answers whose texts are equal; near_ties: those that part at a near-tie.
+    """
+
+    answers: int
+    tokens: int
+    plain_speed: float
+    drafted_speed: float
+    speedup: float
+    acceptance: float | None
+    tokens_per_pass: float
+    copied: int
+    same: int
+    near_ties: int
+
+
+RaceEvent = Began | Said | Paired
+
+
+def race(
+    assistant: Answering, prompts: Sequence[Prompt], sampling: SamplingSettings, draft: DraftSettings,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> Iterator[RaceEvent]:  # fmt: skip
+    """Answer every prompt in both lanes. Ends early once `cancelled`; a prompt interrupted so makes no pair."""
+    ways = {"plain": PLAIN, "drafted": draft}
+    for number, prompt in enumerate(prompts):
+        found: dict[str, list[Event]] = {}
+        for lane in LANES if number % 2 == 0 else LANES[::-1]:
+            yield Began(number, len(prompts), lane, prompt)
+            found[lane] = events = []
+            assistant.engine.forget()
+            seeded = replace(sampling, seed=number if sampling.seed is None else sampling.seed + number)
+            for event in assistant.answer(prompt.messages, seeded, ways[lane]):
+                events.append(event)
+                yield Said(lane, event)
+            if cancelled():
+                return
+        yield paired(number, found["plain"], found["drafted"])
+
+
+def paired(number: int, plain: Sequence[Event], drafted: Sequence[Event]) -> Paired:
+    """Both answers' events put side by side."""
+    tokens = [[event for event in events if isinstance(event, Token)] for events in (plain, drafted)]
+    same = [t.id for t in tokens[0]] == [t.id for t in tokens[1]]
+    parting = [(a, b) for a, b in zip(*tokens, strict=False) if a.id != b.id]
+    near = not same and bool(parting) and any(token.near_tie for token in parting[0])
+    return Paired(number, record(plain), record(drafted), same, near)
+
+
+def score(pairs: Sequence[Paired]) -> Score | None:
+    """What a race came to; None without a pair."""
+    if not pairs:
+        return None
+    plain, drafted = [p.plain for p in pairs], [p.drafted for p in pairs]
+    tokens = sum(trace.tokens for trace in drafted)
+    return Score(
+        len(pairs), tokens,
+        plain_speed=1 / per_token(*plain),
+        drafted_speed=1 / per_token(*drafted),
+        speedup=per_token(*plain) / per_token(*drafted),
+        acceptance=drafter_acceptance(drafted),
+        tokens_per_pass=tokens / max(sum(len(trace.rounds) for trace in drafted), 1),
+        copied=sum(r.accepted for trace in drafted for r in trace.rounds if r.copied),
+        same=sum(p.same for p in pairs),
+        near_ties=sum(p.near_tie for p in pairs),
+    )  # fmt: skip
+
+
+def per_token(*traces: Trace) -> float:
+    """Seconds of decoding a token took."""
+    return max(sum(t.decode for t in traces), 1e-9) / max(sum(t.tokens for t in traces), 1)
+
+
+def drafter_acceptance(traces: Sequence[Trace]) -> float | None:
+    """accepted / proposed of what the drafter said."""
+    rounds = [r for trace in traces for r in trace.rounds if not r.copied]
+    proposed = sum(r.proposed for r in rounds)
+    return sum(r.accepted for r in rounds) / proposed if proposed else None
+
+
+def median_interval(values: Sequence[float]) -> tuple[float, float]:
+    """95% interval of the median, values resampled."""
+    drawn = np.random.default_rng(0).choice(np.array(values), (RESAMPLES, len(values)))
+    low, high = np.quantile(np.median(drawn, axis=1), [0.025, 0.975])
+    return float(low), float(high)
+
+
+@dataclass(frozen=True, slots=True)
+class Taught:
+    """A prompt was answered for the learner, the `done`th of `total`."""
+
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """The learner is at work; `number` counts the updates of this lesson."""
+
+    number: int
+    total: int
+    status: Status
+
+
+def teach(
+    assistant: Answering, prompts: Sequence[Prompt], sampling: SamplingSettings, draft: DraftSettings,
+    *, lots: int = 3, chat: str = "race", cancelled: Callable[[], bool] = lambda: False,
+) -> Iterator[Taught | Training]:  # fmt: skip
+    """Answer the prompts, and let the learner train after each of `lots` equal parts of them, until it serves what it
+    made. Each prompt is a conversation named after `chat`."""
+    size = -(-len(prompts) // lots)
+    for lot in range(0, len(prompts), size):
+        for number, prompt in enumerate(prompts[lot : lot + size], lot):
+            assistant.engine.forget()
+            for _ in assistant.answer(prompt.messages, sampling, draft, chat=f"{chat}-{number}"):
+                pass
+            if cancelled():
+                return
+            yield Taught(number + 1, len(prompts))
+        for status in trained(assistant.learner, cancelled):
+            yield Training(lot // size + 1, lots, status)
+        if cancelled():
+            return
+
+
+def trained(learner: Any, cancelled: Callable[[], bool] = lambda: False, force: bool = True) -> Iterator[Status]:
+    """How learning stands, until the update that is due, or was asked for by `force`, is over and served.
+
+    Ends too if none begins, for there may be too little to learn from.
+    """
+    before, begun, now = _number(learner.status()), time.monotonic(), time.monotonic()
+    quiet, asked = now, not force
+    while not cancelled() and now - begun < PATIENCE:
+        status, now = learner.status(), time.monotonic()
+        if not asked and now - begun > 0.3:  # the last answer may still be on its way
+            learner.train_now()
+            asked = True
+        if status.update is not None or status.state == "training":
+            quiet = now
+        elif now - quiet > GRACE or (_number(status) != before and _served(status)):
+            return
+        yield status
+        learner.wait(status.version, 0.2)
+
+
+def _number(status: Status) -> int:
+    return status.last.number if status.last is not None else 0
+
+
+def _served(status: Status) -> bool:
+    """Whether what the last update published, if it did, drafts by now."""
+    return status.last.version is None or status.last.version == status.served

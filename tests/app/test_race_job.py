@@ -1,0 +1,146 @@
+"""A race of a profile: it takes the session for itself, can be stopped, and leaves nothing behind unless it is told to."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from omnidraft.app import conversing, larger, race_job
+from omnidraft.app.race_job import RacePlan, lots_of, progress
+from omnidraft.app.session import Session, StillAnswering
+from omnidraft.config import changed
+from omnidraft.errors import ModelError, OmniDraftError
+from omnidraft.lab.race import Taught
+from omnidraft.lab.topics import own_prompts, topic_prompts
+from omnidraft.learning import schedule
+from omnidraft.paths import find_data_home
+
+PATIENCE = 240
+
+
+@pytest.fixture
+def session(tmp_path, models, monkeypatch):
+    monkeypatch.setattr(schedule, "IDLE_SECONDS", 0.2)
+    made = Session(find_data_home(tmp_path / "home"), "default", str(models / "tiny-target-b-f16.gguf"), None)
+    made.apply(**{"model.threads": 1})
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def plan(session, models):
+    prompts = topic_prompts("math", 18)
+    return RacePlan(
+        models / "tiny-target-b-f16.gguf", models / "tiny-drafter-f16.gguf", session.settings, prompts[:2],
+        prompts[2:], most_tokens=16,
+    )  # fmt: skip
+
+
+def over(session: Session) -> race_job.RaceView:
+    session.race.join(PATIENCE)
+    assert not session.racing
+    return session.race.view
+
+
+def files(folder: Path) -> set[Path]:
+    return {path for path in folder.rglob("*") if path.is_file() and "cache" not in path.parts}
+
+
+@pytest.mark.timeout(600)
+def test_a_race_a_lesson_and_a_race_leave_nothing_in_the_profile(session, plan):
+    before = files(session.assistant.home.root)
+    session.start_race(plan)
+    with pytest.raises(StillAnswering, match="race"):
+        session.prepare()
+    view = over(session)
+    assert view.phase == "raced", view.error
+    assert view.before.answers == view.before.same == 2
+    assert all(lane.text and not lane.writing for lane in view.lanes.values())
+    folder = Path(session.race._folder.name)
+    session.teach_race()
+    view = over(session)
+    assert view.phase == "taught", view.error
+    assert view.after.answers == view.after.same == 2
+    assert any(folder.rglob("replay.sqlite")), "the lesson was learned there"
+    assert session.assistant.learner.history() == []
+    with pytest.raises(ModelError):
+        session.teach_race()
+    session.race.close()
+    assert not folder.exists()
+    assert files(session.assistant.home.root) == before
+    conversing.ask(session, session.chat().id, "Hello")  # the profile's models come back by themselves
+    session.job.join(60)
+    assert session.job.error is None
+
+
+def test_a_stopped_race_keeps_what_was_scored_and_lets_answers_through(session, plan):
+    session.start_race(replace(plan, raced=topic_prompts("code", 40), most_tokens=400))
+    end = time.monotonic() + PATIENCE
+    while session.race.view.before is None:
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    session.race.stop()
+    view = over(session)
+    assert view.phase == "stopped"
+    assert 1 <= view.before.answers < 40
+    session.prepare()
+    assert session.ready
+
+
+def test_what_shall_be_kept_is_learned_by_the_profile(session, plan):
+    session.start_race(replace(plan, kept=True))
+    assert over(session).phase == "raced"
+    assert session.race._folder is None
+    assert session.loaded is None
+
+
+def test_a_race_that_cannot_load_its_model_says_so(session, plan, tmp_path):
+    session.start_race(replace(plan, target=tmp_path / "missing.gguf"))
+    view = over(session)
+    assert view.phase == "failed"
+    assert "missing.gguf" in view.error
+
+
+def test_a_race_waits_for_no_answer(session, plan):
+    session.prepare()
+    session.apply(**{"sampling.max_tokens": 900})
+    conversing.ask(session, session.chat().id, "Tell me a long story")
+    if session.busy:
+        with pytest.raises(StillAnswering):
+            session.start_race(plan)
+    session.job.stop()
+    session.job.join(20)
+
+
+def test_the_cost_of_a_larger_copy_is_said_before_it_is_built(session, models, tmp_path):
+    cost = larger.cost(session.assistant.home, models / "tiny-target-a-f16.gguf")
+    assert not cost.built
+    assert 1.5e9 < cost.bytes < cost.memory < 5e9
+    for word in ("F32", "GGUF", "GB", "memory", "min"):
+        assert word in cost.sentence()
+    with pytest.raises(OmniDraftError):
+        larger.cost(session.assistant.home, tmp_path)
+
+
+def test_a_full_disk_is_noticed_before_anything_is_written(session, models, monkeypatch):
+    monkeypatch.setattr(larger.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 10})())
+    with pytest.raises(OmniDraftError, match="free"):
+        larger.build(session.assistant.home, models / "tiny-target-a-f16.gguf", lambda share: None)
+
+
+def test_a_plan_goes_by_the_profiles_settings(session, plan):
+    settings = changed(
+        session.settings, **{"sampling.max_tokens": 8, "draft.enabled": False, "sampling.temperature": 0.3}
+    )
+    mine = replace(plan, settings=settings)
+    assert mine.sampling.max_tokens == 8
+    assert mine.sampling.temperature == 0.3
+    assert mine.draft.enabled
+    assert not mine.draft.lookup
+    assert replace(mine, copies=True).draft.lookup
+    assert [lots_of(n) for n in (1, 16, 48)] == [1, 1, 3]
+    assert progress(Taught(3, 12)) == (0.25, "Answer 3 of 12 to learn from")
+    assert own_prompts("") == []

@@ -1,0 +1,117 @@
+"""A race on the bundled pair: two lanes in turn, equal texts, and what the figures are made of."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from omnidraft.app.assistant import Assistant
+from omnidraft.config import DraftSettings, ModelSettings, SamplingSettings
+from omnidraft.decoding.events import Finished, Round, Statistics, Token
+from omnidraft.lab import race as racing
+from omnidraft.lab.race import Began, Paired, Said, paired, race, score, trained
+from omnidraft.lab.topics import topic_prompts
+from omnidraft.paths import DataHome
+
+FIXED = DraftSettings(mode="fixed", length=3)
+SAMPLING = SamplingSettings(max_tokens=20)
+
+
+@pytest.fixture(scope="module")
+def assistant(tmp_path_factory, models):
+    loaded = Assistant(DataHome(tmp_path_factory.mktemp("home")), ephemeral=True)
+    loaded.load(models / "tiny-target-a-f16.gguf", models / "tiny-drafter-f16.gguf", ModelSettings(threads=1))
+    yield loaded
+    loaded.close()
+
+
+def test_both_lanes_answer_every_prompt_with_the_same_text_and_take_turns(assistant):
+    prompts = topic_prompts("math", 2)
+    events = list(race(assistant, prompts, SAMPLING, FIXED))
+    assert [(e.number, e.lane) for e in events if isinstance(e, Began)] == [
+        (0, "plain"), (0, "drafted"), (1, "drafted"), (1, "plain"),
+    ]  # fmt: skip
+    pairs = [e for e in events if isinstance(e, Paired)]
+    said = [e.event for e in events if isinstance(e, Said) and isinstance(e.event, Token)]
+    assert len(said) == sum(len(p.plain.ids) + len(p.drafted.ids) for p in pairs)
+    found = score(pairs)
+    assert found.same == found.answers == 2
+    assert all(len(p.plain.rounds) == p.plain.tokens for p in pairs if not p.plain.degenerate), "no round drafts there"
+    assert found.acceptance is not None
+    assert found.copied == 0
+
+
+def test_a_cancelled_race_ends_without_a_pair_for_the_prompt_it_was_at(assistant):
+    seen = []
+    for event in race(assistant, topic_prompts("math", 3), SAMPLING, FIXED, lambda: len(seen) > 5):
+        seen.append(event)
+    assert sum(isinstance(e, Began) for e in seen) == 1
+    assert not any(isinstance(e, Paired) for e in seen)
+
+
+def answer(ids: list[int], seconds: float, near: int | None = None, copied: int = 0) -> list:
+    tokens = [Token(i, b"", "", "target", at, near_tie=at == near) for at, i in enumerate(ids)]
+    done = Round(0, 4, 4, 2, len(ids), 0.0, 0.0, seconds, 0.0, copied)
+    return [*tokens, done, Finished("stop", Statistics())]
+
+
+def test_texts_that_part_are_told_from_those_that_part_at_a_near_tie():
+    same = paired(0, answer([1, 2, 3], 1.0), answer([1, 2, 3], 0.5))
+    other = paired(1, answer([1, 2, 3], 1.0), answer([1, 9, 3], 1.0))
+    near = paired(2, answer([1, 2, 3], 1.0, near=1), answer([1, 9, 3], 1.0))
+    shorter = paired(3, answer([1, 2, 3], 1.0), answer([1, 2], 1.0))
+    assert [(p.same, p.near_tie) for p in (same, other, near, shorter)] == [
+        (True, False), (False, False), (False, True), (False, False),
+    ]  # fmt: skip
+    assert same.speedup == pytest.approx(2.0)
+
+
+def test_acceptance_is_the_drafters_alone_and_copied_tokens_are_counted_apart():
+    pairs = [
+        paired(0, answer([1, 2, 3], 3.0), answer([1, 2, 3], 1.0)),
+        paired(1, answer([1, 2, 3], 3.0), answer([1, 2, 3], 1.0, copied=4)),
+    ]
+    found = score(pairs)
+    assert found.acceptance == 0.5
+    assert found.copied == 2
+    assert found.speedup == pytest.approx(3.0)
+    assert (found.plain_speed, found.drafted_speed) == (pytest.approx(1.0), pytest.approx(3.0))
+    assert score([]) is None
+
+
+class FakeLearner:
+    """Trains for a few looks and then serves, once it was asked; `able`: whether it trains at all."""
+
+    def __init__(self, able: bool = True) -> None:
+        self.able, self.looks, self.asked = able, 0, False
+
+    def train_now(self) -> str:
+        self.asked = True
+        return ""
+
+    def status(self):
+        self.looks += self.asked and self.able
+        training, over = 0 < self.looks < 4, self.looks >= 4
+        last = SimpleNamespace(number=1, version="v000001") if over else None
+        return SimpleNamespace(
+            version=self.looks, last=last, update=object() if training else None,
+            state="training" if training else "idle", served="v000001" if self.looks > 5 else None,
+        )  # fmt: skip
+
+    def wait(self, seen: int, timeout: float) -> int:
+        return seen
+
+
+def test_training_is_waited_for_until_what_it_made_is_served(monkeypatch):
+    learner = FakeLearner()
+    states = [status.state for status in trained(learner)]
+    assert "training" in states
+    assert learner.status().served == "v000001"
+
+
+def test_a_learner_that_finds_too_little_is_not_waited_for_for_ever(monkeypatch):
+    monkeypatch.setattr(racing, "GRACE", 0.5)
+    learner = FakeLearner(able=False)
+    assert all(status.state == "idle" for status in trained(learner))
+    assert learner.asked

@@ -1,0 +1,136 @@
+"""A race as HTML: two lanes side by side, the proof of equal text, and two bars, before and after the lesson.
+
+Pure functions of what `omnidraft.app.race_job` shows; everything that comes from outside is escaped.
+"""
+
+from __future__ import annotations
+
+from html import escape
+
+from omnidraft.app.race_job import UNDER_WAY, LaneView, RaceJob, RaceView
+from omnidraft.format import count, percent, rate
+from omnidraft.lab.race import Score
+
+PHASES = {
+    "loading": "Loading the models",
+    "building": "Building the larger copy",
+    "racing": "Racing",
+    "teaching": "Teaching",
+    "training": "Training",
+    "raced": "Raced",
+    "taught": "Raced, taught, raced again",
+    "stopped": "Stopped",
+    "failed": "Ended",
+}
+NAMES = {"plain": "Plain", "drafted": "Drafted"}
+ABOUT = {"plain": "one token per pass", "drafted": "the drafter guesses, the same model checks"}
+_SHOWN = 1500  # characters of an answer
+
+
+def race(job: RaceJob | None) -> str:
+    """The whole race, or what it would show."""
+    if job is None:
+        return '<p class="od-none">The same prompts are answered twice, plainly and drafted, with the same seeds.</p>'
+    view = job.view
+    parts = [_standing(job), _lanes(view), _proof(view), _bars(view), _lesson(job)]
+    return f'<section class="od-race" data-phase="{view.phase}">{"".join(parts)}</section>'
+
+
+def _standing(job: RaceJob) -> str:
+    view = job.view
+    words = view.doing if view.phase in ("teaching", "training") else ""
+    if view.phase == "racing":
+        words = f"Prompt {view.number + 1} of {len(job.plan.raced)}: {view.prompt[:120]}"
+    state = "training" if view.phase in UNDER_WAY else "idle"
+    line = (
+        f'<p class="od-state" data-state="{state}" role="status"><b>{PHASES[view.phase]}</b> '
+        f"<span>{escape(words)}</span></p>"
+    )
+    if view.error:
+        line += f'<p class="od-note od-bad" role="alert">{escape(view.error)}</p>'
+    if view.phase not in UNDER_WAY:
+        return line
+    bar = f'<i style="width:{view.share:.1%}"></i>'
+    return f'{line}<div class="od-bar" role="img" aria-label="{view.share:.0%}">{bar}</div>'
+
+
+def _lanes(view: RaceView) -> str:
+    if view.phase in ("teaching", "training") or not any(lane.text or lane.writing for lane in view.lanes.values()):
+        return ""
+    return f'<div class="od-lanes">{"".join(_lane(name, lane, view) for name, lane in view.lanes.items())}</div>'
+
+
+def _lane(name: str, lane: LaneView, view: RaceView) -> str:
+    """An answer as it grows, its speed above it."""
+    s = lane.live.statistics
+    facts = [f"{count(s.tokens)} tokens"]
+    if name == "drafted" and s.drafter_acceptance is not None:
+        facts.append(f"{percent(s.drafter_acceptance)} of the drafts accepted")
+    if s.tokens_per_pass:
+        facts.append(f"{s.tokens_per_pass:.2f} tokens per pass")
+    text = lane.text[-_SHOWN:] or ("…" if lane.writing else "")
+    busy = ' aria-busy="true"' if lane.writing else ""
+    return (
+        f'<article class="od-lane" data-lane="{name}"{busy}><h3>{NAMES[name]} <small>{ABOUT[name]}</small></h3>'
+        f'<div class="od-figure"><span class="od-mid">{rate(s.tokens_per_second)}</span>'
+        f'<span class="od-unit">tokens/s</span></div>'
+        f'<div class="od-lane-text">{escape(text)}</div><p class="od-under">{", ".join(facts)}.</p></article>'
+    )
+
+
+def _proof(view: RaceView) -> str:
+    """Whether the texts are equal, compared token by token."""
+    found = view.after or view.before
+    if view.phase == "racing":
+        return ""
+    if found is None:
+        return ""
+    words = f"<b>Same text</b> in {count(found.same)} of {count(found.answers)} answers, compared token by token."
+    if found.near_ties:
+        words += (
+            f" In {count(found.near_ties)} two tokens were so close that rounding decided between them; "
+            "plain decoding on another machine may differ there too."
+        )
+    equal = found.same + found.near_ties == found.answers
+    return f'<p class="od-proof" data-equal="{str(equal).lower()}">{words}</p>'
+
+
+def _bars(view: RaceView) -> str:
+    rows = [("Untaught" if view.after else "So far", view.before), ("Taught", view.after)]
+    known = [(name, found) for name, found in rows if found is not None]
+    if not known:
+        return ""
+    top = max(1.5, *(found.speedup for _, found in known))
+    return f'<div class="od-bars">{"".join(_bar(name, found, top) for name, found in known)}</div>'
+
+
+def _bar(name: str, found: Score, top: float) -> str:
+    """The speedup as a bar; the line in it is plain decoding."""
+    accepted = (
+        f"{percent(found.acceptance)} of the drafts accepted" if found.acceptance is not None else "nothing drafted"
+    )
+    copied = f", {count(found.copied)} tokens copied" if found.copied else ""
+    words = f"{rate(found.plain_speed)} → {rate(found.drafted_speed)} tokens/s, {accepted}{copied}"
+    label = f"{name}: {found.speedup:.2f} times plain decoding, {words}"
+    return (
+        f'<div class="od-gainbar" data-bar="{"after" if name == "Taught" else "before"}" role="img" '
+        f'aria-label="{escape(label, quote=True)}"><span>{name}</span>'
+        f'<div class="od-track"><i style="width:{min(found.speedup / top, 1):.1%}"></i>'
+        f'<u style="left:{1 / top:.1%}"></u></div><b>{found.speedup:.2f}×</b><small>{escape(words)}</small></div>'
+    )
+
+
+def _lesson(job: RaceJob) -> str:
+    """What teaching will do, or did."""
+    plan = job.plan
+    if job.running:
+        return ""
+    if job.can_teach:
+        where = "this profile's drafter, for good" if plan.kept else "a drafter that is forgotten with this race"
+        return (
+            f'<p class="od-under">Teaching answers {count(len(plan.lesson))} other prompts and trains {where}. '
+            "The words of the answers never change by it.</p>"
+        )
+    if not plan.lesson and not job.view.error:
+        return '<p class="od-under">There were too few prompts to teach with: give at least 12.</p>'
+    return ""
