@@ -24,7 +24,7 @@ from omnidraft.decoding.loop import decode
 from omnidraft.decoding.measure import measure_costs
 from omnidraft.decoding.policy import make_policy
 from omnidraft.decoding.speculation import Speculation
-from omnidraft.errors import ModelError
+from omnidraft.errors import ContextFull, ModelError
 from omnidraft.vocab import Translator
 
 Message = dict[str, str]
@@ -128,7 +128,7 @@ class Engine:
         source names the conversation to the n-gram cache. With `continued` the answer goes on from there: events are
         of what is new, and with the seed it began with it becomes what it would have been uninterrupted. `grammar`
         is what the answer must follow. Closing the generator stops the answer; both caches stay consistent. Raises
-        ModelError if even the last message does not fit the context, GrammarError if the grammar is not valid.
+        ContextFull if even the last message does not fit the context, GrammarError if the grammar is not valid.
         """
         self._cancelled = False
         constraint = GrammarState(grammar, self.target.model.vocabulary) if grammar else None
@@ -247,11 +247,11 @@ class Engine:
 
         try:
             return fit_context(messages, seat.model.n_ctx - reserve, count)
-        except ModelError:
+        except ContextFull:
             if not written:
                 raise
             if (turn := count(_last_turn(messages))) > seat.model.n_ctx:
-                raise ModelError(_full_sentence(turn, seat.model.n_ctx)) from None
+                raise ContextFull(_full_sentence(turn, seat.model.n_ctx)) from None
             return fit_context(messages, seat.model.n_ctx, count)
 
 
@@ -265,8 +265,8 @@ def _last_turn(messages: Sequence[Message]) -> list[Message]:
 
 def _full_sentence(tokens: int, n_ctx: int) -> str:
     return (
-        f"The answer and its question take {tokens} tokens, and the model's context of {n_ctx} has no room to go on; "
-        "raise n_ctx."
+        f"The answer and its question take {tokens:,} tokens, and the model's context of {n_ctx:,} has no room to go on; "
+        "raise the context length."
     )
 
 

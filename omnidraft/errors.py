@@ -13,6 +13,10 @@ class ModelError(OmniDraftError):
     """A model file is missing, damaged, unsupported, or cannot do what was asked of it."""
 
 
+class ContextFull(ModelError):
+    """The last message and what has to stand before it are longer than the model's context."""
+
+
 class SettingsError(OmniDraftError):
     """A setting is outside its accepted range; the message names the setting and the range."""
 

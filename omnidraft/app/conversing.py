@@ -92,11 +92,17 @@ def _start(
 
 
 def messages_of(settings: Conversation, path: list[Message]) -> list[dict[str, str]]:
-    """What the engine reads: the system prompt, then the turns shown with their files."""
+    """What the engine reads: the system prompt, then the turns shown with their files, if they could be answered."""
     system = [{"role": "system", "content": settings.system}] if settings.system.strip() else []
-    return system + [
-        {"role": m.role, "content": m.prompt} for m in path if m.role in ("user", "assistant") and m.prompt
-    ]
+    without = unanswered(path)
+    turns = [m for m in path if m.role in ("user", "assistant") and m.prompt and m.id not in without]
+    return system + [{"role": m.role, "content": m.prompt} for m in turns]
+
+
+def unanswered(path: Sequence[Message]) -> set[str]:
+    """The messages nothing could be answered to, as one too long for the context: they would push out others."""
+    pairs = zip(path, path[1:], strict=False)
+    return {asked.id for asked, said in pairs if asked.role == "user" and said.meta.get("error") and not said.content}
 
 
 def sampling_of(session: Session, settings: Conversation) -> SamplingSettings:

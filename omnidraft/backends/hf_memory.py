@@ -48,7 +48,7 @@ def _suggestion(info: ModelInfo, device: str, dtype: str, n_ctx: int, n_batch: i
     """The longest context that fits, else a smaller number format, else another file."""
     for shorter in (n_ctx // 2, n_ctx // 4, n_ctx // 8):
         if shorter >= 512 and folder_estimate(info, device, dtype, shorter, n_batch).total <= free:
-            return f"set n_ctx to {shorter} or less"
+            return f"set the context length to {shorter} or less"
     order = ("float32", "bfloat16", "int8")
     for smaller in order[order.index(dtype) + 1 if dtype in order else 2 :]:
         if folder_estimate(info, device, smaller, n_ctx, n_batch).total <= free:

@@ -194,7 +194,7 @@ class LlamaTarget:
         if len(self.tokens) + count > self.n_ctx:
             raise ModelError(
                 f"The context of {self.name} is full: {len(self.tokens)} tokens plus {count} more exceed {self.n_ctx}; "
-                "shorten the conversation or raise n_ctx."
+                "shorten the conversation or raise the context length."
             )
 
     def rewind(self, length: int) -> None:

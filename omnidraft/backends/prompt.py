@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from weakref import WeakKeyDictionary
 
 from omnidraft.backends.templates import ChatTemplate, Message, Span
-from omnidraft.errors import ModelError
+from omnidraft.errors import ContextFull
 from omnidraft.vocab import Vocabulary
 
 Run = int | str  # a control token's id, or the text between two of them
@@ -160,7 +160,7 @@ def fit_context(
 
     `count` gives the tokens of a prompt, `limit` how many may stand before the answer. System messages and the last
     user message stay. From long conversations turns go in groups, so that the prompts of the next turns begin alike
-    and the KV cache can be reused. ModelError with the numbers if the last message alone is too long.
+    and the KV cache can be reused. ContextFull with the numbers if the last message alone is too long.
     """
     if count(messages) <= limit:
         return list(messages), 0
@@ -174,9 +174,9 @@ def fit_context(
     low, high = 1, len(starts) - 1
     needed = count(without(high)) if high else count(messages)
     if needed > limit:
-        raise ModelError(
-            f"The last message needs {needed} tokens or more with its template, but only {limit} fit beside the room "
-            "kept for the answer; shorten it, lower max_tokens or raise n_ctx."
+        raise ContextFull(
+            f"The last message needs {needed:,} tokens or more with its template, but only {limit:,} fit beside the room "
+            "kept for the answer; shorten it, lower the longest answer or raise the context length."
         )
     while low < high:
         middle = (low + high) // 2

@@ -142,7 +142,7 @@ def test_following_the_suggestion_helps(bundled, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(module, "available_bytes", lambda: free)
     with pytest.raises(ModelError) as caught:
         check_memory(bundled, ModelSettings(), 1024)
-    fits = int(str(caught.value).split("set n_ctx to ")[1].split()[0])
+    fits = int(str(caught.value).split("set the context length to ")[1].split()[0])
     check_memory(bundled, ModelSettings(), fits)
 
 

@@ -11,7 +11,7 @@ from omnidraft.chats import Message
 from omnidraft.format import percent, rate, seconds, short, size
 from ui.chat.origins import origins
 from ui.chat.panel import panel
-from ui.chat.turns import split_thought, turns
+from ui.chat.turns import turns
 
 
 def message(name: str, role: str, content: str, **meta) -> Message:
@@ -31,9 +31,23 @@ def test_thoughts_are_folded_and_marks_stay_beside_their_rows():
     assert json.loads(data) == shown.marks
 
 
-def test_an_open_thought_is_still_thinking():
-    assert split_thought("<think>so far") == ("so far", "", True)
-    assert split_thought("no <think>tag</think> at the start") == ("", "no <think>tag</think> at the start", False)
+def texts(answer: str) -> list[str]:
+    """The rows of an answer; of folds with their title."""
+    rows = turns([message("a", "assistant", answer)], {}).rows
+    return [row.get("metadata", {}).get("title", "") + row["content"]["text"] for row in rows]
+
+
+def test_thoughts_are_found_wherever_a_line_begins_with_them():
+    assert texts("<think>so far") == ["Thinkingso far", "*No answer was written.*"]
+    assert texts("Sure.\n<think>\nHm.\n</think>\n\nYes.") == ["Sure.", "ThoughtsHm.", "Yes."]
+    assert texts("<think>a</think>b\n<thinking>c</thinking>d") == ["Thoughtsa", "b", "Thoughtsc", "d"]
+    marks = turns([message("a", "assistant", "Sure.\n<think>Hm.</think>Yes.")], {}).marks
+    assert [mark and mark["id"] for mark in marks] == [None, None, "a"]
+
+
+def test_a_thought_that_is_spoken_of_is_none():
+    assert texts("no <think>tag</think> at the start") == ["no \ufdd0think>tag\ufdd0/think> at the start"]
+    assert texts("```\n<think>x</think>\n```") == ["```\n\ufdd0think>x\ufdd0/think>\n```"]
 
 
 def test_an_answer_in_the_making_shows_its_running_text():

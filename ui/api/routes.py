@@ -16,13 +16,14 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from omnidraft.app import models_list
+from omnidraft.app.answer_job import AnswerJob
 from omnidraft.app.session import Session, StillAnswering
 from omnidraft.app.sessions import Sessions
 from omnidraft.backends.gguf_file import ModelInfo
 from omnidraft.backends.grammar import Grammar, GrammarError, GrammarState
 from omnidraft.backends.tool_calls import call_grammar, format_of
 from omnidraft.engine import Engine
-from omnidraft.errors import OmniDraftError, SettingsError
+from omnidraft.errors import ContextFull, OmniDraftError, SettingsError
 from ui.api.reply import Heard, Reply
 from ui.api.request import Asked, BadRequest, read_body
 from ui.common.request import session_of_request
@@ -68,6 +69,11 @@ async def _complete(session: Session, request: Request) -> Response:
     except OmniDraftError as error:
         return _error(str(error), 503)
     if asked.stream:
+        while not reply.job.over and not await run_in_threadpool(reply.job.wait, 0, 0.2):
+            if await request.is_disconnected():
+                reply.job.stop()
+        if (refused := _failed(reply.job)) is not None:  # before the first word it can still be told with a status
+            return refused
         return StreamingResponse(reply.stream(asked.usage), media_type="text/event-stream")
     job = reply.job
     try:
@@ -77,9 +83,16 @@ async def _complete(session: Session, request: Request) -> Response:
             await run_in_threadpool(job.join, 0.1)
     finally:
         job.stop()
-    if job.error:
-        return _error(job.error, 400 if isinstance(job.failure, GrammarError) else 500)
-    return JSONResponse(reply.completion())
+    return _failed(job) or JSONResponse(reply.completion())
+
+
+def _failed(job: AnswerJob) -> Response | None:
+    """The refusal of a job that ended with an error; None while it has not."""
+    if not job.error or not job.over:
+        return None
+    if isinstance(job.failure, ContextFull):
+        return _error(job.error, 400, "context_length_exceeded")
+    return _error(job.error, 400 if isinstance(job.failure, GrammarError) else 500)
 
 
 def _refusal(request: Request, key: str | None, exposed: bool) -> Response | None:
@@ -167,6 +180,6 @@ def _described(name: str, model: ModelInfo) -> dict[str, Any]:
     return {"id": name, "object": "model", "created": created, "owned_by": "local"}
 
 
-def _error(message: str | None, status: int) -> JSONResponse:
+def _error(message: str | None, status: int, code: str | None = None) -> JSONResponse:
     kind = "invalid_request_error" if status < 500 else "server_error"
-    return JSONResponse({"error": {"message": message, "type": kind, "param": None, "code": None}}, status_code=status)
+    return JSONResponse({"error": {"message": message, "type": kind, "param": None, "code": code}}, status_code=status)

@@ -101,7 +101,7 @@ class Answering(_Handlers):
             case "continue":
                 yield from self.view.run(session, name, lambda: conversing.resume(session, name))
             case "edit":
-                yield self._edit(session, data["id"])
+                yield self.view.edit(session.store.message(data["id"]))
             case "tokens":
                 yield {self.view.tokens: origins(shown_pieces(session.store.message(data["id"])))}
             case "version":
@@ -110,14 +110,9 @@ class Answering(_Handlers):
                 session.store.select(versions[(here + data["step"]) % len(versions)].id)
                 yield from self.view.open(session, session.store.get(name), name)
 
-    def _edit(self, session: Session, message: str) -> dict:
-        view, old = self.view, session.store.message(message)
-        return {
-            view.box: old.content,
-            view.editing: message,
-            **view.attach(old.files),
-            view.notice: note("Editing an earlier message: sending makes a new version beside the old one."),
-        }
+    def cancel(self) -> dict:
+        """The edit is given up: what it would have changed stays as it is."""
+        return {**self.view.no_edit(), self.view.notice: ""}
 
     def take(self, paths: list[str] | None, there: list[TextFile]) -> dict:
         """Files were chosen or dropped."""

@@ -115,7 +115,7 @@ def _conversation() -> dict[str, Any]:
             container=False,
             layout="panel",
             height=None,
-            buttons=["copy"],
+            buttons=[],
             latex_delimiters=LATEX,
             placeholder=arriving(),
             group_consecutive_messages=False,
@@ -145,6 +145,7 @@ def _composer() -> dict[str, Any]:
             elem_id="od-box",
             scale=1,
         )
+        made["cancel"] = gr.Button("Cancel", elem_id="od-cancel", visible=False, scale=0, min_width=76)
         made["send"] = gr.Button("Send", variant="primary", elem_id="od-send", scale=0, min_width=76)
         made["stop"] = gr.Button("Stop", variant="stop", elem_id="od-stop", visible=False, scale=0, min_width=76)
     return made

@@ -53,6 +53,7 @@ def _connect_answers(page: Page, blocks: gr.Blocks, follows: _Follows) -> None:
     picked = view.chat.example_select(_example_text, None, [view.box], **PRIVATE)
     follows.behind(picked.then(answering.ask, where, view.outputs, **STREAMING))
     follows.behind(view.marks.act(answering.turn, [view.chat_id], view.outputs, **STREAMING))
+    view.cancel.click(answering.cancel, None, [*view.no_edit(), view.notice], queue=False, **PRIVATE)
     view.stop.click(answering.halt, [view.chat_id], None, queue=False, **PRIVATE)
     page.attach.upload(
         answering.take, [page.attach, view.attached], [view.attached, view.chips, view.notice], **PRIVATE

@@ -1,10 +1,11 @@
-"""Conversations in and out of the app as files: the routes the export links lead to, and the import of an upload."""
+"""Conversations in and out of the app: the routes that exporting and copying ask, and the import of an upload."""
 
 from __future__ import annotations
 
 from urllib.parse import quote
 
 from fastapi import FastAPI, Request, Response
+from fastapi.responses import PlainTextResponse
 
 from omnidraft.app.sessions import Sessions
 from omnidraft.chats import ChatStore, Conversation, export_json, export_markdown, import_json, import_markdown
@@ -13,7 +14,7 @@ from ui.common.request import session_of_request
 
 
 def add_routes(app: FastAPI, sessions: Sessions) -> None:
-    """`/export/ID.md` and `/export/ID.json`, for the profile the request belongs to."""
+    """`/export/ID.md`, `/export/ID.json` and one message's text, for the profile the request belongs to."""
 
     @app.get("/export/{name}")
     def export(name: str, request: Request) -> Response:
@@ -28,6 +29,13 @@ def add_routes(app: FastAPI, sessions: Sessions) -> None:
         except OmniDraftError as error:
             return Response(str(error), status_code=404, media_type="text/plain")
         return Response("There is no such file.", status_code=404, media_type="text/plain")
+
+    @app.get("/message/{name}")
+    def message(name: str, request: Request) -> Response:
+        try:
+            return PlainTextResponse(session_of_request(sessions, request).store.message(name).content)
+        except OmniDraftError as error:
+            return PlainTextResponse(str(error), status_code=404)
 
 
 def bring(store: ChatStore, data: bytes) -> list[Conversation]:

@@ -1,20 +1,23 @@
 """A conversation as the chat shows it: one entry per row, and for each row what one can do with it.
 
-Folds `<think>` blocks and notes about a change of models into rows of their own. Pure; everything here is text that
-the chatbot renders as Markdown and sanitizes.
+Folds `<think>` blocks and notes about a change of models into rows of their own. Pure; everything here is Markdown
+without HTML.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from html import escape
 
 from omnidraft.app.answer_job import CUT
+from omnidraft.app.conversing import unanswered
 from omnidraft.chats import Message
 from omnidraft.format import size
+from ui.chat.markdown_text import CODE, without_html
 
-THINK = ("<think>", "</think>")
+_THINK = re.compile(r"(?:\A|^)[ \t]*<think(?:ing)?>(.*?)(</think(?:ing)?>\s*|\Z)", re.DOTALL | re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,15 +27,17 @@ class Turns:
     rows: list[dict]
     marks: list[dict | None]
 
-    def marks_html(self) -> str:
-        """The marks where the page script finds them."""
-        return f'<div id="od-marks" hidden data-marks="{escape(json.dumps(self.marks), quote=True)}"></div>'
+    def marks_html(self, chat: str = "") -> str:
+        """The marks, and whose they are, where the page scripts find them."""
+        marks = escape(json.dumps(self.marks), quote=True)
+        return f'<div id="od-marks" hidden data-chat="{escape(chat, quote=True)}" data-marks="{marks}"></div>'
 
 
 def turns(path: list[Message], versions: dict[str, tuple[int, int]], writing: tuple[str, str] | None = None) -> Turns:
     """The rows of `path`. `writing` is (message id, text so far) of an answer in the making."""
     rows: list[dict] = []
     marks: list[dict | None] = []
+    without = unanswered(path)
     for index, message in enumerate(path):
         if message.role not in ("user", "assistant"):
             continue
@@ -42,13 +47,13 @@ def turns(path: list[Message], versions: dict[str, tuple[int, int]], writing: tu
             marks.append(None)
         text = writing[1] if busy and writing else message.content
         if message.role == "assistant":
-            thought, text, thinking = split_thought(text)
-            if thought:
-                rows.append(_fold("Thinking" if thinking else "Thoughts", thought, "pending" if thinking else "done"))
-                marks.append(None)
+            *before, text = _parts(text)
+            rows += before
+            marks += [None] * len(before)
         rows.append({"role": message.role, "content": _as_is(text or _empty(message, busy))})
         last = index == len(path) - 1 and not busy
-        marks.append(_mark(message, versions.get(message.id, (1, 1)), last, busy))
+        mark = _mark(message, versions.get(message.id, (1, 1)), last, busy)
+        marks.append({**mark, "out": True} if message.id in without and not last else mark)
     return Turns(rows, marks)
 
 
@@ -69,13 +74,25 @@ def _mark(message: Message, version: tuple[int, int], last: bool, busy: bool) ->
     return mark
 
 
-def split_thought(text: str) -> tuple[str, str, bool]:
-    """(thought, what follows, still thinking) of an answer that begins with a think block; ("", text, False) if not."""
-    stripped = text.lstrip()
-    if not stripped.startswith(THINK[0]):
-        return "", text, False
-    thought, closed, rest = stripped[len(THINK[0]) :].partition(THINK[1])
-    return thought.strip(), rest.lstrip(), not closed
+def _parts(text: str) -> list:
+    """Rows for all thoughts and what stands before them, then the text behind the last."""
+    rows, end = [], 0
+    for thought in _thoughts(text):
+        if said := text[end : thought.start()].strip():
+            rows.append({"role": "assistant", "content": _as_is(said)})
+        if inside := thought[1].strip():
+            rows.append(_fold("Thoughts", inside, "done") if thought[2] else _fold("Thinking", inside, "pending"))
+        end = thought.end()
+    return [*rows, text[end:]]
+
+
+def _thoughts(text: str) -> list[re.Match[str]]:
+    """Think blocks, each at the beginning of a line; not those that code speaks of."""
+    if "<think" not in text:
+        return []
+    code = [found.span() for found in CODE.finditer(text)]
+    found = _THINK.finditer(text)
+    return [one for one in found if not any(start < one.start(1) - 1 < end for start, end in code)]
 
 
 def _fold(title: str, text: str, status: str) -> dict:
@@ -84,7 +101,7 @@ def _fold(title: str, text: str, status: str) -> dict:
 
 def _as_is(text: str) -> dict:
     """A row's content as Gradio leaves it alone: from plain text it takes indentation and tabs away."""
-    return {"type": "text", "text": text}
+    return {"type": "text", "text": without_html(text)}
 
 
 def _empty(message: Message, busy: bool) -> str:

@@ -63,6 +63,7 @@ class ChatView:
     box: gr.Textbox
     send: gr.Button
     stop: gr.Button
+    cancel: gr.Button
     side: gr.HTML
     tokens: gr.HTML
     rows: gr.HTML
@@ -96,7 +97,7 @@ class ChatView:
 
         What is being written stays while the conversation is the one that was shown `before`.
         """
-        kept = {} if chat.id == before else {self.editing: None, **self.attach([]), self.notice: ""}
+        kept = {} if chat.id == before else {**self.no_edit(), self.notice: ""}
         yield {**self.whole(session, chat), **kept, **(more or {})}
 
     def whole(self, session: Session, chat: Conversation) -> dict:
@@ -114,6 +115,19 @@ class ChatView:
             **self._buttons(session.writing(chat.id)),
             **self.options.show(chat, sampling_of(session, chat)),
         }
+
+    def edit(self, message: Message) -> dict:
+        """An earlier message in the box, to be sent again in another form."""
+        return {
+            **self._written(message.content, message.files),
+            self.editing: message.id,
+            self.cancel: gr.Button(visible=True),
+            self.notice: note("Editing an earlier message: sending makes a new version beside the old one."),
+        }
+
+    def no_edit(self) -> dict:
+        """An empty box in which nothing is edited."""
+        return {**self._written("", []), self.editing: None, self.cancel: gr.Button(visible=False)}
 
     def attach(self, files: list[TextFile]) -> dict:
         """Show what is attached to the message being written."""
@@ -139,7 +153,8 @@ class ChatView:
             back = self._written(*sent) if sent else {}
             yield {**back, self.notice: note(str(error), bad=True), **self._buttons(session.writing(chat))}
             return
-        path, done = session.store.path(chat), {self.editing: None} if sent else {}
+        path = session.store.path(chat)
+        done = {self.editing: None, self.cancel: gr.Button(visible=False)} if sent else {}
         yield {**done, **self._conversation(session, chat, path), self.rows: listing(session, chat)}
 
     def _written(self, text: str, files: list[TextFile]) -> dict:
@@ -237,7 +252,7 @@ class ChatView:
         shown = shown_turns(session, chat, path)
         empty = empty_state(target_path(session)) if not shown.rows else None
         value = gr.Chatbot(value=shown.rows, placeholder=empty) if empty else shown.rows
-        return {self.chat: value, self.marks: shown.marks_html()}
+        return {self.chat: value, self.marks: shown.marks_html(chat)}
 
     def _buttons(self, writing: bool) -> dict:
         return {self.send: gr.Button(visible=not writing), self.stop: gr.Button(visible=writing)}

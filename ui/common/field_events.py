@@ -38,7 +38,7 @@ def keep(
                 return {component: fields.shown(setting, before)}  # left untouched: what was said about it still holds
             told = session.change(setting.name, wanted)
         except OmniDraftError as error:
-            return {said: note(str(error), bad=True), component: fields.shown(setting, before)}
+            return {said: note(fields.on_page(setting, str(error)), bad=True), component: fields.shown(setting, before)}
         shown = {component: fields.shown(setting, wanted)}
         return {said: note(f"{fields.title(setting)}: {told}"), **shown, **after(session)}
 

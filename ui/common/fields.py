@@ -49,6 +49,11 @@ def title(setting: Setting) -> str:
     return TITLES.get(setting.name) or TITLES.get(last) or last.replace("_", " ").capitalize()
 
 
+def on_page(setting: Setting, sentence: str) -> str:
+    """A refusal as the page says it: the field by its label, not by its name in the settings file."""
+    return sentence.replace(f"The setting {setting.name}", title(setting)).replace(setting.name, title(setting))
+
+
 def make(setting: Setting, unusable: str = "") -> Component:
     """The component of one setting, without a value yet; greyed out where `unusable` says why."""
     name = setting.name.replace(".", "-")

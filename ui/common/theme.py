@@ -9,6 +9,7 @@ from gradio.themes.utils import colors
 
 STATIC = Path(__file__).parents[1] / "static"
 STYLE = STATIC / "style.css"
+SCRIPTS = ("page.js", "answers.js", "turns.js", "composer.js")
 SANS = ("ui-sans-serif", "system-ui", "-apple-system", "Segoe UI", "Roboto", "Noto Sans", "sans-serif")
 MONO = ("ui-monospace", "SF Mono", "Menlo", "Consolas", "DejaVu Sans Mono", "monospace")
 COOKIE = "omnidraft_theme"  # what the page script paints from, before anything else is drawn
@@ -124,5 +125,6 @@ def theme() -> gr.themes.Base:
 
 
 def head() -> str:
-    """What goes into the page's <head>: the page script, inline, so that it runs before anything is drawn."""
-    return f'<meta name="color-scheme" content="light dark"><script>{(STATIC / "page.js").read_text()}</script>'
+    """What goes into the page's <head>: the page scripts, inline, so that they run before anything is drawn."""
+    scripts = "".join(f"<script>{(STATIC / name).read_text()}</script>" for name in SCRIPTS)
+    return f'<meta name="color-scheme" content="light dark">{scripts}'

@@ -1,0 +1,237 @@
+"""Texts on the chat page in a browser: what answers show and may not do, what is copied, typed, edited and kept."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.ui.chatting import answers, arrived, ask, new_chat, questions, tab, titles
+from tests.ui.payloads import ELSEWHERE, PAYLOADS
+
+CODE = "  if (a < b) {\n    return x<y>;\n  }"
+SHOWN = f"""Some *words*, 1 < 2.
+
+- [x] done
+- [ ] to do
+
+```cpp
+{CODE}
+```
+
+So $x^2 < 9$, see [a place]({ELSEWHERE}/page?a=1&b=2).
+"""
+
+
+def imported(page, tmp_path, *messages: tuple[str, str]) -> None:
+    """A conversation of these messages, shown."""
+    text = "# Imported\n\n" + "".join(f"<!-- omnidraft: {role} -->\n{said}\n\n" for role, said in messages)
+    (tmp_path / "chat.md").write_text(text)
+    arrived(page)
+    before = page.get_attribute("#od-marks", "data-chat")
+    page.set_input_files("#od-transfer input[type=file]", str(tmp_path / "chat.md"))
+    page.wait_for_function("chat => document.querySelector('#od-marks').dataset.chat !== chat", arg=before)
+    page.wait_for_function("n => document.querySelectorAll('#od-chat .od-turn').length === n", arg=len(messages))
+
+
+@pytest.fixture
+def clipboard(server, pages):
+    """A page that may read what was copied, and how to."""
+    page = pages.open(server)
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    return page, lambda: page.evaluate("navigator.clipboard.readText()")
+
+
+def test_answers_are_markdown_and_nothing_else(server, pages, tmp_path):
+    page = pages.open(server)
+    turns = [(role, text) for text in PAYLOADS for role in ("user", "assistant")]
+    imported(page, tmp_path, *turns)
+    drawn = "#od-chat .message :is(form, dialog, img, iframe, object, style, script, details, textarea, button:not(.copy_code_button))"
+    assert page.locator(drawn).count() == 0
+    assert page.locator("#od-chat .message [id], #od-chat .message [name]").count() == 0
+    assert page.evaluate("[...document.querySelectorAll('#od-chat .md [style]')].every(e => e.closest('.katex'))")
+    assert page.evaluate("window.pwned") is None
+    assert page.locator("#od-marks").count() == 1
+    said = page.inner_text("#od-chat")
+    for tag in ("<form action=", "<dialog open", '<div id="od-marks"', "<script>", "<!-- hidden -->", "<iframe"):
+        assert said.count(tag) == 2, f"{tag} is shown as it was written"
+    assert "\ufdd0" not in page.content().replace("\\ufdd0", "")
+    # Even what a formula draws stays inside its answer.
+    assert page.evaluate("getComputedStyle(document.querySelector('#od-chat .message')).contain") in (
+        "content", "layout paint", "paint layout",
+    )  # fmt: skip
+
+
+def test_answers_draw_lists_code_and_formulas(server, pages, tmp_path):
+    page = pages.open(server)
+    imported(page, tmp_path, ("user", "<b>Show</b> me"), ("assistant", SHOWN))
+    page.wait_for_selector("#od-chat .katex")
+    assert page.locator("#od-chat li input[type=checkbox]:checked").count() == 1
+    assert page.text_content("#od-chat pre code").rstrip("\n") == CODE
+    assert "1 < 2" in answers(page)[0]
+    assert questions(page) == ["<b>Show</b> me"]
+    assert page.get_attribute("#od-chat .bot-row [data-testid=bot]", "aria-label") == "Answer"
+
+
+def test_answers_and_code_can_be_copied_also_with_the_keyboard(clipboard, tmp_path):
+    page, copied = clipboard
+    imported(page, tmp_path, ("user", "Show <b>me</b>"), ("assistant", SHOWN))
+    page.click("#od-chat .bot-row .od-turn button[title=Copy]")
+    page.wait_for_selector("#od-chat .bot-row .od-turn button[title=Copied]")
+    assert copied().strip() == SHOWN.strip()
+    page.focus("#od-chat .user-row .od-turn button[title=Copy]")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#od-chat .user-row .od-turn button[title=Copied]")
+    assert copied() == "Show <b>me</b>"
+    page.focus("#od-chat .copy_code_button")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#od-chat .copy_code_button[title=Copied]")
+    assert copied() == CODE
+
+
+def test_a_link_asks_before_it_leaves(server, pages, tmp_path):
+    page = pages.open(server)
+    imported(page, tmp_path, ("user", "Where?"), ("assistant", f"{SHOWN}\n[home](/export/x)"))
+    page.click("#od-chat a >> text=a place")
+    assert page.inner_text("#od-leave code") == f"{ELSEWHERE}/page?a=1&b=2"
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#od-leave", state="detached")
+    page.click("#od-chat a >> text=home", button="middle")
+    page.click("#od-leave [value=stay]")
+    page.wait_for_selector("#od-leave", state="detached")
+    assert len(page.context.pages) == 1
+    page.evaluate("window.open = (...given) => { window.opened = given; }")
+    page.focus("#od-chat a >> text=a place")
+    page.keyboard.press("Enter")
+    page.click("#od-leave [value=open]")
+    page.wait_for_function("window.opened")
+    assert page.evaluate("window.opened") == [f"{ELSEWHERE}/page?a=1&b=2", "_blank", "noopener,noreferrer"]
+
+
+def paste(page, selector: str, text: str) -> None:
+    """Put a text in a field in one piece, as pasting does: no key is pressed."""
+    page.click(selector)
+    page.evaluate("text => document.execCommand('insertText', false, text)", text)
+
+
+def compose(page, selector: str, text: str) -> None:
+    """Write a text as an input method does."""
+    page.click(selector)
+    keyboard = page.context.new_cdp_session(page)
+    keyboard.send("Input.imeSetComposition", {"text": text, "selectionStart": len(text), "selectionEnd": len(text)})
+    keyboard.send("Input.insertText", {"text": text})
+
+
+def empty(page, selector: str) -> None:
+    """Select all and delete."""
+    page.click(selector)
+    page.evaluate("() => { document.execCommand('selectAll'); document.execCommand('delete'); }")
+
+
+def kept(server, page) -> dict:
+    """The conversation as it is stored."""
+    link = page.get_attribute("#od-links >> text=JSON", "href")
+    return json.loads(page.request.get(server.origin + link).text())["conversations"][0]
+
+
+def until(page, what, timeout: float = 20.0) -> None:
+    for _ in range(int(timeout * 10)):
+        if what():
+            return
+        page.wait_for_timeout(100)
+    raise AssertionError("it never came")
+
+
+def test_pasted_deleted_and_composed_texts_count(server, pages):
+    page = pages.open(server)
+    new_chat(page)
+    ask(page, "Lighthouses at night")
+    tab(page, "Options")
+    paste(page, "#od-system textarea", "You are a lighthouse.")
+    until(page, lambda: kept(server, page)["system"] == "You are a lighthouse.")
+    empty(page, "#od-system textarea")
+    until(page, lambda: kept(server, page)["system"] == "")
+    compose(page, "#od-system textarea", "灯台")
+    until(page, lambda: kept(server, page)["system"] == "灯台")
+    paste(page, "#od-seed input", "77")
+    until(page, lambda: (kept(server, page)["sampling"] or {}).get("seed") == 77)
+    paste(page, "#od-search input", "lighthouses")
+    page.wait_for_function("document.querySelectorAll('#od-rows .od-row').length === 1")
+    paste(page, "#od-search input", " nowhere")
+    page.wait_for_selector("#od-rows >> text=Nothing found")
+    empty(page, "#od-search input")
+    page.wait_for_selector("#od-rows .od-age")
+
+
+def test_a_text_pasted_last_is_kept_when_another_chat_is_opened_at_once(server, pages):
+    page = pages.open(server)
+    new_chat(page)
+    ask(page, "Keep what I pasted")
+    tab(page, "Options")
+    paste(page, "#od-system textarea", "Pasted in haste.")
+    link = page.get_attribute("#od-links >> text=JSON", "href")
+    new_chat(page)
+    stored = lambda: json.loads(page.request.get(server.origin + link).text())["conversations"][0]  # noqa: E731
+    until(page, lambda: stored()["system"] == "Pasted in haste.")
+    assert page.input_value("#od-system textarea") == ""
+
+
+def box(page) -> str:
+    return page.input_value("#od-box textarea")
+
+
+def edit(page, text: str) -> None:
+    page.hover("#od-chat .user-row")
+    page.click("#od-chat .user-row button[title=Edit]")
+    page.wait_for_selector("#od-cancel", state="visible")
+    until(page, lambda: box(page) == text)
+
+
+def test_an_edit_can_be_given_up_and_leaks_nowhere(server, pages):
+    page = pages.open(server)
+    new_chat(page)
+    ask(page, "The first words")
+    page.fill("#od-box textarea", "Not sent yet")
+    edit(page, "The first words")
+    page.click("#od-cancel")
+    page.wait_for_selector("#od-cancel", state="hidden")
+    until(page, lambda: box(page) == "Not sent yet")
+    edit(page, "The first words")
+    page.press("#od-box textarea", "Escape")
+    page.wait_for_selector("#od-cancel", state="hidden")
+    until(page, lambda: box(page) == "Not sent yet")
+    page.fill("#od-box textarea", "")
+    edit(page, "The first words")
+    new_chat(page)
+    assert box(page) == ""
+    assert page.is_hidden("#od-cancel")
+    page.click("#od-rows .od-row >> text=The first words")
+    page.wait_for_selector("#od-chat .user-row")
+    page.wait_for_timeout(600)
+    assert box(page) == ""
+    ask(page, "Then more")
+    assert questions(page) == ["The first words", "Then more"]
+
+
+def test_a_message_not_sent_stays_with_its_conversation(server, pages):
+    page = pages.open(server)
+    new_chat(page)
+    ask(page, "A chat with plans")
+    page.click("#od-box textarea")
+    page.keyboard.type("Unfinished")
+    new_chat(page)
+    assert box(page) == ""
+    page.keyboard.type("")
+    page.click("#od-rows .od-row >> text=A chat with plans")
+    until(page, lambda: box(page) == "Unfinished")
+    page.reload()
+    arrived(page)
+    until(page, lambda: box(page) == "Unfinished")
+    page.press("#od-box textarea", "Enter")
+    page.wait_for_selector("#od-chat .user-row >> text=Unfinished")
+    page.reload()
+    arrived(page)
+    page.wait_for_selector("#od-chat .user-row >> text=Unfinished")
+    page.wait_for_timeout(600)
+    assert box(page) == ""
+    assert "A chat with plans" in titles(page)

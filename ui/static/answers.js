@@ -1,0 +1,105 @@
+/* Texts of a conversation once they are drawn: their `<` comes back, code can be copied, links ask before they leave. */
+(() => {
+  if (window.odAnswers) return;
+  const LESS = "\ufdd0"; // sent in place of `<`, so that nothing in a text is ever taken for HTML
+  const inside = (element) => element instanceof Element && element.closest("#od-chat .message");
+
+  const restore = (root) => {
+    if (!root.textContent.includes(LESS)) return;
+    const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
+    for (let node = root.nodeType === Node.TEXT_NODE ? root : walker.nextNode(); node; node = walker.nextNode()) {
+      if (node.data.includes(LESS)) node.data = node.data.replaceAll(LESS, "<");
+    }
+  };
+  // An observer runs before anything is painted: nobody sees the character, and nobody copies it.
+  const seen = (changes) => {
+    for (const change of changes) {
+      for (const node of change.addedNodes) {
+        if (node.nodeType === Node.TEXT_NODE || node.nodeType === Node.ELEMENT_NODE) restore(node);
+        if (node.nodeType === Node.ELEMENT_NODE) name(node);
+      }
+    }
+  };
+  const name = (root) => {
+    const buttons = root.matches(".copy_code_button") ? [root] : root.querySelectorAll(".copy_code_button");
+    for (const button of buttons) {
+      button.title = "Copy this code";
+      button.setAttribute("aria-label", "Copy this code");
+    }
+  };
+  const watch = () => new MutationObserver(seen).observe(document.body, { childList: true, subtree: true });
+  if (document.body) watch();
+  else document.addEventListener("DOMContentLoaded", watch);
+
+  /* Puts a text, or the promise of one, on the clipboard; what says whether it got there comes back. */
+  const copy = async (text) => {
+    if (navigator.clipboard?.write && window.ClipboardItem) {
+      // The promise goes in whole: some browsers let nobody write who has awaited something since the click.
+      const blob = Promise.resolve(text).then((whole) => new Blob([whole], { type: "text/plain" }));
+      return navigator.clipboard.write([new ClipboardItem({ "text/plain": blob })]);
+    }
+    const field = document.createElement("textarea"); // where the page came unencrypted from another machine
+    field.value = await text;
+    document.body.append(field);
+    field.select();
+    const done = document.execCommand("copy");
+    field.remove();
+    if (!done) throw new Error("the browser refused");
+  };
+  const copyWith = async (button, text) => {
+    const label = button.title;
+    let said = "Copied";
+    try {
+      await copy(text);
+    } catch {
+      said = "Could not be copied";
+    }
+    button.classList.toggle("od-done", said === "Copied");
+    button.title = said;
+    button.setAttribute("aria-label", said);
+    setTimeout(() => {
+      button.classList.remove("od-done");
+      button.title = label;
+      button.setAttribute("aria-label", label);
+    }, 1800);
+  };
+  window.odAnswers = { copyWith };
+
+  document.addEventListener("click", (event) => {
+    const button = event.target instanceof Element && event.target.closest("#od-chat .copy_code_button");
+    if (!button) return;
+    event.stopImmediatePropagation();
+    copyWith(button, button.parentElement.querySelector("pre code").textContent.replace(/\n$/, ""));
+  }, true);
+
+  // Whatever an answer links to: where it leads is said in full, and nothing is told to the place but that it was asked.
+  const leaving = (event) => {
+    const link = event.target instanceof Element && event.target.closest("a[href]");
+    if (!link || event.button > 1 || !(inside(link) || link.origin !== location.origin)) return;
+    event.preventDefault();
+    event.stopImmediatePropagation();
+    ask(link.href.replaceAll(encodeURIComponent(LESS), "%3C"));
+  };
+  document.addEventListener("click", leaving, true);
+  document.addEventListener("auxclick", leaving, true);
+  document.addEventListener("submit", (event) => {
+    if (inside(event.target)) event.preventDefault();
+  }, true);
+  const ask = (address) => {
+    const dialog = document.createElement("dialog");
+    dialog.id = "od-leave";
+    dialog.setAttribute("aria-labelledby", "od-leave-title");
+    dialog.innerHTML =
+      '<form method="dialog"><h2 id="od-leave-title">Leave OmniDraft?</h2><p>The link leads to</p><code></code>' +
+      "<p>It opens in a tab of its own. That place learns your address, and nothing of this conversation but what " +
+      'the link itself says.</p><div><button value="open">Open it</button><button value="stay">Stay here</button></div></form>';
+    dialog.querySelector("code").textContent = address;
+    dialog.addEventListener("close", () => {
+      dialog.remove();
+      if (dialog.returnValue === "open") window.open(address, "_blank", "noopener,noreferrer");
+    });
+    (document.querySelector(".gradio-container") || document.body).append(dialog);
+    dialog.showModal();
+    dialog.querySelector("[value=stay]").focus();
+  };
+})();

@@ -1,0 +1,102 @@
+/* What people write: files dropped or pasted, texts not sent yet, and every way in which a field may change. */
+(() => {
+  if (window.odComposer) return;
+  window.odComposer = true;
+
+  // Files dropped on the conversation, or pasted, are attached as if chosen with the button.
+  const attach = (list) => {
+    const input = document.querySelector("#od-attach ~ input[type=file], #od-composer input[type=file]");
+    if (!input) return;
+    const carried = new DataTransfer();
+    for (const file of list) carried.items.add(file);
+    input.files = carried.files;
+    input.dispatchEvent(new Event("change", { bubbles: true }));
+  };
+  const holdsFiles = (event) => [...(event.dataTransfer?.types || [])].includes("Files");
+  document.addEventListener("dragover", (event) => {
+    if (holdsFiles(event) && event.target.closest?.("#od-main")) event.preventDefault();
+  });
+  document.addEventListener("drop", (event) => {
+    if (!holdsFiles(event) || !event.target.closest?.("#od-main")) return;
+    event.preventDefault();
+    attach(event.dataTransfer.files);
+  });
+  document.addEventListener("paste", (event) => {
+    const pasted = event.clipboardData?.files;
+    if (!pasted?.length || !event.target.closest?.("#od-box")) return;
+    event.preventDefault();
+    attach(pasted);
+  });
+
+
+  // Gradio tells of a text that changed when keys are pressed, and of nothing else: not of what was pasted, cut, deleted
+  // or composed. So it is told of a key a moment after every other change.
+  const waiting = new Map();
+  const isText = (field) =>
+    field instanceof Element && field.matches("#od-shell textarea, #od-shell input[type=text], #od-shell input[type=search]") &&
+    !field.closest("#od-box");
+  const tell = (field) => {
+    clearTimeout(waiting.get(field));
+    waiting.delete(field);
+    field.dispatchEvent(new KeyboardEvent("keypress", { key: "Unidentified", bubbles: true }));
+  };
+  const changed = (event) => {
+    if (!isText(event.target) || event.isComposing) return;
+    clearTimeout(waiting.get(event.target));
+    waiting.set(event.target, setTimeout(tell, 200, event.target));
+  };
+  document.addEventListener("input", changed);
+  document.addEventListener("compositionend", changed);
+  document.addEventListener("focusout", (event) => {
+    if (waiting.has(event.target)) tell(event.target);
+  });
+
+  // A message that is not sent yet stays with its conversation: through a reload, a server that was away, another chat.
+  const box = () => document.querySelector("#od-box textarea");
+  const key = (chat) => `omnidraft unsent ${chat}`;
+  const editing = () => document.querySelector("#od-cancel")?.offsetParent != null;
+  let chat = "";
+  let typed = 0;
+  const keep = (text) => {
+    if (!chat || editing()) return;
+    if (text) sessionStorage.setItem(key(chat), text);
+    else sessionStorage.removeItem(key(chat));
+  };
+  const put = (field, text) => {
+    field.value = text;
+    field.dispatchEvent(new Event("input", { bubbles: true }));
+  };
+  const bringBack = () => {
+    const [field, text] = [box(), sessionStorage.getItem(key(chat))];
+    if (field && text && !field.value && !editing()) put(field, text);
+  };
+  // The server empties the box when it shows another conversation, a moment before or after this looks.
+  const bringBackSoon = () => {
+    const then = ++typed;
+    for (const delay of [0, 150, 400]) setTimeout(() => then === typed && bringBack(), delay);
+  };
+  document.addEventListener("input", (event) => {
+    if (event.target !== box()) return;
+    if (event.isTrusted) typed += 1;
+    keep(event.target.value);
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.target === box() && event.key === "Enter" && !event.shiftKey) keep("");
+  }, true);
+  document.addEventListener("click", (event) => {
+    if (event.target.closest?.("#od-send")) keep("");
+    if (event.target.closest?.("#od-cancel")) setTimeout(bringBackSoon, 300);
+  }, true);
+  const look = () => {
+    const now = document.getElementById("od-marks")?.dataset.chat || "";
+    if (!now || now === chat) return;
+    chat = now;
+    bringBackSoon();
+  };
+  const watch = () =>
+    new MutationObserver(look).observe(document.body, {
+      childList: true, subtree: true, attributes: true, attributeFilter: ["data-chat"],
+    });
+  if (document.body) watch();
+  else document.addEventListener("DOMContentLoaded", watch);
+})();

@@ -1,0 +1,129 @@
+/* What stands below each message of a conversation, and what answers may not do by themselves. */
+(() => {
+  if (window.odTurns) return;
+  window.odTurns = true;
+  const ready = (run) => (document.body ? run() : document.addEventListener("DOMContentLoaded", run));
+  const aside = (open) => window.odPage.aside(open);
+
+  // Below each message: its versions and what can be done with it. The server says which row is which message.
+  const icons = {
+    copy: "M9 9h11v11H9zM5 15H4V4h11v1",
+    edit: "M4 20l1-4L16 5l3 3L8 19z",
+    regenerate: "M5 12a7 7 0 0112-5l2 2M19 4v5h-5M19 12a7 7 0 01-12 5l-2-2M5 20v-5h5",
+    continue: "M5 6v8a4 4 0 004 4h10M15 14l4 4-4 4",
+    tokens: "M4 7h6M12 7h8M4 12h9M15 12h5M4 17h4M10 17h10",
+  };
+  const words = {
+    copy: "Copy",
+    edit: "Edit",
+    regenerate: "Answer again",
+    continue: "Continue",
+    tokens: "Show where its tokens came from",
+  };
+  const button = (label, act, inside) => {
+    const made = document.createElement("button");
+    made.type = "button";
+    made.title = label;
+    made.setAttribute("aria-label", label);
+    made.innerHTML = inside;
+    made.addEventListener("click", (event) => {
+      event.stopPropagation();
+      window.odTurn?.(act);
+      if (act.kind === "tokens") showTokens();
+      if (act.kind === "edit") setTimeout(() => document.querySelector("#od-box textarea")?.focus(), 300);
+    });
+    return made;
+  };
+  const icon = (kind) => `<svg viewBox="0 0 24 24" aria-hidden="true"><path d="${icons[kind]}"/></svg>`;
+  const action = (kind, id) => button(words[kind], { kind, id }, icon(kind));
+  // The text as it was written, which only the server has: what is drawn is no Markdown any more.
+  const written = async (id) => {
+    const reply = await fetch(`/message/${id}`);
+    if (!reply.ok) throw new Error(reply.status);
+    return reply.text();
+  };
+  const copy = (id) => {
+    const made = document.createElement("button");
+    made.type = "button";
+    made.title = words.copy;
+    made.setAttribute("aria-label", words.copy);
+    made.innerHTML = icon("copy");
+    made.addEventListener("click", () => window.odAnswers.copyWith(made, written(id)));
+    return made;
+  };
+  const showTokens = () => {
+    if (innerWidth <= 1080) aside(true);
+    [...document.querySelectorAll("#od-tabs button[role=tab]")].find((t) => t.textContent.trim() === "Tokens")?.click();
+  };
+  const bar = (mark) => {
+    const made = document.createElement("div");
+    made.className = "od-turn";
+    made.dataset.key = JSON.stringify(mark);
+    if (mark.out) {
+      const out = document.createElement("small");
+      out.textContent = "Left out of what the model reads";
+      made.append(out);
+    }
+    if (mark.count > 1) {
+      const place = document.createElement("span");
+      place.textContent = `${mark.place} / ${mark.count}`;
+      place.setAttribute("aria-label", `version ${mark.place} of ${mark.count}`);
+      made.append(
+        button("Earlier version", { kind: "version", id: mark.id, step: -1 }, "‹"),
+        place,
+        button("Later version", { kind: "version", id: mark.id, step: 1 }, "›"),
+      );
+    }
+    if (!mark.busy) made.append(copy(mark.id));
+    if (mark.role === "user") made.append(action("edit", mark.id));
+    if (mark.role === "assistant" && mark.last) made.append(action("regenerate", mark.id));
+    if (mark.cut !== undefined) {
+      // An answer that was cut off says so with a word; any other can be made longer.
+      const more = action("continue", mark.id);
+      if (mark.cut) more.append(words.continue);
+      more.classList.toggle("od-more", mark.cut);
+      made.append(more);
+    }
+    if (mark.role === "assistant" && !mark.busy) made.append(action("tokens", mark.id));
+    return made;
+  };
+  // Beside the text, so that copying a message does not copy them.
+  const files = (mark) => {
+    const made = document.createElement("ul");
+    made.className = "od-chips od-turn-files";
+    made.setAttribute("aria-label", "Attached files");
+    for (const [name, size] of mark.files) {
+      const chip = document.createElement("li");
+      const [text, small] = [document.createElement("span"), document.createElement("small")];
+      text.textContent = name;
+      small.textContent = size;
+      chip.append(text, small);
+      made.append(chip);
+    }
+    return made;
+  };
+  const decorate = () => {
+    const marks = JSON.parse(document.getElementById("od-marks")?.dataset.marks || "[]");
+    document.querySelectorAll("#od-chat .message-row").forEach((row, index) => {
+      // Gradio repeats the whole text here, as it was sent; what is drawn can be read.
+      const named = row.querySelector('[aria-label*="message:"]');
+      named?.setAttribute("aria-label", row.classList.contains("user-row") ? "Question" : "Answer");
+      const mark = marks[index];
+      const old = row.querySelector(":scope > .od-turn");
+      if (old && mark && old.dataset.key === JSON.stringify(mark)) return;
+      old?.remove();
+      row.querySelector(":scope > .od-turn-files")?.remove();
+      if (mark?.files) row.append(files(mark));
+      if (mark) row.append(bar(mark));
+    });
+  };
+  let due = false;
+  ready(() => {
+    new MutationObserver(() => {
+      if (due) return;
+      due = true;
+      requestAnimationFrame(() => { due = false; decorate(); });
+    }).observe(document.body, { childList: true, subtree: true, attributes: true, attributeFilter: ["data-marks"] });
+  });
+
+})();
