@@ -157,7 +157,8 @@ class Engine:
         yield from self._followed(events, prefix, state, speculation, gave_up)
 
     def _followed(
-        self, events: Generator[Event, None, None], prefix: str, state: Drafting | None, speculation: Speculation | None,
+        self, events: Generator[Event, None, None], prefix: str, state: Drafting | None,
+        speculation: Speculation | None,
         gave_up: Callable[[Statistics], str | None],
     ) -> Iterator[Event]:  # fmt: skip
         """The answer's events; both seats know what they hold, however it ends."""
@@ -265,8 +266,8 @@ def _last_turn(messages: Sequence[Message]) -> list[Message]:
 
 def _full_sentence(tokens: int, n_ctx: int) -> str:
     return (
-        f"The answer and its question take {tokens:,} tokens, and the model's context of {n_ctx:,} has no room to go on; "
-        "raise the context length."
+        f"The answer and its question take {tokens:,} tokens, and the model's context of {n_ctx:,} has no room to go "
+        "on; raise the context length."
     )
 
 

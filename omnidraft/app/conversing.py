@@ -9,6 +9,7 @@ import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from itertools import pairwise
 
 from omnidraft.app.answer_job import AnswerJob
 from omnidraft.app.session import Session
@@ -101,8 +102,8 @@ def messages_of(settings: Conversation, path: list[Message]) -> list[dict[str, s
 
 def unanswered(path: Sequence[Message]) -> set[str]:
     """The messages nothing could be answered to, as one too long for the context: they would push out others."""
-    pairs = zip(path, path[1:], strict=False)
-    return {asked.id for asked, said in pairs if asked.role == "user" and said.meta.get("error") and not said.content}
+    failed = [(asked, said) for asked, said in pairwise(path) if said.meta.get("error") and not said.content]
+    return {asked.id for asked, _ in failed if asked.role == "user"}
 
 
 def sampling_of(session: Session, settings: Conversation) -> SamplingSettings:

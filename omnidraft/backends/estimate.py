@@ -103,7 +103,8 @@ def _suggestion(full: Estimate, settings: ModelSettings, n_ctx: int, free: int) 
     left = free - full.weights - full.compute
     fits = int(0.95 * left / full.cache * n_ctx) // _PADDING * _PADDING if full.cache else 0
     if fits >= 512:
-        return f"set the context length to {fits} or less" + (" or the KV cache format to q8_0" if settings.kv_type == "f16" else "")
+        smaller = " or the KV cache format to q8_0" if settings.kv_type == "f16" else ""
+        return f"set the context length to {fits} or less{smaller}"
     if settings.kv_type == "f16" and full.cache * 0.55 < left:
         return "set the KV cache format to q8_0"
     return "choose a smaller model or a more strongly quantized file of this one"

@@ -150,7 +150,7 @@ class LlamaTarget:
             return np.concatenate(parts)
 
     def _extend(self, context: LlamaContext, ids: Sequence[int], rows: int) -> np.ndarray:
-        if 0 < len(ids) <= min(_SHORT, self.n_batch):  # as most passes are: one step
+        if 0 < len(ids) <= self.n_batch:  # as most passes are: one step
             self._rewinder.before_pass(len(self.tokens), rows)
             self._read(context, ids, rows)
         else:

@@ -175,8 +175,8 @@ def fit_context(
     needed = count(without(high)) if high else count(messages)
     if needed > limit:
         raise ContextFull(
-            f"The last message needs {needed:,} tokens or more with its template, but only {limit:,} fit beside the room "
-            "kept for the answer; shorten it, lower the longest answer or raise the context length."
+            f"The last message needs {needed:,} tokens or more with its template, but only {limit:,} fit beside the "
+            "room kept for the answer; shorten it, lower the longest answer or raise the context length."
         )
     while low < high:
         middle = (low + high) // 2

@@ -1,4 +1,4 @@
-"""A race of a profile: it takes the session for itself, can be stopped, and leaves nothing behind unless it is told to."""
+"""A race of a profile: it takes the session for itself, can be stopped, and leaves nothing behind unless told to."""
 
 from __future__ import annotations
 
