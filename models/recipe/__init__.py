@@ -8,9 +8,12 @@
 | tokenizers | trains the three kinds of vocabulary |
 | data | reads conversations, renders and encodes them, splits off held-out documents, packs rows |
 | schedule | warm-up, constant and decay phases of the learning rate, and what ends a run early |
+| start | starts a model from the layers and the vocabulary of another one |
 | train | the training loop and its checkpoints |
 | evaluate | held-out loss, looping rate, samples |
 | export | writes a llama.cpp GGUF file |
+| sense, run_checks | right answers at temperature 0 on held-out questions; functions run against their checks |
+| world | the generated text that the targets are trained on |
 | report | prints the numbers and samples of a model card |
 
 Nothing in here is needed to run the assistant.

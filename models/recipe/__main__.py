@@ -20,8 +20,9 @@ from .data import Document, Record, contents, encode_documents, is_held_out, rea
 from .evaluate import mean_loss
 from .export import export_gguf
 from .specs import SPECS, ModelSpec
+from .start import start_from
 from .tokenizers import train_tokenizer
-from .train import Trainer, TrainSettings, new_model, start_from
+from .train import Trainer, TrainSettings, new_model
 
 
 def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
@@ -61,7 +62,7 @@ def settings_from(args: argparse.Namespace) -> TrainSettings:
 
 
 def find_tokenizer(spec: ModelSpec, records: list[Record], out: Path, resume: Path | None) -> Tokenizer:
-    """The tokenizer of the folder to resume from, else of the model this one shares it with, else a new one."""
+    """The tokenizer of a folder if one is given, else of the model this one shares it with, else a new one."""
     if resume is not None:
         return Tokenizer.from_file(str(resume / "tokenizer.json"))
     if spec.tokenizer_of is not None:
@@ -81,12 +82,12 @@ def build(
     """Train `spec` on `data` and return the path of the exported GGUF inside `out`."""
     out.mkdir(parents=True, exist_ok=True)
     records = read_records(data, spec.tasks)
-    kept = out if take_up and (out / "tokenizer.json").exists() else resume
+    kept = resume or (out if (out / "tokenizer.json").exists() else None)
     tokenizer = find_tokenizer(spec, records, out, kept)
     tokenizer.save(str(out / "tokenizer.json"))
     model = LlamaForCausalLM.from_pretrained(resume) if resume is not None else new_model(spec, tokenizer)
     if start is not None:
-        start_from(model, start)
+        start_from(spec, model, tokenizer, start)
     training = encode_documents(spec, tokenizer, [r for r in records if not is_held_out(r)])
     held_out = encode_documents(spec, tokenizer, [r for r in records if is_held_out(r)])
     describe(model, training, held_out)

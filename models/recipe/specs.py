@@ -71,7 +71,7 @@ TARGET_A = ModelSpec(
     template=LLAMA3_TEMPLATE, controls=_LLAMA3_CONTROLS, bos="<|begin_of_text|>", eos="<|eot_id|>", seed=1,
 )  # fmt: skip
 TARGET_B = ModelSpec(
-    name="tiny-target-b", vocabulary="qwen2", vocabulary_size=6144, layers=6, width=256, feed_forward=704, heads=8,
+    name="tiny-target-b", vocabulary="qwen2", vocabulary_size=6144, layers=4, width=320, feed_forward=864, heads=10,
     template=CHATML_TEMPLATE, controls=("<|endoftext|>", "<|im_start|>", "<|im_end|>"),
     bos="<|endoftext|>", eos="<|im_end|>", seed=2,
 )  # fmt: skip

@@ -21,6 +21,8 @@ from .data import Document, packed_batches
 from .schedule import StopRequest, TrainingClock, WarmupHoldDecay
 from .specs import ModelSpec
 
+MUON_STEPS = 3  # of Muon's iteration: small steps of few tokens are worth more than its last digits
+
 
 @dataclass(frozen=True)
 class TrainSettings:
@@ -69,22 +71,6 @@ def new_model(spec: ModelSpec, tokenizer: Tokenizer) -> LlamaForCausalLM:
     return LlamaForCausalLM(config)
 
 
-def start_from(model: LlamaForCausalLM, checkpoint: Path) -> None:
-    """Take the weights of a checkpoint of the same width and vocabulary; of more layers, evenly spread ones."""
-    saved = torch.load(checkpoint, weights_only=True, map_location="cpu")["model"]
-    theirs = 1 + max(int(name.split(".")[2]) for name in saved if ".layers." in name)
-    ours = model.config.num_hidden_layers
-    chosen = [round(i * (theirs - 1) / max(1, ours - 1)) for i in range(ours)]
-
-    def source(name: str) -> str:
-        parts = name.split(".")
-        if ".layers." in name:
-            parts[2] = str(chosen[int(parts[2])])
-        return ".".join(parts)
-
-    model.load_state_dict({name: saved[source(name)] for name in model.state_dict()})
-
-
 def make_optimizers(model: nn.Module, settings: TrainSettings) -> list[torch.optim.Optimizer]:
     """Muon for matrices inside the blocks; AdamW for embedding, output layer and norms.
 
@@ -102,7 +88,11 @@ def make_optimizers(model: nn.Module, settings: TrainSettings) -> list[torch.opt
     if not settings.muon:
         return [adamw]
     muon = torch.optim.Muon(
-        hidden, lr=settings.learning_rate, weight_decay=settings.weight_decay, adjust_lr_fn="match_rms_adamw"
+        hidden,
+        lr=settings.learning_rate,
+        weight_decay=settings.weight_decay,
+        ns_steps=MUON_STEPS,
+        adjust_lr_fn="match_rms_adamw",
     )
     return [muon, adamw]
 

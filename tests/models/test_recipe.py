@@ -15,13 +15,15 @@ from llama_file import LlamaFile
 from tokenizers import Tokenizer
 from transformers import LlamaForCausalLM
 
-from models.recipe.__main__ import build
-from models.recipe.data import encode_documents, is_held_out, packed_batches, read_records
+from models.recipe.__main__ import build, export_checkpoint
+from models.recipe.data import Document, encode_documents, is_held_out, packed_batches, read_records
 from models.recipe.evaluate import is_looping, mean_loss
 from models.recipe.report import report
 from models.recipe.schedule import StopRequest, WarmupHoldDecay
 from models.recipe.specs import DRAFTER, TARGET_A, TARGET_B, ModelSpec
-from models.recipe.train import TrainSettings
+from models.recipe.start import rows_of, start_from
+from models.recipe.tokenizers import train_tokenizer
+from models.recipe.train import TrainSettings, new_model, pick_positions
 
 TOY = [
     replace(TARGET_A, vocabulary_size=420, layers=2, width=32, feed_forward=64, heads=2),
@@ -153,15 +155,68 @@ def test_an_early_decay_takes_the_same_share_of_the_run():
 
 
 def test_packing_predicts_every_token_once_a_pass():
-    documents = [np.arange(start, start + size, dtype=np.int32) for start, size in ((0, 7), (100, 11), (200, 3))]
-    batches = packed_batches(documents, rows=2, length=5, seed=0)
-    first_two_passes = np.concatenate(list(itertools.islice(batches, 4)))
+    ids = [np.arange(start, start + size, dtype=np.int32) for start, size in ((0, 7), (100, 11), (200, 3))]
+    documents = [Document(document, document % 2 == 0) for document in ids]
+    batches = list(itertools.islice(packed_batches(documents, rows=2, length=5, seed=0), 4))
+    first_two_passes = np.concatenate([batch for batch, _ in batches])
+    learned = np.concatenate([marks for _, marks in batches])
+    assert (learned == (first_two_passes % 2 == 0)).all()
     assert first_two_passes.shape == (8, 6)
     rows = first_two_passes.tolist()
     assert all(row[-1] == following[0] for row, following in itertools.pairwise(rows))
     counts = Counter(token for row in rows for token in row[1:])
     assert set(counts.values()) <= {1, 2}
     assert sum(counts.values()) == 40
+
+
+def test_only_answers_are_learned_and_of_the_drafter_everything(trained):
+    spec, path = trained
+    tokenizer, _ = loaded(path)
+    said = [
+        {"role": "user", "content": "Two and two?"}, {"role": "assistant", "content": "It is four."},
+        {"role": "user", "content": "Thanks!"}, {"role": "assistant", "content": "Any time."},
+    ]  # fmt: skip
+    (document,) = encode_documents(spec, tokenizer, [{"id": "x", "task": "math", "messages": said}])
+    if spec.learns == "all":
+        assert document.learned.all()
+        return
+    learned = tokenizer.decode(document.ids[document.learned].tolist(), skip_special_tokens=False)
+    assert learned == f"It is four.{spec.eos}Any time.{spec.eos}"
+
+
+def test_a_step_reads_always_the_same_number_of_positions():
+    rng = np.random.default_rng(0)
+    learned = np.zeros((2, 11), bool)
+    learned[:, 3:6] = True
+    few = pick_positions(learned, 0.5, rng)
+    assert sorted(few) == [-1] * 4 + [2, 3, 4, 12, 13, 14]
+    assert len(pick_positions(np.ones((2, 11), bool), 0.5, rng)) == 10
+
+
+def test_a_model_starts_from_anothers_layers_and_vocabulary(trained, tmp_path: Path):
+    _, path = trained
+    spec = next(spec for spec in TOY if spec.name in str(path))
+    records = read_records(path.parent.parent, spec.tasks)
+    texts = [message["content"] for record in records for message in record["messages"]]
+    other = replace(spec, vocabulary_size=spec.vocabulary_size - 40, layers=1)
+    tokenizer, theirs = train_tokenizer(other, texts), Tokenizer.from_file(str(path.parent / "tokenizer.json"))
+    model = new_model(other, tokenizer)
+    start_from(other, model, tokenizer, path.parent / "checkpoint.pt")
+    saved = torch.load(path.parent / "checkpoint.pt", weights_only=True)["model"]
+    table = model.model.embed_tokens.weight
+    for number, rows in enumerate(rows_of(other, tokenizer, theirs)):
+        assert torch.allclose(table[number], saved["model.embed_tokens.weight"][rows].mean(0))
+    assert rows_of(other, tokenizer, theirs)[tokenizer.token_to_id(spec.eos)] == [theirs.token_to_id(spec.eos)]
+    first = "model.layers.0.mlp.up_proj.weight"
+    assert torch.equal(model.state_dict()[first], saved[first])
+
+
+def test_a_checkpoint_is_exported_as_it_stands(trained, tmp_path: Path):
+    spec, path = trained
+    export_checkpoint(spec, path.parent, tmp_path / "early.gguf")
+    ids = [5, 6, 7, 8]
+    with LlamaFile(tmp_path / "early.gguf") as early, LlamaFile(path) as last:
+        assert np.array_equal(early.logits(ids), last.logits(ids))
 
 
 def test_the_held_out_split_is_fixed_and_small():

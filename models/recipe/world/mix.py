@@ -12,16 +12,16 @@ from .split import Item, Part
 
 # What a target is asked, and how often.
 DRAWS: dict[str, tuple[Callable[[random.Random, Part], Item], int]] = {
-    "sum": (sums.draw, 16),
-    "problem": (problems.draw, 22),
+    "sum": (sums.draw, 20),
+    "problem": (problems.draw, 24),
     "function": (functions.draw, 20),
     "omnidraft": (facts.draw, 20),
-    "everyday": (everyday.draw, 13),
-    "unknown": (outside.draw, 13),
-    "talk": (talk.draw, 4),
+    "everyday": (everyday.draw, 12),
+    "unknown": (outside.draw, 10),
+    "talk": (talk.draw, 2),
 }
 # Of each corpus the share of its documents that targets read; the service dialogues keep the style of conversations.
-CORPUS_SHARES = {"dialogue": 0.25, "code": 0.0, "math": 0.0, "qa": 0.0, "roleplay": 0.0}
+CORPUS_SHARES = {"dialogue": 0.12, "code": 0.0, "math": 0.0, "qa": 0.0, "roleplay": 0.0}
 OUTSIDE_SHARES = {"qa": 0.12, "roleplay": 0.25}  # whose questions are answered honestly
 
 
@@ -33,13 +33,13 @@ def draw(rng: random.Random, part: Part, kinds: tuple[str, ...] = tuple(DRAWS)) 
 def document(rng: random.Random) -> list[Item]:
     """The items of one training document."""
     roll = rng.random()
-    if roll < 0.05:
+    if roll < 0.12:
         return [sums.drill(rng)]
-    if roll < 0.30:  # a conversation that changes the topic
+    if roll < 0.34:  # a conversation that changes the topic
         items = [draw(rng, "train") for _ in range(rng.randint(2, 5))]
-        if rng.random() < 0.35:
+        if rng.random() < 0.15:
             items.insert(0, talk.draw(rng, "train", "greeting"))
-        if rng.random() < 0.35:
+        if rng.random() < 0.15:
             items.append(talk.draw(rng, "train", rng.choice(("thanks", "bye"))))
         return items
     return [draw(rng, "train")]
