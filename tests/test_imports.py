@@ -93,6 +93,8 @@ ORDER = [
     "settings_file",
     "database",
     "dict_table",
+    "bounded_child",
+    "trial",
     "vocab",
     "backends",
     "decoding",

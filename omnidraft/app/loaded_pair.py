@@ -32,6 +32,7 @@ from omnidraft.learning.adapters.serving import (
 )
 from omnidraft.learning.material.capture import Pairing
 from omnidraft.paths import ProfilePaths
+from omnidraft.trial import TRIALS
 from omnidraft.vocab import PairMap, Translator, Vocabulary
 from omnidraft.vocab.ngram_cache import NgramCache
 
@@ -79,6 +80,9 @@ class LoadedPair:
         self.choice: Choice | None = None
         self.asked: Asked | None = None
         self.shelf = Shelf(profile.adapters, profile.root / MERGED)
+        TRIALS.keep_in(caches)
+        for folder in (profile.adapters, profile.root / MERGED):  # what the trainer wrote, checked by sums
+            TRIALS.trust(folder)
         self._speed = PairSpeed(SpeedStore(caches / "speed.json"))
         self._profile, self._caches, self._ephemeral = profile, caches, ephemeral
         self._opened_with: tuple[Path, ModelSettings] | None = None  # the drafter's file and settings

@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 from omnidraft.backends.gguf_file import ModelInfo, read_info
-from omnidraft.backends.gguf_header import Tensor, read_header
+from omnidraft.backends.gguf_header import FLOAT32, Tensor, read_header
 from omnidraft.backends.llama_runtime import type_names
 from omnidraft.errors import ModelError
 
@@ -33,7 +33,8 @@ def check_adapter(path: str | Path, model: ModelInfo) -> None:
             f"{path} is an adapter for '{architecture}' models, but {model.name} is '{model.architecture}'."
         )
     alpha = header.metadata.get("adapter.lora.alpha", 0.0)
-    if not isinstance(alpha, float) or not 0 <= alpha < 1e6:
+    kind = header.kinds.get("adapter.lora.alpha", FLOAT32)
+    if kind != FLOAT32 or not isinstance(alpha, float) or not 0 <= alpha < 1e6:
         raise ModelError(f"{path} has the impossible LoRA alpha {alpha}.")
     if not header.tensors:
         raise ModelError(f"{path} is an adapter without tensors.")

@@ -7,6 +7,7 @@ architecture, and nothing of this process at stake. Loads that are far from fill
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from omnidraft.backends.llama_runtime import type_layout
 from omnidraft.backends.memory import available_bytes, kv_cache_bytes
 from omnidraft.config import ModelSettings
 from omnidraft.errors import ModelError
+from omnidraft.trial import WITHIN
 
 _CLOSE = 0.5  # of the free memory: from here on it is worth half a second to know exactly
 _COMPUTING = 1 << 30  # bytes that the buffers to compute in hardly ever reach
@@ -71,8 +73,9 @@ def estimate(
     request = {"settings": asdict(settings), "n_ctx": n_ctx, "max_rows": max_rows, "rollback": rollback}
     command = [sys.executable, "-m", __spec__.name, str(info.path), json.dumps(request)]
     root = Path(__file__).resolve().parents[2]
+    environment = {**os.environ, WITHIN: "1"}  # what ends this child ends nothing else
     try:
-        done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=_SECONDS)
+        done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=_SECONDS)
         cache, compute = json.loads(done.stdout.splitlines()[-1])
     except (OSError, subprocess.TimeoutExpired, ValueError, IndexError, TypeError):
         return None

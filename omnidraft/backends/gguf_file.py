@@ -15,7 +15,8 @@ from typing import Any, Literal
 
 import llama_cpp
 
-from omnidraft.backends.gguf_header import ArrayShape, GgufHeader, read_header, read_strings
+from omnidraft.backends.gguf_header import ArrayShape, GgufHeader, read_header
+from omnidraft.backends.header_checks import check_settings, check_vocabulary
 from omnidraft.backends.llama_runtime import supports_architecture, type_layout, type_names
 from omnidraft.errors import ModelError
 
@@ -73,8 +74,8 @@ def read_info(path: str | Path) -> ModelInfo:
     headers = [header, *(read_header(part) for part in _further_parts(header))]
     for part in headers:
         _check_tensor_data(part)
-    _check_settings(header)
     architecture = _text(header, "general.architecture")
+    check_settings(header, architecture)
     if not architecture:
         raise ModelError(f"{path} does not say which architecture it has; it is not a language model file.")
     kind = _kind(header, architecture)
@@ -93,15 +94,6 @@ def usable_info(path: str | Path) -> ModelInfo:
         raise ModelError(f"{info.path} {_UNUSABLE[info.kind]}; choose a chat model.")
     check_vocabulary(path)
     return info
-
-
-def check_vocabulary(path: str | Path) -> None:
-    """ModelError if two tokens are spelled alike: loading such a vocabulary makes llama.cpp abort the process."""
-    entries = read_strings(read_header(path), "tokenizer.ggml.tokens")
-    tokens = [token.partition(b"\0")[0] for token in entries]  # llama.cpp reads up to the NUL
-    tokens = [token for token in tokens if token]  # and gives empty ones names of their own
-    if len(set(tokens)) < len(tokens):
-        raise ModelError(f"{path} is damaged: two tokens of its vocabulary are spelled alike; download it again.")
 
 
 def split_number(path: Path) -> int | None:
@@ -190,13 +182,6 @@ def _check_tensor_data(header: GgufHeader) -> None:
             f"{header.path} is cut short: it has {header.file_size:,} bytes of {header.data_start + end:,}; "
             "download or copy it again."
         )
-
-
-def _check_settings(header: GgufHeader) -> None:
-    """Settings that llama.cpp asserts on in the middle of a pass."""
-    for key, value in header.metadata.items():
-        if key.endswith("epsilon") and not (isinstance(value, float) and 0 <= value < 1):
-            raise ModelError(f"{header.path} is damaged: {key} is {value}; download or copy it again.")
 
 
 def _quantization(headers: list[GgufHeader]) -> str:

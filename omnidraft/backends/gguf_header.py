@@ -9,7 +9,7 @@ from __future__ import annotations
 import mmap
 import stat
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ _U32 = struct.Struct("<I").unpack_from
 _U64 = struct.Struct("<Q").unpack_from
 _SCALARS = dict(enumerate(("B", "b", "H", "h", "I", "i", "f", "?")))
 _SCALARS.update({10: "Q", 11: "q", 12: "d"})
+FLOAT32 = 6
 _STRING, _ARRAY = 8, 9
 _KEEP = 1024  # arrays up to this length are kept as lists (per-layer settings), longer ones as ArrayShape
 
@@ -50,13 +51,14 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class GgufHeader:
-    """`metadata` holds scalars, strings, short lists, and `ArrayShape` for long arrays."""
+    """`metadata` holds scalars, strings, short lists, and `ArrayShape` for long arrays; `kinds` their types in GGUF."""
 
     path: Path
     metadata: dict[str, Any]
     tensors: dict[str, Tensor]
     data_start: int
     file_size: int
+    kinds: dict[str, int] = field(default_factory=dict)
 
 
 def read_header(path: str | Path) -> GgufHeader:
@@ -120,10 +122,10 @@ def _parse(path: Path, data: mmap.mmap, size: int) -> GgufHeader:
     if version not in (2, 3):
         raise ModelError(f"{path} uses GGUF version {version}; versions 2 and 3 are supported, so convert it again.")
     tensor_count, pair_count = struct.unpack_from("<QQ", data, 8)
-    position, metadata = 24, {}
+    position, metadata, kinds = 24, {}, {}
     for _ in range(pair_count):
         key, position = _string(data, position)
-        kind = _U32(data, position)[0]
+        kinds[key] = kind = _U32(data, position)[0]
         metadata[key], position = _value(data, position + 4, kind)
     tensors = {}
     for _ in range(tensor_count):
@@ -137,7 +139,7 @@ def _parse(path: Path, data: mmap.mmap, size: int) -> GgufHeader:
     alignment = metadata.get("general.alignment", 32)
     if not isinstance(alignment, int) or alignment < 1:
         raise IndexError
-    return GgufHeader(path, metadata, tensors, -(-position // alignment) * alignment, size)
+    return GgufHeader(path, metadata, tensors, -(-position // alignment) * alignment, size, kinds)
 
 
 def _string(data: mmap.mmap, position: int) -> tuple[str, int]:

@@ -19,6 +19,7 @@ from omnidraft.backends.llama_runtime import AbortFlag, begin_call, failure_reas
 from omnidraft.backends.memory import prompt_step
 from omnidraft.config import ModelSettings
 from omnidraft.errors import ModelError
+from omnidraft.trial import TRIALS
 
 _KV_TYPES = {
     "f16": llama_cpp.GGML_TYPE_F16,
@@ -72,6 +73,7 @@ class LlamaContext:
 
     @staticmethod
     def _load(info: ModelInfo, settings: ModelSettings, simulated: bool) -> int:
+        TRIALS.require(info.path)
         parameters = llama_cpp.llama_model_default_params()
         parameters.n_gpu_layers = settings.n_gpu_layers
         if simulated:

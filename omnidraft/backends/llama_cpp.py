@@ -22,6 +22,7 @@ from omnidraft.backends.llama_runtime import failure_reason, gpu_offload
 from omnidraft.backends.thread_pool import release_helpers
 from omnidraft.config import ModelSettings
 from omnidraft.errors import ModelError
+from omnidraft.trial import TRIALS
 from omnidraft.vocab import Vocabulary
 
 _SAME = 0.02  # of the logits' spread: rounding moves them less, a wrong state more
@@ -265,6 +266,7 @@ class LlamaDrafter(LlamaTarget):
         """
         if path is not None:
             check_adapter(path, self.info)
+            TRIALS.require(self.info.path, path)
         with self._lock:
             context = self._live()
             context.set_adapter(None if path is None else str(path), scale)

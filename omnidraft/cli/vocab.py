@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 from omnidraft.paths import find_data_home
+from omnidraft.trial import TRIALS
 from omnidraft.vocab.report import vocabulary_report
 
 
@@ -17,7 +18,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    report = vocabulary_report(args.drafter, args.target, find_data_home(args.data_dir).cache)
+    home = find_data_home(args.data_dir)
+    TRIALS.keep_in(home.cache)
+    report = vocabulary_report(args.drafter, args.target, home.cache)
     if args.json:
         print(json.dumps(report))
         return 0

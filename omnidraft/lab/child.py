@@ -17,6 +17,7 @@ from omnidraft.errors import OmniDraftError
 from omnidraft.lab import runs as drift
 from omnidraft.lab.runs import DriftRun, Ended, Loading, Step
 from omnidraft.paths import DataHome
+from omnidraft.trial import TRIALS
 
 
 def main(home: Path, folder: Path, run: str) -> int:
@@ -24,6 +25,7 @@ def main(home: Path, folder: Path, run: str) -> int:
     events = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # whatever a library prints goes to stderr
     try:
+        TRIALS.keep_in(DataHome(home).cache)
         going = drift.resume(DataHome(home), folder, run)
         listener = threading.Thread(target=_listen, args=(going,), daemon=True)
         for event in going.events(_learner(going)):

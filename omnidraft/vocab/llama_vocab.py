@@ -18,6 +18,7 @@ import numpy as np
 from llama_cpp import llama_cpp as api
 
 from omnidraft.errors import ModelError
+from omnidraft.trial import TRIALS
 from omnidraft.vocab import llama_log
 from omnidraft.vocab.vocabulary import TokenKind, Vocabulary, turn_end
 
@@ -28,6 +29,7 @@ _HEADER = struct.Struct("<4sIqq")  # magic, version, number of tensors, number o
 def read_gguf(path: Path) -> Vocabulary:
     """Load a GGUF file's vocabulary, nothing else, and free the model with the Vocabulary's tokenizer."""
     check_header(path)
+    TRIALS.require(path)
     llama_log.begin()
     api.llama_backend_init()
     parameters = api.llama_model_default_params()

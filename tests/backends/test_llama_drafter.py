@@ -13,6 +13,8 @@ from omnidraft.backends.base import DraftModel
 from omnidraft.backends.llama_cpp import LlamaDrafter
 from omnidraft.config import ModelSettings
 from omnidraft.errors import ModelError
+from omnidraft.trial import Trials
+from omnidraft.vocab import Vocabulary
 
 SETTINGS = ModelSettings(n_ctx=256, n_batch=32, threads=1)
 IDS = list(range(300, 330))
@@ -128,3 +130,16 @@ def test_many_swaps_do_not_leak(drafter: LlamaDrafter, write_adapter):
         drafter.extend(IDS[:3], 1)
         sizes.append(resident())
     assert sizes[-1] - sizes[19] < 10_000
+
+
+def test_everything_that_opens_a_model_asks(monkeypatch, models, write_adapter):
+    """The vocabulary, the model, its adapter: none is given to llama.cpp before it was asked about."""
+    asked = []
+    monkeypatch.setattr(Trials, "require", lambda _, *given: asked.append([Path(one).name for one in given]))
+    model = models / "tiny-drafter-f16.gguf"
+    vocabulary = Vocabulary.from_gguf(model)
+    assert asked == [[model.name]]
+    with LlamaDrafter.open(model, ModelSettings(n_ctx=64, threads=1), vocabulary=vocabulary) as drafter:
+        assert asked == [[model.name]] * 2
+        drafter.set_adapter(write_adapter("a.gguf", model))
+    assert asked[2:] == [[model.name, "a.gguf"]]
