@@ -72,6 +72,11 @@ class AdaptiveLength:
         self._plain_round = knowledge.cost.pass_seconds(1)
 
     @property
+    def _trying(self) -> bool:
+        """In a trial, whose looks are not `Exploration`'s: it neither pays for them nor earns further ones."""
+        return self._guard.stretch == "trial"
+
+    @property
     def state(self) -> str:
         if self._foresight is None:
             return ""
@@ -124,7 +129,8 @@ class AdaptiveLength:
         for look in (self.knowledge.look, self._look):
             look.add(gain)
         self.silent = gain <= 0
-        self._exploration.looked(self._tokens, promising=not self.silent)
+        if not self._trying:
+            self._exploration.looked(self._tokens, promising=not self.silent)
         return not self.silent
 
     def _gain(self, chances: Sequence[float]) -> float:
@@ -143,14 +149,14 @@ class AdaptiveLength:
                 rates.first.add(float(hit))
             self._foresight.learn(guess[:1], 1, int(hit))
             self._thought = False
-            if hit:
+            if hit and not self._trying:
                 self._exploration.hit(1, self._tokens)
 
     def observe(self, done: Round, proposals: Sequence[Proposal]) -> None:
         self._tokens += done.emitted
-        copies = self.knowledge.copy_guard
-        copies.resting -= copies.resting > 0
         seconds = done.draft + done.translate + done.verify + done.other
+        if not proposals or proposals[0].origin != "lookup":
+            self.knowledge.copy_guard.passed(plain=not done.drafted)
         if not proposals and not done.drafted:
             self._observe_plain(done.emitted, seconds)
             return
@@ -165,7 +171,8 @@ class AdaptiveLength:
                 for rates in (k.copies, self._copies):
                     rates.add(self._match.length + depth, depth < done.accepted, own=self._match.own)
             return
-        if self._guard.stretch == "trial" and (not proposals or self._unproposed >= _SILENT):
+        tried = self._trying
+        if tried and (not proposals or self._unproposed >= _SILENT):
             self._unproposed += 1
         if not self._exploring:
             self._guard.drafted(done.emitted, seconds, self._catching_up() if self._behind > _FAR_BEHIND else 0.0)
@@ -176,10 +183,11 @@ class AdaptiveLength:
         if self.silent:
             self._exploration.save(seconds - drafting)
             return
+        self._thought = False
         for rates in (k.rates, self._rates):
             rates.observe(done.drafted, done.proposed, done.tested, done.accepted)
         self._foresight.learn(proposals, done.tested, done.accepted)
-        if done.accepted:
+        if done.accepted and not tried:
             self._exploration.hit(done.accepted, self._tokens)
 
     def _observe_plain(self, emitted: int, seconds: float) -> None:
@@ -217,7 +225,7 @@ class AdaptiveLength:
             step = k.cost.step / max(self._rates.per_piece.value, 0.2)
             gain = self._look.value - k.rate * (step + self._catching_up() / _AMORTISED)
             k.drafting = gain > (0.0 if k.drafting else _HYSTERESIS)
-            self._guard.expected = k.drafting
+            self._guard.expects(k.drafting)
             self._thought = True
         if k.drafting or self._guard.insists:
             return True
@@ -241,8 +249,7 @@ class AdaptiveLength:
     def _pass_seconds(self, rows: int) -> float:
         """What a pass is expected to take; in a trial that proposes nothing because of it, what it may take."""
         cost = self.knowledge.cost
-        doubted = self._guard.stretch == "trial" and self._unproposed >= _SILENT
-        return cost.hoped(rows) if doubted else cost.pass_seconds(rows)
+        return cost.hoped(rows) if self._trying and self._unproposed >= _SILENT else cost.pass_seconds(rows)
 
     def _best_copy(self) -> tuple[int, float]:
         """(how many looked-up tokens to propose, what they are expected to earn in tokens)."""

@@ -9,6 +9,8 @@ from omnidraft.decoding.ratio import STALL
 
 _LIMIT, _LATER_LIMIT = 6.0, 2.0  # plain rounds that copies may lose, and once they have
 _WIN = 2.5  # saved plain rounds that make up for it
+_UNKNOWN, _STALE = 8, 192  # copies without a plain round to compare with: while none is known, and later
+_REFERENCE = 4  # rounds without copies then
 _PAUSE, _LONGEST_PAUSE = 64, 1024  # rounds without copies behind a loss, doubled each time
 
 
@@ -21,10 +23,20 @@ class CopyGuard:
         self._limit, self._pause = _LIMIT, _PAUSE
         self._times: deque[float] = deque(maxlen=9)
         self.resting = 0  # rounds of any other kind before copies are proposed again
+        self._unpaired = 0  # copies since the last plain round
+
+    def passed(self, plain: bool) -> None:
+        """A round without a copy."""
+        self.resting -= self.resting > 0
+        if plain:
+            self._unpaired = 0
 
     def copied(self, tokens: int, seconds: float, plain: float | None) -> None:
         """A round that proposed a copy; plain: what a plain round takes, None if unknown. CUSUM as in `Guard`."""
         self._times.append(seconds)
+        self._unpaired += 1
+        if self._unpaired >= (_UNKNOWN if plain is None else _STALE):
+            self.resting, self._unpaired = _REFERENCE, 0
         if plain is None:
             return
         saved = tokens - min(seconds, STALL * median(self._times)) / plain

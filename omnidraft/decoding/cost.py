@@ -121,7 +121,7 @@ class CostModel:
         if known and not paired:
             self.level *= 1 + (1 - (1 - _LEVEL_RATE) ** rounds) * (ratio - 1)
         shape = self.passes.get(rows, 0.0)
-        rate = max(_PAIRED_RATE if paired else _SHAPE_RATE, 1 / (known + 1))
+        rate = max(_PAIRED_RATE if paired else _SHAPE_RATE, 1 / (known + 1)) if rows > 1 or not known else 0.0
         self.samples[rows] = known + 1
         self._put(rows, shape + rate * (seconds / self.level - shape), quiet)
         self._age += 1

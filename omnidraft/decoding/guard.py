@@ -63,7 +63,8 @@ class Guard:
         self._left = 0  # of the reference
         self._period = _FIRST_REFERENCE
         self._drafted = 0  # rounds since the last reference
-        self._lost = 0.0
+        self._lost = self._lost_before = 0.0  # now, and at the last reference
+        self._tried = Ratio()  # in the trial alone
         self._net = 0.0  # saved since drafting began
         self._score, self._rounds = 0.0, 0  # of the trial's counted rounds
         self._cold = 0.0  # saved in its first ones, but for reading what was missed
@@ -95,10 +96,16 @@ class Guard:
         if not self._c or self.credit < self._wanted:
             self.due, self._since = False, max(0, self._since - _ASKED_AGAIN)
             return False
+        self._tried = Ratio()
         self.stretch, self.due = "trial", False
         self._score = self._cold = self._net = 0.0
         self._rounds, self._warm = 0, _WARM
         return True
+
+    def expects(self, gain: bool) -> None:
+        """What the cost model thinks of drafting; where it agrees, nobody needs to vouch for it."""
+        self.expected = gain
+        self.vouched = self.vouched and not gain
 
     def retry(self) -> None:
         """The drafter has become another one: what was found about the one before may no longer hold."""
@@ -123,7 +130,7 @@ class Guard:
         share = _SHARE if self._failed < _OFTEN else _LATER_SHARE
         self.credit = min(self.credit + share, max(_CREDIT, self._wanted))
         self._since += 1
-        if self._since >= self._gap:
+        if self._since >= self._gap and self.credit >= self._wanted:
             self.due = True
         elif self._since % _KEPT == 0 and self.plain_only:
             self._notice()
@@ -162,12 +169,17 @@ class Guard:
         self._lost = max(0.0, self._lost - saved)
         if not self._lost:
             self._recent.clear()
-        sure = self.measured.interval()[0] > 1.0
-        limit = _SURE_LIMIT if sure else _VOUCHED_LIMIT if self.vouched else _LIMIT
-        if self._lost >= 0.5 * limit and self._drafted >= _STALE:
+        limit = self._limit()
+        if self._drafted < _STALE:
+            if self._lost >= limit or self.measured.interval()[1] < 1.0:
+                self._end()
+        elif self._lost >= min(limit, max(0.5 * limit, self._lost_before + 0.25 * limit)):
             self._refer()
-        elif self._lost >= limit:
-            self._end()
+
+    def _limit(self) -> float:
+        if self.measured.interval()[0] > 1.0:
+            return _SURE_LIMIT
+        return _VOUCHED_LIMIT if self.vouched else _LIMIT
 
     def _end(self) -> None:
         """Drafting loses. Where only a trial vouched for it, the cost model has its way again first."""
@@ -177,7 +189,7 @@ class Guard:
             self.credit = max(self.credit + min(self._net, 0.0), _FLOOR)
         self._fresh = False
         self._gap, self._since = _GAP, 0
-        self._lost = self._net = 0.0
+        self._lost = self._lost_before = self._net = 0.0
         self._recent.clear()
 
     def _refer(self) -> None:
@@ -199,7 +211,8 @@ class Guard:
         self._warm = 1
         good = near and self.measured.interval()[0] > 1.0
         self._period = min(2 * max(self._period, _NEXT_REFERENCE), _LAST_REFERENCE) if good else _NEXT_REFERENCE
-        if self._lost >= _LIMIT:
+        self._lost_before = self._lost
+        if self._lost >= self._limit() or self.measured.interval()[1] < 1.0:
             self._end()
 
     def _try(self, tokens: int, took: float, catching_up: float, cold: bool) -> None:
@@ -214,7 +227,8 @@ class Guard:
         self._score += saved
         self._rounds += 1
         self.measured.add(tokens, took)
-        if self._score <= -_LOSS or (self._rounds >= _MOST and self._score <= 0):
+        self._tried.add(tokens, took)
+        if self._score <= -_LOSS or (self._rounds >= _MOST and self._score < 0.5 * _WIN):
             self._lose_trial()
         elif self._rounds >= _LEAST and (self._score >= _WIN or self._rounds >= _MOST):
             self._win_trial()
@@ -229,8 +243,8 @@ class Guard:
 
     def _win_trial(self) -> None:
         self.stretch, self.plain_only, self.vouched = "", False, True
-        self._failed = 0
-        self._lost = 0.0
+        self.measured, self._failed = self._tried, 0
+        self._lost = self._lost_before = 0.0
         self._recent.clear()
         self._gap, self._since = _REST_GAP, 0
         self._drafted, self._period = 0, _NEXT_REFERENCE

@@ -16,7 +16,7 @@ from omnidraft.decoding.adaptive import AdaptiveLength
 from omnidraft.decoding.cost import CostModel
 from omnidraft.decoding.events import Round
 from omnidraft.decoding.knowledge import Knowledge
-from omnidraft.decoding.length import PLAIN
+from omnidraft.decoding.length import PLAIN, FixedLength
 from omnidraft.decoding.lookup import NO_MATCH
 from omnidraft.vocab import Proposal
 
@@ -104,11 +104,12 @@ class Machine:
             drafting += done.draft
         return Outcome(made, total, drafting, passes)
 
-    def answers(self, knowledge: Knowledge, answers: int, tokens: int) -> Outcome:
-        """Several answers of so many tokens, each under a policy of its own."""
+    def answers(self, knowledge: Knowledge | int, answers: int, tokens: int) -> Outcome:
+        """Several answers of so many tokens, each under a policy of its own; a number is a fixed draft length."""
         found = []
         for _ in range(answers):
-            policy = self.adaptive(knowledge=knowledge)
+            fixed = isinstance(knowledge, int)
+            policy = FixedLength(knowledge) if fixed else self.adaptive(knowledge=knowledge)
             self._unread = _PROMPT
             found.append(self.run(policy, tokens))
             policy.finish()
