@@ -5,16 +5,15 @@ Only the coupled picker asks: it decides how often drafter and target agree, nev
 
 from __future__ import annotations
 
+from math import log
 from weakref import WeakKeyDictionary
-
-import numpy as np
 
 from omnidraft.vocab import PairMap, Translator
 from omnidraft.vocab.ngram_cache import NgramCache
 
-Weighed = tuple[np.ndarray, np.ndarray]
+Weighed = tuple[list[int], list[float]]
 _MOST = 6  # cached n-grams considered behind one beginning
-_AGE = 1_000  # n-gram tokens emitted, after which weights are worked out anew
+_AGE = 32  # n-gram tokens emitted, after which weights are worked out anew; more once there are many to count
 
 
 class LikelyTokens:
@@ -28,10 +27,10 @@ class LikelyTokens:
 
     @property
     def old(self) -> bool:
-        return self._emitted() - self._born > _AGE
+        return self._emitted() - self._born > max(_AGE, self._born // 8)
 
     def __call__(self, node: tuple[int, ...]) -> Weighed | None:
-        """Tokens whose expansion begins with `node`: ids (n,) and log weights (n,), which sum to 1 as weights."""
+        """Tokens whose expansion begins with `node`: ids and log weights, which sum to 1 as weights."""
         found = self._memo.get(node, _UNKNOWN)
         if found is _UNKNOWN:
             found = self._memo[node] = self._weigh(node)
@@ -47,10 +46,11 @@ class LikelyTokens:
             # the token that is just this piece: as heavy as all n-grams through it, for want of counts
             if alone is not None:
                 found = [*found, (alone, sum(w for _, w in found) or 1.0)]
+        found = [(t, w) for t, w in found if w > 0]  # one may have been evicted meanwhile
         if not found:
             return None
-        weights = np.array([w for _, w in found])
-        return np.array([t for t, _ in found]), np.log(weights / weights.sum())
+        total = sum(w for _, w in found)
+        return [t for t, _ in found], [log(w / total) for _, w in found]
 
     def _alone(self, piece: int) -> int | None:
         pair = self._pair
@@ -61,7 +61,7 @@ class LikelyTokens:
         return next(iter(pair.splits(piece)), None)
 
 
-_UNKNOWN: Weighed = (np.empty(0), np.empty(0))
+_UNKNOWN: Weighed = ([], [])
 _kept: WeakKeyDictionary[Translator, LikelyTokens] = WeakKeyDictionary()
 
 

@@ -8,15 +8,16 @@ points to, `rejection` and `paper` an independent draw whose distribution is kep
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
+from math import inf
+from operator import add
 from typing import Protocol
 
 import numpy as np
 
 from omnidraft.config import SamplingSettings
 from omnidraft.decoding.likely import Weighed, likely_tokens
-from omnidraft.decoding.noise import gumbel
-from omnidraft.decoding.sampling import passing
+from omnidraft.decoding.noise import gumbels
+from omnidraft.decoding.sampling import passing, within
 from omnidraft.decoding.topk import top_ids
 from omnidraft.vocab import Translator
 
@@ -56,20 +57,24 @@ class CoupledPicker:
             return found[0]
         closed = self._translator.segment(pieces, final=False) if pieces else ()
         node = tuple(pieces[closed[-1].start + closed[-1].pieces :]) if closed else tuple(pieces)
-        scores = logits / self._sampling.temperature
-        scores += self._noise(found, node, position + len(closed))
-        return found[scores.argmax()]
+        noise = self._noise(found, node, position + len(closed))
+        temperature = self._sampling.temperature
+        scores = [logit / temperature + g for logit, g in zip(logits, noise, strict=True)]
+        return found[scores.index(max(scores))]
 
-    def _candidates(self, row: np.ndarray) -> tuple[list[int], np.ndarray]:
+    def _candidates(self, row: np.ndarray) -> tuple[list[int], list[float]]:
         """Pieces that pass the filters among the first few, and their logits, likeliest first."""
-        ids = top_ids(row, self._width)
-        logits = row[ids].astype(np.float64)
-        keep = passing(logits, self._sampling.top_p, self._sampling.min_p)
-        return ids[:keep].tolist(), logits[:keep]
+        s = self._sampling
+        found, logits = within(row, s.min_p, self._width) if s.min_p > 0.0 else ([], [])
+        if not found:
+            ids = top_ids(row, self._width)
+            found, logits = ids.tolist(), row[ids].tolist()
+        keep = passing(logits, s.top_p, s.min_p)
+        return found[:keep], logits[:keep]
 
-    def _noise(self, found: Sequence[int], node: tuple[int, ...], position: int) -> np.ndarray:
-        """(n,) noise of each candidate piece behind the open fragment `node` of the token at `position`."""
-        noise = np.full(len(found), -np.inf)
+    def _noise(self, found: Sequence[int], node: tuple[int, ...], position: int) -> list[float]:
+        """Noise of each candidate piece behind the open fragment `node` of the token at `position`."""
+        noise = [-inf] * len(found)
         going_on: list[tuple[int, Weighed]] = []
         starting: list[tuple[int, Weighed]] = []
         for i, piece in enumerate(found):
@@ -81,14 +86,11 @@ class CoupledPicker:
         self._best(noise, starting, position + (1 if node else 0))
         return noise
 
-    def _best(self, noise: np.ndarray, options: list[tuple[int, Weighed]], position: int) -> None:
+    def _best(self, noise: list[float], options: list[tuple[int, Weighed]], position: int) -> None:
         """noise[i] = max over the tokens of option i of log w + g."""
-        if not options:
-            return
-        scores = np.concatenate([weighed[1] for _, weighed in options])
-        scores += gumbel(self._seed, position, np.concatenate([weighed[0] for _, weighed in options]))
-        starts = list(accumulate((len(weighed[0]) for _, weighed in options[:-1]), initial=0))
-        noise[[i for i, _ in options]] = np.maximum.reduceat(scores, starts)
+        drawn = iter(gumbels(self._seed, position, [t for _, (ids, _) in options for t in ids]))
+        for i, (_, weights) in options:
+            noise[i] = max(map(add, weights, drawn))
 
 
 class SamplingPicker:

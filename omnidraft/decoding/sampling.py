@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import log
+from itertools import accumulate
+from math import exp, log
 from typing import NamedTuple
 
 import numpy as np
@@ -19,13 +20,15 @@ import numpy as np
 from omnidraft.config import SamplingSettings
 from omnidraft.decoding.capture import SMALL, Uncounted, candidates_of
 from omnidraft.decoding.events import Candidates
-from omnidraft.decoding.noise import GROUP, TAIL, gumbel
+from omnidraft.decoding.noise import GROUP, TAIL, gumbel, gumbels
 from omnidraft.decoding.topk import top_ids, top_two
 from omnidraft.vocab import TokenKind, Vocabulary
 
 HEAD = 64
 _EDGE = 12  # ids behind the cut that rounding could bring in
 _GROUP_SIZE = 256
+_FEW = 64  # candidates up to which going through them one by one is quickest
+_ROUNDING = 1e-3  # logits that a float32 sum may be off by
 
 
 class Draw(NamedTuple):
@@ -120,23 +123,28 @@ class Sampler:
         """What `draw` draws where filters leave a few candidates, and nothing about how close it was."""
         ids, logits = self._kept(row)
         if len(ids) == 1:
-            return int(ids[0])
-        scores = logits - logits[0]
-        scores /= self.settings.temperature
-        scores += gumbel(self.seed, position, ids)
-        return int(ids[scores.argmax()])
+            return ids[0]
+        top, temperature = logits[0], self.settings.temperature
+        noise = gumbels(self.seed, position, ids)
+        scores = [(logit - top) / temperature + g for logit, g in zip(logits, noise, strict=True)]
+        return ids[scores.index(max(scores))]
 
-    def _kept(self, row: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Ids and logits (n,) float64 of what passes the filters, largest first."""
+    def _kept(self, row: np.ndarray) -> tuple[list[int], list[float]]:
+        """Ids and logits of what passes the filters, largest first."""
         s = self.settings
+        known = self._top is not None and 0 < s.top_k <= len(self._top)
+        if s.min_p > 0.0 and not known and not (s.top_k and s.top_p < 1.0):
+            ids, logits = within(row, s.min_p, s.top_k)
+            # Those left out can only add to the mass: if top-p drops none of these, it drops none at all.
+            if ids and passing(logits, s.top_p, s.min_p) == len(ids):
+                return ids, logits
         if not s.top_k:
             head = self._filtered(row)
-            return head.ids, head.logits
-        known = self._top is not None and len(self._top) >= s.top_k
-        ids = self._top[: s.top_k] if known else top_ids(row, s.top_k)
-        logits = row[ids].astype(np.float64)
+            return head.ids.tolist(), head.logits.tolist()
+        found = self._top[: s.top_k] if known else top_ids(row, s.top_k)
+        logits = row[found].tolist()
         keep = passing(logits, s.top_p, s.min_p)
-        return ids[:keep], logits[:keep]
+        return found[:keep].tolist(), logits[:keep]
 
     def probabilities(self, row: np.ndarray) -> np.ndarray:
         """(V,) float64, summing to 1: the filtered target distribution of a prepared `row`."""
@@ -188,7 +196,7 @@ class Sampler:
 
     def _filtered(self, row: np.ndarray) -> _Head:
         s = self.settings
-        limit = s.top_k or row.shape[0]
+        limit = min(s.top_k or row.shape[0], row.shape[0])
         total = None if s.top_k or s.top_p >= 1.0 else self._exp_sum(row, float(row.max()), 1.0)
         n = min(limit, HEAD)
         while True:  # grow until the cut is inside what was sorted
@@ -209,7 +217,7 @@ class Sampler:
             n = min(limit, n * 4)
         # Kept is what passes every filter: the nearest one decides who goes, the furthest who comes.
         inside, outside = np.full(keep, np.inf), np.full(max(len(ids) - keep, 0), -np.inf)
-        ways = [_by_rank(logits, keep, n)] if s.top_k else []
+        ways = [_by_rank(logits, keep, n)] if 0 < s.top_k < row.shape[0] else []
         if s.top_p < 1.0:
             before = np.concatenate(([-np.inf], shares[:-1]))  # the share ahead of each id; the first always stays
             kept, left = _by_rank(logits, keep)
@@ -258,15 +266,28 @@ class Sampler:
 _TAIL = np.array([TAIL])
 
 
-def passing(logits: np.ndarray, top_p: float, min_p: float) -> int:
-    """How many of sorted `logits` (n,), which hold all the mass, pass top-p and min-p; at least one."""
+def within(row: np.ndarray, min_p: float, most: int) -> tuple[list[int], list[float]]:
+    """Ids and logits of `row` (V,) that pass `min_p` > 0, largest first; none if more than `most` (0: a few) do."""
+    best, floor = float(row.max()), log(min_p)
+    found = np.flatnonzero(row >= best + floor - _ROUNDING)
+    if len(found) > (most or _FEW):
+        return [], []
+    logits = row[found].tolist()
+    kept = sorted((-logit, i) for i, logit in zip(found.tolist(), logits, strict=True) if logit - best >= floor)
+    return [i for _, i in kept], [-negative for negative, _ in kept]
+
+
+def passing(logits: Sequence[float], top_p: float, min_p: float) -> int:
+    """How many of sorted `logits`, which hold all the mass, pass top-p and min-p; at least one."""
     keep = len(logits)
-    gaps = logits - logits[0]
-    if top_p < 1.0:
-        weights = np.exp(gaps)
-        keep = min(keep, int((weights.cumsum() / weights.sum()).searchsorted(top_p)) + 1)
+    top = logits[0]
     if min_p > 0.0:
-        keep = min(keep, int((gaps >= log(min_p)).sum()))
+        floor = log(min_p)
+        keep = next((n for n, logit in enumerate(logits) if logit - top < floor), keep)
+    if top_p < 1.0:
+        weights = [exp(logit - top) for logit in logits]
+        enough = top_p * sum(weights)
+        keep = min(keep, next((n for n, reached in enumerate(accumulate(weights), 1) if reached >= enough), keep))
     return keep
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy import stats
 
-from omnidraft.decoding.noise import gumbel, uniforms
+from omnidraft.decoding.noise import GROUP, TAIL, gumbel, gumbels, uniforms
 
 
 def test_same_counters_give_the_same_noise_in_any_company():
@@ -40,3 +40,13 @@ def test_argmax_of_log_p_plus_noise_is_a_draw_from_p():
     ids = np.arange(4)
     counts = np.bincount([(np.log(p) + gumbel(s, 0, ids)).argmax() for s in range(20_000)], minlength=4)
     assert stats.chisquare(counts, p * 20_000).pvalue > 1e-3
+
+
+def test_few_outcomes_one_by_one_get_the_same_noise_as_many_at_once():
+    rng = np.random.default_rng(0)
+    for seed, position in ((0, 0), (7, 1), (-3, 200), (2**63 + 5, 100_000)):
+        ids = [*rng.integers(0, 200_000, 20).tolist(), TAIL, GROUP + 3]
+        expected = gumbel(seed, position, np.array(ids))
+        np.testing.assert_allclose(gumbels(seed, position, ids), expected, rtol=1e-12)
+        many = gumbels(seed, position, ids * 4)
+        np.testing.assert_allclose(many, np.tile(expected, 4), rtol=1e-12)

@@ -37,13 +37,13 @@ def picks(sampling: SamplingSettings, logits: np.ndarray, seeds: int = 60) -> se
 ])  # fmt: skip
 def test_only_what_passes_the_targets_filters_is_drafted(filters, expected):
     logits = row(a=np.log(0.45), b=np.log(0.35), c=np.log(0.2))
-    assert picks(SamplingSettings(temperature=1.0, **filters), logits) == expected
+    assert picks(SamplingSettings.unfiltered(temperature=1.0, **filters), logits) == expected
 
 
 def test_with_the_same_distribution_drafter_and_target_draw_the_same():
     """Over tokens that are one piece each, and with filters that leave both the same few."""
     translator = toys.translator(cached=False)
-    sampling = SamplingSettings(temperature=0.8, top_k=3)
+    sampling = SamplingSettings.unfiltered(temperature=0.8, top_k=3)
     shares = {"a": 0.5, "b": 0.3, "c": 0.2}
     drafted = row(**{piece: np.log(share) for piece, share in shares.items()})
     target = np.full(toys.TARGET.size, -30.0, np.float32)
