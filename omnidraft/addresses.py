@@ -25,7 +25,7 @@ class Address:
     def resolved(self) -> str:
         """The host as four numbers, which is all that llama.cpp takes; ModelError if the name stands for nothing."""
         try:
-            return socket.getaddrinfo(self.host, self.port, socket.AF_INET, socket.SOCK_STREAM)[0][4][0]
+            return str(socket.getaddrinfo(self.host, self.port, socket.AF_INET, socket.SOCK_STREAM)[0][4][0])
         except (OSError, UnicodeError):
             raise ModelError(f"The name of the worker at {self} leads nowhere; check how it is written.") from None
 

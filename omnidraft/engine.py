@@ -45,6 +45,13 @@ class Seat:
 
 
 @dataclass(slots=True)
+class DrafterSeat(Seat):
+    """The drafter's seat."""
+
+    model: DraftModel
+
+
+@dataclass(slots=True)
 class Memory:
     """What answers leave behind for later ones: knowledge by kind of sampling, and texts to copy from."""
 
@@ -74,7 +81,7 @@ class Engine:
 
     def __init__(self, target: LanguageModel, template: ChatTemplate, *, tolerance: float = 0.0) -> None:
         self.target = Seat(target, template, [])
-        self.drafter: Seat | None = None
+        self.drafter: DrafterSeat | None = None
         self.translator: Translator | None = None
         self.tolerance = tolerance
         self.memory = Memory()
@@ -89,7 +96,7 @@ class Engine:
 
     def pair_drafter(self, drafter: DraftModel | None, template: ChatTemplate | None, translator: Translator | None):
         """Draft with `drafter` from now on, translating with `translator`; None decodes plainly."""
-        self.drafter = Seat(drafter, template, []) if drafter is not None else None
+        self.drafter = DrafterSeat(drafter, template, []) if drafter is not None and template is not None else None
         self.translator = translator
         self.memory = Memory()
 
@@ -122,7 +129,7 @@ class Engine:
         source: str | None = None,
         continued: Continued | None = None,
         grammar: Grammar | None = None,
-    ) -> Iterator[Event]:
+    ) -> Generator[Event, None, None]:
         """Events of one answer to `messages` ({"role", "content"}, the last one the user's).
 
         source names the conversation to the n-gram cache. With `continued` the answer goes on from there: events are
@@ -175,7 +182,7 @@ class Engine:
             events.close()
             if speculation is not None:
                 speculation.finish()
-            if state is not None:
+            if state is not None and self.drafter is not None:
                 self.drafter.committed = state.context
 
     def _speculation(
@@ -195,14 +202,16 @@ class Engine:
             return None, reason
         if draft.mode == "lookup":
             return None, "only copies of earlier text are proposed"
-        seat = self.drafter
+        seat, translator = self.drafter, self.translator
+        assert seat is not None  # otherwise there was a reason
+        assert translator is not None
         try:
             ids = prompt_ids(seat.template, seat.model.vocabulary, messages, seat.committed)
             virtual = not begun and ends_without_space(seat.template.render(messages))
             ids += _answer_ids(seat, begun, seat.committed[len(ids) :] if seat.committed[: len(ids)] == ids else ())
         except ModelError as error:  # a conversation that only the drafter's template refuses is still answered
             return None, str(error)
-        return Drafting(seat.model, self.translator, ids, virtual_space=virtual, source=source), None
+        return Drafting(seat.model, translator, ids, virtual_space=virtual, source=source), None
 
     def _gave_up(self, draft: DraftSettings, knowledge: Knowledge | None, statistics: Statistics) -> str | None:
         """Why the drafter was left out, as a sentence, where that is because it would not have paid."""

@@ -163,13 +163,18 @@ def _checked_number(rule: Rule, value: Any) -> Number:
         raise ValueError
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError
-    if value not in rule.also and not rule.low <= value <= rule.high:
+    if value not in rule.also and not _within(rule, value):
         raise ValueError
     return float(value) if rule.kind == "number" else value
 
 
+def _within(rule: Rule, value: Number) -> bool:
+    return (rule.low is None or rule.low <= value) and (rule.high is None or value <= rule.high)
+
+
 def _checked_texts(rule: Rule, value: Any) -> tuple[str, ...]:
-    if not isinstance(value, (list, tuple)) or len(value) > rule.high or not all(map(_good_text, value)):
+    most = math.inf if rule.high is None else rule.high
+    if not isinstance(value, list | tuple) or len(value) > most or not all(map(_good_text, value)):
         raise ValueError
     return value if isinstance(value, tuple) else tuple(value)
 

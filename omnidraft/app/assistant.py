@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -116,7 +116,7 @@ class Assistant:
             if not self._lock.acquire(timeout=0.1):
                 return False
             try:
-                if self.loaded.take_up(made):
+                if self.loaded.take_up(made) and self.loaded.choice is not None:
                     self.learner.serving(self.loaded.choice)
             finally:
                 self._lock.release()
@@ -145,7 +145,7 @@ class Assistant:
         wait: bool = True,
         continued: Continued | None = None,
         grammar: Grammar | None = None,
-    ) -> Iterator[Event]:
+    ) -> Generator[Event, None, None]:
         """Events of one answer; closing the generator or calling `stop` ends it early. Busy if not `wait`ing.
 
         With `continued` the answer goes on from there; the learner, who wants whole answers, does not hear of it.
@@ -185,7 +185,8 @@ class Assistant:
         return None
 
     def _followed(
-        self, events: Iterator[Event], messages: Sequence[Message], chat: str | None, sampling: SamplingSettings
+        self, events: Generator[Event, None, None], messages: Sequence[Message], chat: str | None,
+        sampling: SamplingSettings,
     ) -> Iterator[Event]:
         tokens: list[Token] = []
         try:

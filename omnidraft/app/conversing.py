@@ -9,6 +9,7 @@ import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from typing import Any
 from itertools import pairwise
 
 from omnidraft.app.answer_job import AnswerJob
@@ -116,7 +117,7 @@ def draft_of(session: Session, settings: Conversation) -> DraftSettings:
     return replace(draft, enabled=draft.enabled and settings.speculation)
 
 
-def with_values(session: Session, settings: Conversation, values: dict[str, object]) -> SamplingSettings:
+def with_values(session: Session, settings: Conversation, values: dict[str, Any]) -> SamplingSettings:
     """The conversation's sampling with some values replaced."""
     return replace(sampling_of(session, settings), **values)
 

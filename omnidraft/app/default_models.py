@@ -33,6 +33,14 @@ def choose_drafter(given: str | None, home: DataHome, settings: AppSettings = _D
     return next((m.path for m in find_models([BUNDLED_MODELS]) if BUNDLED_DRAFTER in m.name), None)
 
 
+def need_drafter(given: str | None, home: DataHome) -> Path:
+    """`choose_drafter` for what is of no use without one."""
+    found = choose_drafter(given, home)
+    if found is None:
+        raise ModelError("No drafter was found; name one with --drafter.")
+    return found
+
+
 def choose_adapter(given: str) -> Path | str:
     """AUTO, NO_ADAPTER or the given file."""
     return given if given in (AUTO, NO_ADAPTER) else Path(given)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from omnidraft.app.speed_store import PairSpeed, SpeedStore
 from omnidraft.backends.base import LanguageModel
@@ -18,7 +19,7 @@ from omnidraft.backends.templates import ChatTemplate
 from omnidraft.config import CacheSettings, ModelSettings
 from omnidraft.decoding.lookup import SuffixLookup
 from omnidraft.decoding.measure import step_seconds
-from omnidraft.engine import Engine, Memory
+from omnidraft.engine import DrafterSeat, Engine, Memory
 from omnidraft.learning.adapters.serving import (
     AUTO,
     MERGED,
@@ -98,14 +99,17 @@ class LoadedPair:
     @property
     def drafter(self) -> LlamaDrafter | None:
         seat = self.engine.drafter if self.engine is not None else None
-        return seat.model if seat is not None else None
+        return cast(LlamaDrafter, seat.model) if seat is not None else None
 
     @property
     def pairing(self) -> Pairing | None:
         """What learning is told of; None where nothing is to be learned."""
-        if self.drafter is None or self.asked.adapter != AUTO:
+        engine, pair, choice = self.engine, self.pair, self.choice
+        if engine is None or engine.drafter is None or pair is None or choice is None:
             return None
-        return Pairing(self.pair, self.engine.drafter.template, self.target.name, self.choice)
+        if self.asked is None or self.asked.adapter != AUTO:
+            return None
+        return Pairing(pair, engine.drafter.template, engine.target.model.name, choice)
 
     def load(self, asked: Asked) -> list[str]:
         """Load what is asked for. Returns sentences worth showing. What is loaded stays if anything new cannot be."""
@@ -133,9 +137,10 @@ class LoadedPair:
         if asked.drafter is None:
             self._release_drafter()
             return
+        known = self.pair.drafter if self.pair is not None else None
         same = self.choice is not None and self.choice.drafter == asked.drafter
         with ExitStack() as undo:
-            vocabulary = self.pair.drafter if same else Vocabulary.from_gguf(asked.drafter)
+            vocabulary = known if same and known is not None else Vocabulary.from_gguf(asked.drafter)
             pair = PairMap.build(vocabulary, engine.target.model.vocabulary, self._caches)
             choice = self.choose(asked.drafter, pair, asked.adapter, asked.scope)
             drafter = self.drafter if self._opened_with == (choice.file, asked.model) else None
@@ -171,7 +176,7 @@ class LoadedPair:
     def prepare(self, scope: str) -> Replacement | None:
         """What the store says now, made ready while the present drafter goes on; None if that drafts already."""
         pair, served, opened_with = self.pair, self.choice, self._opened_with
-        if pair is None or served is None:
+        if pair is None or served is None or opened_with is None:
             return None
         choice = self.choose(served.drafter, pair, AUTO, scope)
         if choice.serves_like(served) and choice.file == opened_with[0]:
@@ -193,13 +198,15 @@ class LoadedPair:
     def swap(self, choice: Choice, opened: LlamaDrafter | None, step: float | None = None) -> LlamaDrafter | None:
         """Draft with `choice` from now on: on the drafter as it is, or on one `opened` for it, which takes `step`
         seconds a step. Returns the drafter that is no longer needed."""
-        engine, drafter, old = self.engine, opened or self.drafter, None
+        (engine, seat, before, model), old = self._paired(), None
+        held = cast(LlamaDrafter, seat.model)
+        drafter = opened or held
         choice = put_on(drafter, choice)
         if opened is not None:
-            engine.drafter.model, old = opened, self.drafter
-            self._opened_with = (choice.file, self._opened_with[1])
-        engine.drafter.committed = []
-        costs_differ = choice.cost_key != self.choice.cost_key
+            seat.model, old = opened, held
+            self._opened_with = (choice.file, model)
+        seat.committed = []
+        costs_differ = choice.cost_key != before.cost_key
         self.choice = choice
         if costs_differ:
             self._recall_speed()
@@ -212,12 +219,23 @@ class LoadedPair:
 
     def _exchange(self, choice: Choice) -> None:
         """Swap at once, whatever file it takes."""
-        opened = None
-        if choice.file != self._opened_with[0]:
-            opened, choice = open_choice(choice, self._opened_with[1], self.pair.drafter)
+        assert self._opened_with is not None
+        assert self.pair is not None
+        opened, (file, model) = None, self._opened_with
+        if choice.file != file:
+            opened, choice = open_choice(choice, model, self.pair.drafter)
         Replacement(choice, choice, self.swap(choice, opened)).close()
 
+    def _paired(self) -> tuple[Engine, DrafterSeat, Choice, ModelSettings]:
+        """What there is while a drafter is loaded; the settings are those it was opened with."""
+        assert self.engine is not None
+        assert self.engine.drafter is not None
+        assert self.choice is not None
+        assert self._opened_with is not None
+        return self.engine, self.engine.drafter, self.choice, self._opened_with[1]
+
     def _recall_speed(self) -> None:
+        assert self.engine is not None
         self._speed.recall(self.choice.cost_key if self.choice else None, self.engine.memory.knowledge)
 
     def keep_measured(self) -> None:
@@ -243,7 +261,7 @@ class LoadedPair:
             return
         self.cache = self._open_cache(self.pair, cache) if cache is not None else None
         self.engine.translator = Translator(self.pair, self.cache)
-        if self.asked.adapter == AUTO:
+        if self.asked is not None and self.choice is not None and self.asked.adapter == AUTO:
             self._exchange(self.choose(self.choice.drafter, self.pair, AUTO, scope))
 
     def close(self) -> None:

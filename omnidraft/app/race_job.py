@@ -181,6 +181,7 @@ class RaceJob:
     def _race(self) -> Iterator[Score]:
         view, plan = self.view, self.plan
         view.phase, view.pairs, view.share = "racing", [], 0.0
+        assert self._assistant is not None
         for event in race(self._assistant, plan.raced, plan.sampling, plan.draft, self._cancelled.is_set):
             if isinstance(event, Began):
                 view.number, view.prompt = event.number, event.prompt.text
@@ -209,6 +210,7 @@ class RaceJob:
         view.lanes = {lane: LaneView() for lane in LANES}
         sampling = replace(plan.sampling, seed=None)
         chat = f"race-{self.started:.0f}"
+        assert self._assistant is not None
         lesson = teach(
             self._assistant, plan.lesson, sampling, plan.draft, lots=lots_of(len(plan.lesson)), chat=chat,
             cancelled=self._cancelled.is_set,
@@ -224,9 +226,9 @@ class RaceJob:
             self.view.phase = "building"
             target = larger.build(self._home, plan.target, self._built)
         self.view.phase = "loading"
-        self._assistant = self._own if plan.kept else self._temporary()
-        self._assistant.load(target, plan.drafter, plan.settings.model)
-        self._assistant.measure_near_ties()
+        self._assistant = assistant = self._own if plan.kept else self._temporary()
+        assistant.load(target, plan.drafter, plan.settings.model)
+        assistant.measure_near_ties()
         self._go_on_or_stop()
 
     def _temporary(self) -> Assistant:

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from omnidraft.app.answer_job import AnswerJob
 from omnidraft.app.assistant import Assistant
@@ -209,7 +210,7 @@ class Session:
             self.assistant.loaded.cache.commit()
 
     def answer(
-        self, messages: list[dict[str, str]], sampling: SamplingSettings, draft: DraftSettings, **more: object
+        self, messages: list[dict[str, str]], sampling: SamplingSettings, draft: DraftSettings, **more: Any
     ) -> AnswerJob:
         """Start an answer with the loaded target, inside a `turn`; StillAnswering while another is being written."""
         with self._lock:

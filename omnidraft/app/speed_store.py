@@ -70,7 +70,9 @@ class PairSpeed:
 
     def recall(self, adapter: str | None, knowledge: dict[str, Knowledge]) -> None:
         """Fill in what is known of the pair with such an adapter; what is not stays as it is in `knowledge`."""
-        self._keys = {kind: speed_key(*self._pair, adapter, kind == "greedy") for kind in KINDS}
+        assert self._pair is not None
+        target, drafter, model = self._pair
+        self._keys = {kind: speed_key(target, drafter, model, adapter, kind == "greedy") for kind in KINDS}
         for kind, key in self._keys.items():
             if (known := self._store.load(key)) is not None:
                 knowledge[kind] = known

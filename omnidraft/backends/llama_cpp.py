@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 
@@ -69,7 +70,7 @@ class LlamaTarget:
     @classmethod
     def open(
         cls, path: str | Path, settings: ModelSettings, *, vocabulary: Vocabulary | None = None, max_rows: int = 64
-    ) -> LlamaTarget:
+    ) -> Self:
         """Load the model at `path`; ModelError in one sentence if it cannot serve.
 
         Its vocabulary is read apart from the weights, so that it outlives them; give it if it is known already.

@@ -84,8 +84,7 @@ def _sampling(given: Any, where: str) -> SamplingSettings | None:
 
 def _time(fields: dict[str, Any], name: str, where: str) -> float:
     value = fields.get(name)
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not number or not 0 <= value <= LATEST:  # false for NaN, too
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= LATEST:  # false for NaN, too
         raise _wrong(f"{where} has no valid time {name!r}")
     # Another machine's clock may be ahead; what is dated in the future would head the list until then.
     return min(float(value), time.time())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from omnidraft.chats.meta import sound
@@ -17,18 +17,19 @@ MESSAGE = "id, chat, parent, role, content, created, active, meta"
 
 
 def conversation(row: tuple[Any, ...]) -> Conversation:
-    *plain, named, system, sampling, target, speculation = row
-    return Conversation(*plain, bool(named), system, _sampling(sampling), target, bool(speculation))
+    name, title, created, updated, named, system, sampling, target, speculation = row
+    chosen = _sampling(sampling)
+    return Conversation(name, title, created, updated, bool(named), system, chosen, target, bool(speculation))
 
 
 def message(row: tuple[Any, ...]) -> Message:
-    *plain, active, meta = row
-    return Message(*plain, bool(active), sound(json.loads(meta)))
+    name, chat, parent, role, content, created, active, meta = row
+    return Message(name, chat, parent, role, content, created, bool(active), sound(json.loads(meta)))
 
 
 def insert_conversation(connection: sqlite3.Connection, chat: Conversation) -> None:
-    values = (chat.id, chat.title, chat.created, chat.updated, chat.named, chat.system)
-    values += (_sampling_json(chat.sampling), chat.target, chat.speculation)
+    plain = (chat.id, chat.title, chat.created, chat.updated, chat.named, chat.system)
+    values = (*plain, _sampling_json(chat.sampling), chat.target, chat.speculation)
     connection.execute(f"INSERT INTO conversations ({CONVERSATION}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
 
 
@@ -43,7 +44,9 @@ def insert_message(connection: sqlite3.Connection, of: Message) -> int:
 
 def changes(given: Mapping[str, Any]) -> dict[str, Any]:
     """Column values for the fields of a conversation that may be changed; TypeError for others."""
-    makers = {"system": whole_text, "sampling": _sampling_json, "target": lambda t: t, "speculation": bool}
+    makers: dict[str, Callable[[Any], Any]] = {
+        "system": whole_text, "sampling": _sampling_json, "target": lambda t: t, "speculation": bool
+    }  # fmt: skip
     if unknown := given.keys() - makers.keys():
         raise TypeError(f"a conversation has no {', '.join(sorted(unknown))} to change")
     return {name: makers[name](value) for name, value in given.items()}

@@ -9,7 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from omnidraft.app.default_models import choose_drafter, choose_target
+from omnidraft.app.default_models import choose_target, need_drafter
 from omnidraft.bench import cache, calibration, costs, first_session, first_token, idle, overhead, speed
 from omnidraft.bench.cells import as_json, line, summary
 from omnidraft.bench.columns import COLUMNS, columns
@@ -92,7 +92,7 @@ def _first_session(args: argparse.Namespace) -> int:
     home = find_data_home(args.data_dir)
     if args.prompts < 1 or args.after < 1 or args.busy < 0:
         raise SettingsError("--prompts and --after must be at least 1, --busy at least 0.")
-    drafter = choose_drafter(args.drafter, home)
+    drafter = need_drafter(args.drafter, home)
     if drafter is None:
         raise ModelError("No drafter was found; name one with --drafter.")
     plan = first_session.Plan(
@@ -179,7 +179,7 @@ def _speed(args: argparse.Namespace) -> int:
     )
     targets = [choose_target(name, home) for name in args.target]
     cells = []
-    for cell in speed.run(home, plan, targets, choose_drafter(args.drafter, home)):
+    for cell in speed.run(home, plan, targets, need_drafter(args.drafter, home)):
         cells.append(cell)
         print(json.dumps(dataclasses.asdict(cell)) if args.json else line(cell), flush=True)
         if args.out:
@@ -199,7 +199,7 @@ def _lengths(text: str) -> list[int]:
 
 def _costs(args: argparse.Namespace) -> int:
     home = find_data_home(args.data_dir)
-    drafter = choose_drafter(args.drafter, home)
+    drafter = need_drafter(args.drafter, home)
     for name in args.target:
         for regime in args.regimes.split(","):
             cost, seconds = costs.measure(home, regime, choose_target(name, home), drafter, args.threads)
@@ -219,7 +219,7 @@ def _first_token(args: argparse.Namespace) -> int:
     home = find_data_home(args.data_dir)
     if args.prompt_tokens < 1 or args.repeats < 1:
         raise SettingsError("--prompt-tokens and --repeats must be at least 1.")
-    drafter = choose_drafter(args.drafter, home)
+    drafter = need_drafter(args.drafter, home)
     for name in args.target:
         for regime in args.regimes.split(","):
             found = first_token.measure(
@@ -238,7 +238,7 @@ def _first_token(args: argparse.Namespace) -> int:
 
 def _calibration(args: argparse.Namespace) -> int:
     home = find_data_home(args.data_dir)
-    drafter = choose_drafter(args.drafter, home)
+    drafter = need_drafter(args.drafter, home)
     for name in args.target:
         for mode in ("joint", "interleaved"):
             found = calibration.measure(
@@ -258,7 +258,7 @@ def _calibration(args: argparse.Namespace) -> int:
 
 def _idle(args: argparse.Namespace) -> int:
     home, wanted = find_data_home(args.data_dir), args.what.split(",")
-    drafter = choose_drafter(args.drafter, home)
+    drafter = need_drafter(args.drafter, home)
     with tempfile.TemporaryDirectory() as own:
         shop = idle.Workshop(home, find_data_home(own), choose_target(args.target, home), drafter, args.threads)
         version, trained = shop.train(pauses=10)
@@ -280,7 +280,7 @@ def _show(args: argparse.Namespace, name: str, facts: dict[str, object]) -> None
 
 def _cache(args: argparse.Namespace) -> int:
     home = find_data_home(args.data_dir)
-    drafter = choose_drafter(args.drafter, home)
+    drafter = need_drafter(args.drafter, home)
     for name in args.target:
         for row in cache.measure(
             home, choose_target(name, home), drafter, args.prompts, args.max_tokens, args.temperature, args.threads

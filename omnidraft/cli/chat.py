@@ -152,7 +152,9 @@ def _answer_one(
     chat: str,
 ) -> None:
     """Print one answer. Interrupted, it still prints what there is, then raises KeyboardInterrupt."""
-    text, ids, finished = [], [], None
+    text: list[str] = []
+    ids: list[int] = []
+    finished: Finished | None = None
     with Interrupts(assistant.stop) as interrupts:
         for event in assistant.answer(prompt.messages, sampling, draft, chat=chat):
             if isinstance(event, (Token, Finished)):
@@ -167,6 +169,7 @@ def _answer_one(
                 print(event.text, file=sys.stderr)
             elif interrupts.pending:
                 assistant.stop()  # in case it came before the engine had begun
+    assert finished is not None  # every answer ends with it, or with an error
     if args.json:
         print_json({"id": prompt.id, **report("".join(text), ids, finished)})
     else:

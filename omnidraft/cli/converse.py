@@ -27,7 +27,8 @@ def converse(assistant: Assistant, sampling: SamplingSettings, draft: DraftSetti
             importlib.import_module("readline")
     failed = False
     messages, chat = list(system), new_chat()
-    print(f"{assistant.target.name}. {_HELP}", file=sys.stderr)
+    name = assistant.target.name if assistant.target is not None else ""
+    print(f"{name}. {_HELP}", file=sys.stderr)
     for line in _lines("> " if at_terminal else ""):
         if line in ("/exit", "/quit"):
             break

@@ -9,9 +9,9 @@ import sys
 import time
 from pathlib import Path
 
-from omnidraft.app.default_models import choose_drafter, choose_target
+from omnidraft.app.default_models import choose_target, need_drafter
 from omnidraft.cli.interrupt import Interrupts
-from omnidraft.errors import ModelError, SettingsError
+from omnidraft.errors import SettingsError
 from omnidraft.files import write_atomically
 from omnidraft.lab import runs as drift
 from omnidraft.lab.export import segment_rows, table, to_csv, to_json
@@ -77,9 +77,7 @@ def _new(args: argparse.Namespace, home: DataHome, folder: Path) -> drift.DriftR
         learning=args.learn or args.learn_as_paper, as_in_paper=args.learn_as_paper, max_tokens=args.max_tokens,
         temperature=args.temperature, seed=args.seed, threads=args.threads,
     )  # fmt: skip
-    drafter = choose_drafter(args.drafter, home)
-    if drafter is None:
-        raise ModelError("No drafter was found; name one with --drafter.")
+    drafter = need_drafter(args.drafter, home)
     return drift.start(home, folder, schedule, {t: choose_target(t, home) for t in schedule.targets}, drafter, options)
 
 

@@ -6,6 +6,7 @@ import signal
 import threading
 from collections.abc import Callable
 from types import FrameType
+from typing import Any
 
 
 class Interrupts:
@@ -19,7 +20,7 @@ class Interrupts:
     def __init__(self, stop: Callable[[], None] = lambda: None) -> None:
         self.pending = False
         self._stop = stop
-        self._before = None
+        self._before: Any = None
 
     def check(self) -> None:
         """Raise what was held back."""

@@ -6,17 +6,11 @@ import argparse
 import sys
 import time
 from pathlib import Path
-from typing import Protocol
 
 from omnidraft.backends.expand.cache import expanded_adapter, expanded_model, expanded_path
 from omnidraft.backends.expand.model import DTYPES
 from omnidraft.backends.expand.shapes import SHAPES, find_shape
-
-
-class Home(Protocol):
-    """What this command needs of the data home."""
-
-    cache: Path
+from omnidraft.paths import DataHome
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--adapter", type=Path, action="append", default=[], help="expand this LoRA of the source too")
 
 
-def run(args: argparse.Namespace, home: Home) -> int:
+def run(args: argparse.Namespace, home: DataHome) -> int:
     """Build what is missing and print `path  size  seconds` per file; returns the exit status."""
     shape = find_shape(args.shape)
     started, known = time.monotonic(), expanded_path(home.cache, args.source, shape, args.dtype, args.seed).exists()

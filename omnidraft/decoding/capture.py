@@ -27,7 +27,7 @@ class Uncounted:
     __slots__ = ("_found", "_row", "_wanted")
 
     def __init__(self, row: np.ndarray, wanted: int) -> None:
-        self._row = row.copy()
+        self._row: np.ndarray | None = row.copy()
         self._wanted = wanted
         self._found: Candidates | None = None
 
@@ -44,7 +44,7 @@ class Uncounted:
         return self._read().rest
 
     def _read(self) -> Candidates:
-        if self._found is None:
+        if self._found is None and self._row is not None:
             ids = top_ids(self._row, self._wanted)
             self._found = candidates_of(self._row, ids, float(np.exp(self._row - self._row[ids[0]]).sum()))
             self._row = None

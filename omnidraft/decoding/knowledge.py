@@ -68,7 +68,7 @@ class Knowledge:
             Rates.from_dict(data["rates"]),
             AcceptanceHead.from_dict(data["head"]),
             CopyRates.from_list(data["copies"]),
-            Average(*map(float, data["usual"]), keep=0.9),
+            Average(float(data["usual"][0]), float(data["usual"][1]), 0.9),
             drafting=bool(data["drafting"]),
             guard=Guard(bool(data["plain"])),
         )

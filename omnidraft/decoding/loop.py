@@ -8,7 +8,7 @@ answer abandoned at any point leaves both models consistent.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from time import perf_counter
 
 import numpy as np
@@ -41,7 +41,7 @@ def decode(
     written: int = 0,
     go_on: bool = False,
     constraint: Constraint | None = None,
-) -> Iterator[Event]:
+) -> Generator[Event, None, None]:
     """Answer `prompt` (target ids, at least one) until the target ends it, a stop string, or a limit.
 
     capture: how many of the target's top ids each token carries along, 0 for none. tolerance: margins (in logits)

@@ -16,6 +16,6 @@ def make_policy(settings: DraftSettings, knowledge: Knowledge | None, translator
         return FixedLength(settings.length)
     if settings.mode == "lookup":
         return AdaptiveLength(knowledge, None, settings.max_length)
-    if settings.mode == "gamma":
+    if settings.mode == "gamma" and translator is not None:
         return GammaLength(knowledge, translator, settings.max_length, settings.gamma)
     return AdaptiveLength(knowledge, translator, settings.max_length)

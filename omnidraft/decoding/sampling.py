@@ -187,8 +187,9 @@ class Sampler:
         s = self.settings
         if s.top_p >= 1.0 and s.min_p <= 0.0:
             keep = s.top_k or HEAD
-            known = self._top is not None and len(self._top) >= keep + _EDGE
-            ids = self._top[: keep + _EDGE] if known else top_ids(row, keep + _EDGE)
+            top = self._top
+            known = top is not None and len(top) >= keep + _EDGE
+            ids = top[: keep + _EDGE] if top is not None and known else top_ids(row, keep + _EDGE)
             logits = row[ids].astype(np.float64)
             rest = not s.top_k and len(ids) > keep
             return _cut(ids, logits, keep, *_by_rank(logits, keep), rest=rest)

@@ -88,7 +88,7 @@ class Speculation:
         return [Proposal(t, "lookup", 0, 0) for t in match.ids[:length]]
 
     def _translate(self, strategy: Strategy, pieces: list[int]) -> list[Proposal]:
-        if not pieces:
+        if not pieces or self.drafting is None:
             return []
         proposals = self.drafting.translator.segment(pieces)
         if strategy.splits:

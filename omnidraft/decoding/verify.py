@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from omnidraft.decoding.capture import Uncounted
 from omnidraft.decoding.events import Candidates
 from omnidraft.decoding.sampling import Sampler
 
@@ -21,7 +22,7 @@ class Emission:
 
     id: int
     margin: float
-    candidates: Candidates | None
+    candidates: Candidates | Uncounted | None
 
 
 @dataclass(slots=True)

@@ -75,11 +75,11 @@ def pooled_acceptance(points: Sequence[Point]) -> float | None:
 
 def pooled_speedup(points: Sequence[Point]) -> float | None:
     """Plain decode time per token over drafted decode time per token, summed over the prompts that have both."""
-    both = [p for p in points if p.speedup]
+    both = [(p, p.plain_tokens_per_second) for p in points if p.speedup and p.plain_tokens_per_second]
     if not both:
         return None
-    drafted = sum(p.tokens / p.tokens_per_second for p in both)
-    plain = sum(p.tokens / p.plain_tokens_per_second for p in both)
+    drafted = sum(p.tokens / p.tokens_per_second for p, _ in both)
+    plain = sum(p.tokens / speed for p, speed in both)
     return plain / drafted
 
 

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from omnidraft.errors import OmniDraftError, SettingsError, StorageError
 from omnidraft.files import reason
@@ -92,8 +92,9 @@ class DriftLab:
     def close(self) -> None:
         """End the run under way, which can be resumed."""
         self.stop()
-        if self._thread is not None:
-            self._thread.join(10)
+        if self._thread is None or self._process is None:
+            return
+        self._thread.join(10)
         if self.running:
             self._process.kill()
             self._thread.join()
@@ -128,7 +129,7 @@ class DriftLab:
         self.current, self.error, self.doing, self.seconds_left = run, "", "starting", 0.0
         errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed where the process has ended
         # A group of its own: Ctrl+C in the terminal ends the app, which then ends the run in order.
-        group = {} if os.name == "nt" else {"process_group": 0}
+        group: dict[str, Any] = {} if os.name == "nt" else {"process_group": 0}
         self._process = subprocess.Popen(
             [sys.executable, "-m", "omnidraft.lab.child", str(self._home.root), str(self.store.folder), run],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, cwd=ROOT, text=True, **group,
@@ -138,13 +139,16 @@ class DriftLab:
         return run
 
     def _follow(self, process: subprocess.Popen, errors: IO[bytes]) -> None:
-        for line in process.stdout:
+        told, asked = process.stdout, process.stdin
+        assert told is not None
+        assert asked is not None
+        for line in told:
             with suppress(ValueError):
                 self._take(json.loads(line))
         code = process.wait()
         with suppress(OSError):
-            process.stdin.close()
-        process.stdout.close()
+            asked.close()
+        told.close()
         if code and not self.error:
             errors.seek(0)
             log.error("the drift run ended with %s:\n%s", code, errors.read()[-8000:].decode("utf-8", "replace"))
@@ -157,7 +161,7 @@ class DriftLab:
         self.error = event.get("failed", self.error)
 
     def _tell(self, word: str) -> None:
-        if self.running:
+        if self.running and self._process is not None:
             with suppress(OSError, ValueError):  # it has just ended
                 print(word, file=self._process.stdin, flush=True)
 

@@ -39,13 +39,16 @@ class RunLearner:
         name = engine.target.model.name
         tables = table_files(folder, pair, self._settings.scope)
         choice = self._stream.switched(pair.target.fingerprint, name, tables)
+        assert engine.drafter is not None
         self._pairing = Pairing(pair, engine.drafter.template, name, choice)
         return choice.adapter
 
     def answered(self, prompt: Prompt, tokens: Sequence[Token], finished: Finished) -> Path | None:
         """Learn from an answer, once: a run killed behind an update answers its prompt again."""
+        stream = self._stream
+        assert stream is not None  # there was a target to answer
         answer = Answered(prompt.id, prompt.messages, tokens, finished, self._state.options.temperature)
-        record = None if self._stream.holds(prompt.id) else record_of(answer, self._pairing)
+        record = None if stream.holds(prompt.id) else record_of(answer, self._pairing)
         if record is not None:
-            self._stream.add(replace(record, task=prompt.task))
-        return self._stream.choice.adapter
+            stream.add(replace(record, task=prompt.task))
+        return stream.choice.adapter

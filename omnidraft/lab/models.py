@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 from omnidraft.backends.llama_cpp import LlamaDrafter
 from omnidraft.backends.opening import open_target
@@ -49,6 +50,12 @@ class LoadedTarget:
         self.plain = Memory()
         if options.draft_length is None:  # the adaptive length goes by cost; a fixed one has no use for it
             self.drafting = Memory.with_cost(self.engine.measured())
+
+    @property
+    def ngrams(self) -> tuple[int, int]:
+        """How many n-grams the cache holds, and how many of them are seeds."""
+        stats: dict[str, Any] = self.cache.stats() if self.cache is not None else {"entries": 0, "seeded": 0}
+        return stats["entries"], stats["seeded"]
 
     def close(self) -> None:
         self._closing.close()

@@ -80,9 +80,9 @@ def _series(
 ) -> None:
     """Single prompts as dots, their moving average as a line broken at the switches."""
     shown = [(p.index + 1, value) for p, value in zip(points, each, strict=True) if value is not None]
-    places = tuple(zip(*shown, strict=True)) if shown else ((), ())
-    axes.scatter(*places, s=16, color=colour, alpha=0.6, linewidths=0, clip_on=False, label="one prompt")
-    label = f"mean of the last {WINDOW}"
+    at, height = [place for place, _ in shown], [value for _, value in shown]
+    axes.scatter(at, height, s=16, color=colour, alpha=0.6, linewidths=0, clip_on=False, label="one prompt")
+    label: str | None = f"mean of the last {WINDOW}"
     for segment in dict.fromkeys(p.segment for p in points):
         both = zip(points, average, strict=True)
         line = [(p.index + 1, value) for p, value in both if p.segment == segment and value is not None]

@@ -229,4 +229,4 @@ def _number(status: Status) -> int:
 
 def _served(status: Status) -> bool:
     """Whether what the last update published, if it did, drafts by now."""
-    return status.last.version is None or status.last.version == status.served
+    return status.last is None or status.last.version in (None, status.served)

@@ -8,7 +8,7 @@ answer starts from cold KV caches, and the n-gram cache is the run's own. Knows 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
@@ -154,7 +154,7 @@ class DriftRun:
             finally:
                 self._active.release()
 
-    def _answered(self) -> Iterator[Loading | Step]:
+    def _answered(self) -> Generator[Loading | Step, None, Status]:
         """Points until the run ends; returns its status then."""
         while self.state.done < self.state.total:
             if self._stop.is_set() or self._pause.is_set():
@@ -196,8 +196,14 @@ class DriftRun:
         if self._learner is not None:
             self._serve(self._learner.switched(self.folder, self._loaded.engine, self._loaded.pair))
 
+    def _ready(self) -> LoadedTarget:
+        """The segment's target, which is loaded before its prompts are answered."""
+        assert self._loaded is not None
+        return self._loaded
+
     def _serve(self, adapter: Path | None) -> None:
         if adapter != self._adapter:
+            assert self._drafter is not None
             self._drafter.set_adapter(str(adapter) if adapter else None)
             self._adapter = adapter
 
@@ -211,13 +217,15 @@ class DriftRun:
             found[way] = self._answer(prompt, way, index)
             if self._stop.is_set():
                 return None
-        cache = self._loaded.cache
-        if cache is not None:
-            cache.commit()
+        loaded = self._ready()
+        if loaded.cache is not None:
+            loaded.cache.commit()
         if self._learner is not None:
             tokens = [event for event in found["drafting"] if isinstance(event, Token)]
-            self._serve(self._learner.answered(prompt, tokens, found["drafting"][-1]))
-        stats = cache.stats() if cache is not None else {"entries": 0, "seeded": 0}
+            finished = found["drafting"][-1]
+            assert isinstance(finished, Finished)  # as every answer ends
+            self._serve(self._learner.answered(prompt, tokens, finished))
+        entries, seeded = loaded.ngrams
         drafted, plain = record(found["drafting"]), record(found["plain"]) if "plain" in found else None
         speed, plain_speed = _speed(drafted), _speed(plain) if plain else None
         return Point(
@@ -231,8 +239,8 @@ class DriftRun:
             tokens_per_second=speed,
             plain_tokens_per_second=plain_speed,
             speedup=speed / plain_speed if plain_speed else None,
-            cache_entries=stats["entries"],
-            cache_learned=stats["entries"] - stats["seeded"],
+            cache_entries=entries,
+            cache_learned=entries - seeded,
             switch=switch,
             degenerate=drafted.degenerate,
             adapter="/".join(served.parts[-3:-1]) if served else None,
@@ -241,7 +249,7 @@ class DriftRun:
 
     def _answer(self, prompt: Prompt, way: str, index: int) -> list[AnswerEvent]:
         """All events of one answer from cold caches; cut short if the run is stopped."""
-        options, loaded = self.state.options, self._loaded
+        options, loaded = self.state.options, self._ready()
         engine, drafting = loaded.engine, way == "drafting"
         settings: DraftSettings = draft_settings(options) if drafting else PLAIN
         memory: Memory = loaded.drafting if drafting else loaded.plain

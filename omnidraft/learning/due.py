@@ -6,6 +6,7 @@ Also whether a served version should be looked at again: by acceptance of its ow
 from __future__ import annotations
 
 from pathlib import Path
+from statistics import fmean
 
 import numpy as np
 
@@ -97,17 +98,17 @@ def has_fallen(choice: Choice, shelf: Shelf, history: History | None, looked: se
     """
     if choice.origin != "own" or history is None:
         return False
-    store, version = shelf.store_name(choice.store), choice.version.name
+    store, version = shelf.store_name(choice.learned_in), choice.learned.name
     mine = acceptance(history.served(LIVE_ANSWERS, store, version))
     if len(mine) < LIVE_ANSWERS:
         return False
     occasion = (store, version, history.live(store)[version][0] // LIVE_ANSWERS)
     if occasion in looked:
         return False
-    previous = choice.store.previous()
+    previous = choice.learned_in.previous()
     before = acceptance(history.served(LIVE_ANSWERS, store, previous.name if previous else ""))
     looked.add(occasion)
-    return len(before) >= FEWEST_BEFORE and np.mean(before) - np.mean(mine) > max(LEAST_FALL, _error(mine, before))
+    return len(before) >= FEWEST_BEFORE and fmean(before) - fmean(mine) > max(LEAST_FALL, _error(mine, before))
 
 
 def _error(a: list[float], b: list[float]) -> float:

@@ -90,10 +90,10 @@ def update_job(
     return Job(
         **_common(choice, vocabulary, target, settings, replay, tables),
         kind="update",
-        parent=version.name if choice.origin == "own" else None,
+        parent=version.name if version is not None and choice.origin == "own" else None,
         start=str(version.weights) if version is not None else None,
         inherited=version.meta.chats if version is not None else (),
-        through=choice.store.through,
+        through=choice.learned_in.through,
         merged=str(merged) if merged is not None else None,
         seed=seed,
     )
@@ -103,11 +103,11 @@ def compare_job(
     choice: Choice, vocabulary: str, target: str, settings: LearningSettings, replay: Path, tables: dict[str, str]
 ) -> Job:
     """Estimates of the served version and of what was served before it."""
-    previous = choice.store.previous()
+    previous = choice.learned_in.previous()
     return Job(
         **_common(choice, vocabulary, target, settings, replay, tables),
         kind="compare",
-        start=str(choice.version.weights),
+        start=str(choice.learned.weights),
         other=str(previous.weights) if previous is not None else None,
     )
 
@@ -133,7 +133,7 @@ def _common(
         "fingerprint": model_fingerprint(choice.drafter),
         "replay": str(replay),
         "tables": tables,
-        "store": str(choice.store.folder),
+        "store": str(choice.learned_in.folder),
         "vocabulary": SHARED if settings.scope == "shared" else vocabulary,
         "target": target,
         "loss": settings.loss,

@@ -117,7 +117,9 @@ class Schedule:
     def rollback(self) -> str:
         with self._lock:
             self._kill("An earlier version was taken up.")
-            said = self._runs.go_back(self.pairing.choice.store, self.pairing.choice.version)
+            assert self.pairing is not None
+            choice = self.pairing.choice
+            said = self._runs.go_back(choice.learned_in, choice.learned)
             self._swap_due = True
         self.wake()
         return said
@@ -170,7 +172,7 @@ class Schedule:
             self._follow(*message[1:])
 
     def _keep(self, answer: Answered, pairing: Pairing) -> None:
-        self._keeping.keep(answer, pairing, self._shelf.store_name(pairing.choice.store))
+        self._keeping.keep(answer, pairing, self._shelf.store_name(pairing.choice.learned_in))
         self.due.look_at(pairing, self._shelf)
         self._recount()
         self._changed()
@@ -181,6 +183,7 @@ class Schedule:
             self._keeping.recount(self._known_tables(), pairing.choice.store.through)
 
     def _known_tables(self) -> dict[str, str]:
+        assert self.pairing is not None
         scope = self.settings().scope
         if scope != self._scope:
             self._tables = table_files(self._cache, self.pairing.pair, scope)
@@ -195,8 +198,8 @@ class Schedule:
             run = self.run
             if run is not None and not self.settings().enabled:
                 self._kill("Learning was switched off.")
-            elif run is not None and run.process.paused and self._quiet(RESUME_SECONDS):
-                run.process.resume()
+            elif run is not None and run.running.paused and self._quiet(RESUME_SECONDS):
+                run.running.resume()
                 self._changed()
         if self._scope != self.settings().scope:
             self._swap_due = self._swap_due or self._scope != ""
@@ -216,6 +219,7 @@ class Schedule:
         return None if self.run is not None or self.held else self.due.kind(self.pairing, self.settings())
 
     def _start(self, kind: Kind) -> None:
+        assert self.pairing is not None
         self.due.begins(kind)
         run = self._runs.prepare(kind, self.pairing, self.settings(), {} if kind == "merge" else self._known_tables())
         self._runs.start(run, lambda event: self._inbox.put(("event", run, event)))
@@ -226,13 +230,13 @@ class Schedule:
 
     def _stop_process(self) -> None:
         if self.run is not None and (self.answering or self.held):
-            self.run.process.pause()
+            self.run.running.pause()
 
     def _kill(self, why: str) -> None:
         with self._lock:
             if self.run is not None and self.run.why is None:
                 self.run.why = why
-                self.run.process.kill()
+                self.run.running.kill()
 
     def _follow(self, run: Run, event: Event) -> None:
         """Take in what the process says."""

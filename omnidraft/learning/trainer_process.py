@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from omnidraft.learning.job import Job
 from omnidraft.learning.trainer_events import Ended, Event, from_line
@@ -32,12 +33,15 @@ class TrainerProcess:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process writes to it
         self._lock = threading.Lock()
         self.paused = False
-        options = {"creationflags": subprocess.CREATE_NO_WINDOW} if os.name == "nt" else {"process_group": 0}
+        options: dict[str, Any] = {"process_group": 0}
+        if sys.platform == "win32":
+            options = {"creationflags": subprocess.CREATE_NO_WINDOW}
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(_ROOT), os.environ.get("PYTHONPATH", "")])}
         self._process = subprocess.Popen(
             [sys.executable, "-m", "omnidraft.learning.training.trainer"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, env=environment, text=True, **options,
         )  # fmt: skip
+        assert self._process.stdin is not None
         self._process.stdin.write(job.to_line())
         self._process.stdin.flush()
         self._reader = threading.Thread(target=self._read, name="trainer-events", daemon=True)
@@ -88,13 +92,16 @@ class TrainerProcess:
                 os.kill(self.pid, signal.SIGSTOP if stop else signal.SIGCONT)
 
     def _read(self) -> None:
-        for line in self._process.stdout:
+        told, asked = self._process.stdout, self._process.stdin
+        assert told is not None
+        assert asked is not None
+        for line in told:
             if (event := from_line(line)) is not None:
                 self._on_event(event)
         code = self._process.wait()
         with suppress(OSError):
-            self._process.stdin.close()
-        self._process.stdout.close()
+            asked.close()
+        told.close()
         self._on_event(Ended(code, self._last_words() if code else ""))
         self._errors.close()
 

@@ -37,7 +37,13 @@ class Run:
 
     @property
     def store(self) -> AdapterStore:
-        return self.pairing.choice.store
+        return self.pairing.choice.learned_in
+
+    @property
+    def running(self) -> TrainerProcess:
+        """The process, once it is started."""
+        assert self.process is not None
+        return self.process
 
     def doing(self) -> str:
         """What the process does, in a sentence."""
@@ -45,6 +51,7 @@ class Run:
             return "Writing the drafter and what it learned as one file."
         if self.kind == "compare":
             return "Comparing the served version with the one before."
+        assert self.update is not None
         return f"Training on {self.update.answers_new} new and {self.update.answers_replayed} earlier answers."
 
 
@@ -56,16 +63,16 @@ class Runs:
 
     def prepare(self, kind: Kind, pairing: Pairing, settings: LearningSettings, tables: dict[str, str]) -> Run:
         """A run whose process is not started yet; an update is in the history from now on."""
-        replay, choice = self._keeping.replay.path, pairing.choice
-        loaded = (choice, pairing.pair.target.fingerprint, pairing.target, settings, replay)
+        (replay, history), choice = self._keeping.files, pairing.choice
+        loaded = (choice, pairing.pair.target.fingerprint, pairing.target, settings, replay.path)
         if kind == "merge":
             return Run(kind, pairing, merge_job(*loaded))
         if kind == "compare":
             return Run(kind, pairing, compare_job(*loaded, tables))
-        number = self._keeping.history.next_number()
+        number = history.next_number()
         job = update_job(*loaded, tables, self._shelf.merged, number)
         update = Update(number, time.time(), pairing.choice.drafter.stem, pairing.target, job.vocabulary)
-        self._keeping.history.save(self._shelf.store_name(pairing.choice.store), update)
+        history.save(self._shelf.store_name(choice.learned_in), update)
         return Run(kind, pairing, job, update)
 
     def start(self, run: Run, on_event: Callable[[Event], None]) -> None:
@@ -85,14 +92,15 @@ class Runs:
         """Take in that the process ended."""
         if run.update is not None:
             run.update = conclude(run.update, event, run.why)
-            self._keeping.history.save(self._shelf.store_name(run.store), run.update)
+            _, history = self._keeping.files
+            history.save(self._shelf.store_name(run.store), run.update)
             run.store.prune()
 
     def go_back(self, store: AdapterStore, served: Version) -> str:
         """Roll back because the user wants it. Returns a sentence."""
         before, now = self.roll_back(store, served, "Rolled back by you.")
-        served = f"{now.name} is served" if now else "The drafter as it came is served"
-        return f"{served} from the next answer on; {before.name if before else 'the last one'} is not used again."
+        what = f"{now.name} is served" if now else "The drafter as it came is served"
+        return f"{what} from the next answer on; {before.name if before else 'the last one'} is not used again."
 
     def roll_back(self, store: AdapterStore, before: Version | None, why: str) -> tuple[Version | None, Version | None]:
         """What was served (`before`) and what is served now; the history says why."""

@@ -102,7 +102,8 @@ class _Configuration:
         model, tokenizer, generation = (
             _read_json(folder / name) for name in ("config.json", "tokenizer_config.json", "generation_config.json")
         )
-        inner = model.get("text_config") if isinstance(model.get("text_config"), dict) else {}
+        text = model.get("text_config")
+        inner: dict[str, Any] = text if isinstance(text, dict) else {}
         rows = model.get("vocab_size", inner.get("vocab_size", 0))
         self.rows = rows if isinstance(rows, int) else 0
         self.ends = [

@@ -7,15 +7,17 @@ there. Plain dicts keep a lookup below a microsecond, and it runs for every draf
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 END = -1
+Node = dict[int, Any]  # of nodes, and a target id under END
 
 
 class Trie:
     """Longest-match lookup of piece sequences."""
 
     def __init__(self) -> None:
-        self._root: dict[int, dict | int] = {}
+        self._root: Node = {}
 
     def insert(self, pieces: Sequence[int], target_id: int) -> None:
         node = self._root
@@ -55,7 +57,7 @@ class Trie:
 
     def could_grow(self, pieces: Sequence[int], start: int) -> bool:
         """Whether `pieces[start:]`, not empty, is a proper prefix of a stored sequence."""
-        node = self._root
+        node: Any = self._root
         for position in range(start, len(pieces)):
             node = node.get(pieces[position])
             if node is None:
@@ -64,7 +66,7 @@ class Trie:
 
     def beginning(self, pieces: Sequence[int]) -> list[int]:
         """Target ids of every stored sequence that begins with `pieces`."""
-        node = self._root
+        node: Any = self._root
         for piece in pieces:
             node = node.get(piece)
             if node is None:

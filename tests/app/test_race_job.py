@@ -71,7 +71,7 @@ def test_a_race_a_lesson_and_a_race_leave_nothing_in_the_profile(session, plan):
     session.race.close()
     assert not folder.exists()
     assert files(session.assistant.home.root) == before
-    conversing.ask(session, session.chat().id, "Hello")  # the profile's models come back by themselves
+    conversing.ask(session, session.shown.chat().id, "Hello")  # the profile's models come back by themselves
     session.job.join(60)
     assert session.job.error is None
 
@@ -107,7 +107,7 @@ def test_a_race_that_cannot_load_its_model_says_so(session, plan, tmp_path):
 def test_a_race_waits_for_no_answer(session, plan):
     session.prepare()
     session.apply(**{"sampling.max_tokens": 900})
-    conversing.ask(session, session.chat().id, "Tell me a long story")
+    conversing.ask(session, session.shown.chat().id, "Tell me a long story")
     if session.busy:
         with pytest.raises(StillAnswering):
             session.start_race(plan)

@@ -75,8 +75,8 @@ def values_of(session, system: str) -> list:
 
 @pytest.mark.parametrize("editing", [None, "some message"])
 def test_a_message_never_lands_in_another_profile(sessions, view, ada, editing):
-    chat, bob = ada.chat().id, sessions.get("bob")
-    theirs = bob.chat().id
+    chat, bob = ada.shown.chat().id, sessions.get("bob")
+    theirs = bob.shown.chat().id
     handlers = Answering(sessions, view)
     update = shown(view, handlers.ask("For Ada only", chat, editing, FILES, by("bob")))
     assert GONE in update.pop("notice")
@@ -86,7 +86,7 @@ def test_a_message_never_lands_in_another_profile(sessions, view, ada, editing):
 
 
 def test_a_message_never_lands_in_another_conversation(sessions, view, ada):
-    chat = ada.chat().id
+    chat = ada.shown.chat().id
     answered(ada, chat)
     other = ada.shown.new_chat().id
     ada.store.delete(chat)
@@ -100,8 +100,8 @@ def test_a_message_never_lands_in_another_conversation(sessions, view, ada):
 
 
 def test_options_of_a_conversation_that_is_gone_change_no_other(sessions, view, ada):
-    chat, bob = ada.chat().id, sessions.get("bob")
-    before = bob.chat()
+    chat, bob = ada.shown.chat().id, sessions.get("bob")
+    before = bob.shown.chat()
     chosen = Options(sessions, view)
     for updates in (
         chosen.keep(by("bob"), chat, *values_of(bob, "For Ada only")),
@@ -121,14 +121,14 @@ def test_options_of_a_conversation_that_is_gone_change_no_other(sessions, view, 
 
 
 def test_a_conversation_that_is_not_there_is_not_called_deleted(sessions, view, ada):
-    chat = ada.chat().id
-    sessions.get("bob").chat()
+    chat = ada.shown.chat().id
+    sessions.get("bob").shown.chat()
     row = Conversations(sessions, view).row(chat, Followed(), by("bob"), clicked(kind="delete", id=chat))
     assert "no longer exists" in shown(view, row)["notice"]
 
 
 def test_an_answer_whose_conversation_was_deleted_meanwhile_leaves_a_sentence(sessions, view, ada):
-    chat = ada.chat().id
+    chat = ada.shown.chat().id
     begun(ada, chat)
     handlers, followed = Answering(sessions, view), Followed()
     follows = handlers.follow(chat, followed, by("ada"))
@@ -141,7 +141,7 @@ def test_an_answer_whose_conversation_was_deleted_meanwhile_leaves_a_sentence(se
 
 
 def test_another_answer_leaves_what_is_being_written(sessions, view, ada):
-    chat = ada.chat().id
+    chat = ada.shown.chat().id
     answered(ada, chat)
     for kind in ("regenerate", "continue"):
         update = shown(view, Answering(sessions, view).turn(chat, by("ada"), clicked(kind=kind)))
@@ -155,7 +155,7 @@ def test_another_answer_leaves_what_is_being_written(sessions, view, ada):
 
 
 def test_what_was_sent_leaves_the_box_and_comes_back_if_it_is_refused(sessions, view, ada):
-    chat = ada.chat().id
+    chat = ada.shown.chat().id
     update = shown(view, Answering(sessions, view).ask("Hello", chat, None, FILES, by("ada")))
     ada.job.join(10)
     assert (update["box"], update["attached"], update["editing"]) == ("", [], None)
@@ -166,7 +166,7 @@ def test_what_was_sent_leaves_the_box_and_comes_back_if_it_is_refused(sessions, 
 
 
 def test_what_is_being_written_stays_until_another_conversation_is_shown(sessions, view, ada):
-    chat = ada.chat().id
+    chat = ada.shown.chat().id
     answered(ada, chat)
     list(Answering(sessions, view).turn(chat, by("ada"), clicked(kind="regenerate")))
     ada.job.join(10)

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
@@ -56,7 +57,8 @@ def keep_candidate(store: Path, candidate: Candidate) -> None:
     """Put it in the place of the one before, whose bytes are overwritten. Killed in between, there is none."""
     about = {name: value for name, value in vars(candidate).items() if name != "weights"}
     data = io.BytesIO()
-    np.savez(data, **{_ABOUT: np.frombuffer(json.dumps(about).encode(), np.uint8)}, **candidate.weights)
+    arrays: dict[str, Any] = {_ABOUT: np.frombuffer(json.dumps(about).encode(), np.uint8), **candidate.weights}
+    np.savez(data, **arrays)
     try:
         store.mkdir(parents=True, exist_ok=True)
         made, gone = unfinished_folder(store, "candidate"), unfinished_folder(store, "dropped")

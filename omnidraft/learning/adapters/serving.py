@@ -53,9 +53,21 @@ class Choice:
         return [f"{which} of what the drafter learned cannot be used and {were} set aside; {instead}."]
 
     @property
+    def learned_in(self) -> AdapterStore:
+        """The store, where something is learned."""
+        assert self.store is not None
+        return self.store
+
+    @property
+    def learned(self) -> Version:
+        """The version, where there is one."""
+        assert self.version is not None
+        return self.version
+
+    @property
     def file(self) -> Path:
         """The model file to open."""
-        return self.merged if self.is_merged else self.drafter
+        return self.merged if self.merged is not None and self.is_merged else self.drafter
 
     def serves_like(self, other: Choice) -> bool:
         """Whether both are the same version of the same drafter, from the same store."""
@@ -91,7 +103,8 @@ class Shelf:
         mark = model_fingerprint(drafter)
         store = open_store(self.adapters, drafter, mark, SHARED if scope == "shared" else vocabulary)
         aside = store.set_damaged_aside()
-        version, origin = store.current(), "own"
+        origin: Origin = "own"
+        version = store.current()
         if version is None and not store.pointer.rejected:
             version, origin = warm_start(self.adapters, drafter, mark, [store.folder.name]), "warm start"
         if version is None:
@@ -119,7 +132,7 @@ class Shelf:
 
 def open_choice(choice: Choice, settings: ModelSettings, vocabulary: Vocabulary) -> tuple[LlamaDrafter, Choice]:
     """Open the drafter as chosen. A merged file that cannot be opened is removed, and the adapter used instead."""
-    if choice.is_merged:
+    if choice.merged is not None and choice.is_merged:
         try:
             return LlamaDrafter.open(choice.merged, settings, vocabulary=vocabulary), choice
         except ModelError:
@@ -143,7 +156,7 @@ def put_on(drafter: LlamaDrafter, choice: Choice) -> Choice:
 
 def _before(choice: Choice) -> Choice:
     """What to use in place of a version that is of no use, which is set aside."""
-    version = choice.version
+    version = choice.learned
     aside = (*choice.aside, version.name) if set_aside(version.path) else choice.aside
     older = AdapterStore(version.path.parent).current()
     if older is None or older.number >= version.number:
@@ -157,7 +170,7 @@ def save_heads(choice: Choice, knowledge: dict[str, Knowledge]) -> None:
         return
     data = json.dumps({kind: known.head.as_dict() for kind, known in knowledge.items()})
     with suppress(StorageError):  # they are learned again within an answer or two
-        choice.store.attach_head(choice.version.name, data.encode())
+        choice.learned_in.attach_head(choice.learned.name, data.encode())
 
 
 def load_heads(choice: Choice, knowledge: dict[str, Knowledge]) -> None:

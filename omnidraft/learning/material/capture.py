@@ -66,7 +66,7 @@ def record_of(answer: Answered, pairing: Pairing) -> Record | None:
 def served_by(answer: Answered, pairing: Pairing) -> ServedAnswer:
     """The answer's counters under the version that drafted it."""
     s, choice = answer.finished.statistics, pairing.choice
-    version = choice.version.name if choice.origin == "own" else ""
+    version = choice.learned.name if choice.origin == "own" else ""
     return ServedAnswer(
         clock.time(), version, pairing.target, s.tokens, s.target_passes, *s.by_drafter, round(s.decode_seconds, 4),
         s.plain, round(s.plain_seconds, 5),

@@ -6,6 +6,7 @@ Only one program at a time learns in a profile. It decides nothing; counts are k
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable, Collection
 from contextlib import suppress
@@ -55,11 +56,19 @@ class Keeping:
     def _open_files(self) -> None:
         self.replay = ReplayStore(self._profile.replay, self._settings().replay_mb)
         self.open_history()
-        for update in self.history.updates(3):
+        _, history = self.files
+        for update in history.updates(3):
             if update.outcome == "running":
                 ended = replace(update, outcome="interrupted", reason="The program ended meanwhile.")
-                self.history.save("", ended)
+                history.save("", ended)
         self._count()
+
+    @property
+    def files(self) -> tuple[ReplayStore, History]:
+        """Replay and history, while both are open."""
+        assert self.replay is not None
+        assert self.history is not None
+        return self.replay, self.history
 
     def open_history(self) -> None:
         """Open the history alone, if there is one or this program is the one that writes it."""
@@ -99,7 +108,8 @@ class Keeping:
             self.fresh = sum(o > through and a.vocabulary in vocabularies for o, a in answers.items())
 
     def _count(self) -> None:
-        self.answers, self.tokens, self.bytes = len(self.replay), self.replay.tokens, self.replay.bytes
+        replay, _ = self.files
+        self.answers, self.tokens, self.bytes = len(replay), replay.tokens, replay.bytes
 
 
 def files_of(profile: ProfilePaths, shelf: Shelf, cache: Path) -> list[Part]:
@@ -143,7 +153,7 @@ class ProfileLock:
 
 def _lock(handle: int) -> None:
     """OSError if another program has it."""
-    if os.name == "nt":
+    if sys.platform == "win32":
         import msvcrt
 
         msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,10 +39,10 @@ def make_plan(
     backlog = [o for o in training if o > through]
     new, more = backlog[:MOST_NEW], backlog[MOST_NEW:]
     older = [o for o in training if o <= through]
-    replayed = rng.choice(older, min(len(older), per_new * len(new)), replace=False) if older and new else []
+    replayed: Sequence[int] = rng.choice(older, min(len(older), per_new * len(new)), replace=False).tolist() if older and new else []
     held = [o for o in usable if answers[o].held_out]
     judged_new, rest = [o for o in held if o > through], [o for o in held if o <= through]
-    judged_old = rng.choice(rest, min(len(rest), JUDGED_OLD), replace=False) if rest else []
+    judged_old: Sequence[int] = rng.choice(rest, min(len(rest), JUDGED_OLD), replace=False).tolist() if rest else []
     sort = lambda ordinals: tuple(sorted(map(int, ordinals)))  # noqa: E731
     seen = more[0] - 1 if more else usable[-1] if usable else through
     return Plan(tuple(new), sort(replayed), tuple(judged_new), sort(judged_old), seen)

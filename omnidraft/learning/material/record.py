@@ -14,6 +14,7 @@ import struct
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -147,13 +148,16 @@ def _build(header: dict, arrays: dict[str, np.ndarray]) -> Record:
         base = np.repeat((sums - steps)[begins[filled]], counts[filled])
     bounds = np.cumsum(arrays["first_lengths"])
     first = tuple(tuple(map(int, part)) for part in np.split(arrays["first"], bounds[:-1])) if len(bounds) else ()
+    columns: dict[str, Any] = {
+        name: arrays[name].astype(np.int32) for name in ("prompt", "targets", "pieces", "spans", "ids")
+    }
     return Record(
         **header,
         first=first,
         counts=counts,
         logprobs=(-(sums - base) / STEPS_PER_NAT).astype(np.float32),
         rest=np.exp(-arrays["rest"] / STEPS_PER_NAT).astype(np.float32),
-        **{name: arrays[name].astype(np.int32) for name in ("prompt", "targets", "pieces", "spans", "ids")},
+        **columns,
     )
 
 

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Any
 
 from omnidraft.dict_table import DictTable
 from omnidraft.errors import StorageError
@@ -52,7 +53,8 @@ class ReplayStore:
     def __init__(self, path: Path, limit_mb: float = 256, read_only: bool = False) -> None:
         self.path, self.limit, self.read_only = Path(path), int(limit_mb * 1e6), read_only
         _prepare(self.path, read_only)
-        self._records = self._answers = None
+        self._records: Any = None  # tables, while they are open
+        self._answers: Any = None
         with _display_errors(self.path):
             self._open()
 

@@ -8,6 +8,7 @@ candidates stays one outcome, "other": it is never renormalised away. It knows n
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 
@@ -74,9 +75,10 @@ def teach(record: Record, table: ExpansionTable) -> Teaching:
 
 def select(teaching: Teaching, keep: slice) -> Teaching:
     """The positions of a slice."""
-    parts = {f.name: getattr(teaching, f.name) for f in fields(Teaching)}
+    parts: dict[str, Any] = {f.name: getattr(teaching, f.name) for f in fields(Teaching)}
     cut = lambda o: Outcomes(o.ids[keep], o.p[keep], o.other[keep])  # noqa: E731
-    return Teaching(**{k: cut(v) if isinstance(v, Outcomes) else v[keep] for k, v in parts.items()})
+    kept: dict[str, Any] = {k: cut(v) if isinstance(v, Outcomes) else v[keep] for k, v in parts.items()}
+    return Teaching(**kept)
 
 
 def _groups(record: Record, table: ExpansionTable) -> tuple[np.ndarray, np.ndarray]:

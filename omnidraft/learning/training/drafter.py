@@ -117,7 +117,7 @@ def _adaptable(base: nn.Module, reader: GGUFReader, architecture: str, output_la
     found = {}
     for name, module in base.named_modules():
         gguf_name = mapping.get_name(name) if isinstance(module, nn.Linear) else None
-        if gguf_name not in stored:
+        if gguf_name is None or gguf_name not in stored:
             continue  # a tied output layer has no weight of its own
         if gguf_name.rpartition(".")[2] in LAYERS or (output_layer and gguf_name == OUTPUT):
             found[name] = gguf_name

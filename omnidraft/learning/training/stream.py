@@ -83,7 +83,7 @@ class StreamLearner:
         """One more update if there are answers behind the last one."""
         with ReplayStore(self.replay, read_only=True) as replay:
             newest = max((o for o, a in replay.answers.items() if a.vocabulary == self._vocabulary), default=0)
-        return self._update(newest) if newest > self.choice.store.through else None
+        return self._update(newest) if newest > self.choice.learned_in.through else None
 
     def _choose(self) -> None:
         self.choice = self._shelf.choose(self._drafter, self._vocabulary, self.settings.scope)
@@ -97,7 +97,7 @@ class StreamLearner:
 
     def _update(self, ordinal: int) -> StreamUpdate:
         seconds, cpu = time.perf_counter(), time.process_time()
-        before, published, store = {}, False, self.choice.store
+        before, published, store = {}, False, self.choice.learned_in
         for event in updating.run(self._job(ordinal)):
             if isinstance(event, Estimated) and event.when == "before":
                 before = pooled(event.slices)

@@ -35,6 +35,8 @@ def main() -> int:
         if job.kind == "merge":
             from omnidraft.learning.adapters.merge import write_merged
 
+            assert job.start is not None
+            assert job.merged is not None
             write_merged(Path(job.drafter), Path(job.start), Path(job.merged))
         else:
             _learn(job, emit)

@@ -14,6 +14,7 @@ from collections.abc import Generator, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -188,6 +189,6 @@ def _files(weights: Mapping[str, np.ndarray], job: Job) -> Mapping[str, bytes]:
         path = Path(folder) / ADAPTER
         write_adapter(path, weights, Path(job.drafter), job.rank, job.rank, "f16")
         adapter = path.read_bytes()
-    data = io.BytesIO()
-    np.savez(data, **weights)
+    data, arrays = io.BytesIO(), dict[str, Any](weights)
+    np.savez(data, **arrays)
     return {ADAPTER: adapter, WEIGHTS: data.getvalue()}
