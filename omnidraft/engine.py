@@ -32,6 +32,7 @@ MEASURING_SECONDS = 1.5  # most time that measuring costs may add to the first a
 _COUPLED = (
     "A grammar is in force, so proposals are verified by the coupled rule; the text follows the same distribution."
 )
+SWITCHED_OFF = "drafting is switched off"
 _DOES_NOT_PAY = "drafting does not pay with these two models on this machine"
 
 
@@ -110,7 +111,7 @@ class Engine:
     def why_plain(self, settings: DraftSettings) -> str | None:
         """The reason an answer under `settings` is decoded plainly; None if the drafter drafts."""
         if not settings.enabled:
-            return "drafting is switched off"
+            return SWITCHED_OFF
         if self.drafter is None:
             return "no drafter is loaded"
         if not self.target.model.can_rewind:

@@ -26,6 +26,9 @@ def report(text: str, ids: list[int], finished: Finished) -> dict:
         "tested": s.tested,
         "accepted": s.accepted,
         "acceptance_rate": s.acceptance_rate,
+        "copied": s.copied,
+        "copied_accepted": s.copied_accepted,
+        "drafter_acceptance": s.drafter_acceptance,
         "tokens_per_pass": s.tokens_per_pass,
         "origins": s.origins,
         "tokens_per_second": s.tokens_per_second,
@@ -44,8 +47,11 @@ def summary(finished: Finished) -> str:
     parts = [f"{s.tokens} tokens"]
     if s.tokens_per_second:
         parts.append(f"{s.tokens_per_second:.1f} tokens/s")
-    if s.acceptance_rate is not None:
-        parts.append(f"{s.acceptance_rate:.0%} of {s.proposed} proposals accepted")
+    if s.drafter_acceptance is not None:
+        parts.append(f"{s.drafter_acceptance:.0%} of {s.by_drafter[0]} drafts accepted")
+    if s.copied:
+        parts.append(f"{s.copied_accepted} of {s.copied} copies accepted")
+    if s.proposed:
         parts.append(f"{s.tokens_per_pass:.2f} tokens per pass")
     if finished.draft_disabled_reason:
         parts.append(f"no drafting: {finished.draft_disabled_reason}")

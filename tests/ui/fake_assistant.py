@@ -21,7 +21,7 @@ class FakeAssistant:
         self.home = home
         self.profile = home.profile(profile)
         self.settings, _ = load_settings(self.profile.settings)
-        self.learner = SimpleNamespace(status=lambda: SimpleNamespace(state="idle"))
+        self.learner = SimpleNamespace(status=lambda: SimpleNamespace(state="idle", served=None), served_answers=list)
         self.engine = self.target = None
         self.loaded = SimpleNamespace(target_file=None, cache=None, pair=None)
         self.loads: list[Path] = []

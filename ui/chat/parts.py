@@ -12,6 +12,7 @@ from omnidraft.app.session import Session
 from omnidraft.chats import Message
 from omnidraft.errors import OmniDraftError
 from omnidraft.format import count
+from omnidraft.learning.gain import Gain, gain
 from ui.common.notes import note
 
 GONE = "This conversation is not here any more; reload the page."
@@ -25,9 +26,16 @@ def stored_live(path: list[Message]) -> Live | None:
 
 
 def acceptance_of(path: list[Message]) -> list[float]:
-    """The acceptance rate of every answer that was drafted for, in order."""
-    pairs = [(m.statistics.get("accepted", 0), m.statistics.get("proposed", 0)) for m in path if m.role == "assistant"]
-    return [accepted / proposed for accepted, proposed in pairs if proposed]
+    """Of every answer the drafter guessed in, how much of that was accepted; copies are not its guesses."""
+    lives = [Live.stored(m.statistics, None) for m in path if m.role == "assistant"]
+    rates = [live.statistics.drafter_acceptance for live in lives]
+    return [rate for rate in rates if rate is not None]
+
+
+def gain_of(session: Session) -> Gain | None:
+    """What the version that drafts now has brought with the model that is loaded."""
+    learner = session.assistant.learner
+    return gain(learner.served_answers(), session.target_name(), learner.status().served)
 
 
 def pieces_of(path: list[Message]) -> list[tuple[str, str]]:

@@ -22,5 +22,5 @@ def describe_switch(session: Session) -> str:
     if assistant.loaded.cache is not None:
         said.append(f"The n-gram cache of this family was loaded: {count(len(assistant.loaded.cache))} n-grams.")
     elif (reason := session.why_plain()) is not None:
-        said.append(f"Drafting is off: {reason}.")
+        said.append(f"Nothing will be drafted: {reason}.")
     return " ".join(said)

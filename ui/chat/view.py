@@ -26,6 +26,7 @@ from ui.chat.panel import panel, summary
 from ui.chat.parts import (
     GONE,
     acceptance_of,
+    gain_of,
     gauge,
     idle_sentence,
     links,
@@ -200,7 +201,7 @@ class ChatView:
     def _growing(self, session: Session, job: AnswerJob, wanted: Callable[[], bool]) -> Iterator[dict]:
         chat = session.store.get(job.chat)
         path, versions = session.store.path(chat.id), session.store.versions(chat.id)
-        past = acceptance_of(path)
+        past, gain = acceptance_of(path), gain_of(session)
         shown, numbers = 0.0, {}
         for _ in follow(job):
             if job.over or not wanted():
@@ -210,7 +211,7 @@ class ChatView:
                 shown = now
                 plain = job.live.plain(session.plain_rounds.of(session.target_name()))
                 numbers = {
-                    self.side: panel(job.live, None, plain=plain, past=past),
+                    self.side: panel(job.live, None, plain=plain, past=past, gain=gain),
                     self.line: summary(job.live),
                 }
             # Numbers that did not change go along: an output left out is built anew by Gradio, which takes longer.
@@ -246,7 +247,8 @@ class ChatView:
     def panel_of(self, session: Session, chat: Conversation, path: list[Message]) -> str:
         last = session.job.live if session.job is not None and session.job.chat == chat.id else stored_live(path)
         plain = last.plain(session.plain_rounds.of(session.target_name())) if last else None
-        return panel(last, session.why_plain(draft_of(session, chat)), plain=plain, past=acceptance_of(path))
+        reason, past = session.why_plain(draft_of(session, chat)), acceptance_of(path)
+        return panel(last, reason, plain=plain, past=past, gain=gain_of(session))
 
     def _conversation(self, session: Session, chat: str, path: list[Message]) -> dict:
         shown = shown_turns(session, chat, path)

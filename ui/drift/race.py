@@ -14,8 +14,8 @@ from omnidraft.app.sessions import Sessions
 from omnidraft.errors import ModelError, OmniDraftError, SettingsError
 from omnidraft.lab.prompts import Prompt
 from omnidraft.lab.topics import TOPICS, own_prompts, topic_prompts
-from ui.chat.parts import note
 from ui.common.layout import PRIVATE
+from ui.common.notes import note
 from ui.common.request import session_of
 from ui.drift import race_view
 

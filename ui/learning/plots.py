@@ -72,7 +72,7 @@ def served(answers: Sequence[ServedAnswer]) -> str:
     frame = Frame((-0.5, len(drafted) - 0.5), (0.0, min(1.0, ceiling(max(y for _, y in dots)))), percent)
     series = [Series(dots, "dots", name="one answer"), Series(line, name=f"mean of the last {WINDOW}")]
     about = f"Acceptance of {len(drafted)} answers; {percent(line[-1][1])} in the last {WINDOW}"
-    return plot("Accepted of what was proposed, answer by answer", frame, series, marks=marks, about=about)
+    return plot("Accepted of what the drafter guessed, answer by answer", frame, series, marks=marks, about=about)
 
 
 def _name(update: Update) -> str:

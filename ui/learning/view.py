@@ -69,7 +69,9 @@ def facts(status: Status, versions: Sequence[VersionInfo]) -> str:
     if served is not None:
         shown.append(("held-out acceptance", percent(held_out(served.after))))
         if served.live_acceptance is not None:
-            shown.append((f"accepted in {count(served.live_answers)} answers", percent(served.live_acceptance)))
+            shown.append(
+                (f"of drafts accepted in {count(served.live_answers)} answers", percent(served.live_acceptance))
+            )
     shown += [
         ("answers kept to learn from", count(status.replay_answers)),
         ("tokens in them", count(status.replay_tokens)),
@@ -104,7 +106,7 @@ def versions_table(versions: Sequence[VersionInfo], can_roll_back: bool) -> str:
     """The versions of the drafter and model that are loaded, the newest first."""
     if not versions:
         return '<p class="od-none">No version for the model that is loaded.</p>'
-    names = ["version", "state", "made", "answers", "tokens", "loss", "held-out before", "after", "accepted live",
+    names = ["version", "state", "made", "answers", "tokens", "loss", "held-out before", "after", "drafts accepted",
              "size"]  # fmt: skip
     rows = "".join(_version(v) for v in versions)
     back = ""

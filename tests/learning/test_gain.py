@@ -1,0 +1,45 @@
+"""What learning has brought, from the answers served before and since."""
+
+from __future__ import annotations
+
+import pytest
+
+from omnidraft.learning.facts import ServedAnswer
+from omnidraft.learning.gain import gain
+
+
+def answers(count: int, version: str, accepted: int, seconds: float = 1.0, target: str = "t", plain: int = 4) -> list:
+    """Each: 20 tokens, 10 proposals, plain rounds of a twentieth of a second."""
+    return [ServedAnswer(0.0, version, target, 20, 12, 10, 8, accepted, seconds, plain, plain / 20)] * count
+
+
+def test_the_gain_is_what_learned_versions_did_against_the_bare_drafter_before_them():
+    served = [*answers(8, "", 2, 1.0), *answers(6, "v000003", 4, 0.8), *answers(6, "v000004", 6, 0.8)]
+    found = gain(served, "t", "v000004")
+    assert found.version == "v000003"
+    assert found.acceptance == (pytest.approx(0.2), pytest.approx(0.5))
+    assert found.speed == (pytest.approx(1.0), pytest.approx(1.25))
+
+
+def test_speed_is_left_out_where_too_few_rounds_went_plainly():
+    served = [*answers(8, "", 2), *answers(8, "v000001", 4, plain=0)]
+    assert gain(served, "t", "v000001").speed is None
+
+
+@pytest.mark.parametrize("served", [
+    [], answers(20, "", 2), [*answers(2, "", 2), *answers(20, "v000001", 4)],
+    [*answers(20, "", 2), *answers(2, "v000001", 4)], [*answers(20, "", 2), *answers(20, "v000001", 4, target="other")],
+])  # fmt: skip
+def test_too_little_says_nothing(served):
+    assert gain(served, "t", "v000001") is None
+
+
+def test_nothing_is_said_for_the_bare_drafter():
+    assert gain([*answers(20, "", 2), *answers(20, "v000001", 4)], "t", None) is None
+
+
+def test_without_answers_of_the_bare_drafter_the_oldest_version_is_compared_with():
+    served = [*answers(8, "v000002", 2), *answers(8, "v000005", 3)]
+    found = gain(served, "t", "v000005")
+    assert found.version == "v000005"
+    assert found.acceptance == (pytest.approx(0.2), pytest.approx(0.3))

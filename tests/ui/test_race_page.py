@@ -1,0 +1,145 @@
+"""The race on the Drift lab page: what the form asks for, what a race looks like, and one in a real browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import omnidraft.app.session
+from omnidraft.app.race_job import RaceJob, RacePlan
+from omnidraft.app.sessions import Sessions
+from omnidraft.config import AppSettings
+from omnidraft.errors import ModelError, SettingsError
+from omnidraft.lab.race import Score
+from omnidraft.lab.topics import own_prompts, topic_prompts
+from omnidraft.paths import find_data_home
+from tests.ui.chatting import arrived, choose, write
+from tests.ui.fake_assistant import FakeAssistant
+from ui.drift import race_view
+from ui.drift.race import AS_IT_IS, FEWEST, LARGER, LESSON, OWN, RACED, about, parted, plan_of
+
+
+@pytest.fixture
+def session(tmp_path, monkeypatch, models):
+    monkeypatch.setattr(omnidraft.app.session, "Assistant", FakeAssistant)
+    sessions = Sessions(find_data_home(tmp_path / "home"), "ada")
+    yield sessions.get("ada")
+    sessions.close()
+
+
+@pytest.fixture
+def target(models) -> str:
+    return str(models / "tiny-target-a-f16.gguf")
+
+
+def test_the_form_makes_a_plan_whose_lesson_races_no_prompt(session, target):
+    plan = plan_of(session, target, "code", AS_IT_IS, "", False, False)
+    assert (len(plan.raced), len(plan.lesson)) == (RACED, LESSON)
+    assert not {p.text for p in plan.raced} & {p.text for p in plan.lesson}
+    assert not (plan.enlarged or plan.kept or plan.copies)
+    assert plan_of(session, target, "code", LARGER, "", True, True).enlarged
+
+
+def test_ones_own_prompts_are_raced_and_taught_if_there_are_enough(session, target):
+    plan = plan_of(session, target, OWN, AS_IT_IS, "Who?\n\nWhat?\n", False, False)
+    assert [p.text for p in plan.raced] == ["Who?", "What?"]
+    assert plan.lesson == []
+    raced, lesson = parted(own_prompts("\n".join(map(str, range(FEWEST)))))
+    assert (len(raced), len(lesson)) == (RACED, FEWEST - RACED)
+    with pytest.raises(SettingsError):
+        plan_of(session, target, OWN, AS_IT_IS, " \n", False, False)
+
+
+def test_only_models_of_the_list_are_raced(session, tmp_path):
+    for model in (None, str(tmp_path / "secret.gguf")):
+        with pytest.raises(ModelError):
+            plan_of(session, model, "code", AS_IT_IS, "", False, False)
+
+
+def test_the_larger_cost_is_said_when_it_is_chosen(session, target, tmp_path):
+    assert about(session, target, AS_IT_IS) == ""
+    assert "F32" in about(session, target, LARGER)
+    assert "od-bad" in about(session, str(tmp_path), LARGER)
+
+
+def a_race(view_phase: str = "taught", **scores: Score | None) -> RaceJob:
+    plan = RacePlan(Path("t.gguf"), Path("d.gguf"), AppSettings(), topic_prompts("code", 6), topic_prompts("math", 20))
+    job = RaceJob(SimpleNamespace(), plan)
+    job.view.phase = view_phase
+    for name, value in scores.items():
+        setattr(job.view, name, value)
+    return job
+
+
+def a_score(speedup: float, acceptance: float | None = 0.5, same: int = 6, near: int = 0) -> Score:
+    return Score(6, 300, 100.0, 100.0 * speedup, speedup, acceptance, 1.5, 0, same, near)
+
+
+def test_two_bars_and_the_proof_after_the_lesson():
+    shown = race_view.race(a_race(before=a_score(1.05, 0.1), after=a_score(1.4)))
+    assert shown.count("od-gainbar") == 2
+    assert "1.05×" in shown
+    assert "1.40×" in shown
+    assert 'data-equal="true"' in shown
+    assert "6 of 6 answers" in shown
+
+
+def test_texts_that_differ_are_not_called_equal():
+    assert 'data-equal="false"' in race_view.race(a_race("raced", before=a_score(1.0, same=5)))
+    near = race_view.race(a_race("raced", before=a_score(1.0, same=5, near=1)))
+    assert 'data-equal="true"' in near
+    assert "rounding" in near
+
+
+def test_what_comes_from_a_model_or_a_person_is_escaped():
+    job = a_race("racing", before=a_score(1.0))
+    job.view.prompt = job.view.lanes["plain"].text = job.view.error = "<img src=x onerror=alert(1)>"
+    assert "<img" not in race_view.race(job)
+
+
+def test_no_race_yet_says_what_one_is():
+    assert "twice" in race_view.race(None)
+    assert "too few" in race_view.race(a_race_without_lesson())
+
+
+def a_race_without_lesson() -> RaceJob:
+    job = a_race("raced", before=a_score(1.0))
+    job.plan = RacePlan(Path("t"), Path("d"), AppSettings(), own_prompts("one"))
+    return job
+
+
+SHORT = "[model]\nthreads = 1\n\n[sampling]\ntemperature = 0.0\nmax_tokens = 12\n"
+
+
+def test_a_race_begins_from_the_empty_chat_and_ends_with_the_same_text(make_server, pages):
+    page = pages.open(make_server(settings=SHORT))
+    arrived(page)
+    page.click(".od-empty .od-go")
+    page.wait_for_selector(".od-race")
+    page.wait_for_selector(".od-race[data-phase=raced]", timeout=120_000)
+    assert page.locator(".od-lane").count() == 2
+    page.wait_for_selector(".od-proof[data-equal=true]")
+    assert page.locator(".od-gainbar").count() == 1
+    assert page.is_visible("#od-race-teach")
+    page.reload()
+    page.wait_for_selector(".od-race[data-phase=raced]")  # a reload shows the race, and begins no other
+    assert page.is_visible("#od-race-go")
+    choose(page, "#od-race-topic", "my own prompts")
+    page.wait_for_selector("#od-race-own textarea")
+    page.click("#od-race-go")
+    page.wait_for_selector("#od-race-said >> text=Write the prompts to race")
+    write(page, "#od-race-own textarea", "Hello")
+    page.click("#od-race-go")
+    page.wait_for_selector(".od-race >> text=too few prompts to teach with", timeout=120_000)
+
+
+@pytest.mark.browser_slow
+def test_a_lesson_shows_its_progress_and_two_bars(make_server, pages):
+    page = pages.open(make_server(settings=SHORT), "/drift-lab?race=go")
+    page.wait_for_selector(".od-race[data-phase=raced]", timeout=120_000)
+    page.click("#od-race-teach")
+    page.wait_for_selector(".od-race[data-phase=teaching], .od-race[data-phase=training]", timeout=60_000)
+    page.wait_for_selector(".od-race[data-phase=taught]", timeout=600_000)
+    assert page.locator(".od-gainbar").count() == 2
