@@ -12,8 +12,9 @@ import threading
 import webbrowser
 from pathlib import Path
 
-from omnidraft.errors import OmniDraftError, SettingsError
-from omnidraft.paths import DEFAULT_PROFILE, find_data_home, profile_name
+from omnidraft.errors import OmniDraftError, SettingsError, StorageError
+from omnidraft.file_lock import FileLock
+from omnidraft.paths import DEFAULT_PROFILE, DataHome, find_data_home, profile_name
 
 log = logging.getLogger("omnidraft")
 KEY_HELP = (
@@ -43,6 +44,8 @@ def _run(args: argparse.Namespace) -> int:
         _check_port(args.host, args.port)
     if args.add_user:
         return _add_user(args)
+    _check_models(args, home, profile)
+    lock = _only_one(home)
     from omnidraft.app.sessions import Sessions
     from omnidraft.profiles.accounts import Accounts
     from ui.server import make_app, serve  # Gradio takes seconds to import; wrong arguments should not wait for it
@@ -55,8 +58,34 @@ def _run(args: argparse.Namespace) -> int:
     print(f"OmniDraft is at {address} (Ctrl+C ends it). Data: {home.root}", flush=True)
     if args.open:
         threading.Timer(1.0, webbrowser.open, [address]).start()
-    serve(app, args.host, args.port)
+    try:
+        serve(app, args.host, args.port)
+    finally:
+        lock.release()
     return 0
+
+
+def _check_models(args: argparse.Namespace, home: DataHome, profile: str) -> None:
+    """ModelError if a model that was named is not there."""
+    from omnidraft.app.default_models import choose_drafter, choose_target
+    from omnidraft.settings_file import load_settings
+
+    settings, _ = load_settings(home.profile(profile).settings)
+    if args.target:
+        choose_target(args.target, home, settings)
+    if args.drafter:
+        choose_drafter(args.drafter, home, settings)
+
+
+def _only_one(home: DataHome) -> FileLock:
+    """The lock on a data home, held while the app runs; StorageError if another one holds it."""
+    lock = FileLock(home.root / "app.lock")
+    if not lock.acquire():
+        raise StorageError(
+            f"Another OmniDraft is running with the data in {home.root}; use that one, end it first, or name another "
+            "place with --data-dir."
+        )
+    return lock
 
 
 def _api_key(args: argparse.Namespace) -> str | None:

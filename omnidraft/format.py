@@ -37,6 +37,11 @@ def percent(value: float | None) -> str:
     return "–" if value is None else f"{value:.0%}"
 
 
+def share(value: float) -> str:
+    """A share as an axis says it: with the decimals it has, for 2.5% is no 2%."""
+    return f"{value * 100:.3g}%"
+
+
 def seconds(value: float) -> str:
     if value < 1:
         return f"{value * 1000:.0f} ms"

@@ -85,6 +85,7 @@ def imported(path: Path, *, at_once: bool = False) -> set[str]:
 ORDER = [
     "errors",
     "files",
+    "file_lock",
     "fields",
     "addresses",
     "format",

@@ -31,6 +31,7 @@ from ui.common import theme
 from ui.common.theme_cookie import ThemeCookie
 from ui.drift import page as drift_page
 from ui.guard import auth
+from ui.guard.ending import Ending, Server
 from ui.guard.security import Guard, allowed_hosts, is_local
 from ui.pages import build
 
@@ -95,7 +96,7 @@ def serve(app: FastAPI, host: str, port: int) -> None:
     # The thread that decodes gives the interpreter away with every pass; it must not wait 5 ms to get it back.
     sys.setswitchinterval(SWITCH_SECONDS)
     config = uvicorn.Config(
-        app, host=host, port=port, log_level="warning", access_log=False, timeout_graceful_shutdown=2
+        Ending(app), host=host, port=port, log_level="warning", access_log=False, timeout_graceful_shutdown=2
     )
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
-    uvicorn.Server(config).run()
+    Server(config).run()

@@ -89,7 +89,7 @@ class Download:
         except OmniDraftError as error:
             self.error, self.state = str(error), "failed"
         except Exception as error:
-            self.error, self.state = str(unreachable(error)), "failed"
+            self.error, self.state = str(unreachable(error, self.done)), "failed"
 
     def _check_room(self) -> None:
         if self.path.exists() and all(self._at(file).exists() for file in self.model.files[1:]):

@@ -127,15 +127,16 @@ def _is_weights(name: str, ending: str) -> bool:
     return "/" not in name and name.endswith(ending) and name.startswith(("model", "pytorch_model"))
 
 
-def unreachable(error: Exception) -> HubError:
-    """What went wrong on the way, in a sentence."""
+def unreachable(error: Exception, done: int = 0) -> HubError:
+    """What went wrong on the way, in a sentence. done: bytes of a file that had come by then."""
     log.info("hub: %s: %s", type(error).__name__, error)
     status = getattr(getattr(error, "response", None), "status_code", None)
     if status is not None:
         return HubError(f"The Hub answered with an error ({status}); try again later.")
     if isinstance(error, OSError) and error.errno is not None and error.filename:
         return HubError(f"The file cannot be written: {error.strerror}.")
-    return HubError("The Hub cannot be reached; check the network connection. What has come so far is kept.")
+    kept = " What has come so far is kept." if done else ""
+    return HubError(f"The Hub cannot be reached; check the network connection.{kept}")
 
 
 def request_of(file: RemoteFile, done: int) -> tuple[str, dict[str, Any]]:

@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
             _load(args, assistant)
         interrupts.check()
         if prompts is None:
-            return converse(assistant, sampling, draft, _system(args))
+            return converse(assistant, sampling, draft, _system(args), lambda name: _load(_with(args, name), assistant))
         chat = new_chat()
         for prompt in prompts:
             _answer_one(args, assistant, prompt, sampling, draft, chat)
@@ -120,6 +120,11 @@ def _load(args: argparse.Namespace, assistant: Assistant) -> None:
         print(notice, file=sys.stderr)
     if args.json:
         assistant.measure_near_ties()
+
+
+def _with(args: argparse.Namespace, target: str) -> argparse.Namespace:
+    """The same arguments with another target."""
+    return argparse.Namespace(**{**vars(args), "target": target})
 
 
 def _system(args: argparse.Namespace) -> list[dict[str, str]]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from omnidraft.app.assistant import Assistant
@@ -16,35 +17,72 @@ from omnidraft.decoding.events import Finished, Notice, Token
 from omnidraft.errors import OmniDraftError
 
 Message = dict[str, str]
-_HELP = "Ctrl+C stops an answer. /new starts over, /exit or Ctrl+D ends."
+_HELP = "Ctrl+C stops an answer. /help lists the commands, /exit or Ctrl+D ends."
+_COMMANDS = """\
+/help         this list
+/model        the model that answers
+/model NAME   answer with another one from here on
+/stats        speed and drafting of the last answer
+/new          a new conversation
+/exit         end, as Ctrl+D"""
+_COMMAND = re.compile(r"/([A-Za-z?]+)(?:\s+(.*))?")
 
 
-def converse(assistant: Assistant, sampling: SamplingSettings, draft: DraftSettings, system: list[Message]) -> int:
-    """Ask and answer until the input ends. Returns 2 if a piped question could not be answered, else 0."""
+def converse(
+    assistant: Assistant,
+    sampling: SamplingSettings,
+    draft: DraftSettings,
+    system: list[Message],
+    load: Callable[[str], None],
+) -> int:
+    """Ask and answer until the input ends. Returns 2 if a piped question could not be answered, else 0.
+
+    `load` makes the model of that name the one that answers.
+    """
     at_terminal = sys.stdin.isatty()
     if at_terminal:
         with suppress(ImportError):  # line editing and history, where the system has it
             importlib.import_module("readline")
     failed = False
-    messages, chat = list(system), new_chat()
+    messages, chat, last = list(system), new_chat(), None
     name = assistant.target.name if assistant.target is not None else ""
     print(f"{name}. {_HELP}", file=sys.stderr)
     for line in _lines("> " if at_terminal else ""):
-        if line in ("/exit", "/quit"):
-            break
-        if line == "/new":
-            messages, chat = list(system), new_chat()
-            print("A new conversation.", file=sys.stderr)
+        if (command := _COMMAND.fullmatch(line)) is not None:
+            word, value = command[1].lower(), (command[2] or "").strip()
+            if word in ("exit", "quit"):
+                break
+            if word == "new":
+                messages, chat = list(system), new_chat()
+            print(_told(word, value, assistant, last, load), file=sys.stderr)
             continue
         asked = [*messages, {"role": "user", "content": line}]
         try:
-            said = _answer(assistant, asked, sampling, draft, chat)
+            said, last = _answer(assistant, asked, sampling, draft, chat)
         except OmniDraftError as error:  # this question failed, not the conversation
             print(f"omnidraft: {error}", file=sys.stderr)
             failed = True
             continue
         messages = [*asked, {"role": "assistant", "content": said}]
     return 2 if failed and not at_terminal else 0
+
+
+def _told(name: str, value: str, assistant: Assistant, last: Finished | None, load: Callable[[str], None]) -> str:
+    """Do what a command says; what there is to say about it."""
+    if word == "new":
+        return "A new conversation."
+    if name == "stats":
+        return summary(last) if last is not None else "Nothing was answered yet."
+    if name == "model":
+        if value:
+            try:
+                load(value)
+            except OmniDraftError as error:
+                return f"omnidraft: {error}"
+        return f"{assistant.target.name} answers."
+    if name in ("help", "?"):
+        return _COMMANDS
+    return f"There is no command /{name[:40]}.\n{_COMMANDS}"
 
 
 def new_chat() -> str:
@@ -54,9 +92,10 @@ def new_chat() -> str:
 
 def _answer(
     assistant: Assistant, messages: list[Message], sampling: SamplingSettings, draft: DraftSettings, chat: str
-) -> str:
-    """Print an answer as it comes; returns its text, also if it was stopped."""
+) -> tuple[str, Finished | None]:
+    """Print an answer as it comes; returns its text, also if it was stopped, and its end."""
     said: list[str] = []
+    finished = None
     events = assistant.answer(messages, sampling, draft, chat=chat)
     with Interrupts(assistant.stop) as interrupts:
         try:
@@ -65,6 +104,7 @@ def _answer(
                     said.append(event.text)
                     print(event.text, end="", flush=True)
                 if isinstance(event, Finished):
+                    finished = event
                     print()
                     print(("[stopped] " if event.reason == "cancelled" else "") + summary(event), file=sys.stderr)
                 elif isinstance(event, Notice):
@@ -73,7 +113,7 @@ def _answer(
                     assistant.stop()  # in case it came before the engine had begun
         finally:
             events.close()
-    return "".join(said)
+    return "".join(said), finished
 
 
 def _lines(prompt: str) -> Iterator[str]:

@@ -125,7 +125,10 @@ class NgramCache:
                 self._order = EvictionOrder(settings.policy)
                 for entry in self._entries.values():
                     self._order.place(entry)
+            before, learned = len(self._entries), self._evictions
             self._apply(settings)
+            # Seeds that give way to what is learned count for nothing; those a smaller cache has no room for do.
+            self._evictions = max(self._evictions, learned + before - len(self._entries))
 
     def clear(self) -> None:
         """Forget everything learned, in the file as well; seeds, which hold nothing of the user's, come back."""

@@ -90,6 +90,8 @@ def test_a_hub_that_is_gone_is_said_in_plain_words(hub, home, monkeypatch):
     done.join(30)
     assert done.state == "failed"
     assert "cannot be reached" in done.error
+    assert "kept" not in done.error, "nothing had come"
+    assert "What has come so far is kept." in str(downloads.unreachable(OSError(), 5))
 
 
 def test_a_name_that_is_no_repository_is_refused_without_a_request(hub):

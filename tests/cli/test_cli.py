@@ -456,6 +456,18 @@ def test_a_conversation_through_a_pipe(home):
     assert lines[0] == lines[-1]
 
 
+def test_a_conversation_has_commands_that_no_model_reads(home):
+    process = start(home, "--temperature", 0, "--max-tokens", 8)
+    asked = "/help\n/stats\nHello there.\n/stats\n/model\n/model tiny-target-b\n/model nope\n/what is this\n/exit\n"
+    out, err = process.communicate(asked, timeout=120)
+    assert process.returncode == 0
+    assert len(out.splitlines()) == 1, "one question, one answer"
+    for said in ("/model NAME", "Nothing was answered yet.", "tiny-target-a answers.", "tiny-target-b answers.",
+                 "no model file or known model named nope", "There is no command /what."):  # fmt: skip
+        assert said in err
+    assert len(re.findall(r"\[\d+ tokens", err)) == 2, "after the answer, and when asked for"
+
+
 def test_a_question_that_fails_does_not_end_the_conversation(home):
     process = start(home, "--max-tokens", 8)
     out, err = process.communicate("word " * 3000 + "\nHello there.\n", timeout=60)

@@ -183,7 +183,7 @@ class Pages:
             context.on("requestfailed", lambda request: self._failed(server, request))
             self.contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(60_000)
         page.on("pageerror", lambda error: self.errors.append(str(error)))
         page.goto(server.origin + path)
         page.wait_for_selector("#od-head nav", state="attached")

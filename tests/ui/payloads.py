@@ -12,7 +12,7 @@ PAYLOADS = [
     f'<img src="{ELSEWHERE}/leak.png" onerror="window.pwned=1"><svg onload="window.pwned=1"></svg>',
     f'![x]({ELSEWHERE}/leak.png) ![y][1]\n\n[1]: {ELSEWHERE}/leak.png "t"',
     "<script>window.pwned=1</script><style>body{display:none}</style><!-- hidden --><![CDATA[x]]>",
-    f'<iframe src="{ELSEWHERE}"></iframe><object data="x"></object><base href="{ELSEWHERE}"><meta http-equiv="refresh">',
+    f'<iframe src="{ELSEWHERE}"></iframe><object data="x"></object><base href="{ELSEWHERE}"><meta charset="x">',
     "[click](javascript:window.pwned=1) [data](data:text/html,<script>1</script>)",
     "```mermaid\ngraph TD; A[<b style='position:fixed'>x</b>]\n```",
     "<details open><summary>x</summary><textarea autofocus></textarea></details><marquee>x</marquee>",

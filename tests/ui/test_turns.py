@@ -8,7 +8,7 @@ from html import unescape
 import gradio as gr
 
 from omnidraft.chats import Message
-from omnidraft.format import percent, rate, seconds, short, size
+from omnidraft.format import percent, rate, seconds, share, short, size
 from ui.chat.origins import origins
 from ui.chat.panel import panel
 from ui.chat.turns import turns
@@ -71,6 +71,7 @@ def test_numbers_read_well():
     assert (size(2_448_544), size(512), size(5 * 2**30)) == ("2.3 MB", "512 bytes", "5.0 GB")
     assert (rate(None), rate(12.345), rate(1234.5)) == ("–", "12.3", "1,234")
     assert (percent(None), percent(0.416)) == ("–", "42%")
+    assert [share(value) for value in (0, 0.0125, 0.025, 0.05, 0.5, 1)] == ["0%", "1.25%", "2.5%", "5%", "50%", "100%"]
     assert (seconds(0.0456), seconds(3.21), seconds(600)) == ("46 ms", "3.2 s", "10 min")
 
 

@@ -108,6 +108,18 @@ cache_settings = st.builds(
 )
 
 
+def test_what_a_smaller_cache_has_no_room_for_counts_as_evicted():
+    pair = pair_map("tiny-drafter", "tiny-target-a")
+    cache = NgramCache.open(None, pair, CacheSettings(capacity=100))
+    assert cache.stats()["seeded"] == 100
+    cache.learn(ids(pair, 400)[-1])
+    assert cache.stats()["evictions"] == 0, "a seed made room"
+    cache.resize(CacheSettings(capacity=30))
+    assert (cache.stats()["entries"], cache.stats()["evictions"]) == (30, 70)
+    cache.resize(CacheSettings(capacity=60))
+    assert cache.stats()["evictions"] == 70
+
+
 @settings(max_examples=400, deadline=None)
 @given(first=cache_settings, steps=st.lists(st.one_of(st.integers(0, 25), cache_settings), max_size=80))
 @patch("omnidraft.vocab.ngram_cache.MEGABYTE", 3000)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from omnidraft.format import count, percent, rate
+from omnidraft.format import count, percent, rate, share
 from omnidraft.lab.export import WINDOW, moving_average, pooled_speedup, segment_rows
 from omnidraft.lab.store import Options, Point, RunState
 from ui.common import tables
@@ -40,7 +40,7 @@ def plots(state: RunState | None, beside: RunState | None = None) -> str:
     """Acceptance, and below it speedup if it was measured, else tokens per pass. beside: a run to compare with."""
     if state is None or not state.points:
         return ""
-    acceptance = Measure("Acceptance per prompt: accepted of what was proposed", lambda p: p.acceptance, None, percent)
+    acceptance = Measure("Acceptance per prompt: accepted of what was proposed", lambda p: p.acceptance, None, share)
     speed = Measure("Speedup over plain decoding, per prompt", lambda p: p.speedup, pooled_speedup, _times)
     passes = Measure("Tokens per pass of the model, per prompt", lambda p: p.tokens_per_pass, _pooled_passes, _plain)
     second = speed if any(p.speedup for p in state.points) else passes

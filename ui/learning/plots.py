@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from omnidraft.format import percent
+from omnidraft.format import percent, share
 from omnidraft.learning.facts import ServedAnswer, Update
 from ui.common.plot import Frame, Mark, Series, ceiling, plot
 from ui.learning.view import held_out, when
@@ -43,7 +43,7 @@ def acceptance(updates: Sequence[Update]) -> str:
     if not judged:
         return ""
     top = ceiling(max(max(b, a) for _, b, a in judged))
-    frame = Frame((-0.6, len(judged) - 0.4), (0.0, min(top, 1.0)), percent, width=HALF)
+    frame = Frame((-0.6, len(judged) - 0.4), (0.0, min(top, 1.0)), share, width=HALF)
     series = []
     for colour, name, wanted in (("od-c1", "taken into use", True), ("od-c4", "not better yet", False)):
         mine = [(i, u, b, a) for i, (u, b, a) in enumerate(judged) if (u.outcome == "published") is wanted]
@@ -69,7 +69,7 @@ def served(answers: Sequence[ServedAnswer]) -> str:
         line.append((float(i), sum(a.accepted for a in window) / sum(a.proposed for a in window)))
     changes = [i for i in range(1, len(drafted)) if drafted[i].version != drafted[i - 1].version]
     marks = [Mark(i - 0.5, _version(drafted[i].version)) for i in changes[-6:]]
-    frame = Frame((-0.5, len(drafted) - 0.5), (0.0, min(1.0, ceiling(max(y for _, y in dots)))), percent)
+    frame = Frame((-0.5, len(drafted) - 0.5), (0.0, min(1.0, ceiling(max(y for _, y in dots)))), share)
     series = [Series(dots, "dots", name="one answer"), Series(line, name=f"mean of the last {WINDOW}")]
     about = f"Acceptance of {len(drafted)} answers; {percent(line[-1][1])} in the last {WINDOW}"
     return plot("Accepted of what the drafter guessed, answer by answer", frame, series, marks=marks, about=about)

@@ -5,15 +5,13 @@ Only one program at a time learns in a profile. It decides nothing; counts are k
 
 from __future__ import annotations
 
-import os
-import sys
 import threading
 from collections.abc import Callable, Collection
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from omnidraft.config import LearningSettings
+from omnidraft.file_lock import FileLock
 from omnidraft.learning.adapters.serving import Shelf
 from omnidraft.learning.material.capture import Answered, Pairing, record_of, served_by
 from omnidraft.learning.material.history import History
@@ -32,7 +30,7 @@ class Keeping:
     def __init__(self, profile: ProfilePaths, settings: Callable[[], LearningSettings]) -> None:
         self._profile, self._settings = profile, settings
         self._lock = threading.RLock()
-        self._right = ProfileLock(profile.root / LOCK)
+        self._right = FileLock(profile.root / LOCK)
         self.refused = ""
         self.replay: ReplayStore | None = None
         self.history: History | None = None
@@ -122,42 +120,3 @@ def files_of(profile: ProfilePaths, shelf: Shelf, cache: Path) -> list[Part]:
         Part("tables", cache / "expansions", "How targets' tokens are spelled; made anew.",
              measured(cache / "expansions")),
     ]  # fmt: skip
-
-
-class ProfileLock:
-    """A lock on a file, released by the system when its holder ends, however it ends. `acquire` says whether this
-    program has it; the file itself stays and means nothing."""
-
-    def __init__(self, file: Path) -> None:
-        self.file = Path(file)
-        self._handle: int | None = None
-
-    def acquire(self) -> bool:
-        if self._handle is not None:
-            return True
-        handle = os.open(self.file, os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            _lock(handle)
-        except OSError:
-            os.close(handle)
-            return False
-        self._handle = handle
-        return True
-
-    def release(self) -> None:
-        if self._handle is not None:
-            with suppress(OSError):
-                os.close(self._handle)
-            self._handle = None
-
-
-def _lock(handle: int) -> None:
-    """OSError if another program has it."""
-    if sys.platform == "win32":
-        import msvcrt
-
-        msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
-    else:
-        import fcntl
-
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

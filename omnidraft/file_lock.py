@@ -1,0 +1,46 @@
+"""A lock on a file, for one program at a time: released by the system when its holder ends, however it ends."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+
+class FileLock:
+    """`acquire` says whether this program has it; the file itself stays and means nothing."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = Path(file)
+        self._handle: int | None = None
+
+    def acquire(self) -> bool:
+        if self._handle is not None:
+            return True
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(self.file, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            _lock(handle)
+        except OSError:
+            os.close(handle)
+            return False
+        self._handle = handle
+        return True
+
+    def release(self) -> None:
+        if self._handle is not None:
+            with suppress(OSError):
+                os.close(self._handle)
+            self._handle = None
+
+
+def _lock(handle: int) -> None:
+    """OSError if another program has it."""
+    if os.name == "nt":
+        import msvcrt
+
+        msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+    else:
+        import fcntl
+
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

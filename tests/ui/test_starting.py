@@ -1,0 +1,42 @@
+"""What is refused before anything is served: models that are not there, and a data home that is in use."""
+
+from __future__ import annotations
+
+import pytest
+
+import app
+from omnidraft.file_lock import FileLock
+from tests.ui.conftest import free_port
+
+
+def started(tmp_path, *arguments: str) -> int:
+    return app.main(["--port", str(free_port()), "--data-dir", str(tmp_path / "home"), *arguments])
+
+
+@pytest.fixture(autouse=True)
+def serving(monkeypatch):
+    """How often anything was served."""
+    import ui.server
+
+    served = []
+    monkeypatch.setattr(ui.server, "serve", lambda *given: served.append(given))
+    return served
+
+
+@pytest.mark.parametrize("option", ["--target", "--drafter"])
+def test_a_model_that_is_not_there_is_refused(tmp_path, capsys, serving, option):
+    assert started(tmp_path, option, "nope") == 2
+    assert "There is no model file or known model named nope." in capsys.readouterr().err
+    assert serving == []
+
+
+def test_a_data_home_is_served_once(tmp_path, capsys, serving):
+    held = FileLock(tmp_path / "home" / "app.lock")
+    assert held.acquire()
+    assert started(tmp_path) == 2
+    assert "Another OmniDraft is running with the data in" in capsys.readouterr().err
+    assert serving == []
+    held.release()
+    assert started(tmp_path, "--target", "tiny-target-b") == 0
+    assert started(tmp_path) == 0, "the one before has ended"
+    assert len(serving) == 2
