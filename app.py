@@ -12,6 +12,7 @@ import threading
 import webbrowser
 from pathlib import Path
 
+from omnidraft.config import ModelSettings
 from omnidraft.errors import OmniDraftError, SettingsError, StorageError
 from omnidraft.file_lock import FileLock
 from omnidraft.paths import DEFAULT_PROFILE, DataHome, find_data_home, profile_name
@@ -40,6 +41,7 @@ def main(argv: list[str] | None = None) -> int:
 def _run(args: argparse.Namespace) -> int:
     home = find_data_home(args.data_dir)
     profile = profile_name(args.profile)
+    ModelSettings(workers=args.workers, split=args.split)  # refuses what is no address before anything starts
     if not args.add_user:
         _check_port(args.host, args.port)
     if args.add_user:
@@ -51,9 +53,8 @@ def _run(args: argparse.Namespace) -> int:
     from ui.server import make_app, serve  # Gradio takes seconds to import; wrong arguments should not wait for it
 
     accounts = Accounts(args.auth_file) if args.auth_file else None
-    app = make_app(
-        Sessions(home, profile, args.target, args.drafter, accounts), args.host, args.allow_host, api_key=_api_key(args)
-    )
+    sessions = Sessions(home, profile, args.target, args.drafter, accounts, args.workers, args.split)
+    app = make_app(sessions, args.host, args.allow_host, api_key=_api_key(args))
     address = f"http://{_shown(args.host)}:{args.port}"
     print(f"OmniDraft is at {address} (Ctrl+C ends it). Data: {home.root}", flush=True)
     if args.open:
@@ -122,6 +123,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--profile", default=DEFAULT_PROFILE, help="the profile to start with")
     parser.add_argument("--target", help="model file, or a name as the model list shows it")
     parser.add_argument("--drafter", help="drafter file (default: the profile's, first the bundled one)")
+    parser.add_argument("--workers", help="host:port of workers that hold layers of the target, with commas between")
+    parser.add_argument("--split", help="shares of the layers with commas, this machine first (default: free memory)")
     parser.add_argument("--api-key", help=KEY_HELP)
     parser.add_argument("--auth-file", type=Path, help="accounts that must sign in; each has the profile of its name")
     parser.add_argument("--add-user", metavar="NAME", help="add an account to --auth-file and end")

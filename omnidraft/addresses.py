@@ -44,7 +44,12 @@ def parse_address(text: str) -> Address:
         host, port = text.strip(), str(DEFAULT_PORT)
     if ":" in host or host.startswith("["):
         raise SettingsError(f"{text.strip()[:80]} is an IPv6 address; llama.cpp reaches workers by IPv4 only.")
-    if not _HOST.fullmatch(host) or not port.isdecimal() or len(port) > 5 or not 0 < int(port) < 65536:
+    if (
+        not _HOST.fullmatch(host)
+        or not (port.isascii() and port.isdecimal())
+        or len(port) > 5
+        or not 0 < int(port) < 65536
+    ):
         raise SettingsError(f"{text.strip()[:80]!r} is not the address of a worker, such as 192.168.1.20:50052.")
     return Address(host, int(port))
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, TypeVar
 
+from omnidraft.addresses import parse_addresses, parse_split
 from omnidraft.errors import SettingsError
 from omnidraft.fields import (
     Rule,
@@ -134,8 +135,17 @@ class ModelSettings:
         reload=True,
     )
 
+    workers: str | None = text(
+        None, "Workers that hold layers of the target, as host:port with commas between them.", reload=True
+    )
+    split: str | None = text(
+        None, "Shares of the layers with commas, this machine first; left empty, by free memory.", reload=True
+    )
+
     def __post_init__(self) -> None:
         check(self, "model.")
+        parse_addresses(self.workers)
+        parse_split(self.split)
 
 
 @dataclass(frozen=True, slots=True)

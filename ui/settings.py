@@ -28,6 +28,7 @@ GROUPS = [
     ("learning", "Learning"),
 ]
 ALSO = {"look": ["theme"], "model": ["unload_after"]}  # settings that are in no group of their own
+ELSEWHERE = ("model.workers",)  # on the models page, where one sees who they are
 TOP = 60
 NO_GPU = "This build of llama.cpp computes on the processor only, so there is nothing to set here."
 THEME_JS = (
@@ -76,7 +77,7 @@ def _layout() -> Parts:
     for group, title in GROUPS:
         with gr.Group(elem_id=f"od-group-{group}", elem_classes="od-group"):
             gr.HTML(f"<h2>{title}</h2>")
-            own = [name for name in settings if name.startswith(group + ".")]
+            own = [name for name in settings if name.startswith(group + ".") and name not in ELSEWHERE]
             for name in (*ALSO.get(group, ()), *own):
                 no_gpu = name == "model.n_gpu_layers" and not gpu_offload()
                 made[name] = fields.make(settings[name], NO_GPU if no_gpu else "")

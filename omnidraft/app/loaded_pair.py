@@ -113,7 +113,7 @@ class LoadedPair:
 
     def load(self, asked: Asked) -> list[str]:
         """Load what is asked for. Returns sentences worth showing. What is loaded stays if anything new cannot be."""
-        opened = open_target(asked.target, asked.model)
+        opened = open_target(asked.target, asked.model, self.target)
         try:
             engine = Engine(opened, ChatTemplate.from_model(opened.info, opened.vocabulary))
             self.keep_measured()

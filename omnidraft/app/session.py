@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from omnidraft.app.race_job import RaceJob, RacePlan
 from omnidraft.app.shown_chats import ShownChats
 from omnidraft.backends.gguf_file import usable_info
 from omnidraft.chats import ChatStore
-from omnidraft.config import AppSettings, DraftSettings, SamplingSettings, changed
+from omnidraft.config import AppSettings, DraftSettings, ModelSettings, SamplingSettings, changed
 from omnidraft.errors import ModelError, OmniDraftError
 from omnidraft.lab.jobs import DriftLab
 from omnidraft.paths import DataHome
@@ -42,7 +43,15 @@ class Session:
     store: its conversations; shown: the one its pages show; drift: its drift runs.
     """
 
-    def __init__(self, home: DataHome, profile: str, target: str | None, drafter: str | None) -> None:
+    def __init__(
+        self,
+        home: DataHome,
+        profile: str,
+        target: str | None,
+        drafter: str | None,
+        workers: str | None = None,
+        split: str | None = None,
+    ) -> None:
         self.assistant = Assistant(home, profile, learn=True)
         self.profile = profile
         self.job: AnswerJob | None = None
@@ -55,12 +64,19 @@ class Session:
         self.idle_unloads = 0  # how often the models were freed because nobody asked anything
         self._used = time.monotonic()
         self._wanted = (target, drafter)
+        self._spread = {"workers": workers, "split": split}  # as the command line has it, until the page changes it
         self._guest = False  # whether what is loaded was asked for by a client of the API, not by the profile
         self._lock = threading.RLock()
 
     @property
     def settings(self) -> AppSettings:
         return self.assistant.settings
+
+    @property
+    def model_settings(self) -> ModelSettings:
+        """How models are loaded: as the profile says, with the workers that the command line named."""
+        given = {name: value for name, value in self._spread.items() if value is not None}
+        return replace(self.settings.model, **given)
 
     @property
     def loaded(self) -> Path | None:
@@ -125,7 +141,7 @@ class Session:
         with self._lock:
             self._must_be_idle()
             drafter = choose_drafter(self._wanted[1], self.assistant.home, self.assistant.settings)
-            notices = self.assistant.load(target, drafter)
+            notices = self.assistant.load(target, drafter, self.model_settings)
             self._guest = False
             self._used = time.monotonic()
             log.info("%s: loaded %s", self.profile, target.name)
@@ -144,7 +160,7 @@ class Session:
             self._must_be_idle()
             usable_info(drafter)  # without a target nothing else would refuse it before the next question
             if self.loaded is not None:
-                self.assistant.load(self.loaded, drafter)
+                self.assistant.load(self.loaded, drafter, self.model_settings)
             self.apply(drafter=str(drafter))
             self._wanted = (self._wanted[0], None)
             return f"{drafter.stem} drafts from now on."
@@ -185,6 +201,16 @@ class Session:
             save_settings(self.assistant.profile.settings, settings)
             self.assistant.settings = settings
             return settings
+
+    def spread(self, workers: str | None, split: str | None = None) -> str:
+        """Have these workers hold layers of the target from the next load on; SettingsError for what is no address."""
+        with self._lock:
+            before = self.model_settings
+            self.apply(**{"model.workers": workers or None, "model.split": split or None})
+            self._spread = {}
+            if self.model_settings == before or self.loaded is None:
+                return "Kept."
+            return "Kept; load the model again for it to take effect."
 
     def change(self, name: str, value: object) -> str:
         """Change one setting, live where that is possible; says in a sentence what happened."""

@@ -25,11 +25,13 @@ class Sessions:
         target: str | None = None,
         drafter: str | None = None,
         accounts: Accounts | None = None,
+        workers: str | None = None,
+        split: str | None = None,
     ) -> None:
         self.home = home
         self.default = default
         self.accounts = accounts
-        self._models = (target, drafter)
+        self._models = (target, drafter, workers, split)
         self.downloads = Downloads()
         self._open: dict[str, Session] = {}
         self._lock = threading.Lock()

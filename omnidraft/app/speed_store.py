@@ -87,6 +87,8 @@ def speed_key(target: Path, drafter: Path | None, settings: ModelSettings, adapt
     """Names everything the numbers depend on; equal keys mean that they still hold."""
     machine = f"{platform.node()}/{platform.machine()}/{os.cpu_count()}"
     loaded = f"{settings.threads}/{settings.n_gpu_layers}/{settings.kv_type}/{settings.device}/{settings.dtype}"
+    if settings.workers:
+        loaded += f"/{settings.workers}/{settings.split}"
     parts = [_identity(target), _identity(drafter) if drafter else "-", adapter or "-", machine, loaded]
     digest = hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
     names = f"{target.stem}+{drafter.stem if drafter else 'none'}"

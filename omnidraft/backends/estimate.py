@@ -110,7 +110,10 @@ def _suggestion(full: Estimate, settings: ModelSettings, n_ctx: int, free: int) 
         return f"set the context length to {fits} or less{smaller}"
     if settings.kv_type == "f16" and full.cache * 0.55 < left:
         return "set the KV cache format to q8_0"
-    return "choose a smaller model or a more strongly quantized file of this one"
+    return (
+        "choose a smaller model or a more strongly quantized file of this one, or let other machines hold layers: "
+        "start python -m omnidraft worker there and name it with --workers or on the Models page"
+    )
 
 
 def size(count: int) -> str:

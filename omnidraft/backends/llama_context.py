@@ -17,6 +17,7 @@ from omnidraft.backends.cores import physical_cores, step_threads
 from omnidraft.backends.gguf_file import ModelInfo
 from omnidraft.backends.llama_runtime import AbortFlag, begin_call, failure_reason, gpu_offload
 from omnidraft.backends.memory import prompt_step
+from omnidraft.backends.placement import Placement
 from omnidraft.config import ModelSettings
 from omnidraft.errors import ModelError
 from omnidraft.trial import TRIALS
@@ -37,6 +38,7 @@ class LlamaContext:
     rollback: how many tokens of the last pass recurrent layers can take back by themselves; fewer than asked for
     (0) where the architecture has no such thing. With `simulated` nothing is read or reserved and nothing can be
     computed: llama.cpp only works out (and logs) what it would reserve. That may end the process, so do it in a child.
+    placement: layers that lie on other machines; losing one of them ends the process too.
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class LlamaContext:
         rollback: int = 0,
         *,
         simulated: bool = False,
+        placement: Placement | None = None,
     ) -> None:
         self._batch = self._model = self._context = self._adapter = None
         self.max_rows = max_rows
@@ -55,7 +58,7 @@ class LlamaContext:
         self.abort = AbortFlag()
         begin_call()
         try:
-            self._model = self._load(info, settings, simulated)
+            self._model = self._load(info, settings, simulated, placement)
             self._context = self._create(info, settings, n_ctx, rollback)
             self.rollback = llama_cpp.llama_n_rs_seq(self._context)
             self._memory = llama_cpp.llama_get_memory(self._context)
@@ -64,18 +67,25 @@ class LlamaContext:
         except BaseException:
             self.close()
             raise
-        llama_cpp.llama_set_abort_callback(self._context, self.abort.callback, self.abort.data)
+        self.interrupted_by(self.abort)
         vocabulary = llama_cpp.llama_model_get_vocab(self._model)
         self.n_vocab = llama_cpp.llama_vocab_n_tokens(vocabulary)
         self._allocate_batch()
         self._logits = _Rows(self.n_vocab)
         self._outputs = 0
 
+    def interrupted_by(self, flag: AbortFlag) -> None:
+        """End a pass that is running when `flag` is set, from now on."""
+        self.abort = flag
+        llama_cpp.llama_set_abort_callback(self._context, flag.callback, flag.data)
+
     @staticmethod
-    def _load(info: ModelInfo, settings: ModelSettings, simulated: bool) -> int:
+    def _load(info: ModelInfo, settings: ModelSettings, simulated: bool, placement: Placement | None) -> int:
         TRIALS.require(info.path)
         parameters = llama_cpp.llama_model_default_params()
         parameters.n_gpu_layers = settings.n_gpu_layers
+        if placement is not None:
+            placement.apply(parameters)
         if simulated:
             parameters.no_alloc = True
             parameters.load_mode = llama_cpp.LLAMA_LOAD_MODE_NONE

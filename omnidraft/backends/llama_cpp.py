@@ -19,7 +19,8 @@ from omnidraft.backends.estimate import check_memory
 from omnidraft.backends.gguf_file import ModelInfo, usable_info
 from omnidraft.backends.llama_context import LlamaContext
 from omnidraft.backends.llama_rewind import Method, Rewinder, rollback_steps
-from omnidraft.backends.llama_runtime import failure_reason, gpu_offload
+from omnidraft.backends.llama_runtime import AbortFlag, failure_reason, gpu_offload
+from omnidraft.backends.placement import Placement
 from omnidraft.backends.thread_pool import release_helpers
 from omnidraft.config import ModelSettings
 from omnidraft.errors import ModelError
@@ -39,7 +40,14 @@ class LlamaTarget:
 
     _replays = True  # whether a model that cannot cut its memory may put back an older state and read on from there
 
-    def __init__(self, info: ModelInfo, settings: ModelSettings, vocabulary: Vocabulary, max_rows: int) -> None:
+    def __init__(
+        self,
+        info: ModelInfo,
+        settings: ModelSettings,
+        vocabulary: Vocabulary,
+        max_rows: int,
+        placement: Placement | None = None,
+    ) -> None:
         self.info = info
         self.name = info.name
         self.vocabulary = vocabulary
@@ -51,8 +59,11 @@ class LlamaTarget:
             self.notices.append("This build of llama-cpp-python has no GPU support, so n_gpu_layers has no effect.")
         self._lock = threading.Lock()
         rollback = rollback_steps(info) if self._replays else 0
-        check_memory(info, settings, self.n_ctx, max_rows, rollback)
-        self._context: LlamaContext | None = LlamaContext(info, settings, self.n_ctx, max_rows, rollback)
+        if placement is None:
+            check_memory(info, settings, self.n_ctx, max_rows, rollback)
+        self._context: LlamaContext | None = LlamaContext(
+            info, settings, self.n_ctx, max_rows, rollback, placement=placement
+        )
         self._rewinder = Rewinder(self._context, "cut")
         self.n_batch = self._context.capacity
         try:
@@ -69,14 +80,21 @@ class LlamaTarget:
 
     @classmethod
     def open(
-        cls, path: str | Path, settings: ModelSettings, *, vocabulary: Vocabulary | None = None, max_rows: int = 64
+        cls,
+        path: str | Path,
+        settings: ModelSettings,
+        *,
+        vocabulary: Vocabulary | None = None,
+        max_rows: int = 64,
+        placement: Placement | None = None,
     ) -> Self:
         """Load the model at `path`; ModelError in one sentence if it cannot serve.
 
         Its vocabulary is read apart from the weights, so that it outlives them; give it if it is known already.
+        `placement`: layers that workers hold. Only for a process that may end with them (target_process.py).
         """
         info = usable_info(path)
-        return cls(info, settings, vocabulary or Vocabulary.from_gguf(info.path), max_rows)
+        return cls(info, settings, vocabulary or Vocabulary.from_gguf(info.path), max_rows, placement)
 
     def _context_length(self, settings: ModelSettings) -> int:
         trained = self.info.n_ctx_train
@@ -222,6 +240,10 @@ class LlamaTarget:
                 context.abort.clear()
             for start in range(0, len(again), self.n_batch):
                 self._read(context, again[start : start + self.n_batch], 0)
+
+    def interrupted_by(self, flag: AbortFlag) -> None:
+        """Take `flag` for interrupting from now on, in place of the own one that `abort` sets."""
+        self._live().interrupted_by(flag)
 
     def abort(self) -> None:
         """Interrupt an `extend` that is running now; one that starts later is not affected."""

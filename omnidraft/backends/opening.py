@@ -6,16 +6,32 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from omnidraft.backends.llama_cpp import LlamaTarget
+from omnidraft.backends.target_process import TargetProcess
 from omnidraft.config import ModelSettings
 
 if TYPE_CHECKING:
+    from omnidraft.backends.base import LanguageModel
     from omnidraft.backends.hf_target import HfTarget
 
+_NO_WORKERS = "Workers hold layers of GGUF files only, so this folder is computed on this machine alone."
 
-def open_target(path: str | Path, settings: ModelSettings) -> LlamaTarget | HfTarget:
-    """The target at `path`, a file or a folder; ModelError in one sentence if it cannot serve."""
+
+def open_target(
+    path: str | Path, settings: ModelSettings, replaced: LanguageModel | None = None
+) -> LlamaTarget | HfTarget | TargetProcess:
+    """The target at `path`, a file or a folder; ModelError in one sentence if it cannot serve.
+
+    replaced: the target that this one shall take the place of. A worker serves one main program at a time, so one that
+    uses workers lets go of them here; it takes them again with its next pass, should it still be asked.
+    """
     if Path(path).is_dir():
         from omnidraft.backends.hf_target import HfTarget
 
-        return HfTarget.open(path, settings)
+        opened = HfTarget.open(path, settings)
+        opened.notices += [_NO_WORKERS] if settings.workers else []
+        return opened
+    if settings.workers:
+        if isinstance(replaced, TargetProcess):
+            replaced.release()
+        return TargetProcess.open(path, settings)
     return LlamaTarget.open(path, settings)

@@ -64,6 +64,7 @@ def lent_devices(name: str | None) -> list[Device]:
 def register(endpoint: str) -> list[Device]:
     """Connect to a worker ("a.b.c.d:port") and return its devices. Aborts the process if that fails."""
     _need()
+    _KEPT.append(_rpc().ggml_backend_rpc_init(endpoint.encode(), 0))  # holds the one connection that all else uses
     registry = _rpc().ggml_backend_rpc_add_server(endpoint.encode())
     if not registry:
         raise ModelError(f"The worker at {endpoint} lends no device.")
@@ -100,15 +101,14 @@ def tell_memory(device: Device, ask: Callable[[], tuple[int, int]]) -> None:
     table[_MEMORY_SLOT] = ctypes.cast(function, ctypes.c_void_p).value
 
 
-_KEPT: list[object] = []  # callbacks that ggml holds bare pointers to
+_KEPT: list[object] = []  # callbacks that ggml holds bare pointers to, and connections for the life of the process
 
 
 def _need() -> None:
     begin_call()
     if not available():
         raise ModelError(
-            "This build of llama-cpp-python has no RPC backend; install it as requirements.txt says, with "
-            "-DGGML_RPC=ON."
+            "This build of llama-cpp-python has no RPC backend; install it as requirements.txt says: -DGGML_RPC=ON."
         )
 
 
@@ -167,6 +167,7 @@ def _rpc() -> ctypes.CDLL:
     pointer, size, text = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p
     library = load_library("ggml-rpc")
     _declare(library, "ggml_backend_rpc_add_server", pointer, text)
+    _declare(library, "ggml_backend_rpc_init", pointer, text, ctypes.c_uint32)
     _declare(
         library, "ggml_backend_rpc_start_server", None, text, text, size, size, ctypes.POINTER(pointer)
     )  # fmt: skip

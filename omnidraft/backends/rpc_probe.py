@@ -58,6 +58,8 @@ def probe(address: Address, seconds: float = SECONDS) -> Found:
             f"The worker at {address} does not answer within {seconds:g} seconds; "
             "it may be at work for another program, or stopped."
         ) from None
+    except (ConnectionResetError, BrokenPipeError):  # it took the connection and hung up
+        raise _not_one(address) from None
     except OSError as error:
         raise NoWorker(
             f"There is no worker at {address} ({error.strerror or error}); start one there with "

@@ -21,7 +21,7 @@ from omnidraft.backends.child_process import leave_no_core
 from omnidraft.backends.cores import physical_cores
 from omnidraft.backends.memory import available_bytes
 from omnidraft.backends.rpc_sockets import notice_lost_peers
-from omnidraft.errors import OmniDraftError
+from omnidraft.errors import ModelError, OmniDraftError
 
 CANNOT_LISTEN = 3  # exit code
 
@@ -35,9 +35,7 @@ def main(options: dict) -> int:
         limit = options["memory"]
         if limit is not None:
             _limit_memory(limit)
-        for device in devices:
-            if device.type == rpc_library.CPU:
-                rpc_library.tell_memory(device, _memory(limit, device.total))
+        _tell_true_memory(devices, limit)
     except OmniDraftError as error:
         print(json.dumps({"failed": str(error)}), flush=True)
         return 2
@@ -47,6 +45,17 @@ def main(options: dict) -> int:
         options["endpoint"], devices, options["threads"] or physical_cores(), options["cache_dir"]
     )  # fmt: skip
     return CANNOT_LISTEN
+
+
+def _tell_true_memory(devices: list[rpc_library.Device], limit: int | None) -> None:
+    """The processor's device calls all memory of the machine free; have it say what can be had."""
+    for device in devices:
+        if device.type == rpc_library.CPU:
+            try:
+                rpc_library.tell_memory(device, _memory(limit, device.total))
+            except ModelError:
+                if limit is not None:
+                    raise
 
 
 def _described(device: rpc_library.Device, limit: int | None) -> dict:

@@ -12,12 +12,14 @@ from omnidraft.decoding.cost import CostModel
 from omnidraft.paths import DataHome
 
 
-def measure(home: DataHome, regime: str, target: Path, drafter: Path, threads: int) -> tuple[CostModel, float]:
+def measure(
+    home: DataHome, regime: str, target: Path, drafter: Path, settings: ModelSettings
+) -> tuple[CostModel, float]:
     """(costs, seconds the measuring itself took)."""
     assistant = Assistant(home, ephemeral=True)
     try:
         files = regimes.models(home, regime, target, drafter)
-        assistant.load(*files, ModelSettings(threads=threads), CacheSettings(enabled=False))
+        assistant.load(*files, settings, CacheSettings(enabled=False))
         start = perf_counter()
         return assistant.engine.measured(), perf_counter() - start
     finally:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -47,7 +47,7 @@ class Plan:
     prompts: int = 6
     max_tokens: int = 64
     seed: int = 0
-    threads: int = 0
+    model: ModelSettings = field(default_factory=ModelSettings)
     compared: Sequence[int] = ()
     repeats: int = 1
 
@@ -98,11 +98,11 @@ def _pair(home: DataHome, plan: Plan, target: Path, regime: str, drafter: Path) 
         assistant = Assistant(home, ephemeral=True)
         stack.callback(assistant.close)
         enlarged, given = regimes.models(home, regime, target, drafter)
-        assistant.load(enlarged, given, ModelSettings(threads=plan.threads), CacheSettings())
+        assistant.load(enlarged, given, plan.model, CacheSettings())
         seats = {"given": (assistant.engine.drafter, assistant.engine.translator)}
         if "random" in plan.drafters:
             _, random = regimes.models(home, regime, target, regimes.untaught(home, drafter))
-            seats["random"] = _second_drafter(assistant, random, plan.threads, stack)
+            seats["random"] = _second_drafter(assistant, random, plan.model.threads, stack)
         bench = _Bench(assistant, plan, seats)
         yield from _cells(bench, plan, (target.stem, regime), [bench.run() for _ in range(plan.repeats)])
 

@@ -14,8 +14,8 @@ from omnidraft.bench import cache, calibration, costs, first_session, first_toke
 from omnidraft.bench.cells import as_json, line, summary
 from omnidraft.bench.columns import COLUMNS, columns
 from omnidraft.bench.regimes import REGIMES
-from omnidraft.cli import drift, learn
-from omnidraft.config import DraftSettings
+from omnidraft.cli import bench_workers, drift, learn
+from omnidraft.config import DraftSettings, ModelSettings
 from omnidraft.errors import ModelError, SettingsError, StorageError
 from omnidraft.lab.prompts import TASKS
 from omnidraft.lab.topics import TOPICS
@@ -41,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     sub.add_argument("--drafter")
     sub.add_argument("--regimes", default="bundled", help=f"of {', '.join(REGIMES)}")
     sub.add_argument("--threads", type=int, default=0)
+    _add_spread(sub)
     sub.set_defaults(bench=_costs)
     sub = _kind(kinds, "first-token", "the wait for the first token, with and without a drafter")
     sub.add_argument("--target", nargs="+", default=["tiny-target-a", "tiny-target-b"])
@@ -73,6 +74,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     drift.add_arguments(sub)
     sub.set_defaults(bench=drift.run)
     learn.add_kind(kinds)
+    bench_workers.add_arguments(_kind(kinds, "workers", "a target over workers at several delays against one process"))
+
+
+def _add_spread(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--workers", help="host:port of workers that hold layers of the target, with commas between")
+    sub.add_argument("--split", help="shares of the layers with commas, this machine first (default: free memory)")
+
+
+def _loading(args: argparse.Namespace) -> ModelSettings:
+    return ModelSettings(threads=args.threads, workers=args.workers, split=args.split)
 
 
 def _add_first_session(kinds) -> None:
@@ -119,6 +130,7 @@ def _add_speed(kinds) -> None:
     sub.add_argument("--max-tokens", type=int, default=64)
     sub.add_argument("--seed", type=int, default=0)
     sub.add_argument("--threads", type=int, default=0)
+    _add_spread(sub)
     sub.add_argument("--out", type=Path, help="write all cells to this JSON file")
     sub.set_defaults(bench=_speed)
 
@@ -173,7 +185,7 @@ def _speed(args: argparse.Namespace) -> int:
         prompts=args.prompts,
         max_tokens=args.max_tokens,
         seed=args.seed,
-        threads=args.threads,
+        model=_loading(args),
         compared=_lengths(args.compare),
         repeats=args.repeats,
     )
@@ -202,7 +214,7 @@ def _costs(args: argparse.Namespace) -> int:
     drafter = need_drafter(args.drafter, home)
     for name in args.target:
         for regime in args.regimes.split(","):
-            cost, seconds = costs.measure(home, regime, choose_target(name, home), drafter, args.threads)
+            cost, seconds = costs.measure(home, regime, choose_target(name, home), drafter, _loading(args))
             if args.json:
                 print(json.dumps({"target": name, "regime": regime, "seconds": seconds, **cost.as_dict()}))
                 continue

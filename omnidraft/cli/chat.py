@@ -47,6 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for setting in describe(ModelSettings):
         if setting.name in ("device", "dtype"):
             parser.add_argument(f"--{setting.name}", choices=setting.rule.choices, help=setting.rule.help)
+    parser.add_argument("--workers", help="host:port of workers that hold layers of the target, with commas between")
+    parser.add_argument("--split", help="shares of the layers with commas, this machine first (default: free memory)")
     parser.add_argument("--verification", choices=("coupled", "rejection", "paper"),
                         help="coupled and rejection are exact, paper is the published approximation")  # fmt: skip
     parser.add_argument("--draft-length", help="drafter tokens per round, or adaptive")
@@ -106,7 +108,7 @@ def _whole_number(text: str) -> int:
 
 def _load(args: argparse.Namespace, assistant: Assistant) -> None:
     names = {"n_ctx": args.ctx, "threads": args.threads, "n_gpu_layers": args.n_gpu_layers, "kv_type": args.kv_type,
-             "device": args.device, "dtype": args.dtype}  # fmt: skip
+             "device": args.device, "dtype": args.dtype, "workers": args.workers, "split": args.split}  # fmt: skip
     model = dataclasses.replace(
         assistant.settings.model, **{name: value for name, value in names.items() if value is not None}
     )

@@ -38,7 +38,8 @@ def measure_costs(target: LanguageModel, drafter: DraftModel | None, budget: flo
             break
         passes.measure(width, end)
     narrow = passes.found[1]
-    fixed = _fixed_seconds(target, narrow) if len(passes.found) == len(WIDTHS) and narrow < _QUICK else 0.0
+    turns = narrow < _QUICK or _resends(target)
+    fixed = _fixed_seconds(target, narrow) if len(passes.found) == len(WIDTHS) and turns else 0.0
     step = narrow
     if drafter is not None:
         _pass_seconds(drafter, 1)  # pays for pages and buffers
@@ -107,9 +108,14 @@ def _step_within(drafter: DraftModel, end: float) -> float:
 
 def _turning(target: LanguageModel, width: int, narrow: float) -> Sample:
     """A pass as it comes in answers, where its width mostly differs from the one before."""
-    if width > 1 and narrow < _QUICK:
+    if width > 1 and (narrow < _QUICK or _resends(target)):
         _pass_seconds(target, 1)
     return _timed_pass(target, width)
+
+
+def _resends(target: LanguageModel) -> bool:
+    """Whether another width means sending the graph over a network, which is felt in passes of any length."""
+    return getattr(target, "resends", False)
 
 
 def _fixed_seconds(target: LanguageModel, narrow: float) -> float:

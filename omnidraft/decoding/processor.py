@@ -8,6 +8,7 @@ some of it, the threads beside it were.
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Callable
 from time import perf_counter, process_time, thread_time
 from typing import NamedTuple
@@ -19,6 +20,14 @@ _SET_ASIDE = 0.85  # of its best share
 _WINDOW = 0.1  # seconds: the systems count processor time in hundredths
 _OTHERS = 0.25  # processors used by others ...
 _IDLE = 0.15  # ... while less than this of all their time is left
+
+
+_apart: weakref.WeakSet[object] = weakref.WeakSet()
+
+
+def counts_as_ours(worker: object) -> None:
+    """What runs in a process of its own for this program, and tells so by `processor_seconds()`, is none of others."""
+    _apart.add(worker)
 
 
 class Sample(NamedTuple):
@@ -69,7 +78,7 @@ class Watch:
         """(wall, all processors' busy, this program's) seconds."""
         times = psutil.cpu_times(percpu=True)
         busy = sum(sum(t) - t.idle - getattr(t, "iowait", 0.0) for t in (times[i] for i in self._cpus))
-        return perf_counter(), busy, process_time()
+        return perf_counter(), busy, process_time() + sum(one.processor_seconds() for one in _apart)
 
 
 def _allowed() -> list[int]:

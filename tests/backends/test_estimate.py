@@ -121,9 +121,9 @@ def test_a_load_that_cannot_fit_is_refused_with_numbers_and_a_way_out(bundled, m
     needed = estimate(bundled, settings, 1024)
     check_memory(bundled, settings, 1024)
     for free, suggestion in {
-        needed.total - 1_000_000: r"set n_ctx to (512|768) or less or kv_type to q8_0",
-        needed.total - 3_000_000: "choose a smaller model|n_ctx|kv_type",
-        needed.weights // 2: "choose a smaller model or a more strongly quantized file",
+        needed.total - 1_000_000: r"set the context length to (512|768) or less or the KV cache format to q8_0",
+        needed.total - 3_000_000: "choose a smaller model|context length|KV cache format",
+        needed.weights // 2: "choose a smaller model or a more strongly quantized file.*omnidraft worker.*--workers",
     }.items():
         monkeypatch.setattr(module, "available_bytes", lambda free=free: free)
         with pytest.raises(ModelError, match=suggestion) as caught:

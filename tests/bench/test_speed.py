@@ -147,7 +147,8 @@ def test_of_repeats_the_one_with_the_median_speedup_counts():
 def test_every_repeat_is_run_and_says_the_same(tmp_path, monkeypatch):
     answered = []
     monkeypatch.setattr(speed, "record", lambda events: answered.append(record(events)) or answered[-1])
-    plan = Plan(["dialogue"], ["plain", "fixed:2"], [0.0], ["bundled"], prompts=1, max_tokens=16, threads=1, repeats=3)
+    one = ModelSettings(threads=1)
+    plan = Plan(["dialogue"], ["plain", "fixed:2"], [0.0], ["bundled"], prompts=1, max_tokens=16, model=one, repeats=3)
     models = BUNDLED_MODELS
     list(run(DataHome(tmp_path), plan, [models / "tiny-target-a-f16.gguf"], models / "tiny-drafter-f16.gguf"))
     warm, test = 2, 2  # answers a repeat: plain and fixed

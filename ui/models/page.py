@@ -26,6 +26,7 @@ from ui.common.request import session_of
 from ui.models import cards as model_cards
 from ui.models import downloads as model_downloads
 from ui.models import places as model_places
+from ui.models import workers as model_workers
 from ui.settings import NO_GPU
 
 LOADING = ("model.n_ctx", "model.threads", "model.n_gpu_layers", "model.kv_type")
@@ -54,11 +55,13 @@ def build(sessions: Sessions, page: gr.Blocks) -> None:
             said = gr.HTML(elem_id="od-said")
             cards = gr.HTML(elem_id="od-cards", js_on_load=model_cards.SCRIPT)
             loading, downloads = _loading(), model_downloads.layout()
+            workers = model_workers.layout(own=sessions.accounts is None)
             places = model_places.layout(own=sessions.accounts is None)
     parts = Parts(said, cards, loading, downloads, places, gr.State({}))
     _wire(sessions, page, parts)
     model_downloads.wire(sessions, downloads, said, cards, parts.coverage)
     model_places.wire(sessions, places, said, cards, parts.coverage)
+    model_workers.wire(sessions, page, workers, said)
 
 
 def _loading() -> dict[str, fields.Component]:

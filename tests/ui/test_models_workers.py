@@ -1,0 +1,104 @@
+"""The workers on the models page: named, asked, at work, taken off again; nobody who signs in may name one."""
+
+from __future__ import annotations
+
+import pytest
+
+from omnidraft.app import worker_list
+from omnidraft.app.session import Session
+from omnidraft.errors import SettingsError
+from omnidraft.paths import find_data_home
+from tests.lent import free_port, named, needs_rpc, workers
+from tests.ui.conftest import SETTINGS, Server, write_settings
+from ui.models import workers as page
+
+
+@pytest.fixture
+def session(tmp_path, models):
+    made = Session(find_data_home(tmp_path), "default", str(models / "tiny-target-a-f16.gguf"), None)
+    made.apply(**{"model.threads": 1, "model.n_ctx": 512, "learning.enabled": False})
+    yield made
+    made.close()
+
+
+def test_none_are_named_at_first(session):
+    assert "computes alone" in page._listed(session)
+
+
+def test_who_is_not_there_is_listed_with_the_reason_and_can_be_removed(session):
+    address = f"127.0.0.1:{free_port()}"
+    assert worker_list.add(session, f" {address} ") == "Kept."
+    assert session.settings.model.workers == address
+    shown = page._listed(session)
+    assert f"There is no worker at {address}" in shown
+    assert f'data-kind="remove" data-file="{address}"' in shown
+    with pytest.raises(SettingsError, match="named already"):
+        worker_list.add(session, address)
+    with pytest.raises(SettingsError, match="address"):
+        worker_list.add(session, "<b>x</b>")
+    worker_list.remove(session, address)
+    assert session.settings.model.workers is None
+    assert "computes alone" in page._listed(session)
+
+
+def test_what_the_command_line_named_is_shown_and_can_be_taken_off(tmp_path, models):
+    first, second = (f"127.0.0.1:{free_port()}" for _ in range(2))
+    made = Session(find_data_home(tmp_path), "default", None, None, f"{first},{second}", "1,1,1")
+    try:
+        assert [str(one.address) for one in worker_list.named(made)] == [first, second]
+        worker_list.remove(made, first)
+        assert made.model_settings.workers == second
+        assert made.model_settings.split is None
+    finally:
+        made.close()
+
+
+@needs_rpc
+def test_at_work_it_says_which_layers_lie_where(session):
+    with workers(2) as running:
+        for worker in running:
+            worker_list.add(session, str(worker.address))
+        assert [one.state for one in worker_list.named(session)] == ["ready", "ready"]
+        session.apply(**{"model.split": "1,1,1"})
+        session.prepare()
+        try:
+            listed = worker_list.named(session)
+            assert [one.state for one in listed] == ["at work", "at work"]
+            assert [one.layers for one in listed] == ["3 to 4", "5 to 6"]
+            shown = page._listed(session)
+            assert "layers 1 to 2 on this machine" in shown
+            assert "7.0." in shown
+            session.prepare()
+            session.load(session.target_path())  # the same workers again, which serve one program at a time
+            assert session.target_name()
+        finally:
+            session.unload()
+
+
+@needs_rpc
+def test_in_a_browser(tmp_path, pages):
+    with workers(1) as running:
+        server = Server(tmp_path / "app")
+        write_settings(server, SETTINGS)
+        server.start()
+        try:
+            view = pages.open(server, "/models")
+            view.wait_for_selector("#od-workers .od-none")
+            view.fill("#od-worker-address textarea, #od-worker-address input", named(running))
+            view.click("#od-worker-add")
+            view.wait_for_selector("#od-workers td")
+            assert "ready" in view.inner_text("#od-workers")
+            view.click("#od-workers button[data-kind=remove]")
+            view.wait_for_selector("#od-workers .od-none")
+        finally:
+            server.kill()
+
+
+def test_who_signs_in_may_not_name_workers(session):
+    address = f"127.0.0.1:{free_port()}"
+    assert page.change(session, False, worker_list.add, address) == (page.SHARED, False)
+    assert session.settings.model.workers is None
+    told, done = page.change(session, True, worker_list.add, "a b")
+    assert not done
+    assert "address" in told
+    assert page.change(session, True, worker_list.add, address) == ("Kept.", True)
