@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -36,7 +37,7 @@ class FileLock:
 
 def _lock(handle: int) -> None:
     """OSError if another program has it."""
-    if os.name == "nt":
+    if sys.platform == "win32":
         import msvcrt
 
         msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)

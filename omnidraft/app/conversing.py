@@ -9,8 +9,8 @@ import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from typing import Any
 from itertools import pairwise
+from typing import Any
 
 from omnidraft.app.answer_job import AnswerJob
 from omnidraft.app.session import Session

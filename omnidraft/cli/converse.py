@@ -69,7 +69,7 @@ def converse(
 
 def _told(name: str, value: str, assistant: Assistant, last: Finished | None, load: Callable[[str], None]) -> str:
     """Do what a command says; what there is to say about it."""
-    if word == "new":
+    if name == "new":
         return "A new conversation."
     if name == "stats":
         return summary(last) if last is not None else "Nothing was answered yet."

@@ -66,7 +66,8 @@ class Schedule:
 
     def changed(self, count: int | None = None, prompts: str | None = None) -> Schedule:
         """The same schedule with another number, or another source, of prompts in every segment."""
-        given: dict[str, Any] = {name: value for name, value in (("count", count), ("prompts", prompts)) if value is not None}
+        asked = (("count", count), ("prompts", prompts))
+        given: dict[str, Any] = {name: value for name, value in asked if value is not None}
         return replace(self, segments=tuple(replace(segment, **given) for segment in self.segments))
 
     def as_dict(self) -> dict[str, Any]:

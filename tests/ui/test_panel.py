@@ -57,7 +57,7 @@ def test_an_answer_whose_plain_speed_nobody_knows_says_what_a_pass_made():
     assert "yet" not in shown
 
 
-@pytest.mark.parametrize("reason, said", [
+@pytest.mark.parametrize(("reason", "said"), [
     (SWITCHED_OFF, "Drafting is off"),
     ("drafting does not pay with these two models on this machine", "The drafter rested"),
     ("measured against plain rounds drafting lost 12% of the speed", "The drafter rested: measured against plain"),

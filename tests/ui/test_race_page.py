@@ -38,7 +38,7 @@ def test_the_form_makes_a_plan_whose_lesson_races_no_prompt(session, target):
     plan = plan_of(session, target, "code", AS_IT_IS, "", False, False)
     assert (len(plan.raced), len(plan.lesson)) == (RACED, LESSON)
     assert not {p.text for p in plan.raced} & {p.text for p in plan.lesson}
-    assert not (plan.enlarged or plan.kept or plan.copies)
+    assert not any((plan.enlarged, plan.kept, plan.copies))
     assert plan_of(session, target, "code", LARGER, "", True, True).enlarged
 
 

@@ -39,7 +39,9 @@ def make_plan(
     backlog = [o for o in training if o > through]
     new, more = backlog[:MOST_NEW], backlog[MOST_NEW:]
     older = [o for o in training if o <= through]
-    replayed: Sequence[int] = rng.choice(older, min(len(older), per_new * len(new)), replace=False).tolist() if older and new else []
+    replayed: Sequence[int] = []
+    if older and new:
+        replayed = rng.choice(older, min(len(older), per_new * len(new)), replace=False).tolist()
     held = [o for o in usable if answers[o].held_out]
     judged_new, rest = [o for o in held if o > through], [o for o in held if o <= through]
     judged_old: Sequence[int] = rng.choice(rest, min(len(rest), JUDGED_OLD), replace=False).tolist() if rest else []
