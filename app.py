@@ -43,6 +43,7 @@ def _run(args: argparse.Namespace) -> int:
     profile = profile_name(args.profile)
     ModelSettings(workers=args.workers, split=args.split)  # refuses what is no address before anything starts
     if not args.add_user:
+        _check_exposed(args)
         _check_port(args.host, args.port)
     if args.add_user:
         return _add_user(args)
@@ -110,7 +111,9 @@ def _add_user(args: argparse.Namespace) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="app.py", description="A local chat assistant that drafts.")
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: this machine only)")
+    parser.add_argument(
+        "--host", default="127.0.0.1", help="address to listen on (default: this machine only; others need --auth-file)"
+    )
     parser.add_argument("--port", type=int, default=7860)
     parser.add_argument(
         "--allow-host",
@@ -130,6 +133,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--add-user", metavar="NAME", help="add an account to --auth-file and end")
     parser.add_argument("--open", action="store_true", help="open a browser")
     return parser
+
+
+def _check_exposed(args: argparse.Namespace) -> None:
+    """SettingsError if other machines could reach the pages and nobody would have to sign in."""
+    from ui.guard.security import is_local
+
+    if args.auth_file is None and not is_local(args.host):
+        raise SettingsError(
+            f"--host {args.host} would show every conversation to other machines: add accounts with --auth-file (an "
+            "API key does not protect the pages)."
+        )
 
 
 def _check_port(host: str, port: int) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 import app
 from omnidraft.file_lock import FileLock
+from omnidraft.profiles.accounts import add_account
 from tests.ui.conftest import free_port
 
 
@@ -40,3 +41,20 @@ def test_a_data_home_is_served_once(tmp_path, capsys, serving):
     assert started(tmp_path, "--target", "tiny-target-b") == 0
     assert started(tmp_path) == 0, "the one before has ended"
     assert len(serving) == 2
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "nas.lan"])
+@pytest.mark.parametrize("more", [[], ["--api-key", "s3cret"]])
+def test_other_machines_are_served_only_with_accounts(tmp_path, capsys, serving, host, more):
+    assert started(tmp_path, "--host", host, *more) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert f"--host {host} would show every conversation to other machines" in said
+    assert "--auth-file" in said
+    assert serving == []
+
+
+def test_with_accounts_other_machines_are_served(tmp_path, serving):
+    add_account(tmp_path / "accounts", "ada", "correct horse")
+    assert started(tmp_path, "--host", "0.0.0.0", "--auth-file", str(tmp_path / "accounts")) == 0
+    assert [host for _, host, _ in serving] == ["0.0.0.0"]
