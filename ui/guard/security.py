@@ -1,8 +1,8 @@
 """What every response and request is held to: a content policy, known host names, no calls from other sites.
 
 Model text is untrusted: a Markdown image in an answer would make the browser fetch it, so the policy lets the page
-load nothing but the app's own files. The host check stops DNS rebinding, the origin check stops other pages from
-posting here. Knows nothing of profiles or pages.
+load nothing but the app's own files. The host check stops DNS rebinding, the origin check stops other pages, those of
+another port of this machine included, from posting here and from reading. Knows nothing of profiles or pages.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ HEADERS = {
     "permissions-policy": "camera=(), microphone=(), geolocation=()",
 }
 LOCAL_HOSTS = ("127.0.0.1", "localhost", "[::1]")
-_SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+# What a browser says of a request that another page makes; its own word, no script can change it.
+_ELSEWHERE = ("cross-site", "same-site")
 
 
 def allowed_hosts(host: str, extra: Sequence[str] = ()) -> list[str]:
@@ -90,7 +91,10 @@ class Guard:
         if _name(headers.get("host", "")) not in self.hosts:
             return PlainTextResponse("This address is not served here.", status_code=400)
         origin = headers.get("origin")
-        if origin is not None and scope.get("method") not in _SAFE_METHODS and not _same(origin, headers["host"]):
+        foreign = origin is not None and not _same(origin, headers["host"])
+        # A link that leads here comes from elsewhere too; only what a page does by itself is refused.
+        fetched = headers.get("sec-fetch-site") in _ELSEWHERE and headers.get("sec-fetch-mode") != "navigate"
+        if foreign or fetched:
             return PlainTextResponse("Requests from other sites are refused.", status_code=403)
         return None
 
