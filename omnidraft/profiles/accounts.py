@@ -1,6 +1,7 @@
-"""Accounts of `--auth-file`: names with scrypt hashes in a file, who is signed in, and waits after wrong passwords.
+"""Accounts of `--auth-file`: names with scrypt hashes in a file, and who is signed in.
 
-Knows nothing of requests and cookies; the gate in front of the pages does.
+How often a password may be tried is throttle.py's. Knows nothing of requests and cookies; the gate in front of the
+pages does.
 """
 
 from __future__ import annotations
@@ -16,9 +17,12 @@ from pathlib import Path
 
 from omnidraft.errors import SettingsError, StorageError
 from omnidraft.files import write_atomically
-from omnidraft.paths import profile_name
+from omnidraft.paths import MAX_NAME, profile_name
+from omnidraft.profiles.throttle import Lanes, Throttle, TooManyTries
 
 DAYS = 30
+LONGEST_PASSWORD = 1024
+LOOKS = 0.1  # seconds between looks at a password that was right before, while its name waits
 _COST = {"n": 2**14, "r": 8, "p": 1}
 
 
@@ -29,27 +33,59 @@ class Accounts:
         self.path = path
         self._hashes = _read(path)
         self._sessions: dict[str, tuple[str, float]] = {}
-        self._failures: dict[str, tuple[int, float]] = {}
+        self._throttle = Throttle()
+        self._lanes = Lanes()
+        self._secret = secrets.token_bytes(32)
+        self._right: dict[str, bytes] = {}  # name -> mark of the password that was right last; see `_seen`
+        self._looked: dict[str, float] = {}
         self._lock = threading.Lock()
 
-    def verify(self, name: str, password: str) -> bool:
-        """Whether the password is right. Unknown names take as long as known ones; failures make the next wait."""
-        if self._locked(name):
+    def verify(self, name: str, password: str, address: str = "") -> bool:
+        """Whether the password is right. Unknown names take as long as known ones. address: who asks.
+
+        TooManyTries if it was not looked at. One that was right before is recognised without hashing, which programs
+        that send it with every request need, and also where somebody else has tried wrong ones.
+        """
+        if len(name) > MAX_NAME or len(password) > LONGEST_PASSWORD:
             return False
-        salt, wanted = self._hashes.get(name, (b"\0" * 16, b""))
-        right = hmac.compare_digest(_hash(password, salt), wanted)
-        with self._lock:
-            if right:
-                self._failures.pop(name, None)
-            else:
-                count = self._failures.get(name, (0, 0.0))[0] + 1
-                self._failures[name] = (count, time.monotonic() + min(2 ** (count - 5), 300) if count >= 5 else 0.0)
+        wait = self._throttle.wait(address, name)
+        if self._seen(name, password, waiting=wait > 0):
+            return True
+        if wait:
+            raise TooManyTries(wait)
+        with self._lanes.turn(address):
+            if wait := self._throttle.wait(address, name):  # others were wrong meanwhile
+                raise TooManyTries(wait)
+            salt, wanted = self._hashes.get(name, (b"\0" * 16, b""))
+            right = hmac.compare_digest(_hash(password, salt), wanted)
+            (self._throttle.right if right else self._throttle.wrong)(address, name)
+        if right:
+            with self._lock:
+                self._right[name] = self._mark(name, password)
         return right
+
+    def _seen(self, name: str, password: str, waiting: bool) -> bool:
+        """Whether this password was right before. While its name waits it is looked at only now and then: enough for
+        the one who has it, too seldom for guessing."""
+        with self._lock:
+            known = self._right.get(name)
+            if known is None:
+                return False
+            if waiting:
+                if time.monotonic() - self._looked.get(name, 0.0) < LOOKS:
+                    return False
+                self._looked[name] = time.monotonic()
+        return hmac.compare_digest(known, self._mark(name, password))
+
+    def _mark(self, name: str, password: str) -> bytes:
+        """Stands for a password in memory; means nothing without this process's secret."""
+        return hmac.digest(self._secret, f"{name}\0{password}".encode("utf-8", "surrogatepass"), "sha256")
 
     def sign_in(self, name: str) -> str:
         """A new session's token."""
         token = secrets.token_urlsafe(32)
         with self._lock:
+            self._sessions = {token: kept for token, kept in self._sessions.items() if kept[1] > time.time()}
             self._sessions[token] = (name, time.time() + DAYS * 86400)
         return token
 
@@ -61,10 +97,6 @@ class Accounts:
     def sign_out(self, token: str | None) -> None:
         with self._lock:
             self._sessions.pop(token or "", None)
-
-    def _locked(self, name: str) -> bool:
-        with self._lock:
-            return self._failures.get(name, (0, 0.0))[1] > time.monotonic()
 
 
 def add_account(path: Path, name: str, password: str) -> None:

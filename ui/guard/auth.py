@@ -17,6 +17,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from omnidraft.profiles.accounts import DAYS, Accounts
+from omnidraft.profiles.throttle import TooManyTries
 
 COOKIE = "omnidraft_session"
 _OPEN = ("/login", "/favicon.ico")
@@ -37,7 +38,11 @@ class Gate:
             await self.app(scope, receive, send)
             return
         request = Request(scope)
-        user = self.accounts.user(request.cookies.get(COOKIE)) or await self._by_key(request)
+        try:
+            user = self.accounts.user(request.cookies.get(COOKIE)) or await self._by_key(request)
+        except TooManyTries as error:
+            await PlainTextResponse(str(error), 429, _later(error))(scope, receive, send)
+            return
         if user is None and scope["path"] not in _OPEN:
             wants_page = "text/html" in request.headers.get("accept", "")
             refusal = RedirectResponse("/login", 303) if wants_page else PlainTextResponse("Sign in first.", 401)
@@ -56,7 +61,7 @@ class Gate:
         if not request.url.path.startswith("/v1/"):
             return None
         name, _, password = request.headers.get("authorization", "").removeprefix("Bearer ").partition(":")
-        right = bool(name) and await run_in_threadpool(self.accounts.verify, name, password)
+        right = bool(name) and await run_in_threadpool(self.accounts.verify, name, password, _address(request))
         return name if right else None
 
     def _owns(self, name: str, user: str) -> bool:
@@ -102,7 +107,11 @@ def add_routes(app: FastAPI, accounts: Accounts) -> None:
 
     @app.post("/login")
     def sign_in(request: Request, name: str = Form(""), password: str = Form("")) -> Response:
-        if not accounts.verify(name, password):
+        try:
+            right = accounts.verify(name, password, _address(request))
+        except TooManyTries as error:
+            return HTMLResponse(_page(str(error)), 429, _later(error))
+        if not right:
             return HTMLResponse(_page("The name or the password is wrong."), 401)
         response = RedirectResponse("/", 303)
         secure = request.url.scheme == "https"
@@ -116,6 +125,14 @@ def add_routes(app: FastAPI, accounts: Accounts) -> None:
         response = RedirectResponse("/login", 303)
         response.delete_cookie(COOKIE)
         return response
+
+
+def _address(request: Request) -> str:
+    return request.client.host if request.client is not None else ""
+
+
+def _later(error: TooManyTries) -> dict[str, str]:
+    return {"Retry-After": str(error.seconds)}
 
 
 def _page(error: str) -> str:
