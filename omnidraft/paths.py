@@ -68,6 +68,11 @@ class DataHome:
         return self.root / "cache"
 
     @property
+    def uploads(self) -> Path:
+        """What a browser sent and was not read yet."""
+        return self.root / "uploads"
+
+    @property
     def profiles(self) -> Path:
         return self.root / "profiles"
 

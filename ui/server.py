@@ -25,6 +25,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from omnidraft.app.sessions import Sessions
+from omnidraft.profiles.uploads import clear_uploads
 from ui.api import routes as api
 from ui.chat import transfer
 from ui.common import theme
@@ -66,6 +67,8 @@ def make_app(sessions: Sessions, host: str, extra_hosts: Sequence[str] = (), *, 
 
 
 def _mounted(app: FastAPI, sessions: Sessions) -> FastAPI:
+    clear_uploads(sessions.home)  # what a killed app left
+    os.environ["GRADIO_TEMP_DIR"] = str(sessions.home.uploads)  # read when blocks and routes are made
     blocks = build(sessions)
     # Until it was launched, Gradio takes any path of this machine for an uploaded file. Mounting does not count for it.
     blocks.has_launched = True

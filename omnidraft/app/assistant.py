@@ -27,6 +27,7 @@ from omnidraft.learning.learner import Learner
 from omnidraft.learning.material.capture import CAPTURE, Answered
 from omnidraft.paths import DataHome
 from omnidraft.profiles.forget import Forgotten, forget_everything_from, forget_from
+from omnidraft.profiles.uploads import clear_uploads
 from omnidraft.settings_file import load_settings
 
 _SAMPLE = "The quick brown fox counts 1, 2, 3 and then says: hello there, how are you today?"
@@ -185,7 +186,10 @@ class Assistant:
         return None
 
     def _followed(
-        self, events: Generator[Event, None, None], messages: Sequence[Message], chat: str | None,
+        self,
+        events: Generator[Event, None, None],
+        messages: Sequence[Message],
+        chat: str | None,
         sampling: SamplingSettings,
     ) -> Iterator[Event]:
         tokens: list[Token] = []
@@ -210,6 +214,7 @@ class Assistant:
     def forget_everything(self, store: ChatStore) -> Forgotten:
         """Remove everything of the profile but its settings. Busy while an answer is being written."""
         with self._learning_closed():
+            clear_uploads(self.home)
             return forget_everything_from(self.profile, store)
 
     def stop(self) -> None:

@@ -25,6 +25,7 @@ from omnidraft.learning.material.replay import ReplayStore
 from omnidraft.paths import DataHome, ProfilePaths
 from omnidraft.profiles.folders import existing, in_use
 from omnidraft.profiles.sources import SOURCES, find_source, ngram_tables
+from omnidraft.profiles.uploads import clear_uploads
 from omnidraft.vocab.eviction import ANONYMOUS
 from omnidraft.vocab.ngram_store import NgramStore
 
@@ -95,6 +96,7 @@ def _forget_learned(paths: ProfilePaths, chat: str, written: Collection[int] | N
 def forget_everything(home: DataHome, profile: str) -> Forgotten:
     """Remove everything of a profile but its settings, so that it is like new. StorageError if it is in use."""
     paths = _closed(home, profile)
+    clear_uploads(home)
     conversations = 0
     with suppress(StorageError):  # what cannot be read is removed all the same
         if paths.chats.is_file():

@@ -99,7 +99,9 @@ def test_a_message_never_lands_in_another_conversation(sessions, view, ada):
     assert ada.store.path(other) == []
 
 
-def test_options_of_a_conversation_that_is_gone_change_no_other(sessions, view, ada):
+def test_options_of_a_conversation_that_is_gone_change_no_other(sessions, view, ada, tmp_path):
+    upload = tmp_path / "one.md"
+    upload.write_bytes(b"# T\n\n<!-- omnidraft: user -->\nHi\n")
     chat, bob = ada.shown.chat().id, sessions.get("bob")
     before = bob.shown.chat()
     chosen = Options(sessions, view)
@@ -108,13 +110,14 @@ def test_options_of_a_conversation_that_is_gone_change_no_other(sessions, view, 
         chosen.preset("Exact", chat, by("bob")),
         chosen.speculate(False, chat, by("bob")),
         chosen.target(str(bob.target_path()), chat, by("bob")),
-        Conversations(sessions, view).bring(b"# T\n\n<!-- omnidraft: user -->\nHi\n", chat, Followed(), by("bob")),
+        Conversations(sessions, view).bring(str(upload), chat, Followed(), by("bob")),
     ):
         update = shown(view, updates)
         assert set(update) == {"notice"}
         assert GONE in update["notice"]
     assert bob.store.conversations() == [before]
     assert bob.settings.target is None
+    assert not upload.exists()
     # The list leads on from there.
     row = Conversations(sessions, view).row(chat, Followed(), by("bob"), clicked(kind="open", id=before.id))
     assert shown(view, row)["chat_id"] == before.id
@@ -214,13 +217,15 @@ def test_stop_ends_the_answer_of_the_page_and_no_other(sessions, view, ada):
     assert ada.job.stopped
 
 
-def test_a_page_follows_only_what_it_shows(sessions, view, ada):
+def test_a_page_follows_only_what_it_shows(sessions, view, ada, tmp_path):
+    upload = tmp_path / "one.json"
+    upload.write_bytes(b"{")
     chat, other = ada.store.create().id, ada.store.create().id
     begun(ada, chat)
     handlers, chats, followed = Answering(sessions, view), Conversations(sessions, view), Followed()
     follows = handlers.follow(chat, followed, by("ada"))
     assert view.chat in next(follows)
-    list(chats.bring(b"{", chat, followed, by("ada")))
+    list(chats.bring(str(upload), chat, followed, by("ada")))
     assert view.chat in next(follows), "a file that was refused changes nothing"
     list(chats.row(chat, followed, by("ada"), clicked(kind="open", id=other)))
     assert [view.chat in update for update in follows] == [False]

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import socket
+import sqlite3
+import tempfile
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from fastapi import FastAPI
@@ -12,9 +16,12 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
+from omnidraft.app.sessions import Sessions
+from omnidraft.paths import find_data_home
 from omnidraft.profiles.accounts import Accounts, add_account
 from ui.guard import auth
 from ui.guard.security import Guard
+from ui.server import make_app
 
 HERE = "http://127.0.0.1:7860"
 
@@ -79,3 +86,77 @@ def test_the_same_for_keys_of_the_api_and_the_right_key_passes(signing_in):
     assert int(tried[-1].headers["retry-after"]) >= 1
     time.sleep(0.15)
     assert signing_in.get("/v1/models", headers=right).status_code == 200
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory) -> Iterator[TestClient]:
+    """All pages, without a server around them. Its data home held something that a killed app left."""
+    home = find_data_home(tmp_path_factory.mktemp("home"))
+    left = home.uploads / ("0" * 64) / "left.json"
+    left.parent.mkdir(parents=True)
+    left.write_text("from before")
+    sessions = Sessions(home, "default")
+    with TestClient(make_app(sessions, "127.0.0.1"), base_url=HERE) as client:
+        client.home = home
+        client.session = sessions.get()
+        yield client
+
+
+def event(app: TestClient, component: str, value: object) -> str:
+    """Everything the server says about the event of an upload button."""
+    config = app.get("/config").json()
+    named = {part["id"]: part["props"].get("elem_id") for part in config["components"]}
+    events = config["dependencies"]
+    arriving = next(d for d in events if d["id"] in config["page"][""]["dependencies"] and "load" in str(d["targets"]))
+    one = next(d for d in events if any(named.get(target) == component for target, _ in d["targets"]))
+    for about in (arriving, one):  # only a page that has arrived shows a conversation
+        data = [value if named.get(number) == component else None for number in about["inputs"]]
+        body = {"data": data, "fn_index": about["id"], "session_hash": "here"}
+        assert app.post("/gradio_api/queue/join", json=body).status_code == 200
+        said = app.get("/gradio_api/queue/data?session_hash=here").text
+    return said
+
+
+def uploaded(app: TestClient, name: str, data: bytes) -> dict:
+    """What a page sends about a file that it uploaded."""
+    (path,) = app.post("/gradio_api/upload", files={"files": (name, data)}).json()
+    return {"path": path, "orig_name": name, "meta": {"_type": "gradio.FileData"}}
+
+
+def kept(app: TestClient, mark: bytes) -> list:
+    """Files that hold some words, in the system's temporary folder of uploads or in the data home's."""
+    places = (app.home.uploads, Path(tempfile.gettempdir()) / "gradio")
+    files = [file for place in places for file in place.rglob("*") if file.is_file()]
+    return [file for file in files if mark in file.read_bytes()]
+
+
+def test_uploads_lie_in_the_data_home_and_go_when_they_were_read(app):
+    assert kept(app, b"from before") == []
+    mark = b"Brunhilde eats acorns"
+    chat = uploaded(app, "chat.md", b"# T\n\n<!-- omnidraft: user -->\n" + mark + b"\n")
+    assert [file.parent.parent for file in kept(app, mark)] == [app.home.uploads]
+    assert '"success":true' in event(app, "od-import", chat)
+    assert "T" in [c.title for c in app.session.store.conversations()]
+    assert kept(app, mark) == []
+    assert '"success":true' in event(app, "od-import", uploaded(app, "bad.json", b"{ " + mark))
+    assert kept(app, mark) == []
+    assert '"success":true' in event(app, "od-attach", [uploaded(app, "text.txt", mark)])
+    assert kept(app, mark) == []
+    assert '"success":true' in event(app, "od-own-upload", uploaded(app, "prompts.txt", mark))
+    assert kept(app, mark) == []
+    assert [folder for folder in app.home.uploads.iterdir() if folder.is_dir()] == []
+
+
+def test_what_was_uploaded_and_not_read_is_forgotten_with_everything(app):
+    uploaded(app, "chat.md", b"Brunhilde sleeps")
+    assert len(kept(app, b"Brunhilde sleeps")) == 1
+    app.session.assistant.forget_everything(app.session.store)
+    assert kept(app, b"Brunhilde sleeps") == []
+
+
+def test_a_folder_that_a_request_names_stays(app):
+    kept_one = uploaded(app, "mine.txt", b"somebody else's")
+    folder = {"path": str(app.home.uploads), "meta": {"_type": "gradio.FileData"}}
+    for component, value in (("od-import", folder), ("od-attach", [folder]), ("od-own-upload", folder)):
+        event(app, component, value)
+    assert Path(kept_one["path"]).read_bytes() == b"somebody else's"

@@ -6,7 +6,6 @@ Knows nothing of conversations; the files' texts reach a model as part of the us
 from __future__ import annotations
 
 import codecs
-import contextlib
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 from omnidraft.chats import TextFile
 from omnidraft.errors import OmniDraftError
 from omnidraft.format import size
+from omnidraft.profiles.uploads import taken
 
 MAX_BYTES = 512 * 1024  # of one file: far more than the context of most models holds
 MAX_FILES = 10
@@ -38,14 +38,12 @@ def take(paths: Sequence[str | Path], there: Sequence[TextFile]) -> tuple[list[T
     kept, refused = list(there), []
     for path in map(Path, paths):
         try:
-            if len(kept) == MAX_FILES:
-                raise NotText(f"{_name(path)} was left out: a message takes at most {MAX_FILES} files.")
-            kept.append(read(path))
+            with taken(path):
+                if len(kept) == MAX_FILES:
+                    raise NotText(f"{_name(path)} was left out: a message takes at most {MAX_FILES} files.")
+                kept.append(read(path))
         except NotText as error:
             refused.append(str(error))
-        finally:
-            with contextlib.suppress(OSError):
-                path.unlink()
     return kept, refused
 
 

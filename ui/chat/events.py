@@ -16,6 +16,7 @@ from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
 from omnidraft.chats import TextFile
 from omnidraft.errors import OmniDraftError, StorageError
+from omnidraft.profiles.uploads import taken
 from ui.chat import attachments, transfer
 from ui.chat import options as chat_options
 from ui.chat.conversation_list import listing
@@ -173,10 +174,11 @@ class Conversations(_Handlers):
         return listing(session_of(self.sessions, request), chat or "", text)
 
     @telling
-    def bring(self, data: bytes | None, chat: str | None, followed: Followed, request: gr.Request) -> Updates:
+    def bring(self, upload: str | None, chat: str | None, followed: Followed, request: gr.Request) -> Updates:
         """A file of conversations was chosen."""
-        session, name = self._here(request, chat)
-        added = transfer.bring(session.store, data or b"")
+        with taken(Path(upload or "")) as file:
+            session, name = self._here(request, chat)
+            added = transfer.bring(session.store, file)
         said = f"{len(added)} conversation{'s were' if len(added) != 1 else ' was'} imported."
         shown = session.shown.show(added[-1].id if added else name)
         followed.leave()

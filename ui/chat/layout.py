@@ -84,7 +84,6 @@ def _side() -> dict[str, Any]:
             elem_id="od-import",
             scale=0,
             min_width=0,
-            type="binary",
         )
     return made
 

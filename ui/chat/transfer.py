@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from urllib.parse import quote
 
 from fastapi import FastAPI, Request, Response
@@ -9,7 +10,8 @@ from fastapi.responses import PlainTextResponse
 
 from omnidraft.app.sessions import Sessions
 from omnidraft.chats import ChatStore, Conversation, export_json, export_markdown, import_json, import_markdown
-from omnidraft.errors import OmniDraftError
+from omnidraft.errors import OmniDraftError, StorageError
+from omnidraft.files import reason
 from ui.common.request import session_of_request
 
 
@@ -38,8 +40,12 @@ def add_routes(app: FastAPI, sessions: Sessions) -> None:
             return PlainTextResponse(str(error), status_code=404)
 
 
-def bring(store: ChatStore, data: bytes) -> list[Conversation]:
+def bring(store: ChatStore, file: Path) -> list[Conversation]:
     """The conversations of an uploaded file, added to the store; StorageError says why none could be."""
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise StorageError(f"{file.name} cannot be read: {reason(error)}.") from error
     if data.lstrip().removeprefix(b"\xef\xbb\xbf").startswith((b"{", b"[")):
         return import_json(store, data)
     return [import_markdown(store, data)]

@@ -15,6 +15,7 @@ from omnidraft.app.sessions import Sessions
 from omnidraft.errors import ModelError, OmniDraftError
 from omnidraft.lab import plot as drift_plot
 from omnidraft.lab.export import to_csv, to_json
+from omnidraft.profiles.uploads import taken
 from ui.common.layout import PRIVATE, mobile_bar, side_head
 from ui.common.notes import note
 from ui.common.request import session_of, session_of_request
@@ -188,7 +189,8 @@ def _wire_form(sessions: Sessions, parts: Parts) -> None:
     def upload(file: str, request: gr.Request) -> dict:
         session = session_of(sessions, request)
         try:
-            kept = session.drift.add_prompts(Path(file))
+            with taken(Path(file)) as upload:
+                kept = session.drift.add_prompts(upload)
             told = note(f"{kept.name} can be chosen as prompts now.")
             return {form.source: drift_form.sources(session, kept.name), parts.said: told}
         except OmniDraftError as error:
