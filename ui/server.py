@@ -33,6 +33,7 @@ from ui.common.theme_cookie import ThemeCookie
 from ui.drift import page as drift_page
 from ui.guard import auth
 from ui.guard.ending import Ending, Server
+from ui.guard.fetching import refuse_fetching
 from ui.guard.security import Guard, allowed_hosts, is_local
 from ui.pages import build
 
@@ -69,6 +70,7 @@ def make_app(sessions: Sessions, host: str, extra_hosts: Sequence[str] = (), *, 
 def _mounted(app: FastAPI, sessions: Sessions) -> FastAPI:
     clear_uploads(sessions.home)  # what a killed app left
     os.environ["GRADIO_TEMP_DIR"] = str(sessions.home.uploads)  # read when blocks and routes are made
+    refuse_fetching()
     blocks = build(sessions)
     # Until it was launched, Gradio takes any path of this machine for an uploaded file. Mounting does not count for it.
     blocks.has_launched = True

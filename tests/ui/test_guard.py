@@ -160,3 +160,45 @@ def test_a_folder_that_a_request_names_stays(app):
     for component, value in (("od-import", folder), ("od-attach", [folder]), ("od-own-upload", folder)):
         event(app, component, value)
     assert Path(kept_one["path"]).read_bytes() == b"somebody else's"
+
+
+@pytest.fixture
+def lookups(monkeypatch) -> list[str]:
+    """The names that were looked up, in whichever way: nothing is sent while this is in force."""
+    import httpx
+
+    asked: list[str] = []
+
+    async def handle(self, request):
+        asked.append(str(request.url))
+        raise httpx.ConnectError("not in tests")
+
+    def resolve(host, *_, **__):
+        asked.append(str(host))
+        raise socket.gaierror("not in tests")
+
+    monkeypatch.setattr(httpx.AsyncHTTPTransport, "handle_async_request", handle)
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    return asked
+
+
+ELSEWHERE = "http://collector.example/x.txt"
+
+
+@pytest.mark.parametrize("component", ["od-import", "od-attach", "od-own-upload"])
+@pytest.mark.parametrize("file", [
+    {"path": ELSEWHERE}, {"path": "x.txt", "url": ELSEWHERE}, {"path": ELSEWHERE, "url": ELSEWHERE, "is_stream": True},
+])  # fmt: skip
+def test_a_file_that_is_an_address_is_never_looked_up(app, lookups, component, file):
+    given = {**file, "meta": {"_type": "gradio.FileData"}}
+    event(app, component, [given] if component == "od-attach" else given)
+    assert lookups == []
+
+
+@pytest.mark.parametrize("path", [
+    f"/gradio_api/file={ELSEWHERE}", f"/gradio_api/proxy={ELSEWHERE}", "/gradio_api/proxy=https://x.hf.space/file=a",
+    f"/file={ELSEWHERE}", "/gradio_api/file=https://collector.example/x",
+])  # fmt: skip
+def test_no_route_fetches_an_address(app, lookups, path):
+    assert app.get(path).status_code >= 400 or "collector" not in app.get(path).text
+    assert lookups == []
