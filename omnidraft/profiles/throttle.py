@@ -73,7 +73,7 @@ class Throttle:
 
 
 class Lanes:
-    """Lets few through at once and few wait, of each address fewer, so that one of many tries leaves room for others."""
+    """Lets few through at once and few wait, of each address fewer, so that many tries of one leave room for others."""
 
     def __init__(self) -> None:
         self._free = threading.Semaphore(AT_ONCE)
