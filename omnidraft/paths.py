@@ -79,10 +79,12 @@ class DataHome:
     def profile(self, name: str = DEFAULT_PROFILE, *, create: bool = True) -> ProfilePaths:
         """The paths of a profile; its folder is made unless `create` is False.
 
-        Raises SettingsError for a refused name, StorageError if the folder cannot be made.
+        Raises SettingsError for a refused name or one that differs from another profile's by upper and lower case
+        alone, StorageError if the folder cannot be made.
         """
         paths = ProfilePaths.inside(self.profiles / profile_name(name))
         if create:
+            _refuse_other_case(paths.root)
             make_folder(paths.root)
         return paths
 
@@ -131,6 +133,16 @@ def make_folder(folder: Path) -> None:
         raise StorageError(f"The folder {folder} cannot be made: a file stands in its place.") from None
     except OSError as error:
         raise StorageError(f"The folder {folder} cannot be made: {reason(error)}.") from error
+
+
+def _refuse_other_case(folder: Path) -> None:
+    """Some file systems cannot tell such names apart, and people hardly can."""
+    with suppress(OSError):
+        names = os.listdir(folder.parent)
+        if folder.name not in names:
+            for name in names:
+                if name.casefold() == folder.name.casefold():
+                    raise SettingsError(f"There is a profile named {name} already; {folder.name} is too like it.")
 
 
 def _choose(explicit: Path | str | None) -> Path:

@@ -187,3 +187,13 @@ def test_an_accepted_name_is_always_one_plain_path_component(name):
     assert not form.startswith((".", "-", " "))
     assert len(os.fsencode(form)) <= 200
     assert not set(form) & set('/\\:*?"<>|\0\n')
+
+
+def test_names_that_differ_by_case_alone_are_one_too_many(tmp_path):
+    home = find_data_home(tmp_path)
+    home.profile("alice")
+    for name in ("Alice", "ALICE"):
+        with pytest.raises(SettingsError, match=f"There is a profile named alice already; {name} is too like it."):
+            home.profile(name)
+    assert home.profile("alice").root.is_dir()
+    assert os.listdir(home.profiles) == ["alice"]

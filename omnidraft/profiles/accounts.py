@@ -105,6 +105,8 @@ def add_account(path: Path, name: str, password: str) -> None:
     if len(password) < 8:
         raise SettingsError("A password needs at least 8 characters.")
     hashes = _read(path) if path.exists() else {}
+    if like := next((n for n in hashes if n != name and n.casefold() == name.casefold()), None):
+        raise SettingsError(f"There is an account named {like} already; {name} is too like it.")
     salt = os.urandom(16)
     hashes[name] = (salt, _hash(password, salt))
     lines = [f"{n}:{_text(s)}:{_text(h)}\n" for n, (s, h) in sorted(hashes.items())]
