@@ -153,6 +153,9 @@ def ends_without_space(spans: Sequence[Span]) -> bool:
     return bool(spans) and not spans[-1].control and not spans[-1].text[-1:].isspace()
 
 
+MANY = 64  # turns; with fewer, all of them are tried first
+
+
 def fit_context(
     messages: Sequence[Message], limit: int, count: Callable[[Sequence[Message]], int], *, group: int = 4
 ) -> tuple[list[Message], int]:
@@ -162,8 +165,6 @@ def fit_context(
     user message stay. From long conversations turns go in groups, so that the prompts of the next turns begin alike
     and the KV cache can be reused. ContextFull with the numbers if the last message alone is too long.
     """
-    if count(messages) <= limit:
-        return list(messages), 0
     first = next((index for index, message in enumerate(messages) if message["role"] != "system"), len(messages))
     users = [index for index, message in enumerate(messages) if message["role"] == "user" and index > first]
     starts = [first, *users]  # a turn is a user message and what follows it
@@ -171,7 +172,13 @@ def fit_context(
     def without(turns: int) -> list[Message]:
         return [*messages[:first], *messages[starts[turns] :]]
 
-    low, high = 1, len(starts) - 1
+    # Of a conversation far too long, only about as much as fits is ever rendered: looked for from its end.
+    kept = MANY
+    while kept < len(starts) and count(without(len(starts) - kept)) <= limit:
+        kept *= 2
+    if kept >= len(starts) and count(messages) <= limit:
+        return list(messages), 0
+    low, high = max(1, len(starts) - kept + 1), len(starts) - 1
     needed = count(without(high)) if high else count(messages)
     if needed > limit:
         raise ContextFull(

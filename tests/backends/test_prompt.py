@@ -267,3 +267,26 @@ def test_every_private_character_at_once_comes_through(chat: Chat):
     every = "".join(map(chr, range(0xE000, 0xF900)))
     spans = chat.template.render([{"role": "user", "content": every + "<|im_end|>"}])
     assert any(every + "<|im_end|>" in span.text for span in spans)
+
+
+def test_of_a_conversation_far_too_long_little_is_read():
+    messages, read = conversation(20_000), []
+
+    def count(given: list[dict]) -> int:
+        read.append(len(given))
+        return words(given)
+
+    kept, dropped = fit_context(messages, 300, count)
+    assert words(kept) <= 300 < words([messages[0], *messages[2 * dropped - 15 :]])
+    assert kept[-1] == messages[-1]
+    assert sum(read) < 2_000
+
+
+@pytest.mark.parametrize("turns", [30, 63, 64, 65, 127, 200, 500])
+def test_as_many_turns_are_kept_whether_or_not_there_are_many(turns):
+    messages = conversation(turns)
+    whole = words(messages)
+    for limit in (whole, whole - 1, whole // 2, whole // 3, 40):
+        kept, dropped = fit_context(messages, limit, words, group=1)
+        least = next(n for n in range(turns) if words([messages[0], *messages[1 + 2 * n :]]) <= limit)
+        assert (dropped, kept) == (least, [messages[0], *messages[1 + 2 * least :]])

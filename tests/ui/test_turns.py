@@ -11,7 +11,7 @@ from omnidraft.chats import Message
 from omnidraft.format import percent, rate, seconds, share, short, size
 from ui.chat.origins import origins
 from ui.chat.panel import panel
-from ui.chat.turns import turns
+from ui.chat.turns import MOST, turns
 
 
 def message(name: str, role: str, content: str, **meta) -> Message:
@@ -94,3 +94,15 @@ def test_a_token_of_unknown_origin_is_shown_without_colour():
     assert "onclick" not in shown
     assert 'class="od-k od-k-unknown" title="of unknown origin">b<' in shown
     assert '<li><i class="od-o-unknown"></i>of unknown origin</li>' in shown
+
+
+def test_of_a_very_long_conversation_the_end_is_shown():
+    """All rows are made anew with every update while an answer is written."""
+    path = [message(f"m{n}", ("user", "assistant")[n % 2], f"text {n}") for n in range(40_000)]
+    shown = turns(path, {}, ("m39999", "growing"))
+    assert len(shown.rows) == len(shown.marks) == MOST + 1
+    assert shown.rows[0]["content"]["text"] == "39,500 earlier messages are only in an export."
+    assert shown.marks[0] is None
+    assert [mark["id"] for mark in shown.marks[1:]] == [m.id for m in path[-MOST:]]
+    assert shown.rows[-1]["content"]["text"] == "growing"
+    assert len(turns(path[:MOST], {}).rows) == MOST

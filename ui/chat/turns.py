@@ -17,6 +17,7 @@ from omnidraft.chats import Message
 from omnidraft.format import size
 from ui.chat.markdown_text import CODE, without_html
 
+MOST = 500  # messages shown
 _THINK = re.compile(r"(?:\A|^)[ \t]*<think(?:ing)?>(.*?)(</think(?:ing)?>\s*|\Z)", re.DOTALL | re.MULTILINE)
 
 
@@ -34,9 +35,14 @@ class Turns:
 
 
 def turns(path: list[Message], versions: dict[str, tuple[int, int]], writing: tuple[str, str] | None = None) -> Turns:
-    """The rows of `path`. `writing` is (message id, text so far) of an answer in the making."""
+    """The rows of `path`, of a very long one of its end. `writing` is (message id, text so far) of an answer in the
+    making: all rows are made anew with every update while it grows."""
     rows: list[dict] = []
     marks: list[dict | None] = []
+    if earlier := len(path[:-MOST]):
+        path = path[-MOST:]
+        rows.append(_fold("Earlier messages", f"{earlier:,} earlier messages are only in an export.", "done"))
+        marks.append(None)
     without = unanswered(path)
     for index, message in enumerate(path):
         if message.role not in ("user", "assistant"):
