@@ -81,7 +81,7 @@ def _json_prompts(path: Path) -> Iterator[Prompt]:
         where = f"{path}, line {number}"
         try:
             record = json.loads(line)
-        except (json.JSONDecodeError, RecursionError):
+        except (ValueError, RecursionError):  # a number of 5,000 digits is no JSONDecodeError
             raise StorageError(f"{where} is not valid JSON.") from None
         yield _prompt(record, where, default_id=f"{path.stem}-{number}", default_task=path.stem)
 

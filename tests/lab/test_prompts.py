@@ -123,3 +123,11 @@ def test_absurd_settings_are_refused():
         load_prompts("math", "dev")
     with pytest.raises(SettingsError, match="limit must be at least 1"):
         load_prompts("math", limit=0)
+
+
+@pytest.mark.parametrize("line", ["9" * 5_000, '{"id": ' + "9" * 5_000 + ', "messages": []}', "[" * 100_000])
+def test_a_line_that_python_will_not_read_is_named(tmp_path, line):
+    file = tmp_path / "mine.jsonl"
+    file.write_text('{"messages": [{"role": "user", "content": "Hi"}]}\n' + line)
+    with pytest.raises(StorageError, match="line 2 is not valid JSON"):
+        load_prompts(file)
