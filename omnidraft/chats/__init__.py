@@ -7,7 +7,7 @@ from omnidraft.chats.files import TextFile, files_meta
 from omnidraft.chats.records import ROLES, Conversation, Hit, Message, answer_meta
 from omnidraft.chats.store import ChatStore
 from omnidraft.chats.titles import automatic_title
-from omnidraft.chats.transfer import export_json, export_markdown, import_json, import_markdown
+from omnidraft.chats.transfer import export_json, export_markdown, import_json, import_markdown, read_json
 
 __all__ = [
     "ROLES",
@@ -23,4 +23,5 @@ __all__ = [
     "files_meta",
     "import_json",
     "import_markdown",
+    "read_json",
 ]

@@ -13,6 +13,7 @@ from omnidraft.config import SamplingSettings, from_dict
 from omnidraft.errors import SettingsError, StorageError
 
 MAX_TITLE = 120
+MAX_DEPTH = 50  # of what goes with a message; ours has four levels
 LATEST = 253_402_300_799.0  # the end of the year 9999: later times break calendars
 
 T = TypeVar("T")
@@ -68,9 +69,20 @@ def _message(given: Any, chat: str, new_ids: dict[str, str], where: str) -> tupl
     if parent is not None and (not isinstance(parent, str) or parent not in new_ids):
         raise _wrong(f"{where} answers a message that does not come before it")
     content, created = whole_text(_take(fields, "content", str, where)), _time(fields, "created", where)
-    active, meta = _take(fields, "active", bool, where), sound(json_value(_take(fields, "meta", dict, where)))
+    active, meta = _take(fields, "active", bool, where), _meta(_take(fields, "meta", dict, where), where)
     above = None if parent is None else new_ids[parent]
     return Message(uuid.uuid4().hex, chat, above, role, content, created, active, meta), old_id
+
+
+def _meta(given: dict[str, Any], where: str) -> dict[str, Any]:
+    """What goes with a message, if it is not nested so deeply that reading or writing it would fail one day."""
+    level: list[Any] = [given]
+    for _ in range(MAX_DEPTH):
+        inner = [list(one.values()) if isinstance(one, dict) else one for one in level]
+        level = [value for one in inner for value in one if isinstance(value, dict | list)]
+        if not level:
+            return sound(json_value(given))
+    raise _wrong(f"'meta' in {where} is nested too deeply")
 
 
 def _sampling(given: Any, where: str) -> SamplingSettings | None:

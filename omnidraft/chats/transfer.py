@@ -32,6 +32,11 @@ def export_json(store: ChatStore, chats: Iterable[str] | None = None) -> str:
 
 def import_json(store: ChatStore, text: str | bytes) -> list[Conversation]:
     """Add every conversation of an exported text. StorageError says what is wrong with it; nothing is stored then."""
+    return store.insert(read_json(text))
+
+
+def read_json(text: str | bytes) -> list[tuple[Conversation, list[Message]]]:
+    """Every conversation of an exported text, under new ids. StorageError says what is wrong with it."""
     try:
         whole = json.loads(_decoded(text), parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
@@ -40,7 +45,7 @@ def import_json(store: ChatStore, text: str | bytes) -> list[Conversation]:
         raise StorageError("The file cannot be imported: it is not an OmniDraft export of conversations.")
     if whole.get("version") != VERSION:
         raise StorageError("The file cannot be imported: another version of OmniDraft wrote it.")
-    return store.insert(parse_conversations(whole.get("conversations")))
+    return parse_conversations(whole.get("conversations"))
 
 
 def export_markdown(store: ChatStore, chat: str) -> str:

@@ -25,6 +25,7 @@ from omnidraft.settings_file import load_settings
 MAX_ENTRIES = 20_000
 MAX_BYTES = 8 << 30
 MAX_MANIFEST = 16 << 20
+MAX_SETTINGS = 1 << 20
 MAX_DEPTH = 6  # adapters/<drafter>/<vocabulary>/<version>/<file>, and one more
 
 
@@ -36,7 +37,7 @@ def import_profile(home: DataHome, archive: Path, name: str | None = None, *, ma
     """
     archive = Path(archive)
     make_folder(home.profiles)
-    staging = home.profiles / f"{INCOMING}{uuid.uuid4().hex}"
+    staging = home.profiles / f"{INCOMING}{os.getpid()}-{uuid.uuid4().hex}"
     make_folder(staging)
     try:
         own_name = _unpack(archive, staging, max_bytes)
@@ -72,6 +73,8 @@ def _unpack(archive: Path, staging: Path, max_bytes: int) -> str:
         _check_room(archive, staging, total, max_bytes)
         for path, entry in by_path.items():
             _check_entry(archive, entry)
+            if path == ProfilePaths.inside(Path()).settings.name and listed[path]["bytes"] > MAX_SETTINGS:
+                raise _refused(archive, "its settings are too long")
             _extract(source, entry, staging / path, listed[path], archive)
     return manifest["name"]
 

@@ -17,11 +17,13 @@ from typing import IO
 
 import numpy as np
 
-from omnidraft.chats import ChatStore, export_json, import_json
+from omnidraft.chats import ChatStore, export_json, read_json
 from omnidraft.errors import StorageError
 
 SQLITE_MAGIC = b"SQLite format 3\0"
 SEARCH_INDEX = "message_index"  # of conversations; made anew from them
+MANY_OPCODES = 100_000  # nothing of ours reads as so many; megabytes that do would take minutes
+MAX_TEXT = 16 << 20  # of an adapter's file that is read whole
 _LOADING = frozenset({"GLOBAL", "STACK_GLOBAL", "INST", "EXT1", "EXT2", "EXT4", "PERSID", "BINPERSID", "STOP"})
 _JSON_SUFFIXES = (".json",)
 _TEXT_SUFFIXES = (".txt", ".md", ".toml", ".jsonl", ".csv")
@@ -38,7 +40,10 @@ def looks_like_pickle(data: bytes) -> bool:
     if _is_json(data):
         return False
     try:
-        return any(opcode.name in _LOADING for opcode, _, _ in pickletools.genops(data))
+        for number, (opcode, _, _) in enumerate(pickletools.genops(data)):
+            if opcode.name in _LOADING or number > MANY_OPCODES:
+                return True
+        return False
     except (ValueError, UnicodeDecodeError, struct.error, IndexError, OverflowError, MemoryError):
         return False
 
@@ -65,11 +70,12 @@ def check_database(path: Path) -> None:
 
 def check_chats(path: Path) -> None:
     """StorageError unless the conversations open, have exactly our tables, and would pass an import themselves."""
-    with ChatStore(path) as store, ChatStore(Path(":memory:")) as fresh:
+    with ChatStore(path, full_text=False) as store, ChatStore(Path(":memory:"), full_text=False) as fresh:
         if store.schema() != fresh.schema():
             raise StorageError(f"{path} has tables that OmniDraft did not make.")
         try:
-            import_json(fresh, export_json(store))
+            for chat in store.conversations():  # one at a time, and without an index: there may be much text
+                read_json(export_json(store, [chat.id]))
         except StorageError as error:
             found = str(error).removeprefix("The file cannot be imported: ")
             raise StorageError(f"{path} is damaged: {found}") from error
@@ -80,6 +86,8 @@ def check_chats(path: Path) -> None:
 def check_adapter_file(path: Path) -> None:
     """StorageError unless `path` is of a kind an adapter version holds and looks like one inside."""
     suffix = path.suffix.lower()
+    if suffix in (*_JSON_SUFFIXES, *_TEXT_SUFFIXES) and path.stat().st_size > MAX_TEXT:
+        raise StorageError(f"{path} is larger than a text that belongs to an adapter.")
     with open(path, "rb") as file:
         start = file.read(16)
     if suffix == ".gguf":

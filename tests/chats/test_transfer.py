@@ -214,3 +214,15 @@ def exported(tmp_path_factory):
         store.append(made.id, "user", "q", meta={"a": [1, {"b": None}]})
         store.append(made.id, "assistant", "r")
         yield store, json.loads(export_json(store))
+
+
+@pytest.mark.parametrize("depth", [60, 500, 900, 5_000, 100_000])
+@pytest.mark.parametrize("inner", ['{"a":', "["])
+def test_what_is_nested_too_deeply_is_refused_and_changes_nothing(store, chat, depth, inner):
+    whole = json.loads(export_json(store))
+    whole["conversations"][0]["messages"][0]["meta"] = {"deep": "here"}
+    deep = inner * depth + "1" + {"[": "]"}.get(inner, "}") * depth
+    text = json.dumps(whole).replace('"here"', deep)
+    with pytest.raises(StorageError, match="nested too deeply"):
+        import_json(store, text)
+    assert len(store.conversations()) == 1

@@ -8,6 +8,7 @@ import pickle
 import random
 import sqlite3
 import stat
+import time
 import zipfile
 
 import numpy as np
@@ -18,6 +19,7 @@ from omnidraft.chats import ChatStore
 from omnidraft.errors import OmniDraftError, StorageError
 from omnidraft.paths import find_data_home
 from omnidraft.profiles import export_profile, import_profile
+from omnidraft.profiles.checks import looks_like_pickle
 
 
 @pytest.fixture
@@ -326,3 +328,33 @@ def test_any_damage_to_an_archive_is_refused_or_harmless(archive, other, tmp_pat
             import_profile(other, tmp_path / "damaged.zip", f"t{trial}")
             harmless += 1
         assert len(os.listdir(other.profiles)) == harmless
+
+
+@pytest.mark.parametrize(("path", "why"), [
+    ("settings.toml", "its settings are too long"), ("adapters/x.txt", "larger than a text"),
+    ("adapters/x.json", "larger than a text"),
+])  # fmt: skip
+def test_megabytes_of_text_are_refused_before_they_are_read(archive, other, path, why):
+    def change(files):
+        files[path] = b"N" * 17_000_000
+
+    started = time.process_time()
+    refused(other, rewrite(archive, change, compression=zipfile.ZIP_DEFLATED), why)
+    assert time.process_time() - started < 10
+
+
+def test_text_that_reads_as_endless_pickle_opcodes_is_refused_soon():
+    started = time.process_time()
+    assert looks_like_pickle(b"N" * 20_000_000)
+    assert time.process_time() - started < 5
+
+
+def test_a_profile_with_much_text_is_checked_one_conversation_at_a_time_and_without_an_index(
+    archive, other, monkeypatch
+):
+    """Indexing is most of the work; it is done when the profile is first used."""
+    monkeypatch.setattr("omnidraft.chats.search.MessageIndex.rebuild", lambda _: pytest.fail("it was indexed"))
+    import_profile(other, archive)
+    monkeypatch.undo()
+    with ChatStore(other.profile("Ada").chats) as store:
+        assert store.search("walrus")
