@@ -6,6 +6,7 @@ links to their files are a snapshot.
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import os
@@ -20,7 +21,7 @@ from pathlib import Path
 from omnidraft.errors import StorageError
 from omnidraft.files import reason, sync_folder
 from omnidraft.paths import DataHome, ProfilePaths
-from omnidraft.profiles.folders import DATABASES, OUTGOING, existing
+from omnidraft.profiles.folders import DATABASES, OUTGOING, ended, existing
 from omnidraft.settings_file import load_settings
 
 FORMAT = "omnidraft-profile"
@@ -41,7 +42,8 @@ def export_profile(home: DataHome, name: str, destination: Path, *, overwrite: b
         raise StorageError(f"{target} exists already; choose another name.")
     load_settings(profile.paths.settings)  # a file that no one could import again is refused here
     try:
-        with tempfile.TemporaryDirectory(prefix=OUTGOING, dir=home.profiles) as staging:
+        _remove_leftovers(target)
+        with tempfile.TemporaryDirectory(prefix=f"{OUTGOING}{os.getpid()}-", dir=home.profiles) as staging:
             _snapshot(profile.paths, Path(staging))
             _write(profile.name, Path(staging), target)
     except OSError as error:
@@ -98,7 +100,7 @@ def _link_or_copy(file: Path, target: Path) -> None:
 
 
 def _write(name: str, staging: Path, target: Path) -> None:
-    handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
+    handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.{os.getpid()}-", suffix=".tmp", dir=target.parent)
     try:
         with os.fdopen(handle, "wb") as raw:
             with zipfile.ZipFile(raw, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
@@ -113,6 +115,14 @@ def _write(name: str, staging: Path, target: Path) -> None:
             os.unlink(temporary)
         raise
     sync_folder(target.parent)
+
+
+def _remove_leftovers(target: Path) -> None:
+    """What exports to the same file that were killed left beside it: all of a person's conversations may be in it."""
+    for leftover in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
+        if ended(leftover.name.removeprefix(f".{target.name}.")):
+            with suppress(OSError):
+                leftover.unlink()
 
 
 def _add(archive: zipfile.ZipFile, file: Path, staging: Path) -> dict[str, str | int]:

@@ -2,8 +2,11 @@
 
 import os
 import sqlite3
+import subprocess
+import sys
 import threading
 import zipfile
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +17,8 @@ from omnidraft.paths import find_data_home
 from omnidraft.profiles import create_profile, export_profile, import_profile, list_profiles
 
 from .conftest import contents, record
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_everything_comes_back(home, ada, pair, tmp_path):
@@ -146,3 +151,29 @@ def test_what_is_imported_is_private(home, ada, tmp_path):
     imported = import_profile(home, export_profile(home, "Ada", tmp_path), "Bob").paths
     assert imported.root.stat().st_mode & 0o777 == 0o700
     assert imported.chats.stat().st_mode & 0o777 == 0o600
+
+
+EXPORTING = """
+import os, sys, zipfile
+from pathlib import Path
+from omnidraft.paths import find_data_home
+from omnidraft.profiles import carry
+carry._add = lambda *_: os.kill(os.getpid(), 9)
+carry.export_profile(find_data_home(sys.argv[1]), "Ada", Path(sys.argv[2]))
+"""
+
+
+def test_what_a_killed_export_left_goes_with_the_next(home, ada, tmp_path):
+    """The copy in the data home goes when profiles are looked at, which the app does at its start."""
+    out = tmp_path / "out"
+    out.mkdir()
+    killed = subprocess.run([sys.executable, "-c", EXPORTING, str(home.root), str(out)], cwd=ROOT, timeout=120)
+    assert killed.returncode == -9
+    assert len(os.listdir(out)) == 1
+    assert [name[:10] for name in sorted(os.listdir(home.profiles))] == [".outgoing-", "Ada"]
+    other = out / f".Ada.zip.{os.getpid()}-abc.tmp"
+    other.write_text("of a process that is at work")
+    assert [profile.name for profile in list_profiles(home)] == ["Ada"]
+    assert os.listdir(home.profiles) == ["Ada"]
+    export_profile(home, "Ada", out)
+    assert sorted(os.listdir(out)) == [other.name, "Ada.zip"]
