@@ -73,3 +73,26 @@ def test_open_streams_end_with_the_server(caplog):
     assert [record.message for record in caplog.records if record.levelno >= logging.WARNING] == []
     assert all(stream.endswith(b"0\r\n\r\n") for stream in streams), "each response is whole"
     assert echoed.startswith(b"HTTP/1.1 200")
+
+
+async def left(path: str) -> None:
+    """A client leaves before it has sent what it announced."""
+    server = Server(uvicorn.Config(Ending(APP), port=0, log_config=None))
+    running = asyncio.create_task(server.serve())
+    while not server.started:
+        await asyncio.sleep(0.01)
+    _, writer = await asyncio.open_connection(*server.servers[0].sockets[0].getsockname()[:2])
+    writer.write(f"POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\nHello".encode())
+    await writer.drain()
+    await asyncio.sleep(0.1)
+    writer.close()
+    while server.server_state.tasks:
+        await asyncio.sleep(0.01)
+    server.should_exit = True
+    await running
+
+
+def test_a_client_that_leaves_while_sending_logs_nothing(caplog):
+    with caplog.at_level(logging.INFO, "uvicorn.error"):
+        asyncio.run(asyncio.wait_for(left("/echo"), 50))
+    assert [record.message for record in caplog.records if record.levelno >= logging.WARNING] == []

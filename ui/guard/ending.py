@@ -1,4 +1,5 @@
-"""Ends what is still being sent when the server stops, so that stopping takes no time and leaves no traceback.
+"""Ends what is still being sent when the server stops, so that stopping takes no time and leaves no traceback; a client
+that leaves before it has sent its request leaves none either.
 
 A page keeps streams open for as long as it is open itself. When the server ends, every request is told that its client
 went away, which is what each of them waits for, and its response is closed as it should be.
@@ -7,10 +8,12 @@ went away, which is what each of them waits for, and its response is closed as i
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import MutableMapping
 from typing import Any
 
 import uvicorn
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 GONE: Message = {"type": "http.disconnect"}
@@ -28,7 +31,8 @@ class Ending:
             await self.app(scope, receive, send)
             return
         response = _Response(send)
-        await self.app(scope, self._hearing(receive), response.send)
+        with contextlib.suppress(ClientDisconnect):  # whoever left while sending expects no answer
+            await self.app(scope, self._hearing(receive), response.send)
         if self.over.is_set():
             await response.end()
 
