@@ -22,9 +22,11 @@ from collections.abc import AsyncIterator, Sequence
 
 import gradio as gr
 import uvicorn
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
+from fastapi.responses import PlainTextResponse, Response
 
 from omnidraft.app.sessions import Sessions
+from omnidraft.errors import OmniDraftError
 from omnidraft.profiles.uploads import clear_uploads
 from ui.api import routes as api
 from ui.chat import transfer
@@ -51,6 +53,7 @@ def make_app(sessions: Sessions, host: str, extra_hosts: Sequence[str] = (), *, 
         sessions.close()
 
     app = FastAPI(title="OmniDraft", docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
+    app.add_exception_handler(OmniDraftError, _told)
     app.add_middleware(ThemeCookie, sessions=sessions)  # innermost: who asks is known there
     if sessions.accounts is not None:
         auth.add_routes(app, sessions.accounts)
@@ -65,6 +68,11 @@ def make_app(sessions: Sessions, host: str, extra_hosts: Sequence[str] = (), *, 
         # Gradio warns that pages behind routes are not rendered on the server, which was not asked for.
         warnings.filterwarnings("ignore", message="SSR mode is not supported")
         return _mounted(app, sessions)
+
+
+def _told(request: Request, error: Exception) -> Response:
+    """What a user can mend, as a full disk, in a sentence wherever it comes up."""
+    return api.error(str(error), 503) if request.url.path.startswith("/v1/") else PlainTextResponse(str(error), 503)
 
 
 def _mounted(app: FastAPI, sessions: Sessions) -> FastAPI:

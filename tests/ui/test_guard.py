@@ -202,3 +202,16 @@ def test_a_file_that_is_an_address_is_never_looked_up(app, lookups, component, f
 def test_no_route_fetches_an_address(app, lookups, path):
     assert app.get(path).status_code >= 400 or "collector" not in app.get(path).text
     assert lookups == []
+
+
+def test_a_full_disk_is_a_sentence_on_every_route(app, monkeypatch):
+    def full(*_):
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr("omnidraft.database._migrate", full)
+    new = {"Cookie": "omnidraft_profile=new"}
+    (app.home.profiles / "new").mkdir()
+    listed = app.get("/v1/models", headers=new)
+    assert listed.status_code == 503
+    assert "cannot be used: database or disk is full." in listed.json()["error"]["message"]
+    assert app.get("/export/x.json", headers=new).status_code == 503
