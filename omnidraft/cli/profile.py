@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from omnidraft.errors import SettingsError
+from omnidraft.errors import SettingsError, StorageError
 from omnidraft.paths import DEFAULT_PROFILE, DataHome, find_data_home
 from omnidraft.profiles import (
     create_profile,
@@ -17,6 +17,7 @@ from omnidraft.profiles import (
     describe_profile,
     export_profile,
     import_profile,
+    in_use,
     list_profiles,
     profile_size,
     rename_profile,
@@ -115,6 +116,10 @@ def _rename(args: argparse.Namespace, home: DataHome) -> int:
 
 def _reset_settings(args: argparse.Namespace, home: DataHome) -> int:
     profile = existing(home, args.name)
+    if in_use(profile.paths):
+        raise StorageError(
+            f"The profile {profile.name} is in use, and the app would put its settings back; close it first."
+        )
     aside = reset_settings(profile.paths.settings)
     kept = f" What was set is kept in {aside}." if aside is not None else ""
     return _say(args, f"{profile.name} has the default settings now.{kept}", name=profile.name, kept=str(aside or ""))

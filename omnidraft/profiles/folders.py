@@ -7,9 +7,12 @@ import shutil
 import sqlite3
 import time
 import uuid
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+import psutil
 
 from omnidraft.errors import SettingsError, StorageError
 from omnidraft.files import reason, sync_folder
@@ -17,8 +20,8 @@ from omnidraft.paths import DataHome, Part, ProfilePaths, make_folder, measured,
 
 DELETED = ".deleted-"  # renamed so before removal: a kill in between never leaves half a profile
 INCOMING = ".incoming-"  # an import being checked
-OUTGOING = ".outgoing-"  # the copy an export packs
-LEFTOVER_SECONDS = 3600  # older ones belong to a program that was killed
+OUTGOING = ".outgoing-"  # the copy an export packs; like the one before it is followed by a process and a dash
+LEFTOVER_SECONDS = 3600  # older ones belong to a program that was killed, whatever their names say
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,7 @@ DATABASES = ("chats", "ngrams", "replay", "metrics")
 
 def list_profiles(home: DataHome) -> list[Profile]:
     """All profiles by name; what is not a profile's folder is passed over."""
-    _remove_leftovers(home)
+    remove_leftovers(home)
     try:
         names = sorted(os.listdir(home.profiles), key=str.casefold)
     except FileNotFoundError:
@@ -76,7 +79,7 @@ def delete_profile(home: DataHome, name: str) -> None:
     """Remove a profile with everything in it. StorageError if the app has it open."""
     profile = existing(home, name)
     _refuse_in_use(profile)
-    _remove_leftovers(home)
+    remove_leftovers(home)
     doomed = home.profiles / f"{DELETED}{uuid.uuid4().hex}"
     _rename(profile.paths.root, doomed)
     try:
@@ -95,9 +98,9 @@ def describe_profile(paths: ProfilePaths) -> list[Part]:
     return [Part(name, path, what, measured(path)) for name, what in _PARTS.items() for path in [getattr(paths, name)]]
 
 
-def in_use(paths: ProfilePaths) -> bool:
-    """Some program, this one included, has a database of the profile open."""
-    return any(_is_open(getattr(paths, name)) for name in DATABASES)
+def in_use(paths: ProfilePaths, databases: Sequence[str] = DATABASES) -> bool:
+    """Some program, this one included, has one of these databases of the profile open."""
+    return any(_is_open(getattr(paths, name)) for name in databases)
 
 
 def existing(home: DataHome, name: str) -> Profile:
@@ -146,9 +149,18 @@ def _rename(old: Path, new: Path) -> None:
     sync_folder(new.parent)
 
 
-def _remove_leftovers(home: DataHome) -> None:
+def ended(name: str) -> bool:
+    """Whether the process that a temporary name begins with is gone; False where it begins with none."""
+    number = name.partition("-")[0]
+    return number.isdecimal() and not psutil.pid_exists(int(number))
+
+
+def remove_leftovers(home: DataHome) -> None:
+    """Remove what imports, exports and deletions that were killed left."""
     with suppress(OSError):
         for entry in os.scandir(home.profiles):
-            passing = entry.name.startswith((INCOMING, OUTGOING))
-            if entry.name.startswith(DELETED) or (passing and time.time() - entry.stat().st_mtime > LEFTOVER_SECONDS):
+            passing = next((mark for mark in (INCOMING, OUTGOING) if entry.name.startswith(mark)), "")
+            old = time.time() - entry.stat().st_mtime > LEFTOVER_SECONDS
+            killed = passing and (old or ended(entry.name.removeprefix(passing)))
+            if entry.name.startswith(DELETED) or killed:
                 shutil.rmtree(entry.path, ignore_errors=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -29,6 +30,8 @@ from omnidraft.profiles.uploads import clear_uploads
 from omnidraft.vocab.eviction import ANONYMOUS
 from omnidraft.vocab.ngram_store import NgramStore
 
+CLOSING_SECONDS = 3.0  # what sqlitedict may take to close a file it was told to
+LEARNED = ("ngrams", "replay")
 _BLOCK = bytes(1 << 20)
 _GENERATED = ("statistics", "token_ids", "origins", "target")  # what an answer's meta data may have
 _OPEN = ("", "-wal", "-shm")  # what an open store consists of
@@ -76,6 +79,7 @@ def forget_chat(home: DataHome, profile: str, chat: str) -> Forgotten:
 
 def forget_from(paths: ProfilePaths, store: ChatStore, chat: str) -> Forgotten:
     """`forget_chat` where the conversations, and nothing else of the profile, are open."""
+    _refuse_others(paths)
     _, messages = store.snapshot(chat)
     generated = [message for message in messages if _generated(message)]
     learned = _forget_learned(paths, chat, _tokens(generated))
@@ -107,6 +111,7 @@ def forget_everything(home: DataHome, profile: str) -> Forgotten:
 
 def forget_everything_from(paths: ProfilePaths, store: ChatStore) -> Forgotten:
     """`forget_everything` where the conversations, and nothing else of the profile, are open."""
+    _refuse_others(paths)
     conversations = len(store.conversations())
     gone = _forget_files(paths, conversations, [paths.chats.with_name(paths.chats.name + end) for end in _OPEN])
     if not store.delete_all():
@@ -145,6 +150,19 @@ def _closed(home: DataHome, profile: str) -> ProfilePaths:
     if in_use(paths):
         raise StorageError(f"The profile {profile} is in use; close the app first.")
     return paths
+
+
+def _refuse_others(paths: ProfilePaths) -> None:
+    """StorageError if another program, as a chat on the terminal, has open what is to be changed: it would write back
+    what it still knows."""
+    give_up = time.monotonic() + CLOSING_SECONDS
+    while in_use(paths, LEARNED):
+        if time.monotonic() > give_up:
+            raise StorageError(
+                "Nothing was forgotten: another program, such as a chat on the terminal, works with this profile; end "
+                "it first."
+            )
+        time.sleep(0.05)
 
 
 def _generated(message: Message) -> bool:

@@ -331,6 +331,16 @@ def test_settings_that_cannot_be_read_are_reset_and_kept_aside(cli, home):
     assert settings.with_name("settings.toml.damaged-1").read_bytes() == b"\xff no settings"
 
 
+def test_settings_of_a_profile_that_is_in_use_are_not_reset(cli, home):
+    """The app would put them back with the next change."""
+    paths = home.profile("Ada")
+    paths.settings.write_text('theme = "dark"\n')
+    with ChatStore(paths.chats):
+        code, _, err = cli("reset-settings", "Ada")
+    assert (code, "is in use" in err) == (2, True)
+    assert paths.settings.read_text() == 'theme = "dark"\n'
+
+
 def test_a_profile_travels_as_one_file(cli, home, lived, tmp_path):
     assert cli("export", "Ada", tmp_path)[0] == 0
     code, _, err = cli("export", "Ada", tmp_path)

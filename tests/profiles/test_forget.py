@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
+from omnidraft.chats import ChatStore
+from omnidraft.errors import StorageError
 from omnidraft.learning.adapters.candidate import Candidate, keep_candidate, read_candidate
 from omnidraft.learning.adapters.serving import MERGED
 from omnidraft.learning.material.replay import ReplayStore
-from omnidraft.profiles.forget import forget_chat
+from omnidraft.profiles.forget import forget_chat, forget_everything_from, forget_from
 from omnidraft.profiles.sources import list_sources
 
 from .conftest import record
@@ -35,3 +38,15 @@ def test_what_is_left_in_nothing_but_a_candidate_is_listed_and_forgotten_by_name
     assert forget_chat(home, "default", "typed in").adapters == 0
     assert read_candidate(store) is None
     assert not list_sources(paths)
+
+
+def test_nothing_is_forgotten_while_another_program_would_write_it_back(home, ada, monkeypatch):
+    monkeypatch.setattr("omnidraft.profiles.forget.CLOSING_SECONDS", 0.2)
+    with ChatStore(ada.chats) as store:
+        with ReplayStore(ada.replay), pytest.raises(StorageError, match="Nothing was forgotten: another program"):
+            forget_everything_from(ada, store)
+        with ReplayStore(ada.replay), pytest.raises(StorageError, match="Nothing was forgotten: another program"):
+            forget_from(ada, store, store.conversations()[0].id)
+        assert len(store.conversations()) == 1
+        monkeypatch.undo()
+        assert forget_everything_from(ada, store).conversations == 1
