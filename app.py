@@ -15,6 +15,7 @@ from pathlib import Path
 from omnidraft.config import ModelSettings
 from omnidraft.errors import OmniDraftError, SettingsError, StorageError
 from omnidraft.file_lock import FileLock
+from omnidraft.files import keep_private, make_private
 from omnidraft.paths import DEFAULT_PROFILE, DataHome, find_data_home, profile_name
 
 log = logging.getLogger("omnidraft")
@@ -26,6 +27,7 @@ KEY_HELP = (
 
 def main(argv: list[str] | None = None) -> int:
     args = _parser().parse_args(argv)
+    keep_private()
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     for noisy in ("httpx", "httpcore", "matplotlib"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
@@ -51,8 +53,11 @@ def _run(args: argparse.Namespace) -> int:
     lock = _only_one(home)
     from omnidraft.app.sessions import Sessions
     from omnidraft.profiles.accounts import Accounts
+    from omnidraft.profiles.folders import remove_leftovers
     from ui.server import make_app, serve  # Gradio takes seconds to import; wrong arguments should not wait for it
 
+    make_private(home.profiles)  # an earlier version may have let others read
+    remove_leftovers(home)
     accounts = Accounts(args.auth_file) if args.auth_file else None
     sessions = Sessions(home, profile, args.target, args.drafter, accounts, args.workers, args.split)
     app = make_app(sessions, args.host, args.allow_host, api_key=_api_key(args))

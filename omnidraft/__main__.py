@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 from omnidraft.errors import OmniDraftError
+from omnidraft.files import keep_private
 
 _COMMANDS = {
     "chat": "talk to a model, or answer prompts and print JSON",
@@ -26,6 +27,7 @@ _COMMANDS = {
 
 def main(argv: list[str] | None = None) -> int:
     try:
+        keep_private()
         _tolerate_any_text()
         arguments = sys.argv[1:] if argv is None else argv
         args = _parser(arguments[0] if arguments else "").parse_args(arguments)

@@ -6,11 +6,12 @@ named and only ever appended: each runs once per file, in order, in its own tran
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,7 @@ def open_database(path: Path, application_id: int, migrations: Sequence[Migratio
     Raises StorageError if the file is damaged, not ours, or written by a newer version; it is then left as it was.
     """
     with display_errors(path):
+        _make_private(path)
         connection = sqlite3.connect(path, timeout=BUSY_SECONDS, check_same_thread=False, isolation_level=None)
         try:
             _check_owner(connection, path, application_id)
@@ -73,6 +75,13 @@ def open_database(path: Path, application_id: int, migrations: Sequence[Migratio
             connection.close()
             raise
     return connection
+
+
+def _make_private(path: Path) -> None:
+    """Make the file, if it is missing, for its owner alone: SQLite itself asks for 0644, and its logs copy that."""
+    if str(path) != ":memory:":
+        with suppress(OSError):  # SQLite says it better
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import glob
 import os
+import stat
 import tempfile
 import time
 from pathlib import Path
@@ -39,6 +40,20 @@ def write_atomically(path: Path, data: bytes) -> None:
         sync_folder(target.parent)
     except OSError as error:
         raise StorageError(f"{path} cannot be written: {reason(error)}.") from error
+
+
+def keep_private() -> None:
+    """What this process and its children make from now on is its owner's alone: files 0600, folders 0700."""
+    os.umask(0o077)
+
+
+def make_private(folder: Path) -> None:
+    """Take from others what they may do with a folder and all in it; links are passed over."""
+    for path in (folder, *folder.rglob("*")):
+        with contextlib.suppress(OSError):
+            mode = path.lstat().st_mode
+            if mode & 0o077 and (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+                path.chmod(stat.S_IMODE(mode) & 0o700)
 
 
 def move_aside(path: Path) -> Path | None:

@@ -1,5 +1,6 @@
 """Our SQLite files: owned, migrated forward step by step, transactions whole."""
 
+import os
 import sqlite3
 import threading
 
@@ -134,3 +135,15 @@ def test_scripts_are_split_at_statement_ends_only():
     assert len(list(split_statements(script))) == 2
     with pytest.raises(ValueError, match="unfinished"):
         list(split_statements("SELECT 1"))
+
+
+def test_a_file_is_its_owners_alone_and_so_are_its_logs(tmp_path):
+    before = os.umask(0o022)
+    try:
+        connection = open_database(tmp_path / "x.sqlite", ID, [FIRST])
+        connection.execute("INSERT INTO words VALUES ('walrus')")
+        modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+        connection.close()
+    finally:
+        os.umask(before)
+    assert modes == {"x.sqlite": 0o600, "x.sqlite-wal": 0o600, "x.sqlite-shm": 0o600}

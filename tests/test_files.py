@@ -1,12 +1,17 @@
 """Small files are written whole, and nothing is left lying around."""
 
 import os
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from omnidraft.errors import StorageError
-from omnidraft.files import move_aside, write_atomically
+from omnidraft.files import make_private, move_aside, write_atomically
+
+ROOT = Path(__file__).resolve().parent.parent
 
 
 def test_a_file_is_replaced_and_private(tmp_path):
@@ -46,3 +51,33 @@ def test_moving_aside_never_replaces_an_earlier_one(tmp_path):
     path.symlink_to(tmp_path / "nowhere")
     assert move_aside(path).is_symlink()
     assert (tmp_path / "x.damaged-1").read_text() == "1"
+
+
+def test_what_others_could_read_becomes_private_but_links_lead_nowhere(tmp_path):
+    home, elsewhere = tmp_path / "home", tmp_path / "elsewhere"
+    (home / "adapters").mkdir(parents=True)
+    for file in (home / "chats.sqlite", home / "adapters" / "x.gguf", elsewhere):
+        file.write_text("x")
+        file.chmod(0o644)
+    (home / "adapters").chmod(0o755)
+    (home / "link").symlink_to(elsewhere)
+    make_private(home)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (home, *home.rglob("*"), elsewhere)}
+    assert modes == {"home": 0o700, "adapters": 0o700, "chats.sqlite": 0o600, "x.gguf": 0o600, "link": 0o644,
+                     "elsewhere": 0o644}  # fmt: skip
+
+
+@pytest.mark.parametrize("module", ["app", "omnidraft"])
+def test_what_the_programs_write_is_private(tmp_path, module):
+    """Whatever they write with, a library's own files included."""
+    script = (
+        f"import os, sys; os.umask(0o022); from {module if module == 'app' else 'omnidraft.__main__'} import main\n"
+        "try: main(['--help'] if sys.argv[1] == 'no' else ['profile', 'list', '--data-dir', sys.argv[1]])\n"
+        "except SystemExit: pass\n"
+        "open(os.path.join(sys.argv[2], 'made'), 'w').close()"
+    )
+    if module == "app":
+        script = script.replace("['profile', 'list', '--data-dir', sys.argv[1]]", "['--data-dir', '/dev/null']")
+    done = subprocess.run([sys.executable, "-c", script, str(tmp_path / "home"), str(tmp_path)], cwd=ROOT, timeout=120)
+    assert done.returncode == 0
+    assert (tmp_path / "made").stat().st_mode & 0o777 == 0o600
