@@ -23,7 +23,7 @@ from omnidraft.decoding.lookup import SuffixLookup
 from omnidraft.decoding.loop import decode
 from omnidraft.decoding.measure import measure_costs
 from omnidraft.decoding.policy import make_policy
-from omnidraft.decoding.processor import counts_as_ours
+from omnidraft.decoding.processor import Apart, counts_as_ours
 from omnidraft.decoding.speculation import Speculation
 from omnidraft.errors import ContextFull, ModelError
 from omnidraft.vocab import Translator
@@ -82,7 +82,7 @@ class Engine:
     """Answers conversations with one loaded target; `pair_drafter` adds or removes the drafter."""
 
     def __init__(self, target: LanguageModel, template: ChatTemplate, *, tolerance: float = 0.0) -> None:
-        if hasattr(target, "processor_seconds"):  # it computes in a process of its own
+        if isinstance(target, Apart):  # it computes in a process of its own
             counts_as_ours(target)
         self.target = Seat(target, template, [])
         self.drafter: DrafterSeat | None = None

@@ -91,6 +91,8 @@ class Trials:
         return str(outcome.answer)
 
     def _read(self) -> dict[str, str]:
+        if self._folder is None:
+            return {}
         try:
             found = json.loads((self._folder / "trials.json").read_bytes())
             return {key: value for key, value in found.items() if isinstance(value, str)}

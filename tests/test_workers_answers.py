@@ -18,7 +18,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from omnidraft.app import conversing
+from omnidraft.app import answer_job, conversing
 from omnidraft.app.assistant import Assistant
 from omnidraft.app.session import Session
 from omnidraft.backends.expand import SHAPES, expanded_model
@@ -100,13 +100,13 @@ def test_what_is_learned_over_workers_serves_here_and_back(running, models, tmp_
         assistant = Assistant(home)
         try:
             assistant.load(*files, settings, CacheSettings(seed=False))
-            held = len(assistant.cache)
+            held = len(assistant.loaded.cache)
             assert held == (seen[-1][0] if seen else 0)
             prompt = load_prompts("code", limit=3)[number]
             sampling = SamplingSettings(temperature=0.0, max_tokens=48)
             list(assistant.answer(prompt.messages, sampling, DRAFTED, chat="c"))
-            pair = assistant.pair
-            seen.append((len(assistant.cache), (pair.target.fingerprint, pair.drafter.fingerprint)))
+            pair = assistant.loaded.pair
+            seen.append((len(assistant.loaded.cache), (pair.target.fingerprint, pair.drafter.fingerprint)))
         finally:
             assistant.close()
     assert 0 < seen[0][0] <= seen[1][0] <= seen[2][0]
@@ -236,23 +236,23 @@ def children_end_with(session: Session) -> None:
     assert not child.is_running()
 
 
-def test_what_was_written_stays_when_a_worker_is_lost_in_the_middle(session, running, models):
+def test_what_was_written_stays_when_a_worker_is_lost_in_the_middle(session, running, monkeypatch):
+    whole = answer_job._whole  # so slow that there is time to lose a worker
+    monkeypatch.setattr(answer_job, "_whole", lambda e: (time.sleep(0.05 * isinstance(e, Token)), whole(e))[1])
     session.apply(**{"sampling.max_tokens": 900})
     session.prepare()
     chat = session.store.create().id
     job = conversing.ask(session, chat, "Count from one to a thousand in words.")
     end = time.monotonic() + 60
-    while len(job.text) < 40 and not job.over:
+    while not job.text:
         assert time.monotonic() < end
-        time.sleep(0.01)
-    if job.over:
-        pytest.skip("the answer was over before a worker could be killed")
+        time.sleep(0.005)
     running[1].inner.kill()
     job.join(60)
     assert "lost" in job.error
     stored = session.store.path(chat)[-1]
     assert stored.content == job.text
-    assert len(stored.content) >= 40
+    assert stored.content
     assert stored.meta["error"] == job.error
     answered_again(session, running)
 

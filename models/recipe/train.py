@@ -5,6 +5,7 @@ checkpoint every few minutes, so that a run may be paused, cut short or taken up
 """
 
 import json
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -196,7 +197,7 @@ class Trainer:
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
         value = loss.item()
-        self._running_loss = value if self.step == 0 else 0.98 * self._running_loss + 0.02 * value
+        self._running_loss = value if math.isnan(self._running_loss) else 0.98 * self._running_loss + 0.02 * value
         self.step += 1
         self.tokens += ids.shape[0] * (ids.shape[1] - 1)
 

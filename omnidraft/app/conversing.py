@@ -10,8 +10,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
+from omnidraft.app import models_list
 from omnidraft.app.answer_job import AnswerJob
 from omnidraft.app.session import Session
 from omnidraft.chats import Conversation, Message, TextFile, answer_meta, files_meta
@@ -24,23 +26,47 @@ SAVE_EVERY = 1.0  # seconds
 ENDED = ("stop", "stop_string")
 
 
+def target_of(session: Session, chat: str) -> Path | None:
+    """The model that a conversation chose and still can use; None: the profile's own answers."""
+    if (name := session.store.get(chat).target) is None:
+        return None
+    found = models_list.find(models_list.targets(models_list.scan(session.assistant)), name)
+    return found[1].path if found is not None else None
+
+
+def keep_target(session: Session, chat: str, target: Path) -> None:
+    """Let this model answer in this conversation from now on. By its name: paths mean nothing elsewhere."""
+    known = models_list.identifiers(models_list.targets(models_list.scan(session.assistant)))
+    name = next((name for name, model in known.items() if model.path.resolve() == target.resolve()), None)
+    if name is not None and session.store.get(chat).target != name:
+        session.store.update(chat, target=name)
+
+
+def is_ready(session: Session, chat: str) -> bool:
+    """Whether the conversation's next answer needs no model to be loaded."""
+    target = target_of(session, chat)
+    if target is None:
+        return session.ready
+    return session.loaded is not None and session.loaded.resolve() == target.resolve()
+
+
 def ask(session: Session, chat: str, text: str, files: Sequence[TextFile] = ()) -> AnswerJob:
     """Add the user's message and start its answer. Nothing is stored if the model cannot be loaded or is busy."""
-    with session.turn():
+    with session.turn(target_of(session, chat)):
         session.store.append(chat, "user", text, meta=files_meta(files))
         return answer(session, chat)
 
 
 def edit(session: Session, chat: str, message: str, text: str, files: Sequence[TextFile] = ()) -> AnswerJob:
     """A new version of a user's message beside the old one, and its answer."""
-    with session.turn():
+    with session.turn(target_of(session, chat)):
         session.store.edit(message, text, files_meta(files))
         return answer(session, chat)
 
 
 def regenerate(session: Session, chat: str) -> AnswerJob:
     """Another answer to the last question, with a fresh seed, as a version beside the old one."""
-    with session.turn():
+    with session.turn(target_of(session, chat)):
         path = session.store.path(chat)
         if not path:
             raise ModelError("There is nothing to answer yet.")
@@ -64,7 +90,7 @@ def answer(session: Session, chat: str, question: Message | None = None, fresh: 
 
 def resume(session: Session, chat: str) -> AnswerJob:
     """Go on with the last answer where it stopped, in the same message and with the seed it began with."""
-    with session.turn():
+    with session.turn(target_of(session, chat)):
         settings = session.store.get(chat)
         path = session.store.path(chat)
         if not path or path[-1].role != "assistant":
@@ -80,6 +106,8 @@ def resume(session: Session, chat: str) -> AnswerJob:
 def _start(
     session: Session, settings: Conversation, path: list[Message], sampling: SamplingSettings, keeper: _Keeper
 ) -> AnswerJob:
+    if settings.target is None and session.loaded is not None:
+        keep_target(session, settings.id, session.loaded)  # it goes on with the model it began with
     return session.answer(
         messages_of(settings, path),
         sampling,

@@ -18,7 +18,7 @@ from omnidraft.app import larger
 from omnidraft.app.assistant import Assistant
 from omnidraft.app.live import Live
 from omnidraft.config import AppSettings, DraftSettings, SamplingSettings, changed
-from omnidraft.decoding.events import Token
+from omnidraft.decoding.events import Finished, Token
 from omnidraft.errors import OmniDraftError
 from omnidraft.lab.prompts import Prompt
 from omnidraft.lab.race import (
@@ -149,7 +149,9 @@ class RaceJob:
         return self
 
     def _carefully(self, run: Callable[[], None]) -> None:
-        view = self.view
+        view, others = self.view, None if self.plan.kept or self._own is None else self._own.learner
+        if others is not None:
+            others.answer_begins()  # the profile's own training waits, as it does for an answer
         try:
             run()
         except _Stopped:
@@ -160,6 +162,8 @@ class RaceJob:
             log.exception("the race ended with a defect")
             view.error = "Something went wrong inside the program; its log has the details."
         finally:
+            if others is not None:
+                others.answer_ends()
             self._release()
             for lane in view.lanes.values():
                 lane.writing = False
@@ -193,14 +197,15 @@ class RaceJob:
             else:
                 view.pairs.append(event)
                 view.share = len(view.pairs) / len(plan.raced)
-                yield score(view.pairs)
+                if (result := score(view.pairs)) is not None:
+                    yield result
         self._go_on_or_stop()
 
     def _say(self, lane: LaneView, said: Said) -> None:
         lane.live.take(said.event)
         if isinstance(said.event, Token):
             lane.text += said.event.text
-        elif lane.live.phase == "done":
+        elif isinstance(said.event, Finished):
             lane.text += said.event.text
             lane.writing = False
 
@@ -226,7 +231,8 @@ class RaceJob:
             self.view.phase = "building"
             target = larger.build(self._home, plan.target, self._built)
         self.view.phase = "loading"
-        self._assistant = assistant = self._own if plan.kept else self._temporary()
+        assistant = self._own if plan.kept and self._own is not None else self._temporary()
+        self._assistant = assistant
         assistant.load(target, plan.drafter, plan.settings.model)
         assistant.measure_near_ties()
         self._go_on_or_stop()

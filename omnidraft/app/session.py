@@ -75,7 +75,7 @@ class Session:
     @property
     def model_settings(self) -> ModelSettings:
         """How models are loaded: as the profile says, with the workers that the command line named."""
-        given = {name: value for name, value in self._spread.items() if value is not None}
+        given: dict[str, Any] = {name: value for name, value in self._spread.items() if value is not None}
         return replace(self.settings.model, **given)
 
     @property

@@ -37,7 +37,7 @@ def named(session: Session) -> list[Named]:
     answers = dict(zip(asked, find(asked, _SECONDS), strict=True))
     return [
         Named(address, "at work", at_work[address], _layers(loaded, address))
-        if address in at_work
+        if loaded is not None and address in at_work
         else _of_answer(address, answers[address])
         for address in addresses
     ]

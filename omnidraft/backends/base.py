@@ -22,12 +22,25 @@ class Aborted(Exception):
 class LanguageModel(Protocol):
     """One model, one sequence, one KV cache."""
 
-    vocabulary: Vocabulary
-    name: str
-    n_ctx: int
-    n_batch: int
-    tokens: list[int]
-    can_rewind: bool
+    @property
+    def vocabulary(self) -> Vocabulary: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def n_ctx(self) -> int: ...
+
+    @property
+    def n_batch(self) -> int: ...
+
+    @property
+    def can_rewind(self) -> bool: ...
+
+    @property
+    def tokens(self) -> list[int]:
+        """What the cache holds."""
+        ...
 
     def extend(self, ids: Sequence[int], rows: int) -> np.ndarray:
         """Append `ids` to the cache. Returns the logits behind each of the last `rows` ids.

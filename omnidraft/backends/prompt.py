@@ -8,11 +8,14 @@ Knows nothing of KV caches: the caller compares the result with what its cache h
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 from omnidraft.backends.templates import ChatTemplate, Message, Span
 from omnidraft.errors import ContextFull
 from omnidraft.vocab import Vocabulary
+
+M = TypeVar("M", bound=Message)
 
 Run = int | str  # a control token's id, or the text between two of them
 
@@ -157,8 +160,8 @@ MANY = 64  # turns; with fewer, all of them are tried first
 
 
 def fit_context(
-    messages: Sequence[Message], limit: int, count: Callable[[Sequence[Message]], int], *, group: int = 4
-) -> tuple[list[Message], int]:
+    messages: Sequence[M], limit: int, count: Callable[[Sequence[M]], int], *, group: int = 4
+) -> tuple[list[M], int]:
     """The messages that fit, and how many of the oldest turns were dropped for it.
 
     `count` gives the tokens of a prompt, `limit` how many may stand before the answer. System messages and the last
@@ -169,7 +172,7 @@ def fit_context(
     users = [index for index, message in enumerate(messages) if message["role"] == "user" and index > first]
     starts = [first, *users]  # a turn is a user message and what follows it
 
-    def without(turns: int) -> list[Message]:
+    def without(turns: int) -> list[M]:
         return [*messages[:first], *messages[starts[turns] :]]
 
     # Of a conversation far too long, only about as much as fits is ever rendered: looked for from its end.

@@ -74,6 +74,11 @@ def register(endpoint: str) -> list[Device]:
     return [_device(ggml.ggml_backend_reg_dev_get(registry, i)) for i in range(count)]
 
 
+def processor_buffers() -> int:
+    """ggml's buffer type for memory of this machine, as a pointer."""
+    return _ggml().ggml_backend_cpu_buffer_type()
+
+
 def serve(endpoint: str, devices: Sequence[Device], threads: int, cache_dir: str | None) -> None:
     """Lend `devices` to whoever connects, one after the other. Returns only if it cannot listen there."""
     _need()
@@ -158,7 +163,7 @@ def _ggml() -> ctypes.CDLL:
         setattr(library, name, getattr(base, name))
     found = base if hasattr(base, "ggml_backend_cpu_buffer_type") else processor
     _declare(found, "ggml_backend_cpu_buffer_type", pointer)
-    library.ggml_backend_cpu_buffer_type = found.ggml_backend_cpu_buffer_type
+    setattr(library, "ggml_backend_cpu_buffer_type", found.ggml_backend_cpu_buffer_type)  # noqa: B010 - as above
     return library
 
 

@@ -65,7 +65,7 @@ def main() -> int:
         send_reply(connection, Reply(REFUSED, text=str(error)))
         return 1
     rows = SharedRows(target.max_rows, target.vocabulary.size, asked["rows"])
-    target.interrupted_by(_FlagOfTheOther((ctypes.c_char * 2).from_buffer(rows.flag)))
+    target.interrupted_by(_FlagOfTheOther((ctypes.c_char * 2).from_buffer(rows.flag.data)))
     send_reply(connection, Reply(OPENED, text=json.dumps(_description(target))))
     try:
         while True:
@@ -75,7 +75,7 @@ def main() -> int:
 
 
 def _connect(asked: dict) -> socket.socket:
-    if "share" in asked:  # Windows
+    if sys.platform == "win32":
         return socket.fromshare(bytes.fromhex(asked["share"]))
     return socket.socket(fileno=asked["descriptor"])
 

@@ -7,7 +7,6 @@ It ends by itself when its stdin closes, so none stays behind whatever becomes o
 from __future__ import annotations
 
 import json
-import os
 import select
 import socket
 import subprocess
@@ -16,9 +15,11 @@ import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
+from typing import Any
 
 from omnidraft.backends.child_process import ROOT, quiet_environment
 from omnidraft.backends.target_messages import Reply, Request, SharedRows, receive_reply, send_request
+from omnidraft.trial import WITHIN
 
 _GLANCE = 0.05  # seconds between looks for an interruption while a pass runs
 
@@ -31,27 +32,36 @@ class TargetLink:
         self._connection = ours
         self._shared = SharedRows(max_rows, columns)
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process writes to it
-        self._process: subprocess.Popen | None = None
+        asked = {**asked, "max_rows": max_rows, "rows": self._shared.place}
         try:
             with theirs:
-                self._start({**asked, "max_rows": max_rows, "rows": self._shared.place}, theirs)
+                self._process = self._start(asked["rows"], theirs)
+                self._ask(asked, theirs)
         except BaseException:
             self.end()
             raise
         self._shared.handed_over()
         self.rows = self._shared.rows
 
-    def _start(self, asked: dict, theirs: socket.socket) -> None:
-        windows = os.name == "nt"
-        options = {} if windows else {"pass_fds": (theirs.fileno(), asked["rows"]), "process_group": 0}
-        self._process = subprocess.Popen(
+    def _start(self, rows: int | str, theirs: socket.socket) -> subprocess.Popen[bytes]:
+        options: dict[str, Any] = {}
+        if sys.platform != "win32":
+            options = {"pass_fds": (theirs.fileno(), rows), "process_group": 0}
+        return subprocess.Popen(
             [sys.executable, "-m", "omnidraft.backends.target_child"],
             stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=self._errors, cwd=ROOT,
-            env=quiet_environment(), **options,
+            env={**quiet_environment(), WITHIN: "1"}, **options,
         )  # fmt: skip
-        way = {"share": theirs.share(self._process.pid).hex()} if windows else {"descriptor": theirs.fileno()}
+
+    def _ask(self, asked: dict, theirs: socket.socket) -> None:
+        """Say what to load and where to answer, on the process's stdin."""
+        if sys.platform == "win32":
+            asked["share"] = theirs.share(self._process.pid).hex()
+        else:
+            asked["descriptor"] = theirs.fileno()
+        assert self._process.stdin is not None
         with suppress(BrokenPipeError):  # it has ended already, which whoever waits for its reply will learn
-            self._process.stdin.write((json.dumps({**asked, **way}) + "\n").encode())
+            self._process.stdin.write((json.dumps(asked) + "\n").encode())
             self._process.stdin.flush()
 
     @property
@@ -80,6 +90,12 @@ class TargetLink:
                 return None
         return receive_reply(self._connection)
 
+    def reply(self, seconds: float) -> Reply:
+        """The next reply, waited for whatever happens. TimeoutError after `seconds`, Gone."""
+        found = self.await_reply(seconds)
+        assert found is not None
+        return found
+
     def kill(self) -> None:
         """End the process without waiting for it; takes no lock."""
         with suppress(OSError):
@@ -95,11 +111,12 @@ class TargetLink:
 
     def end(self) -> None:
         """Kill the process and let go of all that belongs to it; returns when its memory is free."""
-        if self._process is not None:
+        process: subprocess.Popen[bytes] | None = getattr(self, "_process", None)  # not if it could not be started
+        if process is not None:
             self.kill()
-            self._process.wait()
+            process.wait()
             with suppress(OSError):
-                self._process.stdin.close()
+                (process.stdin or self._errors).close()
         self._connection.close()
         self._shared.handed_over()
         self._errors.close()

@@ -9,10 +9,12 @@ import mmap
 import os
 import socket
 import struct
+import sys
 import tempfile
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import IO
 
 import numpy as np
 
@@ -111,21 +113,25 @@ class SharedRows:
     place: what the other process finds it by: a file descriptor that it inherits, on Windows a tag.
     """
 
+    _file: IO[bytes] | None = None
+
     def __init__(self, rows: int, columns: int, place: int | str | None = None) -> None:
         size = _FLAG + 4 * rows * columns
-        self._file = None
-        if os.name == "nt":
-            self.place = place or f"omnidraft-{uuid.uuid4().hex}"
-            self._map = mmap.mmap(-1, size, tagname=self.place)
+        self.place = place if place is not None else self._make(size)
+        if sys.platform == "win32":
+            self._map = mmap.mmap(-1, size, tagname=str(self.place))
         else:
-            if place is None:
-                folder = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-                self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - until the other process has it
-                self._file.truncate(size)
-            self.place = self._file.fileno() if place is None else place
-            self._map = mmap.mmap(self.place, size)
+            self._map = mmap.mmap(int(self.place), size)
         self.rows = np.frombuffer(self._map, np.float32, rows * columns, _FLAG).reshape(rows, columns)
         self.flag = np.frombuffer(self._map, np.uint8, 2)
+
+    def _make(self, size: int) -> int | str:
+        if sys.platform == "win32":
+            return f"omnidraft-{uuid.uuid4().hex}"
+        folder = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+        self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - until the other process has it
+        self._file.truncate(size)
+        return self._file.fileno()
 
     def handed_over(self) -> None:
         """The other process was started: the descriptor is not needed here any more."""

@@ -55,6 +55,8 @@ class TargetProcess:
     overhead: seconds that the last pass took longer than the model itself, for those who measure.
     """
 
+    n_ctx: int  # this and what follows is told by the process
+    n_batch: int
     can_rewind = True
     cannot_rewind_reason: str | None = None
     rewind_method = "cut"
@@ -185,6 +187,7 @@ class TargetProcess:
         self._catch_up()
         if self._link is None:
             self._launch()
+        assert self._link is not None
         self._interrupted = False
         self._link.interrupt(False)
         return self._link
@@ -211,11 +214,11 @@ class TargetProcess:
 
     def _catch_up(self) -> None:
         """Wait for a pass that was left behind, and know what the cache holds then."""
-        if self._left is None:
+        if self._left is None or self._link is None:
             return
         tokens, self._left = self._left, None
         try:
-            self._tokens = tokens[: self._link.await_reply(self._patience(len(tokens))).held]
+            self._tokens = tokens[: self._link.reply(self._patience(len(tokens))).held]
         except (Gone, TimeoutError):  # the next pass starts it again
             self._end()
 
@@ -225,7 +228,7 @@ class TargetProcess:
             self.plan = plan(self.info, self.settings, self.settings.n_ctx or self.info.n_ctx_train or 4096)
         self._link = TargetLink(self._asked(), self.max_rows, self.vocabulary.size)
         try:
-            while (reply := self._link.await_reply(LOADING_STALLED)).how == LOADING:
+            while (reply := self._link.reply(LOADING_STALLED)).how == LOADING:
                 self._progress(reply.seconds)
         except Gone:
             raise self._lost(loading=True) from None
@@ -239,6 +242,8 @@ class TargetProcess:
             raise ModelError(reply.text)
         for name, value in json.loads(reply.text).items():
             setattr(self, name, value)
+        if self.plan is not None:
+            self.notices.append(f"{self.name} lies on several machines: {self.plan}.")
         self.restarts += 1
         if self.plan is not None and self.rewind_method == "cut":
             self._settle_widths()
@@ -273,7 +278,7 @@ class TargetProcess:
 
     def _lost(self, loading: bool) -> ModelError:
         """What to say of a process that ended by itself, once it is cleared away."""
-        code, words = self._link.ended()
+        code, words = self._link.ended() if self._link is not None else (0, "")
         away = [worker for worker in (self.plan.workers if self.plan else ()) if not reachable(worker)]
         self._end()
         if away or any(sign in words for sign in _LOST_WORKER):

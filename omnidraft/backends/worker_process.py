@@ -12,10 +12,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -47,13 +48,18 @@ class WorkerProcess:
     def __init__(self, lending: Lending) -> None:
         self.lending = lending
         self.lends = ""  # devices and memory, once it has started
-        self._process: subprocess.Popen | None = None
+        self._process: subprocess.Popen[str] | None = None
         self._stopped = False
 
     @property
     def pid(self) -> int | None:
         """Of the inner process."""
         return self._process.pid if self._process is not None else None
+
+    @property
+    def _running(self) -> subprocess.Popen[str]:
+        assert self._process is not None, "it was not started"
+        return self._process
 
     def start(self) -> str:
         """Returns what it lends, in a sentence; ModelError if it cannot."""
@@ -65,10 +71,10 @@ class WorkerProcess:
         poor = 0
         while not self._stopped:
             started = time.monotonic()
-            for line in self._process.stdout:
+            for line in _lines(self._running):
                 if (said := self._said(line.strip())) is not None:
                     yield said
-            code = self._process.wait()
+            code = self._running.wait()
             if self._stopped:
                 return
             poor = poor + 1 if time.monotonic() - started < _SOON else 0
@@ -86,7 +92,7 @@ class WorkerProcess:
         with suppress(OSError):
             process.kill()  # it holds nothing that could be lost
         process.wait()
-        for pipe in (process.stdin, process.stdout):
+        for pipe in filter(None, (process.stdin, process.stdout)):
             with suppress(OSError):
                 pipe.close()
 
@@ -95,7 +101,7 @@ class WorkerProcess:
         options = {**asdict(lending), "endpoint": f"{lending.listen.resolved()}:{lending.listen.port}"}
         del options["listen"]
         options["cache_dir"] = str(lending.cache_dir) if lending.cache_dir else None
-        group = {} if os.name == "nt" else {"process_group": 0}
+        group: dict[str, Any] = {} if os.name == "nt" else {"process_group": 0}
         self._process = subprocess.Popen(
             [sys.executable, "-m", "omnidraft.backends.worker_server", json.dumps(options)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
@@ -109,7 +115,7 @@ class WorkerProcess:
             raise
 
     def _begun(self) -> str:
-        for line in self._process.stdout:
+        for line in _lines(self._running):
             with suppress(ValueError):
                 said = json.loads(line)
                 if "failed" in said:
@@ -118,18 +124,18 @@ class WorkerProcess:
                     f"{one['name']} ({one['description']}, {one['free'] / 1e9:.1f} GB)" for one in said["lends"]
                 )
                 return f"{lent}, {said['threads']} threads"
-        raise ModelError(f"The worker could not start ({_why(self._process.wait())}).")
+        raise ModelError(f"The worker could not start ({_why(self._running.wait())}).")
 
     def _await_listening(self) -> None:
         """Until the port is open. Asked of the system: a connection would look like a client."""
         end = time.monotonic() + _STARTING
         while time.monotonic() < end:
-            if (code := self._process.poll()) is not None:
+            if (code := self._running.poll()) is not None:
                 where = self.lending.listen
                 why = f"something else listens at {where}" if code == CANNOT_LISTEN else _why(code)
                 raise ModelError(f"The worker could not start: {why}; choose another port with --listen.")
             with suppress(psutil.Error):
-                connections = psutil.Process(self._process.pid).net_connections("tcp4")
+                connections = psutil.Process(self._running.pid).net_connections("tcp4")
                 if any(one.status == psutil.CONN_LISTEN for one in connections):
                     return
             time.sleep(0.02)
@@ -137,18 +143,27 @@ class WorkerProcess:
 
     def _said(self, line: str) -> str | None:
         if line == _CAME:
-            with suppress(OSError):
-                self._process.stdin.write("\n")  # has it watch over the new connection
-                self._process.stdin.flush()
+            _write(self._running, "\n")  # has it watch over the new connection
             return f"Connected: {self._client()}"
         return "Disconnected." if line == _WENT else None
 
     def _client(self) -> str:
         with suppress(psutil.Error):
-            for one in psutil.Process(self._process.pid).net_connections("tcp4"):
+            for one in psutil.Process(self._running.pid).net_connections("tcp4"):
                 if one.status == psutil.CONN_ESTABLISHED and one.raddr:
                     return f"{one.raddr.ip}:{one.raddr.port}"
         return "somebody who has left already"
+
+
+def _lines(process: subprocess.Popen[str]) -> Iterable[str]:
+    return process.stdout or ()
+
+
+def _write(process: subprocess.Popen[str], text: str) -> None:
+    with suppress(OSError):
+        if process.stdin is not None:
+            process.stdin.write(text)
+            process.stdin.flush()
 
 
 def _why(code: int) -> str:

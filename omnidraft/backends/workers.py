@@ -92,9 +92,11 @@ def _found(address: Address, seconds: float) -> Found | NoWorker:
 def plan(info: ModelInfo, settings: ModelSettings, n_ctx: int) -> Plan:
     """Spread `info` over this machine and the workers of `settings`; ModelError in one sentence if that cannot be."""
     addresses = parse_addresses(settings.workers)
-    found = find(addresses)
-    if missing := [one for one in found if isinstance(one, NoWorker)]:
-        raise missing[0]
+    found = []
+    for one in find(addresses):
+        if isinstance(one, NoWorker):
+            raise one
+        found.append(one)
     here = available_bytes()
     names = [HERE, *(_name(one, i) for one in found for i in range(len(one.memory)))]
     free = [_UNKNOWN if here is None else here, *(free for one in found for free, _ in one.memory)]

@@ -15,12 +15,14 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 from omnidraft.addresses import DEFAULT_PORT, Address
 from omnidraft.backends.child_process import ROOT, quiet_environment
 from omnidraft.bench.relay import Relay
 from omnidraft.errors import ModelError
 
-_NET = "10.213.{}.{}"
+_PREFIX = "omnidraft-"
 
 
 @dataclass(slots=True)
@@ -36,8 +38,8 @@ class Line:
         """Bytes sent to the worker and received from it so far; over cards with everything a packet carries."""
         if self.relay is not None:
             return self.relay.sent, self.relay.received
-        folder = Path("/sys/class/net", self.card, "statistics")
-        return tuple(int((folder / name).read_text()) for name in ("tx_bytes", "rx_bytes"))
+        folder = Path("/sys/class/net", self.card or "lo", "statistics")
+        return int((folder / "tx_bytes").read_text()), int((folder / "rx_bytes").read_text())
 
 
 @dataclass(slots=True)
@@ -60,6 +62,7 @@ class Network:
 @contextmanager
 def network(count: int, delay_ms: float, threads: int = 0) -> Iterator[Network]:
     """`count` workers whose round trips take `delay_ms` longer than the machine itself needs."""
+    _sweep()
     with ExitStack() as stack:
         apart = can_separate()
         delayed = bool(apart and delay_ms and has_netem())
@@ -96,12 +99,27 @@ def has_netem() -> bool:
 
 
 def _name(of: object) -> str:
-    return f"omnidraft-{os.getpid()}-{of}"
+    return f"{_PREFIX}{os.getpid()}-{of}"
+
+
+def _host(number: int, host: int) -> str:
+    """An address in a net that other runs at the same time hardly have."""
+    process = os.getpid()
+    return f"10.{128 + process % 120}.{(process // 120 + number) % 256}.{host}"
+
+
+def _sweep() -> None:
+    """Take away what runs that were killed have left: their cards go with the namespaces."""
+    folder = Path("/run/netns")
+    for left in folder.glob(f"{_PREFIX}*-*") if folder.is_dir() else ():
+        process = left.name.removeprefix(_PREFIX).partition("-")[0]
+        if process.isdecimal() and not psutil.pid_exists(int(process)):
+            _ip("netns", "del", left.name)
 
 
 def _namespace(stack: ExitStack, number: int, delay_ms: float) -> Line:
     name, card, inner = _name(number), f"od{os.getpid() % 100000}-{number}", f"odi{os.getpid() % 100000}-{number}"
-    here, there = (_NET.format(number, host) for host in (1, 2))
+    here, there = (_host(number, host) for host in (1, 2))
     _must(_ip("netns", "add", name))
     stack.callback(_ip, "netns", "del", name)
     _must(_ip("link", "add", card, "type", "veth", "peer", "name", inner, "netns", name))
@@ -127,6 +145,7 @@ def _worker(stack: ExitStack, line: Line, number: int, apart: bool, threads: int
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
     stack.callback(_end, process)
+    assert process.stdout is not None
     said = process.stdout.readline().strip()
     if not said.startswith("Lending"):
         raise ModelError(f"A worker did not start: {said or 'it said nothing'}.")
@@ -139,7 +158,8 @@ def _end(process: subprocess.Popen) -> None:
         process.wait(20)
     process.kill()
     process.wait()
-    process.stdout.close()
+    if process.stdout is not None:
+        process.stdout.close()
 
 
 def _free_port() -> int:

@@ -94,6 +94,7 @@ def _measure(
         )
         assistant.load(*files, settings, CacheSettings(), adapter=_adapter(home, plan, drafter))
         assistant.measure_near_ties()
+        assert assistant.engine is not None
         cost = assistant.engine.measured()
         memories = {method: Memory.with_cost(cost.copy()) for method in METHODS}
         answers, traffic = _answers(assistant, plan, net, memories)
@@ -123,13 +124,15 @@ def _answers(
     assistant: Assistant, plan: Plan, net: Network | None, memories: dict[str, Memory]
 ) -> tuple[Answers, dict[str, tuple[float, float]]]:
     """The answers by method, and the bytes that a decoding pass sends and receives."""
+    engine = assistant.engine
+    assert engine is not None
     answers: Answers = {method: [] for method in METHODS}
     carried = {method: [0.0, 0.0, 0] for method in METHODS}
     prompts = [p for task in plan.tasks for p in load_prompts(task, split="test", limit=plan.prompts)]
     for number, prompt in enumerate(prompts):
         for method in METHODS if number % 2 else METHODS[::-1]:
-            assistant.engine.forget()
-            assistant.engine.memory = memories[method]
+            engine.forget()
+            engine.memory = memories[method]
             sampling = SamplingSettings(temperature=plan.temperature, seed=number, max_tokens=plan.max_tokens)
             watched = _Watched(net)
             trace = record(watched.events(assistant.answer(prompt.messages, sampling, draft_settings(method))))

@@ -36,21 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     sub.add_argument("--threads", type=int, default=0)
     sub.set_defaults(bench=_cache)
     _add_speed(kinds)
-    sub = _kind(kinds, "costs", "what passes of several widths and a draft step take with these models")
-    sub.add_argument("--target", nargs="+", default=["tiny-target-a", "tiny-target-b"])
-    sub.add_argument("--drafter")
-    sub.add_argument("--regimes", default="bundled", help=f"of {', '.join(REGIMES)}")
-    sub.add_argument("--threads", type=int, default=0)
-    _add_spread(sub)
-    sub.set_defaults(bench=_costs)
-    sub = _kind(kinds, "first-token", "the wait for the first token, with and without a drafter")
-    sub.add_argument("--target", nargs="+", default=["tiny-target-a", "tiny-target-b"])
-    sub.add_argument("--drafter")
-    sub.add_argument("--regimes", default="bundled", help=f"of {', '.join(REGIMES)}")
-    sub.add_argument("--prompt-tokens", type=int, default=500)
-    sub.add_argument("--repeats", type=int, default=7)
-    sub.add_argument("--threads", type=int, default=0)
-    sub.set_defaults(bench=_first_token)
+    _add_costs(kinds)
+    _add_first_token(kinds)
     sub = _kind(kinds, "calibration", "how honest the acceptance head is")
     sub.add_argument("--target", nargs="+", default=["tiny-target-a"])
     sub.add_argument("--drafter")
@@ -75,6 +62,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     sub.set_defaults(bench=drift.run)
     learn.add_kind(kinds)
     bench_workers.add_arguments(_kind(kinds, "workers", "a target over workers at several delays against one process"))
+
+
+def _add_costs(kinds) -> None:
+    sub = _kind(kinds, "costs", "what passes of several widths and a draft step take with these models")
+    sub.add_argument("--target", nargs="+", default=["tiny-target-a", "tiny-target-b"])
+    sub.add_argument("--drafter")
+    sub.add_argument("--regimes", default="bundled", help=f"of {', '.join(REGIMES)}")
+    sub.add_argument("--threads", type=int, default=0)
+    _add_spread(sub)
+    sub.set_defaults(bench=_costs)
+
+
+def _add_first_token(kinds) -> None:
+    sub = _kind(kinds, "first-token", "the wait for the first token, with and without a drafter")
+    sub.add_argument("--target", nargs="+", default=["tiny-target-a", "tiny-target-b"])
+    sub.add_argument("--drafter")
+    sub.add_argument("--regimes", default="bundled", help=f"of {', '.join(REGIMES)}")
+    sub.add_argument("--prompt-tokens", type=int, default=500)
+    sub.add_argument("--repeats", type=int, default=7)
+    sub.add_argument("--threads", type=int, default=0)
+    sub.set_defaults(bench=_first_token)
 
 
 def _add_spread(sub: argparse.ArgumentParser) -> None:

@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 
 from omnidraft.addresses import MOST, parse_split
-from omnidraft.app.default_models import choose_drafter, choose_target
+from omnidraft.app.default_models import choose_target, need_drafter
 from omnidraft.bench import workers
 from omnidraft.bench.regimes import REGIMES
 from omnidraft.errors import SettingsError, StorageError
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
         args.count, args.split, args.threads, args.adapter,
     )  # fmt: skip
     rows = []
-    for row in workers.run(home, plan, choose_target(args.target, home), choose_drafter(args.drafter, home)):
+    for row in workers.run(home, plan, choose_target(args.target, home), need_drafter(args.drafter, home)):
         rows.append(dataclasses.asdict(row))
         print(json.dumps(rows[-1]) if args.json else workers.line(row), flush=True)
         if args.out:

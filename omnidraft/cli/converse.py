@@ -79,7 +79,7 @@ def _told(name: str, value: str, assistant: Assistant, last: Finished | None, lo
                 load(value)
             except OmniDraftError as error:
                 return f"omnidraft: {error}"
-        return f"{assistant.target.name} answers."
+        return f"{assistant.target.name if assistant.target is not None else value} answers."
     if name in ("help", "?"):
         return _COMMANDS
     return f"There is no command /{name[:40]}.\n{_COMMANDS}"

@@ -31,7 +31,7 @@ _PROBE_PIECES = 3  # drafted at most until the first proposal of a silent guess 
 _HYSTERESIS = 0.05  # tokens a round must promise before drafting resumes
 _READ_AHEAD = 0.1  # of a draft step: the cost of one more id when the drafter catches up in one pass
 _STALL = 3.0  # times what is expected, what a longer plain round is counted as: it was interrupted
-_WATCHED = 0.4  # seconds after which it is asked anew whether the processor works for this program
+_WATCHED = 0.2  # seconds after which it is asked anew whether the processor works for this program
 _SILENT = 3  # rounds of a trial without a proposal, after which the costs that speak against one are doubted
 _MARGIN = 0.15  # tokens a copy must promise: of many that look just good enough, most are not
 _EXPECTED = "plain: drafting is not expected to pay"
@@ -62,7 +62,7 @@ class AdaptiveLength:
         self._match = NO_MATCH
         self._thought = False  # nothing was heard of drafting since it was thought over
         self._exploration = Exploration(knowledge)
-        self._watch = Watch(_WATCHED)
+        self._watch = Watch(_WATCHED, quiet=False)
         self._guard = knowledge.guard
         self._unproposed = 0  # rounds of a trial before anything was proposed in it
         self._guard.began()
@@ -124,7 +124,7 @@ class AdaptiveLength:
         return self._best_draft(len(pieces), prod(chances), len(chances)) > 0
 
     def worthwhile(self, pieces: Sequence[int]) -> bool:
-        chances = self._foresight.chances(pieces)
+        chances = self._drafts().chances(pieces)
         gain = max(0.0, self._gain(chances)) if chances else 0.0
         for look in (self.knowledge.look, self._look):
             look.add(gain)
@@ -133,13 +133,18 @@ class AdaptiveLength:
             self._exploration.looked(self._tokens, promising=not self.silent)
         return not self.silent
 
+    def _drafts(self) -> Foresight:
+        """What is known of drafts; there are none without it."""
+        assert self._foresight is not None
+        return self._foresight
+
     def _gain(self, chances: Sequence[float]) -> float:
         """What proposing is expected to earn, in tokens: kept proposals less what the wider pass costs."""
         wider = self._pass_seconds(len(chances) + 1) - self.knowledge.cost.pass_seconds(1)
         return sum(accumulate(chances, mul)) - self.knowledge.rate * wider
 
     def drew(self, row: np.ndarray, piece: int) -> None:
-        self._foresight.drew(row, piece)
+        self._drafts().drew(row, piece)
 
     def overheard(self, guess: Sequence[Proposal], said: int) -> None:
         """What became of a silent guess: the target said `said` (a target id)."""
@@ -147,7 +152,7 @@ class AdaptiveLength:
             hit = guess[0].target_id == said
             for rates in (self.knowledge.rates, self._rates):
                 rates.first.add(float(hit))
-            self._foresight.learn(guess[:1], 1, int(hit))
+            self._drafts().learn(guess[:1], 1, int(hit))
             self._thought = False
             if hit and not self._trying:
                 self._exploration.hit(1, self._tokens)
@@ -184,9 +189,9 @@ class AdaptiveLength:
             self._exploration.save(seconds - drafting)
             return
         self._thought = False
-        for rates in (k.rates, self._rates):
-            rates.observe(done.drafted, done.proposed, done.tested, done.accepted)
-        self._foresight.learn(proposals, done.tested, done.accepted)
+        for all_rates in (k.rates, self._rates):
+            all_rates.observe(done.drafted, done.proposed, done.tested, done.accepted)
+        self._drafts().learn(proposals, done.tested, done.accepted)
         if done.accepted and not tried:
             self._exploration.hit(done.accepted, self._tokens)
 
@@ -210,7 +215,7 @@ class AdaptiveLength:
     def _tell_plain(self) -> None:
         """Plain rounds are many and alike, and must cost nothing: the cost model hears of them together."""
         k = self.knowledge
-        rounds, seconds = self._plain
+        rounds, seconds = int(self._plain[0]), self._plain[1]
         if rounds:
             k.cost.observe_pass(1, seconds / rounds, rounds, quiet=self._watch.look())
             self._plain_round = k.cost.pass_seconds(1)

@@ -48,4 +48,5 @@ class Uncounted:
             ids = top_ids(self._row, self._wanted)
             self._found = candidates_of(self._row, ids, float(np.exp(self._row - self._row[ids[0]]).sum()))
             self._row = None
+        assert self._found is not None
         return self._found

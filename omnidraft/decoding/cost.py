@@ -64,7 +64,7 @@ class CostModel:
     level: float = 1.0
     samples: dict[int, int] = field(default_factory=dict)
     step_samples: int = 0
-    kept: dict[int, Figure] | None = None
+    kept: dict[int, Figure] = None  # type: ignore[assignment]  # None: all of `passes`
     kept_level: float = 1.0
     _seen: dict[int, deque[float]] = field(default_factory=dict, repr=False, compare=False)  # real rounds over expected
     _confirmed: dict[int, int] = field(default_factory=dict, repr=False, compare=False)  # real rounds by width

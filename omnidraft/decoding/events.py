@@ -8,7 +8,7 @@ off these alone.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 
@@ -25,6 +25,19 @@ class Prefill:
     done: int
     total: int
     reused: int
+
+
+class Captured(Protocol):
+    """What the target thought at a position; counted (`Candidates`) or counted when it is read (capture.py)."""
+
+    @property
+    def ids(self) -> np.ndarray: ...
+
+    @property
+    def logprobs(self) -> np.ndarray: ...
+
+    @property
+    def rest(self) -> float: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +66,7 @@ class Token:
     origin: Origin
     position: int
     near_tie: bool = False
-    candidates: Candidates | None = None
+    candidates: Captured | None = None
 
 
 @dataclass(frozen=True, slots=True)

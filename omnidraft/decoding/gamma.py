@@ -33,7 +33,7 @@ class GammaLength(AdaptiveLength):
     def more(self, pieces: Sequence[int]) -> bool:
         if len(pieces) >= self.longest:
             return False
-        return not pieces or 1.0 - prod(self._foresight.chances(pieces)) <= self._gamma
+        return not pieces or 1.0 - prod(self._drafts().chances(pieces)) <= self._gamma
 
     def worthwhile(self, pieces: Sequence[int]) -> bool:
         return True

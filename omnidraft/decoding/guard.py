@@ -25,6 +25,7 @@ _WARM = 2  # first drafted rounds behind plain ones: cold caches, and the drafte
 _LEAST, _MOST = 6, 24  # counted rounds of a trial: before it may be won, and after which it is decided
 _SHARE, _LATER_SHARE = 0.015, 0.006  # of plain rounds, that trials may lose: at first, and once many were lost in a row
 _OFTEN = 3
+_READING = 0.015  # likewise for reading what the drafter missed, which happens once whenever drafting comes back
 _OPENING = 8.0  # plain rounds that the first trials may lose; generous, as nothing is known yet
 _FLOOR = -1.0  # debts beyond are forgiven: a drafter that has become good must be found out in time
 _CREDIT = 12.0  # saved up at most
@@ -52,6 +53,7 @@ class Guard:
         self.credit = _OPENING  # plain rounds that trials may lose
         self.due = False  # a trial, if its price is right
         self._price = _LOSS  # what trials have lost lately
+        self._reading = _LOSS  # plain rounds that the drafter's reading may take at the next one
         self._wanted = 0.0  # what the next one would take
         self._failed = 0  # trials in a row
         self._gap = _GAP if plain else _REST_GAP
@@ -92,13 +94,16 @@ class Guard:
         """Start one if its price, and the `catching_up` seconds of the drafter's reading, can be paid."""
         if len(self._plain) >= _REFERENCE:
             self._c = steady(self._plain)
-        self._wanted = self._price + (catching_up / self._c if self._c else 0.0)
+        reading = catching_up / self._c if self._c else 0.0
+        saved = min(reading, self._reading)
+        self._wanted = self._price + reading - saved
         if not self._c or self.credit < self._wanted:
             self.due, self._since = False, max(0, self._since - _ASKED_AGAIN)
             return False
         self._tried = Ratio()
         self.stretch, self.due = "trial", False
-        self._score = self._cold = self._net = 0.0
+        self._score, self._cold, self._net = 0.0, 0.0, saved
+        self._reading -= saved
         self._rounds, self._warm = 0, _WARM
         return True
 
@@ -128,6 +133,7 @@ class Guard:
                 self._compare()
             return
         share = _SHARE if self._failed < _OFTEN else _LATER_SHARE
+        self._reading = min(self._reading + _READING, _CREDIT)
         self.credit = min(self.credit + share, max(_CREDIT, self._wanted))
         self._since += 1
         if self._since >= self._gap and self.credit >= self._wanted:

@@ -23,10 +23,13 @@ class LengthPolicy(Protocol):
 
     longest: int
     """No round drafts more pieces, or looks up more tokens, than this."""
-    state: str
-    """In words, whether drafting goes on by measured speed; "" where that is not measured."""
     silent: bool
     """This round's draft is not proposed, only compared with what the target says (see `overheard`)."""
+
+    @property
+    def state(self) -> str:
+        """In words, whether drafting goes on by measured speed; "" where that is not measured."""
+        ...
 
     def rests(self) -> bool:
         """Whether this round, if there is nothing to copy, is plain without another thought: it is then not begun, only

@@ -18,6 +18,7 @@ from omnidraft.backends.thread_pool import release_helpers
 from omnidraft.config import SamplingSettings
 from omnidraft.decoding.constraint import ConstrainedSampler, Constraint
 from omnidraft.decoding.events import Event, Finished, FinishReason, Round, Statistics, Token
+from omnidraft.decoding.pick import GreedyPicker
 from omnidraft.decoding.prefill import prefill
 from omnidraft.decoding.sampling import Sampler
 from omnidraft.decoding.speculation import NOTHING, Speculation
@@ -119,7 +120,7 @@ class _Answer:
     def _choose(self) -> Strategy:
         s = self.speculation
         if s is None or s.drafting is None:
-            return Equality(self._sampler, None, self._ends)
+            return Equality(self._sampler, GreedyPicker(), self._ends)  # nothing is drafted, so nothing is picked
         verification = "coupled" if self._constrained else s.verification
         return choose_strategy(
             verification, self.sampling, self._sampler, s.drafting.translator, s.policy.longest, self._ends

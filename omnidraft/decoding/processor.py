@@ -11,7 +11,7 @@ import os
 import weakref
 from collections.abc import Callable
 from time import perf_counter, process_time, thread_time
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import psutil
 
@@ -22,10 +22,17 @@ _OTHERS = 0.25  # processors used by others ...
 _IDLE = 0.15  # ... while less than this of all their time is left
 
 
-_apart: weakref.WeakSet[object] = weakref.WeakSet()
+@runtime_checkable
+class Apart(Protocol):
+    """What computes for this program in a process of its own."""
+
+    def processor_seconds(self) -> float: ...
 
 
-def counts_as_ours(worker: object) -> None:
+_apart: weakref.WeakSet[Apart] = weakref.WeakSet()
+
+
+def counts_as_ours(worker: Apart) -> None:
     """What runs in a process of its own for this program, and tells so by `processor_seconds()`, is none of others."""
     _apart.add(worker)
 
@@ -55,12 +62,12 @@ def undisturbed(samples: list[Sample], best: float) -> list[float]:
 class Watch:
     """Compares, from one question to the next, what the processors did with what they did for this program."""
 
-    def __init__(self, window: float = _WINDOW) -> None:
-        """window: seconds between two answers at least."""
+    def __init__(self, window: float = _WINDOW, quiet: bool = True) -> None:
+        """window: seconds between two answers at least; quiet: the answer before the first."""
         self._window = window
         self._cpus = _allowed()
         self._last = self._now()
-        self.quiet = True  # so far
+        self.quiet = quiet
 
     def look(self) -> bool:
         """Whether others left the processors alone since the last look that could tell; the last answer if it is too

@@ -141,7 +141,8 @@ class Sampler:
         if not s.top_k:
             head = self._filtered(row)
             return head.ids.tolist(), head.logits.tolist()
-        found = self._top[: s.top_k] if known else top_ids(row, s.top_k)
+        top = self._top
+        found = top[: s.top_k] if known and top is not None else top_ids(row, s.top_k)
         logits = row[found].tolist()
         keep = passing(logits, s.top_p, s.min_p)
         return found[:keep].tolist(), logits[:keep]

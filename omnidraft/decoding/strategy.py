@@ -20,9 +20,11 @@ from omnidraft.vocab import Proposal, Translator
 class Strategy(Protocol):
     """A way to draft and verify that belong together."""
 
-    picker: Picker
     splits: bool
     """Whether a piece may be proposed as several target tokens (only equality can accept those)."""
+
+    @property
+    def picker(self) -> Picker: ...
 
     def verify(
         self, rows: np.ndarray, proposals: Sequence[Proposal], pieces: Sequence[int], recent: list[int], position: int

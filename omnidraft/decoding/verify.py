@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from omnidraft.decoding.capture import Uncounted
-from omnidraft.decoding.events import Candidates
+from omnidraft.decoding.events import Captured
 from omnidraft.decoding.sampling import Sampler
 
 
@@ -22,7 +21,7 @@ class Emission:
 
     id: int
     margin: float
-    candidates: Candidates | Uncounted | None
+    candidates: Captured | None
 
 
 @dataclass(slots=True)

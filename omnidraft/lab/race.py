@@ -31,10 +31,15 @@ PATIENCE = 900.0  # seconds an update may take
 class Answering(Protocol):
     """What a race needs of an assistant."""
 
-    engine: Any
-    learner: Any
+    @property
+    def engine(self) -> Any: ...
 
-    def answer(self, messages, sampling, draft, *, chat: str | None = None, wait: bool = True) -> Iterator[Event]: ...
+    @property
+    def learner(self) -> Any: ...
+
+    def answer(
+        self, messages: Any, sampling: Any, draft: Any, *, chat: str | None = None, wait: bool = True
+    ) -> Iterator[Event]: ...
 
 
 @dataclass(frozen=True, slots=True)

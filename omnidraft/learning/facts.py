@@ -13,6 +13,18 @@ Estimates = dict[str, dict[str, float]]  # "old" and "new" -> direct, greedy, ov
 
 
 @dataclass(frozen=True, slots=True)
+class Start:
+    """What a drafter can draft with besides the versions it has for a vocabulary.
+
+    warm: what it learned for another vocabulary, while `target` answered; else it is the drafter as it came.
+    """
+
+    warm: bool
+    served: bool
+    target: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Update:
     """One update, running or over.
 

@@ -37,11 +37,11 @@ def gain(answers: Sequence[ServedAnswer], target: str, version: str | None) -> G
     after = learned[-WINDOW:]
     if min(sum(a.proposed for a in side) for side in (before, after)) < FEWEST:
         return None
-    speeds = _speed(before), _speed(after)
+    then, now = _speed(before), _speed(after)
     return Gain(
         min(a.version for a in learned),
         (_acceptance(before), _acceptance(after)),
-        None if None in speeds else speeds,
+        (then, now) if then is not None and now is not None else None,
     )
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from omnidraft.config import LearningSettings
 from omnidraft.errors import OmniDraftError, StorageError
 from omnidraft.learning.adapters.serving import Choice, Shelf
-from omnidraft.learning.facts import ServedAnswer, State, Status, Update, VersionInfo
+from omnidraft.learning.facts import ServedAnswer, Start, State, Status, Update, VersionInfo
 from omnidraft.learning.material.capture import Answered, Pairing
 from omnidraft.learning.material.history import History
 from omnidraft.learning.material.keeping import Keeping, files_of
@@ -121,15 +121,35 @@ class Learner:
             return []
         return _version_facts(pairing.choice, self.shelf, self._history())
 
+    def starts(self) -> list[Start]:
+        """What could serve besides the versions: what was learned for another vocabulary, and the bare drafter."""
+        pairing = self._schedule.pairing
+        if pairing is None or pairing.choice.store is None:
+            return []
+        warm = self.shelf.start(pairing.choice)
+        found = [Start(True, pairing.choice.origin == "warm start", warm.meta.target)] if warm is not None else []
+        return [*found, Start(False, pairing.choice.origin == "none")]
+
+    def subject(self) -> tuple[str, str] | None:
+        """The drafter that is loaded and the family of vocabularies it learns for; None if none is loaded."""
+        pairing = self._schedule.pairing
+        return (pairing.choice.drafter.stem, pairing.pair.target.family) if pairing is not None else None
+
     def history(self, limit: int = 50) -> list[Update]:
-        """Updates of all drafters and vocabularies, newest first."""
+        """Updates of the drafter and vocabulary that are loaded, newest first; of all while none is."""
         history = self._history()
-        return history.updates(limit) if history else []
+        return history.updates(limit, self._store_name()) if history else []
 
     def served_answers(self, limit: int = 500) -> list[ServedAnswer]:
-        """The last answers, oldest first."""
+        """The last answers with the drafter and vocabulary that are loaded, oldest first; with all while none is."""
         history = self._history()
-        return history.served(limit) if history else []
+        return history.served(limit, self._store_name()) if history else []
+
+    def _store_name(self) -> str | None:
+        pairing = self._schedule.pairing
+        if pairing is None or pairing.choice.store is None:
+            return None
+        return self.shelf.store_name(pairing.choice.store)
 
     def files(self) -> list[Part]:
         """Where everything learned lives, and how large it is."""
@@ -159,6 +179,14 @@ class Learner:
         if pairing is None or pairing.choice.origin != "own":
             return "There is nothing to go back to: no version of this drafter is served."
         return self._schedule.rollback()
+
+    def choose(self, version: str | None, warm: bool = False) -> str:
+        """Serve this version, or without one the bare drafter or (`warm`) what it learned for another vocabulary.
+        Returns a sentence; StorageError if it is not there."""
+        pairing = self._schedule.pairing
+        if pairing is None or pairing.choice.store is None:
+            return "No drafter is loaded, so there is nothing to choose for; ask something first."
+        return self._schedule.choose(version, warm)
 
     def _history(self) -> History | None:
         try:

@@ -124,6 +124,16 @@ class Schedule:
         self.wake()
         return said
 
+    def choose(self, version: str | None, warm: bool) -> str:
+        """Serve what somebody chose; a sentence about it. StorageError if it is not there."""
+        with self._lock:
+            self._kill("Another version was chosen.")
+            assert self.pairing is not None
+            said = self._runs.choose(self.pairing.choice, version, warm)
+            self._swap_due = True
+        self.wake()
+        return said
+
     # The thread
 
     def _work(self) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from omnidraft.config import LearningSettings
-from omnidraft.learning.adapters.serving import Shelf
+from omnidraft.learning.adapters.serving import Choice, Shelf
 from omnidraft.learning.adapters.store import AdapterStore
 from omnidraft.learning.adapters.versions import Version
 from omnidraft.learning.facts import Update
@@ -101,6 +101,15 @@ class Runs:
         before, now = self.roll_back(store, served, "Rolled back by you.")
         what = f"{now.name} is served" if now else "The drafter as it came is served"
         return f"{what} from the next answer on; {before.name if before else 'the last one'} is not used again."
+
+    def choose(self, now: Choice, version: str | None, warm: bool) -> str:
+        """Serve what the user chose in place of what is served `now`. Returns a sentence."""
+        chosen = now.learned_in.choose(version, warm)
+        if now.origin == "own" and now.version is not None and self._keeping.history is not None:
+            why = f"Left by you for {chosen.name if chosen else 'what it learned elsewhere' if warm else 'none'}."
+            self._keeping.history.add_reason(self._shelf.store_name(now.learned_in), now.version.name, why)
+        what = "What it learned for another vocabulary" if warm else "The drafter as it came"
+        return f"{f'Version {chosen.number}' if chosen else what} is served from the next answer on."
 
     def roll_back(self, store: AdapterStore, before: Version | None, why: str) -> tuple[Version | None, Version | None]:
         """What was served (`before`) and what is served now; the history says why."""

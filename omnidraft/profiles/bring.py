@@ -14,13 +14,14 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+from omnidraft.config import changed
 from omnidraft.errors import OmniDraftError, SettingsError, StorageError
 from omnidraft.files import reason, sync_folder
 from omnidraft.paths import DataHome, ProfilePaths, make_folder, profile_name
 from omnidraft.profiles.carry import BLOCK, FORMAT, MANIFEST, VERSION
 from omnidraft.profiles.checks import check_adapter_file, check_chats, check_database
 from omnidraft.profiles.folders import DATABASES, INCOMING, Profile, free_name
-from omnidraft.settings_file import load_settings
+from omnidraft.settings_file import load_settings, save_settings
 
 MAX_ENTRIES = 20_000
 MAX_BYTES = 8 << 30
@@ -160,7 +161,7 @@ def _extract(
 def _check(paths: ProfilePaths) -> None:
     """The content of every unpacked file. Messages name the file as the profile will know it."""
     try:
-        load_settings(paths.settings)
+        _forget_workers(paths.settings)
         for name in DATABASES:
             if (database := getattr(paths, name)).exists():
                 check_database(database)
@@ -172,6 +173,13 @@ def _check(paths: ProfilePaths) -> None:
     except OmniDraftError as error:
         message = str(error).replace(f"{paths.root}{os.sep}", "")
         raise StorageError(f"The profile cannot be imported. {message}") from error
+
+
+def _forget_workers(path: Path) -> None:
+    """Workers belong to the machine they were named on: an archive shall not decide whom this one talks to."""
+    settings, _ = load_settings(path)
+    if settings.model.workers or settings.model.split:
+        save_settings(path, changed(settings, **{"model.workers": None, "model.split": None}))
 
 
 def _refused(archive: Path, why: str) -> StorageError:

@@ -18,7 +18,7 @@ from omnidraft.lab.topics import own_prompts, topic_prompts
 from omnidraft.learning import schedule
 from omnidraft.paths import find_data_home
 
-PATIENCE = 240
+PATIENCE = 600  # seconds; an update takes ten where the machine is free
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def files(folder: Path) -> set[Path]:
     return {path for path in folder.rglob("*") if path.is_file() and "cache" not in path.parts}
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_a_race_a_lesson_and_a_race_leave_nothing_in_the_profile(session, plan):
     before = files(session.assistant.home.root)
     session.start_race(plan)

@@ -25,9 +25,9 @@ def test_the_cache_holds_a_key_and_a_value_per_layer_and_token(target: ModelInfo
 
 def test_heads_may_differ_by_layer(write_gguf):
     keys = {"llama.block_count": 3, "llama.embedding_length": 64, "llama.attention.head_count": 4}
-    keys["llama.attention.head_count_kv"] = [4, 0, 2]
+    keys["llama.attention.head_count_kv"] = [4, 1, 2]
     info = read_info(write_gguf("layers.gguf", "llama", keys))
-    assert memory.kv_cache_bytes(info, 1, "f16") == 6 * 32 * 2
+    assert memory.kv_cache_bytes(info, 1, "f16") == 7 * 32 * 2
 
 
 def test_states_beside_keys_and_values_are_left_to_llama_cpp(write_gguf):

@@ -281,7 +281,8 @@ def test_absurd_settings_are_refused_in_one_sentence_that_names_them(cli, flag, 
 @pytest.mark.parametrize("arguments", [
     ["cache", "--prompts", 0], ["cache", "--max-tokens", 0], ["cache", "--temperature", "nan"],
     ["cache", "--threads", -1], ["cache", "--target", "no-such"], ["overhead", "--tokens", 0], ["nonsense"],
-    ["speed", "--prompts", 0], ["speed", "--temperature", "x"], ["speed", "--temperature", "0,nan"],
+    ["speed", "--prompts", 0], ["first-session", "--after", 0], ["first-session", "--busy", -1],
+    ["speed", "--temperature", "x"], ["speed", "--temperature", "0,nan"],
     ["speed", "--drafters", "foo"], ["speed", "--methods", "guess"], ["speed", "--out", "/no/such/folder/x.json"],
 ], ids=str)  # fmt: skip
 def test_absurd_benchmarks_are_refused_too(cli, arguments):

@@ -66,9 +66,19 @@ def test_a_round_in_which_no_look_is_due_is_plain_without_another_thought():
     machine = Machine(MEMORY_BOUND, 0.05, HOPELESS, seed=3)
     policy = machine.adaptive()
     machine.run(policy, 1_000)
-    with patch.object(policy, "begin", wraps=policy.begin) as begin:
+    begin, begun, needless = policy.begin, [], []
+
+    def count(*given):
+        guard, looks = policy.knowledge.guard, policy._exploration
+        begun.append(policy._tokens)
+        if policy._thought and policy._tokens < looks.due and not (guard.due or guard.stretch):
+            needless.append(policy._tokens)
+        return begin(*given)
+
+    with patch.object(policy, "begin", count):
         machine.run(policy, 200)
-    assert begin.call_count <= 20  # looks are 32 tokens apart by now
+    assert not needless
+    assert len(begun) <= 50  # a look and what is thought of it, some rounds apart, and a trial at most
 
 
 def test_wrong_costs_at_the_start_are_corrected_by_real_rounds():

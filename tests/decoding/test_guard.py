@@ -118,12 +118,19 @@ def steep(begin: float, end: float):
 def test_while_others_have_the_processors_nothing_is_lost_and_afterwards_drafting_comes_back():
     home = machine(FLAT, 0.6, load=steep(0.0, 12.0))
     knowledge = Knowledge(home.cost.copy())
-    while home.now < 12.0:
-        busy = home.answers(knowledge, 1, 150)
-    assert busy.rate * 1.3 * ROW >= 0.95
-    assert ended(knowledge)
-    assert tokens_until(home, knowledge, drafts, 600) <= 200
+    while home.now < 11.5:
+        home.answers(knowledge, 1, 30)
+    assert knowledge.guard.plain_only
+    assert tokens_until(home, knowledge, drafts, 600) <= 30 + 200
     assert home.answers(knowledge, 8, 150).rate >= 0.93 * best_fixed(lambda: machine(FLAT, 0.6))
+
+
+def test_others_that_stay_cost_at_most_three_percent():
+    home = machine(FLAT, 0.6, load=steep(0.0, 1e9))
+    knowledge = Knowledge(home.cost.copy())
+    home.answers(knowledge, 2, 150)
+    plain = machine(FLAT, 0.6, load=steep(0.0, 1e9)).run(FixedLength(0), 500).rate
+    assert home.answers(knowledge, 18, 150).rate >= 0.97 * plain
 
 
 def test_load_that_comes_while_drafting_ends_it_and_load_that_goes_brings_it_back():

@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 
 from omnidraft.chats import ChatStore
+from omnidraft.config import changed
 from omnidraft.errors import SettingsError, StorageError
 from omnidraft.learning.material.replay import ReplayStore
 from omnidraft.paths import find_data_home
 from omnidraft.profiles import create_profile, export_profile, import_profile, list_profiles
+from omnidraft.settings_file import load_settings, save_settings
 
 from .conftest import contents, record
 
@@ -28,6 +30,18 @@ def test_everything_comes_back(home, ada, pair, tmp_path):
     assert [p.name for p in list_profiles(home)] == ["Ada", "Ada again"]
     with ChatStore(imported.paths.chats) as store:
         assert store.search("walrus")
+
+
+def test_workers_stay_with_the_machine_they_were_named_on(home, ada, tmp_path):
+    """Whoever made an archive shall not have this machine send a model's layers to an address of theirs."""
+    settings, _ = load_settings(ada.settings)
+    save_settings(ada.settings, changed(settings, **{"model.workers": "10.0.0.9:50052", "model.split": "1,1"}))
+    archive = export_profile(home, "Ada", tmp_path / "ada.zip")
+    brought, _ = load_settings(import_profile(home, archive, "Ada again").paths.settings)
+    assert (brought.model.workers, brought.model.split) == (None, None)
+    assert (
+        changed(brought, **{"model.workers": "10.0.0.9:50052", "model.split": "1,1"}) == load_settings(ada.settings)[0]
+    )
 
 
 def test_a_profile_in_use_is_exported_as_it_is_at_that_moment(home, ada, pair, tmp_path):

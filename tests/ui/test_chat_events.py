@@ -239,6 +239,35 @@ def test_a_page_follows_only_what_it_shows(sessions, view, ada, tmp_path):
     assert followed.ended
 
 
+def test_a_conversation_goes_on_with_the_model_it_began_with(sessions, view, ada, models):
+    one, other = (models / f"tiny-target-{name}-f16.gguf" for name in "ab")
+    first, second = ada.store.create().id, ada.store.create().id
+    answered(ada, first)
+    list(Options(sessions, view).target(str(other), second, by("ada")))
+    answered(ada, second)
+    assert (ada.store.get(first).target, ada.store.get(second).target) == (one.stem, other.stem)
+    opened = shown(
+        view, Conversations(sessions, view).row(second, Followed(), by("ada"), clicked(kind="open", id=first))
+    )
+    assert opened["target"]["value"] == str(one)
+    answered(ada, first)
+    opened = shown(
+        view, Conversations(sessions, view).row(first, Followed(), by("ada"), clicked(kind="open", id=second))
+    )
+    assert opened["target"]["value"] == str(other)
+    answered(ada, second)
+    assert ada.assistant.answered == [one.stem, other.stem, one.stem, other.stem]
+    new = ada.store.create().id
+    answered(ada, new)
+    assert ada.store.get(new).target == other.stem, "what was chosen last is where new ones begin"
+
+
+def test_a_conversation_from_elsewhere_names_no_file_to_be_opened(ada, tmp_path):
+    for name in (str(tmp_path / "trap.gguf"), "/dev/zero", "../../etc", "not-here"):
+        chat = ada.store.create(target=name).id
+        assert omnidraft.app.conversing.target_of(ada, chat) is None
+
+
 def events(sessions) -> list:
     with gr.Blocks() as blocks:
         chat_page.build(sessions)

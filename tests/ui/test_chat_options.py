@@ -5,6 +5,7 @@ from __future__ import annotations
 import gradio as gr
 import pytest
 
+from omnidraft.chats import Conversation
 from omnidraft.config import SamplingSettings, describe
 from ui.chat import options as chat_options
 
@@ -20,8 +21,17 @@ def options() -> chat_options.Options:
 @pytest.mark.parametrize("name", ["temperature", "top_p", "min_p", "top_k", "repeat_penalty", "max_tokens"])
 def test_the_whole_range_of_a_setting_is_accepted(options, name):
     component, rule = getattr(options, name), RULES[name]
+    if name == "temperature":
+        component = options.show(Conversation("c", "t", 0.0, 0.0), SamplingSettings(temperature=rule.high))[component]
     for value in (rule.low, rule.high):
         SamplingSettings(**{name: value})
         assert component.preprocess(value) == value
     if isinstance(component, gr.Slider):
         assert (component.minimum, component.maximum) == (rule.low, rule.high)
+
+
+def test_the_temperature_slider_has_its_travel_where_it_is_used(options):
+    assert options.temperature.maximum == 2
+    for wanted, end in ((0.8, 2), (2.0, 2), (3.5, 3.5)):
+        shown = options.show(Conversation("c", "t", 0.0, 0.0), SamplingSettings(temperature=wanted))
+        assert shown[options.temperature].maximum == end

@@ -202,9 +202,9 @@ def attempts(event: Event, hers: Belongings) -> list[tuple[list, dict | None]]:
         return [(rows[0], {"kind": kind, "file": str(hers.model)}) for kind in ("use", "draft", "coverage")]
     if not event.of("od-drift-runs") and not event.of("od-learning-versions"):
         return [(row, None) for row in rows]
-    kinds = ("show", "compare", "resume", "delete", "rollback")
+    kinds = ("show", "compare", "resume", "delete", "use")
     names = (hers.run, f"../../ada/drift/{hers.run}", str(hers.prompts.parent.parent / hers.run))
-    return [(rows[0], {"kind": kind, "run": name}) for kind in kinds for name in names]
+    return [(rows[0], {"kind": kind, "run": name, "which": name}) for kind in kinds for name in names]
 
 
 def test_no_event_of_these_pages_shows_or_changes_what_another_has(server, hers):

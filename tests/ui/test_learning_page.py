@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from omnidraft.learning.facts import ServedAnswer, Status, Update
+from omnidraft.learning.facts import ServedAnswer, Start, Status, Update
 from tests.ui.chatting import arrived, ask, choose, new_chat, said, write
 from tests.ui.conftest import SETTINGS, Server
 from ui.learning import plots as learning_plots
@@ -95,9 +95,14 @@ def test_it_learns_while_the_page_looks_on_and_all_of_it_can_be_taken_back(make_
     assert page.locator("#od-learning-plots polyline").count() >= 1
     assert "taken into use (v1)" in page.inner_text("#od-learning-updates")
     assert "tiny-target-a" in page.inner_text("#od-learning-updates")
-    page.click("#od-learning-versions [data-kind=rollback]")
-    page.wait_for_selector("tr[data-version=v000001] >> text=rolled back", timeout=60_000)
+    bare = "#od-learning-versions tr[data-version='bare drafter']"
+    page.click(f"{bare} [data-kind=use]")
+    page.click(f"{bare} [data-kind=sure]")
+    page.wait_for_selector(f"{bare} .od-tag", timeout=60_000)
     assert "bare drafter" in page.inner_text("#od-learning-facts")
+    page.click("tr[data-version=v000001] [data-kind=use]")
+    page.click("tr[data-version=v000001] [data-kind=sure]")
+    page.wait_for_selector("tr[data-version=v000001] .od-tag", timeout=60_000)
     choose(page, "#od-forget-chat", SECRET)
     page.click("#od-forget-one")
     page.click("#od-forget-yes")
@@ -129,6 +134,17 @@ def test_what_comes_from_outside_is_escaped_and_a_running_update_shows_its_step(
     shown = learning_view.standing(replace(STATUS, update=UPDATE))
     assert "Step 2 of 4" in shown
     assert "width:50.0%" in shown
+
+
+def test_every_version_can_be_chosen_and_it_is_said_whose_they_are():
+    shown = learning_view.versions_table([], [Start(True, False, "<b>other</b>"), Start(False, True)])
+    assert shown.count('data-kind="use"') == 1, "what serves needs no button"
+    assert 'data-which="warm"' in shown
+    assert "<b>other" not in shown
+    assert "No version" in learning_view.versions_table([], [Start(False, True)])
+    said = learning_view.subject(("tiny-drafter", "gpt2<"))
+    assert "<b>tiny-drafter</b>" in said
+    assert "gpt2&lt;" in said
 
 
 def test_plots_wait_for_something_to_show():

@@ -20,6 +20,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "Lively": {"temperature": 1.1, "top_k": 0, "top_p": 1.0, "min_p": 0.05},
 }
 OWN = "Own values"
+HOTTEST = 2.0  # where the slider ends, unless a conversation is hotter: beyond that nothing is left of a sentence
 _RULES = {setting.name: setting.rule for setting in describe(SamplingSettings)}
 
 
@@ -56,7 +57,7 @@ class Options:
         return {
             self.system: chat.system,
             self.preset: preset_of(sampling),
-            self.temperature: sampling.temperature,
+            self.temperature: gr.Slider(value=sampling.temperature, maximum=max(HOTTEST, sampling.temperature)),
             self.top_p: sampling.top_p,
             self.min_p: sampling.min_p,
             self.top_k: sampling.top_k,
@@ -77,7 +78,9 @@ def build() -> Options:
             elem_id="od-system",
         ),
         preset=gr.Dropdown([*PRESETS, OWN], value="Balanced", label="Sampling", filterable=False, elem_id="od-preset"),
-        temperature=gr.Slider(label="Temperature", step=0.05, elem_id="od-temperature", **_slider("temperature")),
+        temperature=gr.Slider(
+            label="Temperature", step=0.05, elem_id="od-temperature", **{**_slider("temperature"), "maximum": HOTTEST}
+        ),
         top_p=gr.Slider(label="Top-p", step=0.01, **_slider("top_p")),
         min_p=gr.Slider(label="Min-p", step=0.01, **_slider("min_p")),
         top_k=gr.Number(label="Top-k", precision=0, minimum=_RULES["top_k"].low, info=_RULES["top_k"].help),

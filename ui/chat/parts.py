@@ -6,7 +6,7 @@ from pathlib import Path
 
 from omnidraft.app import models_list
 from omnidraft.app.answer_job import AnswerJob
-from omnidraft.app.conversing import shown_pieces
+from omnidraft.app.conversing import shown_pieces, target_of
 from omnidraft.app.live import Live
 from omnidraft.app.session import Session
 from omnidraft.chats import Message
@@ -89,14 +89,14 @@ def idle_sentence(session: Session) -> str:
     )
 
 
-def target_path(session: Session) -> Path | None:
-    """The target that would answer; None if there is none."""
+def target_path(session: Session, chat: str) -> Path | None:
+    """The model that would answer in a conversation; None if there is none."""
     try:
-        return session.target_path()
+        return target_of(session, chat) or session.target_path()
     except OmniDraftError:
         return None
 
 
-def offered_target(session: Session) -> str | None:
-    """The profile's target as the dropdown offers it."""
-    return models_list.chosen(models_list.targets(models_list.scan(session.assistant)), target_path(session))
+def offered_target(session: Session, chat: str) -> str | None:
+    """The same as the dropdown offers it."""
+    return models_list.chosen(models_list.targets(models_list.scan(session.assistant)), target_path(session, chat))

@@ -13,7 +13,7 @@ import gradio as gr
 
 from omnidraft.app import models_list
 from omnidraft.app.answer_job import AnswerJob
-from omnidraft.app.conversing import draft_of, sampling_of
+from omnidraft.app.conversing import draft_of, is_ready, keep_target, sampling_of
 from omnidraft.app.session import Session
 from omnidraft.chats import Conversation, Message, TextFile
 from omnidraft.errors import OmniDraftError, StorageError
@@ -79,17 +79,17 @@ class ChatView:
     def arrival(self, session: Session) -> Iterator[dict]:
         """A page that was opened or reloaded."""
         models = models_list.targets(models_list.scan(session.assistant))
+        chat, said = session.shown.chat(), ""
         try:
-            path: Path | None = session.target_path()
-            said = ""
+            session.target_path()
         except OmniDraftError as error:
-            path, said = None, str(error)
+            said = str(error)
         start = {
-            self.target: gr.Dropdown(choices=models_list.choices(models), value=models_list.chosen(models, path)),
+            self.target: gr.Dropdown(choices=models_list.choices(models), value=offered_target(session, chat.id)),
             self.notice: note(said, bad=True),
             self.seen_idle: session.idle_unloads,
         }
-        yield from self.open(session, session.shown.chat(), None, start)
+        yield from self.open(session, chat, None, start)
 
     def open(
         self, session: Session, chat: Conversation, before: str | None, more: dict | None = None
@@ -106,6 +106,7 @@ class ChatView:
         path = session.store.path(chat.id)
         return {
             self.chat_id: chat.id,
+            self.target: gr.update(value=offered_target(session, chat.id)),
             self.speculation: chat.speculation,
             self.links: links(chat.id),
             self.rows: listing(session, chat.id),
@@ -146,7 +147,7 @@ class ChatView:
         `sent` are the text and files that were sent for it: they leave the box, and come back if it cannot be started.
         Without them what somebody is writing stays where it is.
         """
-        loading = "" if session.ready else note("Loading the model.")
+        loading = "" if is_ready(session, chat) else note("Loading the model.")
         yield {**(self._written("", []) if sent else {}), self.notice: loading, **self._buttons(True)}
         try:
             start()
@@ -218,13 +219,17 @@ class ChatView:
             yield {self.chat: turns(path, versions, (job.message, job.text)).rows, **numbers}
 
     def switch(self, session: Session, chat: str, path: Path) -> Iterator[dict]:
-        """Load another model, say what happened, and remember it as the profile's, for all its conversations."""
+        """Load another model, say what happened, and remember it for this conversation and for new ones."""
         yield {self.notice: note(f"Loading {path.stem}.")}
         try:
             said = session.choose(path)
         except OmniDraftError as error:
-            yield {self.notice: note(str(error), bad=True), self.target: gr.Dropdown(value=offered_target(session))}
+            yield {
+                self.notice: note(str(error), bad=True),
+                self.target: gr.Dropdown(value=offered_target(session, chat)),
+            }
             return
+        keep_target(session, chat, path)
         told = describe_switch(session)
         messages = session.store.path(chat)
         if messages:
@@ -252,7 +257,7 @@ class ChatView:
 
     def _conversation(self, session: Session, chat: str, path: list[Message]) -> dict:
         shown = shown_turns(session, chat, path)
-        empty = empty_state(target_path(session)) if not shown.rows else None
+        empty = empty_state(target_path(session, chat)) if not shown.rows else None
         value = gr.Chatbot(value=shown.rows, placeholder=empty) if empty else shown.rows
         return {self.chat: value, self.marks: shown.marks_html(chat)}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import gradio as gr
@@ -105,11 +105,12 @@ def plan_of(session: Session, model: str | None, topic: str, cost: str, own: str
     drafter = session.drafter_path()
     if drafter is None:
         raise ModelError("There is no drafter; choose one on the Models page.")
+    settings = replace(session.settings, model=session.model_settings)
     raced, lesson = parted(own_prompts(own or "") if topic == OWN else topic_prompts(topic, RACED + LESSON))
     return RacePlan(
         found[0],
         drafter,
-        session.settings,
+        settings,
         raced,
         lesson,
         enlarged=cost == LARGER,

@@ -96,12 +96,13 @@ def _proof(view: RaceView) -> str:
 
 
 def _bars(view: RaceView) -> str:
-    rows = [("Untaught" if view.after else "So far", view.before), ("Taught", view.after)]
+    rows = [("Untaught", view.before), ("Taught", view.after)]
     known = [(name, found) for name, found in rows if found is not None]
     if not known:
         return ""
     top = max(1.5, *(found.speedup for _, found in known))
-    return f'<div class="od-bars">{"".join(_bar(name, found, top) for name, found in known)}</div>'
+    bars = "".join(_bar(name, found, top) for name, found in known)
+    return f'<div class="od-bars">{bars}</div><p class="od-under">Drafted over plain; the line is plain decoding.</p>'
 
 
 def _bar(name: str, found: Score, top: float) -> str:

@@ -26,10 +26,28 @@ from ui.learning import view as learning_view
 
 EVERY = 1.5  # seconds between looks at what has changed
 FIELDS = ("learning.enabled", "learning.cpu_percent", "learning.interval")
+# A version is taken into use at the second click: the first asks, in the same place.
 SCRIPT = """
 element.addEventListener('click', (event) => {
   const button = event.target.closest('button[data-kind]');
-  if (button) trigger('act', {kind: button.dataset.kind});
+  if (!button) return;
+  if (button.dataset.kind === 'keep') {
+    const asked = button.parentElement.querySelector('[data-kind=sure]');
+    asked.dataset.kind = 'use';
+    asked.textContent = 'Use';
+    asked.focus();
+    button.remove();
+  } else if (button.dataset.kind === 'use') {
+    button.dataset.kind = 'sure';
+    button.textContent = 'Yes, use it';
+    const keep = document.createElement('button');
+    keep.type = 'button';
+    keep.className = 'od-use';
+    keep.dataset.kind = 'keep';
+    keep.textContent = 'No';
+    button.after(keep);
+    keep.focus();
+  } else if (button.dataset.kind === 'sure') trigger('act', {kind: 'use', which: button.dataset.which});
 });
 """
 
@@ -48,6 +66,7 @@ class Parts:
     facts: gr.HTML
     plots: gr.HTML
     learned: gr.Group
+    whose: gr.HTML
     versions: gr.HTML
     updates: gr.HTML
     forget: learning_forget.Parts
@@ -86,7 +105,8 @@ def _layout() -> Parts:
     facts = gr.HTML(elem_id="od-learning-facts")
     plots = gr.HTML(elem_id="od-learning-plots")
     with gr.Group(elem_classes="od-group", visible=False) as learned:
-        gr.HTML("<h2>Versions</h2><p>What the drafter learned for the model that is loaded. One serves at a time.</p>")
+        gr.HTML("<h2>Versions</h2>")
+        whose = gr.HTML(elem_id="od-learning-whose")
         versions = gr.HTML(elem_id="od-learning-versions", js_on_load=SCRIPT)
         gr.HTML("<h2>Updates</h2><p>Every time it trained, and what came of it. Point at a row for the reason.</p>")
         updates = gr.HTML(elem_id="od-learning-updates")
@@ -95,7 +115,7 @@ def _layout() -> Parts:
         gr.HTML("<h2>Where it lives</h2>")
         files = gr.HTML(elem_id="od-learning-files")
     return Parts(
-        said, standing, pause, go_on, train, load, made, facts, plots, learned, versions, updates, forget, files,
+        said, standing, pause, go_on, train, load, made, facts, plots, learned, whose, versions, updates, forget, files,
         gr.State(None), gr.Timer(EVERY),
     )  # fmt: skip
 
@@ -112,7 +132,8 @@ def look(session: Session, parts: Parts) -> dict:
     status, versions = learner.status(), learner.versions()
     updates = _updates(learner.history(), status.update)
     drawn = [learning_plots.loss(updates[::-1]), learning_plots.acceptance(updates[::-1])]
-    learned = bool(updates or versions)
+    starts = learner.starts()
+    learned = bool(updates or versions or any(start.warm for start in starts))
     row = f'<div class="od-plots">{"".join(drawn)}</div>' if any(drawn) else ""
     live = learning_plots.served(learner.served_answers()) if learned else ""
     shown = row + live
@@ -121,7 +142,8 @@ def look(session: Session, parts: Parts) -> dict:
         parts.facts: learning_view.facts(status, versions),
         parts.plots: shown if learned or shown else learning_view.nothing_yet(status),
         parts.learned: gr.Group(visible=learned),
-        parts.versions: learning_view.versions_table(versions, any(v.served for v in versions)),
+        parts.versions: learning_view.versions_table(versions, starts),
+        parts.whose: learning_view.subject(learner.subject()),
         parts.updates: learning_view.updates_table(updates),
         parts.files: tables.files(learner.files(), session.assistant.profile.root),
         parts.pause: gr.Button(visible=not status.held and status.state not in ("off", "unavailable")),
@@ -147,8 +169,8 @@ def _mark(session: Session) -> tuple:
 
 def _looked_at(parts: Parts) -> list[gr.Component]:
     return [
-        parts.standing, parts.facts, parts.plots, parts.learned, parts.versions, parts.updates, parts.files,
-        parts.pause, parts.go_on, parts.train, parts.load, parts.seen,
+        parts.standing, parts.facts, parts.plots, parts.learned, parts.whose, parts.versions, parts.updates,
+        parts.files, parts.pause, parts.go_on, parts.train, parts.load, parts.seen,
     ]  # fmt: skip
 
 
@@ -215,7 +237,8 @@ def _buttons(sessions: Sessions, parts: Parts, looked_at: list[gr.Component]) ->
         button.click(acting(act), None, outputs, **PRIVATE)
 
     def row_act(request: gr.Request, event: gr.EventData) -> Iterator[dict]:
-        if event._data["kind"] == "rollback":
-            yield acting(lambda session: session.assistant.learner.rollback())(request)
+        which = event._data["which"]
+        version = None if which in ("warm", "bare") else which
+        yield acting(lambda session: session.assistant.learner.choose(version, which == "warm"))(request)
 
     parts.versions.act(row_act, None, outputs, **PRIVATE)

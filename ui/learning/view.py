@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from html import escape
 
 from omnidraft.format import count, percent, seconds, size
-from omnidraft.learning.facts import Estimates, Status, Update, VersionInfo
+from omnidraft.learning.facts import Estimates, Start, Status, Update, VersionInfo
 from ui.common.tables import cells, table
 
 STATES = {
@@ -102,27 +102,56 @@ def nothing_yet(status: Status) -> str:
     )
 
 
-def versions_table(versions: Sequence[VersionInfo], can_roll_back: bool) -> str:
-    """The versions of the drafter and model that are loaded, the newest first."""
-    if not versions:
+def subject(of: tuple[str, str] | None) -> str:
+    """Whose versions and updates are shown below."""
+    if of is None:
+        return "<p>No model is loaded, so the updates of all drafters and models are shown.</p>"
+    drafter, family = map(escape, of)
+    return f"<p>What <b>{drafter}</b> learned for models of the vocabulary <b>{family}</b>. One serves at a time.</p>"
+
+
+def versions_table(versions: Sequence[VersionInfo], starts: Sequence[Start]) -> str:
+    """The versions of the drafter and model that are loaded, the newest first, then what they began from."""
+    if not versions and not any(start.warm for start in starts):
         return '<p class="od-none">No version for the model that is loaded.</p>'
     names = ["version", "state", "made", "answers", "tokens", "loss", "held-out before", "after", "drafts accepted",
-             "size"]  # fmt: skip
-    rows = "".join(_version(v) for v in versions)
-    back = ""
-    if can_roll_back:
-        back = (
-            '<div class="od-card-buttons"><button type="button" data-kind="rollback">Go back one version</button></div>'
-        )
-    return table(names, rows) + back
+             "size", ""]  # fmt: skip
+    return table(names, "".join([*map(_version, versions), *map(_start, starts)]))
+
+
+SERVES = '<span class="od-tag">serves</span>'
+
+
+def _use(which: str, words: str, served: bool) -> str:
+    """The button that takes a version into use, once it was confirmed."""
+    if served:
+        return ""
+    return (
+        f'<button type="button" class="od-use" data-kind="use" data-which="{escape(which, quote=True)}" '
+        f'aria-label="Draft with {escape(words, quote=True)}">Use</button>'
+    )
+
+
+def _start(start: Start) -> str:
+    """What a drafter has before it has a version of its own."""
+    name = "warm start" if start.warm else "bare drafter"
+    about = f"learned while {start.target} answered" if start.warm else "as it came, nothing learned"
+    values = [
+        name,
+        SERVES if start.served else "",
+        *["–"] * 8,
+        _use("warm" if start.warm else "bare", name, start.served),
+    ]
+    return f'<tr title="{escape(about, quote=True)}" data-version="{name}">{cells(values)}</tr>'
 
 
 def _version(v: VersionInfo) -> str:
-    state = '<span class="od-tag">serves</span>' if v.served else "rolled back" if v.rejected else ""
+    state = SERVES if v.served else "rolled back" if v.rejected else ""
     live = f"{percent(v.live_acceptance)} of {count(v.live_answers)}" if v.live_answers else "–"
     values = [
         escape(_short(v.name)), state, when(v.created), count(v.answers), count(v.tokens), f"{v.loss:.3f}",
         percent(held_out(v.before)), percent(held_out(v.after)), live, size(v.bytes),
+        _use(v.name, f"version {_short(v.name)}", v.served),
     ]  # fmt: skip
     tip = escape(f"{v.loss_name}, rank {v.rank}, trained while {v.target} answered; {v.path}", quote=True)
     return f'<tr title="{tip}" data-version="{escape(v.name, quote=True)}">{cells(values)}</tr>'

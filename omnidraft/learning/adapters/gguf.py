@@ -1,4 +1,4 @@
-"""An adapter in torch's order <-> a GGUF LoRA llama.cpp loads.
+"""An adapter in torch's order as a GGUF LoRA llama.cpp loads.
 
 llama.cpp stores the query and key rows of the llama architecture in another order (rotary halves interleaved); an
 adapter's B matrix has the same rows and is reordered alike. It knows nothing of training.
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-from gguf import GGMLQuantizationType, GGUFReader, GGUFWriter
+from gguf import GGUFReader, GGUFWriter
 
 from omnidraft.errors import ModelError
 
@@ -41,26 +41,6 @@ def write_adapter(
         writer.close()
 
 
-def read_adapter(path: Path, drafter: Path) -> tuple[dict[str, np.ndarray], float]:
-    """(weights in torch's order as float32, alpha) of an adapter `write_adapter` wrote."""
-    architecture, heads = _shape(drafter)
-    try:
-        reader = GGUFReader(path)
-        alpha = float(reader.fields["adapter.lora.alpha"].contents())
-    except (OSError, ValueError, KeyError, IndexError) as error:
-        raise ModelError(f"{path} is not a readable adapter: {error}") from error
-    weights = {}
-    for tensor in reader.tensors:
-        layer, _, part = tensor.name.replace(".weight.lora", ".lora").rpartition(".")
-        if tensor.tensor_type not in (GGMLQuantizationType.F16, GGMLQuantizationType.F32):
-            raise ModelError(f"{path}: {tensor.name} is quantized; only F16 and F32 adapters can be trained on")
-        matrix = np.array(tensor.data, np.float32)
-        weights[f"{layer}.{part}"] = (
-            _from_gguf(matrix, _heads_of(layer, architecture, heads)) if part == "lora_b" else matrix
-        )
-    return weights, alpha
-
-
 def _shape(drafter: Path) -> tuple[str, dict[str, int]]:
     fields = GGUFReader(drafter).fields
     architecture = fields["general.architecture"].contents()
@@ -80,10 +60,3 @@ def _to_gguf(rows: np.ndarray, heads: int | None) -> np.ndarray:
         return rows
     half = rows.shape[0] // heads // 2
     return rows.reshape(heads, 2, half, -1).swapaxes(1, 2).reshape(rows.shape)
-
-
-def _from_gguf(rows: np.ndarray, heads: int | None) -> np.ndarray:
-    if heads is None:
-        return rows
-    half = rows.shape[0] // heads // 2
-    return rows.reshape(heads, half, 2, -1).swapaxes(1, 2).reshape(rows.shape)

@@ -105,12 +105,17 @@ class Shelf:
         aside = store.set_damaged_aside()
         origin: Origin = "own"
         version = store.current()
-        if version is None and not store.pointer.rejected:
+        if version is None and store.starts_warm:
             version, origin = warm_start(self.adapters, drafter, mark, [store.folder.name]), "warm start"
         if version is None:
             return Choice(drafter, store=store, aside=aside)
         merged = merged_path(self.merged, version) if can_merge(drafter) else None
         return Choice(drafter, origin, store, version, version.adapter, merged, aside)
+
+    def start(self, choice: Choice) -> Version | None:
+        """What was learned for another vocabulary and could serve in place of the choice's own versions."""
+        mark = model_fingerprint(choice.drafter)
+        return warm_start(self.adapters, choice.drafter, mark, [choice.store.folder.name]) if choice.store else None
 
     def stores(self) -> list[AdapterStore]:
         """All stores, of all drafters and vocabularies."""

@@ -41,12 +41,14 @@ _NAME = re.compile(r"v\d{6,}")
 class Pointer:
     """version: the one served, None for the bare drafter; rejected: rolled back, never chosen again; through: newest
     replay ordinal that a refused or rolled-back update has used up, so that it is not tried again at once; highest:
-    number there ever was, since figures of a forgotten version must not become another one's."""
+    number there ever was, since figures of a forgotten version must not become another one's; warm: without a version,
+    whether what was learned for another vocabulary serves (None: unless something was rejected)."""
 
     version: str | None = None
     rejected: tuple[str, ...] = ()
     through: int = 0
     highest: int = 0
+    warm: bool | None = None
 
 
 class AdapterStore:
@@ -64,7 +66,8 @@ class AdapterStore:
             version, rejected = values["version"], tuple(map(str, values["rejected"]))
             if version is not None and not _NAME.fullmatch(version):
                 raise ValueError("not a version's name")
-            return Pointer(version, rejected, int(values["through"]), int(values.get("highest", 0)))
+            through, highest, warm = int(values["through"]), int(values.get("highest", 0)), values.get("warm")
+            return Pointer(version, rejected, through, highest, warm if isinstance(warm, bool) else None)
         except (OSError, ValueError, KeyError, TypeError):
             whole = self.versions()
             return Pointer(whole[-1].name if whole else None, highest=whole[-1].number if whole else 0)
@@ -73,6 +76,12 @@ class AdapterStore:
         """All whole versions, oldest first, rejected ones included."""
         found = (self._read(path) for path in self._folders())
         return [version for version in found if version is not None]
+
+    @property
+    def starts_warm(self) -> bool:
+        """Whether, without a version of its own, what was learned for another vocabulary serves."""
+        pointer = self.pointer
+        return not pointer.rejected if pointer.warm is None else pointer.warm
 
     def current(self) -> Version | None:
         """The version to serve; None for the bare drafter.
@@ -148,9 +157,24 @@ class AdapterStore:
         pointer, previous = self.pointer, self._before(left)
         rejected = tuple(dict.fromkeys([*pointer.rejected, left.name, *gone]))
         through = max(pointer.through, left.meta.through, current.meta.through)
-        self._point(replace(pointer, version=previous.name if previous else None, rejected=rejected, through=through))
+        name = previous.name if previous else None
+        self._point(replace(pointer, version=name, rejected=rejected, through=through, warm=None))
         drop_candidate(self.folder)  # of the version left, or, if its writer was killed, what that was made from
         return previous
+
+    def choose(self, version: str | None, warm: bool = False) -> Version | None:
+        """Serve this version from now on, whatever was served or rejected before; without one the bare drafter, or
+        `warm`: what was learned for another vocabulary. StorageError if there is no such version."""
+        chosen = next((v for v in self.versions() if v.name == version), None)
+        if version is not None and chosen is None:
+            raise StorageError("This version is not there any more.")
+        pointer = self.pointer
+        rejected = tuple(name for name in pointer.rejected if name != version)
+        through = max([pointer.through, *(v.meta.through for v in self.versions())])
+        start = None if chosen is not None else warm
+        self._point(replace(pointer, version=version, rejected=rejected, through=through, warm=start))
+        drop_candidate(self.folder)  # it was made from what was served until now
+        return chosen
 
     def attach_head(self, version: str, data: bytes) -> None:
         """Keep the acceptance head that was trained while this version served; it comes back with a rollback."""

@@ -67,9 +67,11 @@ class History:
             self._db.run("INSERT OR REPLACE INTO updates VALUES (?, ?, ?, ?)", values)
             self._db.run("DELETE FROM updates WHERE number <= ?", (update.number - KEPT_UPDATES,))
 
-    def updates(self, limit: int = 50) -> list[Update]:
-        """Newest first."""
-        rows = self._db.all("SELECT facts FROM updates ORDER BY number DESC LIMIT ?", (limit,))
+    def updates(self, limit: int = 50, store: str | None = None) -> list[Update]:
+        """Newest first, of one store if given."""
+        of = "WHERE store = :store" if store is not None else ""
+        names = {"store": store, "limit": limit}
+        rows = self._db.all(f"SELECT facts FROM updates {of} ORDER BY number DESC LIMIT :limit", names)
         return [_update(facts) for (facts,) in rows]
 
     def published(self, store: str) -> dict[str, Update]:

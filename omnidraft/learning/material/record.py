@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from omnidraft.decoding.events import Candidates
+from omnidraft.decoding.events import Captured
 from omnidraft.errors import StorageError
 
 MAGIC = b"ODR1"
@@ -69,7 +69,7 @@ class Record:
             raise StorageError("a replay record lacks the expansions of its first position's candidates")
 
 
-def gather_candidates(candidates: Sequence[Candidates | None]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def gather_candidates(candidates: Sequence[Captured | None]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """(counts, ids, logprobs, rest) of a list of captured positions, small candidates moved into `rest`."""
     counts, ids, logprobs, rest = [], [], [], []
     for one in candidates:

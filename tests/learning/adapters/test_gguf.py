@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from learning_helpers import llama_logits
+from learning_helpers import llama_logits, read_adapter
 
 from omnidraft.backends.adapter_check import check_adapter
 from omnidraft.backends.gguf_file import read_info
 from omnidraft.errors import ModelError
-from omnidraft.learning.adapters.gguf import read_adapter, write_adapter
+from omnidraft.learning.adapters.gguf import write_adapter
 from omnidraft.learning.training.drafter import TorchDrafter
 
 RANK = 32

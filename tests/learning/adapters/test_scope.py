@@ -10,6 +10,7 @@ from making import made
 
 from omnidraft.config import changed
 from omnidraft.learning.adapters.store import SHARED, AdapterStore
+from omnidraft.learning.facts import Update
 from omnidraft.learning.job import update_job
 from omnidraft.learning.training import update as updating
 from omnidraft.learning.training.drafter import TorchDrafter, read_weights
@@ -90,3 +91,36 @@ def test_an_update_for_a_new_target_goes_on_from_the_other_ones_weights(assistan
     moved, size = np.linalg.norm(end - start), np.linalg.norm(start)
     assert 0 < moved < 0.1 * size
     assert AdapterStore(a.path.parent).current().name == a.name  # the other target's own stays as it was
+
+
+def test_each_drafter_and_vocabulary_has_a_history_and_any_version_can_be_chosen(assistant, models, drafter):
+    learner = assistant.learner
+    learner.hold()
+    store = assistant.loaded.choice.store
+    versions = [made(store, drafter, noise).name for noise in (0.01, 0.02)]
+    use(assistant, models, drafter, "a")
+    history, name = learner._keeping.history, learner.shelf.store_name(store)
+    for number, version in enumerate(versions, 1):
+        history.save(name, Update(number, 1.0, drafter.stem, "a", "v", "published", "It rose.", version))
+    assert [update.version for update in learner.history()] == versions[::-1]
+    assert learner.subject() == (drafter.stem, assistant.loaded.pair.target.family)
+    assert [(start.warm, start.served) for start in learner.starts()] == [(False, False)]
+    # Back, and forward again.
+    for wanted in versions:
+        assert f"Version {int(wanted[1:])} is served" in learner.choose(wanted)
+        until(lambda wanted=wanted: learner.status().served == wanted)
+    assert "Left by you for v000001." in learner.history()[0].reason
+    # Another family: its history is its own, and it can go back to where it began.
+    use(assistant, models, drafter, "b")
+    assert learner.history() == []
+    own = made(assistant.loaded.choice.store, drafter, 0.03).name
+    assert use(assistant, models, drafter, "b")[0] == "own"
+    learner.choose(None, warm=True)
+    until(lambda: learner.status().origin == "warm start")
+    assert [(start.warm, start.served) for start in learner.starts()] == [(True, True), (False, False)]
+    learner.choose(None)
+    until(lambda: learner.status().origin == "none")
+    learner.choose(own)
+    until(lambda: learner.status().served == own)
+    assert use(assistant, models, drafter, "a")[0] == "own"
+    assert len(learner.history()) == 2

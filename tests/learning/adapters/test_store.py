@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from omnidraft.errors import StorageError
 from omnidraft.learning.adapters.store import AdapterStore
 from omnidraft.learning.adapters.versions import ADAPTER, WEIGHTS, Meta, Version
 
@@ -46,6 +47,33 @@ def test_going_back_twice_ends_at_the_bare_drafter(store):
     assert store.rollback().name == "v000001"
     assert store.rollback() is None
     assert store.rollback() is None
+    assert store.current() is None
+
+
+def test_any_version_can_be_chosen_forward_too(store):
+    first, second, third = (published(store).name for _ in range(3))
+    assert store.rollback().name == second
+    assert store.choose(first).name == first
+    assert store.current().name == first
+    assert store.choose(third).name == third, "though it was left before"
+    assert store.pointer.rejected == ()
+    assert AdapterStore(store.folder).current().name == third
+    with pytest.raises(StorageError, match="not there any more"):
+        store.choose("v000099")
+    assert published(store).meta.parent == third
+
+
+def test_the_start_can_be_chosen_and_stays_until_something_is_published(store):
+    published(store)
+    for warm in (True, False):
+        assert store.choose(None, warm) is None
+        assert (store.current(), store.starts_warm) == (None, warm)
+        assert AdapterStore(store.folder).starts_warm is warm
+    store.choose("v000001")
+    store.choose(None, True)
+    store.choose("v000001")
+    assert store.rollback() is None
+    assert not store.starts_warm, "what was rejected was perhaps made from it"
     assert store.current() is None
 
 

@@ -1,0 +1,77 @@
+"""Whether the processor worked for this program: real threads, and counts as a busy system would give them."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from omnidraft.decoding import processor
+from omnidraft.decoding.processor import Sample, Watch, timed, undisturbed
+
+
+def test_a_thread_that_waits_did_not_run():
+    from time import sleep
+
+    assert timed(lambda: sleep(0.05)).share < 0.5
+
+
+def test_samples_whose_thread_was_set_aside_are_left_out():
+    samples = [Sample(1.0, 0.99), Sample(2.0, 1.0), Sample(1.1, 1.05)]
+    assert undisturbed(samples, 0.99) == [1.0, 1.1]
+
+
+def test_where_the_thread_only_waits_for_a_device_every_sample_counts():
+    samples = [Sample(1.0, 0.2), Sample(1.1, 0.05)]
+    assert undisturbed(samples, 0.2) == [1.0, 1.1]
+
+
+@pytest.fixture
+def system(monkeypatch) -> SimpleNamespace:
+    """A machine of two processors whose counts a test sets."""
+    now = SimpleNamespace(wall=0.0, own=0.0, idle=[0.0, 0.0], user=[0.0, 0.0])
+
+    class Times(tuple):
+        idle = 0.0
+
+    def times(percpu):
+        found = []
+        for idle, user in zip(now.idle, now.user, strict=True):
+            cpu = Times((user, idle))
+            cpu.idle = idle
+            found.append(cpu)
+        return found
+
+    monkeypatch.setattr(processor, "_allowed", lambda: [0, 1])
+    monkeypatch.setattr(processor.psutil, "cpu_times", times)
+    monkeypatch.setattr(processor, "perf_counter", lambda: now.wall)
+    monkeypatch.setattr(processor, "process_time", lambda: now.own)
+    return now
+
+
+def goes_on(now: SimpleNamespace, *, own: float, others: float) -> None:
+    """One second, in which this program and others use so many processors."""
+    now.wall += 1.0
+    now.own += own
+    for i in range(2):
+        now.user[i] += (own + others) / 2
+        now.idle[i] += 1.0 - (own + others) / 2
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "quiet"), [(1.9, 0.1, True), (1.0, 0.1, True), (1.3, 0.7, False), (0.7, 0.6, True)]
+)
+def test_others_disturb_where_they_leave_no_time(system, own, others, quiet):
+    watch = Watch()
+    goes_on(system, own=own, others=others)
+    assert watch.look() is quiet
+
+
+def test_the_last_answer_holds_until_there_is_enough_to_tell(system):
+    watch = Watch()
+    goes_on(system, own=1.0, others=1.0)
+    assert not watch.look()
+    system.wall += 0.01
+    assert not watch.look()
+    goes_on(system, own=2.0, others=0.0)
+    assert watch.look()
