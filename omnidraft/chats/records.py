@@ -20,6 +20,7 @@ class Conversation:
     """One conversation without its messages. Times are seconds since 1970.
 
     `named`: the user chose the title. `sampling`, `target` None: the profile's. `speculation`: may the drafter draft.
+    `pinned`: it stands at the top of the list.
     """
 
     id: str
@@ -31,6 +32,7 @@ class Conversation:
     sampling: SamplingSettings | None = None
     target: str | None = None
     speculation: bool = True
+    pinned: bool = False
 
 
 @dataclass(frozen=True, slots=True)

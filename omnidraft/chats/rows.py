@@ -12,14 +12,14 @@ from omnidraft.chats.records import Conversation, Message, whole_text
 from omnidraft.config import SamplingSettings, from_dict, to_dict
 from omnidraft.errors import SettingsError
 
-CONVERSATION = "id, title, created, updated, named, system, sampling, target, speculation"
+CONVERSATION = "id, title, created, updated, named, system, sampling, target, speculation, pinned"
 MESSAGE = "id, chat, parent, role, content, created, active, meta"
 
 
 def conversation(row: tuple[Any, ...]) -> Conversation:
-    name, title, created, updated, named, system, sampling, target, speculation = row
-    chosen = _sampling(sampling)
-    return Conversation(name, title, created, updated, bool(named), system, chosen, target, bool(speculation))
+    name, title, created, updated, named, system, sampling, target, *switches = row
+    chosen, (speculation, pinned) = _sampling(sampling), map(bool, switches)
+    return Conversation(name, title, created, updated, bool(named), system, chosen, target, speculation, pinned)
 
 
 def message(row: tuple[Any, ...]) -> Message:
@@ -29,8 +29,8 @@ def message(row: tuple[Any, ...]) -> Message:
 
 def insert_conversation(connection: sqlite3.Connection, chat: Conversation) -> None:
     plain = (chat.id, chat.title, chat.created, chat.updated, chat.named, chat.system)
-    values = (*plain, _sampling_json(chat.sampling), chat.target, chat.speculation)
-    connection.execute(f"INSERT INTO conversations ({CONVERSATION}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+    values = (*plain, _sampling_json(chat.sampling), chat.target, chat.speculation, chat.pinned)
+    connection.execute(f"INSERT INTO conversations ({CONVERSATION}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
 
 
 def insert_message(connection: sqlite3.Connection, of: Message) -> int:
@@ -45,7 +45,8 @@ def insert_message(connection: sqlite3.Connection, of: Message) -> int:
 def changes(given: Mapping[str, Any]) -> dict[str, Any]:
     """Column values for the fields of a conversation that may be changed; TypeError for others."""
     makers: dict[str, Callable[[Any], Any]] = {
-        "system": whole_text, "sampling": _sampling_json, "target": lambda t: t, "speculation": bool
+        "system": whole_text, "sampling": _sampling_json, "target": lambda t: t, "speculation": bool,
+        "pinned": bool,
     }  # fmt: skip
     if unknown := given.keys() - makers.keys():
         raise TypeError(f"a conversation has no {', '.join(sorted(unknown))} to change")

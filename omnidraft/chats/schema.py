@@ -46,4 +46,8 @@ MIGRATIONS: tuple[Migration, ...] = (
         # 'erase': a deletion was killed before the file was cleaned; 'index': the search index misses messages.
         "CREATE TABLE chores (name TEXT PRIMARY KEY);",
     ),
+    (
+        "conversations kept at the top of the list",
+        "ALTER TABLE conversations ADD COLUMN pinned INTEGER NOT NULL DEFAULT 0;",
+    ),
 )

@@ -10,6 +10,7 @@ import sqlite3
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 from typing import Any, Literal
@@ -77,9 +78,9 @@ class ChatStore:
         return self.insert([(chat, [])])[0]
 
     def conversations(self, limit: int = -1, offset: int = 0) -> list[Conversation]:
-        """The most recently used first; all of them by default. Those dated into the future come last."""
+        """Pinned ones first, then the most recently used; all by default. Those dated into the future come last."""
         # A clock set right again, or a file from elsewhere: by their dates they would head the list for years.
-        order = "ORDER BY CASE WHEN updated > ? THEN 0 ELSE updated END DESC, rowid DESC LIMIT ? OFFSET ?"
+        order = "ORDER BY pinned DESC, CASE WHEN updated > ? THEN 0 ELSE updated END DESC, rowid DESC LIMIT ? OFFSET ?"
         values = (time.time() + AHEAD_SECONDS, limit, offset)
         found = self._db.all(f"SELECT {rows.CONVERSATION} FROM conversations {order}", values)
         return [rows.conversation(row) for row in found]
@@ -102,7 +103,7 @@ class ChatStore:
             return self.get(chat)
 
     def update(self, chat: str, **changes: Any) -> Conversation:
-        """Change `system`, `sampling`, `target` or `speculation` of a conversation."""
+        """Change `system`, `sampling`, `target`, `speculation` or `pinned` of a conversation."""
         with self._db.changing():
             self.get(chat)
             for column, value in rows.changes(changes).items():
@@ -181,6 +182,30 @@ class ChatStore:
         with self._db.changing():
             old = self.message(message)
             return self.append(old.chat, old.role, content, parent=old.parent, meta=meta)
+
+    def delete_turn(self, question: str) -> bool:
+        """Delete this version of a user's message with all answers to it; what followed them moves up in its place.
+
+        Nothing of it is left in the file; see `delete` for what False means. StorageError if it is no user's message.
+        """
+        with self._db.using():
+            with self._db.changing():
+                old = self.message(question)
+                if old.role != "user":
+                    raise StorageError("Only a question can be deleted, with its answers.")
+                self._db.run("INSERT OR IGNORE INTO chores VALUES ('erase')")
+                tree.take_out(self._db, old)
+                self._touch(old.chat)
+            return self._erase()
+
+    def fork(self, message: str) -> Conversation:
+        """A new conversation with the turns that lead to this message, itself included, as they are."""
+        with self._db.changing():
+            chat = self.get(self.message(message).chat)
+            now, id = time.time(), uuid.uuid4().hex
+            fork = replace(chat, id=id, title=_title(f"{chat.title} (fork)"), named=True, created=now, updated=now,
+                           pinned=False)  # fmt: skip
+            return self.insert([(fork, tree.copied(tree.line(self._db, message), id))])[0]
 
     def save_partial(
         self, message: str, content: str, meta: Mapping[str, Any] | None = None, *, final: bool = False

@@ -5,6 +5,9 @@ Functions over an open database; the caller holds its lock, and a transaction wh
 
 from __future__ import annotations
 
+import uuid
+from dataclasses import replace
+
 from omnidraft.chats import rows
 from omnidraft.chats.records import Message
 from omnidraft.database import Database
@@ -74,6 +77,45 @@ def add(db: Database, new: Message) -> int:
         show(db, new.chat, new.parent)
     db.run("UPDATE messages SET active = 0 WHERE chat = ? AND parent IS ? AND active", (new.chat, new.parent))
     return rows.insert_message(db.connection, new)
+
+
+def line(db: Database, of: str) -> list[Message]:
+    """The messages that lead to one, first turn first, itself last."""
+    found = [message(db, of)]
+    while found[-1].parent is not None:
+        found.append(message(db, found[-1].parent))
+    return found[::-1]
+
+
+def copied(messages: list[Message], chat: str) -> list[Message]:
+    """The same messages as a line of another conversation, all shown."""
+    made: list[Message] = []
+    for old in messages:
+        above = made[-1].id if made else None
+        made.append(replace(old, id=uuid.uuid4().hex, chat=chat, parent=above, active=True))
+    return made
+
+
+def take_out(db: Database, question: Message) -> None:
+    """Delete a question and the answers to it. What followed the answers takes its place among its versions."""
+    answers = db.all("SELECT id, active FROM messages WHERE parent = ?", (question.id,))
+    shown = next((id for id, active in answers if active), None)
+    followers = "parent IN (SELECT id FROM messages WHERE parent = ?)"
+    kept = db.all("SELECT id FROM messages WHERE active AND parent = ?", (shown,)) if shown is not None else []
+    db.run(f"UPDATE messages SET active = 0 WHERE {followers}", (question.id,))
+    db.run("UPDATE messages SET active = 0 WHERE id = ?", (question.id,))
+    db.run(f"UPDATE messages SET parent = ? WHERE {followers}", (question.parent, question.id))
+    db.run("DELETE FROM messages WHERE parent = ?", (question.id,))
+    db.run("DELETE FROM messages WHERE id = ?", (question.id,))
+    if question.active:
+        _show_one(db, question, kept[0][0] if kept else None)
+
+
+def _show_one(db: Database, gone: Message, wanted: str | None) -> None:
+    """Among the versions a deleted one stood beside, show the wanted one, else the latest."""
+    left = db.all("SELECT id FROM messages WHERE chat = ? AND parent IS ? ORDER BY seq", (gone.chat, gone.parent))
+    if chosen := wanted or (left[-1][0] if left else None):
+        db.run("UPDATE messages SET active = 1 WHERE id = ?", (chosen,))
 
 
 def siblings(db: Database, of: str) -> list[Message]:

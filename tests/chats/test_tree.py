@@ -148,3 +148,78 @@ def test_any_sequence_of_edits_and_selections_agrees_with_brute_force(tmp_path_f
             assert [m.id for m in store.siblings(message)] == siblings
             assert sum(m.active for m in store.siblings(message)) == 1
             assert versions[message] == (siblings.index(message) + 1, len(siblings))
+
+
+def test_a_turn_is_deleted_with_its_answers_and_what_followed_moves_up(store, chat):
+    q1, a1, q2, a2 = store.path(chat)
+    store.append(chat, "assistant", "a1 again", parent=q1.id)
+    store.select(a2.id)
+    store.delete_turn(q1.id)
+    assert texts(store.path(chat)) == ["q2", "a2"]
+    assert len(store.snapshot(chat)[1]) == 2
+    for gone in (q1, a1):
+        with pytest.raises(StorageError):
+            store.message(gone.id)
+    assert b"a1 again" not in b"".join(p.read_bytes() for p in store._db.file.parent.iterdir() if p.is_file())
+    store.append(chat, "user", "q3")
+    store.delete_turn(q2.id)
+    assert texts(store.path(chat)) == ["q3"]
+    with pytest.raises(StorageError):
+        store.delete_turn(a2.id)
+
+
+def test_deleting_one_version_of_a_question_shows_another(store, chat):
+    _, _, q2, _ = store.path(chat)
+    better = store.edit(q2.id, "q2 better")
+    store.delete_turn(better.id)
+    assert texts(store.path(chat)) == ["q1", "a1", "q2", "a2"]
+    store.delete_turn(q2.id)
+    assert texts(store.path(chat)) == ["q1", "a1"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(steps=st.lists(st.tuples(st.sampled_from(["ask", "edit", "again", "select", "delete"]), st.integers(0, 50)),
+                      max_size=25))  # fmt: skip
+def test_one_version_of_every_turn_is_shown_whatever_is_deleted(tmp_path_factory, steps):
+    with ChatStore(tmp_path_factory.mktemp("turns") / "chats.sqlite") as store:
+        chat = store.create().id
+        for kind, number in steps:
+            everything = store.snapshot(chat)[1]
+            one = everything[number % len(everything)] if everything else None
+            questions = [m for m in everything if m.role == "user"]
+            if kind == "ask" or one is None:
+                question = store.append(chat, "user", f"q{number}")
+                store.append(chat, "assistant", f"a{number}", parent=question.id)
+            elif kind == "edit" and one.role == "user":
+                store.edit(one.id, f"e{number}")
+            elif kind == "again" and one.role == "user":
+                store.append(chat, "assistant", f"b{number}", parent=one.id)
+            elif kind == "select":
+                store.select(one.id)
+            elif kind == "delete" and questions:
+                store.delete_turn(questions[number % len(questions)].id)
+            left = store.snapshot(chat)[1]
+            ids = {m.id for m in left}
+            assert all(m.parent is None or m.parent in ids for m in left)
+            parents = {m.parent for m in left}
+            assert sum(m.active for m in left) == len(parents), "one version of each"
+
+
+def test_a_fork_holds_what_was_said_up_to_there_and_leaves_the_other_alone(store, chat):
+    _, a1, q2, a2 = store.path(chat)
+    store.update(chat, system="Be brief.", pinned=True)
+    fork = store.fork(a1.id)
+    assert texts(store.path(fork.id)) == ["q1", "a1"]
+    assert (fork.system, fork.pinned, fork.title) == ("Be brief.", False, "q1 (fork)")
+    store.append(fork.id, "user", "another way")
+    store.edit(q2.id, "not shown there")
+    assert texts(store.path(store.fork(a2.id).id)) == ["q1", "a1", "q2", "a2"], "also from a version that is not shown"
+    assert store.search("another")[0].conversation.id == fork.id
+    assert texts(store.path(chat)) == ["q1", "a1", "not shown there"]
+
+
+def test_pinned_conversations_come_first(store):
+    first, second = store.create("first").id, store.create("second").id
+    assert [c.id for c in store.conversations()] == [second, first]
+    store.update(first, pinned=True)
+    assert [c.id for c in store.conversations()] == [first, second]

@@ -268,6 +268,75 @@ def test_a_conversation_from_elsewhere_names_no_file_to_be_opened(ada, tmp_path)
         assert omnidraft.app.conversing.target_of(ada, chat) is None
 
 
+def spoken(session) -> tuple[str, list]:
+    """A conversation of two turns, and its messages."""
+    chat = session.store.create().id
+    for text in ("one", "two"):
+        answered(session, chat, text)
+        session.store.save_partial(session.job.message, f"answer {text}", final=True)
+    return chat, session.store.path(chat)
+
+
+def contents(session, chat: str) -> list[str]:
+    return [m.content for m in session.store.path(chat)]
+
+
+def test_an_answer_can_be_edited_and_its_old_version_stays(sessions, view, ada):
+    chat, (_, said, *_) = spoken(ada)
+    handlers, asked = Answering(sessions, view), len(ada.assistant.answered)
+    update = shown(view, handlers.turn(chat, by("ada"), clicked(kind="edit", id=said.id)))
+    assert (update["box"], update["editing"]) == ("answer one", said.id)
+    update = shown(view, handlers.ask("In my words", chat, said.id, [], by("ada")))
+    assert (update["box"], update["editing"], update["cancel"].visible) == ("", None, False)
+    assert contents(ada, chat) == ["one", "In my words"]
+    assert [m.content for m in ada.store.siblings(said.id)] == ["answer one", "In my words"]
+    assert len(ada.assistant.answered) == asked, "no model was asked"
+    answered(ada, chat, "three")
+    assert contents(ada, chat)[:3] == ["one", "In my words", "three"]
+
+
+def test_a_turn_can_be_deleted_but_not_while_it_is_answered(sessions, view, ada):
+    chat, (first, *_) = spoken(ada)
+    handlers = Answering(sessions, view)
+    update = shown(view, handlers.turn(chat, by("ada"), clicked(kind="delete", id=first.id)))
+    assert "deleted" in update["notice"]
+    assert contents(ada, chat) == ["two", "answer two"]
+    begun(ada, chat, "three")
+    update = shown(view, handlers.turn(chat, by("ada"), clicked(kind="delete", id=ada.store.path(chat)[0].id)))
+    assert "still being written" in update["notice"]
+    assert contents(ada, chat)[0] == "two"
+
+
+def test_a_conversation_can_go_on_elsewhere_from_any_message(sessions, view, ada):
+    chat, (_, said, *_) = spoken(ada)
+    update = shown(view, Answering(sessions, view).turn(chat, by("ada"), clicked(kind="fork", id=said.id)))
+    assert update["chat_id"] != chat
+    assert contents(ada, update["chat_id"]) == ["one", "answer one"]
+    assert contents(ada, chat) == ["one", "answer one", "two", "answer two"]
+    assert ada.shown.chat().id == update["chat_id"]
+
+
+def test_messages_of_another_profile_are_neither_deleted_nor_copied(sessions, view, ada):
+    _, (first, *_) = spoken(ada)
+    bob = sessions.get("bob")
+    chat = bob.store.create().id
+    for kind in ("delete", "fork", "edit"):
+        update = shown(view, Answering(sessions, view).turn(chat, by("bob"), clicked(kind=kind, id=first.id)))
+        assert "no longer exists" in update["notice"]
+    assert len(bob.store.conversations()) == 1
+    assert ada.store.message(first.id).content == "one"
+
+
+def test_a_pinned_conversation_stands_first(sessions, view, ada):
+    chat, _ = spoken(ada)
+    other, _ = spoken(ada)
+    chats = Conversations(sessions, view)
+    rows = shown(view, chats.row(other, Followed(), by("ada"), clicked(kind="pin", id=chat)))["rows"]
+    assert rows.index("Pinned") < rows.index(chat) < rows.index("Today") < rows.index(other)
+    rows = shown(view, chats.row(other, Followed(), by("ada"), clicked(kind="unpin", id=chat)))["rows"]
+    assert "Pinned" not in rows
+
+
 def events(sessions) -> list:
     with gr.Blocks() as blocks:
         chat_page.build(sessions)

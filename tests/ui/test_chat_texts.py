@@ -235,3 +235,45 @@ def test_a_message_not_sent_stays_with_its_conversation(server, pages):
     page.wait_for_timeout(600)
     assert box(page) == ""
     assert "A chat with plans" in titles(page)
+
+
+def test_a_narrow_page_keeps_words_menus_and_sliders_whole(server, pages, tmp_path):
+    page = pages.open(server, width=390, height=844)
+    table = "| Configuration | Throughput | Acceptance |\n|---|---|---|\n| adaptive drafting | 123 tokens/s | 45% |\n"
+    imported(page, tmp_path, ("user", "Which?"), ("assistant", f"{table}\n" + "And so on. " * 300))
+    lines = "th => th.getClientRects().length && th.scrollWidth <= th.clientWidth + 1 && th.clientHeight < 60"
+    assert page.eval_on_selector_all("#od-chat th", f"all => all.every({lines})"), "no head breaks inside a word"
+    page.click("[data-od=side]")
+    page.wait_for_selector("#od-side", state="visible")
+    bottoms = page.eval_on_selector_all(
+        "#od-links a, #od-import", "all => all.map(e => { const r = document.createRange(); r.selectNodeContents(e);"
+        " return r.getBoundingClientRect().bottom; })",
+    )  # fmt: skip
+    assert max(bottoms) - min(bottoms) < 2.5, "export and import stand on one line"
+    page.mouse.click(380, 400)
+    page.click("[data-od=aside]")
+    tab(page, "Options")
+    clipped = """() => {
+      const thumb = document.querySelector('#od-temperature input[type=range]');
+      for (let e = thumb.parentElement; e.id !== 'od-aside'; e = e.parentElement) {
+        const room = e.getBoundingClientRect().bottom - thumb.getBoundingClientRect().bottom;
+        if (getComputedStyle(e).overflowY !== 'visible' && room < 5) return e.className;
+      }
+      return '';
+    }"""
+    assert page.evaluate(clipped) == ""
+    assert page.evaluate("getComputedStyle(document.querySelector('#od-target input')).textOverflow") == "ellipsis"
+
+
+def test_what_is_said_covers_no_field_that_is_worked_at(server, pages):
+    page = pages.open(server, "/settings")
+    field = "#od-set-draft-length :is(input, textarea)"
+    page.wait_for_function("s => document.querySelector(s)?.value", arg=field)
+    page.fill(field, "999")
+    page.press(field, "Tab")
+    page.wait_for_selector("#od-said >> text=Fixed length is 999")
+    said, at = page.locator("#od-said .od-note").bounding_box(), page.locator(field).bounding_box()
+    assert said["y"] > at["y"] + at["height"]
+    assert said["y"] + said["height"] <= 900
+    top = "b => document.elementFromPoint(b.x + 20, b.y + b.height / 2).closest('#od-said') !== null"
+    assert page.evaluate(top, said), "nothing lies over it"

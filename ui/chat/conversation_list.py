@@ -1,6 +1,7 @@
 """The list of conversations as HTML, and the script that turns clicks in it into one event, `act`.
 
-`act` carries {kind: open | rename | delete | forget, id, title}. Titles come from outside and are escaped.
+`act` carries {kind: open | rename | pin | unpin | delete | forget, id, title}.
+Titles come from outside and are escaped.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from omnidraft.app.session import Session
 from omnidraft.chats import Conversation, Hit
 
 _PEN = "M4 20l1-4L16 5l3 3L8 19z"
+_PIN = "M9 4h6l-1 6 3 4H7l3-4zM12 14v6"
 _BIN = "M5 7h14M10 7V5h4v2M7 7l1 12h8l1-12"
 SHOWN = 300
 
@@ -25,7 +27,7 @@ def listing(session: Session, current: str, query: str = "") -> str:
         return '<p class="od-none">No conversations yet.</p>'
     parts, group = [], None
     for chat in chats:
-        if (name := _age(chat.updated)) != group:
+        if (name := "Pinned" if chat.pinned else _age(chat.updated)) != group:
             parts.append(f'<div class="od-age">{name}</div>')
             group = name
         parts.append(_row(chat, current))
@@ -46,10 +48,13 @@ def _hits(hits: list[Hit], current: str) -> str:
 def _row(chat: Conversation, current: str, snippet: str = "") -> str:
     mark = ' aria-current="true"' if chat.id == current else ""
     title = escape(chat.title)
+    pin = "Unpin" if chat.pinned else "Pin"
     extra = f"<small>{escape(snippet)}</small>" if snippet else ""
     return (
         f'<div class="od-item" data-id="{chat.id}"{mark}>'
         f'<button type="button" class="od-row" data-kind="open"><span>{title}</span>{extra}</button>'
+        f'<button type="button" class="od-act" data-kind="{pin.lower()}" aria-label="{pin} {title}" title="{pin}">'
+        f"{_icon(_PIN)}</button>"
         f'<button type="button" class="od-act" data-kind="rename" aria-label="Rename {title}" title="Rename">'
         f'{_icon(_PEN)}</button><button type="button" class="od-act" data-kind="ask-delete" '
         f'aria-label="Delete {title}" title="Delete">{_icon(_BIN)}</button></div>'
@@ -75,7 +80,7 @@ element.addEventListener('click', (event) => {
   const item = button.closest('.od-item');
   const kind = button.dataset.kind;
   if (kind === 'open') send('open', item.dataset.id);
-  else if (kind === 'delete' || kind === 'forget') send(kind, item.dataset.id);
+  else if (['delete', 'forget', 'pin', 'unpin'].includes(kind)) send(kind, item.dataset.id);
   else if (kind === 'keep') item.querySelector('.od-sure').remove();
   else if (kind === 'ask-delete') {
     if (item.querySelector('.od-sure')) return;

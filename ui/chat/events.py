@@ -12,7 +12,7 @@ import gradio as gr
 
 from omnidraft.app import conversing
 from omnidraft.app.conversing import shown_pieces
-from omnidraft.app.session import Session
+from omnidraft.app.session import Session, StillAnswering
 from omnidraft.app.sessions import Sessions
 from omnidraft.chats import TextFile
 from omnidraft.errors import OmniDraftError, StorageError
@@ -78,6 +78,9 @@ class Answering(_Handlers):
         session, name = self._here(request, chat)
         if not text.strip():
             yield {view.notice: note("Write a message to send with the files.") if files else ""}
+        elif editing and session.store.message(editing).role == "assistant":
+            session.store.edit(editing, text, {"edited": True})
+            yield from view.open(session, session.store.get(name), None)
         elif editing:
             yield from view.run(
                 session, name, lambda: conversing.edit(session, name, editing, text, files), (text, files)
@@ -103,6 +106,12 @@ class Answering(_Handlers):
                 yield from self.view.run(session, name, lambda: conversing.resume(session, name))
             case "edit":
                 yield self.view.edit(session.store.message(data["id"]))
+            case "delete":
+                yield from self._delete(session, name, data["id"])
+            case "fork":
+                fork = session.shown.show(session.store.fork(data["id"]).id)
+                told = "This is a new conversation with what was said up to there; the other one stays as it was."
+                yield from self.view.open(session, fork, name, {self.view.notice: note(told)})
             case "tokens":
                 yield {self.view.tokens: origins(shown_pieces(session.store.message(data["id"])))}
             case "version":
@@ -110,6 +119,13 @@ class Answering(_Handlers):
                 here = [m.id for m in versions].index(data["id"])
                 session.store.select(versions[(here + data["step"]) % len(versions)].id)
                 yield from self.view.open(session, session.store.get(name), name)
+
+    def _delete(self, session: Session, chat: str, question: str) -> Updates:
+        if session.writing(chat):
+            raise StillAnswering("An answer is still being written; stop it or wait for it.")
+        session.store.delete_turn(question)
+        told = "The question and its answers were deleted; what the drafter learned from them stays."
+        yield from self.view.open(session, session.store.get(chat), chat, {self.view.notice: note(told)})
 
     def cancel(self) -> dict:
         """The edit is given up: what it would have changed stays as it is."""
@@ -144,6 +160,9 @@ class Conversations(_Handlers):
                 shown = session.shown.show(data["id"])
                 followed.leave()
                 yield from view.open(session, shown, chat)
+            elif data["kind"] in ("pin", "unpin"):
+                session.store.update(data["id"], pinned=data["kind"] == "pin")
+                yield {view.rows: listing(session, chat or "")}
             elif data["kind"] == "rename":
                 session.store.rename(data["id"], data["title"])
                 yield {view.rows: listing(session, chat or "")}

@@ -41,6 +41,10 @@ from ui.chat.stream import Followed, follow
 from ui.chat.switching import describe_switch
 from ui.chat.turns import Turns, turns
 
+EDITING = {
+    "user": "Editing an earlier message: sending makes a new version beside the old one, and answers it.",
+    "assistant": "Editing an answer: sending keeps your words as a new version beside the old one.",
+}
 PANEL_EVERY = 0.25  # seconds between updates of the numbers
 
 
@@ -124,7 +128,7 @@ class ChatView:
             **self._written(message.content, message.files),
             self.editing: message.id,
             self.cancel: gr.Button(visible=True),
-            self.notice: note("Editing an earlier message: sending makes a new version beside the old one."),
+            self.notice: note(EDITING[message.role]),
         }
 
     def no_edit(self) -> dict:

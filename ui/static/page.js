@@ -37,13 +37,13 @@
   document.addEventListener("click", (event) => {
     const target = event.target instanceof Element ? event.target : null;
     if (!target) return;
-    if (target.closest("[data-od=side]")) side(!isOpen("od-side-open"));
     // Gradio makes every link in the empty chat open a tab of its own; to this program's pages they lead in this one.
     const inside = target.closest(".od-empty a[href^='/']");
     if (inside && !event.ctrlKey && !event.metaKey && !event.shiftKey) {
       event.preventDefault();
       location.href = inside.href;
     }
+    if (target.closest("[data-od=side]")) side(!isOpen("od-side-open"));
     else if (target.closest("[data-od=aside]")) aside(!isOpen("od-aside-open"));
     else {
       if (!target.closest("#od-side") || target.closest("[data-kind=open], #od-new")) side(false);

@@ -8,6 +8,8 @@
   // Below each message: its versions and what can be done with it. The server says which row is which message.
   const icons = {
     copy: "M9 9h11v11H9zM5 15H4V4h11v1",
+    fork: "M7 4v7a5 5 0 005 5h5M13 12l4 4-4 4M7 20v-9",
+    delete: "M5 7h14M10 7V5h4v2M7 7l1 12h8l1-12",
     edit: "M4 20l1-4L16 5l3 3L8 19z",
     regenerate: "M5 12a7 7 0 0112-5l2 2M19 4v5h-5M19 12a7 7 0 01-12 5l-2-2M5 20v-5h5",
     continue: "M5 6v8a4 4 0 004 4h10M15 14l4 4-4 4",
@@ -16,6 +18,8 @@
   const words = {
     copy: "Copy",
     edit: "Edit",
+    fork: "Go on from here in a new conversation",
+    delete: "Delete this question and its answers",
     regenerate: "Answer again",
     continue: "Continue",
     tokens: "Show where its tokens came from",
@@ -28,6 +32,7 @@
     made.innerHTML = inside;
     made.addEventListener("click", (event) => {
       event.stopPropagation();
+      if (!act) return;
       window.odTurn?.(act);
       if (act.kind === "tokens") showTokens();
       if (act.kind === "edit") setTimeout(() => document.querySelector("#od-box textarea")?.focus(), 300);
@@ -36,6 +41,22 @@
   };
   const icon = (kind) => `<svg viewBox="0 0 24 24" aria-hidden="true"><path d="${icons[kind]}"/></svg>`;
   const action = (kind, id) => button(words[kind], { kind, id }, icon(kind));
+  // Deleting asks first, in the same place.
+  const remove = (id) => {
+    const ask = button(words.delete, null, icon("delete"));
+    ask.addEventListener("click", () => {
+      const sure = document.createElement("span");
+      sure.className = "od-turn-sure";
+      sure.setAttribute("role", "alertdialog");
+      sure.setAttribute("aria-label", words.delete);
+      const keep = button("Keep it", null, "Keep");
+      keep.addEventListener("click", () => { sure.replaceWith(ask); ask.focus(); });
+      sure.append("Delete for good?", button(words.delete, { kind: "delete", id }, "Delete"), keep);
+      ask.replaceWith(sure);
+      keep.focus();
+    });
+    return ask;
+  };
   // The text as it was written, which only the server has: what is drawn is no Markdown any more.
   const written = async (id) => {
     const reply = await fetch(`/message/${id}`);
@@ -75,7 +96,8 @@
       );
     }
     if (!mark.busy) made.append(copy(mark.id));
-    if (mark.role === "user") made.append(action("edit", mark.id));
+    if (!mark.busy) made.append(action("edit", mark.id), action("fork", mark.id));
+    if (mark.role === "user") made.append(remove(mark.id));
     if (mark.role === "assistant" && mark.last) made.append(action("regenerate", mark.id));
     if (mark.cut !== undefined) {
       // An answer that was cut off says so with a word; any other can be made longer.
