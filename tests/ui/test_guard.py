@@ -211,6 +211,7 @@ def test_a_full_disk_is_a_sentence_on_every_route(app, monkeypatch):
     monkeypatch.setattr("omnidraft.database._migrate", full)
     new = {"Cookie": "omnidraft_profile=new"}
     (app.home.profiles / "new").mkdir()
+    app.cookies.clear()  # what earlier answers set would stand in place of this one
     listed = app.get("/v1/models", headers=new)
     assert listed.status_code == 503
     assert "cannot be used: database or disk is full." in listed.json()["error"]["message"]
