@@ -337,6 +337,21 @@ def test_a_pinned_conversation_stands_first(sessions, view, ada):
     assert "Pinned" not in rows
 
 
+def test_a_running_answer_is_marked_in_the_list_and_can_be_stopped_there(sessions, view, ada):
+    quiet, chat = ada.store.create("quiet").id, ada.store.create("busy").id
+    begun(ada, chat)
+    chats = Conversations(sessions, view)
+    rows = chats.search("", quiet, by("ada"))
+    assert rows.count('data-kind="stop"') == 1
+    assert "Stop the answer in busy" in rows
+    assert "Stop the answer in busy" in chats.search("busy", quiet, by("ada"))
+    shown(view, chats.row(quiet, Followed(), by("ada"), clicked(kind="stop", id=quiet)))
+    assert ada.writing(chat), "there was nothing to stop in the quiet one"
+    rows = shown(view, chats.row(quiet, Followed(), by("ada"), clicked(kind="stop", id=chat)))["rows"]
+    assert ada.job.stopped
+    assert 'data-kind="stop"' not in rows
+
+
 def events(sessions) -> list:
     with gr.Blocks() as blocks:
         chat_page.build(sessions)

@@ -160,6 +160,11 @@ class Conversations(_Handlers):
                 shown = session.shown.show(data["id"])
                 followed.leave()
                 yield from view.open(session, shown, chat)
+            elif data["kind"] == "stop":
+                if session.writing(data["id"]):
+                    session.stop(data["id"])
+                    session.job.join(10)
+                yield {view.rows: listing(session, chat or "")}
             elif data["kind"] in ("pin", "unpin"):
                 session.store.update(data["id"], pinned=data["kind"] == "pin")
                 yield {view.rows: listing(session, chat or "")}
