@@ -72,7 +72,9 @@ def make_app(sessions: Sessions, host: str, extra_hosts: Sequence[str] = (), *, 
 
 def _told(request: Request, error: Exception) -> Response:
     """What a user can mend, as a full disk, in a sentence wherever it comes up."""
-    return api.error(str(error), 503) if request.url.path.startswith("/v1/") else PlainTextResponse(str(error), 503)
+    if request.url.path.startswith("/v1/"):
+        return api.error_reply(str(error), 503)
+    return PlainTextResponse(str(error), 503)
 
 
 def _mounted(app: FastAPI, sessions: Sessions) -> FastAPI:

@@ -48,7 +48,7 @@ def add_routes(app: FastAPI, sessions: Sessions, key: str | None, exposed: bool)
         try:
             return JSONResponse(_described(*await run_in_threadpool(_find, session, name)))
         except BadRequest as error:
-            return error(str(error), error.status)
+            return error_reply(str(error), error.status)
 
     @app.post("/v1/chat/completions")
     async def completions(request: Request) -> Response:
@@ -63,11 +63,11 @@ async def _complete(session: Session, request: Request) -> Response:
         asked = await run_in_threadpool(Asked.of_body, session, await read_body(request))
         reply = await _start(session, asked, request)
     except BadRequest as error:
-        return error(str(error), error.status)
+        return error_reply(str(error), error.status)
     except (SettingsError, GrammarError) as error:
-        return error(str(error), 400)
+        return error_reply(str(error), 400)
     except OmniDraftError as error:
-        return error(str(error), 503)
+        return error_reply(str(error), 503)
     if asked.stream:
         while not reply.job.over and not await run_in_threadpool(reply.job.wait, 0, 0.2):
             if await request.is_disconnected():
@@ -79,7 +79,7 @@ async def _complete(session: Session, request: Request) -> Response:
     try:
         while not job.over:
             if await request.is_disconnected():
-                return error("The client went away.", 499)
+                return error_reply("The client went away.", 499)
             await run_in_threadpool(job.join, 0.1)
     finally:
         job.stop()
@@ -91,19 +91,20 @@ def _failed(job: AnswerJob) -> Response | None:
     if not job.error or not job.over:
         return None
     if isinstance(job.failure, ContextFull):
-        return error(job.error, 400, "context_length_exceeded")
-    return error(job.error, 400 if isinstance(job.failure, GrammarError) else 500)
+        return error_reply(job.error, 400, "context_length_exceeded")
+    return error_reply(job.error, 400 if isinstance(job.failure, GrammarError) else 500)
 
 
 def _refusal(request: Request, key: str | None, exposed: bool) -> Response | None:
     if key is None:
         if exposed:
-            return error("This server is reachable from other machines; start it with --api-key to use its API.", 403)
+            why = "This server is reachable from other machines; start it with --api-key to use its API."
+            return error_reply(why, 403)
         return None
     given = request.headers.get("authorization", "").removeprefix("Bearer ").strip()
     if hmac.compare_digest(given.encode(), key.encode()):
         return None
-    return error("The API key is missing or wrong.", 401)
+    return error_reply("The API key is missing or wrong.", 401)
 
 
 async def _start(session: Session, asked: Asked, request: Request) -> Reply:
@@ -180,6 +181,6 @@ def _described(name: str, model: ModelInfo) -> dict[str, Any]:
     return {"id": name, "object": "model", "created": created, "owned_by": "local"}
 
 
-def error(message: str | None, status: int, code: str | None = None) -> JSONResponse:
+def error_reply(message: str | None, status: int, code: str | None = None) -> JSONResponse:
     kind = "invalid_request_error" if status < 500 else "server_error"
     return JSONResponse({"error": {"message": message, "type": kind, "param": None, "code": code}}, status_code=status)
