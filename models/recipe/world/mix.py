@@ -15,8 +15,8 @@ DRAWS: dict[str, tuple[Callable[[random.Random, Part], Item], int]] = {
     "sum": (sums.draw, 20),
     "problem": (problems.draw, 24),
     "function": (functions.draw, 20),
-    "omnidraft": (facts.draw, 20),
-    "everyday": (everyday.draw, 12),
+    "omnidraft": (facts.draw, 30),
+    "everyday": (everyday.draw, 24),
     "unknown": (outside.draw, 10),
     "talk": (talk.draw, 2),
 }
