@@ -84,8 +84,8 @@ def test_a_load_that_cannot_fit_is_refused_with_numbers_and_a_way_out(folder: Pa
         return folder_estimate(info, "cpu", dtype, n_ctx, 512).total
 
     for free, way_out in {
-        needed("float32", 8192) - 1: "set n_ctx to 4096 or less",
-        needed("float32", 1024): "set n_ctx to 1024 or less",
+        needed("float32", 8192) - 1: "set the context length to 4096 or less",
+        needed("float32", 1024): "set the context length to 1024 or less",
         needed("int8", 8192) // 4: "use a quantized GGUF of this model, a smaller model or a shorter context",
     }.items():
         monkeypatch.setattr(hf_load, "available_bytes", lambda free=free: free)

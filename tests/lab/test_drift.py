@@ -88,8 +88,8 @@ def test_a_segment_goes_on_where_an_earlier_one_stopped_in_the_same_source():
 
 
 def test_asking_for_more_prompts_than_there_are_is_refused(tmp_path):
-    with pytest.raises(SettingsError, match="Segment 2 asks for 30 prompts of math, but only 6 are left"):
-        choose_prompts(schedule((A, "math", 40), (B, "math", 30)))
+    with pytest.raises(SettingsError, match="Segment 2 asks for 30 prompts of math, but only 20 are left"):
+        choose_prompts(schedule((A, "math", 60), (B, "math", 30)))
     own = tmp_path / "own.txt"
     own.write_text("What is tea?\n What  is tea? \nWhat is milk?\n")
     assert len(choose_prompts(schedule((A, str(own), 2)))) == 2
@@ -542,7 +542,7 @@ def test_the_command_runs_exports_lists_and_shows(home, tmp_path, capsys):
 
 @pytest.mark.parametrize(
     "args",
-    [["--schedule", "nowhere"], ["--resume", "nothing"], ["--schedule", "step", "--prompts", "47"],
+    [["--schedule", "nowhere"], ["--resume", "nothing"], ["--schedule", "step", "--prompts", "81"],
      ["--schedule", "step", "--draft-length", "x"], ["--schedule", "step", "--task", "juggling"]],
 )  # fmt: skip
 def test_a_mistake_is_one_sentence(home, capsys, args):

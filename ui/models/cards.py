@@ -10,6 +10,8 @@ from omnidraft.app.hub import Download
 from omnidraft.app.memory import context_of, estimate
 from omnidraft.app.session import Session
 from omnidraft.backends.gguf_file import ModelInfo
+from omnidraft.config import ModelSettings
+from omnidraft.errors import ModelError
 from omnidraft.format import count, percent, short, size
 
 KINDS = {
@@ -60,12 +62,20 @@ def _facts(session: Session, model: ModelInfo, coverage: dict | None) -> str:
         ("trained context", count(model.n_ctx_train) if model.n_ctx_train else "not said"),
         ("vocabulary", f"{escape(model.vocabulary_family)}, {count(model.vocabulary_size)}"),
         ("file", size(model.file_size)),
-        ("memory, about", f"{size(estimate(model, settings))} at {count(context_of(model, settings))} tokens"),
+        ("memory, about", _memory(model, settings)),
     ]
     if coverage is not None:
         share = coverage["direct"] / coverage["target_size"]
         facts.append(("direct with the drafter", f"{count(coverage['direct'])} tokens, {percent(share)}"))
     return "<dl>" + "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in facts) + "</dl>"
+
+
+def _memory(model: ModelInfo, settings: ModelSettings) -> str:
+    """What it would take; a folder may have been emptied since it was listed, and the page is shown all the same."""
+    try:
+        return f"{size(estimate(model, settings))} at {count(context_of(model, settings))} tokens"
+    except ModelError:
+        return "not to be told: its files cannot be read"
 
 
 def _buttons(model: ModelInfo, loaded: bool, drafts: bool) -> str:
