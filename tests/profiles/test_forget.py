@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -40,12 +45,21 @@ def test_what_is_left_in_nothing_but_a_candidate_is_listed_and_forgotten_by_name
     assert not list_sources(paths)
 
 
+@contextmanager
+def held_open(database: Path) -> Iterator[None]:
+    """As a program that answers has its n-grams."""
+    with closing(sqlite3.connect(database)) as connection:
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("CREATE TABLE IF NOT EXISTS held (id)")
+        yield
+
+
 def test_nothing_is_forgotten_while_another_program_would_write_it_back(home, ada, monkeypatch):
     monkeypatch.setattr("omnidraft.profiles.forget.CLOSING_SECONDS", 0.2)
     with ChatStore(ada.chats) as store:
-        with ReplayStore(ada.replay), pytest.raises(StorageError, match="Nothing was forgotten: another program"):
+        with held_open(ada.ngrams), pytest.raises(StorageError, match="Nothing was forgotten: another program"):
             forget_everything_from(ada, store)
-        with ReplayStore(ada.replay), pytest.raises(StorageError, match="Nothing was forgotten: another program"):
+        with held_open(ada.ngrams), pytest.raises(StorageError, match="Nothing was forgotten: another program"):
             forget_from(ada, store, store.conversations()[0].id)
         assert len(store.conversations()) == 1
         monkeypatch.undo()
