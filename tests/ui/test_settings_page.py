@@ -7,7 +7,7 @@ import tomllib
 from omnidraft.config import AppSettings, describe
 from tests.ui.chatting import arrived, ask, choose, said, write
 
-ELSEWHERE = ("target", "drafter", "model_folders", "model_programs")  # the Models page has these
+ELSEWHERE = ("target", "drafter", "model_folders", "model_programs", "model.workers")  # the Models page has these
 
 
 def field(name: str) -> str:
@@ -62,9 +62,12 @@ def test_what_learning_needs_is_kept_over_a_restart(make_server, pages):
 
 
 def test_the_cache_shows_what_it_is_used_for_and_what_takes_a_reload_says_so(server, pages):
-    page = pages.open(server)
+    page = open_settings(pages, server)
+    choose(page, field("draft.mode"), "fixed")  # measured costs might let the drafter rest
+    said(page, "kept")
+    page.goto(server.origin)
     arrived(page)
-    ask(page, "Tell me about your day.")
+    ask(page, "Where can I stay in Oakland on March 6th, and what does a table for two cost?")
     page.goto(server.origin + "/settings")
     page.wait_for_selector(".od-facts")
     for word in ("n-grams", "of them seeded", "hit rate"):
