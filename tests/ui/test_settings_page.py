@@ -5,6 +5,8 @@ from __future__ import annotations
 import tomllib
 from types import SimpleNamespace
 
+import pytest
+
 from omnidraft.config import AppSettings, describe
 from tests.ui.chatting import arrived, ask, choose, said, write
 from ui.settings import cache_html
@@ -72,6 +74,7 @@ def test_what_learning_needs_is_kept_over_a_restart(make_server, pages):
     assert stored(server)["learning"] == {**stored(server)["learning"], "loss": "hybrid", "rank": 16, "replay_mb": 64}
 
 
+@pytest.mark.browser_slow
 def test_the_cache_shows_what_it_is_used_for_and_what_takes_a_reload_says_so(server, pages):
     page = pages.open(server)
     arrived(page)
