@@ -1,7 +1,8 @@
 """Word problems of one to three steps, from the templates in problems.txt.
 
 A template names its steps ("a*b;r-c": multiply, then take c from the result; r is the last result, s the one before),
-what each step finds, and the text with its wordings. Held out are some wordings, and some templates altogether.
+what each step finds, and the text with its wordings. Held out are some wordings, and the templates marked as new altogether: none that a
+visitor would try first.
 """
 
 import random
@@ -15,7 +16,7 @@ from .words import COLOURS, CONTAINER, GOODS, HE, PLACES, SHE, THINGS, words
 
 FOOD = words("cookies apples pears muffins rolls plums cherries eggs peaches sandwiches")
 ANIMALS = {"cow": ("cows", 4), "spider": ("spiders", 8), "hen": ("hens", 2), "ant": ("ants", 6), "dog": ("dogs", 4)}
-NEW_TEMPLATES_PERCENT = 8
+NEW = "new: "  # opens a template that training never sees
 
 
 @dataclass(frozen=True)
@@ -24,11 +25,7 @@ class Template:
     steps: tuple[str, ...]  # such as ("a*b", "r-c")
     labels: tuple[str, ...]
     text: str
-
-    @property
-    def kept_out(self) -> bool:
-        """True if training never sees any of it."""
-        return is_kept_out(f"template {self.text}", NEW_TEMPLATES_PERCENT)
+    kept_out: bool  # training never sees any of it
 
 
 @cache
@@ -38,8 +35,9 @@ def templates() -> tuple[Template, ...]:
     for line in lines:
         if line and not line.startswith("#"):
             # Wordings hold bars of their own, so only the first two separate.
-            steps, labels, text = (field.strip() for field in line.split(" | ", 2))
-            found.append(Template(len(found), tuple(steps.split(";")), tuple(labels.split(";")), text))
+            steps, labels, text = (field.strip() for field in line.removeprefix(NEW).split(" | ", 2))
+            kept_out = line.startswith(NEW)
+            found.append(Template(len(found), tuple(steps.split(";")), tuple(labels.split(";")), text, kept_out))
     return tuple(found)
 
 

@@ -19,7 +19,7 @@ IN_WORDS = {
           "Add {b} to {a}.", "What do you get when you add {a} and {b}?", "Please add {a} and {b}."),
     "-": ("What is {a} minus {b}?", "Subtract {b} from {a}.", "What is left if you take {b} from {a}?",
           "How much is {a} minus {b}?", "Take {b} away from {a}.", "What is the difference of {a} and {b}?"),
-    "x": ("What is {a} times {b}?", "Multiply {a} by {b}.", "What is the product of {a} and {b}?",
+    "x": ("What is {a} times {b}?", "Multiply {a} by {b}.", "Multiply {a} and {b}.", "What is the product of {a} and {b}?",
           "How much is {a} times {b}?",
           "What do you get when you multiply {a} by {b}?", "Please multiply {a} and {b}."),
     "/": ("What is {a} divided by {b}?", "Divide {a} by {b}.", "How much is {a} divided by {b}?",
