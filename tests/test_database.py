@@ -57,7 +57,10 @@ def test_every_earlier_version_of_the_conversations_opens_today(tmp_path):
     for done in range(1, len(MIGRATIONS) + 1):
         path = tmp_path / f"{done}.sqlite"
         connection = open_database(path, APPLICATION_ID, MIGRATIONS[:done])
-        connection.execute("INSERT INTO conversations VALUES ('c', 'Old', 1, 1.0, 2.0, '', NULL, NULL, 1)")
+        connection.execute(
+            "INSERT INTO conversations (id, title, named, created, updated, system, speculation) "
+            "VALUES ('c', 'Old', 1, 1.0, 2.0, '', 1)"
+        )
         connection.execute("INSERT INTO messages VALUES (1, 'm', 'c', NULL, 'user', 'an old walrus', 1.0, 1, '{}')")
         connection.close()
         with ChatStore(path) as store:

@@ -23,11 +23,14 @@ def test_the_cache_holds_a_key_and_a_value_per_layer_and_token(target: ModelInfo
     assert memory.kv_cache_bytes(target, 100, "q8_0") == pytest.approx(100 * per_token * 34 / 64, rel=1e-3)
 
 
-def test_heads_may_differ_by_layer(write_gguf):
-    keys = {"llama.block_count": 3, "llama.embedding_length": 64, "llama.attention.head_count": 4}
-    keys["llama.attention.head_count_kv"] = [4, 1, 2]
-    info = read_info(write_gguf("layers.gguf", "llama", keys))
-    assert memory.kv_cache_bytes(info, 1, "f16") == 7 * 32 * 2
+@pytest.mark.parametrize(
+    ("architecture", "heads"),
+    [("llama", [4, 1, 2]), ("lfm2", [4, 0, 2])],  # a layer of no heads is one without attention, illegal in a Llama
+)
+def test_heads_may_differ_by_layer(write_gguf, architecture: str, heads: list[int]):
+    keys = {"block_count": 3, "embedding_length": 64, "attention.head_count": 4, "attention.head_count_kv": heads}
+    info = read_info(write_gguf("layers.gguf", architecture, {f"{architecture}.{k}": v for k, v in keys.items()}))
+    assert memory.kv_cache_bytes(info, 1, "f16") == sum(heads) * 32 * 2
 
 
 def test_states_beside_keys_and_values_are_left_to_llama_cpp(write_gguf):

@@ -117,12 +117,24 @@ def test_without_a_cache_every_piece_maps_or_splits(bundled_pair):
     assert bundled_pair.target.decode([p.target_id for p in proposals]) == TEXT.encode()
 
 
+def seeded_words(pair: PairMap, cache: NgramCache, count: int) -> list[int]:
+    """The first seeded target tokens that are a whole word behind a space, which the drafter writes in pieces."""
+    words = (token for token in ngrams(pair) if token in cache and pair.target.pieces[token][:1] == b" ")
+    return [token for token in words if pair.target.pieces[token][1:].isalpha()][:count]
+
+
 def test_a_seeded_cache_merges_text_like_the_target_writes_it(bundled_pair):
     cache = cached(bundled_pair, seed=True)
-    text = " a good understanding of the information"
-    proposals = Translator(bundled_pair, cache).segment(bundled_pair.drafter.encode(text))
-    assert [p.target_id for p in proposals] == bundled_pair.target.encode(text)
-    assert "ngram" in {p.origin for p in proposals}
+    words = seeded_words(bundled_pair, cache, 12)
+    assert len(words) == 12
+    text = bundled_pair.target.decode(words).decode()
+    assert bundled_pair.target.encode(text) == words
+    pieces = bundled_pair.drafter.encode(text)
+    assert len(pieces) >= 2 * len(words)
+    proposals = Translator(bundled_pair, cache).segment(pieces)
+    assert [(p.target_id, p.origin) for p in proposals] == [(word, "ngram") for word in words]
+    bare = Translator(bundled_pair, None).segment(pieces)
+    assert [p.target_id for p in bare] != words
 
 
 def test_byte_tokens_of_a_character_merge_into_a_cached_ngram():
