@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 _CPUS = Path("/sys/devices/system/cpu")
-_WORTH_A_THREAD = 3 << 20  # bytes of weights
+_WORTH_A_THREAD = 3 << 20  # bytes of weights read
 _QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
@@ -31,11 +31,11 @@ def physical_cores() -> int:
 
 
 def step_threads(weights: int) -> int:
-    """How many threads a pass of a few tokens is worth, whose model has `weights` bytes.
+    """How many threads a pass of a few tokens is worth, which reads `weights` bytes.
 
     Threads wait for each other behind every operation, and whoever shares the machine makes them wait long: steps of
-    the bundled drafter (2.4 MB) took 0.28 ms with one thread and 0.31 with two while the second core was free, and
-    0.4 against 65 while it was not.
+    a drafter of 2.4 MB took 0.28 ms with one thread and 0.31 with two while the second core was free, and 0.4 against
+    65 while it was not.
     """
     return min(physical_cores(), max(1, round(weights / _WORTH_A_THREAD)))
 

@@ -16,16 +16,17 @@ from pathlib import Path
 
 from omnidraft.backends.gguf_file import ModelInfo, read_info
 from omnidraft.backends.gguf_header import read_header
-from omnidraft.backends.llama_runtime import type_layout
-from omnidraft.backends.memory import available_bytes, kv_cache_bytes
+from omnidraft.backends.memory import available_bytes, kv_cache_bytes, prompt_step, tensor_bytes
 from omnidraft.config import ModelSettings
 from omnidraft.errors import ModelError
 from omnidraft.trial import WITHIN
 
 _CLOSE = 0.5  # of the free memory: from here on it is worth half a second to know exactly
 _COMPUTING = 1 << 30  # bytes that the buffers to compute in hardly ever reach
-_PER_TOKEN = 320  # bytes llama.cpp holds per entry of the vocabulary: its text, twice, and the maps to find it
-_GRAPH = 10_000_000  # bytes of a context's own bookkeeping: graphs, their allocation, work areas of the threads
+# Bytes llama.cpp holds per entry of the vocabulary: its text, twice, the map to find it, and the rank of a merge.
+_PER_TOKEN, _PER_TOKEN_WITHOUT_MERGES = 320, 190
+_GRAPH = 2_000_000  # bytes of a context's own bookkeeping: graphs and their allocation
+_UBATCH = 512
 _PADDING = 256  # tokens to which llama.cpp rounds a cache up
 _SECONDS = 60
 _MIB = 1 << 20
@@ -52,18 +53,35 @@ class Estimate:
 
 def weight_bytes(info: ModelInfo) -> int:
     """Bytes of all tensors and of the vocabulary."""
-    total = _PER_TOKEN * info.vocabulary_size
-    for part in info.parts:
-        for tensor in read_header(part).tensors.values():
-            block, size = type_layout(tensor.type) or (1, 4)
-            total += tensor.elements // block * size
-    return total
+    merges = read_header(info.path).metadata.get("tokenizer.ggml.model") != "llama"
+    per_token = _PER_TOKEN if merges else _PER_TOKEN_WITHOUT_MERGES
+    return sum(tensor_bytes(info).values()) + per_token * info.vocabulary_size
 
 
-def header_estimate(info: ModelInfo, settings: ModelSettings, n_ctx: int) -> Estimate:
+def header_estimate(info: ModelInfo, settings: ModelSettings, n_ctx: int, max_rows: int = 64) -> Estimate:
     """What the file's header tells: what pages show, and where a load that is far from filling the memory stops."""
-    rows = min(settings.n_batch, 512) * (8 * info.width + 4 * info.heads) + 64 * info.vocabulary_size
-    return Estimate(weight_bytes(info), kv_cache_bytes(info, n_ctx, settings.kv_type) or 0, 4 * rows)
+    step, scores = _step(info, settings, n_ctx)
+    buffers = 4 * (step * (4 * info.width + n_ctx) + scores + max_rows * info.vocabulary_size)
+    compute = buffers + _unlogged(info, settings, n_ctx, max_rows)
+    return Estimate(weight_bytes(info), kv_cache_bytes(info, n_ctx, settings.kv_type) or 0, compute)
+
+
+def _step(info: ModelInfo, settings: ModelSettings, n_ctx: int) -> tuple[int, int]:
+    """(prompt tokens computed at once, attention scores held for them: none with flash attention)."""
+    most = min(settings.n_batch, _UBATCH, n_ctx)
+    step = prompt_step(info, n_ctx, most) if settings.kv_type == "f16" else 0
+    return (step, step * n_ctx * info.heads) if step else (most, 0)
+
+
+def _unlogged(info: ModelInfo, settings: ModelSettings, n_ctx: int, max_rows: int) -> int:
+    """Bytes that llama.cpp takes only while it computes, and does not log.
+
+    A copy of the rows of logits, and the threads' work area: what a matrix product multiplies with, in F16, of which
+    the attention scores are the largest. It grows as the context fills, and leaves its last smaller self behind.
+    """
+    step, scores = _step(info, settings, n_ctx)
+    work = 2 * max(scores, step * info.width)
+    return work + work // 2 + 4 * max_rows * info.vocabulary_size + _GRAPH
 
 
 def estimate(
@@ -76,10 +94,10 @@ def estimate(
     environment = {**os.environ, WITHIN: "1"}  # what ends this child ends nothing else
     try:
         done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=_SECONDS)
-        cache, compute = json.loads(done.stdout.splitlines()[-1])
+        cache, buffers = json.loads(done.stdout.splitlines()[-1])
     except (OSError, subprocess.TimeoutExpired, ValueError, IndexError, TypeError):
         return None
-    return Estimate(weight_bytes(info), cache, compute)
+    return Estimate(weight_bytes(info), cache, buffers + _unlogged(info, settings, n_ctx, max_rows))
 
 
 def check_memory(info: ModelInfo, settings: ModelSettings, n_ctx: int, max_rows: int = 64, rollback: int = 0) -> None:
@@ -90,7 +108,7 @@ def check_memory(info: ModelInfo, settings: ModelSettings, n_ctx: int, max_rows:
     free = available_bytes()
     if free is None or settings.n_gpu_layers:
         return
-    known = header_estimate(info, settings, n_ctx)
+    known = header_estimate(info, settings, n_ctx, max_rows)
     if known.total <= _CLOSE * free and free - known.total > _COMPUTING:
         return
     full = known if known.weights + known.cache > free else estimate(info, settings, n_ctx, max_rows, rollback) or known
@@ -122,7 +140,7 @@ def size(count: int) -> str:
 
 
 def _simulate(path: str, request: dict) -> tuple[int, int]:
-    """(cache, compute) bytes, as llama.cpp logs them."""
+    """(cache, buffers) in bytes, as llama.cpp logs them."""
     from omnidraft.backends.llama_context import LlamaContext
     from omnidraft.vocab import llama_log
 
@@ -134,7 +152,7 @@ def _simulate(path: str, request: dict) -> tuple[int, int]:
     log = "".join(pieces)
     cache = sum(float(size) for size in _CACHE.findall(log))
     buffers = sum(float(size) for _, size in _BUFFER.findall(log))
-    return int(cache * _MIB), int(buffers * _MIB) + _GRAPH
+    return int(cache * _MIB), int(buffers * _MIB)
 
 
 if __name__ == "__main__":

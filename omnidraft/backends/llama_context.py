@@ -16,7 +16,7 @@ import numpy as np
 from omnidraft.backends.cores import physical_cores, step_threads
 from omnidraft.backends.gguf_file import ModelInfo
 from omnidraft.backends.llama_runtime import AbortFlag, begin_call, failure_reason, gpu_offload
-from omnidraft.backends.memory import prompt_step
+from omnidraft.backends.memory import pass_bytes, prompt_step
 from omnidraft.backends.placement import Placement
 from omnidraft.config import ModelSettings
 from omnidraft.errors import ModelError
@@ -113,7 +113,7 @@ class LlamaContext:
         # Sizes the compute buffer: without it every row of a prompt step reserves a row of logits (300 MB at 152k).
         # Asking for more aborts the process, so `decode` checks.
         parameters.n_outputs_max = self.max_rows
-        self._threads = settings.threads or physical_cores(), settings.threads or step_threads(info.file_size)
+        self._threads = settings.threads or physical_cores(), settings.threads or step_threads(pass_bytes(info))
         self._wide = True
         parameters.n_threads = parameters.n_threads_batch = self._threads[0]
         parameters.pooling_type = llama_cpp.LLAMA_POOLING_TYPE_NONE

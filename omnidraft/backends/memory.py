@@ -12,10 +12,24 @@ import psutil
 
 from omnidraft.backends.gguf_file import ModelInfo
 from omnidraft.backends.gguf_header import read_header
+from omnidraft.backends.llama_runtime import type_layout
 
 KV_BYTES = {"f16": 2.0, "q8_0": 34 / 32, "q4_0": 18 / 32}
 _OTHER_STATES = (".ssm.", ".wkv.", ".kv_lora_rank", ".full_attention_interval", ".shortconv.")
 _SCORES_BUDGET = 128 << 20
+
+
+def tensor_bytes(info: ModelInfo) -> dict[str, int]:
+    """Bytes of every tensor, by name, over all files."""
+    tensors = {name: tensor for part in info.parts for name, tensor in read_header(part).tensors.items()}
+    layouts = {name: type_layout(tensor.type) or (1, 4) for name, tensor in tensors.items()}
+    return {name: tensor.elements // layouts[name][0] * layouts[name][1] for name, tensor in tensors.items()}
+
+
+def pass_bytes(info: ModelInfo) -> int:
+    """Bytes of the weights that a pass of a token reads: of the embedding one row, unless it is the output as well."""
+    sizes = tensor_bytes(info)
+    return sum(sizes.values()) - (0 if info.tied else sizes.get("token_embd.weight", 0))
 
 
 def kv_cache_bytes(info: ModelInfo, n_ctx: int, kv_type: str) -> int | None:

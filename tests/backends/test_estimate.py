@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from omnidraft.backends import estimate as module
-from omnidraft.backends.estimate import Estimate, check_memory, estimate
+from omnidraft.backends.estimate import Estimate, check_memory, estimate, header_estimate, size
 from omnidraft.backends.gguf_file import read_info
 from omnidraft.backends.llama_cpp import LlamaTarget
 from omnidraft.backends.llama_rewind import rollback_steps
@@ -25,6 +25,7 @@ _USE = """
 import json, sys
 import numpy as np
 from omnidraft.backends.llama_cpp import LlamaTarget
+from omnidraft.backends.memory import give_back
 from omnidraft.config import ModelSettings
 from omnidraft.vocab import Vocabulary
 
@@ -32,10 +33,11 @@ def resident():
     with open("/proc/self/status") as status:
         return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmRSS"))
 
-path, settings = sys.argv[1], ModelSettings(**json.loads(sys.argv[2]))
+path, settings = sys.argv[1], ModelSettings(threads=1, **json.loads(sys.argv[2]))
 with LlamaTarget.open(sys.argv[3], settings) as first:  # the library's own pages come with the first model
     first.extend(list(range(100)), 64)
 vocabulary = Vocabulary.from_gguf(path)
+give_back()  # what was freed would be used again unseen
 before = resident()
 target = LlamaTarget.open(path, settings, vocabulary=vocabulary)
 ids = np.resize(np.flatnonzero(vocabulary.ordinary), target.n_ctx).tolist()
@@ -69,6 +71,7 @@ def llama(width: int, layers: int, heads: int, kv: int, inner: int, rows: int) -
 
 SHAPES = {
     "bundled": (None, {"n_ctx": 1024}),
+    "bundled, a short context": (None, {"n_ctx": 256}),
     "two wide layers": (llama(768, 2, 12, 12, 3072, 32000), {"n_ctx": 1024}),
     "grouped heads, quantized cache": (llama(512, 8, 8, 2, 1536, 8192), {"n_ctx": 2048, "kv_type": "q8_0"}),
     "large vocabulary": (llama(256, 4, 4, 4, 768, 151936), {"n_ctx": 1024, "n_batch": 256}),
@@ -91,6 +94,16 @@ def test_the_estimate_is_within_a_tenth_of_what_is_then_used(write_gguf, models:
     used = int(done.stdout)
     print(f"{name}: estimated {expected}, used {used / 1e6:.1f} MB ({used / expected.total:.3f})")
     assert used == pytest.approx(expected.total, rel=0.1)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_what_pages_show_is_what_a_load_is_refused_by(write_gguf, models: Path, name: str):
+    content, settings = SHAPES[name]
+    info = read_info(write_gguf("shape.gguf", *content) if content else models / "tiny-target-a-f16.gguf")
+    shown = header_estimate(info, ModelSettings(**settings), settings["n_ctx"])
+    known = estimate(info, ModelSettings(**settings), settings["n_ctx"])
+    assert (shown.weights, shown.cache) == pytest.approx((known.weights, known.cache), rel=0.01)
+    assert shown.total == pytest.approx(known.total, rel=0.1)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -129,7 +142,8 @@ def test_a_load_that_cannot_fit_is_refused_with_numbers_and_a_way_out(bundled, m
         with pytest.raises(ModelError, match=suggestion) as caught:
             LlamaTarget.open(bundled.path, settings)
         message = str(caught.value)
-        assert "weights 11.1 MB, cache 4.7 MB" in message
+        assert f"needs {needed}" in message or free < needed.weights
+        assert f"weights {size(needed.weights)}, cache {size(needed.cache)}" in message
         assert f"{free / 1e6:.1f} MB of memory are free" in message
     monkeypatch.setattr(module, "available_bytes", lambda: needed.total + 500_000)
     check_memory(bundled, settings, 1024)
