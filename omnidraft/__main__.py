@@ -12,6 +12,7 @@ import os
 import sys
 from pathlib import Path
 
+from omnidraft.cli.interrupt import between_imports
 from omnidraft.errors import OmniDraftError
 from omnidraft.files import keep_private
 
@@ -27,11 +28,12 @@ _COMMANDS = {
 
 def main(argv: list[str] | None = None) -> int:
     try:
-        keep_private()
-        _tolerate_any_text()
-        arguments = sys.argv[1:] if argv is None else argv
-        args = _parser(arguments[0] if arguments else "").parse_args(arguments)
-        return args.run(args)
+        with between_imports():
+            keep_private()
+            _tolerate_any_text()
+            arguments = sys.argv[1:] if argv is None else argv
+            args = _parser(arguments[0] if arguments else "").parse_args(arguments)
+            return args.run(args)
     except OmniDraftError as error:
         print(f"omnidraft: {error}", file=sys.stderr)
         return 2

@@ -25,8 +25,8 @@ from omnidraft.errors import ModelError, SettingsError, StorageError
 from omnidraft.vocab import TokenKind, Vocabulary
 
 # Same heads as the bundled models, and heads of twice the size with two query heads to a key/value head.
-PLAIN = expand.Shape("plain", width=256, layers=8, heads=8, kv_heads=8, head_dim=32, ffn=768, vocab=9000)
-GROUPED = expand.Shape("grouped", width=384, layers=7, heads=16, kv_heads=8, head_dim=64, ffn=768, vocab=9000)
+PLAIN = expand.Shape("plain", width=384, layers=8, heads=12, kv_heads=12, head_dim=32, ffn=1024, vocab=9000)
+GROUPED = expand.Shape("grouped", width=640, layers=7, heads=20, kv_heads=10, head_dim=64, ffn=1024, vocab=9000)
 
 # Where a rounded activation falls on the other side, 8-bit activations differ by 1/127 of their block's largest.
 TOLERANCE = {"F32": 1e-4, "F16": 0.02, "Q8_0": 0.3, "Q4_0": 0.4}
@@ -142,13 +142,13 @@ def test_quantizing_the_expansion_rounds_the_small_weights_as_quantizing_the_sma
         assert np.array_equal(large.weight(tensor)[:vocab, :width], small.weight(tensor))
 
 
-def test_filler_is_random_and_changes_nothing(enlarged):
+def test_filler_is_random_and_changes_nothing(models, enlarged):
     paths = [enlarged("tiny-target-a", GROUPED, "F32", seed) for seed in (0, 1)]
     first, second = map(LlamaFile, paths)
     assert not np.array_equal(first.weight("blk.6.ffn_up"), second.weight("blk.6.ffn_up"))
     with Runner(paths[0]) as one, Runner(paths[1]) as other:
         ids = one.tokenize(QUESTIONS[0])
-        real = first.get("llama.vocab_size") - 1000
+        real = LlamaFile(bundled(models, "tiny-target-a")).shape.vocab
         assert np.array_equal(one.logits(ids)[:, :real], other.logits(ids)[:, :real])
 
 
@@ -182,12 +182,13 @@ def test_a_layout_reads_no_filler_into_a_real_result():
 def test_padding_changes_no_token(models, enlarged, name):
     with Runner(bundled(models, name)) as small, Runner(enlarged(name, PLAIN, "F16")) as large:
         assert large.size == 9000
-        texts = [*QUESTIONS, "<unused 8999> <unused 3072><unused", "naïve 東京 🙂\n\n  x = 1;\t", "<|eot_id|></s>"]
+        unused = f"<unused {large.size - 1}> <unused {small.size}><unused"
+        texts = [*QUESTIONS, unused, "naïve 東京 🙂\n\n  x = 1;\t", "<|eot_id|></s>"]
         for text in texts:
             for special in (False, True):
                 assert large.tokenize(text, special) == small.tokenize(text, special)
-        unused = llama_cpp.LLAMA_TOKEN_ATTR_UNUSED
-        assert all(large.attribute(token) == unused for token in range(small.size, large.size))
+        attribute = llama_cpp.LLAMA_TOKEN_ATTR_UNUSED
+        assert all(large.attribute(token) == attribute for token in range(small.size, large.size))
         assert all(large.attribute(token) == small.attribute(token) for token in range(small.size))
         padded, plain = Vocabulary.from_gguf(enlarged(name, PLAIN, "F16")), Vocabulary.from_gguf(bundled(models, name))
         assert (padded.kinds[plain.size :] == TokenKind.UNUSED).all()
@@ -258,8 +259,8 @@ def test_a_model_that_does_not_fit_or_is_none_is_refused(models, tmp_path):
     for change, word in (({"ffn": 256}, "ffn"), ({"layers": 4}, "layers"), ({"vocab": 8000}, "vocab")):
         with pytest.raises(ModelError, match=word):
             expand.expand_model(source, out, replace(PLAIN, **change), "F16")
-    with pytest.raises(ModelError, match="width above 192"):
-        expand.expand_model(source, out, replace(PLAIN, width=192), "F16")
+    with pytest.raises(ModelError, match="width above 320"):
+        expand.expand_model(source, out, replace(PLAIN, width=320), "F16")
     with pytest.raises(SettingsError, match="multiple of 32"):
         replace(PLAIN, width=250)
     with pytest.raises(SettingsError, match="Q5_K"):

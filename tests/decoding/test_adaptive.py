@@ -9,6 +9,7 @@ import pytest
 from omnidraft.decoding.adaptive import AdaptiveLength
 from omnidraft.decoding.cost import CostModel
 from omnidraft.decoding.events import Round
+from omnidraft.decoding.exploration import _OPENING, _PATIENCE
 from omnidraft.decoding.knowledge import Knowledge
 from omnidraft.decoding.length import PLAIN, FixedLength
 from omnidraft.decoding.lookup import NO_MATCH, Match
@@ -62,23 +63,31 @@ def test_drafting_resumes_within_the_answer_in_which_the_drafter_became_good():
     assert easy.run(policy, 1_000).rate > 1.3
 
 
-def test_a_round_in_which_no_look_is_due_is_plain_without_another_thought():
-    machine = Machine(MEMORY_BOUND, 0.05, HOPELESS, seed=3)
+@pytest.mark.parametrize("seed", range(4))
+def test_a_round_in_which_no_look_is_due_is_plain_without_another_thought(seed):
+    machine = Machine(MEMORY_BOUND, 0.05, HOPELESS, seed=seed)
     policy = machine.adaptive()
     machine.run(policy, 1_000)
-    begin, begun, needless = policy.begin, [], []
+    begin, looked, thought_over, needless, restarts = policy.begin, [], [], [], []
 
     def count(*given):
         guard, looks = policy.knowledge.guard, policy._exploration
-        begun.append(policy._tokens)
-        if policy._thought and policy._tokens < looks.due and not (guard.due or guard.stretch):
+        if policy._tokens >= looks.due:
+            looked.append(policy._tokens)
+            restarts.extend([policy._tokens] * (looks._failed == 0))
+        elif not policy._thought:
+            thought_over.append(policy._tokens)
+        elif not (guard.due or guard.stretch):
             needless.append(policy._tokens)
         return begin(*given)
 
     with patch.object(policy, "begin", count):
         machine.run(policy, 200)
     assert not needless
-    assert len(begun) <= 50  # a look and what is thought of it, some rounds apart, and a trial at most
+    assert len(thought_over) <= len(looked) + 1  # what a look showed is thought over once; one was before
+    # Looks are 2^5 tokens apart, but for four in a row and ever rarer ones behind a lucky guess.
+    assert 200 // 2**_PATIENCE <= len(looked) <= 200 // 2**_PATIENCE + 1 + len(restarts) * (_OPENING + _PATIENCE)
+    assert len(restarts) <= 1
 
 
 def test_wrong_costs_at_the_start_are_corrected_by_real_rounds():
