@@ -55,6 +55,10 @@ class SamplingSettings:
     min_p: float = number(0.05, 0.0, 1.0, "Only tokens at least this fraction as probable as the best one; 0 is off.")
     repeat_penalty: float = number(1.0, 0.5, 3.0, "Makes tokens that came up recently less likely; 1 is off.")
     repeat_last_n: int = integer(64, 0, 1_000_000, "How many of the last tokens the repetition penalty looks at.")
+    presence_penalty: float = number(0.0, -2.0, 2.0, "Taken off the logit of what the answer said already; 0 is off.")
+    frequency_penalty: float = number(
+        0.0, -2.0, 2.0, "Taken off the logit of a token as often as the answer has said it; 0 is off."
+    )
     seed: int | None = integer(None, 0, 2**63 - 1, "Same seed, same text; left empty, every answer gets a fresh one.")
     max_tokens: int = integer(1024, 1, 1_000_000, "The answer ends after this many tokens at the latest.")
     stop: tuple[str, ...] = texts("Texts that end the answer when they appear; they are not shown.", at_most=16)

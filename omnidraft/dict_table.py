@@ -11,6 +11,7 @@ import queue
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +30,23 @@ class Silent(sqlite3.OperationalError):
 class _Writer(SqliteMultithread):
     """sqlitedict's thread, with its death noted instead of printed."""
 
+    opened: tuple[sqlite3.Connection, sqlite3.Cursor] | None = None
+
+    def _connect(self) -> tuple[sqlite3.Connection, sqlite3.Cursor]:
+        self.opened = super()._connect()
+        return self.opened
+
     def run(self) -> None:
         try:
             super().run()
         except Exception:
             with self._lock:
                 self.exception = sys.exc_info()
+        finally:
+            # The exception keeps the frame and with it the connection: closed here, or the file would stay open.
+            for one in reversed(self.opened or ()):
+                with suppress(sqlite3.Error):
+                    one.close()
 
     def select(self, req: str, arg: tuple | None = None) -> Iterator[tuple]:
         answers: queue.Queue = queue.Queue()
@@ -58,7 +70,17 @@ class _Writer(SqliteMultithread):
         return row
 
     def close(self, force: bool = False) -> None:
-        super().close(force=force or not self.is_alive())  # a dead thread would never confirm
+        """The file is released when this returns, and when it raises what an earlier statement met."""
+        if force or not self.is_alive():  # a dead thread would never confirm
+            super().close(force=True)
+            return
+        try:
+            super().close()
+        except sqlite3.Error:
+            super().close(force=True)
+            raise
+        finally:
+            self.join(ANSWER_SECONDS)
 
 
 class DictTable(SqliteDict):

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from omnidraft.backends.base import DraftModel, LanguageModel
 from omnidraft.backends.grammar import Grammar, GrammarState
 from omnidraft.backends.prompt import answer_ids, count_ids, ends_without_space, fit_context, prompt_ids
+from omnidraft.backends.raw_text import RawText
 from omnidraft.backends.templates import ChatTemplate
 from omnidraft.config import DraftSettings, SamplingSettings
 from omnidraft.decoding.cost import CostModel
@@ -29,6 +30,7 @@ from omnidraft.errors import ContextFull, ModelError
 from omnidraft.vocab import Translator
 
 Message = dict[str, str]
+Asked = Sequence[Message] | RawText
 MEASURING_SECONDS = 1.5  # most time that measuring costs may add to the first answer
 _COUPLED = (
     "A grammar is in force, so proposals are verified by the coupled rule; the text follows the same distribution."
@@ -125,7 +127,7 @@ class Engine:
 
     def answer(
         self,
-        messages: Sequence[Message],
+        messages: Asked,
         sampling: SamplingSettings,
         draft: DraftSettings,
         *,
@@ -133,36 +135,40 @@ class Engine:
         source: str | None = None,
         continued: Continued | None = None,
         grammar: Grammar | None = None,
+        alternatives: int | None = None,
     ) -> Generator[Event, None, None]:
-        """Events of one answer to `messages` ({"role", "content"}, the last one the user's).
+        """Events of one answer to `messages` ({"role", "content"}, the last one the user's), or behind a raw text.
 
         source names the conversation to the n-gram cache. With `continued` the answer goes on from there: events are
         of what is new, and with the seed it began with it becomes what it would have been uninterrupted. `grammar`
-        is what the answer must follow. Closing the generator stops the answer; both caches stay consistent. Raises
-        ContextFull if even the last message does not fit the context, GrammarError if the grammar is not valid.
+        is what the answer must follow; `alternatives`: see `decode`. Closing the generator stops the answer; both
+        caches stay consistent. Raises ContextFull if even the last message does not fit the context, GrammarError if
+        the grammar is not valid.
         """
         self._cancelled = False
         constraint = GrammarState(grammar, self.target.model.vocabulary) if grammar else None
         if constraint is not None and draft.enabled and draft.verification != "coupled" and sampling.temperature > 0:
             yield Notice(_COUPLED)
         written = self.written_ids(continued)
-        messages, dropped = self._fit(list(messages), sampling.max_tokens, len(written))
+        seat, raw = self.target, isinstance(messages, RawText)
+        messages, ids, dropped = self._prompt(messages, sampling.max_tokens, len(written))
         if dropped:
             yield Notice(_dropped_sentence(dropped))
-        seat = self.target
-        prompt = prompt_ids(seat.template, seat.model.vocabulary, messages, seat.committed) + written
-        sampling = replace(sampling, stop=(*sampling.stop, *seat.template.stop))
+        prompt = ids + written
+        if not raw:
+            sampling = replace(sampling, stop=(*sampling.stop, *seat.template.stop))
         seed = sampling.seed if sampling.seed is not None else secrets.randbits(48)
         state, reason = self._drafting(messages, draft, source, continued.text if continued else "")
         knowledge = self._knowledge(sampling) if self._measures(draft) else None
         speculation = self._speculation(state, draft, knowledge)
-        prefix = "" if written else seat.template.answer_prefix
+        prefix = "" if written or raw else seat.template.answer_prefix
         seat.committed = list(prompt)
         self.memory.lookup.begin(prompt)
         events = decode(
             seat.model, prompt, sampling, seed, speculation,
             capture=capture, tolerance=self.tolerance, cancelled=lambda: self._cancelled, draft_disabled_reason=reason,
             written=len(written), go_on=continued is not None and continued.ended, constraint=constraint,
+            alternatives=alternatives,
         )  # fmt: skip
         gave_up = lambda statistics: self._gave_up(draft, knowledge, statistics)  # noqa: E731
         yield from self._followed(events, prefix, state, speculation, gave_up)
@@ -199,7 +205,7 @@ class Engine:
         return Speculation(state, make_policy(draft, knowledge, translator), draft.verification, lookup)
 
     def _drafting(
-        self, messages: Sequence[Message], draft: DraftSettings, source: str | None, begun: str
+        self, messages: Asked, draft: DraftSettings, source: str | None, begun: str
     ) -> tuple[Drafting | None, str | None]:
         """The drafter's side of an answer, or None and the reason why it does not draft."""
         if (reason := self.why_plain(draft)) is not None:
@@ -210,8 +216,11 @@ class Engine:
         assert seat is not None  # otherwise there was a reason
         assert translator is not None
         try:
-            ids = prompt_ids(seat.template, seat.model.vocabulary, messages, seat.committed)
-            virtual = not begun and ends_without_space(seat.template.render(messages))
+            if isinstance(messages, RawText):
+                ids, virtual = messages.prompt_ids(seat.model.vocabulary, seat.committed), False
+            else:
+                ids = prompt_ids(seat.template, seat.model.vocabulary, messages, seat.committed)
+                virtual = not begun and ends_without_space(seat.template.render(messages))
             ids += _answer_ids(seat, begun, seat.committed[len(ids) :] if seat.committed[: len(ids)] == ids else ())
         except ModelError as error:  # a conversation that only the drafter's template refuses is still answered
             return None, str(error)
@@ -246,6 +255,14 @@ class Engine:
     def written_ids(self, continued: Continued | None) -> list[int]:
         """The target's ids of the answer to go on with, as `answer` reads them; none for a new one."""
         return _answer_ids(self.target, continued.text, continued.ids) if continued else []
+
+    def _prompt(self, messages: Asked, max_tokens: int, written: int) -> tuple[Asked, list[int], int]:
+        """(what of `messages` fits, the target's ids of it, how many of the oldest turns were left out)."""
+        seat = self.target
+        if isinstance(messages, RawText):
+            return messages, messages.target_ids(seat.model.vocabulary, seat.committed, seat.model.n_ctx), 0
+        kept, dropped = self._fit(list(messages), max_tokens, written)
+        return kept, prompt_ids(seat.template, seat.model.vocabulary, kept, seat.committed), dropped
 
     def _fit(self, messages: list[Message], max_tokens: int, written: int) -> tuple[list[Message], int]:
         """Keep room for an answer: a quarter of the context, or max_tokens if that is less.

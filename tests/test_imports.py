@@ -99,11 +99,13 @@ ORDER = [
     "dict_table",
     "bounded_child",
     "trial",
+    "documents",
     "vocab",
     "backends",
     "decoding",
     "engine",
     "chats",
+    "tools",
     "learning",
     "profiles",
     "lab",
@@ -173,7 +175,7 @@ def test_pages_know_no_commands():
     }
 
 
-MODULES = {"llama-cpp-python": "llama_cpp"}  # where a requirement is imported under another name
+MODULES = {"llama-cpp-python": "llama_cpp", "python-docx": "docx"}  # where a requirement is imported under another name
 
 
 def test_every_requirement_is_imported_somewhere():

@@ -29,6 +29,7 @@ from omnidraft.app.sessions import Sessions
 from omnidraft.errors import OmniDraftError
 from omnidraft.profiles.uploads import clear_uploads
 from ui.api import routes as api
+from ui.api.errors import error_reply
 from ui.chat import transfer
 from ui.common import theme
 from ui.common.theme_cookie import ThemeCookie
@@ -73,7 +74,7 @@ def make_app(sessions: Sessions, host: str, extra_hosts: Sequence[str] = (), *, 
 def _told(request: Request, error: Exception) -> Response:
     """What a user can mend, as a full disk, in a sentence wherever it comes up."""
     if request.url.path.startswith("/v1/"):
-        return api.error_reply(str(error), 503)
+        return error_reply(str(error), 503)
     return PlainTextResponse(str(error), 503)
 
 

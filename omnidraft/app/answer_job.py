@@ -10,14 +10,15 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from omnidraft.app.assistant import Assistant
 from omnidraft.app.live import Live
 from omnidraft.backends.grammar import Grammar
+from omnidraft.chats.steps import Step
 from omnidraft.config import DraftSettings, SamplingSettings
 from omnidraft.decoding.events import Event, Finished, Prefill, Token
-from omnidraft.engine import Continued
+from omnidraft.engine import Asked, Continued
 from omnidraft.errors import OmniDraftError
 
 CUT = ("length", "context", "cancelled")  # ends that are not the answer's own
@@ -27,27 +28,36 @@ log = logging.getLogger("omnidraft.ui")
 class AnswerJob:
     """One answer in the making. `text` is all of it so far; `error` is a sentence if it failed.
 
-    With `continued` it goes on with an answer whose `pieces` (text, origin) were shown before.
+    With `continued` it goes on with an answer whose `pieces` (text, origin) were shown before; `begun` is all of its
+    text where that is more. Behind every end `more` is asked what the answer goes on with; None ends it. `steps` are
+    the calls it has made so far, which `marker` begins.
     """
 
     def __init__(
         self,
         assistant: Assistant,
-        messages: Sequence[dict[str, str]],
+        messages: Asked,
         sampling: SamplingSettings,
         draft: DraftSettings,
         *,
         chat: str | None = None,
         message: str | None = None,
         continued: Continued | None = None,
+        begun: str | None = None,
+        steps: Sequence[Step] = (),
+        marker: str = "",
         pieces: Sequence[tuple[str, str]] = (),
         grammar: Grammar | None = None,
+        alternatives: int | None = None,
         watch: Callable[[AnswerJob, Event], None] = lambda job, event: None,
+        more: Callable[[AnswerJob], Asked | None] = lambda job: None,
         finished: Callable[[AnswerJob], None] = lambda job: None,
     ) -> None:
         self.chat = chat
         self.message = message  # the stored message this answer fills
-        self.begun = continued.text if continued else ""  # what was there before this job went on with it
+        # What was there before this job went on with it.
+        self.begun = begun if begun is not None else continued.text if continued else ""
+        self.steps = steps
         self.live = Live(pieces=list(pieces))
         self.error: str | None = None
         self.failure: OmniDraftError | None = None  # what `error` tells, where it is one of ours
@@ -56,9 +66,12 @@ class AnswerJob:
         self._messages = messages
         self._settings = (sampling, draft)
         self._grammar = grammar
+        self._alternatives = alternatives
         self._continued = continued
         self._parts: list[str] = [self.begun]
+        self._marker = marker
         self._watch = watch
+        self._more = more
         self._finished = finished
         self._changed = threading.Condition()
         self._version = 0
@@ -69,6 +82,18 @@ class AnswerJob:
     @property
     def text(self) -> str:
         return "".join(self._parts)
+
+    @property
+    def spoken(self) -> str:
+        """The text so far without a call that is being written."""
+        text, said = self.text, self.steps[-1].at if self.steps else 0
+        at = text.find(self._marker, said) if self._marker else -1
+        return text if at < 0 else text[:at]
+
+    def tell(self, text: str, steps: Sequence[Step]) -> None:
+        """The answer so far was this text, with these steps."""
+        self._parts, self.steps = [text], list(steps)
+        self._announce()
 
     @property
     def over(self) -> bool:
@@ -101,6 +126,8 @@ class AnswerJob:
     def _run(self) -> None:
         try:
             self._follow()
+            while not self._stopping and (messages := self._more(self)) is not None:
+                self._go_on(messages)
         except OmniDraftError as error:
             self.error, self.failure = str(error), error
         except Exception:
@@ -117,6 +144,12 @@ class AnswerJob:
                 self._over = True
                 self._changed.notify_all()
 
+    def _go_on(self, messages: Asked) -> None:
+        earlier = asdict(self.live.statistics)
+        self._messages, self._continued = messages, None
+        self._follow()
+        self.live.add_earlier(earlier)
+
     def _follow(self) -> None:
         if self._stopping:
             return
@@ -127,6 +160,7 @@ class AnswerJob:
             wait=False,
             continued=self._continued,
             grammar=self._grammar,
+            alternatives=self._alternatives,
         )
         try:
             for event in map(_whole, events):

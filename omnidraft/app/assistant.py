@@ -9,18 +9,23 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from omnidraft.app.loaded_pair import Asked, LoadedPair
+import numpy as np
+
+from omnidraft.app.embedding import embed
+from omnidraft.app.loaded_pair import Asked as AskedPair
+from omnidraft.app.loaded_pair import LoadedPair
 from omnidraft.backends.base import LanguageModel
 from omnidraft.backends.grammar import Grammar
+from omnidraft.backends.raw_text import RawText
 from omnidraft.chats import ChatStore
 from omnidraft.config import AppSettings, CacheSettings, DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.decoding.events import Event, Finished, Notice, Token
 from omnidraft.decoding.near_tie import batch_difference
-from omnidraft.engine import Continued, Engine, Message
+from omnidraft.engine import Asked, Continued, Engine, Message
 from omnidraft.errors import ModelError, OmniDraftError, StorageError
 from omnidraft.learning.adapters.serving import AUTO, NO_ADAPTER
 from omnidraft.learning.learner import Learner
@@ -93,7 +98,7 @@ class Assistant:
         """
         settings = self.settings
         adapter = adapter or (AUTO if self._learns else NO_ADAPTER)
-        asked = Asked(
+        asked = AskedPair(
             target, drafter, model or settings.model, cache or settings.cache, adapter, settings.learning.scope
         )
         with self._lock:
@@ -138,7 +143,7 @@ class Assistant:
 
     def answer(
         self,
-        messages: Sequence[Message],
+        messages: Asked,
         sampling: SamplingSettings | None = None,
         draft: DraftSettings | None = None,
         *,
@@ -146,11 +151,13 @@ class Assistant:
         wait: bool = True,
         continued: Continued | None = None,
         grammar: Grammar | None = None,
+        alternatives: int | None = None,
     ) -> Generator[Event, None, None]:
         """Events of one answer; closing the generator or calling `stop` ends it early. Busy if not `wait`ing.
 
-        With `continued` the answer goes on from there; the learner, who wants whole answers, does not hear of it.
-        `grammar` is what the answer must follow.
+        With `continued` the answer goes on from there; the learner, who wants whole answers to somebody, does not hear
+        of it, nor of what goes on behind a raw text. `grammar` is what the answer must follow; `alternatives`: see
+        `decode`.
         """
         if not self._lock.acquire(blocking=wait):
             raise Busy("Another answer is being written; stop it or wait for it.")
@@ -165,8 +172,12 @@ class Assistant:
                 source=chat,
                 continued=continued,
                 grammar=grammar,
+                alternatives=alternatives,
             )
-            yield from events if continued is not None else self._followed(events, messages, chat, sampling)
+            if continued is not None or isinstance(messages, RawText):
+                yield from events
+            else:
+                yield from self._followed(events, messages, chat, sampling)
             if (failure := self._commit()) is not None:
                 yield Notice(failure)
         finally:
@@ -175,6 +186,17 @@ class Assistant:
             finally:
                 self._lock.release()
                 self.learner.answer_ends()
+
+    def embed(self, texts: Sequence[str | Sequence[int]], stopped: Callable[[], bool]) -> tuple[np.ndarray, int]:
+        """See `embedding.embed`; with the loaded target, while nobody else uses it. Busy if somebody does."""
+        if not self._lock.acquire(blocking=False):
+            raise Busy("An answer is being written; wait for it.")
+        try:
+            self.learner.answer_begins()
+            return embed(self._engine().target.model, texts, stopped)
+        finally:
+            self._lock.release()
+            self.learner.answer_ends()
 
     def _commit(self) -> str | None:
         """Keep what the n-gram cache learned; a sentence if that failed (the next answer tries again)."""
@@ -240,11 +262,11 @@ class Assistant:
         if not self._lock.acquire(blocking=False):
             raise Busy("An answer is being written; stop it or wait for it.")
         try:
-            self.learner.close()
             cache = self.loaded.cache.settings if self.loaded.cache is not None else None
-            self.loaded.let_go()
             try:
-                yield
+                with self.learner.let_go():
+                    self.loaded.let_go()
+                    yield
             finally:
                 self.loaded.go_on(self.settings.learning.scope, cache)
                 if self.loaded.pair is not None:

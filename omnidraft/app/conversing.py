@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from itertools import pairwise
 from pathlib import Path
@@ -16,7 +16,9 @@ from typing import Any
 from omnidraft.app import models_list
 from omnidraft.app.answer_job import AnswerJob
 from omnidraft.app.session import Session
+from omnidraft.app.tool_use import UNSUPPORTED, ToolUse, decided, files_in, use_of
 from omnidraft.chats import Conversation, Message, TextFile, answer_meta, files_meta
+from omnidraft.chats.steps import messages_with_steps, open_call, steps_meta
 from omnidraft.config import DraftSettings, SamplingSettings
 from omnidraft.decoding.events import Event, Round
 from omnidraft.engine import Continued
@@ -95,12 +97,31 @@ def resume(session: Session, chat: str) -> AnswerJob:
         path = session.store.path(chat)
         if not path or path[-1].role != "assistant":
             raise ModelError("There is no answer to go on with.")
-        last = path[-1]
-        sampling = sampling_of(session, settings)
-        if (seed := last.meta.get("seed")) is not None:
-            sampling = replace(sampling, seed=seed)
-        keeper = _Keeper.of_begun(session, last)
-        return _start(session, settings, path[:-1], sampling, keeper)
+        if open_call(path[-1].steps) is not None:
+            raise ModelError("Decide about the call first.")
+        return _go_on(session, settings, path[:-1], path[-1])
+
+
+def decide(session: Session, chat: str, message: str, call: str, choice: str) -> AnswerJob | None:
+    """What the user says to a call that the last answer asks for; the answer goes on when all are decided about."""
+    with session.turn(target_of(session, chat)):
+        path, settings = session.store.path(chat), session.store.get(chat)
+        if not path or path[-1].id != message:
+            raise ModelError("This call was decided about already.")
+        steps, allowed = decided(path[-1], call, choice, settings.tools or (), files_in(path))
+        if allowed != list(settings.tools or ()):
+            settings = session.store.update(chat, tools=allowed)
+        meta = {**path[-1].meta, "steps": steps_meta(steps)}
+        session.store.save_partial(message, path[-1].content, meta, final=True)
+        return None if open_call(steps) else _go_on(session, settings, path[:-1], session.store.message(message))
+
+
+def _go_on(session: Session, settings: Conversation, path: list[Message], last: Message) -> AnswerJob:
+    """Go on with an answer where it stopped, or behind the functions it asked for."""
+    sampling = sampling_of(session, settings)
+    if (seed := last.meta.get("seed")) is not None:
+        sampling = replace(sampling, seed=seed)
+    return _start(session, settings, path, sampling, _Keeper.of_begun(session, last))
 
 
 def _start(
@@ -108,25 +129,41 @@ def _start(
 ) -> AnswerJob:
     if settings.target is None and session.loaded is not None:
         keep_target(session, settings.id, session.loaded)  # it goes on with the model it began with
-    return session.answer(
-        messages_of(settings, path),
+    messages, use = messages_of(settings, path), None
+    if settings.tools is not None and (engine := session.assistant.engine) is not None:
+        use = use_of(engine, messages, path, keeper.message, settings.tools)
+    job = session.answer(
+        use.prompt() if use is not None else [*messages, *messages_with_steps(keeper.before, keeper.message.steps)],
         sampling,
         draft_of(session, settings),
         chat=settings.id,
         message=keeper.message.id,
         continued=keeper.continued,
+        begun=keeper.message.content,
+        steps=keeper.message.steps,
         pieces=keeper.pieces,
-        watch=keeper.watch,
         finished=keeper.finish,
-    )
+        **({"watch": keeper.watch_with(use), "more": use.more, "marker": use.marker} if use is not None
+           else {"watch": keeper.watch}),
+    )  # fmt: skip
+    if settings.tools is not None and use is None:
+        job.live.notices.append(UNSUPPORTED.format(session.target_name()))
+    return job
 
 
-def messages_of(settings: Conversation, path: list[Message]) -> list[dict[str, str]]:
+def messages_of(settings: Conversation, path: list[Message]) -> list[dict[str, Any]]:
     """What the engine reads: the system prompt, then the turns shown with their files, if they could be answered."""
     system = [{"role": "system", "content": settings.system}] if settings.system.strip() else []
     without = unanswered(path)
-    turns = [m for m in path if m.role in ("user", "assistant") and m.prompt and m.id not in without]
-    return system + [{"role": m.role, "content": m.prompt} for m in turns]
+    turns = [m for m in path if m.role in ("user", "assistant") and (m.prompt or m.steps) and m.id not in without]
+    return system + [message for turn in turns for message in _read(turn)]
+
+
+def _read(turn: Message) -> list[dict[str, Any]]:
+    """A turn as a model reads it: one message, or several where functions were called."""
+    if turn.role == "assistant" and turn.steps:
+        return messages_with_steps(turn.content, turn.steps)
+    return [{"role": turn.role, "content": turn.prompt}]
 
 
 def unanswered(path: Sequence[Message]) -> set[str]:
@@ -158,6 +195,10 @@ class _Keeper:
 
     def __init__(self, session: Session, message: Message, continued: Continued | None = None) -> None:
         self.session = session
+        steps = message.steps
+        self.before = message.content[: steps[-1].at] if steps else ""  # what was said before the last call
+        self._ids_of_before = message.token_ids[: steps[-1].ids] if steps else []
+        self._goes_on = continued is not None or bool(steps)
         self.message = message
         self.target = session.target_name()
         self.continued = continued
@@ -174,8 +215,18 @@ class _Keeper:
 
     @classmethod
     def of_begun(cls, session: Session, message: Message) -> _Keeper:
-        ended = message.meta.get("finish_reason") in ENDED
-        return cls(session, message, Continued(message.content, tuple(message.token_ids), ended))
+        ended, text, ids = message.meta.get("finish_reason") in ENDED, message.content, tuple(message.token_ids)
+        if steps := message.steps:  # it goes on behind the last of them, where perhaps nothing was said yet
+            text, ids = text[steps[-1].at :], ids[steps[-1].ids :]
+            return cls(session, message, Continued(text, ids, ended) if text else None)
+        return cls(session, message, Continued(text, ids, ended))
+
+    def watch_with(self, use: ToolUse) -> Callable[[AnswerJob, Event], None]:
+        def watch(job: AnswerJob, event: Event) -> None:
+            self.watch(job, event)
+            use.watch(job, event)
+
+        return watch
 
     def watch(self, job: AnswerJob, event: Event) -> None:
         if not isinstance(event, Round):
@@ -183,11 +234,11 @@ class _Keeper:
         now = time.monotonic()
         if now - self._saved >= SAVE_EVERY:
             self._saved = now
-            self.session.store.save_partial(self.message.id, job.text)
+            self.session.store.save_partial(self.message.id, job.spoken)
 
     def finish(self, job: AnswerJob) -> None:
         live = job.live
-        if self.continued is not None:
+        if self._goes_on:
             if job.error and job.text == job.begun:  # nothing came of it: the answer stays as it was
                 self.session.store.save_partial(self.message.id, job.text, self.message.meta, final=True)
                 return
@@ -210,13 +261,14 @@ class _Keeper:
             note=self.message.meta.get("note"),
             plain=plain,
             disabled=live.disabled_reason,
+            steps=steps_meta(job.steps) or None,
         )
         self.session.store.save_partial(self.message.id, job.text, meta, final=True)
 
     def _ids_before(self) -> list[int]:
         """Ids of the part that was there, as the engine read them."""
         engine = self.session.assistant.engine
-        return engine.written_ids(self.continued) if engine is not None else []
+        return [*self._ids_of_before, *(engine.written_ids(self.continued) if engine is not None else [])]
 
 
 def shown_pieces(message: Message) -> list[tuple[str, str]]:

@@ -15,10 +15,11 @@ from pathlib import Path
 from omnidraft.backends.expand import SHAPES, expanded_model, expanded_path
 from omnidraft.backends.expand.source import LlamaFile
 from omnidraft.errors import ModelError, StorageError
-from omnidraft.format import short, size
+from omnidraft.format import seconds, short, size
 from omnidraft.paths import DataHome
 
-SHAPE, DTYPE = SHAPES["0.5b"], "F32"
+DTYPE = "F32"
+SMALLEST = "0.1b"  # a pass of five rows costs 1.3 of one row's on two cores; of the bundled models in F16 it is 2.2
 _BYTES_PER_SECOND = 60e6  # written while building, on two cores; slower than what was measured
 _SPARE = 1.15  # of the weights: context and working memory besides
 
@@ -34,34 +35,34 @@ class Cost:
     seconds: float
 
     def sentence(self) -> str:
-        wait = "It was built before." if self.built else f"Building it takes about {max(self.seconds / 60, 1):.0f} min."
+        wait = "It was built before." if self.built else f"Building it takes about {seconds(self.seconds)}."
         return (
             f"A copy of this model with {short(self.parameters)} parameters, {DTYPE} in GGUF: {size(self.bytes)} on "
-            f"disk and about {size(self.memory)} of memory; it says the same and is some hundred times slower. {wait}"
+            f"disk and about {size(self.memory)} of memory; it says the same, as slowly as a model of that size. {wait}"
         )
 
 
-def parameters(tied: bool) -> int:
-    """Of the shape; `tied`: its output layer is the embedding."""
-    s = SHAPE
+def parameters(shape: str, tied: bool) -> int:
+    """Of the shape of that name; `tied`: its output layer is the embedding."""
+    s = SHAPES[shape]
     attention = s.width * s.head_dim * (2 * s.heads + 2 * s.kv_heads)
     embedding = s.vocab * s.width * (1 if tied else 2)
     return embedding + s.layers * (attention + 3 * s.width * s.ffn + 2 * s.width) + s.width
 
 
-def cost(home: DataHome, target: Path) -> Cost:
-    """What a copy of `target` takes. ModelError if it cannot have one."""
+def cost(home: DataHome, target: Path, shape: str = SMALLEST) -> Cost:
+    """What a copy of `target` in the shape of that name takes. ModelError if it cannot have one."""
     if target.is_dir():
         raise ModelError(f"{target.name} cannot be enlarged: only small Llama models in GGUF can.")
-    total, path = parameters(LlamaFile(target).tied), expanded_path(home.cache, target, SHAPE, DTYPE)
+    total, path = parameters(shape, LlamaFile(target).tied), expanded_path(home.cache, target, SHAPES[shape], DTYPE)
     built = path.exists()
     weights = path.stat().st_size if built else 4 * total
     return Cost(total, weights, int(weights * _SPARE), built, 0.0 if built else weights / _BYTES_PER_SECOND)
 
 
-def build(home: DataHome, target: Path, progress: Callable[[float], None]) -> Path:
+def build(home: DataHome, target: Path, progress: Callable[[float], None], shape: str = SMALLEST) -> Path:
     """The copy, built where it is missing; `progress` may raise to stop. StorageError if the disk is too full."""
-    needed = cost(home, target)
+    needed = cost(home, target, shape)
     if not needed.built and (free := shutil.disk_usage(home.cache).free) < needed.bytes * 1.05:
         raise StorageError(f"The copy takes {size(needed.bytes)}, but only {size(free)} are free on the disk.")
-    return expanded_model(home.cache, target, SHAPE, DTYPE, progress=progress)
+    return expanded_model(home.cache, target, SHAPES[shape], DTYPE, progress=progress)

@@ -43,14 +43,15 @@ UNDER_WAY = ("loading", "building", "racing", "teaching", "training")
 @dataclass(frozen=True)
 class RacePlan:
     """What is raced. raced: prompts that both lanes answer; lesson: those the drafter is taught with, none of them
-    raced; enlarged: at the cost of a larger model; kept: the profile's own drafter learns, for good."""
+    raced; shape: of the larger model at whose cost it is raced, "" as it is; kept: the profile's own drafter learns,
+    for good."""
 
     target: Path
     drafter: Path
     settings: AppSettings
     raced: Sequence[Prompt]
     lesson: Sequence[Prompt] = ()
-    enlarged: bool = False
+    shape: str = ""
     kept: bool = False
     copies: bool = False
     topic: str = ""
@@ -176,9 +177,11 @@ class RaceJob:
             self.view.before = result
 
     def _again(self) -> None:
-        self._load()
         if self.view.after is None:
+            self._load(self.plan.target)  # the copy says the same, only slower: the lesson need not wait for it
             self._teach()
+            self._release()
+        self._load()
         for result in self._race():
             self.view.after = result
 
@@ -225,15 +228,16 @@ class RaceJob:
             view.share, view.doing = progress(event)
         self._go_on_or_stop()
 
-    def _load(self) -> None:
-        plan, target = self.plan, self.plan.target
-        if plan.enlarged:
+    def _load(self, target: Path | None = None) -> None:
+        """Load the plan's target, or its larger copy where that is raced; another one if it is given."""
+        plan = self.plan
+        if target is None and plan.shape:
             self.view.phase = "building"
-            target = larger.build(self._home, plan.target, self._built)
+            target = larger.build(self._home, plan.target, self._built, plan.shape)
         self.view.phase = "loading"
         assistant = self._own if plan.kept and self._own is not None else self._temporary()
         self._assistant = assistant
-        assistant.load(target, plan.drafter, plan.settings.model)
+        assistant.load(target or plan.target, plan.drafter, plan.settings.model)
         assistant.measure_near_ties()
         self._go_on_or_stop()
 

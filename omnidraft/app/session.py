@@ -9,7 +9,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,14 @@ from omnidraft.app.answer_job import AnswerJob
 from omnidraft.app.assistant import Assistant
 from omnidraft.app.changes import take_up
 from omnidraft.app.default_models import choose_drafter, choose_target
+from omnidraft.app.embedding_job import EmbeddingJob
 from omnidraft.app.pace import PlainRounds
 from omnidraft.app.race_job import RaceJob, RacePlan
 from omnidraft.app.shown_chats import ShownChats
 from omnidraft.backends.gguf_file import usable_info
 from omnidraft.chats import ChatStore
 from omnidraft.config import AppSettings, DraftSettings, ModelSettings, SamplingSettings, changed
+from omnidraft.engine import Asked
 from omnidraft.errors import ModelError, OmniDraftError
 from omnidraft.lab.jobs import DriftLab
 from omnidraft.paths import DataHome
@@ -55,6 +57,7 @@ class Session:
         self.assistant = Assistant(home, profile, learn=True)
         self.profile = profile
         self.job: AnswerJob | None = None
+        self.embedding: EmbeddingJob | None = None
         self.race: RaceJob | None = None  # the one under way, or the last one
         self.store = ChatStore(self.assistant.profile.chats)
         self.shown = ShownChats(self.store)
@@ -93,8 +96,8 @@ class Session:
 
     @property
     def busy(self) -> bool:
-        """Whether an answer is being written, or a race is under way."""
-        return self.racing or (self.job is not None and not self.job.over)
+        """Whether an answer is being written, embeddings are being computed, or a race is under way."""
+        return self.racing or any(job is not None and not job.over for job in (self.job, self.embedding))
 
     @property
     def racing(self) -> bool:
@@ -235,15 +238,21 @@ class Session:
             act(self.assistant.loaded.cache)
             self.assistant.loaded.cache.commit()
 
-    def answer(
-        self, messages: list[dict[str, str]], sampling: SamplingSettings, draft: DraftSettings, **more: Any
-    ) -> AnswerJob:
+    def answer(self, messages: Asked, sampling: SamplingSettings, draft: DraftSettings, **more: Any) -> AnswerJob:
         """Start an answer with the loaded target, inside a `turn`; StillAnswering while another is being written."""
         with self._lock:
             self._must_be_idle()
             self._used = time.monotonic()
             self.job = AnswerJob(self.assistant, messages, sampling, draft, **more).start()
             return self.job
+
+    def embed(self, texts: Sequence[str | Sequence[int]]) -> EmbeddingJob:
+        """Start to turn texts into vectors, inside a `turn`, as `answer` does."""
+        with self._lock:
+            self._must_be_idle()
+            self._used = time.monotonic()
+            self.embedding = EmbeddingJob(self.assistant, texts).start()
+            return self.embedding
 
     def start_race(self, plan: RacePlan) -> RaceJob:
         """Race; the session's models leave memory for it. StillAnswering while an answer or a race is under way."""
@@ -284,9 +293,10 @@ class Session:
         return engine.why_plain(draft or self.settings.draft) if engine is not None else None
 
     def close(self) -> None:
-        if (job := self.job) is not None:
-            job.stop()
-            job.join(10)
+        for job in (self.job, self.embedding):
+            if job is not None:
+                job.stop()
+                job.join(10)
         if self.race is not None:
             self.race.close()
         self.drift.close()

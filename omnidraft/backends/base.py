@@ -6,7 +6,7 @@ fakes, llama.cpp and transformers meet here and nowhere else.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -69,4 +69,16 @@ class DraftModel(LanguageModel, Protocol):
 
     def set_adapter(self, path: str | None) -> None:
         """Load a GGUF LoRA in place of the current one and forget the KV cache (its keys were the old weights')."""
+        ...
+
+
+@runtime_checkable
+class Embedding(Protocol):
+    """A language model that can also turn texts into vectors."""
+
+    def embed(self, texts: Sequence[Sequence[int]], stopped: Callable[[], bool]) -> np.ndarray:
+        """(len(texts), width) float64: for the ids of each text the mean of the last hidden states.
+
+        No text is empty or longer than the context. The cache stays as it is. Aborted if interrupted or `stopped`.
+        """
         ...

@@ -15,6 +15,7 @@ import numpy as np
 
 from omnidraft.backends.cores import physical_cores, step_threads
 from omnidraft.backends.gguf_file import ModelInfo
+from omnidraft.backends.llama_embeddings import LlamaEmbedder
 from omnidraft.backends.llama_runtime import AbortFlag, begin_call, failure_reason, gpu_offload
 from omnidraft.backends.memory import pass_bytes, prompt_step
 from omnidraft.backends.placement import Placement
@@ -219,6 +220,10 @@ class LlamaContext:
         if self._adapter:
             llama_cpp.llama_adapter_lora_free(self._adapter)
         self._adapter = adapter
+
+    def embedder(self, length: int) -> LlamaEmbedder:
+        """A second context for texts of up to `length` tokens; it must be closed before this one is."""
+        return LlamaEmbedder(self._model, length, self._threads[0], self.abort)
 
     def close(self) -> None:
         """Free everything; harmless when repeated."""

@@ -7,7 +7,7 @@ know nothing of chat, sampling or verification.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -240,6 +240,20 @@ class LlamaTarget:
                 context.abort.clear()
             for start in range(0, len(again), self.n_batch):
                 self._read(context, again[start : start + self.n_batch], 0)
+
+    def embed(self, texts: Sequence[Sequence[int]], stopped: Callable[[], bool]) -> np.ndarray:
+        """See `Embedding.embed`."""
+        with self._lock:
+            context = self._live()
+            context.abort.clear()
+            found = []
+            with context.embedder(max(map(len, texts))) as embedder:
+                for ids in texts:
+                    if stopped():
+                        raise Aborted
+                    found.append(embedder.mean(ids))
+            release_helpers()
+            return np.stack(found)
 
     def interrupted_by(self, flag: AbortFlag) -> None:
         """Take `flag` for interrupting from now on, in place of the own one that `abort` sets."""

@@ -29,7 +29,12 @@ def prompt_ids(
     the tokenization of what follows. If the conversation was changed, the ids before the text run with the change are
     kept, so a regenerated answer gets the very prompt it had. BOS stands once.
     """
-    return _ids(_runs(template.render(messages), vocabulary), vocabulary, committed)
+    return spans_ids(template.render(messages), vocabulary, committed)
+
+
+def spans_ids(spans: Sequence[Span], vocabulary: Vocabulary, committed: Sequence[int] = ()) -> list[int]:
+    """The same of what a template rendered."""
+    return _ids(_runs(spans, vocabulary), vocabulary, committed)
 
 
 def count_ids(

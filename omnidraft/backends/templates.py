@@ -199,6 +199,11 @@ class ChatTemplate:
         return spans
 
 
+def control_pattern(vocabulary: Vocabulary) -> re.Pattern[str] | None:
+    """What finds the control tokens that a text spells; None if there are none."""
+    return _alternatives(text for text in vocabulary.controls if text)
+
+
 def _alternatives(strings: Iterable[str]) -> re.Pattern[str] | None:
     ordered = sorted(strings, key=len, reverse=True)
     return re.compile("(" + "|".join(map(re.escape, ordered)) + ")") if ordered else None

@@ -15,7 +15,7 @@ from dataclasses import asdict, astuple, dataclass, replace
 from pathlib import Path
 
 from omnidraft.bench.columns import Column, name_of
-from omnidraft.bench.learn_answers import answered
+from omnidraft.bench.learn_answers import answered, taken_over
 from omnidraft.bench.learn_plan import LearnPlan, Prompts, choose, label
 from omnidraft.bench.learn_stream import distil, live
 from omnidraft.bench.learn_tester import Tester
@@ -111,6 +111,8 @@ class _Runner:
         with Answering(self.target, plan.drafter, self.maps, plan.threads) as answering:
             for part in self.prompts:
                 path = folder.with_name(f"{self.target.stem}-{part.task}-s{self.cell.seed}-{part.digest}.answers")
+                if self.plan.recorded and not path.exists() and taken_over(path, self.plan.recorded, self._made_with()):
+                    self.told(f"{self.cell.name}: answers taken from {self.plan.recorded}")
                 self.records += answered(
                     path, answering, part.train, part.task, plan.train_temperature, plan.train_tokens, self.cell.seed
                 )
@@ -120,6 +122,12 @@ class _Runner:
         self.table.save(folder / "table.npz")
         self._tester = Tester(self.target, plan.drafter, self.maps, plan.threads)
         self.cache = self._tester.cache_after(self.records)
+
+    def _made_with(self) -> dict:
+        """What answers depend on besides their prompts."""
+        decides = self.plan.decides()
+        models = {name: digest for name, digest in decides["models"].items() if name == self.target.stem}
+        return {"models": models} | {name: decides[name] for name in ("train_tokens", "train_temperature")}
 
     def _condition(self, condition: str) -> Result:
         if condition == DIRECT:

@@ -6,6 +6,7 @@ the stream a user would have lived. Kept in one file, so that an interrupted run
 
 from __future__ import annotations
 
+import json
 import struct
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +18,23 @@ from omnidraft.learning.material.offline import Answering
 from omnidraft.learning.material.record import Record, decode, encode
 
 _LENGTH = struct.Struct("<I")
+
+
+def taken_over(path: Path, folder: Path, made_with: dict) -> bool:
+    """Whether `path` is there after all: copied from a run below `folder` that answered the same prompts (its name says
+    so) with what `made_with` says. StorageError if that folder is not there."""
+    if not folder.is_dir():
+        raise StorageError(f"There is no folder {folder} of recorded answers.")
+    for found in sorted(folder.rglob(path.name)):
+        try:
+            plan = json.loads((found.parent / "plan.json").read_bytes())
+        except (OSError, ValueError):
+            continue
+        models = made_with["models"].items() <= plan.get("models", {}).items()
+        if models and all(plan.get(name) == value for name, value in made_with.items() if name != "models"):
+            write_atomically(path, found.read_bytes())
+            return True
+    return False
 
 
 def answered(

@@ -25,6 +25,7 @@ class LearnPlan:
     test_file: test prompts of its own for every task. train_tokens, test_tokens: longest answers. temperatures: columns
     of the tests; train_temperature: of the answers learned from. curve: test after 1, 2, 4, ... updates too.
     reference: also distil offline to convergence. sequence: all tasks one after the other as one more stream.
+    recorded: a folder of cells (`FILE.cells`) whose answers are taken over where they are answers to the same prompts.
     """
 
     targets: Sequence[Path]
@@ -44,6 +45,7 @@ class LearnPlan:
     reference: bool = True
     sequence: bool = False
     threads: int = 1
+    recorded: Path | None = None
     learning: LearningSettings = field(default_factory=LearningSettings)
 
     def __post_init__(self) -> None:

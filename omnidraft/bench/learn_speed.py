@@ -6,6 +6,7 @@ on a quiet machine.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,11 +27,16 @@ from omnidraft.paths import DataHome
 METHODS = ("plain", "fixed:4", "adaptive")
 RESAMPLES = 2000
 MOST_PROMPTS = 8
+UNTRAINED = ("direct", "cache")
+LONG = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """speedup: decode time per token of plain decoding over the method's, prompts paired; interval by bootstrap."""
+    """speedup: decode time per token of plain decoding over the method's, prompts paired; interval by bootstrap.
+
+    widths: {rows of a pass: how many passes}; drafted: drafter steps; long: answers of at least 32 tokens.
+    """
 
     target: str
     task: str
@@ -43,18 +49,26 @@ class Speed:
     speedup_ci: tuple[float, float]
     acceptance: float
     tokens_per_pass: float
+    tokens: int
+    drafted: int
+    widths: dict[int, int]
+    answers: int
+    long: int
 
 
-def run(plan: LearnPlan, cells: Path, home: DataHome, regime: str, conditions: Sequence[str]) -> Iterator[Speed]:
-    """Seed 0 of every target and task, untrained ("cache") and with the adapters `bench learn` left in `cells`."""
+def run(
+    plan: LearnPlan, cells: Path, home: DataHome, regime: str, conditions: Sequence[str], most: int = MOST_PROMPTS
+) -> Iterator[Speed]:
+    """Seed 0 of every target and task, untrained ("direct" without n-gram cache, "cache" with it) and with the adapters
+    that `bench learn` left in `cells`."""
     for target in plan.targets:
         files = regimes.models(home, regime, target, plan.drafter)
         for task in plan.tasks:
-            prompts = choose(plan, task, 0).test[:MOST_PROMPTS]
+            prompts = choose(plan, task, 0).test[:most]
             for condition in conditions:
                 adapter = cells / f"{target.stem}-{label(task)}-s0" / f"{condition}.gguf"
                 served = adapter if adapter.exists() else None
-                if served is None and condition != "cache":
+                if served is None and condition not in UNTRAINED:
                     continue
                 if served is not None and regime != "bundled":
                     served = expanded_adapter(home.cache, served, plan.drafter, SHAPES[regimes.DRAFTER_SHAPE])
@@ -67,7 +81,8 @@ def _measure(
 ) -> Iterator[Speed]:
     assistant = Assistant(home, ephemeral=True)
     try:
-        assistant.load(*files, ModelSettings(threads=plan.threads), CacheSettings(), adapter=adapter)
+        ngrams = CacheSettings(enabled=labels[2] != "direct")
+        assistant.load(*files, ModelSettings(threads=plan.threads), ngrams, adapter=adapter)
         measured = assistant.engine.measured()
         for temperature in plan.temperatures:
             memories = {method: Memory.with_cost(measured.copy()) for method in METHODS}
@@ -92,11 +107,15 @@ def _speed(labels: tuple, plain: Sequence[Trace], found: Sequence[Trace]) -> Spe
     drawn = times[rng.integers(len(times), size=(RESAMPLES, len(times)))].sum(1)
     ratio = lambda t: (t[..., 0] / t[..., 1]) / (t[..., 2] / t[..., 3])  # noqa: E731
     low, high = np.quantile(ratio(drawn), [0.025, 0.975])
+    rounds = [done for trace in found for done in trace.rounds]
     proposed, passes = sum(t.proposed for t in found), sum(len(t.rounds) for t in found)
     total = times.sum(0)
     return Speed(
         *labels, float(total[3] / total[2]), float(ratio(total)), (float(low), float(high)),
         sum(t.accepted for t in found) / max(proposed, 1), float(total[3] / max(passes, 1)),
+        tokens=int(total[3]), drafted=sum(r.drafted for r in rounds),
+        widths=dict(sorted(Counter(r.proposed + 1 for r in rounds).items())),
+        answers=len(found), long=sum(t.tokens >= LONG for t in found),
     )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ cache nor the drafter learns from a test. An answer that begins to loop counts u
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from omnidraft.bench.columns import Column, sampling_of
 from omnidraft.config import CacheSettings, DraftSettings, ModelSettings
 from omnidraft.engine import Engine
 from omnidraft.lab.prompts import Prompt
-from omnidraft.lab.trace import record
+from omnidraft.lab.trace import Trace, record
 from omnidraft.learning.material.record import Record
 from omnidraft.vocab import PairMap, Translator
 from omnidraft.vocab.ngram_cache import NgramCache
@@ -59,9 +59,9 @@ class Tester:
             self._template = ChatTemplate.from_model(self.drafter.info, self.drafter.vocabulary)
             self._closing = opening.pop_all()
 
-    def cache_after(self, records: Iterable[Record]) -> NgramCache:
-        """A seeded n-gram cache that has seen these answers, as it is by default."""
-        cache = NgramCache.open(None, self.pair, CacheSettings())
+    def cache_after(self, records: Iterable[Record], settings: CacheSettings | None = None) -> NgramCache:
+        """An n-gram cache that has seen these answers; seeded, as it is by default, unless `settings` say otherwise."""
+        cache = NgramCache.open(None, self.pair, settings or CacheSettings())
         for answer in records:
             for token in answer.targets.tolist():
                 cache.learn(token, answer.chat)
@@ -72,15 +72,25 @@ class Tester:
         adapter: Path | None,
     ) -> list[Count]:  # fmt: skip
         """Counts in the order of the prompts; the same seed gives the same texts under every condition."""
+        self.draft_with(cache, adapter)
+        return [
+            Count(trace.proposed, trace.accepted, trace.tokens, len(trace.rounds), trace.degenerate)
+            for trace in self.traces(prompts, temperature, max_tokens, seed)
+        ]
+
+    def draft_with(self, cache: NgramCache | None, adapter: Path | None) -> None:
+        """The condition that prompts are asked under from now on."""
         self.drafter.set_adapter(str(adapter) if adapter else None)
         self.engine.pair_drafter(self.drafter, self._template, Frozen(self.pair, cache))
-        return [self._one(p, temperature, max_tokens, seed * 1_000_003 + i) for i, p in enumerate(prompts)]
 
-    def _one(self, prompt: Prompt, temperature: Column, max_tokens: int, seed: int) -> Count:
-        self.engine.forget()
-        sampling = sampling_of(temperature, seed=seed, max_tokens=max_tokens)
-        trace = record(self.engine.answer(list(prompt.messages), sampling, DRAFT))
-        return Count(trace.proposed, trace.accepted, trace.tokens, len(trace.rounds), trace.degenerate)
+    def traces(
+        self, prompts: Sequence[Prompt], temperature: Column, max_tokens: int, seed: int, draft: DraftSettings = DRAFT
+    ) -> Iterator[Trace]:
+        """An answer a prompt, from cold KV caches."""
+        for number, prompt in enumerate(prompts):
+            self.engine.forget()
+            sampling = sampling_of(temperature, seed=seed * 1_000_003 + number, max_tokens=max_tokens)
+            yield record(self.engine.answer(list(prompt.messages), sampling, draft))
 
     def close(self) -> None:
         self._closing.close()

@@ -36,7 +36,8 @@ class Plan:
     """What to run. drafters: "given", "random" or both; temperatures: columns; tasks, methods, regimes by name.
 
     compared: fixed draft lengths that the adaptive methods are held against by counting. repeats: of the whole; of each
-    prompt the one with the median speedup counts, so that what interrupts a single answer does not.
+    prompt the one with the median speedup counts, so that what interrupts a single answer does not. drafter_shape: what
+    the drafter is enlarged to where the target is.
     """
 
     tasks: Sequence[str]
@@ -50,6 +51,7 @@ class Plan:
     model: ModelSettings = field(default_factory=ModelSettings)
     compared: Sequence[int] = ()
     repeats: int = 1
+    drafter_shape: str = regimes.DRAFTER_SHAPE
 
 
 class Way(NamedTuple):
@@ -97,7 +99,7 @@ def _pair(home: DataHome, plan: Plan, target: Path, regime: str, drafter: Path) 
     with ExitStack() as stack:
         assistant = Assistant(home, ephemeral=True)
         stack.callback(assistant.close)
-        enlarged, given = regimes.models(home, regime, target, drafter)
+        enlarged, given = regimes.models(home, regime, target, drafter, plan.drafter_shape)
         assistant.load(enlarged, given, plan.model, CacheSettings())
         seats = {"given": (assistant.engine.drafter, assistant.engine.translator)}
         if "random" in plan.drafters:

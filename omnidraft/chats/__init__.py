@@ -1,9 +1,10 @@
-"""Conversations: stored as trees of messages, searched, exported, and really gone when deleted.
+"""Conversations: stored as trees of messages, searched, exported, and really gone when deleted; presets and prompts.
 
 Knows nothing of models, of decoding or of pages; the statistics and tokens of an answer are stored as given.
 """
 
 from omnidraft.chats.files import TextFile, files_meta
+from omnidraft.chats.library import Library, Preset, Prompt
 from omnidraft.chats.records import ROLES, Conversation, Hit, Message, answer_meta
 from omnidraft.chats.store import ChatStore
 from omnidraft.chats.titles import automatic_title
@@ -14,7 +15,10 @@ __all__ = [
     "ChatStore",
     "Conversation",
     "Hit",
+    "Library",
     "Message",
+    "Preset",
+    "Prompt",
     "TextFile",
     "answer_meta",
     "automatic_title",

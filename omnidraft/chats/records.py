@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from omnidraft.chats.files import TextFile, files_of, with_files
+from omnidraft.chats.steps import Step, steps_of
 from omnidraft.config import SamplingSettings
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
@@ -20,7 +21,7 @@ class Conversation:
     """One conversation without its messages. Times are seconds since 1970.
 
     `named`: the user chose the title. `sampling`, `target` None: the profile's. `speculation`: may the drafter draft.
-    `pinned`: it stands at the top of the list.
+    `pinned`: it stands at the top of the list. `tools`: the functions that may always run, None: none are offered.
     """
 
     id: str
@@ -33,6 +34,7 @@ class Conversation:
     target: str | None = None
     speculation: bool = True
     pinned: bool = False
+    tools: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,11 @@ class Message:
     def files(self) -> list[TextFile]:
         """The text files that came with the message."""
         return files_of(self.meta)
+
+    @property
+    def steps(self) -> list[Step]:
+        """Where an answer asked for functions, and what came of it."""
+        return steps_of(self.meta)
 
     @property
     def prompt(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from omnidraft.chats.meta import sound
@@ -12,14 +12,15 @@ from omnidraft.chats.records import Conversation, Message, whole_text
 from omnidraft.config import SamplingSettings, from_dict, to_dict
 from omnidraft.errors import SettingsError
 
-CONVERSATION = "id, title, created, updated, named, system, sampling, target, speculation, pinned"
+CONVERSATION = "id, title, created, updated, named, system, sampling, target, speculation, pinned, tools"
 MESSAGE = "id, chat, parent, role, content, created, active, meta"
 
 
 def conversation(row: tuple[Any, ...]) -> Conversation:
-    name, title, created, updated, named, system, sampling, target, *switches = row
+    name, title, created, updated, named, system, sampling, target, *switches, tools = row
     chosen, (speculation, pinned) = _sampling(sampling), map(bool, switches)
-    return Conversation(name, title, created, updated, bool(named), system, chosen, target, speculation, pinned)
+    plain = (name, title, created, updated, bool(named), system, chosen, target, speculation, pinned)
+    return Conversation(*plain, tools=_tools(tools))
 
 
 def message(row: tuple[Any, ...]) -> Message:
@@ -30,7 +31,9 @@ def message(row: tuple[Any, ...]) -> Message:
 def insert_conversation(connection: sqlite3.Connection, chat: Conversation) -> None:
     plain = (chat.id, chat.title, chat.created, chat.updated, chat.named, chat.system)
     values = (*plain, _sampling_json(chat.sampling), chat.target, chat.speculation, chat.pinned)
-    connection.execute(f"INSERT INTO conversations ({CONVERSATION}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+    places = ", ".join("?" * (len(values) + 1))
+    row = (*values, _tools_json(chat.tools))
+    connection.execute(f"INSERT INTO conversations ({CONVERSATION}) VALUES ({places})", row)
 
 
 def insert_message(connection: sqlite3.Connection, of: Message) -> int:
@@ -46,11 +49,19 @@ def changes(given: Mapping[str, Any]) -> dict[str, Any]:
     """Column values for the fields of a conversation that may be changed; TypeError for others."""
     makers: dict[str, Callable[[Any], Any]] = {
         "system": whole_text, "sampling": _sampling_json, "target": lambda t: t, "speculation": bool,
-        "pinned": bool,
+        "pinned": bool, "tools": _tools_json,
     }  # fmt: skip
     if unknown := given.keys() - makers.keys():
         raise TypeError(f"a conversation has no {', '.join(sorted(unknown))} to change")
     return {name: makers[name](value) for name, value in given.items()}
+
+
+def _tools_json(tools: Sequence[str] | None) -> str | None:
+    return None if tools is None else json.dumps(list(tools))
+
+
+def _tools(text: str | None) -> tuple[str, ...] | None:
+    return None if text is None else tuple(json.loads(text))
 
 
 def _sampling_json(sampling: SamplingSettings | None) -> str | None:

@@ -50,4 +50,18 @@ MIGRATIONS: tuple[Migration, ...] = (
         "conversations kept at the top of the list",
         "ALTER TABLE conversations ADD COLUMN pinned INTEGER NOT NULL DEFAULT 0;",
     ),
+    (
+        "presets and prompts of one's own",
+        # kind: 'preset' or 'prompt'; body: its values as JSON.
+        "CREATE TABLE library (kind TEXT NOT NULL, name TEXT NOT NULL, body TEXT NOT NULL, PRIMARY KEY (kind, name));",
+    ),
+    (
+        "tags on conversations",
+        "ALTER TABLE conversations ADD COLUMN tags TEXT NOT NULL DEFAULT '[]';",
+    ),
+    (
+        "functions that a model may ask for",
+        # JSON: the names of those that run without a question; NULL: none are offered.
+        "ALTER TABLE conversations ADD COLUMN tools TEXT;",
+    ),
 )

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from omnidraft.chats import rows, tree
+from omnidraft.chats.library import Library
 from omnidraft.chats.records import ROLES, Conversation, Hit, Message, json_value, whole_text
 from omnidraft.chats.schema import APPLICATION_ID, MIGRATIONS
 from omnidraft.chats.search import MessageIndex, holds_words
@@ -41,6 +42,7 @@ class ChatStore:
     def __init__(self, file: Path, *, full_text: bool = True) -> None:
         self._written: dict[str, float] = {}  # message id -> when its growing answer was last stored
         self._db = Database(file, APPLICATION_ID, MIGRATIONS)
+        self.library = Library(self._db, self._erase)
         try:
             with self._db.changing():
                 self._index = MessageIndex(self._db.connection, full_text)
@@ -103,7 +105,7 @@ class ChatStore:
             return self.get(chat)
 
     def update(self, chat: str, **changes: Any) -> Conversation:
-        """Change `system`, `sampling`, `target`, `speculation` or `pinned` of a conversation."""
+        """Change `system`, `sampling`, `target`, `speculation`, `pinned` or `tools` of a conversation."""
         with self._db.changing():
             self.get(chat)
             for column, value in rows.changes(changes).items():
@@ -124,8 +126,9 @@ class ChatStore:
             return self._erase()
 
     def delete_all(self) -> bool:
-        """Delete every conversation; see `delete`."""
+        """Delete every conversation, and what is kept under names; see `delete`."""
         with self._db.using():
+            self._db.run("DELETE FROM library")
             return self.delete(*(chat.id for chat in self.conversations()))
 
     # Messages
@@ -204,7 +207,7 @@ class ChatStore:
             chat = self.get(self.message(message).chat)
             now, id = time.time(), uuid.uuid4().hex
             fork = replace(chat, id=id, title=_title(f"{chat.title} (fork)"), named=True, created=now, updated=now,
-                           pinned=False)  # fmt: skip
+                           pinned=False, tools=None if chat.tools is None else ())  # fmt: skip
             return self.insert([(fork, tree.copied(tree.line(self._db, message), id))])[0]
 
     def save_partial(

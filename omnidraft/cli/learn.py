@@ -35,6 +35,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tasks", default=",".join(TASKS), help="names, or files of prompts (--data), with commas")
     parser.add_argument("--data", type=Path, help="a folder of TASK.jsonl to take the place of the bundled prompts")
     parser.add_argument("--test-file", type=Path, help="test on the prompts of this file")
+    parser.add_argument("--from", type=Path, dest="recorded", metavar="FILE",
+                        help="take over the answers that another run with this --json or --out FILE recorded")  # fmt: skip
     parser.add_argument("--loss", default="projected", help=f"of {', '.join(LOSS_NAMES)}, with commas")
     parser.add_argument("--train-prompts", type=int, default=300)
     parser.add_argument("--test-prompts", type=int, default=20)
@@ -101,6 +103,7 @@ def _plan(args: argparse.Namespace, home: DataHome) -> LearnPlan:
         reference=not args.no_reference,
         sequence=args.sequence,
         threads=args.threads,
+        recorded=args.recorded.with_suffix(".cells") if args.recorded else None,
         learning=replace(LearningSettings(), **{name: value for name, value in given.items() if value is not None}),
     )
 

@@ -9,7 +9,7 @@ is a function of seed and position: the text is the same with and without a draf
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -49,10 +49,9 @@ class ConstrainedSampler(Sampler):
         seed: int,
         capture: int,
         constraint: Constraint,
-        *,
-        margins: bool = True,
+        **more: Any,
     ) -> None:
-        super().__init__(settings, vocabulary, seed, capture, margins=margins)
+        super().__init__(settings, vocabulary, seed, capture, **more)
         self._constraint = constraint
 
     def draw(self, row: np.ndarray, position: int) -> Draw:

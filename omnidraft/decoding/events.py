@@ -12,6 +12,8 @@ from typing import Literal, Protocol
 
 import numpy as np
 
+from omnidraft.decoding.scores import Scores
+
 Origin = Literal["target", "direct", "ngram", "split", "lookup"]
 ORIGINS: tuple[Origin, ...] = ("target", "direct", "ngram", "split", "lookup")
 _SUMS = ("drafted", "proposed", "tested", "accepted", "copied", "draft", "translate", "verify", "other")
@@ -57,7 +59,8 @@ class Token:
     """One verified token.
 
     data: the token's own bytes; text: the text that became showable with it (whole characters only, behind
-    a held-back stop string); near_tie: another token was so close that the kernels' rounding could flip it.
+    a held-back stop string); near_tie: another token was so close that the kernels' rounding could flip it; scores:
+    log probabilities, where they were asked for.
     """
 
     id: int
@@ -67,6 +70,7 @@ class Token:
     position: int
     near_tie: bool = False
     candidates: Captured | None = None
+    scores: Scores | None = None
 
 
 @dataclass(frozen=True, slots=True)

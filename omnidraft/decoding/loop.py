@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from omnidraft.backends.thread_pool import release_helpers
 from omnidraft.config import SamplingSettings
 from omnidraft.decoding.constraint import ConstrainedSampler, Constraint
 from omnidraft.decoding.events import Event, Finished, FinishReason, Round, Statistics, Token
+from omnidraft.decoding.penalties import looked_at
 from omnidraft.decoding.pick import GreedyPicker
 from omnidraft.decoding.prefill import prefill
 from omnidraft.decoding.sampling import Sampler
@@ -42,6 +44,7 @@ def decode(
     written: int = 0,
     go_on: bool = False,
     constraint: Constraint | None = None,
+    alternatives: int | None = None,
 ) -> Generator[Event, None, None]:
     """Answer `prompt` (target ids, at least one) until the target ends it, a stop string, or a limit.
 
@@ -50,10 +53,12 @@ def decode(
     target, prompt, settings and seed alone (at T = 0 or with `verification` "coupled"), whatever `speculation` is.
     written: so many of the prompt's last ids are the answer's own, positions count on from them; go_on: the answer
     may not end with its first token. constraint: what may follow; it sees verified tokens only, so proposals are then
-    verified by equality whatever `speculation` says.
+    verified by equality whatever `speculation` says. alternatives: with each token its log probability, and those of
+    so many of the likeliest.
     """
     answer = _Answer(
-        target, list(prompt), sampling, seed, speculation, capture, tolerance, written, go_on, constraint
+        target, list(prompt), sampling, seed, speculation, capture, tolerance, written, go_on, constraint,
+        alternatives,
     )  # fmt: skip
     start = perf_counter()
     reason: FinishReason = "cancelled"
@@ -95,6 +100,7 @@ class _Answer:
         written: int,
         go_on: bool,
         constraint: Constraint | None,
+        alternatives: int | None,
     ) -> None:
         self.target = target
         self.committed = prompt
@@ -108,13 +114,13 @@ class _Answer:
         self._finished: FinishReason | None = None
         self._ends = target.vocabulary.eog.__contains__
         self._constrained = constraint is not None
-        margins = tolerance > 0
+        self._recent, before = looked_at(sampling, prompt, written)
+        more: dict[str, Any] = {"margins": tolerance > 0, "before": before, "alternatives": alternatives}
         self._sampler = (
-            Sampler(sampling, target.vocabulary, seed, capture, margins=margins)
+            Sampler(sampling, target.vocabulary, seed, capture, **more)
             if constraint is None
-            else ConstrainedSampler(sampling, target.vocabulary, seed, capture, constraint, margins=margins)
+            else ConstrainedSampler(sampling, target.vocabulary, seed, capture, constraint, **more)
         )
-        self._recent = list(prompt[-sampling.repeat_last_n :]) if sampling.repeat_last_n else []
         self._strategy = self._choose()
 
     def _choose(self) -> Strategy:
@@ -183,7 +189,9 @@ class _Answer:
             shown = self.text.feed(data)
             count = self.statistics.tokens + i
             position = self._written + count
-            tokens.append(Token(emission.id, data, shown, origin, position, near, emission.candidates))
+            tokens.append(
+                Token(emission.id, data, shown, origin, position, near, emission.candidates, emission.scores)
+            )  # fmt: skip
             self.committed.append(emission.id)
             if self._ends(emission.id):
                 self._finished = "stop"

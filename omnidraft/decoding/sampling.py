@@ -1,6 +1,6 @@
 """One position of the target: logits -> the token it draws, and what learning keeps of its distribution.
 
-Filters run as in llama.cpp: repetition penalty, top-k, top-p and min-p on the probabilities at temperature 1, then
+Filters run as in llama.cpp: penalties, top-k, top-p and min-p on the probabilities at temperature 1, then
 temperature. A draw is argmax over candidates of log p + g with noise from `noise.gumbel`, so it depends on the seed,
 the position and the target's distribution alone. Unfiltered, the largest `HEAD` ids compete one by one and the rest
 as one outcome with their common mass, resolved by the same rule only if it wins: exact, without noise for 128k ids.
@@ -21,6 +21,8 @@ from omnidraft.config import SamplingSettings
 from omnidraft.decoding.capture import SMALL, Uncounted, candidates_of
 from omnidraft.decoding.events import Candidates
 from omnidraft.decoding.noise import GROUP, TAIL, gumbel, gumbels
+from omnidraft.decoding.penalties import Penalties
+from omnidraft.decoding.scores import Scorer, Scores
 from omnidraft.decoding.topk import top_ids, top_two
 from omnidraft.vocab import TokenKind, Vocabulary
 
@@ -60,16 +62,28 @@ class Sampler:
     """Draws target tokens under one answer's settings. Buffers of vocabulary size are allocated once.
 
     margins: whether draws tell theirs; finding them takes longer than a filtered draw itself, and changes none.
+    before: how many of the first ids that `prepare` is told of are not the answer's own. alternatives: how many of the
+    likeliest tokens `scores` tells beside what was drawn; None: nobody asks.
     """
 
     def __init__(
-        self, settings: SamplingSettings, vocabulary: Vocabulary, seed: int, capture: int = 0, *, margins: bool = True
+        self,
+        settings: SamplingSettings,
+        vocabulary: Vocabulary,
+        seed: int,
+        capture: int = 0,
+        *,
+        margins: bool = True,
+        before: int = 0,
+        alternatives: int | None = None,
     ) -> None:
         self.settings = settings
         self.seed = seed
         self.greedy = settings.temperature <= 0
         self._capture = capture
         self._margins = margins
+        self._penalties = Penalties(settings, before)
+        self._scorer = Scorer(alternatives) if alternatives is not None else None
         self._weights = np.empty(vocabulary.size, np.float32)
         self._masked = _ranges(np.flatnonzero(vocabulary.kinds == TokenKind.UNUSED))
         self._top: np.ndarray | None = None  # of the row last prepared, if captured and not penalised
@@ -78,21 +92,23 @@ class Sampler:
         self._filters = settings.top_k > 0 or settings.top_p < 1.0 or settings.min_p > 0.0
 
     def prepare(self, row: np.ndarray, recent: Sequence[int]) -> Candidates | Uncounted | None:
-        """Mask padding and apply the penalty to `row` (V,) in place; returns the captured top ids, before penalties.
+        """Mask padding and apply the penalties to `row` (V,) in place; returns the captured top ids, before penalties.
 
-        `recent`: verified ids the penalty looks at, newest last.
+        `recent`: verified ids the penalties look at, newest last.
         """
         for padding in self._masked:
             row[padding] = -np.inf
         self._top = self._mass = None
         captured = self._captured(row) if self._capture else None
-        s = self.settings
-        if s.repeat_penalty != 1.0 and s.repeat_last_n and len(recent):
-            ids = np.unique(np.asarray(recent[-s.repeat_last_n :], np.int64))
-            logits = row[ids]
-            row[ids] = np.where(logits > 0, logits / s.repeat_penalty, logits * s.repeat_penalty)
+        if self._scorer is not None:
+            self._scorer.take(row)
+        if self._penalties.apply(row, recent):
             self._top = self._mass = None
         return captured
+
+    def scores(self, token: int) -> Scores | None:
+        """Log probabilities at the position last prepared, where `token` stands; None if nobody asked for any."""
+        return self._scorer.of(token) if self._scorer is not None else None
 
     def draw(self, row: np.ndarray, position: int) -> Draw:
         """The target's token at `position` (counted from the answer's start) for a prepared `row`."""

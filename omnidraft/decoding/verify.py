@@ -13,6 +13,7 @@ import numpy as np
 
 from omnidraft.decoding.events import Captured
 from omnidraft.decoding.sampling import Sampler
+from omnidraft.decoding.scores import Scores
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,7 @@ class Emission:
     id: int
     margin: float
     candidates: Captured | None
+    scores: Scores | None = None
 
 
 @dataclass(slots=True)
@@ -56,7 +58,7 @@ def verify_by_equality(
     for i in range(len(proposals) + 1):
         candidates = sampler.prepare(rows[i], recent)
         drawn, margin = sampler.draw(rows[i], position + i)
-        verdict.emitted.append(Emission(drawn, margin, candidates))
+        verdict.emitted.append(Emission(drawn, margin, candidates, sampler.scores(drawn)))
         recent.append(drawn)
         if i == len(proposals):
             break

@@ -31,6 +31,8 @@ class Job:
     begin with unless there is a candidate trained from them, None: an adapter that changes nothing; inherited:
     conversations `start` was trained on. other: weights to compare with. merged: an update's folder for the merged file
     of what it publishes, None to write none. gated: publish only what is better than what is served; else every update.
+    passes: over everything; least_steps: more passes while that makes fewer steps, for a handful moves nothing (of
+    mathematics, after 40 answers: .47 accepted with 6 steps at least, .55 with 40, for twice the processor time).
     """
 
     drafter: str
@@ -53,6 +55,7 @@ class Job:
     rehearsal: float = 1.0
     gated: bool = True
     passes: int = 2
+    least_steps: int = 40
     cpu_percent: int = 50
     window: int = 512
     seed: int = 0

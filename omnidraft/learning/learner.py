@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from omnidraft.config import LearningSettings
@@ -102,6 +102,13 @@ class Learner:
         self._schedule.end()
         self._keeping.close()
 
+    @contextmanager
+    def let_go(self) -> Iterator[None]:
+        """`close`, and have nothing open inside, whatever pages ask; `paired` takes it all up again."""
+        self._schedule.end()
+        with self._keeping.let_go():
+            yield
+
     # For pages and commands
 
     def status(self) -> Status:
@@ -119,7 +126,8 @@ class Learner:
         pairing = self._schedule.pairing
         if pairing is None:
             return []
-        return _version_facts(pairing.choice, self.shelf, self._history())
+        with self._looking() as history:
+            return _version_facts(pairing.choice, self.shelf, history)
 
     def starts(self) -> list[Start]:
         """What could serve besides the versions: what was learned for another vocabulary, and the bare drafter."""
@@ -137,13 +145,13 @@ class Learner:
 
     def history(self, limit: int = 50) -> list[Update]:
         """Updates of the drafter and vocabulary that are loaded, newest first; of all while none is."""
-        history = self._history()
-        return history.updates(limit, self._store_name()) if history else []
+        with self._looking() as history:
+            return history.updates(limit, self._store_name()) if history else []
 
     def served_answers(self, limit: int = 500) -> list[ServedAnswer]:
         """The last answers with the drafter and vocabulary that are loaded, oldest first; with all while none is."""
-        history = self._history()
-        return history.served(limit, self._store_name()) if history else []
+        with self._looking() as history:
+            return history.served(limit, self._store_name()) if history else []
 
     def _store_name(self) -> str | None:
         pairing = self._schedule.pairing
@@ -188,12 +196,15 @@ class Learner:
             return "No drafter is loaded, so there is nothing to choose for; ask something first."
         return self._schedule.choose(version, warm)
 
-    def _history(self) -> History | None:
-        try:
-            self._keeping.open_history()
-        except OmniDraftError as error:
-            log.warning("%s", error)
-        return self._keeping.history
+    @contextmanager
+    def _looking(self) -> Iterator[History | None]:
+        with ExitStack() as looks:
+            try:
+                history = looks.enter_context(self._keeping.looking())
+            except OmniDraftError as error:
+                log.warning("%s", error)
+                history = None
+            yield history
 
     def _note_change(self) -> None:
         with self._changed:

@@ -31,7 +31,7 @@ from omnidraft.vocab.eviction import ANONYMOUS
 from omnidraft.vocab.ngram_store import NgramStore
 
 CLOSING_SECONDS = 3.0  # what sqlitedict may take to close a file it was told to
-LEARNED = ("ngrams",)  # who answers has these open; the replay has a lock of its own, held by who learns
+LEARNED = ("ngrams", "replay", "metrics")  # who answers or learns has these open
 _BLOCK = bytes(1 << 20)
 _GENERATED = ("statistics", "token_ids", "origins", "target")  # what an answer's meta data may have
 _OPEN = ("", "-wal", "-shm")  # what an open store consists of

@@ -116,11 +116,14 @@ def test_a_race_waits_for_no_answer(session, plan):
 
 
 def test_the_cost_of_a_larger_copy_is_said_before_it_is_built(session, models, tmp_path):
-    cost = larger.cost(session.assistant.home, models / "tiny-target-a-f16.gguf")
-    assert not cost.built
-    assert 1.5e9 < cost.bytes < cost.memory < 5e9
-    for word in ("F32", "GGUF", "GB", "memory", "min"):
-        assert word in cost.sentence()
+    target = models / "tiny-target-a-f16.gguf"
+    small, large = (larger.cost(session.assistant.home, target, shape) for shape in ("0.1b", "0.5b"))
+    assert not small.built
+    assert 4e8 < small.bytes < small.memory < 1e9
+    assert 1.5e9 < large.bytes < large.memory < 5e9
+    for word in ("F32", "GGUF", "MB", "memory", " s."):
+        assert word in small.sentence()
+    assert " GB" in large.sentence()
     with pytest.raises(OmniDraftError):
         larger.cost(session.assistant.home, tmp_path)
 

@@ -26,7 +26,7 @@ class World:
         self.replay = folder / "replay.sqlite"
         self.job = Job(
             drafter=str(drafter), fingerprint="f", replay=str(self.replay), tables={self.vocabulary: str(table)},
-            store=str(self.store.folder), vocabulary=self.vocabulary, cpu_percent=100,
+            store=str(self.store.folder), vocabulary=self.vocabulary, cpu_percent=100, least_steps=6,
         )  # fmt: skip
 
     def add(self, records: list[Record]) -> None:

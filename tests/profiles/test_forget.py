@@ -54,12 +54,14 @@ def held_open(database: Path) -> Iterator[None]:
         yield
 
 
-def test_nothing_is_forgotten_while_another_program_would_write_it_back(home, ada, monkeypatch):
+@pytest.mark.parametrize("part", ["ngrams", "replay", "metrics"])
+def test_nothing_is_forgotten_while_another_program_would_write_it_back(home, ada, monkeypatch, part):
     monkeypatch.setattr("omnidraft.profiles.forget.CLOSING_SECONDS", 0.2)
+    held = getattr(ada, part)
     with ChatStore(ada.chats) as store:
-        with held_open(ada.ngrams), pytest.raises(StorageError, match="Nothing was forgotten: another program"):
+        with held_open(held), pytest.raises(StorageError, match="Nothing was forgotten: another program"):
             forget_everything_from(ada, store)
-        with held_open(ada.ngrams), pytest.raises(StorageError, match="Nothing was forgotten: another program"):
+        with held_open(held), pytest.raises(StorageError, match="Nothing was forgotten: another program"):
             forget_from(ada, store, store.conversations()[0].id)
         assert len(store.conversations()) == 1
         monkeypatch.undo()

@@ -1,7 +1,8 @@
 """Runs the app as a child process for the tests and writes down every name it tries to look up.
 
 Usage: python serve.py LOOKUPS_FILE [arguments of app.py]
-With PAUSE in the environment every token of an answer takes that many seconds longer.
+With PAUSE in the environment every token of an answer takes that many seconds longer. With SAYS models say what stands
+there, answers parted by "|", and their templates know tools (scripted_engine.py).
 """
 
 import ipaddress
@@ -41,5 +42,10 @@ from omnidraft.decoding.events import Token  # noqa: E402
 if pause := float(os.environ.get("PAUSE", "0")):
     whole = answer_job._whole
     answer_job._whole = lambda event: (time.sleep(pause if isinstance(event, Token) else 0), whole(event))[1]
+
+if says := os.environ.get("SAYS"):
+    from tests.ui.scripted_engine import say
+
+    say(says.split("|"))
 
 sys.exit(app.main(sys.argv[2:]))

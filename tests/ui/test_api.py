@@ -107,7 +107,7 @@ def test_a_client_that_goes_away_stops_the_answer(server):
         ({"messages": []}, 400),
         ({"messages": [{"role": "assistant", "content": "x"}]}, 400),
         ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]}, 400),
-        ({"n": 2}, 400),
+        ({"n": 200}, 400),
         ({"temperature": 99}, 400),
         ({"max_tokens": -1}, 400),
         ({"seed": "a"}, 400),

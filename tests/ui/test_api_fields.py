@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from omnidraft.config import AppSettings
+from ui.api import answers
 from ui.api import routes as api
 from ui.api.fields import BadRequest
 
@@ -42,10 +43,11 @@ BODY = {
     "stream": False,
     "stream_options": {"include_usage": True},
     "speculation": True,
-    "n": 1,
-    "frequency_penalty": 0,
-    "presence_penalty": 0.0,
-    "logprobs": False,
+    "n": 2,
+    "frequency_penalty": 0.5,
+    "presence_penalty": -2,
+    "logprobs": True,
+    "top_logprobs": 3,
     "tools": [{"type": "function", "function": {"name": "f", "description": "Does.", "parameters": SCHEMA}}],
     "tool_choice": {"type": "function", "function": {"name": "f"}},
     "parallel_tool_calls": True,
@@ -67,7 +69,7 @@ def client():
     app = FastAPI()
     api.add_routes(app, SimpleNamespace(accounts=None, get=lambda profile=None: session), None, exposed=False)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(api, "_start", start)
+        patched.setattr(answers, "start", start)
         yield TestClient(app)
 
 
@@ -98,11 +100,12 @@ WRONG = {
     "stream": [1, "yes", [], {}],
     "stream_options": ["x", 5, [], True, {"include_usage": "yes"}],
     "speculation": ["no", 1, []],
-    "n": [2, "1", [], 0],
-    "frequency_penalty": [0.5, -1, "0", [1]],
-    "presence_penalty": [1, True, "x"],
+    "n": [33, "1", [], 0, True, 1.0],
+    "frequency_penalty": [2.5, -3, "0", [1]],
+    "presence_penalty": [2.1, True, "x"],
     "logit_bias": [{"5": -100}],
-    "logprobs": [True, "x"],
+    "logprobs": [1, "x", None, False],  # the last two because top_logprobs needs it
+    "top_logprobs": [-1, 21, "x", True, 1.0],
     "tools": ["x", 5, {}, [5], [{"type": "function"}], [{"function": {"name": "f", "parameters": 5}}]],
     "tool_choice": [5, ["f"], "f", {"function": 5}],
     "parallel_tool_calls": ["x", 0],

@@ -18,7 +18,7 @@ from omnidraft.paths import find_data_home
 from tests.ui.chatting import arrived, choose, write
 from tests.ui.fake_assistant import FakeAssistant
 from ui.drift import race_view
-from ui.drift.race import AS_IT_IS, FEWEST, LARGER, LESSON, OWN, RACED, about, parted, plan_of
+from ui.drift.race import AS_IT_IS, FEWEST, LESSON, OWN, RACED, about, parted, plan_of
 
 
 @pytest.fixture
@@ -38,8 +38,8 @@ def test_the_form_makes_a_plan_whose_lesson_races_no_prompt(session, target):
     plan = plan_of(session, target, "code", AS_IT_IS, "", False, False)
     assert (len(plan.raced), len(plan.lesson)) == (RACED, LESSON)
     assert not {p.text for p in plan.raced} & {p.text for p in plan.lesson}
-    assert not any((plan.enlarged, plan.kept, plan.copies))
-    assert plan_of(session, target, "code", LARGER, "", True, True).enlarged
+    assert not any((plan.shape, plan.kept, plan.copies))
+    assert plan_of(session, target, "code", "0.1b", "", True, True).shape == "0.1b"
 
 
 def test_ones_own_prompts_are_raced_and_taught_if_there_are_enough(session, target):
@@ -60,8 +60,9 @@ def test_only_models_of_the_list_are_raced(session, tmp_path):
 
 def test_the_larger_cost_is_said_when_it_is_chosen(session, target, tmp_path):
     assert about(session, target, AS_IT_IS) == ""
-    assert "F32" in about(session, target, LARGER)
-    assert "od-bad" in about(session, str(tmp_path), LARGER)
+    assert "129M parameters, F32" in about(session, target, "0.1b")
+    assert "0.5B parameters" in about(session, target, "0.5b")
+    assert "od-bad" in about(session, str(tmp_path), "0.1b")
 
 
 def a_race(view_phase: str = "taught", **scores: Score | None) -> RaceJob:

@@ -1,169 +1,159 @@
-"""What a request to the API asks for, checked: messages, sampling, what the answer must look like.
+"""What a request to the API asks for, checked: prompts, sampling, how many choices, what the answer must look like.
 
-Every refusal is a `BadRequest` whose sentence says what is wrong. Tools are api_tools' business.
+Every refusal is a `BadRequest` whose sentence says what is wrong. Messages and tools are other modules' business.
 Knows no engine and writes no answer.
 """
 
 from __future__ import annotations
 
-import json
-import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fastapi import Request
-
 from omnidraft.app.session import Session
 from omnidraft.backends.grammar import Grammar, GrammarError, check_grammar, json_grammar
-from omnidraft.chats.records import json_value
 from omnidraft.config import DraftSettings, SamplingSettings
-from ui.api.fields import BadRequest, field
+from ui.api.body import json_body
+from ui.api.fields import BadRequest, field, whole
+from ui.api.messages import messages_of
 from ui.api.tools import Tools, tools_of
 
-MAX_BODY = 8 << 20
-ROLES = ("system", "developer", "user", "assistant", "tool")
+MAX_CHOICES = 32  # of one prompt; they are written one after the other
+MAX_PROMPTS = 32
+MAX_ALTERNATIVES = 20
+SHORT = 16  # tokens of a completion of the older kind, unless it asks for more
+_SEEDS = 2**63
 # Refused unless they ask for nothing: 0 is equal to False.
-_UNSUPPORTED = (
-    "functions",
-    "function_call",
-    "logprobs",
-    "logit_bias",
-    "frequency_penalty",
+_UNSUPPORTED = ("functions", "function_call", "logit_bias", "audio", "modalities")
+_UNSUPPORTED_TEXT = ("suffix", "tools", "messages", *_UNSUPPORTED)
+_SAMPLING = (
+    "temperature",
+    "top_p",
+    "seed",
+    "top_k",
+    "min_p",
+    "repeat_penalty",
     "presence_penalty",
-    "audio",
-    "modalities",
+    "frequency_penalty",
 )
-_SAMPLING = ("temperature", "top_p", "seed", "top_k", "min_p", "repeat_penalty")
 _LONGEST = ("max_completion_tokens", "max_tokens")
+
+Prompt = list[dict[str, Any]] | str | list[int]
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request that makes sense."""
+    """A request that makes sense. prompts: messages, or texts or token ids to go on with; alternatives: how many of the
+    likeliest tokens are to be told beside each, None: no log probabilities at all."""
 
     model: str
-    messages: list[dict[str, Any]]
+    prompts: list[Prompt]
     sampling: SamplingSettings
     draft: DraftSettings
     grammar: Grammar | None
     tools: Tools | None
     stream: bool
     usage: bool  # whether a stream ends with the usage
+    n: int = 1  # choices for each prompt
+    alternatives: int | None = None
+    echo: bool = False
 
     @classmethod
-    def of_body(cls, session: Session, data: bytes) -> Asked:
-        """What a request with this body asks for."""
-        return cls.of(session, json_body(data))
-
-    @classmethod
-    def of(cls, session: Session, body: dict[str, Any]) -> Asked:
+    def chat(cls, session: Session, data: bytes) -> Asked:
+        """What a request for a chat completion with this body asks for."""
+        body = _supported(json_body(data), _UNSUPPORTED)
         grammar, tools = _grammar(body), tools_of(body)
         if grammar is not None and tools is not None:
             raise BadRequest("Tools cannot be offered together with response_format or grammar; send one of them.")
-        options = field(body, "stream_options", dict) or {}
+        told = field(body, "logprobs", bool)
+        alternatives = whole(body, "top_logprobs", 0, MAX_ALTERNATIVES)
+        if alternatives is not None and not told:
+            raise BadRequest("top_logprobs needs logprobs to be true.")
         return cls(
-            model=field(body, "model", str) or "",
-            messages=_messages(body.get("messages")),
-            sampling=_sampling(session.settings.sampling, body),
-            draft=_draft(session.settings.draft, body),
+            prompts=[messages_of(body.get("messages"))],
             grammar=grammar,
             tools=tools,
-            stream=bool(field(body, "stream", bool)),
-            usage=bool(field(options, "include_usage", bool)),
+            alternatives=(alternatives or 0) if told else None,
+            **_common(session, body, session.settings.sampling),
         )
 
+    @classmethod
+    def text(cls, session: Session, data: bytes) -> Asked:
+        """What a request for a completion of the older kind asks for."""
+        body = _supported(json_body(data), _UNSUPPORTED_TEXT)
+        alternatives, echo = whole(body, "logprobs", 0, MAX_ALTERNATIVES), bool(field(body, "echo", bool))
+        if echo and alternatives is not None:
+            raise BadRequest("echo cannot be used together with logprobs: a prompt's own are not computed here.")
+        common = _common(session, body, replace(session.settings.sampling, max_tokens=SHORT))
+        if whole(body, "best_of", 1, MAX_CHOICES) not in (None, common["n"]):
+            raise BadRequest("best_of must be left out or equal to n.")
+        return cls(
+            prompts=prompts_of(body.get("prompt")),
+            grammar=_grammar(body),
+            tools=None,
+            alternatives=alternatives,
+            echo=echo,
+            **common,
+        )
 
-async def read_body(request: Request) -> bytes:
-    """The request's body, if it is not too large."""
-    data = bytearray()
-    async for chunk in request.stream():
-        data += chunk
-        if len(data) > MAX_BODY:
-            raise BadRequest("The request is too large.", 413)
-    return bytes(data)
+    @property
+    def choices(self) -> list[Choice]:
+        """Every choice asked for, in the order of its index."""
+        return [Choice(self, p * self.n + i, prompt) for p, prompt in enumerate(self.prompts) for i in range(self.n)]
 
 
-def json_body(data: bytes) -> dict[str, Any]:
-    """The JSON object that a request holds."""
-    try:
-        # Half an emoji, which JSON can say and UTF-8 cannot, becomes the mark for that here.
-        body = json_value(json.loads(data, parse_constant=_finite, parse_float=_finite))
-    except (ValueError, RecursionError):
-        raise BadRequest("The request is not JSON.") from None
-    if not isinstance(body, dict):
-        raise BadRequest("The request is not a JSON object.")
-    if body.get("n") not in (None, 1):
-        raise BadRequest("n must be 1.")
-    for name in _UNSUPPORTED:
-        if body.get(name) not in (None, False, [], {}, ["text"]):
-            raise BadRequest(f"{name} is not supported by this server.")
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of the choices that a request asks for."""
+
+    asked: Asked
+    index: int
+    prompt: Prompt
+
+    @property
+    def again(self) -> bool:
+        """Whether the choice before has the same prompt."""
+        return self.index % self.asked.n > 0
+
+    @property
+    def sampling(self) -> SamplingSettings:
+        """A seed leads to different choices of one prompt, the same ones every time."""
+        sampling, place = self.asked.sampling, self.index % self.asked.n
+        return sampling if sampling.seed is None else replace(sampling, seed=(sampling.seed + place) % _SEEDS)
+
+
+def _supported(body: dict[str, Any], refused: tuple[str, ...]) -> dict[str, Any]:
+    for name in refused:
+        if body.get(name) not in (None, False, [], {}, ["text"], ""):
+            raise BadRequest(f"{name} is not supported here.")
     return body
 
 
-def _finite(text: str) -> float:
-    """A number; JSON has no infinite ones, though Python reads them."""
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError(text)
-    return value
-
-
-def _messages(given: Any) -> list[dict[str, Any]]:
-    if not isinstance(given, list) or not given:
-        raise BadRequest("messages must be a list with at least one message.")
-    found = [_message(message) for message in given]
-    if found[-1]["role"] not in ("user", "tool"):
-        raise BadRequest("The last message must be the user's or a tool's.")
-    return found
-
-
-def _message(message: Any) -> dict[str, Any]:
-    role = message.get("role") if isinstance(message, dict) else None
-    if role not in ROLES:
-        raise BadRequest(f"Every message needs one of the roles {', '.join(ROLES)}.")
-    calls = message.get("tool_calls") if role == "assistant" else None
-    content = message.get("content")
-    found: dict[str, Any] = {
-        "role": "system" if role == "developer" else role,
-        "content": "" if content is None and calls else _text(content),
+def _common(session: Session, body: dict[str, Any], sampling: SamplingSettings) -> dict[str, Any]:
+    """What both kinds of requests have."""
+    options = field(body, "stream_options", dict) or {}
+    return {
+        "model": field(body, "model", str) or "",
+        "sampling": _sampling(sampling, body),
+        "draft": _draft(session.settings.draft, body),
+        "stream": bool(field(body, "stream", bool)),
+        "usage": bool(field(options, "include_usage", bool)),
+        "n": whole(body, "n", 1, MAX_CHOICES) or 1,
     }
-    if calls:
-        found["tool_calls"] = _calls(calls)
-    if role == "tool":
-        if not isinstance(message.get("tool_call_id"), str):
-            raise BadRequest("A tool's message needs the tool_call_id of the call it answers.")
-        found["tool_call_id"] = message["tool_call_id"]
-        if isinstance(message.get("name"), str):
-            found["name"] = message["name"]
-    return found
 
 
-def _calls(given: Any) -> list[dict[str, Any]]:
-    found = []
-    for call in given if isinstance(given, list) else [None]:
-        function = call.get("function") if isinstance(call, dict) else None
-        try:
-            arguments = json.loads(function["arguments"] or "{}")
-            if not isinstance(function["name"], str) or not isinstance(arguments, dict):
-                raise TypeError
-        except (TypeError, KeyError, ValueError, RecursionError):
-            raise BadRequest("Every tool call needs a function with its name and its arguments as JSON.") from None
-        function = {"name": function["name"], "arguments": function["arguments"] or "{}"}
-        found.append({"id": str(call.get("id") or ""), "type": "function", "function": function})
-    return found
+def prompts_of(given: Any) -> list[Prompt]:
+    """A text, a list of texts, the ids of one text, or a list of such."""
+    if isinstance(given, str) or _is_ids(given):
+        return [given]
+    if isinstance(given, list) and given and all(isinstance(one, str) or _is_ids(one) for one in given):
+        if len(given) > MAX_PROMPTS:
+            raise BadRequest(f"prompt must be a list of at most {MAX_PROMPTS}.")
+        return list(given)
+    raise BadRequest("prompt must be a text, a list of texts, or a list of token ids.")
 
 
-def _text(content: Any) -> str:
-    if isinstance(content, str):
-        return content
-    parts = content if isinstance(content, list) else None
-    if parts is None or not all(map(_is_text_part, parts)):
-        raise BadRequest("A message's content must be text, or a list of text parts.")
-    return "".join(part.get("text", "") for part in parts)
-
-
-def _is_text_part(part: Any) -> bool:
-    return isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text", ""), str)
+def _is_ids(given: Any) -> bool:
+    return isinstance(given, list) and bool(given) and all(type(one) is int for one in given)
 
 
 def _sampling(settings: SamplingSettings, body: dict[str, Any]) -> SamplingSettings:

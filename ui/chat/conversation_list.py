@@ -1,21 +1,18 @@
-"""The list of conversations as HTML, and the script that turns clicks in it into one event, `act`.
+"""The list of conversations as HTML. What is clicked in it becomes an event by the script of `named_rows`.
 
-`act` carries {kind: open | rename | pin | unpin | stop | delete | forget, id, title}.
 Titles come from outside and are escaped.
 """
 
 from __future__ import annotations
 
 import time
-from html import escape
 
 from omnidraft.app.session import Session
 from omnidraft.chats import Conversation, Hit
+from ui.chat.named_rows import act, named_row
 
-_PEN = "M4 20l1-4L16 5l3 3L8 19z"
 _STOP = "M8 8h8v8H8z"
 _PIN = "M9 4h6l-1 6 3 4H7l3-4zM12 14v6"
-_BIN = "M5 7h14M10 7V5h4v2M7 7l1 12h8l1-12"
 SHOWN = 300
 
 
@@ -50,29 +47,10 @@ def _hits(session: Session, hits: list[Hit], current: str) -> str:
 
 
 def _row(chat: Conversation, current: str, snippet: str = "", writing: bool = False) -> str:
-    mark = ' aria-current="true"' if chat.id == current else ""
-    title = escape(chat.title)
-    stop = (
-        f'<button type="button" class="od-act od-writing" data-kind="stop" aria-label="Stop the answer in {title}" '
-        f'title="Stop its answer">{_icon(_STOP)}</button>'
-        if writing
-        else ""
-    )
+    stop = act("stop", "Stop the answer in", chat.title, _STOP, "Stop its answer", "od-writing") if writing else ""
     pin = "Unpin" if chat.pinned else "Pin"
-    extra = f"<small>{escape(snippet)}</small>" if snippet else ""
-    return (
-        f'<div class="od-item" data-id="{chat.id}"{mark}>'
-        f'<button type="button" class="od-row" data-kind="open"><span>{title}</span>{extra}</button>'
-        f'{stop}<button type="button" class="od-act" data-kind="{pin.lower()}" '
-        f'aria-label="{pin} {title}" title="{pin}">{_icon(_PIN)}</button>'
-        f'<button type="button" class="od-act" data-kind="rename" aria-label="Rename {title}" title="Rename">'
-        f'{_icon(_PEN)}</button><button type="button" class="od-act" data-kind="ask-delete" '
-        f'aria-label="Delete {title}" title="Delete">{_icon(_BIN)}</button></div>'
-    )
-
-
-def _icon(path: str) -> str:
-    return f'<svg viewBox="0 0 24 24" aria-hidden="true"><path d="{path}"/></svg>'
+    acts = stop + act(pin.lower(), pin, chat.title, _PIN)
+    return named_row(chat.id, chat.title, acts=acts, extra=snippet, current=chat.id == current, learned=True)
 
 
 def _age(updated: float) -> str:
@@ -80,54 +58,3 @@ def _age(updated: float) -> str:
     if days < 1:
         return "Today"
     return "This week" if days < 7 else "Earlier"
-
-
-SCRIPT = """
-const send = (kind, id, more) => trigger('act', Object.assign({kind, id}, more || {}));
-element.addEventListener('click', (event) => {
-  const button = event.target.closest('button[data-kind]');
-  if (!button) return;
-  const item = button.closest('.od-item');
-  const kind = button.dataset.kind;
-  if (kind === 'open') send('open', item.dataset.id);
-  else if (['delete', 'forget', 'pin', 'unpin', 'stop'].includes(kind)) send(kind, item.dataset.id);
-  else if (kind === 'keep') item.querySelector('.od-sure').remove();
-  else if (kind === 'ask-delete') {
-    if (item.querySelector('.od-sure')) return;
-    const sure = document.createElement('div');
-    sure.className = 'od-sure';
-    sure.setAttribute('role', 'alertdialog');
-    sure.setAttribute('aria-label', 'Delete this conversation?');
-    sure.innerHTML = '<span>Delete for good?</span><button type="button" data-kind="delete">Delete</button>'
-      + '<button type="button" data-kind="forget" '
-      + 'title="Also take back what the drafter learned from it">Delete and forget</button>'
-      + '<button type="button" data-kind="keep">Keep</button>';
-    item.append(sure);
-    sure.querySelector('[data-kind=keep]').focus();
-  } else if (kind === 'rename') {
-    const row = item.querySelector('.od-row');
-    if (item.querySelector('input')) return;
-    const input = document.createElement('input');
-    input.value = row.querySelector('span').textContent;
-    input.setAttribute('aria-label', 'Title');
-    input.maxLength = 120;
-    row.hidden = true;
-    item.prepend(input);
-    input.select();
-    let done = false;
-    const end = (save) => {
-      if (done) return;
-      done = true;
-      const title = input.value.trim();
-      input.remove();
-      row.hidden = false;
-      if (save) send('rename', item.dataset.id, {title});
-    };
-    input.addEventListener('keydown', (key) => {
-      if (key.key === 'Enter') end(true);
-      if (key.key === 'Escape') { key.stopPropagation(); end(false); }
-    });
-    input.addEventListener('blur', () => end(true));
-  }
-});
-"""

@@ -14,6 +14,7 @@ from omnidraft.app import conversing
 from omnidraft.app.conversing import shown_pieces
 from omnidraft.app.session import Session, StillAnswering
 from omnidraft.app.sessions import Sessions
+from omnidraft.app.tool_use import UNSUPPORTED
 from omnidraft.chats import TextFile
 from omnidraft.errors import OmniDraftError, StorageError
 from omnidraft.profiles.uploads import taken
@@ -37,7 +38,7 @@ def telling(handler: Callable[..., Updates]) -> Callable[..., Updates]:
     """A handler whose refusals stand in the page's message line, and leave the rest of the page as it is."""
 
     @wraps(handler)
-    def told(self: _Handlers, *given: Any) -> Updates:
+    def told(self: Handlers, *given: Any) -> Updates:
         try:
             yield from handler(self, *given)
         except OmniDraftError as error:
@@ -47,11 +48,13 @@ def telling(handler: Callable[..., Updates]) -> Callable[..., Updates]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Handlers:
+class Handlers:
+    """What all handlers of the page start from."""
+
     sessions: Sessions
     view: ChatView
 
-    def _here(self, request: gr.Request, chat: str | None) -> tuple[Session, str]:
+    def here(self, request: gr.Request, chat: str | None) -> tuple[Session, str]:
         """The session the request belongs to, and the conversation its page shows; Gone if it has no such one.
 
         Another tab may have deleted it or gone to another profile. No other conversation takes its place then: what
@@ -64,7 +67,7 @@ class _Handlers:
             raise Gone(GONE if chat else ARRIVING) from None
 
 
-class Answering(_Handlers):
+class Answering(Handlers):
     """Arriving, asking, and what the buttons below the messages do."""
 
     def arrive(self, request: gr.Request) -> Updates:
@@ -75,7 +78,7 @@ class Answering(_Handlers):
         self, text: str, chat: str | None, editing: str | None, files: list[TextFile], request: gr.Request
     ) -> Updates:
         view = self.view
-        session, name = self._here(request, chat)
+        session, name = self.here(request, chat)
         if not text.strip():
             yield {view.notice: note("Write a message to send with the files.") if files else ""}
         elif editing and session.store.message(editing).role == "assistant":
@@ -97,7 +100,7 @@ class Answering(_Handlers):
     @telling
     def turn(self, chat: str | None, request: gr.Request, event: gr.EventData) -> Updates:
         """A button below a message."""
-        session, name = self._here(request, chat)
+        session, name = self.here(request, chat)
         data = event._data
         match data["kind"]:
             case "regenerate":
@@ -127,6 +130,13 @@ class Answering(_Handlers):
         told = "The question and its answers were deleted; what the drafter learned from them stays."
         yield from self.view.open(session, session.store.get(chat), chat, {self.view.notice: note(told)})
 
+    @telling
+    def decide(self, chat: str | None, request: gr.Request, event: gr.EventData) -> Updates:
+        """The user said whether a function may run."""
+        session, name = self._here(request, chat)
+        data = event._data
+        yield from self.view.decide(session, name, data["message"], data["call"], data["choice"])
+
     def cancel(self) -> dict:
         """The edit is given up: what it would have changed stays as it is."""
         return {**self.view.no_edit(), self.view.notice: ""}
@@ -148,7 +158,7 @@ class Answering(_Handlers):
         session_of(self.sessions, request).stop(chat)
 
 
-class Conversations(_Handlers):
+class Conversations(Handlers):
     """The list beside the chat."""
 
     def row(self, chat: str | None, followed: Followed, request: gr.Request, event: gr.EventData) -> Updates:
@@ -201,7 +211,7 @@ class Conversations(_Handlers):
     def bring(self, upload: str | None, chat: str | None, followed: Followed, request: gr.Request) -> Updates:
         """A file of conversations was chosen."""
         with taken(Path(upload or "")) as file:
-            session, name = self._here(request, chat)
+            session, name = self.here(request, chat)
             added = transfer.bring(session.store, file)
         said = f"{len(added)} conversation{'s were' if len(added) != 1 else ' was'} imported."
         shown = session.shown.show(added[-1].id if added else name)
@@ -209,29 +219,38 @@ class Conversations(_Handlers):
         yield from self.view.open(session, shown, chat, {self.view.notice: note(said)})
 
 
-class Options(_Handlers):
+class Options(Handlers):
     """Model, speculation switch and options of the conversation."""
 
     @telling
     def target(self, path: str, chat: str | None, request: gr.Request) -> Updates:
-        session, name = self._here(request, chat)
+        session, name = self.here(request, chat)
         yield from self.view.switch(session, name, Path(path))
 
     @telling
     def speculate(self, on: bool, chat: str | None, request: gr.Request) -> Updates:
-        session, name = self._here(request, chat)
+        session, name = self.here(request, chat)
         changed = session.store.update(name, speculation=on)
         yield {self.view.side: self.view.panel_of(session, changed, session.store.path(name))}
 
     @telling
-    def keep(self, request: gr.Request, chat: str | None, *values: Any) -> Updates:
+    def tools(self, on: bool, chat: str | None, request: gr.Request) -> Updates:
+        """Whether the model may ask for functions; what was always allowed is asked again then."""
         session, name = self._here(request, chat)
+        session.store.update(name, tools=() if on else None)
+        engine = session.assistant.engine
+        known = engine is None or not on or engine.target.template.supports_tools
+        yield {self.view.notice: "" if known else note(UNSUPPORTED.format(session.target_name()))}
+
+    @telling
+    def keep(self, request: gr.Request, chat: str | None, *values: Any) -> Updates:
+        session, name = self.here(request, chat)
         sampling = chat_options.store(session, name, *values)
         yield {self.view.notice: "", self.view.options.preset: chat_options.preset_of(sampling)}
 
     @telling
     def preset(self, wanted: str, chat: str | None, request: gr.Request) -> Updates:
-        session, name = self._here(request, chat)
+        session, name = self.here(request, chat)
         values = chat_options.PRESETS.get(wanted)
         if values is None:
             yield {self.view.notice: ""}

@@ -7,10 +7,10 @@ from typing import Any
 
 import gradio as gr
 
-from ui.chat import attachments
+from ui.chat import attachments, library, tools
 from ui.chat import options as chat_options
-from ui.chat.conversation_list import SCRIPT
 from ui.chat.empty_state import EXAMPLES, arriving
+from ui.chat.named_rows import SCRIPT
 from ui.chat.stream import Followed
 from ui.chat.view import ChatView
 from ui.common.layout import mobile_bar, side_head
@@ -27,6 +27,7 @@ ASIDE_BUTTON = (
     '<svg viewBox="0 0 24 24" aria-hidden="true"><path d="M4 7h10M18 7h2M4 17h2M10 17h10M14 4v6M6 14v6"/></svg>'
     "</button>"
 )
+TOOLS = "The model may ask to use a calculator, the clock and files you attached; you decide about every call."
 IDLE_LOOK = 5.0  # seconds between a page's questions whether the model is still in memory
 
 
@@ -40,6 +41,7 @@ class Page:
     upload: gr.UploadButton
     attach: gr.UploadButton
     tick: gr.Timer
+    library: library.LibraryParts
 
 
 def build_layout() -> Page:
@@ -58,8 +60,9 @@ def build_layout() -> Page:
     states = {name: gr.State(value) for name, value in start.items()}
     starters = {name: side.pop(name) for name in ("new", "query", "upload")}
     attach = composer.pop("attach")
+    kept = aside.pop("library")
     view = ChatView(**states, **side, **top, **middle, **composer, **aside)
-    return Page(view=view, attach=attach, tick=gr.Timer(IDLE_LOOK), **starters)
+    return Page(view=view, attach=attach, tick=gr.Timer(IDLE_LOOK), library=kept, **starters)
 
 
 def _side() -> dict[str, Any]:
@@ -121,6 +124,7 @@ def _conversation() -> dict[str, Any]:
             examples=[{"text": text} for text in EXAMPLES],
         ),
         "marks": gr.HTML(elem_id="od-bus", js_on_load=BUS),
+        "permit": gr.HTML(elem_id="od-permit", js_on_load=tools.SCRIPT),
         "notice": gr.HTML(elem_id="od-notice"),
         "line": gr.HTML(elem_id="od-line"),
     }
@@ -151,12 +155,15 @@ def _composer() -> dict[str, Any]:
 
 
 def _aside() -> dict[str, Any]:
-    """Speed, origins of the tokens, options."""
+    """Speed, origins of the tokens, options, presets and prompts."""
     with gr.Tabs(elem_id="od-tabs"):
         with gr.Tab("Speed", id="speed"):
             side = gr.HTML(elem_id="od-live")
         with gr.Tab("Tokens", id="tokens"):
             tokens = gr.HTML(elem_id="od-origins")
         with gr.Tab("Options", id="options"):
+            allowed = gr.Checkbox(label="Tools", info=TOOLS, elem_id="od-tools", container=False)
             options = chat_options.build()
-    return {"side": side, "tokens": tokens, "options": options}
+        with gr.Tab("Library", id="library"):
+            kept = library.build()
+    return {"side": side, "tokens": tokens, "options": options, "library": kept, "tools": allowed}

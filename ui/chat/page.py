@@ -9,6 +9,7 @@ import gradio as gr
 from omnidraft.app.sessions import Sessions
 from ui.chat.events import Answering, Conversations, Options
 from ui.chat.layout import Page, build_layout
+from ui.chat.library import WRITTEN, LibraryEvents
 from ui.chat.view import ChatView
 from ui.common.layout import PRIVATE
 
@@ -25,6 +26,7 @@ def build(sessions: Sessions) -> None:
     _connect_answers(page, blocks, follows)
     _connect_conversations(sessions, page, follows)
     _connect_options(sessions, page)
+    _connect_library(sessions, page, blocks)
 
 
 class _Follows:
@@ -53,6 +55,7 @@ def _connect_answers(page: Page, blocks: gr.Blocks, follows: _Follows) -> None:
     picked = view.chat.example_select(_example_text, None, [view.box], **PRIVATE)
     follows.behind(picked.then(answering.ask, where, view.outputs, **STREAMING))
     follows.behind(view.marks.act(answering.turn, [view.chat_id], view.outputs, **STREAMING))
+    follows.behind(view.permit.act(answering.decide, [view.chat_id], view.outputs, **STREAMING))
     view.cancel.click(answering.cancel, None, [*view.no_edit(), view.notice], queue=False, **PRIVATE)
     view.stop.click(answering.halt, [view.chat_id], None, queue=False, **PRIVATE)
     page.attach.upload(
@@ -81,6 +84,7 @@ def _connect_options(sessions: Sessions, page: Page) -> None:
     view, chosen = page.view, Options(sessions, page.view)
     view.target.input(chosen.target, [view.target, view.chat_id], view.outputs, **STREAMING)
     view.speculation.input(chosen.speculate, [view.speculation, view.chat_id], [view.side, view.notice], **LAST)
+    view.tools.input(chosen.tools, [view.tools, view.chat_id], [view.notice], **LAST)
     view.options.preset.input(chosen.preset, [view.options.preset, view.chat_id], view.outputs, **LAST)
     gr.on(
         [component.input for component in view.options.inputs],
@@ -89,6 +93,26 @@ def _connect_options(sessions: Sessions, page: Page) -> None:
         [view.notice, view.options.preset],
         **LAST,
     )
+
+
+def _connect_library(sessions: Sessions, page: Page, blocks: gr.Blocks) -> None:
+    """Presets and prompts of one's own."""
+    view, parts = page.view, page.library
+    kept, chat = LibraryEvents(sessions, view, parts), view.chat_id
+    outputs = [*parts.outputs, view.notice]
+    blocks.load(kept.arrive, None, parts.outputs, **PRIVATE)
+    gr.on(
+        [parts.keep_preset.click, parts.preset_name.submit], kept.keep_preset, [parts.preset_name, chat], outputs,
+        **PRIVATE,
+    )  # fmt: skip
+    gr.on(
+        [parts.keep_prompt.click, parts.prompt_name.submit], kept.keep_prompt, [parts.prompt_name, view.box, chat],
+        outputs, **PRIVATE,
+    )  # fmt: skip
+    parts.presets.act(kept.preset, [chat], [*parts.outputs, *view.outputs], **STREAMING)
+    inserted = parts.prompts.act(kept.prompt, [view.box, chat], [*parts.outputs, view.box], **PRIVATE)
+    inserted.then(None, None, None, js=WRITTEN)
+    parts.upload.upload(kept.bring, [parts.upload, chat], outputs, **PRIVATE)
 
 
 def _example_text(event: gr.SelectData) -> str:

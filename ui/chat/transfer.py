@@ -16,7 +16,7 @@ from ui.common.request import session_of_request
 
 
 def add_routes(app: FastAPI, sessions: Sessions) -> None:
-    """`/export/ID.md`, `/export/ID.json` and one message's text, for the profile the request belongs to."""
+    """What a profile's pages link to: a conversation as `/export/ID.md` and `.json`, presets and prompts, a message."""
 
     @app.get("/export/{name}")
     def export(name: str, request: Request) -> Response:
@@ -31,6 +31,10 @@ def add_routes(app: FastAPI, sessions: Sessions) -> None:
         except OmniDraftError as error:
             return Response(str(error), status_code=404, media_type="text/plain")
         return Response("There is no such file.", status_code=404, media_type="text/plain")
+
+    @app.get("/library.json")
+    def library(request: Request) -> Response:
+        return _file(session_of_request(sessions, request).store.library.export(), "application/json", "library.json")
 
     @app.get("/message/{name}")
     def message(name: str, request: Request) -> Response:

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
 from omnidraft.app.answer_job import CUT
 from omnidraft.app.conversing import unanswered
 from omnidraft.chats import Message
+from omnidraft.chats.steps import Step, open_call
 from omnidraft.format import size
+from ui.chat import tools
 from ui.chat.markdown_text import CODE, without_html
 
 MOST = 500  # messages shown
@@ -34,9 +37,14 @@ class Turns:
         return f'<div id="od-marks" hidden data-chat="{escape(chat, quote=True)}" data-marks="{marks}"></div>'
 
 
-def turns(path: list[Message], versions: dict[str, tuple[int, int]], writing: tuple[str, str] | None = None) -> Turns:
+def turns(
+    path: list[Message],
+    versions: dict[str, tuple[int, int]],
+    writing: tuple[str, str] | None = None,
+    steps: Sequence[Step] = (),
+) -> Turns:
     """The rows of `path`, of a very long one of its end. `writing` is (message id, text so far) of an answer in the
-    making: all rows are made anew with every update while it grows."""
+    making, `steps` its calls: all rows are made anew with every update while it grows."""
     rows: list[dict] = []
     marks: list[dict | None] = []
     if earlier := len(path[:-MOST]):
@@ -52,11 +60,12 @@ def turns(path: list[Message], versions: dict[str, tuple[int, int]], writing: tu
             rows.append(_fold("Another model", note, "done"))
             marks.append(None)
         text = writing[1] if busy and writing else message.content
+        called = steps if busy else message.steps
         if message.role == "assistant":
-            *before, text = _parts(text)
+            *before, text = _with_calls(text, called)
             rows += before
             marks += [None] * len(before)
-        rows.append({"role": message.role, "content": _as_is(text or _empty(message, busy))})
+        rows.append({"role": message.role, "content": _as_is(text or _empty(message, busy, called))})
         last = index == len(path) - 1 and not busy
         mark = _mark(message, versions.get(message.id, (1, 1)), last, busy)
         marks.append({**mark, "out": True} if message.id in without and not last else mark)
@@ -78,6 +87,17 @@ def _mark(message: Message, version: tuple[int, int], last: bool, busy: bool) ->
     if files := message.files:
         mark["files"] = [[file.name, size(file.bytes)] for file in files]
     return mark
+
+
+def _with_calls(text: str, steps: Sequence[Step]) -> list:
+    """Rows for all calls and what was said before them, then the text behind the last."""
+    rows, start = [], 0
+    for step in steps:
+        *before, said = _parts(text[start : step.at])
+        rows += [*before, *([{"role": "assistant", "content": _as_is(said)}] if said.strip() else [])]
+        rows += [_fold(tools.title(call), tools.described(call), "done") for call in step.calls]
+        start = step.at
+    return [*rows, *_parts(text[start:])]
 
 
 def _parts(text: str) -> list:
@@ -110,9 +130,11 @@ def _as_is(text: str) -> dict:
     return {"type": "text", "text": without_html(text)}
 
 
-def _empty(message: Message, busy: bool) -> str:
+def _empty(message: Message, busy: bool, steps: Sequence[Step]) -> str:
     if busy:
         return "…"
+    if open_call(steps) is not None:
+        return tools.WAITING
     if message.role == "user":
         return " "
     if error := message.meta.get("error"):

@@ -11,7 +11,7 @@ from typing import Any
 
 import gradio as gr
 
-from omnidraft.app import models_list
+from omnidraft.app import conversing, models_list
 from omnidraft.app.answer_job import AnswerJob
 from omnidraft.app.conversing import draft_of, is_ready, keep_target, sampling_of
 from omnidraft.app.session import Session
@@ -39,6 +39,7 @@ from ui.chat.parts import (
 )
 from ui.chat.stream import Followed, follow
 from ui.chat.switching import describe_switch
+from ui.chat.tools import question
 from ui.chat.turns import Turns, turns
 
 EDITING = {
@@ -62,6 +63,7 @@ class ChatView:
     gauge: gr.HTML
     chat: gr.Chatbot
     marks: gr.HTML
+    permit: gr.HTML
     notice: gr.HTML
     line: gr.HTML
     chips: gr.HTML
@@ -71,6 +73,7 @@ class ChatView:
     cancel: gr.Button
     side: gr.HTML
     tokens: gr.HTML
+    tools: gr.Checkbox
     rows: gr.HTML
     links: gr.HTML
     options: Options
@@ -112,6 +115,7 @@ class ChatView:
             self.chat_id: chat.id,
             self.target: gr.update(value=offered_target(session, chat.id)),
             self.speculation: chat.speculation,
+            self.tools: chat.tools is not None,
             self.links: links(chat.id),
             self.rows: listing(session, chat.id),
             self.side: self.panel_of(session, chat, path),
@@ -162,6 +166,21 @@ class ChatView:
         path = session.store.path(chat)
         done = {self.editing: None, self.cancel: gr.Button(visible=False)} if sent else {}
         yield {**done, **self._conversation(session, chat, path), self.rows: listing(session, chat)}
+
+    def decide(self, session: Session, chat: str, message: str, call: str, choice: str) -> Iterator[dict]:
+        """Say to a call what its user said; `follow` shows how the answer goes on, if nothing else is to be decided."""
+        yield {self.permit: "", self.notice: "", **self._buttons(True)}
+        said = ""
+        try:
+            conversing.decide(session, chat, message, call, choice)
+        except OmniDraftError as error:
+            said = note(str(error), bad=True)
+        yield {
+            **self._conversation(session, chat, session.store.path(chat)),
+            **self._buttons(session.writing(chat)),
+            self.rows: listing(session, chat),
+            self.notice: said,
+        }
 
     def _written(self, text: str, files: list[TextFile]) -> dict:
         return {self.box: text, **self.attach(files)}
@@ -220,7 +239,7 @@ class ChatView:
                     self.line: summary(job.live),
                 }
             # Numbers that did not change go along: an output left out is built anew by Gradio, which takes longer.
-            yield {self.chat: turns(path, versions, (job.message, job.text)).rows, **numbers}
+            yield {self.chat: turns(path, versions, (job.message, job.spoken), job.steps).rows, **numbers}
 
     def switch(self, session: Session, chat: str, path: Path) -> Iterator[dict]:
         """Load another model, say what happened, and remember it for this conversation and for new ones."""
@@ -263,12 +282,15 @@ class ChatView:
         shown = shown_turns(session, chat, path)
         empty = empty_state(target_path(session, chat)) if not shown.rows else None
         value = gr.Chatbot(value=shown.rows, placeholder=empty) if empty else shown.rows
-        return {self.chat: value, self.marks: shown.marks_html(chat)}
+        permit = "" if session.writing(chat) else question(path)
+        return {self.chat: value, self.marks: shown.marks_html(chat), self.permit: permit}
 
     def _buttons(self, writing: bool) -> dict:
         return {self.send: gr.Button(visible=not writing), self.stop: gr.Button(visible=writing)}
 
 
 def shown_turns(session: Session, chat: str, path: list[Message]) -> Turns:
-    writing = session.writing(chat)
-    return turns(path, session.store.versions(chat), (session.job.message, session.job.text) if writing else None)
+    versions, job = session.store.versions(chat), session.job
+    if not session.writing(chat):
+        return turns(path, versions)
+    return turns(path, versions, (job.message, job.spoken), job.steps)

@@ -25,7 +25,9 @@ EVERY = 0.4  # seconds between looks
 RACED, LESSON = 6, 48
 FEWEST = 12  # prompts of one's own that are worth a lesson
 DEFAULT_TOPIC = "code"
-AS_IT_IS, LARGER = "as it is", "larger"
+AS_IT_IS = ""
+COSTS = [("as it is", AS_IT_IS), ("of a 0.1B model", "0.1b"), ("of a 0.5B model", "0.5b")]
+DEFAULT_COST = larger.SMALLEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +69,7 @@ def layout() -> Parts:
                 value=DEFAULT_TOPIC, label="Topic", filterable=False, elem_id="od-race-topic",
             )  # fmt: skip
             cost = gr.Dropdown(
-                [("as it is", AS_IT_IS), ("of a 0.5B model", LARGER)],
-                value=AS_IT_IS, label="At the cost", filterable=False, elem_id="od-race-cost",
+                COSTS, value=DEFAULT_COST, label="At the cost", filterable=False, elem_id="od-race-cost",
             )  # fmt: skip
         own = gr.Textbox(
             label="My prompts, one a line", lines=4, visible=False, elem_id="od-race-own", elem_classes="od-field",
@@ -113,7 +114,7 @@ def plan_of(session: Session, model: str | None, topic: str, cost: str, own: str
         settings,
         raced,
         lesson,
-        enlarged=cost == LARGER,
+        shape=cost,
         kept=kept,
         copies=copies,
         topic=topic,
@@ -145,10 +146,10 @@ def look(parts: Parts, session: Session, told: str | None = None) -> dict:
 
 def about(session: Session, model: str | None, cost: str) -> str:
     """What the chosen cost means, before anything is built."""
-    if cost != LARGER or not model:
+    if not cost or not model:
         return ""
     try:
-        return note(larger.cost(session.assistant.home, Path(model)).sentence())
+        return note(larger.cost(session.assistant.home, Path(model), cost).sentence())
     except OmniDraftError as error:
         return note(str(error), bad=True)
 
@@ -169,9 +170,9 @@ def wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:
         chosen = models_list.chosen(models, _own_target(session))
         told = ""
         if GO in (request.query_params or {}) and session.race is None:
-            told = start(session, chosen, DEFAULT_TOPIC, AS_IT_IS, "", False, False)
+            told = start(session, chosen, DEFAULT_TOPIC, DEFAULT_COST, "", False, False)
         choices = gr.Dropdown(choices=models_list.choices(models), value=chosen)
-        return {**look(parts, session, told), parts.model: choices}
+        return {**look(parts, session, told), parts.model: choices, parts.about: about(session, chosen, DEFAULT_COST)}
 
     def go(model: str | None, topic: str, cost: str, own: str, copies: bool, kept: bool, request: gr.Request) -> dict:
         session = session_of(sessions, request)
@@ -198,7 +199,7 @@ def wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:
         told = about(session_of(sessions, request), model, cost)
         return {parts.about: told, parts.own: gr.Textbox(visible=topic == OWN)}
 
-    page.load(arrive, None, [*parts.outputs, parts.model], **PRIVATE)
+    page.load(arrive, None, [*parts.outputs, parts.model, parts.about], **PRIVATE)
     parts.go.click(go, parts.values, parts.outputs, **PRIVATE)
     parts.teach.click(teach, None, parts.outputs, **PRIVATE)
     parts.stop.click(stop, None, parts.outputs, queue=False, **PRIVATE)

@@ -1,8 +1,8 @@
 """Word problems of one to three steps, from the templates in problems.txt.
 
 A template names its steps ("a*b;r-c": multiply, then take c from the result; r is the last result, s the one before),
-what each step finds, and the text with its wordings. Held out are some wordings, and the templates marked as new altogether: none that a
-visitor would try first.
+what each step finds, and the text with its wordings. Held out are some
+wordings, and altogether the templates marked as new: none that a visitor would try first.
 """
 
 import random

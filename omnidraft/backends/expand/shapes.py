@@ -45,11 +45,15 @@ class Shape:
 SHAPES = {
     shape.name: shape
     for shape in (
+        # GPT-2 small's, with its feed-forward block gated
+        Shape("0.1b", width=768, layers=12, heads=24, kv_heads=24, head_dim=32, ffn=2048, vocab=50_272),
         Shape("0.5b", width=1536, layers=16, heads=48, kv_heads=48, head_dim=32, ffn=4096, vocab=128_256),
         # Llama-3.2-1B's, its 32 heads of 64 halved
         Shape("1b", width=2048, layers=16, heads=64, kv_heads=16, head_dim=32, ffn=8192, vocab=128_256),
         # Llama-68M's, the drafter of the published experiments, its 12 heads of 64 halved
         Shape("68m", width=768, layers=2, heads=24, kv_heads=24, head_dim=32, ffn=3072, vocab=32_000),
+        # Llama-160M's, the larger drafter there
+        Shape("160m", width=768, layers=12, heads=24, kv_heads=24, head_dim=32, ffn=3072, vocab=32_000),
     )
 }
 

@@ -6,7 +6,8 @@ Only one program at a time learns in a profile. It decides nothing; counts are k
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -74,13 +75,28 @@ class Keeping:
             if self.history is None and (self.replay is not None or self._profile.metrics.is_file()):
                 self.history = History(self._profile.metrics)
 
-    def close(self) -> None:
+    @contextmanager
+    def looking(self) -> Iterator[History | None]:
+        """The history, if there is one, for who only looks; it is not closed meanwhile."""
         with self._lock:
+            self.open_history()
+            yield self.history
+
+    @contextmanager
+    def let_go(self) -> Iterator[None]:
+        """Have nothing open inside, whoever looks: they wait."""
+        with self._lock:
+            self.close()
+            yield
+
+    def close(self) -> None:
+        """Release everything, even what cannot write any more."""
+        with self._lock, ExitStack() as releasing:
+            releasing.callback(self._right.release)
             for store in (self.replay, self.history):
                 if store is not None:
-                    store.close()
+                    releasing.callback(store.close)
             self.replay = self.history = None
-            self._right.release()
 
     def keep(self, answer: Answered, pairing: Pairing, store_name: str) -> None:
         """Store an answer for training and count it for the version that drafted it."""

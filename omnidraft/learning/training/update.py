@@ -35,7 +35,6 @@ from omnidraft.learning.training.drafter import TorchDrafter, arrays_of, give, r
 from omnidraft.learning.training.evaluate import Estimate, Verdict, estimates, judge, means
 from omnidraft.learning.training.rehearsal import Rehearsal
 
-LEAST_STEPS = 6
 LONGEST = 16  # updates a candidate has to become better than what is served
 
 
@@ -138,8 +137,8 @@ def _publish(job: Job, plan: Plan, trained: Trained, verdict: Verdict, began: fl
 
 
 def _steps(drafter: TorchDrafter, parts: list[Window], job: Job) -> Iterator[steps.Step]:
-    """More passes while there is little to learn from: a handful of steps moves nothing."""
-    passes = max(job.passes, -(-LEAST_STEPS * steps.WINDOWS_PER_STEP // len(parts)))
+    """More passes while there is little to learn from."""
+    passes = max(job.passes, -(-job.least_steps * steps.WINDOWS_PER_STEP // len(parts)))
     rehearsal = None
     if job.rehearsal:
         rehearsal = Rehearsal(drafter, job.rehearsal, steps.longest_batch(drafter.vocabulary_size), job.seed)

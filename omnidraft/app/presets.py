@@ -1,0 +1,48 @@
+"""A conversation's options as a preset of one's own, and back: what a preset holds, which model it means here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from omnidraft.app import models_list
+from omnidraft.app.conversing import sampling_of, target_of
+from omnidraft.app.session import Session
+from omnidraft.chats import Conversation, Preset
+from omnidraft.errors import OmniDraftError
+
+
+def preset_of(session: Session, chat: str, name: str) -> Preset:
+    """System prompt, sampling and model of a conversation as they are in force now."""
+    settings = session.store.get(chat)
+    return Preset(name, settings.system, sampling_of(session, settings), settings.target or _model_name(session, chat))
+
+
+def apply_preset(session: Session, chat: str, preset: Preset) -> Conversation:
+    """Set the conversation to the preset, but for its model, which has to be loaded first."""
+    sampling = preset.sampling or sampling_of(session, session.store.get(chat))
+    own = None if sampling == session.settings.sampling else sampling
+    return session.store.update(chat, system=preset.system, sampling=own)
+
+
+def other_model(session: Session, chat: str, preset: Preset) -> tuple[Path | None, str]:
+    """(the model to change to, if any; a sentence if the preset's model is not here)."""
+    if preset.target is None:
+        return None, ""
+    found = models_list.find(models_list.targets(models_list.scan(session.assistant)), preset.target)
+    if found is None:
+        return None, f"Its model {preset.target} is not on this machine, so the model stays."
+    now = _target_file(session, chat)
+    return (None if now is not None and now.resolve() == found[1].path.resolve() else found[1].path), ""
+
+
+def _target_file(session: Session, chat: str) -> Path | None:
+    try:
+        return target_of(session, chat) or session.target_path()
+    except OmniDraftError:
+        return None
+
+
+def _model_name(session: Session, chat: str) -> str | None:
+    file = _target_file(session, chat)
+    known = models_list.identifiers(models_list.targets(models_list.scan(session.assistant)))
+    return next((name for name, model in known.items() if file and model.path.resolve() == file.resolve()), None)

@@ -1,0 +1,218 @@
+"""Functions in a conversation: asked for, decided about by the user, run or refused, and answered behind."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import omnidraft.app.session
+from omnidraft.app import conversing
+from omnidraft.app.sessions import Sessions
+from omnidraft.app.tool_use import MAX_CALLS, MAX_STEPS
+from omnidraft.backends.llama_cpp import LlamaTarget
+from omnidraft.backends.templates import ChatTemplate
+from omnidraft.chats import TextFile, export_json, import_json
+from omnidraft.chats.steps import NOT_ALLOWED, Step, ToolCall, messages_with_steps, open_call, steps_of
+from omnidraft.config import ModelSettings
+from omnidraft.errors import ModelError
+from omnidraft.paths import find_data_home
+from tests.backends.tool_templates import TEMPLATES, copy_with_template
+from tests.ui.scripted_assistant import ScriptedAssistant, call
+
+SUM = call("calculator", '{"expression": "6 * 7"}')
+
+
+@pytest.fixture
+def session(tmp_path, monkeypatch, models):
+    monkeypatch.setattr(omnidraft.app.session, "Assistant", ScriptedAssistant)
+    monkeypatch.setattr(ScriptedAssistant, "says", [])
+    made = Sessions(find_data_home(tmp_path / "home"), "ada", str(models / "tiny-target-a-f16.gguf"))
+    made.home.profile("ada")
+    yield made.get("ada")
+    made.close()
+
+
+@pytest.fixture
+def chat(session):
+    name = session.shown.chat().id
+    session.store.update(name, tools=())
+    return name
+
+
+def ask(session, chat, *says: str, files=()):
+    ScriptedAssistant.says[:] = says
+    conversing.ask(session, chat, "What is it?", files).join(10)
+    assert session.job.error is None
+    return session.store.path(chat)[-1]
+
+
+def decide(session, chat, choice: str, *says: str):
+    ScriptedAssistant.says[:] = says
+    last = session.store.path(chat)[-1]
+    job = conversing.decide(session, chat, last.id, open_call(last.steps).id, choice)
+    if job is not None:
+        job.join(10)
+        assert job.error is None
+    return session.store.path(chat)[-1]
+
+
+def test_tools_are_off_until_somebody_switches_them_on(session):
+    name = session.shown.chat().id
+    assert session.store.get(name).tools is None
+    answer = ask(session, name, f"Sure. {SUM}")
+    assert "tools" not in session.assistant.read[-1][-1]
+    assert (answer.content, answer.steps) == (f"Sure. {SUM}", [])
+
+
+def test_nothing_runs_before_its_user_has_allowed_it(session, chat):
+    answer = ask(session, chat, f"Let me see. {SUM}")
+    offered = [one["function"]["name"] for one in session.assistant.read[-1][-1]["tools"]]
+    assert offered == ["calculator", "clock"]
+    assert answer.content.strip() == "Let me see."
+    (asked,) = answer.steps[0].calls
+    assert (asked.name, json.loads(asked.arguments), asked.state) == ("calculator", {"expression": "6 * 7"}, "asked")
+    assert asked.result == ""
+    assert not session.busy
+    assert len(session.assistant.read) == 1
+
+
+def test_an_allowed_call_runs_and_its_result_goes_back(session, chat):
+    ask(session, chat, f"Let me see. {SUM}")
+    answer = decide(session, chat, "once", "It is 42.")
+    assert answer.content == "Let me see.\n\nIt is 42."
+    assert (answer.steps[0].calls[0].state, answer.steps[0].calls[0].result) == ("done", "42")
+    *_, said, result = session.assistant.read[-1]
+    assert said["tool_calls"][0]["function"]["name"] == "calculator"
+    assert said["content"] == "Let me see."
+    assert (result["role"], result["content"]) == ("tool", "42")
+    assert result["tool_call_id"] == said["tool_calls"][0]["id"]
+    assert len(result["tool_call_id"]) == 9
+    assert len(session.store.path(chat)) == 2, "it is one answer"
+    assert answer.statistics["tokens"] == len(f"Let me see. {SUM}") + len("It is 42.")
+    assert len(answer.token_ids) == answer.statistics["tokens"], "what forgetting goes by"
+
+
+def test_once_is_once(session, chat):
+    ask(session, chat, SUM)
+    answer = decide(session, chat, "once", SUM)
+    assert [step.calls[0].state for step in answer.steps] == ["done", "asked"]
+    assert session.store.get(chat).tools == ()
+
+
+def test_a_refusal_goes_back_too(session, chat):
+    ask(session, chat, SUM)
+    answer = decide(session, chat, "refuse", "Then I do not know.")
+    assert session.assistant.read[-1][-1]["content"] == NOT_ALLOWED
+    assert answer.steps[0].calls[0].state == "refused"
+    assert answer.content.strip() == "Then I do not know."
+
+
+def test_always_holds_in_this_conversation_and_for_this_function_alone(session, chat):
+    ask(session, chat, SUM)
+    decide(session, chat, "always", "It is 42.")
+    answer = ask(session, chat, SUM, "Again 42.")
+    assert answer.steps[0].calls[0].result == "42"
+    assert answer.content.strip() == "Again 42."
+    assert open_call(ask(session, chat, call("clock")).steps).name == "clock"
+    other = session.store.create().id
+    session.store.update(other, tools=())
+    assert open_call(ask(session, other, SUM).steps) is not None
+    fork = session.store.fork(session.store.path(chat)[1].id)
+    assert fork.tools == ()
+
+
+def test_several_calls_are_decided_about_one_by_one(session, chat):
+    ask(session, chat, f"{SUM}\n{call('clock')}")
+    waiting = decide(session, chat, "once")
+    assert [c.state for c in waiting.steps[0].calls] == ["done", "asked"]
+    assert len(session.assistant.read) == 1, "the answer waits"
+    answer = decide(session, chat, "refuse", "Done.")
+    results = [m["content"] for m in session.assistant.read[-1] if m["role"] == "tool"]
+    assert results == ["42", NOT_ALLOWED]
+    assert answer.content.strip() == "Done."
+
+
+def test_a_call_cannot_be_decided_about_twice(session, chat):
+    waiting = ask(session, chat, SUM)
+    decide(session, chat, "once", "It is 42.")
+    with pytest.raises(ModelError, match="already"):
+        conversing.decide(session, chat, waiting.id, waiting.steps[0].calls[0].id, "once")
+    assert len(session.assistant.read) == 2
+
+
+def test_who_writes_on_instead_has_not_allowed_it(session, chat):
+    ask(session, chat, SUM)
+    with pytest.raises(ModelError, match="Decide"):
+        conversing.resume(session, chat)
+    ask(session, chat, "Never mind.")
+    assert [m["content"] for m in session.assistant.read[-1] if m["role"] == "tool"] == [NOT_ALLOWED]
+
+
+def test_attached_files_can_be_read_when_allowed(session, chat):
+    answer = ask(session, chat, call("read_file", '{"name": "a.txt"}'), files=[TextFile("a.txt", "Buy milk.")])
+    assert answer.steps[0].calls[0].result == ""
+    assert decide(session, chat, "once", "Milk.").steps[0].calls[0].result == "Buy milk."
+
+
+def test_an_answer_does_not_ask_for_ever(session, chat):
+    session.store.update(chat, tools=("calculator",))
+    answer = ask(session, chat, *[SUM] * 20)
+    assert len(answer.steps) == MAX_STEPS
+    assert len(session.assistant.read) == MAX_STEPS + 1
+    assert "tools" not in session.assistant.read[-1][-1]
+    many = ask(session, chat, SUM * 9, "Enough.")
+    assert len(many.steps[0].calls) == MAX_CALLS
+
+
+def test_an_answer_that_was_cut_asks_for_nothing_and_goes_on(session, chat, monkeypatch):
+    ask(session, chat, SUM)
+    monkeypatch.setattr(ScriptedAssistant, "reason", "length")
+    cut = decide(session, chat, "once", "It is")
+    assert cut.meta["finish_reason"] == "length"
+    monkeypatch.setattr(ScriptedAssistant, "reason", "stop")
+    ScriptedAssistant.says[:] = [" 42."]
+    conversing.resume(session, chat).join(10)
+    whole = session.store.path(chat)[-1]
+    assert whole.content.strip() == "It is 42."
+    assert whole.steps == cut.steps
+    assert session.assistant.read[-1][-1]["role"] == "tool", "the engine adds what was said behind it"
+    assert len(whole.token_ids) == len(SUM) + len("It is") + len(" 42.")
+
+
+def test_a_template_without_tools_is_told_of(session, chat, monkeypatch):
+    monkeypatch.setattr(ScriptedAssistant, "supports", False)
+    ask(session, chat, "Hello.")
+    assert "tools" not in session.assistant.read[-1][-1]
+    assert any("does not support tools" in told for told in session.job.live.notices)
+
+
+def test_what_was_called_travels_and_the_permission_does_not(session, chat):
+    ask(session, chat, SUM)
+    decide(session, chat, "always", "It is 42.")
+    (brought,) = import_json(session.store, export_json(session.store, [chat]))
+    assert brought.tools is None
+    assert session.store.path(brought.id)[-1].steps[0].calls[0].result == "42"
+
+
+@pytest.mark.parametrize("steps", [
+    5, [5], [{}], [{"at": -1, "ids": 0, "calls": []}], [{"at": 0, "ids": 0, "calls": [{}]}],
+    [{"at": 0, "ids": 0, "calls": [{"id": "1", "name": "f", "arguments": "[", "state": "asked", "result": ""}]}],
+    [{"at": 0, "ids": 0, "calls": [{"id": "1", "name": "f", "arguments": "{}", "state": "run", "result": ""}]}],
+    [{"at": True, "ids": 0, "calls": [{"id": "1", "name": "f", "arguments": "{}", "state": "done", "result": ""}]}],
+])  # fmt: skip
+def test_what_is_no_step_is_passed_over(steps):
+    assert steps_of({"steps": steps}) == []
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_every_family_of_templates_reads_calls_and_results(name, models, tmp_path):
+    file = tmp_path / f"{name}.gguf"
+    copy_with_template(models / "tiny-target-a-f16.gguf", file, TEMPLATES[name])
+    with LlamaTarget.open(file, ModelSettings(threads=1, n_ctx=256)) as target:
+        template = ChatTemplate.from_model(target.info, target.vocabulary)
+        step = Step(3, 0, (ToolCall("abcdefghi", "calculator", '{"expression": "6 * 7"}', "done", "forty-two"),))
+        said = messages_with_steps("So.It is 42.", [step])
+        text = "".join(span.text for span in template.render([{"role": "user", "content": "What?"}, *said[:-1]]))
+        assert "6 * 7" in text
+        assert "forty-two" in text

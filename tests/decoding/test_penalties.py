@@ -1,0 +1,105 @@
+"""Presence and frequency penalties: the formula, what they look at, and that drafting changes no text."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from omnidraft.config import SamplingSettings
+from omnidraft.decoding.events import Token
+from omnidraft.decoding.loop import decode
+from omnidraft.decoding.penalties import Penalties, looked_at
+from tests.decoding import toys
+from tests.decoding.test_exactness import LENGTH, answer, p_value
+from tests.fakes import TokenKind
+
+STRONG = {"presence_penalty": 0.9, "frequency_penalty": 0.7}
+
+
+def test_the_formula_is_openais_and_looks_at_the_answer_alone():
+    settings = SamplingSettings(presence_penalty=0.5, frequency_penalty=-0.25)
+    row = np.zeros(6, np.float32)
+    assert Penalties(settings, before=2).apply(row, [0, 1, 2, 3, 3, 2, 2])
+    np.testing.assert_allclose(row, [0, 0, -0.5 + 3 * 0.25, -0.5 + 2 * 0.25, 0, 0])
+
+
+def test_nothing_changes_where_nothing_was_said_or_asked():
+    row = np.arange(4, dtype=np.float32)
+    assert not Penalties(SamplingSettings(**STRONG), before=2).apply(row, [0, 1])
+    assert not Penalties(SamplingSettings(), before=0).apply(row, [0, 1])
+    np.testing.assert_array_equal(row, np.arange(4))
+
+
+def test_they_come_on_top_of_the_repetition_penalty():
+    settings = SamplingSettings(repeat_penalty=2.0, repeat_last_n=3, presence_penalty=1.0)
+    row = np.array([4.0, -4.0, 4.0, 4.0], np.float32)
+    Penalties(settings, before=3).apply(row, [3, 0, 1, 2])
+    np.testing.assert_allclose(row, [2.0, -8.0, 2.0 - 1.0, 4.0])
+
+
+@pytest.mark.parametrize(("last", "written", "expected"), [
+    (0, 0, ([], 0)), (2, 0, ([8, 9], 2)), (2, 3, ([7, 8, 9], 0)), (4, 1, ([6, 7, 8, 9], 3)),
+    (99, 2, ([5, 6, 7, 8, 9], 3)),
+])  # fmt: skip
+def test_an_answer_that_goes_on_is_looked_at_from_its_beginning(last, written, expected):
+    assert looked_at(SamplingSettings(repeat_last_n=last), [5, 6, 7, 8, 9], written) == expected
+
+
+@pytest.mark.parametrize("settings", [
+    {"temperature": 0.0, **STRONG},
+    {"temperature": 1.0, **STRONG},
+    {"temperature": 1.0, "frequency_penalty": 2.0, "top_k": 3},
+    {"temperature": 0.8, "presence_penalty": -1.5, "repeat_penalty": 1.2, "repeat_last_n": 5},
+])  # fmt: skip
+def test_same_seed_same_text_with_or_without_a_drafter(settings):
+    sampling = SamplingSettings.unfiltered(max_tokens=40, **settings)
+    bare = SamplingSettings.unfiltered(max_tokens=40, temperature=settings["temperature"])
+    plain = [answer(toys.target(), sampling, seed) for seed in range(10)]
+    assert plain != [answer(toys.target(), bare, seed) for seed in range(10)], "the penalties decide something"
+    for cached, length in itertools.product((True, False), (1, 4, 7)):
+        for seed in range(10):
+            speculation = toys.speculation(toys.drafter(), toys.translator(cached), length)
+            assert answer(toys.target(), sampling, seed, speculation) == plain[seed]
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_an_answer_cut_and_gone_on_with_is_the_whole_one(temperature):
+    sampling = SamplingSettings.unfiltered(max_tokens=30, temperature=temperature, **STRONG)
+    whole = answer(toys.target(), sampling, 3)
+    begun = list(whole[:11])
+    rest = decode(toys.target(), [*toys.PROMPT, *begun], sampling, 3, written=len(begun))
+    said = [*begun, *(e.id for e in rest if isinstance(e, Token))]
+    assert said[: len(whole)] == list(whole)
+
+
+def penalised_probabilities(target, presence: float, frequency: float) -> dict[tuple[int, ...], float]:
+    """Probability of every answer of up to LENGTH tokens when each step is penalised by what the answer said."""
+    usable = np.flatnonzero(target.vocabulary.kinds != TokenKind.UNUSED)
+    done: dict[tuple[int, ...], float] = {}
+    open_: dict[tuple[int, ...], float] = {(): 1.0}
+    for _ in range(LENGTH):
+        grown: dict[tuple[int, ...], float] = {}
+        for said, mass in open_.items():
+            row = target._row((*toys.PROMPT, *said)).astype(np.float64).copy()
+            for token, count in Counter(said).items():
+                row[token] -= presence + frequency * count
+            p = np.exp(row[usable] - row[usable].max())
+            for token, share in zip(usable.tolist(), p / p.sum(), strict=True):
+                (done if token in target.vocabulary.eog else grown)[(*said, token)] = mass * share
+        open_ = grown
+    return done | open_
+
+
+@pytest.mark.parametrize("verification", ["coupled", "rejection"])
+def test_the_penalised_distribution_is_what_is_verified_against(verification):
+    target, drafter, translate = toys.target(), toys.drafter(), toys.translator()
+    sampling = SamplingSettings.unfiltered(temperature=1.0, max_tokens=LENGTH, **STRONG)
+    found = Counter(
+        answer(target, sampling, seed, toys.speculation(drafter, translate, 4, verification)) for seed in range(2_500)
+    )
+    expected = penalised_probabilities(target, STRONG["presence_penalty"], STRONG["frequency_penalty"])
+    assert p_value(found, expected) > 0.001
+    assert p_value(found, penalised_probabilities(target, 0.0, 0.0)) < 0.001, "the test can tell"

@@ -1,0 +1,49 @@
+"""An assistant without models that says what it is told to, for what pages do with an answer's text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import ClassVar
+
+from omnidraft.decoding.events import Finished, Statistics, Token
+from tests.backends.tool_templates import HERMES
+from tests.decoding import toys
+from tests.ui.fake_assistant import FakeAssistant
+
+
+class ScriptedAssistant(FakeAssistant):
+    """says: the texts of the answers to come; read: what each was asked with. supports: whether its template knows
+    tools. Every token is a character."""
+
+    says: ClassVar[list[str]] = []
+    supports: ClassVar[bool] = True
+    reason: ClassVar[str] = "stop"
+
+    def __init__(self, *given, **more) -> None:
+        super().__init__(*given, **more)
+        self.read: list[list[dict]] = []
+
+    def load(self, target: Path, drafter: Path | None, model: object = None) -> list[str]:
+        told = super().load(target, drafter, model)
+        template = SimpleNamespace(source=HERMES, supports_tools=self.supports)
+        seat = SimpleNamespace(template=template, model=SimpleNamespace(vocabulary=toys.TARGET))
+        self.engine = SimpleNamespace(
+            target=seat, why_plain=lambda draft: None, written_ids=lambda begun: list(begun.ids) if begun else []
+        )
+        return told
+
+    def answer(self, messages, *_: object, **__: object) -> Iterator:
+        self.read.append(list(messages))
+        self.answered.append(self.target.name)
+        self.go_on.wait(20)
+        text = self.says.pop(0) if self.says else "All right."
+        for at, character in enumerate(text):
+            yield Token(0, character.encode(), character, "target", at)
+        yield Finished(self.reason, Statistics(prompt_tokens=10, tokens=len(text)), seed=1)
+
+
+def call(name: str, arguments: str = "{}") -> str:
+    """A call as a model writes it."""
+    return f'<tool_call>\n{{"name": "{name}", "arguments": {arguments}}}\n</tool_call>'

@@ -1,0 +1,31 @@
+"""Real models that say what they are told to, for flows that no tiny model takes by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+
+from omnidraft.backends.templates import ChatTemplate
+from omnidraft.decoding.events import Finished, Statistics, Token
+from omnidraft.engine import Engine
+from tests.backends.tool_templates import HERMES
+
+
+def say(texts: list[str]) -> None:
+    """From now on every engine of this process answers with the next of `texts`, token by token."""
+    left = list(texts)
+
+    def answer(self: Engine, messages: object, *_: object, **__: object) -> Iterator:
+        ids = self.target.model.vocabulary.encode(left.pop(0) if left else "All right.")
+        for at, token in enumerate(ids):
+            data = self.target.model.vocabulary.pieces[token]
+            yield Token(token, data, data.decode(), "target", at)
+        yield Finished("stop", Statistics(prompt_tokens=10, tokens=len(ids)), seed=1)
+
+    Engine.answer = answer  # type: ignore[method-assign]
+    read = ChatTemplate.from_model.__func__  # type: ignore[attr-defined]
+
+    def from_model(cls: type, info: SimpleNamespace, vocabulary: object) -> ChatTemplate:
+        return cls(HERMES, vocabulary, info.name) if "target" in info.name else read(cls, info, vocabulary)
+
+    ChatTemplate.from_model = classmethod(from_model)  # type: ignore[method-assign,assignment]

@@ -1,0 +1,291 @@
+"""Completions, log probabilities, several choices, penalties and embeddings through the official client."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import urllib.request
+
+import numpy as np
+import openai
+import pytest
+
+from tests.backends.hf_folders import write_folder
+from tests.ui.conftest import SETTINGS, Server, write_settings
+from tests.ui.test_api import ASK, MODEL, client
+
+PROMPT = "Once there was a"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """The app, with a Hugging Face folder beside the bundled models."""
+    made = Server(tmp_path_factory.mktemp("choices") / "app")
+    folder = write_folder(made.data / "mine" / "a-folder")
+    write_settings(made, f'model_folders = ["{folder.parent}"]\n{SETTINGS}')
+    yield made.start()
+    made.kill()
+
+
+def chat(server, speculation: bool = True, **more):
+    wanted = {"model": MODEL, "messages": ASK, "max_tokens": 24, "temperature": 0, **more}
+    return client(server).chat.completions.create(**wanted, extra_body={"speculation": speculation})
+
+
+def complete(server, speculation: bool = True, **more):
+    wanted = {"model": MODEL, "prompt": PROMPT, "max_tokens": 16, "temperature": 0, **more}
+    return client(server).completions.create(**wanted, extra_body={"speculation": speculation})
+
+
+# Completions
+
+
+def test_a_text_goes_on_without_a_template(server):
+    done = complete(server)
+    (choice,) = done.choices
+    assert done.object == "text_completion"
+    assert choice.text
+    assert choice.finish_reason in ("stop", "length")
+    assert done.usage.completion_tokens <= 16
+    assert done.usage.prompt_tokens < chat(server, messages=[{"role": "user", "content": PROMPT}]).usage.prompt_tokens
+    assert complete(server, speculation=False).choices[0].text == choice.text
+    longer = complete(server, prompt=PROMPT + choice.text, max_tokens=8)
+    whole = complete(server, max_tokens=24)
+    if choice.finish_reason == "length":
+        assert (PROMPT + whole.choices[0].text).startswith(PROMPT + choice.text)
+    assert longer.usage.prompt_tokens > done.usage.prompt_tokens
+
+
+def test_a_streamed_completion_spells_the_same_text(server):
+    whole, text, reason, usage = complete(server), "", None, None
+    for chunk in complete(server, stream=True, stream_options={"include_usage": True}):
+        usage = chunk.usage or usage
+        for choice in chunk.choices:
+            text += choice.text
+            reason = choice.finish_reason or reason
+    assert (text, reason) == (whole.choices[0].text, whole.choices[0].finish_reason)
+    assert usage.completion_tokens == whole.usage.completion_tokens
+
+
+def test_several_prompts_are_several_choices_and_echo_repeats_them(server):
+    prompts = [PROMPT, "The weather in Paris"]
+    done = complete(server, prompt=prompts, n=2, echo=True)
+    assert [choice.index for choice in done.choices] == [0, 1, 2, 3]
+    assert all(c.text.startswith(prompts[c.index // 2]) for c in done.choices)
+    alone = [complete(server, prompt=prompt).usage.prompt_tokens for prompt in prompts]
+    assert done.usage.prompt_tokens == sum(alone)
+
+
+def test_sixteen_tokens_are_the_default(server):
+    done = client(server).completions.create(model=MODEL, prompt=PROMPT, temperature=1, seed=2)
+    assert done.usage.completion_tokens <= 16
+
+
+# Log probabilities
+
+
+def entries(choice):
+    return [
+        (e.token, e.bytes, e.logprob, [(t.token, t.logprob) for t in e.top_logprobs]) for e in choice.logprobs.content
+    ]
+
+
+@pytest.mark.parametrize("temperature", [0, 1])
+def test_logprobs_are_the_targets_and_drafting_does_not_change_them(server, temperature):
+    asked = {"logprobs": True, "top_logprobs": 4, "temperature": temperature, "seed": 8}
+    drafted, plain = chat(server, **asked).choices[0], chat(server, False, **asked).choices[0]
+    assert drafted.message.content == plain.message.content
+    assert (
+        b"".join(bytes(e.bytes) for e in drafted.logprobs.content).decode().strip() == drafted.message.content.strip()
+    )
+    assert len(drafted.logprobs.content) == len(plain.logprobs.content) > 0
+    for one, other in zip(drafted.logprobs.content, plain.logprobs.content, strict=True):
+        assert one.token == other.token
+        assert one.logprob == pytest.approx(other.logprob, abs=0.02)  # passes of other widths round differently
+        assert [t.logprob for t in one.top_logprobs] == pytest.approx([t.logprob for t in other.top_logprobs], abs=0.02)
+        assert len(one.top_logprobs) == 4
+        likeliest = one.top_logprobs[0].logprob
+        assert likeliest >= one.logprob
+        assert sum(math.exp(t.logprob) for t in one.top_logprobs) <= 1 + 1e-6
+        if temperature == 0:
+            assert (one.top_logprobs[0].token, likeliest) == (one.token, one.logprob)
+
+
+def test_penalties_and_filters_do_not_move_logprobs(server):
+    """They are the model's own: the first token's are the same however the answer is drawn."""
+    asked = {"logprobs": True, "top_logprobs": 5, "max_tokens": 1, "seed": 1}
+    free = chat(server, **asked).choices[0].logprobs.content[0]
+    other = chat(server, **asked, temperature=2, top_p=0.3, presence_penalty=2).choices[0].logprobs.content[0]
+    assert [t.logprob for t in other.top_logprobs] == pytest.approx([t.logprob for t in free.top_logprobs], abs=1e-3)
+
+
+def test_a_stream_brings_the_same_logprobs(server):
+    asked = {"logprobs": True, "top_logprobs": 2}
+    whole, found = chat(server, **asked).choices[0], []
+    for chunk in chat(server, stream=True, **asked):
+        for choice in chunk.choices:
+            found += choice.logprobs.content if choice.logprobs else []
+    assert [e.token for e in found] == [e.token for e in whole.logprobs.content]
+    assert [e.logprob for e in found] == pytest.approx([e.logprob for e in whole.logprobs.content], abs=0.02)
+
+
+def test_what_a_stop_text_cut_off_has_no_logprobs(server):
+    words = chat(server, max_tokens=40).choices[0].message.content.split()
+    stop = words[2]
+    choice = chat(server, max_tokens=40, stop=[stop], logprobs=True).choices[0]
+    spelled = b"".join(bytes(e.bytes) for e in choice.logprobs.content).decode()
+    assert choice.message.content.strip() in spelled
+    assert len(spelled) < len(choice.message.content) + len(stop) + 3
+    assert all(e.top_logprobs == [] for e in choice.logprobs.content)
+
+
+def test_logprobs_of_a_completion_have_their_own_form(server):
+    choice = complete(server, logprobs=3, temperature=1, seed=5, echo=False).choices[0]
+    told = choice.logprobs
+    assert "".join(told.tokens).strip() == choice.text.strip()
+    assert len(told.tokens) == len(told.token_logprobs) == len(told.top_logprobs) == len(told.text_offset)
+    for token, logprob, top in zip(told.tokens, told.token_logprobs, told.top_logprobs, strict=True):
+        assert top[token] == logprob
+        assert 3 <= len(top) <= 4 or len(set(top)) < 3
+    assert told.text_offset[0] == 0
+    lengths = [len(token) for token in told.tokens]
+    assert told.text_offset == [0, *itertools.accumulate(lengths[:-1])]
+
+
+# Several choices
+
+
+def test_n_choices_differ_and_a_seed_brings_them_again(server):
+    asked = {"n": 3, "temperature": 1, "seed": 21}
+    first, again = chat(server, **asked), chat(server, **asked)
+    texts = [choice.message.content for choice in first.choices]
+    assert [choice.index for choice in first.choices] == [0, 1, 2]
+    assert texts == [choice.message.content for choice in again.choices]
+    assert texts == [choice.message.content for choice in chat(server, False, **asked).choices]
+    assert len(set(texts)) > 1
+    alone = chat(server, temperature=1, seed=21)
+    assert alone.choices[0].message.content == texts[0]
+    assert first.usage.prompt_tokens == alone.usage.prompt_tokens
+
+
+def test_n_choices_stream_one_after_the_other(server):
+    asked = {"n": 2, "temperature": 1, "seed": 3}
+    whole = [choice.message.content for choice in chat(server, **asked).choices]
+    texts, reasons, order = ["", ""], [None, None], []
+    for chunk in chat(server, stream=True, **asked):
+        for choice in chunk.choices:
+            texts[choice.index] += choice.delta.content or ""
+            reasons[choice.index] = choice.finish_reason or reasons[choice.index]
+            order.append(choice.index)
+    assert texts == whole
+    assert None not in reasons
+    assert order == sorted(order)
+
+
+# Penalties
+
+
+@pytest.mark.parametrize("temperature", [0, 1])
+def test_penalties_change_the_text_and_drafting_does_not(server, temperature):
+    """A grammar keeps the answer going: the small models say too little for anything to come up again."""
+
+    def said(speculation: bool, **penalties) -> str:
+        done = client(server).chat.completions.create(
+            model=MODEL, messages=ASK, temperature=temperature, seed=4, max_tokens=40, **penalties,
+            extra_body={"speculation": speculation, "grammar": 'root ::= (" sun" | " rain" | " day"){20}'},
+        )  # fmt: skip
+        return done.choices[0].message.content
+
+    penalties = {"frequency_penalty": 1.5, "presence_penalty": 1.0}
+    assert said(True, **penalties) == said(False, **penalties)
+    assert said(False, **penalties) != said(False)
+    assert said(True) == said(False)
+
+
+# Embeddings
+
+
+def test_embeddings_are_unit_vectors_that_tell_texts_apart(server):
+    texts = ["The weather in Paris is nice.", "The weather in Paris is fine.", "Two plus two makes four."]
+    done = client(server).embeddings.create(model=MODEL, input=texts)
+    vectors = np.array([one.embedding for one in done.data])
+    assert [one.index for one in done.data] == [0, 1, 2]
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1.0, atol=1e-5)
+    near, far = vectors[0] @ vectors[1], vectors[0] @ vectors[2]
+    assert near > far
+    assert done.usage.prompt_tokens == done.usage.total_tokens > 0
+    again = client(server).embeddings.create(model=MODEL, input=texts[1], encoding_format="float")
+    np.testing.assert_allclose(again.data[0].embedding, vectors[1], atol=1e-5)
+
+
+def test_embeddings_leave_answers_as_they_were(server):
+    before = chat(server).choices[0].message.content
+    client(server).embeddings.create(model=MODEL, input="Something else in between.")
+    after = chat(server)
+    assert after.choices[0].message.content == before
+    assert after.usage.prompt_tokens_details.cached_tokens > 0, "the cache was left alone"
+
+
+# Refusals
+
+
+REFUSED = [
+    ("completions", {"prompt": ""}, None),
+    ("completions", {"prompt": []}, "prompt must be"),
+    ("completions", {"prompt": 5}, "prompt must be"),
+    ("completions", {"prompt": [1, "x"]}, "prompt must be"),
+    ("completions", {"prompt": [10**9]}, "does not know"),
+    ("completions", {"prompt": "x", "suffix": "y"}, "suffix is not supported"),
+    ("completions", {"prompt": "x", "best_of": 4}, "best_of"),
+    ("completions", {"prompt": "x", "echo": True, "logprobs": 1}, "echo cannot"),
+    ("completions", {"prompt": "x", "logprobs": 21}, "from 0 to 20"),
+    ("chat/completions", {"messages": ASK, "top_logprobs": 2}, "needs logprobs"),
+    ("chat/completions", {"messages": ASK, "n": 0}, "from 1 to 32"),
+    ("chat/completions", {"messages": ASK, "presence_penalty": 3}, "presence_penalty"),
+    ("embeddings", {"input": ""}, "must not be empty"),
+    ("embeddings", {"input": ["a", ""]}, "must not be empty"),
+    ("embeddings", {"input": {}}, "input must be"),
+    ("embeddings", {"input": [-1]}, "does not know"),
+    ("embeddings", {"input": "a", "encoding_format": "hex"}, "encoding_format"),
+    ("embeddings", {"input": "a", "dimensions": 7}, "dimensions can only be"),
+    ("embeddings", {"input": "a", "model": "a-folder"}, "cannot compute embeddings"),
+]
+
+
+@pytest.mark.parametrize(("route", "body", "told"), REFUSED)
+def test_what_cannot_be_done_is_refused_in_a_sentence(server, route, body, told):
+    status, answer = post(server, route, {"model": MODEL, "max_tokens": 2, **body})
+    if told is None:
+        assert status == 200
+        return
+    assert status == 400
+    assert told in answer["error"]["message"]
+    assert answer["error"]["type"] == "invalid_request_error"
+
+
+@pytest.mark.parametrize(("route", "body"), [
+    ("completions", {"prompt": "word " * 9000}),
+    ("completions", {"prompt": [5] * 9000}),
+    ("embeddings", {"input": "word " * 9000}),
+])  # fmt: skip
+def test_what_is_too_long_is_told_by_its_code(server, route, body):
+    status, answer = post(server, route, {"model": MODEL, **body})
+    assert (status, answer["error"]["code"]) == (400, "context_length_exceeded")
+
+
+def test_a_model_that_is_not_there_is_told_by_its_code(server):
+    with pytest.raises(openai.NotFoundError) as caught:
+        client(server).embeddings.create(model="no-such", input="a")
+    assert caught.value.code == "model_not_found"
+
+
+def post(server, route: str, body: dict) -> tuple[int, dict]:
+    request = urllib.request.Request(
+        f"{server.origin}/v1/{route}", json.dumps(body).encode(), {"Content-Type": "application/json"}
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=60) as response:
+            return response.status, json.load(response)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)

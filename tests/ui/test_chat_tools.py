@@ -1,0 +1,164 @@
+"""Functions on the chat page: the switch, the question, what each choice leads to, and nothing of it taken for HTML."""
+
+from __future__ import annotations
+
+import gradio as gr
+import pytest
+
+import omnidraft.app.session
+from omnidraft.app import conversing
+from omnidraft.app.sessions import Sessions
+from omnidraft.chats.steps import open_call, steps_meta, with_call
+from omnidraft.paths import find_data_home
+from tests.ui.chatting import arrived, ask, new_chat, tab, wait_idle
+from tests.ui.conftest import Server, write_settings
+from tests.ui.fake_assistant import by, clicked
+from tests.ui.scripted_assistant import ScriptedAssistant, call
+from tests.ui.test_chat_events import shown
+from ui.chat.events import Answering, Options
+from ui.chat.layout import build_layout
+from ui.chat.tools import WAITING, question
+from ui.chat.turns import turns
+
+SUM = call("calculator", '{"expression": "6 * 7"}')
+
+
+@pytest.fixture
+def sessions(tmp_path, monkeypatch, models):
+    monkeypatch.setattr(omnidraft.app.session, "Assistant", ScriptedAssistant)
+    monkeypatch.setattr(ScriptedAssistant, "says", [])
+    made = Sessions(find_data_home(tmp_path / "home"), "ada", str(models / "tiny-target-a-f16.gguf"))
+    made.home.profile("ada")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def view():
+    with gr.Blocks():
+        yield build_layout().view
+
+
+@pytest.fixture
+def ada(sessions):
+    return sessions.get("ada")
+
+
+def waiting(session, text: str = f"Let me see. {SUM}"):
+    """A conversation whose answer waits for its user."""
+    chat = session.shown.chat().id
+    session.store.update(chat, tools=())
+    ScriptedAssistant.says[:] = [text]
+    conversing.ask(session, chat, "What is it?").join(10)
+    return chat, session.store.path(chat)[-1]
+
+
+def rows_of(session, chat):
+    return turns(session.store.path(chat), session.store.versions(chat))
+
+
+def test_the_switch_is_the_conversations(sessions, view, ada):
+    chat = ada.shown.chat().id
+    shown(view, Options(sessions, view).tools(True, chat, by("ada")))
+    assert ada.store.get(chat).tools == ()
+    assert shown(view, view.open(ada, ada.store.get(chat), None))["tools"] is True
+    shown(view, Options(sessions, view).tools(False, chat, by("ada")))
+    assert ada.store.get(chat).tools is None
+    assert shown(view, view.open(ada, ada.shown.new_chat(), None))["tools"] is False
+
+
+def test_switching_on_says_so_where_the_model_knows_no_tools(sessions, view, ada, monkeypatch):
+    monkeypatch.setattr(ScriptedAssistant, "supports", False)
+    ada.prepare()
+    told = shown(view, Options(sessions, view).tools(True, ada.shown.chat().id, by("ada")))["notice"]
+    assert "does not support tools" in told
+
+
+def test_a_call_is_shown_in_the_answer_and_asked_about(view, ada):
+    chat, answer = waiting(ada)
+    found = rows_of(ada, chat)
+    said, asks, end = found.rows[-3:]
+    assert said["content"]["text"].strip() == "Let me see."
+    assert asks["metadata"]["title"] == "Asks to use calculator"
+    assert "6 * 7" in asks["content"]["text"]
+    assert end["content"]["text"] == WAITING
+    assert len(found.rows) == len(found.marks)
+    html = shown(view, view.open(ada, ada.store.get(chat), chat))["permit"]
+    assert f'data-call="{open_call(answer.steps).id}"' in html
+    assert html.count("<button") == 3
+
+
+@pytest.mark.parametrize(("choice", "title"), [
+    ("once", "Used calculator"), ("always", "Used calculator"), ("refuse", "Was not allowed to use calculator"),
+])  # fmt: skip
+def test_each_choice_is_followed_by_the_rest_of_the_answer(sessions, view, ada, choice, title):
+    chat, answer = waiting(ada)
+    ScriptedAssistant.says[:] = ["So it is."]
+    event = clicked(message=answer.id, call=open_call(answer.steps).id, choice=choice)
+    update = shown(view, Answering(sessions, view).decide(chat, by("ada"), event))
+    ada.job.join(10)
+    assert update["permit"] == ""
+    fold, end = rows_of(ada, chat).rows[-2:]
+    assert fold["metadata"]["title"] == title
+    assert ("42" in fold["content"]["text"]) is (choice != "refuse")
+    assert end["content"]["text"].strip() == "So it is."
+    assert ada.store.get(chat).tools == (("calculator",) if choice == "always" else ())
+
+
+@pytest.mark.parametrize("change", [{"call": "other"}, {"message": "other"}, {"choice": "whatever"}])
+def test_a_click_that_fits_nothing_runs_nothing(sessions, view, ada, change):
+    chat, answer = waiting(ada)
+    data = {"message": answer.id, "call": open_call(answer.steps).id, "choice": "once", **change}
+    update = shown(view, Answering(sessions, view).decide(chat, by("ada"), clicked(**data)))
+    assert "already" in update["notice"]
+    assert "data-call" in update["permit"], "it can still be decided about"
+    assert len(ada.assistant.read) == 1
+
+
+def test_what_a_model_writes_into_a_call_is_text(view, ada):
+    """Names are known ones; arguments and results may hold anything."""
+    chat, answer = waiting(ada, call("calculator", '{"expression": "<img src=x onerror=alert(1)> ``` <b>"}'))
+    html = question([answer])
+    assert "<img" not in html
+    assert "<b>calculator</b>" in html
+    asked = open_call(answer.steps)
+    steps = with_call(answer.steps, asked.done("```\n<script>alert(1)</script>"))
+    ada.store.save_partial(answer.id, answer.content, {**answer.meta, "steps": steps_meta(steps)}, final=True)
+    text = "".join(row["content"]["text"] for row in rows_of(ada, chat).rows)
+    assert "<" not in text
+    assert "````" in text, "the fence is longer than what stands inside"
+
+
+def test_a_call_being_written_is_not_shown_raw(ada):
+    chat, answer = waiting(ada)
+    job = ada.job
+    job.tell("Let me see. <tool_call>\n{", [])
+    assert job.spoken == "Let me see. "
+    assert job.text.endswith("{")
+
+
+@pytest.fixture
+def scripted_server(tmp_path):
+    made = Server(tmp_path / "app", environment={"SAYS": f"Let me see. {SUM}|It is 42."})
+    write_settings(made, "[model]\nthreads = 1\n")
+    yield made.start()
+    made.kill()
+
+
+def test_in_a_browser_a_call_waits_and_goes_on_when_it_is_allowed(scripted_server, pages):
+    page = pages.open(scripted_server)
+    arrived(page)
+    new_chat(page)
+    tab(page, "Options")
+    page.check("#od-tools input")
+    page.wait_for_timeout(500)
+    ask(page, "What is six times seven?", wait=False)
+    page.wait_for_selector("#od-permit button")
+    wait_idle(page)
+    assert "6 * 7" in page.inner_text("#od-permit pre")
+    page.focus("#od-permit button[data-choice=once]")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#od-chat .bot-row >> text=It is 42.")
+    page.wait_for_selector("#od-chat >> text=Used calculator")
+    wait_idle(page)
+    page.wait_for_selector("#od-permit button", state="detached")

@@ -1,0 +1,100 @@
+"""`/v1/embeddings`: what a request holds, checked, and the vectors in OpenAI's format."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from fastapi import Request
+from fastapi.responses import JSONResponse, Response
+from starlette.concurrency import run_in_threadpool
+
+from omnidraft.app.embedding import NoEmbeddings, WrongIds
+from omnidraft.app.embedding_job import EmbeddingJob
+from omnidraft.app.session import Session
+from omnidraft.backends.gguf_file import ModelInfo
+from ui.api import models
+from ui.api.answers import GONE, when_idle
+from ui.api.body import json_body, read_body
+from ui.api.errors import error_reply, refused
+from ui.api.fields import BadRequest, field, whole
+
+MAX_INPUTS = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """dimensions: how long the vectors are expected to be; None: as they are."""
+
+    model: str
+    texts: list[str | list[int]]
+    encoded: bool
+    dimensions: int | None
+
+    @classmethod
+    def of(cls, data: bytes) -> Wanted:
+        body = json_body(data)
+        form = field(body, "encoding_format", str) or "float"
+        if form not in ("float", "base64"):
+            raise BadRequest("encoding_format must be float or base64.")
+        dimensions = whole(body, "dimensions", 1, 1_000_000)
+        return cls(field(body, "model", str) or "", _texts(body.get("input")), form == "base64", dimensions)
+
+
+async def embed(session: Session, request: Request) -> Response:
+    wanted = await run_in_threadpool(Wanted.of, await read_body(request))
+    name, model = await run_in_threadpool(models.find, session, wanted.model)
+    job: EmbeddingJob = await when_idle(session, request, partial(_begin, session, model, wanted))
+    try:
+        while not job.over:
+            if await request.is_disconnected():
+                return error_reply(GONE, 499)
+            await run_in_threadpool(job.join, 0.1)
+    finally:
+        job.stop()
+    if job.failure is not None:
+        return refused(job.failure, 400 if isinstance(job.failure, (NoEmbeddings, WrongIds)) else 500)
+    assert job.vectors is not None
+    if wanted.dimensions not in (None, job.vectors.shape[1]):
+        return error_reply(f"dimensions can only be {job.vectors.shape[1]} with {name}; leave it out.", 400)
+    return JSONResponse(_reply(name, job.vectors, job.tokens, wanted.encoded))
+
+
+def _begin(session: Session, model: ModelInfo, wanted: Wanted) -> EmbeddingJob:
+    with session.turn(guest=model.path):
+        return session.embed(wanted.texts)
+
+
+def _reply(name: str, vectors: np.ndarray, tokens: int, encoded: bool) -> dict[str, Any]:
+    return {
+        "object": "list",
+        "data": [
+            {"object": "embedding", "index": at, "embedding": _encoded(vector) if encoded else vector.tolist()}
+            for at, vector in enumerate(vectors)
+        ],
+        "model": name,
+        "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
+    }
+
+
+def _encoded(vector: np.ndarray) -> str:
+    return base64.b64encode(vector.astype("<f4").tobytes()).decode()
+
+
+def _texts(given: Any) -> list[str | list[int]]:
+    """A text, a list of texts, the ids of one text, or a list of such; none of them empty."""
+    found = [given] if isinstance(given, str) or _is_ids(given) else given
+    if not isinstance(found, list) or not found or not all(isinstance(one, str) or _is_ids(one) for one in found):
+        raise BadRequest("input must be a text, a list of texts, or a list of token ids.")
+    if len(found) > MAX_INPUTS:
+        raise BadRequest(f"input must be a list of at most {MAX_INPUTS:,}.")
+    if not all(found):
+        raise BadRequest("input must not be empty.")
+    return found
+
+
+def _is_ids(given: Any) -> bool:
+    return isinstance(given, list) and bool(given) and all(type(one) is int for one in given)

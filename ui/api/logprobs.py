@@ -1,0 +1,94 @@
+"""Log probabilities of an answer's tokens as they become showable, in the two forms that OpenAI's format knows.
+
+A token's entry comes with the text it belongs to: not before, and not at all where a stop text cut it off. What the
+numbers mean is told in decoding/scores.py.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Sequence
+from typing import Any
+
+from omnidraft.app.answer_job import AnswerJob
+from omnidraft.decoding.events import Event, Finished, Token
+from omnidraft.decoding.scores import Scores
+from omnidraft.vocab import Vocabulary
+
+Entry = tuple[Token, int]  # and the byte of the answer it begins at
+
+
+class Logprobs:
+    """Give `watch` to the job. prefix: what the answer's text leaves out at its beginning (see `answer_prefix`)."""
+
+    def __init__(self, vocabulary: Vocabulary, prefix: str = "") -> None:
+        self._vocabulary = vocabulary
+        self._names = {id: text for text, id in vocabulary.controls.items()}
+        self._prefix = prefix.encode()
+        self._entries: list[Entry] = []
+        self._spelled = self._shown = self._read = 0
+        self._cut = self._ended = False
+
+    def watch(self, job: AnswerJob, event: Event) -> None:
+        if isinstance(event, Token):
+            self._shown += len(event.text.encode())
+            if event.id in self._vocabulary.eog:
+                return
+            if not self._entries and self._prefix and event.data.startswith(self._prefix):
+                self._spelled = -len(self._prefix)
+            self._entries.append((event, max(self._spelled, 0)))
+            self._spelled += len(event.data)
+        elif isinstance(event, Finished):
+            self._shown += len(event.text.encode())
+            self._cut, self._ended = event.reason == "stop_string", True
+
+    def news(self) -> list[Entry]:
+        """What became showable since the last look."""
+        whole = self._ended and not self._cut
+        end = self._read
+        while end < len(self._entries) and (whole or self._entries[end][1] < self._shown):
+            end += 1
+        found, self._read = self._entries[self._read : end], end
+        return found
+
+    def of_chat(self, entries: Sequence[Entry]) -> dict[str, Any]:
+        """As a chat's choice holds them."""
+        return {"content": [self._described(token) for token, _ in entries], "refusal": None}
+
+    def of_text(self, entries: Sequence[Entry]) -> dict[str, Any]:
+        """As a completion's choice holds them; what was said is always among the likeliest named."""
+        decoder, at, offsets = codecs.getincrementaldecoder("utf-8")("ignore"), 0, []
+        for token, _ in self._entries[: self._read]:
+            offsets.append(at)
+            at += len(decoder.decode(token.data))
+        found = [(token, _scores(token)) for token, _ in entries]
+        return {
+            "tokens": [self._text(token.id) for token, _ in found],
+            "token_logprobs": [scores.logprob for _, scores in found],
+            "top_logprobs": [
+                {**{self._text(i): value for i, value in zip(scores.ids, scores.logprobs, strict=True)},
+                 self._text(token.id): scores.logprob}
+                for token, scores in found
+            ],
+            "text_offset": offsets[len(offsets) - len(entries) :],
+        }  # fmt: skip
+
+    def _described(self, token: Token) -> dict[str, Any]:
+        scores = _scores(token)
+        likeliest = [self._named(i, value) for i, value in zip(scores.ids, scores.logprobs, strict=True)]
+        return {**self._named(token.id, scores.logprob), "top_logprobs": likeliest}
+
+    def _named(self, token: int, logprob: float) -> dict[str, Any]:
+        return {"token": self._text(token), "logprob": logprob, "bytes": list(self._bytes(token))}
+
+    def _text(self, token: int) -> str:
+        return self._bytes(token).decode("utf-8", "replace")
+
+    def _bytes(self, token: int) -> bytes:
+        """A control token stands for no text; it is told by its name."""
+        return self._vocabulary.pieces[token] or self._names.get(token, "").encode()
+
+
+def _scores(token: Token) -> Scores:
+    assert token.scores is not None
+    return token.scores

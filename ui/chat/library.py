@@ -1,0 +1,195 @@
+"""Presets and prompts of one's own beside the chat: what stands there, and what its events do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from omnidraft.app.presets import apply_preset, other_model, preset_of
+from omnidraft.app.session import Session
+from omnidraft.chats import Library, Preset, Prompt
+from omnidraft.errors import OmniDraftError, StorageError
+from omnidraft.files import reason
+from omnidraft.profiles.uploads import taken
+from ui.chat.events import Handlers, Updates
+from ui.chat.named_rows import SCRIPT, named_row
+from ui.common.notes import note
+from ui.common.request import session_of
+
+LINK = '<div class="od-links"><a href="/library.json" download>Export</a></div>'
+# What was put into the message box is told to the page script, which keeps it until it is sent.
+WRITTEN = """() => {
+  const box = document.querySelector('#od-box textarea');
+  box.dispatchEvent(new Event('input', {bubbles: true}));
+  document.querySelector('#od-shell').classList.remove('od-aside-open');
+  box.focus();
+}"""
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryParts:
+    """The components of the tab."""
+
+    presets: gr.HTML
+    preset_name: gr.Textbox
+    keep_preset: gr.Button
+    prompts: gr.HTML
+    prompt_name: gr.Textbox
+    keep_prompt: gr.Button
+    upload: gr.UploadButton
+    said: gr.HTML
+
+    @property
+    def outputs(self) -> list[Any]:
+        return [getattr(self, field.name) for field in fields(self) if field.name not in _STARTERS]
+
+
+_STARTERS = ("keep_preset", "keep_prompt", "upload")
+
+
+def build() -> LibraryParts:
+    """Make the components where the layout stands."""
+    gr.HTML("<h3>Presets</h3><p>System prompt, sampling and model.</p>", elem_classes="od-library-head")
+    presets = gr.HTML(elem_id="od-presets", js_on_load=SCRIPT)
+    with gr.Row(elem_classes="od-keep"):
+        preset_name = _name("Name for a preset of the options as they are now", "Name", "od-preset-name")
+        keep_preset = gr.Button("Save options", size="sm", elem_id="od-preset-save", scale=0, min_width=0)
+    gr.HTML("<h3>Prompts</h3><p>A click puts one into the message box.</p>", elem_classes="od-library-head")
+    prompts = gr.HTML(elem_id="od-prompts", js_on_load=SCRIPT)
+    with gr.Row(elem_classes="od-keep"):
+        prompt_name = _name("Name for a prompt of what stands in the message box", "Name", "od-prompt-name")
+        keep_prompt = gr.Button("Save message", size="sm", elem_id="od-prompt-save", scale=0, min_width=0)
+    said = gr.HTML(elem_id="od-library-said")
+    with gr.Row(elem_id="od-library-transfer"):
+        gr.HTML(LINK)
+        upload = gr.UploadButton(
+            "Import", file_types=[".json"], size="sm", elem_id="od-library-import", scale=0, min_width=0
+        )
+    return LibraryParts(presets, preset_name, keep_preset, prompts, prompt_name, keep_prompt, upload, said)
+
+
+def _name(label: str, placeholder: str, name: str) -> gr.Textbox:
+    return gr.Textbox(
+        label=label, show_label=False, placeholder=placeholder, container=False, max_lines=1, elem_id=name, scale=1
+    )
+
+
+def telling(handler: Callable[..., Updates]) -> Callable[..., Updates]:
+    """A handler whose refusals stand in the tab."""
+
+    @wraps(handler)
+    def told(self: LibraryEvents, *given: Any) -> Updates:
+        try:
+            yield from handler(self, *given)
+        except OmniDraftError as error:
+            yield {self.parts.said: note(str(error), bad=True)}
+
+    return told
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryEvents(Handlers):
+    """Saving, applying, inserting, renaming, deleting, importing."""
+
+    parts: LibraryParts
+
+    def arrive(self, request: gr.Request) -> dict:
+        return {**self._lists(session_of(self.sessions, request)), self.parts.said: ""}
+
+    @telling
+    def keep_preset(self, name: str, chat: str | None, request: gr.Request) -> Updates:
+        session, here = self.here(request, chat)
+        preset = preset_of(session, here, name or "")
+        yield from self._kept(session, preset, self.parts.preset_name)
+
+    @telling
+    def keep_prompt(self, name: str, text: str, chat: str | None, request: gr.Request) -> Updates:
+        session, _ = self.here(request, chat)
+        yield from self._kept(session, Prompt(name or "", text or ""), self.parts.prompt_name)
+
+    @telling
+    def preset(self, chat: str | None, request: gr.Request, event: gr.EventData) -> Updates:
+        """Something was clicked in the list of presets."""
+        session, here = self.here(request, chat)
+        if event._data["kind"] == "open":
+            chosen = session.store.library.get("preset", event._data["id"])
+            if isinstance(chosen, Preset):
+                yield from self._apply(session, here, chosen)
+        else:
+            yield self._changed(session, "preset", event._data)
+
+    @telling
+    def prompt(self, text: str, chat: str | None, request: gr.Request, event: gr.EventData) -> Updates:
+        """Something was clicked in the list of prompts."""
+        session, _ = self.here(request, chat)
+        if event._data["kind"] == "open":
+            chosen = session.store.library.get("prompt", event._data["id"])
+            if isinstance(chosen, Prompt):
+                before = text.rstrip(" ") if text else ""
+                between = "\n" if before and not before.endswith("\n") else ""
+                yield {self.view.box: before + between + chosen.text, self.parts.said: ""}
+        else:
+            yield self._changed(session, "prompt", event._data)
+
+    @telling
+    def bring(self, upload: str | None, chat: str | None, request: gr.Request) -> Updates:
+        with taken(Path(upload or "")) as file:
+            session, _ = self.here(request, chat)
+            try:
+                presets, prompts = session.store.library.bring(file.read_bytes())
+            except OSError as error:
+                raise StorageError(f"{file.name} cannot be read: {reason(error)}.") from error
+        told = f"Imported: {presets} preset{'s' * (presets != 1)} and {prompts} prompt{'s' * (prompts != 1)}."
+        yield {**self._lists(session), self.parts.said: note(told)}
+
+    def _apply(self, session: Session, chat: str, preset: Preset) -> Updates:
+        view = self.view
+        changed = apply_preset(session, chat, preset)
+        target, missing = other_model(session, chat, preset)
+        told = note(" ".join([f"{preset.name} is applied.", missing]).strip())
+        shown = view.options.show(changed, changed.sampling or session.settings.sampling)
+        yield {**shown, self.parts.said: told, view.notice: told}
+        if target is not None:
+            yield from view.switch(session, chat, target)
+
+    def _kept(self, session: Session, item: Preset | Prompt, field: gr.Textbox) -> Updates:
+        replaced = session.store.library.save(item)
+        told = f"{' '.join(item.name.split())} is {'replaced' if replaced else 'saved'}."
+        yield {**self._lists(session), field: "", self.parts.said: note(told)}
+
+    def _changed(self, session: Session, kind: str, data: Any) -> dict:
+        library, told = session.store.library, ""
+        if data["kind"] == "rename":
+            library.rename(kind, data["id"], data["title"])
+        elif data["kind"] == "delete":
+            library.delete(kind, data["id"])
+            told = f"{data['id']} was deleted."
+        return {**self._lists(session), self.parts.said: note(told)}
+
+    def _lists(self, session: Session) -> dict:
+        library = session.store.library
+        return {self.parts.presets: _presets(library), self.parts.prompts: _prompts(library)}
+
+
+def _presets(library: Library) -> str:
+    rows = [named_row(preset.name, preset.name, extra=_about(preset)) for preset in library.presets()]
+    return _list(rows, "None yet.")
+
+
+def _prompts(library: Library) -> str:
+    rows = [named_row(one.name, one.name, extra=" ".join(one.text[:200].split())) for one in library.prompts()]
+    return _list(rows, "None yet: write one below and save it.")
+
+
+def _list(rows: list[str], empty: str) -> str:
+    return f'<div class="od-list">{"".join(rows)}</div>' if rows else f'<p class="od-none">{empty}</p>'
+
+
+def _about(preset: Preset) -> str:
+    sampling = f"temperature {preset.sampling.temperature:g}" if preset.sampling else ""
+    return " · ".join(part for part in (preset.target or "", sampling, " ".join(preset.system[:80].split())) if part)

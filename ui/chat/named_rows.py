@@ -1,0 +1,87 @@
+"""A list of things with names as HTML, and the script that turns clicks in it into one event, `act`.
+
+`act` carries {kind, id} of the button, where something is renamed with its new `title`; `open` is a click on the row.
+Names come from outside and are escaped.
+"""
+
+from __future__ import annotations
+
+from html import escape
+
+_PEN = "M4 20l1-4L16 5l3 3L8 19z"
+_BIN = "M5 7h14M10 7V5h4v2M7 7l1 12h8l1-12"
+
+
+def named_row(
+    key: str, name: str, *, acts: str = "", extra: str = "", current: bool = False, learned: bool = False
+) -> str:
+    """One row with its buttons: those given, rename, delete. learned: it may be forgotten, too. extra: a line below."""
+    marks = (' aria-current="true"' if current else "") + (" data-learned" if learned else "")
+    below = f"<small>{escape(extra)}</small>" if extra else ""
+    return (
+        f'<div class="od-item" data-id="{escape(key, quote=True)}"{marks}>'
+        f'<button type="button" class="od-row" data-kind="open"><span>{escape(name)}</span>{below}</button>'
+        f"{acts}{act('rename', 'Rename', name, _PEN)}{act('ask-delete', 'Delete', name, _BIN)}</div>"
+    )
+
+
+def act(kind: str, word: str, name: str, path: str, hint: str = "", mark: str = "") -> str:
+    """A button of a row: what it does to which, said to a screen reader; an icon."""
+    return (
+        f'<button type="button" class="{f"od-act {mark}".strip()}" data-kind="{kind}" '
+        f'aria-label="{escape(f"{word} {name}", quote=True)}" '
+        f'title="{escape(hint or word)}"><svg viewBox="0 0 24 24" aria-hidden="true"><path d="{path}"/></svg></button>'
+    )
+
+
+SCRIPT = """
+const send = (kind, id, more) => trigger('act', Object.assign({kind, id}, more || {}));
+const ask = (item) => {
+  if (item.querySelector('.od-sure')) return;
+  const sure = document.createElement('div');
+  sure.className = 'od-sure';
+  sure.setAttribute('role', 'alertdialog');
+  sure.setAttribute('aria-label', 'Delete ' + item.querySelector('.od-row span').textContent + '?');
+  const forget = '<button type="button" data-kind="forget" '
+    + 'title="Also take back what the drafter learned from it">Delete and forget</button>';
+  sure.innerHTML = '<span>Delete for good?</span><button type="button" data-kind="delete">Delete</button>'
+    + (item.dataset.learned === undefined ? '' : forget) + '<button type="button" data-kind="keep">Keep</button>';
+  item.append(sure);
+  sure.querySelector('[data-kind=keep]').focus();
+};
+const write = (item, kind, text, label) => {
+  const row = item.querySelector('.od-row');
+  if (item.querySelector('input')) return;
+  const input = document.createElement('input');
+  input.value = text;
+  input.setAttribute('aria-label', label);
+  input.maxLength = 120;
+  row.hidden = true;
+  item.prepend(input);
+  input.select();
+  let done = false;
+  const end = (save) => {
+    if (done) return;
+    done = true;
+    const title = input.value.trim();
+    input.remove();
+    row.hidden = false;
+    if (save) send(kind, item.dataset.id, {title});
+  };
+  input.addEventListener('keydown', (key) => {
+    if (key.key === 'Enter') end(true);
+    if (key.key === 'Escape') { key.stopPropagation(); end(false); }
+  });
+  input.addEventListener('blur', () => end(true));
+};
+element.addEventListener('click', (event) => {
+  const button = event.target.closest('button[data-kind]');
+  if (!button) return;
+  const item = button.closest('.od-item');
+  const kind = button.dataset.kind;
+  if (kind === 'keep') item.querySelector('.od-sure').remove();
+  else if (kind === 'ask-delete') ask(item);
+  else if (kind === 'rename') write(item, 'rename', item.querySelector('.od-row span').textContent, 'Title');
+  else send(kind, item.dataset.id);
+});
+"""
