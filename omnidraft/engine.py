@@ -25,6 +25,7 @@ from omnidraft.decoding.loop import decode
 from omnidraft.decoding.measure import measure_costs
 from omnidraft.decoding.policy import make_policy
 from omnidraft.decoding.processor import Apart, counts_as_ours
+from omnidraft.decoding.request import DecodeRequest
 from omnidraft.decoding.speculation import Speculation
 from omnidraft.errors import ContextFull, ModelError
 from omnidraft.vocab import Translator
@@ -141,9 +142,9 @@ class Engine:
 
         source names the conversation to the n-gram cache. With `continued` the answer goes on from there: events are
         of what is new, and with the seed it began with it becomes what it would have been uninterrupted. `grammar`
-        is what the answer must follow; `alternatives`: see `decode`. Closing the generator stops the answer; both
-        caches stay consistent. Raises ContextFull if even the last message does not fit the context, GrammarError if
-        the grammar is not valid.
+        is what the answer must follow; `alternatives`: see `DecodeRequest`. Closing the generator stops the answer;
+        both caches stay consistent. Raises ContextFull if even the last message does not fit the context, GrammarError
+        if the grammar is not valid.
         """
         self._cancelled = False
         constraint = GrammarState(grammar, self.target.model.vocabulary) if grammar else None
@@ -164,14 +165,14 @@ class Engine:
         prefix = "" if written or raw else seat.template.answer_prefix
         seat.committed = list(prompt)
         self.memory.lookup.begin(prompt)
-        events = decode(
+        request = DecodeRequest(
             seat.model, prompt, sampling, seed, speculation,
             capture=capture, tolerance=self.tolerance, cancelled=lambda: self._cancelled, draft_disabled_reason=reason,
             written=len(written), go_on=continued is not None and continued.ended, constraint=constraint,
             alternatives=alternatives,
         )  # fmt: skip
         gave_up = lambda statistics: self._gave_up(draft, knowledge, statistics)  # noqa: E731
-        yield from self._followed(events, prefix, state, speculation, gave_up)
+        yield from self._followed(decode(request), prefix, state, speculation, gave_up)
 
     def _followed(
         self, events: Generator[Event, None, None], prefix: str, state: Drafting | None,

@@ -21,6 +21,7 @@ from omnidraft.decoding.drafting import Drafting
 from omnidraft.decoding.events import Finished, Round
 from omnidraft.decoding.length import FixedLength
 from omnidraft.decoding.loop import decode
+from omnidraft.decoding.request import DecodeRequest
 from omnidraft.decoding.speculation import Speculation
 from omnidraft.paths import BUNDLED_MODELS
 from omnidraft.vocab import PairMap, TokenKind, Translator, Vocabulary
@@ -63,7 +64,7 @@ def measure(temperature: float, tokens: int = 400, draft_length: int = 4) -> Ove
         speculation = Speculation(Drafting(drafter, translator, [1, 2, 3]), FixedLength(draft_length))
         before = target.seconds + drafter.seconds
         start = perf_counter()
-        events = list(decode(target, [1, 2, 3], sampling, seed, speculation, capture=CAPTURE))
+        events = list(decode(DecodeRequest(target, [1, 2, 3], sampling, seed, speculation, capture=CAPTURE)))
         total = perf_counter() - start - (target.seconds + drafter.seconds - before)
         target.rewind(0)
         drafter.rewind(0)

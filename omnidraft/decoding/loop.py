@@ -8,119 +8,74 @@ answer abandoned at any point leaves both models consistent.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
-from omnidraft.backends.base import Aborted, LanguageModel
+from omnidraft.backends.base import Aborted
 from omnidraft.backends.thread_pool import release_helpers
-from omnidraft.config import SamplingSettings
-from omnidraft.decoding.constraint import ConstrainedSampler, Constraint
+from omnidraft.decoding.constraint import ConstrainedSampler
 from omnidraft.decoding.events import Event, Finished, FinishReason, Round, Statistics, Token
 from omnidraft.decoding.penalties import looked_at
 from omnidraft.decoding.pick import GreedyPicker
 from omnidraft.decoding.prefill import prefill
+from omnidraft.decoding.request import DecodeRequest
 from omnidraft.decoding.sampling import Sampler
-from omnidraft.decoding.speculation import NOTHING, Speculation
+from omnidraft.decoding.speculation import NOTHING
 from omnidraft.decoding.strategy import Equality, Strategy, choose_strategy
 from omnidraft.decoding.text import TextStream
 from omnidraft.decoding.verify import Verdict
 from omnidraft.vocab import Proposal
 
 
-def decode(
-    target: LanguageModel,
-    prompt: Sequence[int],
-    sampling: SamplingSettings,
-    seed: int,
-    speculation: Speculation | None = None,
-    *,
-    capture: int = 0,
-    tolerance: float = 0.0,
-    cancelled: Callable[[], bool] = bool,
-    draft_disabled_reason: str | None = None,
-    written: int = 0,
-    go_on: bool = False,
-    constraint: Constraint | None = None,
-    alternatives: int | None = None,
-) -> Generator[Event, None, None]:
-    """Answer `prompt` (target ids, at least one) until the target ends it, a stop string, or a limit.
-
-    capture: how many of the target's top ids each token carries along, 0 for none. tolerance: margins (in logits)
-    below it count as near-ties. cancelled: asked between passes; true ends the answer. The emitted ids depend on
-    target, prompt, settings and seed alone (at T = 0 or with `verification` "coupled"), whatever `speculation` is.
-    written: so many of the prompt's last ids are the answer's own, positions count on from them; go_on: the answer
-    may not end with its first token. constraint: what may follow; it sees verified tokens only, so proposals are then
-    verified by equality whatever `speculation` says. alternatives: with each token its log probability, and those of
-    so many of the likeliest.
-    """
-    answer = _Answer(
-        target, list(prompt), sampling, seed, speculation, capture, tolerance, written, go_on, constraint,
-        alternatives,
-    )  # fmt: skip
+def decode(request: DecodeRequest) -> Generator[Event, None, None]:
+    """Answer the request's prompt until the target ends it, a stop string, or a limit."""
+    answer = _Answer(request)
     start = perf_counter()
     reason: FinishReason = "cancelled"
     try:
-        for progress in prefill(target, answer.committed[:-1]):
+        for progress in prefill(request.target, answer.committed[:-1]):
             answer.statistics.reused_tokens = progress.reused
             yield progress
-            if cancelled():
+            if request.cancelled():
                 raise Aborted
         answer.statistics.prefill = perf_counter() - start
         while True:
             if (ended := answer.ended()) is not None:
                 reason = ended
                 break
-            if cancelled():
+            if request.cancelled():
                 raise Aborted
             yield from answer.round()
     except Aborted:  # the reason stays "cancelled"
         pass
     finally:
         release_helpers()
-    if speculation is not None:
-        answer.statistics.guard = speculation.policy.state
-    yield Finished(reason, answer.statistics, answer.text.finish(), seed, draft_disabled_reason)
+    if request.speculation is not None:
+        answer.statistics.guard = request.speculation.policy.state
+    yield Finished(reason, answer.statistics, answer.text.finish(), request.seed, request.draft_disabled_reason)
 
 
 class _Answer:
     """State of one answer between rounds."""
 
-    def __init__(
-        self,
-        target: LanguageModel,
-        prompt: list[int],
-        sampling: SamplingSettings,
-        seed: int,
-        speculation: Speculation | None,
-        capture: int,
-        tolerance: float,
-        written: int,
-        go_on: bool,
-        constraint: Constraint | None,
-        alternatives: int | None,
-    ) -> None:
-        self.target = target
-        self.committed = prompt
-        self.sampling = sampling
-        self.speculation = speculation
-        self.tolerance = tolerance
-        self._written = written
-        self._barred = sorted(target.vocabulary.eog) if go_on else []
-        self.text = TextStream(sampling.stop)
-        self.statistics = Statistics(prompt_tokens=len(prompt))
+    def __init__(self, request: DecodeRequest) -> None:
+        self.target = request.target
+        self.committed = list(request.prompt)
+        self.sampling = request.sampling
+        self.speculation = request.speculation
+        self.tolerance = request.tolerance
+        self._written = request.written
+        self._barred = sorted(self.target.vocabulary.eog) if request.go_on else []
+        self.text = TextStream(self.sampling.stop)
+        self.statistics = Statistics(prompt_tokens=len(self.committed))
         self._finished: FinishReason | None = None
-        self._ends = target.vocabulary.eog.__contains__
-        self._constrained = constraint is not None
-        self._recent, before = looked_at(sampling, prompt, written)
-        more: dict[str, Any] = {"margins": tolerance > 0, "before": before, "alternatives": alternatives}
-        self._sampler = (
-            Sampler(sampling, target.vocabulary, seed, capture, **more)
-            if constraint is None
-            else ConstrainedSampler(sampling, target.vocabulary, seed, capture, constraint, **more)
-        )
+        self._ends = self.target.vocabulary.eog.__contains__
+        self._constrained = request.constraint is not None
+        self._recent, before = looked_at(self.sampling, self.committed, request.written)
+        self._sampler = _sampler(request, before)
         self._strategy = self._choose()
 
     def _choose(self) -> Strategy:
@@ -211,3 +166,11 @@ class _Answer:
             if token.near_tie:
                 s.near_tie_positions.append(token.position)
         s.count(done)
+
+
+def _sampler(request: DecodeRequest, before: Sequence[int]) -> Sampler:
+    more: dict[str, Any] = {"margins": request.tolerance > 0, "before": before, "alternatives": request.alternatives}
+    basic = request.sampling, request.target.vocabulary, request.seed, request.capture
+    if request.constraint is None:
+        return Sampler(*basic, **more)
+    return ConstrainedSampler(*basic, request.constraint, **more)

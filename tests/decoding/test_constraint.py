@@ -12,6 +12,7 @@ from omnidraft.config import SamplingSettings
 from omnidraft.decoding.constraint import ConstrainedSampler
 from omnidraft.decoding.events import Token
 from omnidraft.decoding.loop import decode
+from omnidraft.decoding.request import DecodeRequest
 from omnidraft.errors import ModelError
 from omnidraft.vocab import TokenKind
 from tests.decoding import toys
@@ -44,7 +45,7 @@ class NoRepeats:
 
 
 def answer(sampling, seed, speculation=None) -> tuple[int, ...]:
-    events = decode(toys.target(), toys.PROMPT, sampling, seed, speculation, constraint=NoRepeats())
+    events = decode(DecodeRequest(toys.target(), toys.PROMPT, sampling, seed, speculation, constraint=NoRepeats()))
     return tuple(e.id for e in events if isinstance(e, Token))
 
 

@@ -8,6 +8,7 @@ import pytest
 from omnidraft.config import SamplingSettings
 from omnidraft.decoding.events import Token
 from omnidraft.decoding.loop import decode
+from omnidraft.decoding.request import DecodeRequest
 from omnidraft.decoding.scores import Scorer
 from tests.decoding import toys
 from tests.fakes import TokenKind
@@ -22,7 +23,7 @@ SETTINGS = [
 
 def scored(settings, seed: int, speculation=None, alternatives: int = 3) -> list[Token]:
     sampling = SamplingSettings.unfiltered(max_tokens=16, **settings)
-    events = decode(toys.target(), toys.PROMPT, sampling, seed, speculation, alternatives=alternatives)
+    events = decode(DecodeRequest(toys.target(), toys.PROMPT, sampling, seed, speculation, alternatives=alternatives))
     return [e for e in events if isinstance(e, Token)]
 
 
@@ -65,7 +66,7 @@ def test_other_verifications_tell_them_too(verification):
 
 
 def test_nobody_pays_for_what_nobody_asked():
-    events = decode(toys.target(), toys.PROMPT, SamplingSettings(max_tokens=4), 0)
+    events = decode(DecodeRequest(toys.target(), toys.PROMPT, SamplingSettings(max_tokens=4), 0))
     assert all(e.scores is None for e in events if isinstance(e, Token))
 
 
