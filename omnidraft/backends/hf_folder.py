@@ -47,7 +47,7 @@ def _read(path: Path) -> ModelInfo:
     inner = inner_config(config)
     heads = _number(inner, "num_attention_heads", "n_head")
     tensors = tensor_headers(parts)
-    types = Counter()
+    types: Counter[str] = Counter()
     for _, kind, shape in tensors:
         types[kind] += elements(shape)
     return ModelInfo(

@@ -11,6 +11,7 @@ import mmap
 import struct
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -75,5 +76,8 @@ def _open_torch(file: Path) -> tuple[dict[str, Callable[[], np.ndarray]], int]:
     except Exception as error:  # torch raises pickle, zip and runtime errors of many kinds
         first = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
         raise ModelError(f"{file} could not be read as plain weights: {first.rstrip('.')}.") from None
-    readers = {name: (lambda value=value: value.float().numpy()) for name, value in tensors.items()}
-    return readers, sum(value.numel() for value in tensors.values())
+    return {name: _reader(value) for name, value in tensors.items()}, sum(value.numel() for value in tensors.values())
+
+
+def _reader(tensor: Any) -> Callable[[], np.ndarray]:
+    return lambda: tensor.float().numpy()

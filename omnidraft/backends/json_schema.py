@@ -12,7 +12,6 @@ import json
 import re
 from collections import defaultdict
 from functools import cache
-from types import ModuleType
 from typing import Any
 from urllib.parse import unquote
 
@@ -63,10 +62,12 @@ def _repetition(item: str, low: int, high: int | None, separator_rule: str | Non
     return f"{item} {more}" if low else f"({item} {more})?"
 
 
-def _own_copy() -> ModuleType:
+def _own_copy() -> Any:
     """llama-cpp-python's converter with repetitions of our own, beside the one others may use."""
     spec = importlib.util.find_spec("llama_cpp.llama_grammar")
-    module = importlib.util.module_from_spec(spec)
+    if spec is None or spec.loader is None:
+        raise ImportError("llama-cpp-python has no converter of JSON schemas")
+    module: Any = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     module._build_repetition = _repetition
     rules = module.PRIMITIVE_RULES
@@ -101,7 +102,7 @@ class _References(dict):
 def _converter_class() -> type:
     module = _own_copy()
 
-    class Converter(module.SchemaConverter):
+    class Converter(module.SchemaConverter):  # type: ignore[name-defined]
         def __init__(self, schema: dict[str, Any]) -> None:
             super().__init__(prop_order={}, allow_fetch=False, dotall=False, raw_pattern=False)
             self._refs = _References(schema)
@@ -152,7 +153,7 @@ def _checked(schema: Any) -> Any:
     """`schema` with counts that make sense, and a pattern whose alternatives stay inside its quotes."""
     if not isinstance(schema, dict):
         raise GrammarError("This JSON schema cannot be turned into a grammar: every part of it must be an object.")
-    counts = {name: _count(schema, name) for pair in _COUNTS for name in pair if schema.get(name) is not None}
+    counts: dict[str, Any] = {name: _count(schema, name) for pair in _COUNTS for name in pair if schema.get(name) is not None}
     for low, high in _COUNTS:
         if counts.get(low, 0) > counts.get(high, counts.get(low, 0)):
             raise GrammarError(f"This JSON schema asks for a {low} of {counts[low]}, more than its {high}.")

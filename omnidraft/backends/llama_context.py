@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Sequence
+from typing import Any
 
 import llama_cpp
 import numpy as np
@@ -53,7 +54,10 @@ class LlamaContext:
         simulated: bool = False,
         placement: Placement | None = None,
     ) -> None:
-        self._batch = self._model = self._context = self._adapter = None
+        self._batch: Any = None  # pointers of the library's, and its batch
+        self._model: Any = None
+        self._context: Any = None
+        self._adapter: Any = None
         self.max_rows = max_rows
         self.capacity = max(settings.n_batch, max_rows)
         self.abort = AbortFlag()
@@ -272,5 +276,5 @@ class _Rows:
             if not address:
                 raise RuntimeError("llama.cpp has no results to read")
             buffer = (ctypes.c_float * (rows * self._columns)).from_address(address)
-            view = self._views[rows] = np.frombuffer(buffer, np.float32).reshape(rows, self._columns)
+            view = self._views[rows] = np.frombuffer(memoryview(buffer), np.float32).reshape(rows, self._columns)
         return view

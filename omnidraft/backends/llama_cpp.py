@@ -118,8 +118,8 @@ class LlamaTarget:
             context.clear()
             return works
         context.clear()
-        methods = (("rollback",) if context.rollback else ()) + (("replay",) if self._replays else ())
-        return any(self._rewinds_by(method) for method in methods)
+        possible: dict[Method, bool] = {"rollback": bool(context.rollback), "replay": self._replays}
+        return any(self._rewinds_by(method) for method, is_possible in possible.items() if is_possible)
 
     def _rewinds_by(self, method: Method) -> bool:
         """Whether the logits behind tokens taken back and read again are the ones from before."""

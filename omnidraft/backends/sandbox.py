@@ -121,7 +121,7 @@ def _found(node: nodes.Node, kind: type) -> Iterable[Any]:
     return [node] if isinstance(node, kind) else node.find_all(kind)
 
 
-def _filtered(node: nodes.Expr, name: str) -> nodes.Expr:
+def _filtered(node: Any, name: str) -> nodes.Expr:
     if name == _SEEN and isinstance(node, nodes.Const):
         return node
     return nodes.Filter(node, name, [], [], None, None)
@@ -219,11 +219,12 @@ def compile_template(source: str) -> SafeTemplate:
         trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, "jinja2.ext.loopcontrols"], finalize=_shown,
         optimized=False,  # nothing is computed while compiling
     )  # fmt: skip
-    environment.filters = {
+    allowed: dict[str, Any] = {
         **filters(), _SPEND: _spend, _MADE: lambda value: current().made(value), _SEEN: _seen, _TAKEN: _taken,
         _CONCAT: _concat,
     }  # fmt: skip
-    environment.tests = tests()
+    environment.filters = allowed
+    environment.tests = dict[str, Any](tests())
     environment.globals = {
         "range": environment.globals["range"],  # the sandbox's, which bounds the length
         "dict": lambda *mappings, **values: dict(*mappings, **values),

@@ -10,12 +10,14 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from omnidraft.errors import ModelError
 
 # SentencePiece.Type, which GGUF's token types continue.
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 _UNIGRAM, _BPE = 1, 2
+_FIXED = {1: 8, 5: 4}  # bytes of the wire types with a fixed length
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +43,11 @@ def read_spm(path: Path) -> SpmFile:
 
 
 def _model(path: Path, data: bytes) -> SpmFile:
-    pieces, scores, types = [], [], []
-    trainer: dict[int, int | bytes] = {}
-    normalizer: dict[int, int | bytes] = {}
+    pieces: list[str] = []
+    scores: list[float] = []
+    types: list[int] = []
+    trainer: dict[int, Any] = {}
+    normalizer: dict[int, Any] = {}
     for number, value in _fields(data):
         if number == 1:
             piece = dict(_fields(value))
@@ -67,7 +71,7 @@ def _id(number: int, types: list[int]) -> int | None:
     return number if number < len(types) and types[number] == CONTROL else None
 
 
-def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
     """(field number, value) pairs: ints for varints, bytes for everything else."""
     position = 0
     while position < len(data):
@@ -80,9 +84,9 @@ def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
         if kind == 2:
             length, position = _varint(data, position)
         else:
-            length = {1: 8, 5: 4}.get(kind)
-            if length is None:
+            if kind not in _FIXED:
                 raise ValueError(f"wire type {kind}")
+            length = _FIXED[kind]
         if position + length > len(data):
             raise ValueError("cut short")
         yield key >> 3, data[position : position + length]

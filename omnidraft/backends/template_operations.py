@@ -43,7 +43,7 @@ _THROUGH = """
 
 
 def filters() -> dict[str, Callable[..., Any]]:
-    own = {
+    own: dict[str, Callable[..., Any]] = {
         "center": _center, "format": _format, "indent": _indent, "join": _join, "replace": _replace, "round": _round,
         "sum": _sum, "tojson": _tojson,
     }  # fmt: skip
@@ -55,7 +55,8 @@ def filters() -> dict[str, Callable[..., Any]]:
 
 
 def tests() -> dict[str, Callable[..., Any]]:
-    return {name: _paid(function, Budget.look_through) for name, function in TESTS.items()}
+    tests: dict[str, Any] = dict(TESTS)
+    return {name: _paid(function, Budget.look_through) for name, function in tests.items()}
 
 
 def _paid(function: Callable[..., Any], price: Callable[[Budget, Any], None]) -> Callable[..., Any]:

@@ -72,8 +72,8 @@ class ChatTemplate:
         self._pattern = _alternatives(self._controls)
         ids = {id: text for text, id in self._controls.items()}
         self._special = {
-            "bos_token": ids.get(vocabulary.bos, ""),
-            "eos_token": ids.get(vocabulary.eos, ""),
+            "bos_token": "" if vocabulary.bos is None else ids.get(vocabulary.bos, ""),
+            "eos_token": "" if vocabulary.eos is None else ids.get(vocabulary.eos, ""),
             "unk_token": "",
             "pad_token": "",
         }
@@ -179,11 +179,12 @@ class ChatTemplate:
 
     def _protect(self, value: Any, sentinel: str) -> Any:
         """`value` with every control string in it spelt as sentinel, number, sentinel."""
-        if self._pattern is None:
+        pattern = self._pattern
+        if pattern is None:
             return value
         numbers = {text: number for number, text in enumerate(self._controls)}
         hide = lambda match: f"{sentinel}{numbers[match[0]]}{sentinel}"  # noqa: E731
-        return mapped(value, lambda text: self._pattern.sub(hide, text))
+        return mapped(value, lambda text: pattern.sub(hide, text))
 
     def _spans(self, rendered: str, sentinel: str) -> list[Span]:
         texts = list(self._controls)

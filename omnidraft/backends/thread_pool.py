@@ -25,7 +25,7 @@ def _openmp(llama_cpp: ModuleType) -> ctypes.CDLL | None:
     """The GNU OpenMP that llama.cpp computes with; None if it is another one, or too old to release anything."""
     try:
         # loaded already; a handle also finds what the library is linked to
-        library = ctypes.CDLL(os.path.join(os.path.dirname(llama_cpp.__file__), "lib", "libggml-cpu.so"))
+        library = ctypes.CDLL(os.path.join(os.path.dirname(llama_cpp.__file__ or ""), "lib", "libggml-cpu.so"))
     except OSError:
         return None
     # LLVM's has one pool for all threads, and pausing would end it under the others

@@ -168,7 +168,7 @@ class _Answer:
         s.count(done)
 
 
-def _sampler(request: DecodeRequest, before: Sequence[int]) -> Sampler:
+def _sampler(request: DecodeRequest, before: int) -> Sampler:
     more: dict[str, Any] = {"margins": request.tolerance > 0, "before": before, "alternatives": request.alternatives}
     basic = request.sampling, request.target.vocabulary, request.seed, request.capture
     if request.constraint is None:

@@ -42,9 +42,9 @@ def expand_adapter(source: Path, out: Path, model_source: Path, shape: Shape) ->
 def _grow(tensor: ReaderTensor, layout: Layout, small: LlamaFile, path: Path) -> tuple[np.ndarray, type]:
     """The tensor's values at the large shape and the type to store them in."""
     match = NAME.fullmatch(tensor.name)
-    target = match[1] if match else ""
-    if target not in small.tensors:
+    if not match or match[1] not in small.tensors:
         raise ModelError(f"{path}: {tensor.name} is nothing an adapter of {small.name} may change.")
+    target = match[1]
     rows, columns = layout.output() if target == "output" else layout.matrix(match[2])
     values = as_float32(tensor)
     outputs, inputs = small.weight(target).shape

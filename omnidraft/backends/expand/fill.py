@@ -35,7 +35,7 @@ class Filler:
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shape (rows, columns) or (length,) of every tensor of the large model, in file order."""
         large = self.layout.large
-        table = {"token_embd": (large.vocab, large.width)}
+        table: dict[str, tuple[int, ...]] = {"token_embd": (large.vocab, large.width)}
         if not self.source.tied:
             table["output"] = table["token_embd"]
         table["output_norm"] = (large.width,)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from gguf import GGMLQuantizationType, GGUFReader, ReaderTensor
@@ -50,7 +51,7 @@ class LlamaFile:
         self.shape = self._read_shape()
         self._check_tensors()
 
-    def get(self, key: str, default: object = None) -> object:
+    def get(self, key: str, default: Any = None) -> Any:
         """A metadata value; ModelError if it is missing and no default is given."""
         field = self.metadata.get(key)
         if field is not None:

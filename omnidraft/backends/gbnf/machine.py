@@ -59,7 +59,7 @@ class Machine:
         return state
 
     def _step(self, state: int, byte: int) -> int:
-        program, found = self._program, set()
+        program, found = self._program, set[tuple[int, int, int]]()
         for inside, position, back in self._states[state]:
             if position < 0:
                 continue

@@ -252,7 +252,9 @@ class _Parser:
         return found[0]
 
     def _skip(self, pattern: re.Pattern[str]) -> None:
-        self._at = pattern.match(self._text, self._at).end()
+        found = pattern.match(self._text, self._at)
+        if found:
+            self._at = found.end()
 
     def _step(self, lines: bool) -> None:
         self._at += 1

@@ -141,7 +141,7 @@ class _Compiler:
                     program.add(BYTE, byte)
             elif isinstance(item, Class):
                 program.add(CLASS, self._class(item))
-            else:
+            elif isinstance(item, Ref):  # repetitions are spelled out
                 program.add(CALL, item.rule)
         program.add(END)
 
