@@ -153,7 +153,8 @@ def _checked(schema: Any) -> Any:
     """`schema` with counts that make sense, and a pattern whose alternatives stay inside its quotes."""
     if not isinstance(schema, dict):
         raise GrammarError("This JSON schema cannot be turned into a grammar: every part of it must be an object.")
-    counts: dict[str, Any] = {name: _count(schema, name) for pair in _COUNTS for name in pair if schema.get(name) is not None}
+    names = [name for pair in _COUNTS for name in pair if schema.get(name) is not None]
+    counts: dict[str, Any] = {name: _count(schema, name) for name in names}
     for low, high in _COUNTS:
         if counts.get(low, 0) > counts.get(high, counts.get(low, 0)):
             raise GrammarError(f"This JSON schema asks for a {low} of {counts[low]}, more than its {high}.")

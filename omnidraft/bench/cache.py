@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from omnidraft.app.assistant import Assistant
+from omnidraft.bench.opened import engine_of
 from omnidraft.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.decoding.events import Finished
 from omnidraft.lab.prompts import TASKS, load_prompts
@@ -41,11 +42,11 @@ def measure(
         assistant = Assistant(home, ephemeral=True)
         try:
             assistant.load(target, drafter, ModelSettings(threads=threads), settings)
-            rows = []
+            rows, name = [], engine_of(assistant).target.model.name
             for task in TASKS:
                 rows.append(_task(assistant, task, prompts, max_tokens, temperature))
-                yield _row(assistant.target.name, task, kind, rows[-1])
-            yield _row(assistant.target.name, "all", kind, [sum(column) for column in zip(*rows, strict=True)])
+                yield _row(name, task, kind, rows[-1])
+            yield _row(name, "all", kind, [sum(column) for column in zip(*rows, strict=True)])
         finally:
             assistant.close()
 

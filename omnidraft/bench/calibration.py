@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from omnidraft.app.assistant import Assistant
+from omnidraft.bench.opened import engine_of
 from omnidraft.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.decoding.acceptance import AcceptanceHead
 from omnidraft.decoding.cost import CostModel
@@ -57,7 +58,7 @@ def measure(
     try:
         assistant.load(target, drafter, ModelSettings(threads=threads), CacheSettings())
         knowledge = Knowledge(CostModel({1: 1e-3}, 1e-4), head=AcceptanceHead(mode), journal=[])
-        assistant.engine.memory = Memory({"greedy": knowledge, "sampled": knowledge})
+        engine_of(assistant).memory = Memory({"greedy": knowledge, "sampled": knowledge})
         for task in tasks:
             for number, prompt in enumerate(load_prompts(task, limit=prompts)):
                 sampling = SamplingSettings.unfiltered(temperature=temperature, seed=number, max_tokens=64)
@@ -65,7 +66,7 @@ def measure(
                     pass
     finally:
         assistant.close()
-    return score(knowledge.journal, mode, temperature)
+    return score(knowledge.journal or (), mode, temperature)
 
 
 def score(journal: Sequence[tuple[float, bool]], mode: str, temperature: float) -> Calibration:

@@ -110,7 +110,7 @@ class Costs:
 
 
 def make_cell(
-    labels: tuple,
+    labels: tuple[str, str, str, str, Column, str],
     plain: Sequence[Trace],
     found: Sequence[Trace],
     costs: Costs,
@@ -125,7 +125,7 @@ def make_cell(
     ideal = costs.ideal(found, costs.step)
     mine = costs.modelled(found)
     theirs = {k: costs.modelled(traces) for k, traces in (fixed or {}).items()}
-    best = min(theirs, key=theirs.get, default=None)
+    best = min(theirs, key=theirs.__getitem__, default=None)
     return Cell(
         *labels,
         tokens=tokens,

@@ -7,6 +7,7 @@ from time import perf_counter
 
 from omnidraft.app.assistant import Assistant
 from omnidraft.bench import regimes
+from omnidraft.bench.opened import engine_of
 from omnidraft.config import CacheSettings, ModelSettings
 from omnidraft.decoding.cost import CostModel
 from omnidraft.paths import DataHome
@@ -21,6 +22,6 @@ def measure(
         files = regimes.models(home, regime, target, drafter)
         assistant.load(*files, settings, CacheSettings(enabled=False))
         start = perf_counter()
-        return assistant.engine.measured(), perf_counter() - start
+        return engine_of(assistant).measured(), perf_counter() - start
     finally:
         assistant.close()

@@ -6,22 +6,23 @@ from collections.abc import Sequence
 
 from omnidraft.app.assistant import Assistant
 from omnidraft.backends.prompt import prompt_ids
+from omnidraft.bench.opened import engine_of
 from omnidraft.bench.recorded import RecordedTarget
 from omnidraft.config import DraftSettings, SamplingSettings
-from omnidraft.engine import Engine, Message, Seat
+from omnidraft.engine import DrafterSeat, Engine, Message
 from omnidraft.lab.trace import Trace, record
 from omnidraft.vocab import Translator
 
 
 def count_fixed(
     assistant: Assistant,
-    drafter: Seat,
+    drafter: DrafterSeat,
     translator: Translator,
     answers: Sequence[tuple[Sequence[Message], SamplingSettings, Sequence[int]]],
     lengths: Sequence[int],
 ) -> dict[int, list[Trace]]:
     """By draft length, a trace of each of `answers` (messages, settings, ids answered). Their times mean nothing."""
-    seat = assistant.engine.target
+    seat = engine_of(assistant).target
     target = RecordedTarget(seat.model.vocabulary, seat.model.name, seat.model.n_ctx)
     engine = Engine(target, seat.template)
     engine.pair_drafter(drafter.model, drafter.template, translator)

@@ -21,6 +21,7 @@ from statistics import median
 from typing import Any
 
 from omnidraft.app.assistant import Assistant
+from omnidraft.bench.opened import engine_of
 from omnidraft.config import SamplingSettings
 from omnidraft.lab.prompts import Prompt
 from omnidraft.lab.race import PLAIN, drafter_acceptance, median_interval, per_token, trained
@@ -115,7 +116,7 @@ def _answers(assistant: Assistant, plan: Plan, prompt: Prompt, number: int) -> L
     turn, traces = number % len(WAYS), {}
     sampling: SamplingSettings = replace(settings.sampling, seed=plan.seed + number)
     for way in WAYS[turn:] + WAYS[:turn]:
-        assistant.engine.forget()
+        engine_of(assistant).forget()
         chat = f"first-session-{number}" if way == "default" else None
         traces[way] = record(assistant.answer(prompt.messages, sampling, drafts[way], chat=chat))
     same = all(trace.ids == traces["plain"].ids for trace in traces.values())

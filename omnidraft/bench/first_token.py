@@ -9,6 +9,7 @@ from time import perf_counter
 
 from omnidraft.app.assistant import Assistant
 from omnidraft.bench import regimes
+from omnidraft.bench.opened import engine_of
 from omnidraft.bench.speed import draft_settings
 from omnidraft.config import CacheSettings, ModelSettings, SamplingSettings
 from omnidraft.decoding.events import Prefill, Token
@@ -58,7 +59,7 @@ def measure(
 
 def _prompt(assistant: Assistant, tokens: int) -> list[dict[str, str]]:
     """One message of about `tokens` target tokens, from the bundled prompts."""
-    vocabulary = assistant.target.vocabulary
+    vocabulary = engine_of(assistant).target.model.vocabulary
     text = " ".join(p.messages[-1]["content"] for task in ("qa", "dialogue") for p in load_prompts(task, split="test"))
     ids = vocabulary.encode(text)
     ids = (ids * (1 + tokens // len(ids)))[:tokens]
@@ -67,7 +68,7 @@ def _prompt(assistant: Assistant, tokens: int) -> list[dict[str, str]]:
 
 def _first_token(assistant: Assistant, messages: list[dict[str, str]], method: str) -> tuple[float, int]:
     """(seconds until the first token is there, tokens the prompt had)."""
-    assistant.engine.forget()
+    engine_of(assistant).forget()
     length = 0
     start = perf_counter()
     events = assistant.answer(messages, SamplingSettings(temperature=0.0, max_tokens=4), draft_settings(method))

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import psutil
 
@@ -18,7 +20,9 @@ from omnidraft.app.assistant import Assistant
 from omnidraft.backends.expand import SHAPES, expanded_adapter, expanded_model
 from omnidraft.backends.llama_cpp import LlamaDrafter
 from omnidraft.bench import regimes
+from omnidraft.bench.opened import pair_of
 from omnidraft.config import DraftSettings, ModelSettings, SamplingSettings, changed
+from omnidraft.decoding.events import Finished
 from omnidraft.decoding.measure import step_seconds
 from omnidraft.errors import ModelError
 from omnidraft.lab.prompts import load_prompts
@@ -59,23 +63,27 @@ class Workshop:
         sampling = SamplingSettings(temperature=0, max_tokens=tokens)
         messages = self.prompts[number % len(self.prompts)].messages
         *_, finished = assistant.answer(messages, sampling, _DRAFT, chat=f"bench-{number}")
+        assert isinstance(finished, Finished)
         return finished.statistics.tokens, time.perf_counter() - began
 
     def train(self, pauses: int) -> tuple[Version, Facts]:
         """An update of the bundled drafter, paused again and again on its way: its version, and what it took."""
         with self.assistant(self.target, self.drafter) as assistant:
-            learner, waits = assistant.learner, []
+            learner, waits = assistant.learner, list[float]()
             for number in range(ANSWERS):
                 self.ask(assistant, number)
             _until(lambda: learner.status().pid is not None)
             process = psutil.Process(learner.status().pid)
-            _until(lambda: learner.status().update.answers_new)
+            _until(lambda: (update := learner.status().update) is not None and update.answers_new)
             while learner.status().pid is not None and len(waits) < pauses:
                 waits.append(_pause(assistant, process))
                 time.sleep(0.2)
             _until(lambda: learner.status().served)
-            last, version = learner.status().last, assistant.loaded.choice.version
+            last, choice = learner.status().last, assistant.loaded.choice
             gone = not psutil.pid_exists(process.pid)
+        version = choice.version if choice is not None else None
+        if last is None or version is None:
+            raise ModelError("The update came to nothing, so its cost was not measured.")
         return version, {
             "pauses": len(waits), "pause_ms": _ms(max(waits, default=0.0)), "peak_mb": last.peak_mb,
             "gone_after": gone, "cpu_seconds": last.cpu_seconds, "loss": (last.losses[0], last.losses[-1]),
@@ -105,20 +113,23 @@ def swaps(shop: Workshop, version: Version, dtype: str, times: int = 12) -> Fact
     with shop.assistant(shop.target, drafter) as assistant:
         assistant.learner.hold()
         store = open_store(
-            shop.own.profile().adapters, drafter, model_fingerprint(drafter), assistant.loaded.pair.target.fingerprint
+            shop.own.profile().adapters, drafter, model_fingerprint(drafter), pair_of(assistant).target.fingerprint
         )
         for _ in range(2):
             meta = replace(version.meta, parent=None, chats=())
             store.publish({ADAPTER: adapter.read_bytes(), WEIGHTS: version.weights.read_bytes()}, meta)
-        swap = assistant.loaded.swap
-        for i in range(times):
-            for name in ("v000001", "v000002"):
-                store._point(replace(store.pointer, version=name))
-                if i == times // 2:  # from here on as merged files
-                    choice = assistant.loaded.choose(drafter, assistant.loaded.pair, "auto", "per-target")
-                    write_merged(drafter, choice.adapter, choice.merged)
-                assistant.loaded.swap = lambda *a: _timed(taken["merged" if a[0].is_merged else "adapter"], swap, *a)
-                assistant._serve()
+        swap: Any = assistant.loaded.swap
+        timed = lambda *a: _timed(taken["merged" if a[0].is_merged else "adapter"], swap, *a)  # noqa: E731
+        with patch.object(assistant.loaded, "swap", timed):
+            for i in range(times):
+                for name in ("v000001", "v000002"):
+                    store._point(replace(store.pointer, version=name))
+                    if i == times // 2:  # from here on as merged files
+                        choice = assistant.loaded.choose(drafter, pair_of(assistant), "auto", "per-target")
+                        assert choice.adapter is not None
+                        assert choice.merged is not None
+                        write_merged(drafter, choice.adapter, choice.merged)
+                    assistant._serve()
     return {"dtype": dtype, **{f"{name}_ms": _ms(max(values, default=0.0)) for name, values in taken.items()},
             "swaps": {name: len(values) for name, values in taken.items()}}  # fmt: skip
 

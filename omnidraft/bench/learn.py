@@ -174,6 +174,7 @@ class _Runner:
 
     def _counts(self, cache: NgramCache | None, adapter: Path | None, temperatures: Sequence[Column] = ()) -> dict:
         """{temperature: {task: [[proposed, accepted, tokens, passes, looped], ...]}}."""
+        assert self._tester is not None  # `with` has opened it
         ask = self._tester.ask
         return {
             name_of(t): {

@@ -59,7 +59,8 @@ def pairs(found: Found) -> list[dict]:
 
 def retention(found: Found) -> list[dict]:
     """Of the first task's gain in a sequence, the share that is left after the last task, per target and loss."""
-    made, kept = [], {}
+    made: list[dict] = []
+    kept: dict[tuple[str, str], dict[int, dict]] = {}
     for cell, condition, result in found:
         if cell.task == SEQUENCE:
             kept.setdefault((cell.target, condition), {})[cell.seed] = result

@@ -18,6 +18,7 @@ from omnidraft.backends.expand import SHAPES, expanded_adapter
 from omnidraft.bench import columns, regimes
 from omnidraft.bench.columns import Column, sampling_of
 from omnidraft.bench.learn_plan import LearnPlan, choose, label
+from omnidraft.bench.opened import engine_of
 from omnidraft.bench.speed import draft_settings
 from omnidraft.config import CacheSettings, ModelSettings
 from omnidraft.engine import Memory
@@ -77,21 +78,26 @@ def run(
 
 
 def _measure(
-    plan: LearnPlan, home: DataHome, files: tuple[Path, Path], adapter: Path | None, prompts: Sequence, labels: tuple
+    plan: LearnPlan,
+    home: DataHome,
+    files: tuple[Path, Path],
+    adapter: Path | None,
+    prompts: Sequence,
+    labels: tuple[str, str, str, str],
 ) -> Iterator[Speed]:
     assistant = Assistant(home, ephemeral=True)
     try:
         ngrams = CacheSettings(enabled=labels[2] != "direct")
         assistant.load(*files, ModelSettings(threads=plan.threads), ngrams, adapter=adapter)
-        measured = assistant.engine.measured()
+        measured = engine_of(assistant).measured()
         for temperature in plan.temperatures:
             memories = {method: Memory.with_cost(measured.copy()) for method in METHODS}
             traces: dict[str, list[Trace]] = {method: [] for method in METHODS}
             for number, prompt in enumerate(prompts):
                 turn = number % len(METHODS)
                 for method in METHODS[turn:] + METHODS[:turn]:
-                    assistant.engine.forget()
-                    assistant.engine.memory = memories[method]
+                    engine_of(assistant).forget()
+                    engine_of(assistant).memory = memories[method]
                     sampling = sampling_of(temperature, seed=number, max_tokens=plan.test_tokens)
                     events = assistant.answer(prompt.messages, sampling, draft_settings(method))
                     traces[method].append(record(events))
@@ -101,7 +107,7 @@ def _measure(
         assistant.close()
 
 
-def _speed(labels: tuple, plain: Sequence[Trace], found: Sequence[Trace]) -> Speed:
+def _speed(labels: tuple[str, str, str, str, Column, str], plain: Sequence[Trace], found: Sequence[Trace]) -> Speed:
     times = np.array([[p.decode, p.tokens, f.decode, f.tokens] for p, f in zip(plain, found, strict=True)])
     rng = np.random.default_rng(0)
     drawn = times[rng.integers(len(times), size=(RESAMPLES, len(times)))].sum(1)

@@ -43,7 +43,7 @@ class Overhead:
     temperature: float
     rounds: int
     positions: int
-    acceptance_rate: float
+    acceptance_rate: float | None
     total_ms: float
     per_round_ms: float
     per_position_ms: float
@@ -78,10 +78,11 @@ def measure(temperature: float, tokens: int = 400, draft_length: int = 4) -> Ove
     )  # fmt: skip
 
 
-def _quarters(rounds: Sequence[Round]) -> tuple[float, ...]:
+def _quarters(rounds: Sequence[Round]) -> tuple[float, float, float, float]:
     ends = [len(rounds) * i // 4 for i in range(5)]
     around = [(r.translate + r.other) * 1e6 for r in rounds]
-    return tuple(median(around[a:b]) for a, b in pairwise(ends))
+    first, second, third, last = (median(around[a:b]) for a, b in pairwise(ends))
+    return first, second, third, last
 
 
 class Prepared:
@@ -90,9 +91,10 @@ class Prepared:
     classes: (size,) row of the pool behind each id; favourites: per row of the pool the id that gets the most mass.
     """
 
-    can_rewind, n_ctx, n_batch, name, adapter = True, 1 << 20, 512, "prepared", None
+    can_rewind, n_ctx, n_batch, name = True, 1 << 20, 512, "prepared"
+    adapter: str | None = None
 
-    def __init__(self, vocabulary: Vocabulary, classes: np.ndarray, favourites: Sequence[int], seed: int) -> None:
+    def __init__(self, vocabulary: Vocabulary, classes: np.ndarray, favourites: np.ndarray, seed: int) -> None:
         rng = np.random.default_rng(seed)
         self.vocabulary = vocabulary
         self.tokens: list[int] = []

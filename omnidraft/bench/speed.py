@@ -19,8 +19,10 @@ from omnidraft.bench import regimes
 from omnidraft.bench.cells import Cell, Costs, make_cell
 from omnidraft.bench.columns import Column, sampling_of
 from omnidraft.bench.counted import count_fixed
+from omnidraft.bench.opened import drafting_of, engine_of, pair_of
+from omnidraft.bench.regimes import DRAFTER_SHAPE
 from omnidraft.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
-from omnidraft.engine import Memory, Message, Seat
+from omnidraft.engine import DrafterSeat, Memory, Message
 from omnidraft.errors import SettingsError
 from omnidraft.lab.prompts import load_prompts
 from omnidraft.lab.trace import Trace, record
@@ -51,7 +53,7 @@ class Plan:
     model: ModelSettings = field(default_factory=ModelSettings)
     compared: Sequence[int] = ()
     repeats: int = 1
-    drafter_shape: str = regimes.DRAFTER_SHAPE
+    drafter_shape: str = DRAFTER_SHAPE
 
 
 class Way(NamedTuple):
@@ -101,7 +103,7 @@ def _pair(home: DataHome, plan: Plan, target: Path, regime: str, drafter: Path) 
         stack.callback(assistant.close)
         enlarged, given = regimes.models(home, regime, target, drafter, plan.drafter_shape)
         assistant.load(enlarged, given, plan.model, CacheSettings())
-        seats = {"given": (assistant.engine.drafter, assistant.engine.translator)}
+        seats = {"given": drafting_of(assistant)}
         if "random" in plan.drafters:
             _, random = regimes.models(home, regime, target, regimes.untaught(home, drafter))
             seats["random"] = _second_drafter(assistant, random, plan.model.threads, stack)
@@ -111,14 +113,14 @@ def _pair(home: DataHome, plan: Plan, target: Path, regime: str, drafter: Path) 
 
 def _second_drafter(
     assistant: Assistant, path: Path, threads: int, stack: ExitStack
-) -> tuple[Seat, Translator]:  # fmt: skip
+) -> tuple[DrafterSeat, Translator]:  # fmt: skip
     """Another drafter with the loaded one's vocabulary, and a cache of its own."""
     model = LlamaDrafter.open(path, ModelSettings(threads=threads))
     stack.callback(model.close)
-    cache = NgramCache.open(None, assistant.loaded.pair, CacheSettings())
+    cache = NgramCache.open(None, pair_of(assistant), CacheSettings())
     stack.callback(cache.close)
-    seat = Seat(model, ChatTemplate.from_model(model.info, model.vocabulary), [])
-    return seat, Translator(assistant.loaded.pair, cache)
+    seat = DrafterSeat(model, ChatTemplate.from_model(model.info, model.vocabulary), [])
+    return seat, Translator(pair_of(assistant), cache)
 
 
 def _cells(bench: _Bench, plan: Plan, labels: tuple[str, str], runs: Sequence[Traces]) -> Iterator[Cell]:
@@ -148,13 +150,13 @@ class _Bench:
 
     plain = Way("given", "plain")
 
-    def __init__(self, assistant: Assistant, plan: Plan, seats: dict[str, tuple[Seat, Translator]]) -> None:
+    def __init__(self, assistant: Assistant, plan: Plan, seats: dict[str, tuple[DrafterSeat, Translator]]) -> None:
         self._assistant = assistant
         self._plan = plan
         self._seats = seats
         drafted = [Way(d, m) for d in plan.drafters for m in plan.methods if m != "plain"]
         self._ways = [self.plain, *dict.fromkeys(drafted)]
-        self.measured = assistant.engine.measured()
+        self.measured = engine_of(assistant).measured()
         self._memories: dict[Way, Memory] = {}
 
     def run(self) -> Traces:
@@ -197,7 +199,7 @@ class _Bench:
         return sampling_of(temperature, seed=self._plan.seed + number, max_tokens=self._plan.max_tokens)
 
     def _answer(self, messages: Sequence[Message], way: Way, sampling: SamplingSettings) -> Trace:
-        engine = self._assistant.engine
+        engine = engine_of(self._assistant)
         seat, translator = self._seats[way.drafter]
         engine.pair_drafter(seat.model, seat.template, translator)
         engine.forget()

@@ -16,7 +16,7 @@ class AssistedFolder:
     """transformers with a target and a drafter."""
 
     name = "transformers"
-    ways = (PLAIN, ASSISTED)
+    ways: tuple[str, ...] = (PLAIN, ASSISTED)
 
     def __init__(self, models: Models) -> None:
         if models.folder is None or models.drafter_folder is None:

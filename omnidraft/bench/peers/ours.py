@@ -11,11 +11,12 @@ from omnidraft.app.assistant import Assistant
 from omnidraft.backends.llama_cpp import LlamaDrafter
 from omnidraft.backends.templates import ChatTemplate
 from omnidraft.bench.columns import Column
+from omnidraft.bench.opened import drafting_of, engine_of, pair_of
 from omnidraft.bench.peers.bursts import Answer, Burst, answer_of
 from omnidraft.bench.peers.peer import PLAIN, Models, Question
 from omnidraft.config import CacheSettings, DraftSettings, ModelSettings
 from omnidraft.decoding.events import Event, Round, Token
-from omnidraft.engine import Memory, Seat
+from omnidraft.engine import DrafterSeat, Memory
 from omnidraft.lab.trace import seconds
 from omnidraft.paths import DataHome
 from omnidraft.vocab import NgramCache, Translator
@@ -41,9 +42,7 @@ class Ours:
             self._closing.callback(self._assistant.close)
             settings = ModelSettings(threads=models.threads, n_ctx=models.n_ctx)
             self._assistant.load(target, models.drafter, settings, CacheSettings())
-            engine = self._assistant.engine
-            first = (engine.drafter, engine.translator)
-            self._seats = dict.fromkeys(self.ways, first)
+            self._seats = dict.fromkeys(self.ways, drafting_of(self._assistant))
             if models.adapter:
                 self._seats[LEARNED] = self._second(models)
             self._memories = {way: self._memory(way) for way in self.ways}
@@ -51,30 +50,30 @@ class Ours:
             self._closing.close()
             raise
 
-    def _second(self, models: Models) -> tuple[Seat, Translator]:
+    def _second(self, models: Models) -> tuple[DrafterSeat, Translator]:
         """A drafter with the adapter, and an n-gram cache that has seen what it learned from."""
         model = LlamaDrafter.open(models.drafter, ModelSettings(threads=models.threads))
         self._closing.callback(model.close)
         model.set_adapter(str(models.adapter))
-        cache = NgramCache.open(None, self._assistant.loaded.pair, CacheSettings())
+        cache = NgramCache.open(None, pair_of(self._assistant), CacheSettings())
         self._closing.callback(cache.close)
         for ids in models.learned_ids:
             for token in ids:
                 cache.learn(token)
         template = ChatTemplate.from_model(model.info, model.vocabulary)
-        return Seat(model, template, []), Translator(self._assistant.loaded.pair, cache)
+        return DrafterSeat(model, template, []), Translator(pair_of(self._assistant), cache)
 
     def _memory(self, way: str) -> Memory:
         self._sit(way)
-        return Memory.with_cost(self._assistant.engine.measured())
+        return Memory.with_cost(engine_of(self._assistant).measured())
 
     def _sit(self, way: str) -> None:
         seat, translator = self._seats[way]
-        self._assistant.engine.pair_drafter(seat.model, seat.template, translator)
+        engine_of(self._assistant).pair_drafter(seat.model, seat.template, translator)
 
     def answer(self, way: str, question: Question) -> Answer:
         self._sit(way)
-        engine = self._assistant.engine
+        engine = engine_of(self._assistant)
         engine.forget()
         engine.memory = self._memories[way]
         events = list(self._assistant.answer(question.messages, question.sampling, DRAFTS[way]))
