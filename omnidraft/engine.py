@@ -265,13 +265,23 @@ class Engine:
         kept, dropped = self._fit(list(messages), max_tokens, written)
         return kept, prompt_ids(seat.template, seat.model.vocabulary, kept, seat.committed), dropped
 
+    def room(self, messages: Sequence[Message], max_tokens: int) -> int:
+        """How many more tokens fit into the context beside these messages and the room kept for an answer."""
+        seat = self.target
+        limit = seat.model.n_ctx - self._reserve(max_tokens)
+        return limit - count_ids(seat.template, seat.model.vocabulary, messages, (), limit)
+
+    def _reserve(self, max_tokens: int) -> int:
+        """Room kept for an answer: a quarter of the context, or max_tokens if that is less."""
+        return min(max_tokens, self.target.model.n_ctx // 4)
+
     def _fit(self, messages: list[Message], max_tokens: int, written: int) -> tuple[list[Message], int]:
-        """Keep room for an answer: a quarter of the context, or max_tokens if that is less.
+        """Keep room for an answer.
 
         A long answer of which `written` tokens are there goes on with whatever room is left.
         """
         seat = self.target
-        reserve = min(max_tokens, seat.model.n_ctx // 4)
+        reserve = self._reserve(max_tokens)
 
         def count(kept: Sequence[Message]) -> int:
             limit = seat.model.n_ctx

@@ -99,6 +99,7 @@ ORDER = [
     "dict_table",
     "bounded_child",
     "trial",
+    "in_use",
     "documents",
     "vocab",
     "backends",

@@ -15,6 +15,7 @@ from typing import Any
 
 from omnidraft.app import models_list
 from omnidraft.app.answer_job import AnswerJob
+from omnidraft.app.attached import REFUSE, fitted
 from omnidraft.app.session import Session
 from omnidraft.app.tool_use import UNSUPPORTED, ToolUse, decided, files_in, use_of
 from omnidraft.chats import Conversation, Message, TextFile, answer_meta, files_meta
@@ -52,16 +53,25 @@ def is_ready(session: Session, chat: str) -> bool:
     return session.loaded is not None and session.loaded.resolve() == target.resolve()
 
 
-def ask(session: Session, chat: str, text: str, files: Sequence[TextFile] = ()) -> AnswerJob:
-    """Add the user's message and start its answer. Nothing is stored if the model cannot be loaded or is busy."""
+def ask(
+    session: Session, chat: str, text: str, files: Sequence[TextFile] = (), too_long: str = REFUSE
+) -> AnswerJob:
+    """Add the user's message and start its answer; `too_long` says which part is kept of files that do not fit.
+
+    Nothing is stored if the model cannot be loaded or is busy, or the files do not fit and no part was chosen.
+    """
     with session.turn(target_of(session, chat)):
+        files = fitted(session, session.store.get(chat), text, files, too_long)
         session.store.append(chat, "user", text, meta=files_meta(files))
         return answer(session, chat)
 
 
-def edit(session: Session, chat: str, message: str, text: str, files: Sequence[TextFile] = ()) -> AnswerJob:
-    """A new version of a user's message beside the old one, and its answer."""
+def edit(
+    session: Session, chat: str, message: str, text: str, files: Sequence[TextFile] = (), too_long: str = REFUSE
+) -> AnswerJob:
+    """A new version of a user's message beside the old one, and its answer; files as `ask` takes them."""
     with session.turn(target_of(session, chat)):
+        files = fitted(session, session.store.get(chat), text, files, too_long)
         session.store.edit(message, text, files_meta(files))
         return answer(session, chat)
 

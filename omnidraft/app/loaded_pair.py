@@ -20,6 +20,7 @@ from omnidraft.config import CacheSettings, ModelSettings
 from omnidraft.decoding.lookup import SuffixLookup
 from omnidraft.decoding.measure import step_seconds
 from omnidraft.engine import DrafterSeat, Engine, Memory
+from omnidraft.in_use import IN_USE, Files
 from omnidraft.learning.adapters.serving import (
     AUTO,
     MERGED,
@@ -82,6 +83,7 @@ class LoadedPair:
         self.asked: Asked | None = None
         self.shelf = Shelf(profile.adapters, profile.root / MERGED)
         TRIALS.keep_in(caches)
+        IN_USE.look_in(caches)
         for folder in (profile.adapters, profile.root / MERGED):  # what the trainer wrote, checked by sums
             TRIALS.trust(folder)
         self._speed = PairSpeed(SpeedStore(caches / "speed.json"))
@@ -113,6 +115,13 @@ class LoadedPair:
 
     def load(self, asked: Asked) -> list[str]:
         """Load what is asked for. Returns sentences worth showing. What is loaded stays if anything new cannot be."""
+        IN_USE.hold(self, self._caches, [*_files(self.asked), *_files(asked)])
+        try:
+            return self._load(asked)
+        finally:
+            IN_USE.hold(self, self._caches, _files(self.asked))
+
+    def _load(self, asked: Asked) -> list[str]:
         opened = open_target(asked.target, asked.model, self.target)
         try:
             engine = Engine(opened, ChatTemplate.from_model(opened.info, opened.vocabulary))
@@ -271,6 +280,7 @@ class LoadedPair:
         if self.engine is not None:
             self.engine.target.model.close()
         self.engine = self.asked = None
+        IN_USE.hold(self, self._caches, [])
 
     def _release_drafter(self, but: LlamaDrafter | None = None) -> None:
         """Close the drafter, unless it is the one that stays, and all that belongs to it."""
@@ -283,3 +293,11 @@ class LoadedPair:
         if self.cache is not None:
             self.cache.close()
             self.cache = None
+
+
+def _files(asked: Asked | None) -> list[Files]:
+    """The model files that were asked for, and what else the drafter was told to load."""
+    if asked is None:
+        return []
+    adapter = None if asked.adapter in (AUTO, NO_ADAPTER) else str(asked.adapter)
+    return [(str(asked.target), None), *([(str(asked.drafter), adapter)] if asked.drafter is not None else [])]

@@ -30,6 +30,7 @@ from omnidraft.errors import ModelError, OmniDraftError
 from omnidraft.lab.jobs import DriftLab
 from omnidraft.paths import DataHome
 from omnidraft.settings_file import reset_settings, save_settings
+from omnidraft.trial import TRIALS
 from omnidraft.vocab.ngram_cache import NgramCache
 
 log = logging.getLogger("omnidraft.ui")
@@ -161,6 +162,7 @@ class Session:
         """Draft with another model from now on; ModelError if the pair cannot be loaded, then nothing changed."""
         with self._lock:
             self._must_be_idle()
+            TRIALS.forgive(drafter)
             usable_info(drafter)  # without a target nothing else would refuse it before the next question
             if self.loaded is not None:
                 self.assistant.load(self.loaded, drafter, self.model_settings)
@@ -192,6 +194,7 @@ class Session:
     def choose(self, target: Path) -> list[str]:
         """Load `target`, unless it is loaded, and make it the profile's own, whatever the command line named."""
         with self._lock:
+            TRIALS.forgive(target)
             notices = [] if _same(self.loaded, target) else self.load(target)
             self.apply(target=str(target))
             self._wanted, self._guest = (None, self._wanted[1]), False

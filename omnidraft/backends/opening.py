@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from omnidraft.backends.llama_cpp import LlamaTarget
 from omnidraft.backends.target_process import TargetProcess
 from omnidraft.config import ModelSettings
+from omnidraft.trial import TRIALS
 
 if TYPE_CHECKING:
     from omnidraft.backends.base import LanguageModel
@@ -25,6 +26,7 @@ def open_target(
     uses workers lets go of them here; it takes them again with its next pass, should it still be asked.
     """
     if Path(path).is_dir():
+        TRIALS.refuse_crashed(path)
         from omnidraft.backends.hf_target import HfTarget
 
         opened = HfTarget.open(path, settings)

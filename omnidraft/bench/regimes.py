@@ -9,7 +9,7 @@ from omnidraft.backends.expand import SHAPES, expanded_model, random_model
 from omnidraft.errors import SettingsError
 from omnidraft.paths import DataHome
 
-REGIMES = ("bundled", "0.5b-F32", "0.5b-F16", "0.5b-Q8_0", "0.5b-Q4_0", "0.5b-folder")
+REGIMES = ("bundled", "0.5b-F32", "0.5b-F16", "0.5b-Q8_0", "0.5b-Q4_0", "0.5b-Q4_K_M", "0.5b-folder")
 FOLDER = "folder"  # a Hugging Face folder in float32, whose passes are nearly flat
 DRAFTER_SHAPE, DRAFTER_DTYPE = "68m", "Q8_0"  # the paper's drafter, as people would run it
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from omnidraft.chats.meta import sound
 from omnidraft.chats.records import ROLES, Conversation, Message, json_value, whole_text
+from omnidraft.chats.tags import tags_of
 from omnidraft.chats.titles import one_line, shorten
 from omnidraft.config import SamplingSettings, from_dict
 from omnidraft.errors import SettingsError, StorageError
@@ -38,6 +39,7 @@ def _conversation(given: Any, where: str) -> tuple[Conversation, list[Message]]:
         sampling=_sampling(fields.get("sampling"), where),
         target=None if target is None else whole_text(_take(fields, "target", str, where)),
         speculation=_take(fields, "speculation", bool, where),
+        tags=tags_of(fields.get("tags")),
     )
     return chat, _messages(_take(fields, "messages", list, where), chat.id, where)
 

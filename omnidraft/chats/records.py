@@ -22,6 +22,7 @@ class Conversation:
 
     `named`: the user chose the title. `sampling`, `target` None: the profile's. `speculation`: may the drafter draft.
     `pinned`: it stands at the top of the list. `tools`: the functions that may always run, None: none are offered.
+    `tags`: words of its owner's it is found by.
     """
 
     id: str
@@ -34,6 +35,7 @@ class Conversation:
     target: str | None = None
     speculation: bool = True
     pinned: bool = False
+    tags: tuple[str, ...] = ()
     tools: tuple[str, ...] | None = None
 
 

@@ -9,18 +9,19 @@ from typing import Any
 
 from omnidraft.chats.meta import sound
 from omnidraft.chats.records import Conversation, Message, whole_text
+from omnidraft.chats.tags import tags_of
 from omnidraft.config import SamplingSettings, from_dict, to_dict
 from omnidraft.errors import SettingsError
 
-CONVERSATION = "id, title, created, updated, named, system, sampling, target, speculation, pinned, tools"
+CONVERSATION = "id, title, created, updated, named, system, sampling, target, speculation, pinned, tags, tools"
 MESSAGE = "id, chat, parent, role, content, created, active, meta"
 
 
 def conversation(row: tuple[Any, ...]) -> Conversation:
-    name, title, created, updated, named, system, sampling, target, *switches, tools = row
+    name, title, created, updated, named, system, sampling, target, *switches, tags, tools = row
     chosen, (speculation, pinned) = _sampling(sampling), map(bool, switches)
-    plain = (name, title, created, updated, bool(named), system, chosen, target, speculation, pinned)
-    return Conversation(*plain, tools=_tools(tools))
+    known = (name, title, created, updated, bool(named), system, chosen, target, speculation, pinned)
+    return Conversation(*known, tags_of(json.loads(tags)), _tools(tools))
 
 
 def message(row: tuple[Any, ...]) -> Message:
@@ -30,10 +31,9 @@ def message(row: tuple[Any, ...]) -> Message:
 
 def insert_conversation(connection: sqlite3.Connection, chat: Conversation) -> None:
     plain = (chat.id, chat.title, chat.created, chat.updated, chat.named, chat.system)
-    values = (*plain, _sampling_json(chat.sampling), chat.target, chat.speculation, chat.pinned)
-    places = ", ".join("?" * (len(values) + 1))
-    row = (*values, _tools_json(chat.tools))
-    connection.execute(f"INSERT INTO conversations ({CONVERSATION}) VALUES ({places})", row)
+    chosen = (_sampling_json(chat.sampling), chat.target, chat.speculation, chat.pinned)
+    values = (*plain, *chosen, _tags_json(chat.tags), _tools_json(chat.tools))
+    connection.execute(f"INSERT INTO conversations ({CONVERSATION}) VALUES ({', '.join('?' * len(values))})", values)
 
 
 def insert_message(connection: sqlite3.Connection, of: Message) -> int:
@@ -49,7 +49,7 @@ def changes(given: Mapping[str, Any]) -> dict[str, Any]:
     """Column values for the fields of a conversation that may be changed; TypeError for others."""
     makers: dict[str, Callable[[Any], Any]] = {
         "system": whole_text, "sampling": _sampling_json, "target": lambda t: t, "speculation": bool,
-        "pinned": bool, "tools": _tools_json,
+        "pinned": bool, "tags": _tags_json, "tools": _tools_json,
     }  # fmt: skip
     if unknown := given.keys() - makers.keys():
         raise TypeError(f"a conversation has no {', '.join(sorted(unknown))} to change")
@@ -62,6 +62,10 @@ def _tools_json(tools: Sequence[str] | None) -> str | None:
 
 def _tools(text: str | None) -> tuple[str, ...] | None:
     return None if text is None else tuple(json.loads(text))
+
+
+def _tags_json(given: Any) -> str:
+    return json.dumps(tags_of(list(given)), ensure_ascii=False)
 
 
 def _sampling_json(sampling: SamplingSettings | None) -> str | None:

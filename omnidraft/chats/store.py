@@ -105,7 +105,7 @@ class ChatStore:
             return self.get(chat)
 
     def update(self, chat: str, **changes: Any) -> Conversation:
-        """Change `system`, `sampling`, `target`, `speculation`, `pinned` or `tools` of a conversation."""
+        """Change `system`, `sampling`, `target`, `speculation`, `pinned`, `tags` or `tools` of a conversation."""
         with self._db.changing():
             self.get(chat)
             for column, value in rows.changes(changes).items():
@@ -229,13 +229,14 @@ class ChatStore:
             return stored
 
     def search(self, query: str, limit: int = 50) -> list[Hit]:
-        """Titles and messages (every version) that hold all words of `query` or words beginning so; newest first."""
+        """Titles, tags and messages (every version) with all words of `query` or words beginning so; newest first."""
         query = whole_text(query)
         if not query.split():
             return []
         with self._db.using():
             chats = {chat.id: chat for chat in self.conversations()}
-            hits = [Hit(chat, None, chat.title) for chat in chats.values() if holds_words(chat.title, query)]
+            named = ((chat, " ".join([chat.title, *chat.tags])) for chat in chats.values())
+            hits = [Hit(chat, None, chat.title) for chat, name in named if holds_words(name, query)]
             found = self._index.find(query, limit)
         return [*hits, *(Hit(chats[chat], message, text) for chat, message, text in found)][:limit]
 

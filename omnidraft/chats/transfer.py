@@ -69,6 +69,7 @@ def _plain(chat: Conversation, messages: list[Message]) -> dict[str, object]:
         "sampling": None if chat.sampling is None else to_dict(chat.sampling),
         "target": chat.target,
         "speculation": chat.speculation,
+        "tags": list(chat.tags),
         "messages": [
             {
                 "id": m.id,

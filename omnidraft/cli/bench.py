@@ -14,7 +14,7 @@ from omnidraft.bench import cache, calibration, costs, first_session, first_toke
 from omnidraft.bench.cells import as_json, line, summary
 from omnidraft.bench.columns import COLUMNS, columns
 from omnidraft.bench.regimes import REGIMES
-from omnidraft.cli import bench_peers, bench_workers, drift, learn
+from omnidraft.cli import bench_paper, bench_peers, bench_workers, drift, learn
 from omnidraft.config import DraftSettings, ModelSettings
 from omnidraft.errors import ModelError, SettingsError, StorageError
 from omnidraft.lab.prompts import TASKS
@@ -61,6 +61,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     drift.add_arguments(sub)
     sub.set_defaults(bench=drift.run)
     learn.add_kind(kinds)
+    sub = _kind(kinds, "paper", "the published tables, made with these models")
+    bench_paper.add_arguments(sub)
+    sub.set_defaults(bench=bench_paper.run)
     sub = _kind(kinds, "peers", "other programs and ours on the same weights and prompts, each against its own plain")
     bench_peers.add_arguments(sub)
     sub.set_defaults(bench=bench_peers.run)

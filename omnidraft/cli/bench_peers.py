@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tasks", default=",".join((*TASKS, EDIT)), help="names, or files of prompts, with commas")
     parser.add_argument("--data", type=Path, help="a folder of TASK.jsonl to take the place of the bundled prompts")
     parser.add_argument("--from", type=Path, dest="recorded", metavar="FILE",
-                        help="learn from the answers that another run with this --out or --json FILE recorded")  # fmt: skip
+                        help="learn from the answers that another run with this --json or --out FILE kept")  # fmt: skip
     parser.add_argument("--temperature", default="0,default,1", help="numbers and default with commas")
     parser.add_argument("--regime", default="0.5b-F32", help=f"of {', '.join(REGIMES[:-1])}")
     parser.add_argument("--prompts", type=int, default=Plan.prompts, help="per task")

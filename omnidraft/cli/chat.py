@@ -20,6 +20,7 @@ from omnidraft.decoding.events import Finished, Notice, Token
 from omnidraft.errors import SettingsError
 from omnidraft.lab.prompts import Prompt, load_prompts
 from omnidraft.paths import find_data_home
+from omnidraft.trial import TRIALS
 
 _SAMPLING = {"temperature": float, "top_k": int, "top_p": float, "min_p": float, "repeat_penalty": float,
              "seed": int, "max_tokens": int}  # fmt: skip
@@ -117,6 +118,9 @@ def _load(args: argparse.Namespace, assistant: Assistant) -> None:
         cache = dataclasses.replace(cache, seed=False)
     target = choose_target(args.target, assistant.home, assistant.settings)
     drafter = None if args.no_draft else choose_drafter(args.drafter, assistant.home, assistant.settings)
+    for named, file in ((args.target, target), (args.drafter, drafter)):
+        if named and file is not None:
+            TRIALS.forgive(file)
     notices = assistant.load(target, drafter, model, cache, adapter=choose_adapter(args.adapter))
     for notice in (*assistant.warnings, *notices):
         print(notice, file=sys.stderr)

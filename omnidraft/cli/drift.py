@@ -10,8 +10,9 @@ import time
 from pathlib import Path
 
 from omnidraft.app.default_models import choose_target, need_drafter
+from omnidraft.bench import drift_report
 from omnidraft.cli.interrupt import Interrupts
-from omnidraft.errors import SettingsError
+from omnidraft.errors import SettingsError, StorageError
 from omnidraft.files import write_atomically
 from omnidraft.lab import runs as drift
 from omnidraft.lab.export import segment_rows, table, to_csv, to_json
@@ -25,8 +26,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--schedule", help=f"{', '.join(BUNDLED)}, or a JSON file")
     what.add_argument("--resume", metavar="RUN", help="go on with a run that was paused, stopped or killed")
     what.add_argument("--show", metavar="RUN", help="print and export a run as it is")
+    what.add_argument("--report", action="store_true", help="run --schedules under every condition; needs --out")
     what.add_argument("--list", action="store_true", help="list the runs there are")
     parser.add_argument("--prompts", type=int, help="prompts per segment")
+    parser.add_argument("--schedules", default=",".join(drift_report.SCHEDULES), help="of a report, with commas")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write a report's tables here too")
     parser.add_argument("--task", help="ask this task, or prompt file, in every segment (math, code, ..., mixed)")
     parser.add_argument("--drafter")
     parser.add_argument("--cache", choices=CACHES, default="seeded", help="the n-gram cache at the beginning")
@@ -54,6 +58,8 @@ def run(args: argparse.Namespace) -> int:
     store = RunStore(runs_folder(home.profile(args.profile)))
     if args.list:
         return _list(store, args.json)
+    if args.report:
+        return _conditions(args, home)
     if args.show:
         _report(args, store.load(args.show))
         return 0
@@ -70,15 +76,45 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _conditions(args: argparse.Namespace, home: DataHome) -> int:
+    """Schedules under every condition. What `--out FILE` began goes on from FILE.cells."""
+    if args.out is None:
+        raise StorageError("bench drift --report needs --out FILE.")
+    schedules = [load_schedule(name).changed(args.prompts, args.task) for name in args.schedules.split(",")]
+    targets = {t: choose_target(t, home) for schedule in schedules for t in schedule.targets}
+    drafter, options = need_drafter(args.drafter, home), _options(args)
+    wanted, folder = drift_report.variants(schedules), args.out.with_suffix(".cells")
+    finished, found = [], []
+    told = lambda line: print(line, file=sys.stderr, flush=True)  # noqa: E731
+    for variant, state in drift_report.run(wanted, folder, home, targets, drafter, options, told):
+        finished.append((variant, state))
+        found += drift_report.switches(variant, state)
+        values = {"options": dataclasses.asdict(options), "switches": [dataclasses.asdict(one) for one in found]}
+        _write(args.out, json.dumps(values, indent=1).encode())
+        if args.png:
+            from omnidraft.bench.drift_plot import png
+
+            _write(args.png, png(finished))
+    text = "\n".join(drift_report.markdown(found, options))
+    if args.markdown:
+        _write(args.markdown, (text + "\n").encode())
+    print(json.dumps(values) if args.json else text)
+    return 0
+
+
 def _new(args: argparse.Namespace, home: DataHome, folder: Path) -> drift.DriftRun:
     schedule = load_schedule(args.schedule).changed(args.prompts, args.task)
-    options = Options(
+    drafter = need_drafter(args.drafter, home)
+    targets = {t: choose_target(t, home) for t in schedule.targets}
+    return drift.start(home, folder, schedule, targets, drafter, _options(args))
+
+
+def _options(args: argparse.Namespace) -> Options:
+    return Options(
         cache=args.cache, draft_length=_length(args.draft_length), plain=args.paired,
         learning=args.learn or args.learn_as_paper, as_in_paper=args.learn_as_paper, max_tokens=args.max_tokens,
         temperature=args.temperature, seed=args.seed, threads=args.threads,
     )  # fmt: skip
-    drafter = need_drafter(args.drafter, home)
-    return drift.start(home, folder, schedule, {t: choose_target(t, home) for t in schedule.targets}, drafter, options)
 
 
 def _learner(state: RunState) -> drift.Learner | None:

@@ -36,7 +36,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", type=Path, help="a folder of TASK.jsonl to take the place of the bundled prompts")
     parser.add_argument("--test-file", type=Path, help="test on the prompts of this file")
     parser.add_argument("--from", type=Path, dest="recorded", metavar="FILE",
-                        help="take over the answers that another run with this --json or --out FILE recorded")  # fmt: skip
+                        help="take over the answers that another run with this --json or --out FILE kept")  # fmt: skip
     parser.add_argument("--loss", default="projected", help=f"of {', '.join(LOSS_NAMES)}, with commas")
     parser.add_argument("--train-prompts", type=int, default=300)
     parser.add_argument("--test-prompts", type=int, default=20)

@@ -110,8 +110,13 @@ class AdaptiveLength:
         return copied if copied and (rests or gain >= self._look.value) else 0
 
     def compared(self, right: bool) -> None:
+        self._copy_was(0, right)
+
+    def _copy_was(self, depth: int, right: bool) -> None:
+        """The looked-up token `depth` behind others that were right was `right`, or not."""
+        match = self._match
         for rates in (self.knowledge.copies, self._copies):
-            rates.add(self._match.length, right, own=self._match.own)
+            rates.add(match.length + depth, right, own=match.own, agreed=depth < match.agreed)
 
     def more(self, pieces: Sequence[int]) -> bool:
         if self._foresight is None or len(pieces) >= self.longest:
@@ -173,8 +178,7 @@ class AdaptiveLength:
         if proposals and proposals[0].origin == "lookup":
             k.copy_guard.copied(done.emitted, seconds + k.cost.fixed, self._guard.plain_seconds)
             for depth in range(done.tested):
-                for rates in (k.copies, self._copies):
-                    rates.add(self._match.length + depth, depth < done.accepted, own=self._match.own)
+                self._copy_was(depth, depth < done.accepted)
             return
         tried = self._trying
         if tried and (not proposals or self._unproposed >= _SILENT):
@@ -262,7 +266,8 @@ class AdaptiveLength:
         rate, single = k.rate, k.cost.pass_seconds(1)
         kept, alive, best = 0.0, 1.0, (0, 0.0)
         for length in range(1, self.longest + 1):
-            alive *= self._copies.chance(self._match.length + length - 1, own=self._match.own)
+            matched, agreed = self._match.length + length - 1, length <= self._match.agreed
+            alive *= self._copies.chance(matched, own=self._match.own, agreed=agreed)
             if alive < _HOPELESS:
                 break
             kept += alive

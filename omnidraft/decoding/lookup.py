@@ -18,12 +18,14 @@ _TRIED = 8  # of the newest passages that end alike, how many are compared
 class Match(NamedTuple):
     """An earlier passage: `ids` followed it, its last `length` ids are the answer's last ones, 0 if nothing agrees.
 
-    own: it stands in the answer itself, not before it or in another text.
+    own: it stands in the answer itself, not before it or in another text. agreed: so many of `ids` are what several
+    passages go on with and none otherwise.
     """
 
     ids: Sequence[int]
     length: int
     own: bool
+    agreed: int = 0
 
 
 NO_MATCH = Match((), 0, own=False)
@@ -105,23 +107,26 @@ class SuffixLookup:
                 best, length = [(number, end)], matched
             elif matched == length:
                 best.append((number, end))
-        ids, (number, end) = self._elect(best, longest)
-        return Match(ids, length, own=number == len(self._texts) - 1 and end > self._begun)
+        ids, (number, end), agreed = self._elect(best, longest)
+        return Match(ids, length, number == len(self._texts) - 1 and end > self._begun, min(agreed, len(ids)))
 
-    def _elect(self, passages: Sequence[tuple[int, int]], longest: int) -> tuple[list[int], tuple[int, int]]:
-        """What most of `passages` (newest first) go on with, and the newest one that does so all along."""
-        if len(passages) > 1:
+    def _elect(self, passages: Sequence[tuple[int, int]], longest: int) -> tuple[list[int], tuple[int, int], int]:
+        """What most of `passages` (newest first) go on with, the newest one that does so all along, and on how many
+        ids they all agree."""
+        agreed, voters = 0, len(passages)
+        if voters > 1:
             for ahead in range(longest):
                 said = [self._texts[number][end + ahead : end + ahead + 1] for number, end in passages]
                 votes = Counter(ids[0] for ids in said if ids)
                 if not votes:
                     break
-                winner = votes.most_common(1)[0][0]
+                winner, count = votes.most_common(1)[0]
+                agreed += agreed == ahead and count == voters
                 passages = [p for p, ids in zip(passages, said, strict=True) if ids == [winner]]
                 if len(passages) == 1:
                     break
         number, end = passages[0]
-        return self._texts[number][end : end + longest], (number, end)
+        return self._texts[number][end : end + longest], (number, end), agreed
 
     @staticmethod
     def _matching(other: list[int], end: int, text: list[int], most: int) -> int:

@@ -70,19 +70,16 @@ def _xlsx(path: str) -> Iterator[str]:
     from openpyxl import load_workbook
 
     _check_zip(path)
-    book = load_workbook(open(path, "rb"), read_only=True, data_only=True)  # by its name it would judge the file
-    for sheet in book.worksheets:
-        yield f"Sheet {sheet.title}:"
-        for row in sheet.iter_rows(values_only=True):
-            cells = ["" if value is None else str(value) for value in row]
-            while cells and not cells[-1]:
-                cells.pop()
-            if cells:
-                yield "\t".join(cells)
+    with open(path, "rb") as file:  # a path would be judged by its name
+        for sheet in load_workbook(file, read_only=True, data_only=True).worksheets:
+            yield f"Sheet {sheet.title}:"
+            for row in sheet.iter_rows(values_only=True):
+                if line := "\t".join("" if value is None else str(value) for value in row).rstrip("\t"):
+                    yield line
 
 
 def _check_zip(path: str) -> None:
-    """Refused where the parts unpack to far more than text can need, or lie about it: zipfile reads no more than said."""
+    """Refused where the parts unpack to far more than text can need. One that lies about it is read no further."""
     with zipfile.ZipFile(path) as archive:
         entries = archive.infolist()
     if len(entries) > ENTRIES or sum(entry.file_size for entry in entries) > UNPACKED:

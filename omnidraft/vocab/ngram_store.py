@@ -37,6 +37,9 @@ class NgramStore:
     def write(self, changed: Iterable[Row], gone: Iterable[int], meta: dict[str, Any]) -> None:
         """Change and delete rows in one transaction; returns when it is committed."""
         with _explained(self.path):
+            if not self._table.alive:  # it ended with a commit that failed, as on a full disk
+                self._table.close()
+                self._table = self._open()
             self._table.conn.execute("BEGIN IMMEDIATE")
             if failure := self._table.settle():  # locked by another process: nothing is queued that would wait as well
                 raise failure

@@ -87,3 +87,12 @@ def test_rates_survive_storage_and_damage_is_noticed():
     assert CopyRates.from_list(rates.as_list()).as_list() == rates.as_list()
     with pytest.raises(ValueError, match="division"):
         CopyRates.from_list([[0.5, 1.0]])
+
+
+def test_what_several_passages_agree_on_is_trusted_by_its_own_record():
+    rates = CopyRates()
+    for _ in range(40):
+        rates.add(4, True, own=False, agreed=True)
+        rates.add(4, False, own=False)
+    assert rates.chance(4, own=False, agreed=True) > 0.9
+    assert rates.chance(4, own=False) < 0.1

@@ -89,19 +89,23 @@ def test_equals_a_brute_force_search(texts):
         found.begin(text)
         begun.add((len(found._texts) - 1, found._begun))
     found.extend(texts[-1][1:])
-    copied, matched, _ = found.propose(4)
+    copied, matched, _, agreed = found.propose(4)
     current = found._texts[-1]
-    best = 0
+    best, said = 0, []
     for number, text in enumerate(found._texts):
         for end in range(3, len(text)):
             n = 0
             while n < min(16, end, len(current) - found._begun) and text[end - 1 - n] == current[-1 - n]:
                 n += 1
             if n >= 3 and not any((number, cut) in begun for cut in (end - 2, end - 1)):
+                said = [*(said if n == best else []), text[end : end + 4]] if n >= best else said
                 best = max(best, n)
     assert matched == best
     if matched:
         assert copied
+        heads = [{tuple(ids[: n + 1]) for ids in said} for n in range(len(copied))]
+        alike = next((n for n, head in enumerate(heads) if len(head) > 1), len(copied))
+        assert agreed == (alike if len(said) > 1 else 0)
 
 
 def test_agreeing_on_what_leads_into_an_answer_means_nothing():
@@ -112,3 +116,15 @@ def test_agreeing_on_what_leads_into_an_answer_means_nothing():
     assert found.propose(4) == NO_MATCH
     found.extend([3, 1, 2, 3])
     assert found.propose(4).length == 3
+
+
+def test_ids_that_all_passages_go_on_with_are_told_from_the_newest_ones_alone():
+    found = SuffixLookup([[1, 2, 3, 5, 6, 7], [1, 2, 3, 5, 6, 8]])
+    found.begin([9])
+    found.extend([1, 2, 3])
+    match = found.propose(4)
+    assert (list(match.ids[:2]), match.agreed) == ([5, 6], 2)
+    found = SuffixLookup([[1, 2, 3, 5, 6, 7]])
+    found.begin([9])
+    found.extend([1, 2, 3])
+    assert found.propose(4).agreed == 0  # one text alone agrees with nobody

@@ -34,7 +34,13 @@ class FakeAssistant:
         self.loads.append(target)
         self.loaded.target_file = target
         self.target = SimpleNamespace(name=target.stem, n_ctx=1024)
-        self.engine = SimpleNamespace(target=self.target, why_plain=lambda draft: None, written_ids=lambda begun: [])
+        model = SimpleNamespace(vocabulary=SimpleNamespace(encode=str.split))
+        self.engine = SimpleNamespace(
+            target=SimpleNamespace(model=model, name=target.stem, n_ctx=1024),
+            why_plain=lambda draft: None,
+            written_ids=lambda begun: [],
+            room=lambda messages, longest: 1000,
+        )
         return []
 
     def unload(self) -> None:

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from omnidraft.app.attached import Sizes
 from omnidraft.chats import TextFile
+from tests.documents.test_reading import docx_of
 from ui.chat.attachments import MAX_BYTES, MAX_FILES, NotText, chips, read, take
 
 
@@ -52,9 +54,25 @@ def test_a_message_takes_so_many_files_and_no_more(tmp_path):
     assert refused == [f"{MAX_FILES}.txt was left out: a message takes at most {MAX_FILES} files."]
 
 
+def test_documents_are_read_as_what_their_names_say(tmp_path):
+    files, refused = take([made(tmp_path, "a.docx", docx_of("Dear Ann,")), made(tmp_path, "b.pdf", b"%PDF-1.4")], [])
+    assert [(file.name, file.text[:9]) for file in files] == [("a.docx", "Dear Ann,")]
+    assert refused == ["b.pdf cannot be read as a PDF file; it may be damaged or need too much memory."]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_sizes_are_told_in_tokens():
+    files = [TextFile("a", "x" * 2048), TextFile("b", "y")]
+    assert "2.0 KB · about 512 tokens" in chips(files, Sizes([512, 1], False, None))
+    assert "1,513 of 900 tokens that fit" in (shown := chips(files, Sizes([1512, 1], True, 900)))
+    assert "od-bad" in shown
+    assert "od-bad" not in chips(files, Sizes([512, 1], True, 900))
+
+
 def test_names_are_shown_as_text(tmp_path):
     file = read(made(tmp_path, "<b>\u202e x\n.txt", b"a"))
     assert file.name == "<b> x .txt"
-    assert "&lt;b&gt;" in chips([file])
-    assert "<b>" not in chips([file])
+    shown = chips([file], Sizes([1], True, None))
+    assert "&lt;b&gt;" in shown
+    assert "<b>" not in shown
     assert len(read(made(tmp_path, "n" * 200 + ".txt", b"a")).name) <= 80

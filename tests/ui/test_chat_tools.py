@@ -130,7 +130,7 @@ def test_what_a_model_writes_into_a_call_is_text(view, ada):
 
 
 def test_a_call_being_written_is_not_shown_raw(ada):
-    chat, answer = waiting(ada)
+    _chat, _answer = waiting(ada)
     job = ada.job
     job.tell("Let me see. <tool_call>\n{", [])
     assert job.spoken == "Let me see. "

@@ -1,4 +1,4 @@
-"""Presets and prompts of one's own: saved, applied, inserted, renamed, deleted, carried as a file, in a real browser."""
+"""Presets and prompts of one's own, in a real browser: saved, applied, inserted, renamed, deleted, carried."""
 
 from __future__ import annotations
 

@@ -411,11 +411,24 @@ def test_a_locked_file_is_an_error_and_the_entries_are_written_later(pair, path)
 
 
 @pytest.mark.timeout(60)
-def test_a_dead_writer_thread_is_an_error_and_not_a_hang(pair, path, monkeypatch):
+def test_a_writer_thread_that_died_is_replaced_by_the_next_commit(pair, path):
+    """It ends with a commit that failed, as on a full disk; what could not be written then is written later."""
+    cache = NgramCache.open(path, pair, CacheSettings(seed=False))
+    cache._store._table.conn.close()
+    cache.learn(ids(pair, 1)[0])
+    cache.commit()
+    cache.close()
+    again = NgramCache.open(path, pair, CacheSettings(seed=False))
+    assert len(again) == 1
+    again.close()
+
+
+@pytest.mark.timeout(60)
+def test_a_writer_thread_that_dies_meanwhile_is_an_error_and_not_a_hang(pair, path, monkeypatch):
     monkeypatch.setattr("omnidraft.dict_table.ANSWER_SECONDS", 1e9)  # it is its death that ends the wait
     cache = NgramCache.open(path, pair, CacheSettings(seed=False))
-    writer = cache._store._table.conn
-    writer.close()
+    monkeypatch.setattr(type(cache._store._table), "alive", True)
+    cache._store._table.conn.close()
     cache.learn(ids(pair, 1)[0])
     with pytest.raises(StorageError, match="does not answer"):
         cache.commit()

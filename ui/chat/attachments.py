@@ -1,4 +1,4 @@
-"""Text files for a prompt: reading an upload, refusing what is no text, and the chips that show what is attached.
+"""Files for a prompt, as text: reading an upload, refusing what is no text, and the chips that show what is attached.
 
 Knows nothing of conversations; the files' texts reach a model as part of the user's message.
 """
@@ -10,14 +10,17 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
+from omnidraft import documents
+from omnidraft.app.attached import BEGINNING, END, REFUSE, Sizes
 from omnidraft.chats import TextFile
 from omnidraft.errors import OmniDraftError
-from omnidraft.format import size
+from omnidraft.format import count, size
 from omnidraft.profiles.uploads import taken
 
 MAX_BYTES = 512 * 1024  # of one file: far more than the context of most models holds
 MAX_FILES = 10
 MAX_NAME = 80
+TOO_LONG = [("Do not send", REFUSE), ("Keep the beginning", BEGINNING), ("Keep the end", END)]
 _BOMS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 
 # Sends which file to take off again.
@@ -42,7 +45,7 @@ def take(paths: Sequence[str | Path], there: Sequence[TextFile]) -> tuple[list[T
                 if len(kept) == MAX_FILES:
                     raise NotText(f"{_name(path)} was left out: a message takes at most {MAX_FILES} files.")
                 kept.append(read(path))
-        except NotText as error:
+        except (NotText, documents.Unreadable) as error:
             refused.append(str(error))
     return kept, refused
 
@@ -50,6 +53,8 @@ def take(paths: Sequence[str | Path], there: Sequence[TextFile]) -> tuple[list[T
 def read(path: Path) -> TextFile:
     """The file's text, UTF-8 or UTF-16 with its mark, with plain line ends. NotText says why there is none."""
     name = _name(path)
+    if path.suffix.lower() in documents.SUFFIXES:
+        return TextFile(name, documents.text_of(path, name))
     try:
         if (found := path.stat().st_size) > MAX_BYTES:
             raise NotText(f"{name} is {size(found)}; a text file of up to {size(MAX_BYTES)} can be attached.")
@@ -68,18 +73,25 @@ def read(path: Path) -> TextFile:
     return TextFile(name, text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
-def chips(files: Sequence[TextFile]) -> str:
-    """What is attached to the message being written, each with a button that takes it off."""
-    if not files:
+def chips(files: Sequence[TextFile], sizes: Sizes) -> str:
+    """What is attached to the message being written, each with its size and a button that takes it off."""
+    shown = "".join(_chip(index, file, sizes) for index, file in enumerate(files))
+    return f'<ul class="od-chips" aria-label="Attached files">{shown}{_sum(sizes)}</ul>'
+
+
+def _sum(sizes: Sizes) -> str:
+    """Of several, and of those that do not fit, the sum and the room for it."""
+    if sizes.room is None or (len(sizes.tokens) < 2 and not sizes.too_long):
         return ""
-    shown = "".join(_chip(index, file) for index, file in enumerate(files))
-    return f'<ul class="od-chips" aria-label="Attached files">{shown}</ul>'
+    room = f"{count(sum(sizes.tokens))} of {count(max(sizes.room, 0))} tokens that fit"
+    return f'<li class="{"od-sum od-bad" if sizes.too_long else "od-sum"}">{room}</li>'
 
 
-def _chip(index: int, file: TextFile) -> str:
-    name = escape(file.name)
+def _chip(index: int, file: TextFile, sizes: Sizes) -> str:
+    name, about = escape(file.name), "" if sizes.exact else "about "
+    tokens = f"{size(file.bytes)} · {about}{count(sizes.tokens[index])} tokens"
     return (
-        f'<li><span>{name}</span><small>{size(file.bytes)}</small><button type="button" data-index="{index}" '
+        f'<li><span>{name}</span><small>{tokens}</small><button type="button" data-index="{index}" '
         f'aria-label="Take {name} off" title="Take it off">×</button></li>'
     )
 

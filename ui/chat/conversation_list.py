@@ -6,6 +6,8 @@ Titles come from outside and are escaped.
 from __future__ import annotations
 
 import time
+from collections import Counter
+from html import escape
 
 from omnidraft.app.session import Session
 from omnidraft.chats import Conversation, Hit
@@ -13,7 +15,9 @@ from ui.chat.named_rows import act, named_row
 
 _STOP = "M8 8h8v8H8z"
 _PIN = "M9 4h6l-1 6 3 4H7l3-4zM12 14v6"
+_TAG = "M4 4h8l8 8-8 8-8-8zM8.5 8.5h.01"
 SHOWN = 300
+SHOWN_TAGS = 12
 
 
 def listing(session: Session, current: str, query: str = "") -> str:
@@ -23,7 +27,7 @@ def listing(session: Session, current: str, query: str = "") -> str:
     chats = [c for c in session.store.conversations(SHOWN) if c.id == current or c.title != "New chat" or c.named]
     if not chats:
         return '<p class="od-none">No conversations yet.</p>'
-    parts, group = [], None
+    parts, group = [_tags(chats)], None
     for chat in chats:
         if (name := "Pinned" if chat.pinned else _age(chat.updated)) != group:
             parts.append(f'<div class="od-age">{name}</div>')
@@ -49,8 +53,24 @@ def _hits(session: Session, hits: list[Hit], current: str) -> str:
 def _row(chat: Conversation, current: str, snippet: str = "", writing: bool = False) -> str:
     stop = act("stop", "Stop the answer in", chat.title, _STOP, "Stop its answer", "od-writing") if writing else ""
     pin = "Unpin" if chat.pinned else "Pin"
-    acts = stop + act(pin.lower(), pin, chat.title, _PIN)
-    return named_row(chat.id, chat.title, acts=acts, extra=snippet, current=chat.id == current, learned=True)
+    acts = act("tag", "Tags of", chat.title, _TAG, "Tags") + act(pin.lower(), pin, chat.title, _PIN)
+    marks = f'data-learned data-tags="{escape(", ".join(chat.tags), quote=True)}"'
+    marks += ' aria-current="true"' if chat.id == current else ""
+    below = "  ".join(filter(None, [" ".join(f"#{tag}" for tag in chat.tags), snippet]))
+    return named_row(chat.id, chat.title, acts=acts, stop=stop, extra=below, marks=marks)
+
+
+def _tags(chats: list[Conversation]) -> str:
+    """The tags there are, those used most first; a click filters."""
+    counted = Counter(tag for chat in chats for tag in chat.tags)
+    if not counted:
+        return ""
+    made = "".join(
+        f'<button type="button" data-kind="filter" data-tag="{escape(tag, quote=True)}" aria-pressed="false">'
+        f"#{escape(tag)}</button>"
+        for tag, _ in counted.most_common(SHOWN_TAGS)
+    )
+    return f'<div class="od-tags" role="group" aria-label="Show only">{made}</div>'
 
 
 def _age(updated: float) -> str:

@@ -16,6 +16,7 @@ from omnidraft.app.session import Session, StillAnswering
 from omnidraft.app.sessions import Sessions
 from omnidraft.app.tool_use import UNSUPPORTED
 from omnidraft.chats import TextFile
+from omnidraft.chats.tags import written_tags
 from omnidraft.errors import OmniDraftError, StorageError
 from omnidraft.profiles.uploads import taken
 from ui.chat import attachments, transfer
@@ -75,7 +76,13 @@ class Answering(Handlers):
 
     @telling
     def ask(
-        self, text: str, chat: str | None, editing: str | None, files: list[TextFile], request: gr.Request
+        self,
+        text: str,
+        chat: str | None,
+        editing: str | None,
+        files: list[TextFile],
+        too_long: str,
+        request: gr.Request,
     ) -> Updates:
         view = self.view
         session, name = self.here(request, chat)
@@ -86,10 +93,12 @@ class Answering(Handlers):
             yield from view.open(session, session.store.get(name), None)
         elif editing:
             yield from view.run(
-                session, name, lambda: conversing.edit(session, name, editing, text, files), (text, files)
+                session, name, lambda: conversing.edit(session, name, editing, text, files, too_long), (text, files)
             )
         else:
-            yield from view.run(session, name, lambda: conversing.ask(session, name, text, files), (text, files))
+            yield from view.run(
+                session, name, lambda: conversing.ask(session, name, text, files, too_long), (text, files)
+            )
 
     def follow(self, chat: str | None, followed: Followed, request: gr.Request) -> Updates:
         yield from self.view.follow(session_of(self.sessions, request), chat, followed)
@@ -108,7 +117,7 @@ class Answering(Handlers):
             case "continue":
                 yield from self.view.run(session, name, lambda: conversing.resume(session, name))
             case "edit":
-                yield self.view.edit(session.store.message(data["id"]))
+                yield self.view.edit(session, session.store.message(data["id"]))
             case "delete":
                 yield from self._delete(session, name, data["id"])
             case "fork":
@@ -141,14 +150,24 @@ class Answering(Handlers):
         """The edit is given up: what it would have changed stays as it is."""
         return {**self.view.no_edit(), self.view.notice: ""}
 
-    def take(self, paths: list[str] | None, there: list[TextFile]) -> dict:
-        """Files were chosen or dropped."""
+    @telling
+    def take(
+        self, paths: list[str] | None, there: list[TextFile], text: str, chat: str | None, request: gr.Request
+    ) -> Updates:
+        """Files were chosen or dropped; documents take a moment to read."""
+        view = self.view
+        yield {view.notice: note("Reading.")}
         files, refused = attachments.take(paths or [], there)
-        return {**self.view.attach(files), self.view.notice: note(" ".join(refused), bad=True)}
+        session, name = self.here(request, chat)
+        yield {**view.attach(files, session, name, text or ""), view.notice: note(" ".join(refused), bad=True)}
 
-    def take_off(self, there: list[TextFile], event: gr.EventData) -> dict:
-        index = event._data["index"]
-        return self.view.attach([file for at, file in enumerate(there) if at != index])
+    @telling
+    def take_off(
+        self, there: list[TextFile], text: str, chat: str | None, request: gr.Request, event: gr.EventData
+    ) -> Updates:
+        session, name = self.here(request, chat)
+        left = [file for at, file in enumerate(there) if at != event._data["index"]]
+        yield self.view.attach(left, session, name, text or "")
 
     def look(self, seen: int, request: gr.Request) -> dict:
         return self.view.idle(session_of(self.sessions, request), seen)
@@ -177,6 +196,9 @@ class Conversations(Handlers):
                 yield {view.rows: listing(session, chat or "")}
             elif data["kind"] in ("pin", "unpin"):
                 session.store.update(data["id"], pinned=data["kind"] == "pin")
+                yield {view.rows: listing(session, chat or "")}
+            elif data["kind"] == "tag":
+                session.store.update(data["id"], tags=written_tags(data["title"]))
                 yield {view.rows: listing(session, chat or "")}
             elif data["kind"] == "rename":
                 session.store.rename(data["id"], data["title"])
@@ -212,8 +234,7 @@ class Conversations(Handlers):
         """A file of conversations was chosen."""
         with taken(Path(upload or "")) as file:
             session, name = self.here(request, chat)
-            added = transfer.bring(session.store, file)
-        said = f"{len(added)} conversation{'s were' if len(added) != 1 else ' was'} imported."
+            added, said = transfer.bring(session.store, file)
         shown = session.shown.show(added[-1].id if added else name)
         followed.leave()
         yield from self.view.open(session, shown, chat, {self.view.notice: note(said)})

@@ -82,7 +82,7 @@ def _side() -> dict[str, Any]:
         made["links"] = gr.HTML(elem_id="od-links")
         made["upload"] = gr.UploadButton(
             "Import",
-            file_types=[".json", ".md"],
+            file_types=[".json", ".md", ".zip"],
             size="sm",
             elem_id="od-import",
             scale=0,
@@ -133,9 +133,21 @@ def _conversation() -> dict[str, Any]:
 def _composer() -> dict[str, Any]:
     """Where a message is written: its files above, then the box between its buttons."""
     made: dict[str, Any] = {"chips": gr.HTML(elem_id="od-attached", js_on_load=attachments.SCRIPT)}
+    made["too_long"] = gr.Radio(
+        attachments.TOO_LONG,
+        value=attachments.REFUSE,
+        label="The files do not fit the context",
+        visible=False,
+        elem_id="od-too-long",
+    )
     with gr.Row(elem_id="od-composer"):
         made["attach"] = gr.UploadButton(
-            "Attach text files", file_count="multiple", elem_id="od-attach", scale=0, min_width=0, size="sm"
+            "Attach text, PDF, Word or Excel files",
+            file_count="multiple",
+            elem_id="od-attach",
+            scale=0,
+            min_width=0,
+            size="sm",
         )
         made["box"] = gr.Textbox(
             show_label=False,

@@ -113,7 +113,7 @@ class LibraryEvents(Handlers):
         yield from self._kept(session, Prompt(name or "", text or ""), self.parts.prompt_name)
 
     @telling
-    def preset(self, chat: str | None, request: gr.Request, event: gr.EventData) -> Updates:
+    def preset_row(self, chat: str | None, request: gr.Request, event: gr.EventData) -> Updates:
         """Something was clicked in the list of presets."""
         session, here = self.here(request, chat)
         if event._data["kind"] == "open":
@@ -124,7 +124,7 @@ class LibraryEvents(Handlers):
             yield self._changed(session, "preset", event._data)
 
     @telling
-    def prompt(self, text: str, chat: str | None, request: gr.Request, event: gr.EventData) -> Updates:
+    def prompt_row(self, text: str, chat: str | None, request: gr.Request, event: gr.EventData) -> Updates:
         """Something was clicked in the list of prompts."""
         session, _ = self.here(request, chat)
         if event._data["kind"] == "open":

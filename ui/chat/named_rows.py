@@ -13,15 +13,18 @@ _BIN = "M5 7h14M10 7V5h4v2M7 7l1 12h8l1-12"
 
 
 def named_row(
-    key: str, name: str, *, acts: str = "", extra: str = "", current: bool = False, learned: bool = False
+    key: str, name: str, *, acts: str = "", stop: str = "", extra: str = "", marks: str = ""
 ) -> str:
-    """One row with its buttons: those given, rename, delete. learned: it may be forgotten, too. extra: a line below."""
-    marks = (' aria-current="true"' if current else "") + (" data-learned" if learned else "")
+    """One row with its buttons: those given, rename, delete. marks: attributes of the row. extra: a line below.
+
+    `data-learned` among the marks: it may be forgotten, too. `stop` is a button that is always seen.
+    """
     below = f"<small>{escape(extra)}</small>" if extra else ""
     return (
-        f'<div class="od-item" data-id="{escape(key, quote=True)}"{marks}>'
+        f'<div class="od-item" data-id="{escape(key, quote=True)}" {marks}>'
         f'<button type="button" class="od-row" data-kind="open"><span>{escape(name)}</span>{below}</button>'
-        f"{acts}{act('rename', 'Rename', name, _PEN)}{act('ask-delete', 'Delete', name, _BIN)}</div>"
+        f'{stop}<span class="od-acts">{acts}{act("rename", "Rename", name, _PEN)}'
+        f"{act('ask-delete', 'Delete', name, _BIN)}</span></div>"
     )
 
 
@@ -77,11 +80,28 @@ const write = (item, kind, text, label) => {
 element.addEventListener('click', (event) => {
   const button = event.target.closest('button[data-kind]');
   if (!button) return;
-  const item = button.closest('.od-item');
+  const item = button.closest('.od-item');  // none around a tag to filter by
   const kind = button.dataset.kind;
   if (kind === 'keep') item.querySelector('.od-sure').remove();
   else if (kind === 'ask-delete') ask(item);
   else if (kind === 'rename') write(item, 'rename', item.querySelector('.od-row span').textContent, 'Title');
+  else if (kind === 'tag') write(item, 'tag', item.dataset.tags, 'Tags, between commas');
+  else if (kind === 'filter') { chosen = chosen === button.dataset.tag ? '' : button.dataset.tag; filter(); }
   else send(kind, item.dataset.id);
 });
+// Tags: a click on one leaves only the rows that have it, until it is clicked again or nothing has it any more.
+let chosen = '';
+const filter = () => {
+  const buttons = [...element.querySelectorAll('[data-kind=filter]')];
+  if (!buttons.some((button) => button.dataset.tag === chosen)) chosen = '';
+  for (const button of buttons) button.setAttribute('aria-pressed', String(button.dataset.tag === chosen));
+  const has = (item) => !chosen || (item.dataset.tags || '').split(', ').includes(chosen);
+  for (const item of element.querySelectorAll('.od-item')) item.hidden = !has(item);
+  for (const age of element.querySelectorAll('.od-age')) {
+    let next = age.nextElementSibling;
+    while (next?.hidden) next = next.nextElementSibling;
+    age.hidden = !next?.classList.contains('od-item');
+  }
+};
+new MutationObserver(filter).observe(element, {childList: true, subtree: true});
 """

@@ -49,7 +49,9 @@ class _Follows:
 def _connect_answers(page: Page, blocks: gr.Blocks, follows: _Follows) -> None:
     """Everything that shows or starts an answer."""
     view, answering = page.view, follows.answering
-    where = [view.box, view.chat_id, view.editing, view.attached]
+    where = [view.box, view.chat_id, view.editing, view.attached, view.too_long]
+    files = [view.attached, view.box, view.chat_id]
+    shown = [view.attached, view.chips, view.too_long, view.notice]
     follows.behind(blocks.load(answering.arrive, None, view.outputs, **STREAMING))
     follows.behind(gr.on([view.box.submit, view.send.click], answering.ask, where, view.outputs, **STREAMING))
     picked = view.chat.example_select(_example_text, None, [view.box], **PRIVATE)
@@ -58,10 +60,8 @@ def _connect_answers(page: Page, blocks: gr.Blocks, follows: _Follows) -> None:
     follows.behind(view.permit.act(answering.decide, [view.chat_id], view.outputs, **STREAMING))
     view.cancel.click(answering.cancel, None, [*view.no_edit(), view.notice], queue=False, **PRIVATE)
     view.stop.click(answering.halt, [view.chat_id], None, queue=False, **PRIVATE)
-    page.attach.upload(
-        answering.take, [page.attach, view.attached], [view.attached, view.chips, view.notice], **PRIVATE
-    )
-    view.chips.act(answering.take_off, [view.attached], [view.attached, view.chips], **PRIVATE)
+    page.attach.upload(answering.take, [page.attach, *files], shown, **STREAMING)
+    view.chips.act(answering.take_off, files, shown, **PRIVATE)
     page.tick.tick(answering.look, [view.seen_idle], [view.seen_idle, view.notice, view.gauge], **PRIVATE)
 
 
@@ -109,8 +109,8 @@ def _connect_library(sessions: Sessions, page: Page, blocks: gr.Blocks) -> None:
         [parts.keep_prompt.click, parts.prompt_name.submit], kept.keep_prompt, [parts.prompt_name, view.box, chat],
         outputs, **PRIVATE,
     )  # fmt: skip
-    parts.presets.act(kept.preset, [chat], [*parts.outputs, *view.outputs], **STREAMING)
-    inserted = parts.prompts.act(kept.prompt, [view.box, chat], [*parts.outputs, view.box], **PRIVATE)
+    parts.presets.act(kept.preset_row, [chat], [*parts.outputs, *view.outputs], **STREAMING)
+    inserted = parts.prompts.act(kept.prompt_row, [view.box, chat], [*parts.outputs, view.box], **PRIVATE)
     inserted.then(None, None, None, js=WRITTEN)
     parts.upload.upload(kept.bring, [parts.upload, chat], outputs, **PRIVATE)
 

@@ -10,6 +10,7 @@ from fastapi.responses import PlainTextResponse
 
 from omnidraft.app.sessions import Sessions
 from omnidraft.chats import ChatStore, Conversation, export_json, export_markdown, import_json, import_markdown
+from omnidraft.chats.foreign import is_zip, read_foreign
 from omnidraft.errors import OmniDraftError, StorageError
 from omnidraft.files import reason
 from ui.common.request import session_of_request
@@ -44,15 +45,24 @@ def add_routes(app: FastAPI, sessions: Sessions) -> None:
             return PlainTextResponse(str(error), status_code=404)
 
 
-def bring(store: ChatStore, file: Path) -> list[Conversation]:
-    """The conversations of an uploaded file, added to the store; StorageError says why none could be."""
+def bring(store: ChatStore, file: Path) -> tuple[list[Conversation], str]:
+    """The conversations of an uploaded file, added to the store, and a sentence about them.
+
+    A file of ours, or an export of ChatGPT, Open WebUI or LM Studio. StorageError says why none could be added.
+    """
     try:
         data = file.read_bytes()
     except OSError as error:
         raise StorageError(f"{file.name} cannot be read: {reason(error)}.") from error
-    if data.lstrip().removeprefix(b"\xef\xbb\xbf").startswith((b"{", b"[")):
-        return import_json(store, data)
-    return [import_markdown(store, data)]
+    if is_zip(data) or data.lstrip().removeprefix(b"\xef\xbb\xbf").lstrip().startswith((b"{", b"[")):
+        if (brought := read_foreign(data)) is not None:
+            return store.insert(brought.conversations), brought.sentence()
+        if is_zip(data):
+            raise StorageError("The file cannot be imported: the archive holds no conversations of a known program.")
+        added = import_json(store, data)
+    else:
+        added = [import_markdown(store, data)]
+    return added, f"{len(added)} conversation{'s were' if len(added) != 1 else ' was'} imported."
 
 
 def _file(text: str, kind: str, name: str) -> Response:

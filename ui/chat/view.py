@@ -13,6 +13,7 @@ import gradio as gr
 
 from omnidraft.app import conversing, models_list
 from omnidraft.app.answer_job import AnswerJob
+from omnidraft.app.attached import REFUSE, sizes
 from omnidraft.app.conversing import draft_of, is_ready, keep_target, sampling_of
 from omnidraft.app.session import Session
 from omnidraft.chats import Conversation, Message, TextFile
@@ -67,6 +68,7 @@ class ChatView:
     notice: gr.HTML
     line: gr.HTML
     chips: gr.HTML
+    too_long: gr.Radio  # which part to keep of files that do not fit the context
     box: gr.Textbox
     send: gr.Button
     stop: gr.Button
@@ -126,10 +128,10 @@ class ChatView:
             **self.options.show(chat, sampling_of(session, chat)),
         }
 
-    def edit(self, message: Message) -> dict:
+    def edit(self, session: Session, message: Message) -> dict:
         """An earlier message in the box, to be sent again in another form."""
         return {
-            **self._written(message.content, message.files),
+            **self._written(message.content, message.files, session, message.chat),
             self.editing: message.id,
             self.cancel: gr.Button(visible=True),
             self.notice: note(EDITING[message.role]),
@@ -139,9 +141,13 @@ class ChatView:
         """An empty box in which nothing is edited."""
         return {**self._written("", []), self.editing: None, self.cancel: gr.Button(visible=False)}
 
-    def attach(self, files: list[TextFile]) -> dict:
-        """Show what is attached to the message being written."""
-        return {self.attached: files, self.chips: attachments.chips(files)}
+    def attach(self, files: list[TextFile], session: Session | None = None, chat: str = "", text: str = "") -> dict:
+        """Show what is attached to the message being written, and ask what to do where it is too long."""
+        if session is None or not files:
+            return {self.attached: files, self.chips: "", self.too_long: gr.Radio(visible=False, value=REFUSE)}
+        found = sizes(session, session.store.get(chat), text, files)
+        shown = attachments.chips(files, found)
+        return {self.attached: files, self.chips: shown, self.too_long: gr.Radio(visible=found.too_long)}
 
     def run(
         self,
@@ -160,7 +166,7 @@ class ChatView:
         try:
             start()
         except OmniDraftError as error:
-            back = self._written(*sent) if sent else {}
+            back = self._written(*sent, session, chat) if sent else {}
             yield {**back, self.notice: note(str(error), bad=True), **self._buttons(session.writing(chat))}
             return
         path = session.store.path(chat)
@@ -182,8 +188,8 @@ class ChatView:
             self.notice: said,
         }
 
-    def _written(self, text: str, files: list[TextFile]) -> dict:
-        return {self.box: text, **self.attach(files)}
+    def _written(self, text: str, files: list[TextFile], session: Session | None = None, chat: str = "") -> dict:
+        return {self.box: text, **self.attach(files, session, chat, text)}
 
     @property
     def moving(self) -> list[Any]:

@@ -20,7 +20,7 @@ from omnidraft.errors import SettingsError
 FORMAT_VERSION = 1  # raise it whenever the same source and shape would give other bytes
 FLOATS = {"F32": (np.float32, 0), "F16": (np.float16, 1)}  # -> (NumPy type, general.file_type)
 DTYPES = (*FLOATS, *TYPES)
-BYTES_PER_WEIGHT = {"F32": 4.0, "F16": 2.0, "Q8_0": 34 / 32, "Q4_0": 18 / 32}
+BYTES_PER_WEIGHT = {"F32": 4.0, "F16": 2.0, "Q8_0": 34 / 32, "Q4_0": 18 / 32, "Q4_K_M": 0.62}
 
 Progress = Callable[[float], None]
 

@@ -15,16 +15,21 @@ from omnidraft.backends.expand.gguf_stream import replacing
 from omnidraft.backends.llama_runtime import begin_call, failure_reason
 from omnidraft.errors import ModelError
 
-TYPES = {"Q8_0": llama_cpp.LLAMA_FTYPE_MOSTLY_Q8_0, "Q4_0": llama_cpp.LLAMA_FTYPE_MOSTLY_Q4_0}
+TYPES = {
+    "Q8_0": llama_cpp.LLAMA_FTYPE_MOSTLY_Q8_0,
+    "Q4_0": llama_cpp.LLAMA_FTYPE_MOSTLY_Q4_0,
+    "Q4_K_M": llama_cpp.LLAMA_FTYPE_MOSTLY_Q4_K_M,
+}
+MIXED = "Q4_K_M"  # what most people download: some tensors in Q6_K
 BUFFER = 1 << 28  # bytes of a tensor held at once: an embedding of 128,256 rows takes 1 GB and more in float32
 
 
 def quantize_model(source: Path, out: Path, dtype: str, threads: int = 0) -> Path:
-    """Write `source` (F32 or F16) as `dtype` ("Q8_0" or "Q4_0") to `out`; norms stay F32. ModelError if it fails."""
+    """Write `source` (F32 or F16) as `dtype` (one of TYPES) to `out`; norms stay F32. ModelError if it fails."""
     options = llama_cpp.llama_model_quantize_default_params()
     options.nthread = threads or os.cpu_count() or 1
     options.ftype = TYPES[dtype]
-    options.pure = True
+    options.pure = dtype != MIXED
     options.max_buf_size = BUFFER
     with replacing(out) as temporary:
         begin_call()

@@ -1,0 +1,112 @@
+"""Text files against a model's context: how many tokens they are, and which part is kept where they are too long.
+
+Knows no page; what is kept of a file is what is stored with the message and what the model reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from omnidraft.app.session import Session
+from omnidraft.chats import Conversation, TextFile
+from omnidraft.chats.files import with_files
+from omnidraft.errors import ContextFull
+from omnidraft.format import count
+from omnidraft.vocab import Vocabulary
+
+REFUSE, BEGINNING, END = "refuse", "beginning", "end"
+COUNTED = 100_000  # characters that are tokenized to count; of a longer text the rest is estimated
+BYTES_A_TOKEN = 3.5  # without a model to ask: a little less than English text has with usual vocabularies
+TRIES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """tokens of each file, `exact` or estimated; room for all of them, None where no model is loaded to tell."""
+
+    tokens: list[int]
+    exact: bool
+    room: int | None
+
+    @property
+    def too_long(self) -> bool:
+        return self.room is not None and sum(self.tokens) > self.room
+
+
+def sizes(session: Session, chat: Conversation, text: str, files: Sequence[TextFile]) -> Sizes:
+    """What the files of a message to be sent take of the context of the model that is loaded."""
+    engine = session.assistant.engine
+    if engine is None:
+        return Sizes([round(file.bytes / BYTES_A_TOKEN) for file in files], False, None)
+    vocabulary = engine.target.model.vocabulary
+    tokens = [_count(vocabulary, file.text) for file in files]
+    exact = all(len(file.text) <= COUNTED for file in files)
+    return Sizes(tokens, exact, _room(session, chat, text, files))
+
+
+def fitted(session: Session, chat: Conversation, text: str, files: Sequence[TextFile], too_long: str) -> list[TextFile]:
+    """The files as they are sent, inside the session's turn: whole where they fit, else their beginning or end.
+
+    ContextFull, if nobody chose which part to keep, or where not even a part of them fits.
+    """
+    if not files or not (found := sizes(session, chat, text, files)).too_long:
+        return list(files)
+    room = found.room or 0
+    about = "" if found.exact else "about "
+    told = f"The files take {about}{count(sum(found.tokens))} tokens, but {count(max(room, 0))} fit beside the message"
+    if too_long not in (BEGINNING, END):
+        raise ContextFull(f"{told}: choose which part to keep, take a file off, or raise the context length.")
+    for _ in range(TRIES):  # names, marks and where texts meet take a few tokens more than was counted
+        shares = _shares(found.tokens, room)
+        if not any(shares):
+            break
+        kept = [_cut(session, file, share, too_long) for file, share in zip(files, shares, strict=True)]
+        if (over := -_left(session, chat, text, kept)) <= 0:
+            return kept
+        room -= over
+    raise ContextFull(f"{told}: not even a part of them does; shorten the message or raise the context length.")
+
+
+def _shares(tokens: Sequence[int], room: int) -> list[int]:
+    """How many tokens each file keeps: short ones all, the rest evenly."""
+    shares, left = [0] * len(tokens), max(room, 0)
+    for place, index in enumerate(sorted(range(len(tokens)), key=lambda i: tokens[i])):
+        shares[index] = min(tokens[index], left // (len(tokens) - place))
+        left -= shares[index]
+    return shares
+
+
+def _cut(session: Session, file: TextFile, share: int, which: str) -> TextFile:
+    """A file's beginning or end of so many tokens, with its name and a line that says so."""
+    engine = session.assistant.engine
+    assert engine is not None  # a turn has begun
+    vocabulary = engine.target.model.vocabulary
+    if _count(vocabulary, file.text) <= share:
+        return file
+    most = share * 16  # characters: more than nearly any text has to as many tokens
+    part = file.text[:most] if which == BEGINNING else file.text[-most:] if most else ""
+    ids = vocabulary.encode(part)
+    ids = ids[:share] if which == BEGINNING else ids[max(0, len(ids) - share) :]
+    text = vocabulary.decode(ids).decode("utf-8", "ignore")
+    marked = f"{text}\n[…]" if which == BEGINNING else f"[…]\n{text}"
+    return replace(file, name=f"{file.name} ({which})", text=marked)
+
+
+def _left(session: Session, chat: Conversation, text: str, files: Sequence[TextFile]) -> int:
+    engine = session.assistant.engine
+    assert engine is not None
+    system = [{"role": "system", "content": chat.system}] if chat.system.strip() else []
+    messages = [*system, {"role": "user", "content": with_files(text, files)}]
+    return engine.room(messages, (chat.sampling or session.settings.sampling).max_tokens)
+
+
+def _room(session: Session, chat: Conversation, text: str, files: Sequence[TextFile]) -> int:
+    """Tokens left for the files' texts beside everything around them."""
+    return _left(session, chat, text, [replace(file, text="") for file in files])
+
+
+def _count(vocabulary: Vocabulary, text: str) -> int:
+    start = text[:COUNTED]
+    tokens = len(vocabulary.encode(start))
+    return tokens if len(text) <= COUNTED else round(tokens * len(text) / COUNTED)

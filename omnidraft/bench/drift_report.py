@@ -1,0 +1,194 @@
+"""`bench drift --report`: what a switch costs and how soon it is over, under every condition side by side.
+
+The schedules of the published Figures 5 and 6 are run with and without n-gram cache, with and without learning, and
+with an adapter for each target vocabulary or one for all. Every run is a drift run of its own below one folder, which a
+report that is started again goes on with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from omnidraft.bench.columns import column_of, label
+from omnidraft.config import LearningSettings
+from omnidraft.errors import SettingsError, StorageError
+from omnidraft.files import write_atomically
+from omnidraft.lab import runs as drift
+from omnidraft.lab.export import moving_average, pooled_acceptance
+from omnidraft.lab.schedule import Schedule, choose_prompts, digest
+from omnidraft.lab.store import Options, Point, RunState, RunStore
+from omnidraft.paths import DataHome
+
+WINDOW = 4  # prompts an average covers here: the figures ask for recoveries within five
+LEVEL = 8  # prompts before a switch that tell its level
+RECOVERED = 0.9
+NONE, PER_TARGET, SHARED = "none", "per-target", "shared"
+SCHEDULES = ("step", "a-a2-a", "a-b-a")
+Told = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A schedule under one condition. cache: as the options say, or off; learning: NONE, PER_TARGET or SHARED (the
+    adapters' scope)."""
+
+    schedule: Schedule
+    cache: bool
+    learning: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.schedule.name}-{'cache' if self.cache else 'no-cache'}-{self.learning}"
+
+    @property
+    def condition(self) -> str:
+        taught = {NONE: "no learning", PER_TARGET: "learning", SHARED: "learning, one adapter"}[self.learning]
+        return f"{'n-gram cache' if self.cache else 'no cache'}, {taught}"
+
+    def options(self, asked: Options) -> Options:
+        kept = asked.cache if asked.cache != "off" else Options().cache
+        values = asdict(asked) | {"cache": kept if self.cache else "off", "learning": self.learning != NONE}
+        return Options(**values)
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """One switch of one run. before: acceptance of the last LEVEL prompts ahead of it; own: of the last prompts of the
+    segment before that had this target and task, None if there is none. lowest: of any WINDOW prompts in a row soon
+    behind it; drop: how much of `before` that is below it. recovery, return_: prompts until the average of the last
+    WINDOW reaches 90% of `before` and of `own`, None if it never does.
+    """
+
+    schedule: str
+    condition: str
+    cache: bool
+    learning: str
+    segment: int
+    target: str
+    task: str
+    prompts: int
+    before: float | None
+    own: float | None
+    lowest: float | None
+    drop: float | None
+    recovery: int | None
+    return_: int | None
+    last: float | None
+
+
+def variants(schedules: Sequence[Schedule]) -> list[Variant]:
+    """One adapter for all differs from one each only where the target changes."""
+    made = []
+    for schedule in schedules:
+        scopes = (NONE, PER_TARGET, SHARED) if len(schedule.targets) > 1 else (NONE, PER_TARGET)
+        made += [Variant(schedule, cache, scope) for scope in scopes for cache in (False, True)]
+    return made
+
+
+def run(
+    wanted: Sequence[Variant], folder: Path, home: DataHome, targets: Mapping[str, Path], drafter: Path, asked: Options,
+    told: Told,
+) -> Iterator[tuple[Variant, RunState]]:  # fmt: skip
+    """Each variant's run when it is finished; those of an earlier report in `folder` are taken as they are."""
+    store = RunStore(folder / "runs")
+    for number, variant in enumerate(wanted, 1):
+        going = _begun(variant, folder, store, home, targets, drafter, asked)
+        if going.state.done < going.state.total:
+            told(f"{variant.name}: run {number} of {len(wanted)}, {going.state.total - going.state.done} prompts")
+            for event in going.events(_learner(variant, going.state)):
+                if isinstance(event, drift.Step) and event.done % 10 == 0:
+                    told(f"  {event.done} of {event.total}, {event.seconds_left:.0f} s left")
+        yield variant, going.state
+
+
+def _begun(
+    variant: Variant, folder: Path, store: RunStore, home: DataHome, targets: Mapping[str, Path], drafter: Path,
+    asked: Options,
+) -> drift.DriftRun:  # fmt: skip
+    note, options = folder / f"{variant.name}.run", variant.options(asked)
+    if note.is_file():
+        state = store.load(note.read_text())
+        same = state.options == options and state.schedule == variant.schedule
+        if not same or state.digest != digest(choose_prompts(variant.schedule)):
+            raise SettingsError(f"{folder} holds runs with other settings or prompts; name another --out file.")
+        return drift.resume(home, store.folder, state.id)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"{folder} cannot be made: {error.strerror}.") from error
+    own = {name: targets[name] for name in variant.schedule.targets}
+    going = drift.start(home, store.folder, variant.schedule, own, drafter, options)
+    write_atomically(note, going.state.id.encode())
+    return going
+
+
+def _learner(variant: Variant, state: RunState) -> drift.Learner | None:
+    if variant.learning == NONE:
+        return None
+    from omnidraft.lab.learning import RunLearner  # brings torch
+
+    return RunLearner(state, LearningSettings(scope=variant.learning))
+
+
+def switches(variant: Variant, state: RunState) -> list[Switch]:
+    """What each switch of a run did."""
+    segments: dict[int, list[Point]] = {}
+    for point in state.points:
+        segments.setdefault(point.segment, []).append(point)
+    return [_switch(variant, segments, number) for number in segments if number]
+
+
+def _switch(variant: Variant, segments: Mapping[int, Sequence[Point]], number: int) -> Switch:
+    points, listed = segments[number], variant.schedule.segments
+    here = listed[number]
+    like = [n for n in range(number) if (listed[n].target, listed[n].task) == (here.target, here.task)]
+    before = pooled_acceptance(segments[number - 1][-LEVEL:])
+    own = pooled_acceptance(segments[like[-1]][-LEVEL:]) if like else None
+    averages = moving_average(points, WINDOW)
+    soon = [value for value in averages[WINDOW - 1 : 2 * LEVEL] if value is not None]
+    lowest = min(soon, default=None)
+    drop = max(0.0, before - lowest) if before is not None and lowest is not None else None
+    return Switch(
+        variant.schedule.name, variant.condition, variant.cache, variant.learning, number, here.target, here.task,
+        len(points), before, own, lowest, drop, recovery(averages, before), recovery(averages, own),
+        pooled_acceptance(points[-LEVEL:]),
+    )  # fmt: skip
+
+
+def recovery(averages: Sequence[float | None], level: float | None) -> int | None:
+    """Prompts until the average, once its window is full, reaches RECOVERED of the level."""
+    if level is None:
+        return None
+    for number, value in enumerate(averages, 1):
+        if number >= min(WINDOW, len(averages)) and value is not None and value >= RECOVERED * level:
+            return number
+    return None
+
+
+def markdown(found: Sequence[Switch], asked: Options) -> Iterator[str]:
+    """A table a schedule."""
+    length = "adaptive draft length" if asked.draft_length is None else f"draft length {asked.draft_length}"
+    sampling = label(column_of(f"{asked.temperature:g}"))
+    yield (f"{sampling}, {length}, at most {asked.max_tokens} tokens; averages of {WINDOW} prompts, levels of {LEVEL}. "
+           f"Adapters are kept for each target vocabulary, which targets of one family share.")  # fmt: skip
+    for schedule in dict.fromkeys(one.schedule for one in found):
+        yield from ("", f"| {schedule}: switch to | condition | before | lowest | drop | 90% of before after "
+                    "| own level | 90% of it after | at the end |", "|---" * 9 + "|")  # fmt: skip
+        for one in found:
+            if one.schedule == schedule:
+                cells = (f"{one.target}, {one.task}", one.condition, _rate(one.before), _rate(one.lowest),
+                         _rate(one.drop), _count(one.recovery, one), _rate(one.own),
+                         _count(one.return_, one, one.own), _rate(one.last))  # fmt: skip
+                yield f"| {' | '.join(cells)} |"
+
+
+def _rate(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"
+
+
+def _count(value: int | None, one: Switch, level: float | None = 0.0) -> str:
+    if level is None:
+        return ""
+    return f"{value}" if value is not None else f"not in {one.prompts}"

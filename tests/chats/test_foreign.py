@@ -1,0 +1,159 @@
+"""Exports of ChatGPT, Open WebUI and LM Studio: the path that was shown comes in; what cannot be read is counted."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+
+import pytest
+
+from omnidraft.chats.foreign import read_foreign
+from omnidraft.errors import StorageError
+
+
+def node(name: str, parent: str | None, role: str, *parts, children=(), **more) -> dict:
+    content = {"content_type": "text", "parts": list(parts), **more.pop("content", {})}
+    message = {"id": name, "author": {"role": role}, "content": content, "create_time": 1_700_000_000.5, **more}
+    return {"id": name, "parent": parent, "children": list(children), "message": message}
+
+
+CHATGPT = {
+    "title": "Rome", "create_time": 1_700_000_000.0, "update_time": 1_700_000_100.0, "current_node": "e",
+    "mapping": {
+        "root": {"id": "root", "parent": None, "children": ["s"], "message": None},
+        "s": node("s", "root", "system", "", children=["a"]),
+        "a": node("a", "s", "user", "When was Rome founded?", children=["b", "c"]),
+        "b": node("b", "a", "assistant", "An answer nobody kept."),
+        "c": node("c", "a", "assistant", "search(rome)", children=["t"], recipient="browser"),
+        "t": node("t", "c", "tool", "result", children=["d"]),
+        "d": node("d", "t", "assistant", "In 753 BC,", children=["d2"], metadata={"model_slug": "gpt-x"}),
+        "d2": node("d2", "d", "assistant", "they say.", children=["h"]),
+        "h": node("h", "d2", "user", "hidden", children=["e"],
+                  metadata={"is_visually_hidden_from_conversation": True}),
+        "e": node("e", "h", "user", "See", {"content_type": "image_asset_pointer"}, content={
+            "content_type": "multimodal_text"}),
+    },
+}  # fmt: skip
+OPEN_WEBUI = {
+    "id": "1", "title": "Bread", "created_at": 1_700_000_000, "updated_at": 1_700_000_500,
+    "chat": {
+        "params": {"system": "Be kind."}, "models": ["qwen3"],
+        "history": {"currentId": "3b", "messages": {
+            "1": {"id": "1", "parentId": None, "role": "user", "content": "How long?", "timestamp": 1_700_000_001},
+            "2": {"id": "2", "parentId": "1", "role": "assistant", "model": "qwen3", "timestamp": 1_700_000_002,
+                  "content": '<details type="reasoning" done="true" duration="3">\n<summary>Thought</summary>\n'
+                             "&gt; It depends.\n&gt; Yes.\n</details>\nAn hour."},
+            "3": {"id": "3", "parentId": "2", "role": "user", "content": "left", "timestamp": 1_700_000_003},
+            "3b": {"id": "3b", "parentId": "2", "role": "user", "content": "Thanks", "timestamp": 1_700_000_004},
+        }},
+    },
+}  # fmt: skip
+LM_STUDIO = {
+    "name": "Tea", "createdAt": 1_700_000_000_000, "systemPrompt": "Short.",
+    "messages": [
+        {"currentlySelected": 1, "versions": [
+            {"type": "singleStep", "role": "user", "content": [{"type": "text", "text": "old"}]},
+            {"type": "singleStep", "role": "user", "content": [{"type": "text", "text": "How hot?"}]}]},
+        {"currentlySelected": 0, "versions": [{
+            "type": "multiStep", "role": "assistant", "senderInfo": {"senderName": "gemma"}, "steps": [
+                {"type": "contentBlock", "style": {"type": "thinking"}, "content": [{"type": "text", "text": "Hm."}]},
+                {"type": "contentBlock", "content": [{"type": "text", "text": "80 "}, {"type": "text", "text": "°C."}]},
+                {"type": "debugInfoBlock", "debugInfo": "x"}]}]},
+    ],
+}  # fmt: skip
+
+
+def said(found) -> list[tuple[str, str]]:
+    ((_, messages),) = found.conversations
+    return [(m.role, m.content) for m in messages]
+
+
+def test_of_a_chatgpt_tree_the_path_shown_comes_in(store):
+    found = read_foreign(json.dumps([CHATGPT]).encode())
+    assert said(found) == [
+        ("user", "When was Rome founded?"), ("assistant", "In 753 BC,\n\nthey say."), ("user", "See\n[picture]"),
+    ]  # fmt: skip
+    (chat,) = store.insert(found.conversations)
+    assert (chat.title, chat.named, chat.created, chat.updated) == ("Rome", True, 1_700_000_000.0, 1_700_000_100.0)
+    answer = store.path(chat.id)[1]
+    assert answer.meta == {"source": "ChatGPT", "model": "gpt-x"}
+    assert answer.created == 1_700_000_000.5
+    assert [hit.snippet for hit in store.search("753")] != []
+
+
+def test_without_a_current_node_the_newest_branch_counts():
+    found = read_foreign(json.dumps([{**CHATGPT, "current_node": None}]).encode())
+    assert said(found)[-1] == ("user", "See\n[picture]")
+
+
+def test_an_open_webui_history_comes_in():
+    for given in ([OPEN_WEBUI], OPEN_WEBUI, {"data": [OPEN_WEBUI]}):
+        found = read_foreign(json.dumps(given).encode())
+        assert said(found) == [
+            ("user", "How long?"),
+            ("assistant", "<think>\nIt depends.\nYes.\n</think>\n\nAn hour."),
+            ("user", "Thanks"),
+        ]
+        ((chat, _),) = found.conversations
+        assert (chat.title, chat.system, chat.updated) == ("Bread", "Be kind.", 1_700_000_500)
+
+
+def test_an_lm_studio_conversation_comes_in():
+    found = read_foreign(json.dumps(LM_STUDIO).encode())
+    assert said(found) == [("user", "How hot?"), ("assistant", "<think>\nHm.\n</think>\n\n80 °C.")]
+    ((chat, messages),) = found.conversations
+    assert (chat.title, chat.system, chat.created) == ("Tea", "Short.", 1_700_000_000.0)
+    assert messages[1].meta["model"] == "gemma"
+
+
+def zipped(**files: object) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as made:
+        for name, value in files.items():
+            made.writestr(f"export/{name}.json", json.dumps(value))
+    return out.getvalue()
+
+
+def test_archives_are_read_and_what_came_in_is_counted():
+    ring = {"mapping": {"a": node("a", "b", "user", "round"), "b": node("b", "a", "assistant", "and round")},
+            "current_node": "b"}  # fmt: skip
+    empty = {"mapping": {}, "current_node": "x"}
+    odd = {"mapping": {"a": {"message": {"author": "me", "content": 5, "metadata": 3}}}, "current_node": "a"}
+    found = read_foreign(zipped(conversations=[CHATGPT, ring, empty, odd, 7], user={"id": 5}))
+    assert found.sentence() == (
+        "2 conversations with 5 messages came in from ChatGPT; 3 held nothing that can be read and stayed out."
+    )
+    assert len(read_foreign(zipped(tea=LM_STUDIO, more=LM_STUDIO)).conversations) == 2
+
+
+@pytest.mark.parametrize("data", [
+    b"[", b"[" * 100_000, b"\xff\xfe", zipped(conversations=[CHATGPT])[:200],
+    json.dumps([{"mapping": {}}]).encode(),
+])  # fmt: skip
+def test_what_cannot_be_read_costs_one_sentence(data):
+    with pytest.raises(StorageError, match=r"^The file cannot be imported: [^\n]*\.$"):
+        read_foreign(data)
+
+
+@pytest.mark.parametrize("given", [{}, [], {"format": "omnidraft-chats"}, [1, "x", None], {"mapping": 5}])
+def test_what_no_known_program_wrote_is_nobodys(given):
+    assert read_foreign(json.dumps(given).encode()) is None
+
+
+@pytest.mark.parametrize("whole", [CHATGPT, OPEN_WEBUI, LM_STUDIO])
+def test_values_of_another_type_anywhere_raise_nothing_else(whole):
+    """Every value in turn is something else: the conversation is read, left out or refused, and that is all."""
+    text = json.dumps(whole)
+    places = [at for at, c in enumerate(text) if c in ':,[' and text[at + 1] == " "]
+    for at in places:
+        for other in ("null", "5", '"x"', "[]", "{}", "true", "1e400"):
+            end = _end_of_value(text, at + 2)
+            try:
+                read_foreign((text[: at + 2] + other + text[end:]).encode())
+            except StorageError:
+                continue
+
+
+def _end_of_value(text: str, start: int) -> int:
+    return json.JSONDecoder().raw_decode(text, start)[1] if text[start] not in "]}" else start

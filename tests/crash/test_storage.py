@@ -1,0 +1,207 @@
+"""A disk that is full, cannot be written or is held by another program: a sentence each time, and nothing is lost."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from omnidraft import database
+from omnidraft.app import conversing
+from omnidraft.app.session import Session
+from omnidraft.chats import export_json, import_json
+from omnidraft.config import AppSettings, changed
+from omnidraft.errors import OmniDraftError
+from omnidraft.paths import find_data_home
+from omnidraft.profiles.carry import export_profile
+from omnidraft.settings_file import load_settings, save_settings
+from tests.crash.checks import check_private, check_profile
+
+FEW = {"model.threads": 1, "model.n_ctx": 256, "sampling.max_tokens": 8, "sampling.temperature": 0.0}
+SMALL = "24m"
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="disks of their own and limits are other things there")
+
+
+def mounted(folder: Path) -> bool:
+    command = ["mount", "-t", "tmpfs", "-o", f"size={SMALL},mode=700", "tmpfs", str(folder)]
+    with suppress(OSError):
+        return os.geteuid() == 0 and subprocess.run(command, capture_output=True).returncode == 0
+    return False
+
+
+@pytest.fixture
+def disk(tmp_path) -> Iterator[Path]:
+    """A small disk of its own where that can be had; else a folder."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    own = mounted(folder)
+    before = os.umask(0o077)
+    try:
+        yield folder
+    finally:
+        os.umask(before)
+        if own:
+            subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+@contextmanager
+def full(disk: Path) -> Iterator[None]:
+    """No room for another byte, or where the disk is not ours no file may grow."""
+    if disk.is_mount():
+        ballast = disk / "ballast"
+        with ballast.open("wb", 0) as file, suppress(OSError):
+            while True:
+                file.write(bytes(4096))
+        try:
+            yield
+        finally:
+            ballast.unlink()
+        return
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@contextmanager
+def read_only(disk: Path) -> Iterator[None]:
+    if disk.is_mount():
+        done = subprocess.run(["mount", "-o", "remount,ro", str(disk)], capture_output=True, text=True)
+        if done.returncode:
+            pytest.skip(f"cannot be made read-only while files are open: {done.stderr.strip()}")
+        try:
+            yield
+        finally:
+            subprocess.run(["mount", "-o", "remount,rw", str(disk)], check=True)
+    elif os.geteuid() == 0:
+        pytest.skip("root may write everywhere")
+    else:
+        disk.chmod(0o500)
+        try:
+            yield
+        finally:
+            disk.chmod(0o700)
+
+
+@contextmanager
+def locked(session: Session) -> Iterator[None]:
+    """Another program writes to every database and does not come to an end."""
+    with ExitStack() as held:
+        for file in sorted(session.assistant.profile.root.glob("*.sqlite")):
+            other = held.enter_context(closing(sqlite3.connect(file, timeout=30)))
+            other.execute("BEGIN IMMEDIATE")
+        yield
+
+
+@pytest.fixture
+def session(disk, models, monkeypatch) -> Iterator[Session]:
+    monkeypatch.setattr(database, "BUSY_SECONDS", 0.3)
+    home = find_data_home(disk / "home")
+    save_settings(home.profile().settings, changed(AppSettings(), **FEW))
+    drafter = str(models / "tiny-drafter-f16.gguf")
+    made = Session(home, "default", str(models / "tiny-target-a-f16.gguf"), drafter)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def ask(session: Session, chat: str) -> str:
+    job = conversing.ask(session, chat, "What is 2 + 3?")
+    job.join()
+    if job.error:
+        raise OmniDraftError(job.error)
+    return job.text
+
+
+def acts(session: Session, chat: str) -> dict[str, Callable[[], object]]:
+    store, archive = session.store, session.assistant.home.root / "x.zip"
+    exported = export_json(store, [chat])
+    return {
+        "ask": lambda: ask(session, chat),
+        "change a setting": lambda: session.change("sampling.top_k", 17),
+        "resize the cache": lambda: session.change_cache(lambda ngrams: ngrams.clear()),
+        "rename": lambda: store.rename(chat, "another name"),
+        "import": lambda: import_json(store, exported),
+        "carry": lambda: export_profile(session.assistant.home, "default", archive, overwrite=True),
+        "forget": lambda: session.assistant.forget(store, store.create().id),
+        "other models": lambda: session.choose(session.target_path().with_name("tiny-target-a2-f16.gguf")),
+    }
+
+
+def tried(session: Session, chat: str) -> dict[str, str]:
+    """What could not be done, with the sentence that was said; everything but a sentence is raised."""
+    refused = {}
+    for name, act in acts(session, chat).items():
+        try:
+            act()
+        except OmniDraftError as error:
+            said = str(error)
+            assert "\n" not in said, name
+            assert said.rstrip().endswith("."), said
+            refused[name] = said
+    return refused
+
+
+def goes_on(session: Session, chat: str, before: list) -> None:
+    """What was there is there, and everything can be done again."""
+    assert session.store.path(chat)[: len(before)] == before
+    assert tried(session, chat) == {}
+    check_profile(session.assistant.profile)
+    settings, warnings = load_settings(session.assistant.profile.settings)
+    assert (settings.sampling.top_k, warnings) == (17, [])
+
+
+def test_a_full_disk_is_a_sentence_and_loses_nothing(disk, session):
+    chat = session.store.create().id
+    assert ask(session, chat)
+    before = session.store.path(chat)
+    with full(disk):
+        refused = tried(session, chat)
+    assert {"change a setting", "carry"} <= set(refused)
+    goes_on(session, chat, before)
+
+
+def test_a_data_home_that_became_read_only_is_a_sentence_and_loses_nothing(disk, session):
+    chat = session.store.create().id
+    assert ask(session, chat)
+    before = session.store.path(chat)
+    copy = disk.parent / "copy"
+    session.close()
+    shutil.copytree(disk / "home", copy)
+    with read_only(disk):
+        done = subprocess.run(
+            [sys.executable, "-m", "omnidraft", "chat", "--data-dir", str(disk / "home"), "--prompt", "Hello"],
+            cwd=Path(__file__).resolve().parents[2], capture_output=True, text=True, timeout=200,
+        )  # fmt: skip
+        assert done.returncode == 2
+        assert done.stderr.startswith("omnidraft: The data folder")
+        assert done.stderr.count("\n") == 1
+    again = Session(find_data_home(disk / "home"), "default", None, None)
+    try:
+        assert again.store.path(chat) == before
+        check_profile(again.assistant.profile)
+    finally:
+        again.close()
+
+
+def test_databases_that_another_program_holds_are_a_sentence_and_lose_nothing(disk, session):
+    chat = session.store.create().id
+    assert ask(session, chat)
+    before = session.store.path(chat)
+    with locked(session):
+        refused = tried(session, chat)
+    assert {"ask", "rename", "import", "forget"} <= set(refused)
+    goes_on(session, chat, before)
+    check_private(session.assistant.home.root)

@@ -1,0 +1,51 @@
+"""Documents in a prompt, in a real browser: sizes in tokens, what becomes of those too long, no copy left behind."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.documents.test_reading import docx_of, pdf_of
+from tests.ui.chatting import new_chat, wait_idle
+from tests.ui.conftest import SETTINGS, Server, write_settings
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """An app whose models read no more than 512 tokens."""
+    made = Server(tmp_path_factory.mktemp("small") / "app")
+    write_settings(made, SETTINGS.replace("threads = 1", "threads = 1\nn_ctx = 512").replace("48", "6"))
+    made.start()
+    yield made
+    made.kill()
+
+
+def test_a_document_too_long_is_cut_where_one_chose(small, pages):
+    page = pages.open(small)
+    new_chat(page)
+    upload = [
+        {"name": "letter.docx", "mimeType": "application/zip", "buffer": docx_of("Dear Ann,")},
+        {"name": "broken.pdf", "mimeType": "application/pdf", "buffer": pdf_of("x")[:90]},
+        {"name": "long.txt", "mimeType": "text/plain", "buffer": b"all of it matters\n" * 900 + b"the very end"},
+    ]
+    page.set_input_files("#od-composer input[type=file]", upload)
+    page.wait_for_selector("#od-notice >> text=broken.pdf")
+    page.wait_for_selector("#od-attached li:has-text('letter.docx') >> text=tokens")
+    page.fill("#od-box textarea", "What is it about?")
+    page.press("#od-box textarea", "Enter")
+    page.wait_for_selector("#od-notice >> text=choose which part to keep")
+    assert page.input_value("#od-box textarea") == "What is it about?"
+    page.click("#od-too-long label:has-text('Keep the end')")
+    page.wait_for_selector("#od-attached .od-bad >> text=tokens that fit")
+    page.press("#od-box textarea", "Enter")
+    page.wait_for_selector("#od-chat .bot-row")
+    wait_idle(page)
+    page.wait_for_selector("#od-too-long", state="detached")
+    assert "long.txt (end)" in page.inner_text("#od-chat .user-row .od-turn-files")
+    link = page.get_attribute("#od-links >> text=JSON", "href")
+    message = json.loads(page.request.get(small.origin + link).text())["conversations"][0]["messages"][0]
+    letter, long = message["meta"]["files"]
+    assert letter["text"].startswith("Dear Ann,")
+    assert long["text"].endswith("the very end")
+    assert not [path for path in (small.data / "home/uploads").rglob("*") if path.is_file()]
