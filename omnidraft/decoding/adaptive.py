@@ -27,7 +27,7 @@ from omnidraft.decoding.lookup import NO_MATCH, Match
 from omnidraft.decoding.processor import Watch
 from omnidraft.vocab import Proposal, Translator
 
-_PROBE_PIECES = 3  # drafted at most until the first proposal of a silent guess is complete
+_PROBE_PIECES = 3  # drafted at most until the first proposal of a guess is complete, proposed or not
 _HYSTERESIS = 0.05  # tokens a round must promise before drafting resumes
 _READ_AHEAD = 0.1  # of a draft step: the cost of one more id when the drafter catches up in one pass
 _STALL = 3.0  # times what is expected, what a longer plain round is counted as: it was interrupted
@@ -56,7 +56,7 @@ class AdaptiveLength:
         self._copies = knowledge.copies.local()
         if self._foresight is not None:
             self._foresight.journal = knowledge.journal
-        self.silent = False
+        self._withheld = False  # this round's draft was not worth proposing
         self._exploring = False  # this round's look is to find out
         self._behind = 0
         self._match = NO_MATCH
@@ -95,7 +95,7 @@ class AdaptiveLength:
         k = self.knowledge
         self._behind = behind
         self._match = match
-        self.silent = self._exploring = False
+        self._withheld = self._exploring = False
         if self._guard.due and self._foresight is not None:
             self._guard.begin_trial(self._catching_up())
             self._unproposed = 0
@@ -133,10 +133,10 @@ class AdaptiveLength:
         gain = max(0.0, self._gain(chances)) if chances else 0.0
         for look in (self.knowledge.look, self._look):
             look.add(gain)
-        self.silent = gain <= 0
+        self._withheld = gain <= 0
         if not self._trying:
-            self._exploration.looked(self._tokens, promising=not self.silent)
-        return not self.silent
+            self._exploration.looked(self._tokens, promising=not self._withheld)
+        return not self._withheld
 
     def _drafts(self) -> Foresight:
         """What is known of drafts; there are none without it."""
@@ -151,8 +151,8 @@ class AdaptiveLength:
     def drew(self, row: np.ndarray, piece: int) -> None:
         self._drafts().drew(row, piece)
 
-    def overheard(self, guess: Sequence[Proposal], said: int) -> None:
-        """What became of a silent guess: the target said `said` (a target id)."""
+    def withheld(self, guess: Sequence[Proposal], said: int) -> None:
+        """What became of a guess that was not proposed: the target said `said` (a target id)."""
         if guess:
             hit = guess[0].target_id == said
             for rates in (self.knowledge.rates, self._rates):
@@ -189,7 +189,7 @@ class AdaptiveLength:
             k.cost.observe_steps(done.drafted, drafting)
         if self._exploring and not done.accepted:
             self._exploration.spend(drafting)
-        if self.silent:
+        if self._withheld:
             self._exploration.save(seconds - drafting)
             return
         self._thought = False

@@ -28,7 +28,7 @@ class Knowledge:
     usual: Average = field(default_factory=lambda: Average(64.0, keep=0.9))
     tokens: float = 0.0
     seconds: float = 0.0
-    plain_seconds: float = 0.0  # plain decoding that silent guesses may still be charged to
+    plain_seconds: float = 0.0  # plain decoding that guesses not proposed may still be charged to
     mood: float = 0.0  # the next answer begins with, see `Foresight`
     drafting: bool = True
     guard: Guard = field(default_factory=Guard)

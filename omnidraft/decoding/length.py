@@ -23,8 +23,6 @@ class LengthPolicy(Protocol):
 
     longest: int
     """No round drafts more pieces, or looks up more tokens, than this."""
-    silent: bool
-    """This round's draft is not proposed, only compared with what the target says (see `overheard`)."""
 
     @property
     def state(self) -> str:
@@ -53,12 +51,12 @@ class LengthPolicy(Protocol):
         ...
 
     def worthwhile(self, pieces: Sequence[int]) -> bool:
-        """Whether to propose what was drafted; if not, the round is `silent`. Not asked by rejection sampling,
-        where a decision that depends on the pieces themselves would bias the text."""
+        """Whether to propose what was drafted; if not, it is only compared with what the target says (`withheld`). Not
+        asked by rejection sampling, where a decision that depends on the pieces themselves would bias the text."""
         ...
 
-    def overheard(self, guess: Sequence[Proposal], said: int) -> None:
-        """A silent draft meant `guess`; the target said the id `said`."""
+    def withheld(self, guess: Sequence[Proposal], said: int) -> None:
+        """A draft that was not proposed meant `guess`; the target said the id `said`."""
         ...
 
     def compared(self, right: bool) -> None:
@@ -78,7 +76,6 @@ class FixedLength:
     """Draft `length` pieces in every round; never look up."""
 
     state = ""
-    silent = False
 
     def __init__(self, length: int) -> None:
         self.longest = length
@@ -98,7 +95,7 @@ class FixedLength:
     def worthwhile(self, pieces: Sequence[int]) -> bool:
         return True
 
-    def overheard(self, guess: Sequence[Proposal], said: int) -> None:
+    def withheld(self, guess: Sequence[Proposal], said: int) -> None:
         pass
 
     def compared(self, right: bool) -> None:

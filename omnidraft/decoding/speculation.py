@@ -45,7 +45,7 @@ class Speculation:
         self.policy = policy
         self.verification = verification
         self.lookup = lookup
-        self._unsaid: list[Proposal] = []  # of a silent draft
+        self._unsaid: list[Proposal] = []  # of a draft that was not proposed
         self._uncopied: int | None = None  # what a lookup that was not proposed says comes next
 
     def guess(self, strategy: Strategy, position: int, room: int) -> Guess:
@@ -67,10 +67,7 @@ class Speculation:
         after = perf_counter()
         pieces = drafting.pieces if drafting else []
         proposals = self._translate(strategy, pieces)[: max(room, 0)]
-        silent = self.policy.silent
-        if drafted and strategy.splits:
-            silent = not self.policy.worthwhile(pieces)
-        if silent:
+        if drafted and strategy.splits and not self.policy.worthwhile(pieces):
             self._unsaid, proposals, pieces = proposals, [], []
         return Guess(proposals, pieces, drafted, after - start, perf_counter() - after)
 
@@ -102,7 +99,7 @@ class Speculation:
             self.policy.compared(verdict.emitted[0].id == self._uncopied)
             self._uncopied = None
         if self._unsaid:
-            self.policy.overheard(self._unsaid, verdict.emitted[0].id)
+            self.policy.withheld(self._unsaid, verdict.emitted[0].id)
             self._unsaid = []
         if self.drafting is not None:
             self.drafting.settle(verdict, proposals)

@@ -128,7 +128,7 @@ class Machine:
         kept = next((i for i, ok in enumerate(right) if not ok), len(right))
         m = len(pieces)
         if m and not policy.worthwhile(pieces):
-            policy.overheard([Proposal(0, "direct", 1, 0)], 0 if right[0] else 1)
+            policy.withheld([Proposal(0, "direct", 1, 0)], 0 if right[0] else 1)
             return self._timed(m, 0, 0), []
         return self._timed(m, m, kept), [Proposal(0, "direct", 1, i) for i in range(m)]
 

@@ -59,8 +59,8 @@ def test_a_look_dearer_than_a_usual_answer_pays_for_waits_until_the_savings_are_
 
 
 def test_being_right_earns_further_looks():
-    silent, right = (Knowledge(CostModel(dict(MEMORY_BOUND), 0.05)) for _ in range(2))
-    for knowledge in (silent, right):
+    wrong, right = (Knowledge(CostModel(dict(MEMORY_BOUND), 0.05)) for _ in range(2))
+    for knowledge in (wrong, right):
         knowledge.plain_seconds = -100.0
         exploration = Exploration(knowledge)
         exploration.looked(0, promising=False)
