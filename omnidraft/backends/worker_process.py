@@ -7,16 +7,12 @@ nothing of the terminal: events are sentences for whoever shows them.
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import psutil
 
@@ -24,6 +20,7 @@ from omnidraft.addresses import Address
 from omnidraft.backends.child_process import quiet_environment
 from omnidraft.backends.worker_server import CANNOT_LISTEN
 from omnidraft.errors import ModelError
+from omnidraft.line_child import LineChild
 
 _CAME, _WENT = "Accepted client connection", "Client connection closed"
 _SOON = 5.0  # seconds: a process that ended sooner had a poor start
@@ -48,18 +45,18 @@ class WorkerProcess:
     def __init__(self, lending: Lending) -> None:
         self.lending = lending
         self.lends = ""  # devices and memory, once it has started
-        self._process: subprocess.Popen[str] | None = None
+        self._child: LineChild | None = None
         self._stopped = False
 
     @property
     def pid(self) -> int | None:
         """Of the inner process."""
-        return self._process.pid if self._process is not None else None
+        return self._child.pid if self._child is not None else None
 
     @property
-    def _running(self) -> subprocess.Popen[str]:
-        assert self._process is not None, "it was not started"
-        return self._process
+    def _running(self) -> LineChild:
+        assert self._child is not None, "it was not started"
+        return self._child
 
     def start(self) -> str:
         """Returns what it lends, in a sentence; ModelError if it cannot."""
@@ -71,10 +68,10 @@ class WorkerProcess:
         poor = 0
         while not self._stopped:
             started = time.monotonic()
-            for line in _lines(self._running):
+            for line in self._running.lines():
                 if (said := self._said(line.strip())) is not None:
                     yield said
-            code = self._running.wait()
+            code = self._running.process.wait()
             if self._stopped:
                 return
             poor = poor + 1 if time.monotonic() - started < _SOON else 0
@@ -86,26 +83,18 @@ class WorkerProcess:
     def stop(self) -> None:
         """End it; harmless when repeated."""
         self._stopped = True
-        process = self._process
-        if process is None:
-            return
-        with suppress(OSError):
-            process.kill()  # it holds nothing that could be lost
-        process.wait()
-        for pipe in filter(None, (process.stdin, process.stdout)):
-            with suppress(OSError):
-                pipe.close()
+        if self._child is not None:
+            self._child.kill()  # it holds nothing that could be lost
+            self._child.ended()
 
     def _launch(self) -> None:
         lending = self.lending
         options = {**asdict(lending), "endpoint": f"{lending.listen.resolved()}:{lending.listen.port}"}
         del options["listen"]
         options["cache_dir"] = str(lending.cache_dir) if lending.cache_dir else None
-        group: dict[str, Any] = {} if os.name == "nt" else {"process_group": 0}
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "omnidraft.backends.worker_server", json.dumps(options)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-            env=quiet_environment(), **group,
+        self._child = LineChild(
+            "omnidraft.backends.worker_server", json.dumps(options),
+            environment=quiet_environment(), keeps_errors=False,
         )  # fmt: skip
         try:
             self.lends = self._begun()
@@ -115,7 +104,7 @@ class WorkerProcess:
             raise
 
     def _begun(self) -> str:
-        for line in _lines(self._running):
+        for line in self._running.lines():
             with suppress(ValueError):
                 said = json.loads(line)
                 if "failed" in said:
@@ -124,13 +113,13 @@ class WorkerProcess:
                     f"{one['name']} ({one['description']}, {one['free'] / 1e9:.1f} GB)" for one in said["lends"]
                 )
                 return f"{lent}, {said['threads']} threads"
-        raise ModelError(f"The worker could not start ({_why(self._running.wait())}).")
+        raise ModelError(f"The worker could not start ({_why(self._running.process.wait())}).")
 
     def _await_listening(self) -> None:
         """Until the port is open. Asked of the system: a connection would look like a client."""
         end = time.monotonic() + _STARTING
         while time.monotonic() < end:
-            if (code := self._running.poll()) is not None:
+            if (code := self._running.process.poll()) is not None:
                 where = self.lending.listen
                 why = f"something else listens at {where}" if code == CANNOT_LISTEN else _why(code)
                 raise ModelError(f"The worker could not start: {why}; choose another port with --listen.")
@@ -143,7 +132,7 @@ class WorkerProcess:
 
     def _said(self, line: str) -> str | None:
         if line == _CAME:
-            _write(self._running, "\n")  # has it watch over the new connection
+            self._running.say("\n")  # has it watch over the new connection
             return f"Connected: {self._client()}"
         return "Disconnected." if line == _WENT else None
 
@@ -153,17 +142,6 @@ class WorkerProcess:
                 if one.status == psutil.CONN_ESTABLISHED and one.raddr:
                     return f"{one.raddr.ip}:{one.raddr.port}"
         return "somebody who has left already"
-
-
-def _lines(process: subprocess.Popen[str]) -> Iterable[str]:
-    return process.stdout or ()
-
-
-def _write(process: subprocess.Popen[str], text: str) -> None:
-    with suppress(OSError):
-        if process.stdin is not None:
-            process.stdin.write(text)
-            process.stdin.flush()
 
 
 def _why(code: int) -> str:

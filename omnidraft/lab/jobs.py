@@ -7,16 +7,11 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import shutil
-import subprocess
-import sys
-import tempfile
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
 
 from omnidraft.errors import OmniDraftError, SettingsError, StorageError
 from omnidraft.files import reason
@@ -24,10 +19,10 @@ from omnidraft.lab import runs as drift
 from omnidraft.lab.prompts import load_prompts
 from omnidraft.lab.schedule import Schedule
 from omnidraft.lab.store import Options, RunState, RunStore, runs_folder
+from omnidraft.line_child import LineChild
 from omnidraft.paths import DataHome, ProfilePaths, make_folder
 
 log = logging.getLogger("omnidraft.ui")
-ROOT = Path(__file__).resolve().parents[2]
 UNDER_WAY = ("new", "running")
 
 
@@ -41,7 +36,7 @@ class DriftLab:
         self.seconds_left = 0.0
         self.current: str | None = None  # the run that is under way, or was last
         self._home = home
-        self._process: subprocess.Popen | None = None
+        self._child: LineChild | None = None
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
 
@@ -92,11 +87,11 @@ class DriftLab:
     def close(self) -> None:
         """End the run under way, which can be resumed."""
         self.stop()
-        if self._thread is None or self._process is None:
+        if self._thread is None or self._child is None:
             return
         self._thread.join(10)
         if self.running:
-            self._process.kill()
+            self._child.kill()
             self._thread.join()
 
     @property
@@ -127,33 +122,19 @@ class DriftLab:
 
     def _go(self, run: str) -> str:
         self.current, self.error, self.doing, self.seconds_left = run, "", "starting", 0.0
-        errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed where the process has ended
-        # A group of its own: Ctrl+C in the terminal ends the app, which then ends the run in order.
-        group: dict[str, Any] = {} if os.name == "nt" else {"process_group": 0}
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "omnidraft.lab.child", str(self._home.root), str(self.store.folder), run],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, cwd=ROOT, text=True, **group,
-        )  # fmt: skip
-        self._thread = threading.Thread(target=self._follow, args=(self._process, errors), name="drift", daemon=True)
+        self._child = LineChild("omnidraft.lab.child", str(self._home.root), str(self.store.folder), run)
+        self._thread = threading.Thread(target=self._follow, args=(self._child,), name="drift", daemon=True)
         self._thread.start()
         return run
 
-    def _follow(self, process: subprocess.Popen, errors: IO[bytes]) -> None:
-        told, asked = process.stdout, process.stdin
-        assert told is not None
-        assert asked is not None
-        for line in told:
+    def _follow(self, child: LineChild) -> None:
+        for line in child.lines():
             with suppress(ValueError):
                 self._take(json.loads(line))
-        code = process.wait()
-        with suppress(OSError):
-            asked.close()
-        told.close()
+        code, said = child.ended(), child.last_words(8000)
         if code and not self.error:
-            errors.seek(0)
-            log.error("the drift run ended with %s:\n%s", code, errors.read()[-8000:].decode("utf-8", "replace"))
+            log.error("the drift run ended with %s:\n%s", code, said)
             self.error = "Something went wrong inside the program; its log has the details."
-        errors.close()
 
     def _take(self, event: dict) -> None:
         self.doing = f"loading {event['loading']}" if "loading" in event else ""
@@ -161,9 +142,8 @@ class DriftLab:
         self.error = event.get("failed", self.error)
 
     def _tell(self, word: str) -> None:
-        if self.running and self._process is not None:
-            with suppress(OSError, ValueError):  # it has just ended
-                print(word, file=self._process.stdin, flush=True)
+        if self.running and self._child is not None:
+            self._child.say(f"{word}\n")
 
     def _must_be_idle(self) -> None:
         if self.running:

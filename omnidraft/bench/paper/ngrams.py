@@ -64,7 +64,7 @@ def eviction(plan: Plan, folder: Path, maps: Path, told: Told) -> dict[str, list
             counts[name] = [np.array([astuple(one)[:4] for one in found], float)]
             rows.append({"cache": name, "entries": len(cache) if cache is not None else 0})
     for row in rows:
-        row |= _compared(counts[row["cache"]], counts["full"])
+        row |= _compared(counts[str(row["cache"])], counts["full"])
     return {"rows": rows}
 
 

@@ -14,6 +14,7 @@ from omnidraft.app.assistant import Assistant
 from omnidraft.backends.base import LanguageModel
 from omnidraft.bench import learn_speed, regimes, speed
 from omnidraft.bench.learn import Told
+from omnidraft.bench.opened import engine_of
 from omnidraft.bench.paper.machines import DESKTOP, GPU, PAPER, Machine, measured, projected
 from omnidraft.bench.paper.plan import Plan
 from omnidraft.config import CacheSettings, ModelSettings
@@ -45,7 +46,8 @@ def _own(plan: Plan, home: DataHome, told: Told) -> Machine:
     try:
         files = regimes.models(home, plan.quantized, learned.targets[0], learned.drafter)
         assistant.load(*files, ModelSettings(threads=learned.threads), CacheSettings(enabled=False))
-        return measured(_passes(assistant.target), assistant.engine.measured().step, plan.quantized)
+        engine = engine_of(assistant)
+        return measured(_passes(engine.target.model), engine.measured().step, plan.quantized)
     finally:
         assistant.close()
 
