@@ -55,8 +55,8 @@ class LineChild:
                 self.process.stdin.flush()
 
     def lines(self) -> Iterator[str]:
-        """What it says, line by line, until it closes its side."""
-        yield from self.process.stdout or ()
+        """What it says, line by line, until it closes its side. Whoever stops early can go on where he stopped."""
+        return iter(self.process.stdout or ())
 
     def ended(self) -> int:
         """Wait until it has ended and let go of its pipes; its exit code."""
