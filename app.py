@@ -66,7 +66,7 @@ def _run(args: argparse.Namespace) -> int:
     if args.open:
         threading.Timer(1.0, webbrowser.open, [address]).start()
     try:
-        serve(app, args.host, args.port)
+        serve(app, args.host, args.port, args.trust_proxy)
     finally:
         lock.release()
     return 0
@@ -126,6 +126,13 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         metavar="NAME",
         help="another name this machine may be called by (may be repeated)",
+    )
+    parser.add_argument(
+        "--trust-proxy",
+        action="append",
+        default=[],
+        metavar="ADDRESS",
+        help="a proxy whose X-Forwarded-For names the client (may be repeated; default: nobody's word is taken)",
     )
     parser.add_argument("--data-dir", type=Path, help="where this program keeps its data (default: per user)")
     parser.add_argument("--profile", default=DEFAULT_PROFILE, help="the profile to start with")

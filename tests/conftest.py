@@ -14,7 +14,6 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--kills", type=int, default=200, help="how often the slow crash test kills what works")
-    parser.addoption("--cases", type=int, default=0, help="cases of each fuzz test; 0: as few as every run can afford")
     parser.addoption("--minutes", type=float, default=10.0, help="how long the slow load test asks")
 
 

@@ -107,12 +107,13 @@ def _mounted(app: FastAPI, sessions: Sessions) -> FastAPI:
     )
 
 
-def serve(app: FastAPI, host: str, port: int) -> None:
-    """Serve until interrupted."""
+def serve(app: FastAPI, host: str, port: int, proxies: Sequence[str] = ()) -> None:
+    """Serve until interrupted. proxies: addresses whose word about a client's own address is taken."""
     # The thread that decodes gives the interpreter away with every pass; it must not wait 5 ms to get it back.
     sys.setswitchinterval(SWITCH_SECONDS)
     config = uvicorn.Config(
-        Ending(app), host=host, port=port, log_level="warning", access_log=False, timeout_graceful_shutdown=2
-    )
+        Ending(app), host=host, port=port, log_level="warning", access_log=False, timeout_graceful_shutdown=2,
+        proxy_headers=bool(proxies), forwarded_allow_ips=list(proxies),
+    )  # fmt: skip
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     Server(config).run()

@@ -219,7 +219,8 @@ class _Keeper:
     def of_new(cls, session: Session, question: Message, seed: int | None) -> _Keeper:
         """An empty answer to `question`, in the store."""
         note = session.switched.pop(question.chat, None)
-        meta = {**answer_meta(target=session.target_name(), note=note, seed=seed), "partial": True}
+        thinks = session.assistant.engine.target.template.opens_thoughts or None if session.assistant.engine else None
+        meta = {**answer_meta(target=session.target_name(), note=note, seed=seed, thinks=thinks), "partial": True}
         message = session.store.append(question.chat, "assistant", "", parent=question.id, meta=meta)
         return cls(session, message)
 
@@ -269,6 +270,7 @@ class _Keeper:
             notices=live.notices or None,
             error=job.error,
             note=self.message.meta.get("note"),
+            thinks=self.message.meta.get("thinks"),
             plain=plain,
             disabled=live.disabled_reason,
             steps=steps_meta(job.steps) or None,

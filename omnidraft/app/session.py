@@ -19,6 +19,7 @@ from omnidraft.app.assistant import Assistant
 from omnidraft.app.changes import take_up
 from omnidraft.app.default_models import choose_drafter, choose_target
 from omnidraft.app.embedding_job import EmbeddingJob
+from omnidraft.app.line import Line
 from omnidraft.app.pace import PlainRounds
 from omnidraft.app.race_job import RaceJob, RacePlan
 from omnidraft.app.shown_chats import ShownChats
@@ -43,7 +44,7 @@ class StillAnswering(ModelError):
 class Session:
     """One profile at work. Methods may be called from any thread.
 
-    store: its conversations; shown: the one its pages show; drift: its drift runs.
+    store: its conversations; shown: the one its pages show; line: clients that wait for a turn; drift: its drift runs.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class Session:
         self.race: RaceJob | None = None  # the one under way, or the last one
         self.store = ChatStore(self.assistant.profile.chats)
         self.shown = ShownChats(self.store)
+        self.line = Line()
         self.plain_rounds = PlainRounds()
         self.drift = DriftLab(home, self.assistant.profile)
         self.switched: dict[str, str] = {}  # chat -> what its next answer should say about a change of models

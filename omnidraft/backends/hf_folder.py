@@ -96,18 +96,19 @@ def _check_kind(path: Path, config: dict[str, Any]) -> None:
     names = [name for name in config.get("architectures") or [] if isinstance(name, str)]
     if config.get("is_encoder_decoder") or (names and not any(name.endswith(_GENERATING) for name in names)):
         held = ", ".join(names) or "an encoder-decoder model"
-        raise ModelError(f"{path} holds {held}, which is no plain text model.")
+        raise ModelError(f"{path} holds {held[:100]}, which is no plain text model.")
     quantized = config.get("quantization_config")
     if quantized:
         method = quantized.get("quant_method", "unknown") if isinstance(quantized, dict) else "unknown"
         raise ModelError(
-            f"{path} is quantized with {method}, which needs packages that do not belong to this program; "
+            f"{path} is quantized with {str(method)[:100]}, which needs packages that do not belong to this program; "
             "use the unquantized folder or a GGUF of this model."
         )
     kinds = set(config.get("layer_types") or ()) - _ATTENTION
     if kinds:
+        named = ", ".join(sorted(map(str, kinds)))[:100]
         raise ModelError(
-            f"{path} has layers that carry a state ({', '.join(sorted(map(str, kinds)))}) and cannot take tokens back "
+            f"{path} has layers that carry a state ({named}) and cannot take tokens back "
             "in a Hugging Face folder; use a GGUF of this model."
         )
 

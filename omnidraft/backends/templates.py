@@ -146,6 +146,12 @@ class ChatTemplate:
         between, found, _ = whole.removeprefix(prompt).partition("\N{BULLET}")
         return between if found and whole.startswith(prompt) and between.isspace() else ""
 
+    @cached_property
+    def opens_thoughts(self) -> bool:
+        """Whether the prompt itself ends with `<think>`, so that an answer begins inside its thoughts."""
+        prompt = "".join(span.text for span in self.render([{"role": "user", "content": "a"}]))
+        return prompt.rstrip().endswith("<think>")
+
     def _attempt(self, messages: list[dict[str, Any]], add_generation_prompt: bool, tools: Sequence[Any] = ()) -> str:
         try:
             text = self._render(messages, add_generation_prompt, tools)

@@ -6,13 +6,18 @@ The index is a rebuildable by-product of the messages table. It knows word begin
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import unicodedata
+from collections.abc import Iterator
+from functools import lru_cache
 
 from omnidraft.chats.titles import one_line
 
-SNIPPET_WORDS = 16
 SNIPPET_CHARACTERS = 100
+SNIPPET_WITHIN = 20_000  # characters from the first place on that are looked at for a better one
+HELD = 128 << 20  # bytes of folded text that are kept in memory at most
+_OTHER = re.compile(rb"[\x80-\xff]+")
 
 Found = tuple[str, str, str]  # conversation id, message id, snippet
 
@@ -25,6 +30,7 @@ class MessageIndex:
 
     def __init__(self, connection: sqlite3.Connection, full_text: bool = True) -> None:
         self._connection = connection
+        self._texts = FoldedTexts(connection)
         self.full_text = full_text and _has_fts5(connection)
         connection.create_function("holds", 2, _holds, deterministic=True)
         if not self.full_text:
@@ -42,10 +48,12 @@ class MessageIndex:
             connection.execute("DELETE FROM chores WHERE name = 'index'")
 
     def add(self, seq: int, content: str) -> None:
+        self._texts.put(seq, content)
         if self.full_text:
             self._connection.execute("INSERT INTO message_index(rowid, content) VALUES (?, ?)", (seq, content))
 
     def change(self, seq: int, old: str, new: str) -> None:
+        self._texts.put(seq, new)
         if self.full_text and old != new:
             self._connection.execute(
                 "INSERT INTO message_index(message_index, rowid, content) VALUES ('delete', ?, ?)", (seq, old)
@@ -54,6 +62,7 @@ class MessageIndex:
 
     def rebuild(self) -> None:
         """Write the index anew: a deletion alone would leave the deleted words in its older segments."""
+        self._texts.forget()
         if self.full_text:
             self._connection.execute("INSERT INTO message_index(message_index) VALUES ('rebuild')")
 
@@ -64,29 +73,85 @@ class MessageIndex:
             return []
         if self.full_text and not any(map(_spaceless, query)) and (found := self._indexed(words, limit)):
             return found
-        rows = self._connection.execute(
-            "SELECT chat, id, content FROM messages WHERE holds(content, ?) ORDER BY seq DESC LIMIT ?",
-            (" ".join(words), limit),
-        )
-        return [(chat, message, snippet(content, words[0])) for chat, message, content in rows]
+        return self._read(words, limit)
+
+    def _read(self, words: list[str], limit: int) -> list[Found]:
+        """By reading: what holds the words anywhere, also inside others."""
+        held, found = self._texts.holding([folded_bytes(word) for word in words]), []
+        if held is None:
+            rows = self._connection.execute(
+                "SELECT chat, id, content FROM messages WHERE holds(content, ?) ORDER BY seq DESC LIMIT ?",
+                (" ".join(words), limit),
+            )
+            return [(chat, message, snippet(content, words[0])) for chat, message, content in rows]
+        for seq in held:
+            for chat, message, content in self._connection.execute(
+                "SELECT chat, id, content FROM messages WHERE seq = ?", (seq,)
+            ):
+                if holds_words(content, " ".join(words)):
+                    found.append((chat, message, snippet(content, words[0])))
+            if len(found) >= limit:
+                break
+        return found
 
     def _indexed(self, words: list[str], limit: int) -> list[Found]:
         # Quoted, a word is only ever text to FTS5, whatever operators or quotes it holds; the star asks for a prefix.
         quoted = ['"' + word.replace('"', '""') + '"*' for word in words if any(c.isalnum() for c in word)]
         if len(quoted) < len(words):
             return []  # punctuation alone is not in the index
+        # FTS5's own snippets cut each text into words anew, which takes a second for some long ones.
         rows = self._connection.execute(
-            f"""SELECT messages.chat, messages.id, snippet(message_index, 0, '', '', '…', {SNIPPET_WORDS})
+            """SELECT messages.chat, messages.id, messages.content
             FROM message_index JOIN messages ON messages.seq = message_index.rowid
             WHERE message_index MATCH ? ORDER BY message_index.rowid DESC LIMIT ?""",
             (" AND ".join(quoted), limit),
         )
-        return [(chat, message, one_line(text)) for chat, message, text in rows]
+        return [(chat, message, snippet(content, words[0])) for chat, message, content in rows]
+
+
+class FoldedTexts:
+    """All messages as they are compared, in memory, from the first search that has to read them.
+
+    Holds nothing of what was deleted. A hit is to be looked at again: a change that was taken back is not noticed.
+    """
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._texts: dict[int, bytes] | None = None
+        self._version = -1
+
+    def put(self, seq: int, content: str) -> None:
+        if self._texts is not None:
+            self._texts[seq] = folded_bytes(content)
+
+    def forget(self) -> None:
+        self._texts = None
+
+    def holding(self, words: list[bytes]) -> Iterator[int] | None:
+        """Numbers of messages that hold every word, newest first; None where there is too much text to be held."""
+        (version,) = self._connection.execute("PRAGMA data_version").fetchone()  # another program's changes raise it
+        if self._texts is None or version != self._version:
+            self._texts, self._version = self._all(), version
+        texts = self._texts
+        if texts is None:
+            return None
+        return (seq for seq in sorted(texts, reverse=True) if all(word in texts[seq] for word in words))
+
+    def _all(self) -> dict[int, bytes] | None:
+        found, size = {}, 0
+        for seq, content in self._connection.execute("SELECT seq, content FROM messages"):
+            found[seq] = folded_bytes(content)
+            if (size := size + len(found[seq])) > HELD:
+                return None
+        return found
 
 
 def snippet(text: str, word: str) -> str:
-    """The part of `text` around the first place that holds `word`, on one line."""
-    at = max(0, folded(text).find(folded(word)))  # folding can shift places a little; the window is wide enough
+    """The part of `text` around the first place where a word begins with `word`, else that holds it, on one line."""
+    within, wanted = folded(text), folded(word)  # folding can shift places a little; the window is wide enough
+    at = max(0, within.find(wanted))
+    if beginning := re.compile(r"(?<!\w)" + re.escape(wanted)).search(within, at, at + SNIPPET_WITHIN):
+        at = beginning.start()
     start = max(0, at - SNIPPET_CHARACTERS // 2)
     end = start + SNIPPET_CHARACTERS
     return ("…" if start else "") + one_line(text[start:end]) + ("…" if end < len(text) else "")
@@ -100,9 +165,22 @@ def holds_words(text: str, query: str) -> bool:
 
 def folded(text: str) -> str:
     """`text` without case and accents, for comparing."""
-    if text.isascii():
-        return text.lower()
-    return "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c)).casefold()
+    return folded_bytes(text).decode()
+
+
+def folded_bytes(text: str) -> bytes:
+    """The same in UTF-8. Only what is not ASCII is looked at closely: a week's talk takes seconds otherwise."""
+    return _OTHER.sub(_folded_run, text.encode("utf-8", "replace").lower())
+
+
+def _folded_run(found: re.Match[bytes]) -> bytes:
+    return _folded_letters(found[0])
+
+
+@lru_cache(maxsize=50_000)
+def _folded_letters(run: bytes) -> bytes:
+    apart = unicodedata.normalize("NFKD", run.decode())
+    return "".join(c for c in apart if not unicodedata.combining(c)).casefold().encode()
 
 
 def _holds(text: str, query: str) -> int:

@@ -56,8 +56,14 @@ def read_tokenizer_json(path: Path) -> Vocabulary:
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {error.strerror or error}.") from None
     except Exception as error:  # the library raises bare Exception for any fault of the file
-        raise ModelError(f"{path} is not a tokenizer.json: {str(error).splitlines()[0][:200]}.") from None
-    beside = _Configuration(path.parent)
+        raise ModelError(f"{path} is not a tokenizer.json: {_first_line(error)}.") from None
+    try:
+        return _vocabulary(library, description, texts, _Configuration(path.parent))
+    except ValueError as error:  # also where it cannot spell the texts that a vocabulary is told by
+        raise ModelError(f"{path} is no vocabulary for text: {str(error)[:200]}.") from None
+
+
+def _vocabulary(library: Library, description: dict, texts: list[str], beside: _Configuration) -> Vocabulary:
     size = max(len(texts), beside.rows)
     pieces, kinds = _pieces(texts, description, size)
     controls = {texts[i]: i for i in np.flatnonzero(kinds[: len(texts)] == TokenKind.CONTROL).tolist()}
@@ -75,6 +81,10 @@ def read_tokenizer_json(path: Path) -> Vocabulary:
         family="bpe" if _byte_level(description) else "spm",
         tokenizer=HubTokenizer(library, not _byte_level(description)),
     )
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error)[:200].splitlines()), type(error).__name__)
 
 
 class HubTokenizer:

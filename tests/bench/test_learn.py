@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from omnidraft.__main__ import main
-from omnidraft.bench import learn_report
+from omnidraft.bench import learn_answers, learn_report
 from omnidraft.bench import learn_stats as stats
 from omnidraft.bench.learn import Cell
 from omnidraft.bench.learn_plan import LearnPlan, choose
-from omnidraft.errors import SettingsError
+from omnidraft.errors import SettingsError, StorageError
 from omnidraft.lab.prompts import TASKS
 
 
@@ -203,6 +203,35 @@ def test_cells_made_on_other_prompts_are_not_taken_over(tmp_path, capsys):
                  *arguments])  # fmt: skip
     assert code == 2
     assert "holds a run on other prompts" in capsys.readouterr().err
+
+
+def test_answers_of_another_run_are_taken_over_only_if_they_are_the_same_answers(tmp_path):
+    made = {"models": {"t": "1234"}, "train_tokens": 40, "train_temperature": 1.0}
+    cells = tmp_path / "other.cells" / "methods"
+    cells.mkdir(parents=True)
+    (cells / "t-math-s0-abc.answers").write_bytes(b"answers")
+    (cells / "plan.json").write_text(json.dumps(made | {"models": {"t": "1234", "u": "5"}, "test_prompts": 3}))
+    mine = tmp_path / "t-math-s0-abc.answers"
+    for other in ({"train_tokens": 41}, {"models": {"t": "9999"}}):
+        assert not learn_answers.taken_over(mine, tmp_path / "other.cells", made | other)
+    assert not learn_answers.taken_over(tmp_path / "t-math-s0-xyz.answers", tmp_path / "other.cells", made)
+    assert not mine.exists()
+    assert learn_answers.taken_over(mine, tmp_path / "other.cells", made)
+    assert mine.read_bytes() == b"answers"
+    with pytest.raises(StorageError, match="no folder"):
+        learn_answers.taken_over(mine, tmp_path / "none", made)
+
+
+@pytest.mark.slow
+def test_a_run_learns_from_answers_another_one_recorded(tmp_path, capsys):
+    arguments = ["--tasks", "qa", "--train-prompts", "4", "--no-reference", "--no-curve"]
+    first = bench(tmp_path, *arguments)
+    (tmp_path / "again").mkdir()
+    capsys.readouterr()
+    again = bench(tmp_path / "again", *arguments, "--from", str(tmp_path / "learn.json"))
+    assert "answers taken from" in capsys.readouterr().err
+    rates = [[row["acceptance"] for row in found["rows"]] for found in (first, again)]
+    assert rates[0] == rates[1]
 
 
 @pytest.mark.slow

@@ -116,6 +116,18 @@ def test_one_that_fails_is_reported_and_the_others_go_on(plan, tmp_path):
     assert "- weak failed: RuntimeError: out of luck" in table
     assert "| llama-cpp-python, quick | T=0 | 2.00 | 2.00 |" in table
     assert "too few" in table
+    assert "Ahead of ours" in table
+
+
+def test_a_peer_that_is_ahead_of_ours_is_named(plan, tmp_path):
+    slow = Fake("omnidraft")
+    slow.ways = (PLAIN, "untrained")
+    slow.answer = lambda way, question: Fake.answer(slow, PLAIN, question)
+    found = compared(plan, tmp_path, {"llama-cpp-python": lambda: Fake("llama-cpp-python"), "omnidraft": lambda: slow})
+    (named,) = report.ahead(report.rows(found))
+    assert (named["program"], named["way"], named["our_way"]) == ("llama-cpp-python", "quick", "untrained")
+    assert (named["speedup"], named["ours"]) == (pytest.approx(2), pytest.approx(1))
+    assert "quick 2.00, ours (untrained) 1.00" in "\n".join(report.markdown(found, plan.decides()))
 
 
 def test_all_are_asked_the_same_in_turns(plan, tmp_path):

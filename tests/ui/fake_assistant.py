@@ -36,7 +36,7 @@ class FakeAssistant:
         self.target = SimpleNamespace(name=target.stem, n_ctx=1024)
         model = SimpleNamespace(vocabulary=SimpleNamespace(encode=str.split))
         self.engine = SimpleNamespace(
-            target=SimpleNamespace(model=model, name=target.stem, n_ctx=1024),
+            target=SimpleNamespace(model=model, template=SimpleNamespace(opens_thoughts=False)),
             why_plain=lambda draft: None,
             written_ids=lambda begun: [],
             room=lambda messages, longest: 1000,

@@ -7,6 +7,7 @@ import json
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, urlsplit
 
 REPO = "tester/tiny-gguf"
 
@@ -19,6 +20,9 @@ class StubHub:
         self.delay, self.chunk = 0.0, 1 << 16
         self.damaged: set[str] = set()
         self.ranges: list[int] = []
+        self.listed: list[dict] = []  # what a search finds
+        self.queries: list[dict[str, list[str]]] = []
+        self.tokenizers: dict[str, bytes] = {}  # by repository
         self.headers: list[dict[str, str]] = []
         hub = self
 
@@ -28,10 +32,15 @@ class StubHub:
             def do_GET(self) -> None:
                 hub.headers.append(dict(self.headers))
                 path = self.path.partition("?")[0]
-                if path == f"/api/models/{REPO}" or path.startswith(f"/api/models/{REPO}/revision/"):
+                if path == "/api/models":
+                    hub.queries.append(parse_qs(urlsplit(self.path).query))
+                    hub._reply(self, 200, json.dumps(hub.listed).encode(), {"Content-Type": "application/json"})
+                elif path == f"/api/models/{REPO}" or path.startswith(f"/api/models/{REPO}/revision/"):
                     hub._describe(self)
                 elif path.startswith(f"/{REPO}/resolve/main/"):
                     hub._send(self, path.rpartition("/")[2])
+                elif path.endswith("/resolve/main/tokenizer.json") and path.split("/resolve")[0][1:] in hub.tokenizers:
+                    hub._reply(self, 200, hub.tokenizers[path.split("/resolve")[0][1:]], {})
                 else:
                     hub._reply(self, 404, b'{"error":"Repository not found"}', {"X-Error-Code": "RepoNotFound"})
 

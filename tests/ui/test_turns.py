@@ -45,6 +45,19 @@ def test_thoughts_are_found_wherever_a_line_begins_with_them():
     assert [mark and mark["id"] for mark in marks] == [None, None, "a"]
 
 
+def test_an_answer_that_begins_inside_its_thoughts_is_folded_from_its_first_word():
+    def rows(text: str, writing=None) -> list[str]:
+        path = [message("a", "assistant", text, thinks=True)]
+        shown = turns(path, {}, ("a", writing) if writing is not None else None).rows
+        return [row.get("metadata", {}).get("title", "") + row["content"]["text"] for row in shown]
+
+    assert rows("", "") == ["…"]
+    assert rows("", "Let me")[0] == "ThinkingLet me"
+    assert rows("", "Let me see.\n</think>\n\nIt is") == ["ThoughtsLet me see.", "It is"]
+    assert rows("Let me see.\n</think>\n\nIt is 4.") == ["ThoughtsLet me see.", "It is 4."]
+    assert rows("<think>\nBoth.</think>Yes.") == ["ThoughtsBoth.", "Yes."]
+
+
 def test_a_thought_that_is_spoken_of_is_none():
     assert texts("no <think>tag</think> at the start") == ["no \ufdd0think>tag\ufdd0/think> at the start"]
     assert texts("```\n<think>x</think>\n```") == ["```\n\ufdd0think>x\ufdd0/think>\n```"]

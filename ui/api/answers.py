@@ -88,20 +88,23 @@ def _failed(job: AnswerJob) -> Response | None:
 async def start(session: Session, choice: Choice, request: Request) -> Reply:
     """A choice's job, as soon as no other answer is being written."""
     name, model = await run_in_threadpool(models.find, session, choice.asked.model)
-    return await when_idle(session, request, partial(_answer, session, name, model, choice))
+    begin = partial(_answer, session, name, model, choice)
+    return await when_idle(session, request, begin, again=choice.index > 0)
 
 
-async def when_idle(session: Session, request: Request, begin: Callable[[], Any]) -> Any:
-    """What `begin` gives, as soon as no answer is being written; BadRequest if the client goes away before."""
-    while True:
-        if await request.is_disconnected():
-            raise BadRequest(GONE, 499)
-        if not session.busy:
-            try:
-                return await run_in_threadpool(begin)
-            except StillAnswering:
-                pass  # another one began in the meantime
-        await asyncio.sleep(0.05)
+async def when_idle(session: Session, request: Request, begin: Callable[[], Any], again: bool = False) -> Any:
+    """What `begin` gives, as soon as no answer is being written and nobody waits longer; BadRequest if the client goes
+    away before, LineFull if too many wait and this request was not let in before (`again`)."""
+    with session.line.place(again) as place:
+        while True:
+            if await request.is_disconnected():
+                raise BadRequest(GONE, 499)
+            if place.is_first and not session.busy:
+                try:
+                    return await run_in_threadpool(begin)
+                except StillAnswering:
+                    pass  # a page's answer began in the meantime
+            await asyncio.sleep(0.05)
 
 
 def _answer(session: Session, name: str, model: ModelInfo, choice: Choice) -> Reply:

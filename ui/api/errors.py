@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fastapi.responses import JSONResponse
 
+from omnidraft.app.line import LineFull
 from omnidraft.backends.grammar import GrammarError
 from omnidraft.errors import ContextFull, OmniDraftError, SettingsError
 from ui.api.fields import BadRequest
@@ -20,6 +21,10 @@ def refused(error: OmniDraftError, otherwise: int = 503) -> JSONResponse:
     """What to answer to a request that led to `error`; `otherwise`: the status where it is not the request's fault."""
     if isinstance(error, BadRequest):
         return error_reply(str(error), error.status, error.code)
+    if isinstance(error, LineFull):
+        reply = error_reply(str(error), 429, "rate_limit_exceeded")
+        reply.headers["Retry-After"] = str(error.seconds)
+        return reply
     if isinstance(error, ContextFull):
         return error_reply(str(error), 400, TOO_LONG)
     return error_reply(str(error), 400 if isinstance(error, (SettingsError, GrammarError)) else otherwise)

@@ -142,7 +142,7 @@ class Answering(Handlers):
     @telling
     def decide(self, chat: str | None, request: gr.Request, event: gr.EventData) -> Updates:
         """The user said whether a function may run."""
-        session, name = self._here(request, chat)
+        session, name = self.here(request, chat)
         data = event._data
         yield from self.view.decide(session, name, data["message"], data["call"], data["choice"])
 
@@ -257,7 +257,7 @@ class Options(Handlers):
     @telling
     def tools(self, on: bool, chat: str | None, request: gr.Request) -> Updates:
         """Whether the model may ask for functions; what was always allowed is asked again then."""
-        session, name = self._here(request, chat)
+        session, name = self.here(request, chat)
         session.store.update(name, tools=() if on else None)
         engine = session.assistant.engine
         known = engine is None or not on or engine.target.template.supports_tools

@@ -62,7 +62,7 @@ def turns(
         text = writing[1] if busy and writing else message.content
         called = steps if busy else message.steps
         if message.role == "assistant":
-            *before, text = _with_calls(text, called)
+            *before, text = _with_calls(text, called, bool(message.meta.get("thinks")) and bool(text))
             rows += before
             marks += [None] * len(before)
         rows.append({"role": message.role, "content": _as_is(text or _empty(message, busy, called))})
@@ -89,15 +89,22 @@ def _mark(message: Message, version: tuple[int, int], last: bool, busy: bool) ->
     return mark
 
 
-def _with_calls(text: str, steps: Sequence[Step]) -> list:
-    """Rows for all calls and what was said before them, then the text behind the last."""
+def _with_calls(text: str, steps: Sequence[Step], thinks: bool) -> list:
+    """Rows for all calls and what was said before them, then the text behind the last.
+
+    thinks: the prompt opened the thoughts, so that each part begins inside them and only their end is written.
+    """
     rows, start = [], 0
     for step in steps:
-        *before, said = _parts(text[start : step.at])
+        *before, said = _parts(_opened(text[start : step.at], thinks))
         rows += [*before, *([{"role": "assistant", "content": _as_is(said)}] if said.strip() else [])]
         rows += [_fold(tools.title(call), tools.described(call), "done") for call in step.calls]
         start = step.at
-    return [*rows, *_parts(text[start:])]
+    return [*rows, *_parts(_opened(text[start:], thinks))]
+
+
+def _opened(text: str, thinks: bool) -> str:
+    return f"<think>\n{text}" if thinks and not text.lstrip().startswith("<think") else text
 
 
 def _parts(text: str) -> list:

@@ -13,9 +13,32 @@ FEW = 8  # long answers below which a cell says little
 
 def markdown(tables: Tables) -> Iterator[str]:
     """Every table there is, in the paper's order."""
+    if "speed" in tables:
+        yield from (*_gains(tables["speed"]), "")
     for name, show in _SHOWN.items():
         if name in tables:
             yield from (*show(tables[name]), "")
+
+
+def _gains(table: dict) -> Iterator[str]:
+    """What a user of the app gets: the adaptive length with the drafter that learned, means over the targets."""
+    rows = [row for row in table["rows"] if (row["method"], row["condition"]) == ("adaptive", "projected")]
+    regimes = list(dict.fromkeys(row["regime"] for row in rows))
+    machines = [machine["name"] for machine in table["machines"]]
+    body = []
+    for task, sampling in dict.fromkeys((row["task"], row["temperature"]) for row in rows):
+        mine = [row for row in rows if (row["task"], row["temperature"]) == (task, sampling)]
+        measured = [_mean([row["speedup"] for row in mine if row["regime"] == regime]) for regime in regimes]
+        others = [_mean([row["projected"][name] for row in mine if row["regime"] == regimes[0]]) for name in machines]
+        body.append([task, label(sampling), *measured, *others])
+    head = [*(f"measured: {regime}" for regime in regimes), *(f"projected: {name}" for name in machines)]
+    source = f"; projections from the rounds at {regimes[0]}" if regimes else ""
+    title = f"What you gain: speedup of a drafter that learned, adaptive length{source}"
+    yield from _table(title, ["task", "sampling", *head], body)
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
 
 
 def _methods(table: dict) -> Iterator[str]:

@@ -13,6 +13,9 @@ from omnidraft.bench.peers.bursts import Answer
 from omnidraft.bench.peers.peer import PLAIN
 from omnidraft.bench.peers.run import Cell, Found
 
+OURS = ("omnidraft", "omnidraft, folder")
+OWN_WAYS = ("learned", "untrained")  # the first that was run is what a user of ours has
+BEHIND = 1.02  # a peer so much faster is named
 REFERENCES = ("llama.cpp server", "llama-cpp-python", "omnidraft")  # whose plain decoding all are held against
 ENOUGH = 8  # long answers a cell needs
 _RESAMPLES = 2000
@@ -96,8 +99,8 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 def as_json(found: Found, plan: dict) -> dict:
     made = rows(found)
-    return {"plan": plan, "rows": [asdict(row) for row in made], "means": means(made), "failed": found.failed,
-            "notes": found.notes}  # fmt: skip
+    return {"plan": plan, "rows": [asdict(row) for row in made], "means": means(made), "ahead": ahead(made),
+            "failed": found.failed, "notes": found.notes}  # fmt: skip
 
 
 def means(made: Sequence[Row]) -> list[dict]:
@@ -111,6 +114,22 @@ def means(made: Sequence[Row]) -> list[dict]:
             "speedup": _geometric([r.speedup for r in mine]),
             "against_reference": _geometric(against) if len(against) == len(mine) else None,
         })  # fmt: skip
+    return found
+
+
+def ahead(made: Sequence[Row]) -> list[dict]:
+    """Where another program's speedup over its own plain decoding is more than 2% above ours, by task and sampling.
+    Programs on the folder are held against ours on the folder, those on the GGUF against ours on it."""
+    found = []
+    for row in made:
+        if row.program in OURS or row.way == PLAIN:
+            continue
+        program = OURS[row.program == "transformers"]
+        own = {r.way: r for r in made if (r.program, r.task, r.sampling) == (program, row.task, row.sampling)}
+        mine = next((own[way] for way in OWN_WAYS if way in own), None)
+        if mine is not None and row.speedup > BEHIND * mine.speedup:
+            found.append({"sampling": row.sampling, "task": row.task, "program": row.program, "way": row.way,
+                          "speedup": row.speedup, "ours": mine.speedup, "our_way": mine.way})  # fmt: skip
     return found
 
 
@@ -134,6 +153,10 @@ def markdown(found: Found, plan: dict) -> Iterable[str]:
                     "| against the reference | tokens per pass | answers (long, looped) | same text |",
                     "|---" * 9 + "|")  # fmt: skip
         yield from (_line(row) for row in made if row.sampling == sampling)
+    named = ahead(made)
+    yield from ("", "Ahead of ours by more than 2%: " + ("nobody." if not named else "")) if made else ()
+    yield from (f"- {label(one['sampling'])}, {one['task']}: {one['program']}, {one['way']} {one['speedup']:.2f}, "
+                f"ours ({one['our_way']}) {one['ours']:.2f}" for one in named)  # fmt: skip
     if found.failed or any(found.notes.values()):
         yield ""
     yield from (f"- {name} failed: {said}" for name, said in found.failed.items())

@@ -1,0 +1,69 @@
+"""Who waits for a turn with a session: first come, first served, and only so many. Knows no answers and no clients."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from omnidraft.errors import OmniDraftError
+
+LONGEST = 32  # who comes when so many wait is better told to come back
+
+
+class LineFull(OmniDraftError):
+    """Too many wait; `seconds` says when to come again."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = max(1, math.ceil(seconds))
+        super().__init__(f"Too many requests are waiting for this model; try again in {self.seconds} seconds.")
+
+
+class Place:
+    """One's place in the line."""
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+
+    @property
+    def is_first(self) -> bool:
+        return self._line.first is self
+
+
+class Line:
+    """The places taken, and how long a turn took lately."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._places: deque[Place] = deque()
+        self._turn, self._last = 1.0, 0.0  # seconds between turns, and when the last began
+
+    @property
+    def first(self) -> Place | None:
+        with self._lock:
+            return self._places[0] if self._places else None
+
+    @contextmanager
+    def place(self, again: bool = False) -> Iterator[Place]:
+        """A place at the end until the block ends, which is when one's turn has begun or is given up. LineFull if too
+        many wait, unless one was let in before (`again`)."""
+        own = Place(self)
+        with self._lock:
+            if len(self._places) >= LONGEST and not again:
+                raise LineFull(self._turn * len(self._places) / 2)
+            self._places.append(own)
+        try:
+            yield own
+        finally:
+            with self._lock:
+                if self._places[0] is own:
+                    self._note_turn()
+                self._places.remove(own)
+
+    def _note_turn(self) -> None:
+        now = time.monotonic()
+        self._turn += 0.2 * (min(now - self._last, 60.0) - self._turn)
+        self._last = now

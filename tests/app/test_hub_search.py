@@ -1,0 +1,101 @@
+"""Search on a stub Hub: what matches and may fit, what each file takes, drafters by their vocabularies alone."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+from omnidraft.app import hub_drafters, hub_fit, hub_search
+from omnidraft.app.hub_files import HubError, list_models
+from omnidraft.app.memory import context_of
+from omnidraft.backends.estimate import header_estimate
+from omnidraft.backends.gguf_file import read_info
+from omnidraft.config import ModelSettings
+from omnidraft.paths import BUNDLED_MODELS
+from omnidraft.vocab import Vocabulary
+from tests.app.test_hub import serve  # noqa: F401  a fixture
+from tests.ui.stub_hub import REPO
+
+TARGET = BUNDLED_MODELS / "tiny-target-a-f16.gguf"
+SETTINGS = replace(ModelSettings(), n_ctx=2048)
+
+
+def test_a_search_lists_what_may_fit_most_downloaded_first(serve):  # noqa: F811
+    hub = serve({})
+    hub.listed = [
+        {"id": "a/small", "downloads": 5, "gguf": {"total": 500_000_000, "architecture": "qwen3"}},
+        {"id": "b/huge", "downloads": 900, "gguf": {"total": 70_000_000_000}},
+        {"id": "c/unknown", "downloads": 50},
+    ]
+    found, hidden = hub_search.search(" qwen ", free=4 << 30)
+    assert [one.repo for one in found] == ["c/unknown", "a/small"]
+    assert hidden == 1
+    assert found[1].label() == "a/small · 500M · 5 downloads"
+    (query,) = hub.queries
+    assert (query["search"], query["sort"], query["filter"]) == (["qwen"], ["downloads"], ["gguf"])
+    assert not any("authorization" in {name.lower() for name in headers} for headers in hub.headers)
+    with pytest.raises(HubError, match="part of the model's name"):
+        hub_search.search("  ", None)
+
+
+def test_a_hub_that_is_gone_costs_one_sentence(serve):  # noqa: F811
+    serve({}).close()
+    with pytest.raises(HubError, match="cannot be reached"):
+        hub_search.search("x", None)
+
+
+def test_files_are_judged_by_the_formula_that_refuses_a_load(serve, tmp_path):  # noqa: F811
+    data = TARGET.read_bytes()
+    hub = serve({"m-F16.gguf": data, "m-Q4.gguf": data + bytes(4 << 20)})
+    found = hub_fit.fits(list_models(REPO), SETTINGS, tmp_path / "cache")
+    info = read_info(TARGET)
+    exact = header_estimate(info, SETTINGS, context_of(info, SETTINGS)).total
+    small, large = found
+    assert 0 <= small.memory - exact < 2 << 20  # the header's own bytes are counted with the weights
+    assert large.memory - small.memory == 4 << 20
+    assert hub_fit.best(found, small.memory) is small
+    assert hub_fit.best(found, None) is large
+    assert hub_fit.best(found, 1000) is None
+    assert list((tmp_path / "cache").iterdir()) == []
+    assert hub.ranges == [0]
+
+
+def test_what_is_no_model_is_judged_by_its_size(serve, tmp_path):  # noqa: F811
+    serve({"m.gguf": b"GGUF" + bytes(3 << 20)})
+    (found,) = hub_fit.fits(list_models(REPO), SETTINGS, tmp_path / "cache")
+    assert (found.memory, found.fits(4 << 20), found.fits(1 << 20)) == (None, True, False)
+
+
+def tokenizer(pieces: list[str]) -> bytes:
+    made = Tokenizer(models.BPE(vocab={piece: n for n, piece in enumerate(pieces)}, merges=[]))
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    return made.to_str().encode()
+
+
+def test_drafters_are_compared_by_their_vocabularies_alone(serve, tmp_path):  # noqa: F811
+    hub = serve({})
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    few, many = hub_drafters.DRAFTERS[0][0], hub_drafters.DRAFTERS[1][0]
+    target = Vocabulary.from_gguf(TARGET)
+    known = [p.decode() for p in target.pieces if p.isalpha() and p.isascii() and len(p) > 1][:500]
+    hub.tokenizers = {few: tokenizer(letters), many: tokenizer([*letters, *known])}
+    found = hub_drafters.ranked(list(hub_drafters.compare(target, tmp_path)))
+    assert [one.repo for one in found][:2] == [many, few]
+    assert found[0].share > found[1].share > 0
+    assert "map directly" in found[0].label()
+    assert found[2].share is None
+    assert found[2].why
+    asked = len(hub.headers)
+    list(hub_drafters.compare(target, tmp_path))
+    assert len(hub.headers) == asked + 1  # what came is kept; only what did not is asked for again
+
+
+def test_a_damaged_tokenizer_is_said_and_not_kept(serve, tmp_path):  # noqa: F811
+    hub = serve({})
+    hub.tokenizers = {repo: json.dumps({"model": 5}).encode() for repo, _ in hub_drafters.DRAFTERS}
+    found = list(hub_drafters.compare(Vocabulary.from_gguf(TARGET), tmp_path))
+    assert all("no tokenizer that can be read" in one.why for one in found)
+    assert not list(tmp_path.rglob("tokenizer.json"))

@@ -1,0 +1,290 @@
+"""Conversations, profiles, settings, prompts, requests, grammars, schemas and templates from a stranger."""
+
+from __future__ import annotations
+
+import json
+import random
+import zipfile
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from omnidraft.backends.grammar import Grammar, GrammarState, check_grammar
+from omnidraft.backends.json_schema import json_grammar
+from omnidraft.backends.templates import ChatTemplate
+from omnidraft.chats import ChatStore, export_json, export_markdown, import_json, import_markdown
+from omnidraft.config import AppSettings
+from omnidraft.lab.prompts import load_prompts
+from omnidraft.paths import find_data_home
+from omnidraft.profiles.bring import import_profile
+from omnidraft.profiles.carry import export_profile
+from omnidraft.settings_file import load_settings, save_settings
+from omnidraft.vocab import Vocabulary
+from tests.fuzz.cases import ODD, as_json, damaged, fuzz, refused_at_most, several
+from ui.api.request import Asked
+
+SEEDS = st.integers(0, 2**48).map(random.Random)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    with ChatStore(tmp_path_factory.mktemp("chats") / "chats.sqlite") as made:
+        chat = made.create(system="Be brief.")
+        question = made.append(chat.id, "user", "What is 2 + 3?\n\n## not a heading")
+        made.append(chat.id, "assistant", "5", meta={"seed": 1, "finish_reason": "stop"})
+        made.edit(question.id, "What is 2 + 4?")
+        yield made
+
+
+@fuzz(60)
+@given(SEEDS)
+def test_conversations(store, by):
+    exported = json.loads(export_json(store, [store.conversations()[-1].id]))
+    data = as_json(several(exported, by))
+    with refused_at_most():
+        for chat in import_json(store, damaged(data, by) if by.random() < 0.2 else data):
+            store.path(chat.id)
+            export_json(store, [chat.id])
+            store.delete(chat.id)
+
+
+@fuzz(60)
+@given(SEEDS)
+def test_conversations_in_markdown(store, by):
+    data = export_markdown(store, store.conversations()[-1].id).encode()
+    with refused_at_most():
+        chat = import_markdown(store, damaged(data * by.choice([1, 3]), by))
+        store.path(chat.id)
+        store.delete(chat.id)
+
+
+NAMES = [
+    "settings.toml",
+    "chats.sqlite",
+    "../out",
+    "/etc/out",
+    "a/../../out",
+    "C:\\out",
+    "..\\out",
+    "adapters/d/v/x.gguf",
+    "adapters/d/v/version.json",
+    "aux",
+    "a\x00b",
+    "",
+    ".",
+    "x" * 300,
+    "replay.sqlite",
+    "adapters/" * 50 + "x",
+]
+
+
+@fuzz(30)
+@given(SEEDS)
+def test_profiles_write_nothing_outside(tmp_path_factory, by):
+    root = tmp_path_factory.mktemp("profiles")
+    home = find_data_home(root / "home")
+    save_settings(home.profile("ada").settings, AppSettings())
+    archive = export_profile(home, "ada", root / "x.zip")
+    with zipfile.ZipFile(archive) as source:
+        files = {name: source.read(name) for name in source.namelist()}
+    files["manifest.json"] = as_json(several(json.loads(files["manifest.json"]), by))
+    with zipfile.ZipFile(archive, "w", compression=by.choice([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])) as target:
+        for name, data in files.items():
+            target.writestr(name, data if by.random() < 0.8 else damaged(data or b"x", by))
+        for _ in range(by.randrange(3)):
+            entry = zipfile.ZipInfo(by.choice(NAMES) or "x")
+            entry.external_attr = by.choice([0, 0o120777 << 16, 0o060777 << 16, 0o644 << 16])
+            target.writestr(entry, bytes(by.choice([0, 10, 20_000_000])), zipfile.ZIP_DEFLATED)
+    if by.random() < 0.3:
+        archive.write_bytes(damaged(archive.read_bytes(), by))
+    with refused_at_most():
+        import_profile(home, archive, "bob")
+    assert {path.name for path in root.iterdir()} == {"home", "x.zip"}
+    assert {path.name for path in home.profiles.iterdir()} <= {"ada", "bob"}
+
+
+@fuzz(60)
+@given(SEEDS)
+def test_settings(tmp_path_factory, by):
+    path = tmp_path_factory.getbasetemp() / "settings.toml"
+    path.unlink(missing_ok=True)
+    save_settings(path, AppSettings())
+    data = path.read_bytes()
+    lines = data.split(b"\n")
+    value = str(by.choice(ODD)).encode("utf-8", "replace")
+    lines[by.randrange(len(lines))] = by.choice(
+        [b"[model", b"a = ", b"[[x]]", b"threads = " + value, b"seed = '" + value]
+    )
+    path.write_bytes(b"\n".join(lines) if by.random() < 0.5 else damaged(data, by))
+    with refused_at_most():
+        load_settings(path)
+
+
+@fuzz(60)
+@given(SEEDS)
+def test_prompt_files(tmp_path_factory, by):
+    path = tmp_path_factory.getbasetemp() / by.choice(["p.jsonl", "p.txt", "p.json"])
+    line = {"id": "1", "task": "t", "messages": [{"role": "user", "content": "Hi"}], "prompt": "Hi", "answer": "x"}
+    data = b"\n".join(as_json(several(line, by)) for _ in range(3))
+    path.write_bytes(damaged(data, by) if by.random() < 0.3 else data)
+    with refused_at_most():
+        load_prompts(path)
+
+
+BODY = {
+    "model": "m",
+    "messages": [{"role": "system", "content": "s"}, {"role": "user", "content": [{"type": "text", "text": "t"}]}],
+    "temperature": 0.5,
+    "top_p": 0.9,
+    "max_tokens": 5,
+    "stop": ["a"],
+    "seed": 1,
+    "stream": True,
+    "n": 1,
+    "logprobs": True,
+    "stream_options": {"include_usage": True},
+    "top_logprobs": 2,
+    "prompt": ["a", "b"],
+    "speculation": True,
+    "tools": [{"type": "function", "function": {"name": "f", "description": "d", "parameters": {"type": "object"}}}],
+    "tool_choice": "auto",
+    "response_format": {"type": "json_schema", "json_schema": {"schema": {"type": "object"}}},
+}
+
+
+@fuzz(80)
+@given(SEEDS)
+def test_requests(by):
+    session = SimpleNamespace(settings=AppSettings())
+    kept = {name: value for name, value in BODY.items() if by.random() < 0.6}
+    data = as_json(several(kept, by))
+    data = damaged(data, by) if by.random() < 0.2 else data
+    for read in (Asked.chat, Asked.text):
+        with refused_at_most():
+            read(session, data)
+
+
+PIECES = [
+    "root ::= ",
+    "a ::= ",
+    "\n",
+    '"x"',
+    "[a-z]",
+    "[^\\n]",
+    "(",
+    ")",
+    "|",
+    "*",
+    "+",
+    "?",
+    "{2,5}",
+    "{5,2}",
+    "{999999}",
+    "a",
+    "root",
+    '"\\',
+    "[",
+    "]",
+    "#c\n",
+    " ",
+    "\\u00e9",
+    '"(((("',
+    "{",
+    "a0 ",
+    "::=",
+    "[\\x00-\\x7f]",
+    ".",
+    "😀",
+    "(a|a)*",
+]
+
+
+@pytest.fixture(scope="module")
+def vocabulary(models):
+    return Vocabulary.from_gguf(models / "tiny-target-b-f16.gguf")
+
+
+@fuzz(80)
+@given(SEEDS)
+def test_grammars(vocabulary, by):
+    text = "root ::= " + "".join(by.choice(PIECES) for _ in range(by.randrange(1, 40)))
+    if by.random() < 0.2:
+        text += by.choice(PIECES) * by.choice([100, 20_000])
+    with refused_at_most():
+        check_grammar(text)
+        state = GrammarState(Grammar(text), vocabulary)
+        state.allowed(np.arange(len(vocabulary)))
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "a": {"type": "string", "maxLength": 5, "pattern": "^[a-z]{2,3}$"},
+        "b": {"type": "array", "items": {"$ref": "#/$defs/c"}, "maxItems": 3},
+        "e": {"enum": [1, "x", None]},
+        "f": {"anyOf": [{"type": "number"}, {"type": "null"}]},
+        "g": {"type": "integer", "minimum": 0, "maximum": 99, "format": "date"},
+    },
+    "required": ["a"],
+    "additionalProperties": False,
+    "$defs": {"c": {"type": "object", "allOf": [{"$ref": "#"}]}},
+}
+
+
+@fuzz(60)
+@given(SEEDS)
+def test_schemas(by):
+    schema = several(SCHEMA, by)
+    if by.random() < 0.3:
+        schema = {"type": "object", "properties": {"x": several(SCHEMA, by), "y": {"$ref": "#/properties/x"}}}
+    with refused_at_most():
+        check_grammar(json_grammar(schema))
+
+
+PARTS = [
+    "{{ messages }}",
+    "{% for m in messages %}",
+    "{% endfor %}",
+    "{{ m.content }}",
+    "{{ m.__class__ }}",
+    "{% if x %}",
+    "{% endif %}",
+    "{{ ''.__class__.__mro__ }}",
+    "{{ cycler.__init__.__globals__ }}",
+    "{% set x = 'a' * 99999 %}",
+    "{{ range(10**9) | list }}",
+    "{{ x ~ x }}",
+    "{% macro f(a) %}{{ f(a) }}{% endmacro %}",
+    "{{ f(1) }}",
+    "{{",
+    "%}",
+    "{{ bos_token }}",
+    "{{ raise_exception('no') }}",
+    "{{ messages | tojson }}",
+    "{{ 7 ** 99999999 }}",
+    "{{ m | attr('x') }}",
+    "{{ '%s' % m }}",
+    "{% include 'x' %}",
+    "{% import 'os' as os %}",
+    "{{ lipsum() }}",
+    "{{ 1 / 0 }}",
+    "{{ [][5] }}",
+    "{{ (1).__add__ }}",
+    "{{ messages[0]['content'].format(m) }}",
+    "{% set ns = namespace() %}",
+    "{% generation %}",
+]
+
+
+@fuzz(60)
+@given(SEEDS)
+def test_templates(vocabulary, by):
+    source = "".join(by.choice(PARTS) for _ in range(by.randrange(1, 12)))
+    if by.random() < 0.05:
+        source = by.choice(["{{ (", "{% if 1 %}", "{{ -"]) * 3000
+    with refused_at_most():
+        template = ChatTemplate(source, vocabulary, "It")
+        template.render([{"role": "user", "content": "Hi {{ 1 }}"}])

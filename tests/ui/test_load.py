@@ -1,0 +1,187 @@
+"""Many clients at once: all are answered in the order they came or told when to come again, and nothing piles up."""
+
+from __future__ import annotations
+
+import http.client
+import itertools
+import json
+import threading
+import time
+from dataclasses import dataclass, field
+
+import psutil
+import pytest
+
+MODELS = ("tiny-target-a-f16", "tiny-target-b-f16", "tiny-target-a2-f16")
+CLIENTS = 8
+
+
+def post(server, body: dict, headers: dict | None = None) -> tuple[int, dict, bytes]:
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=240)
+    try:
+        connection.request(
+            "POST", "/v1/chat/completions", json.dumps(body), {"Content-Type": "application/json", **(headers or {})}
+        )
+        reply = connection.getresponse()
+        return reply.status, dict(reply.getheaders()), reply.read()
+    finally:
+        connection.close()
+
+
+def asking(words: str, tokens: int = 12, **more) -> dict:
+    return {"model": MODELS[0], "max_tokens": tokens, "messages": [{"role": "user", "content": words}], **more}
+
+
+@dataclass
+class Heard:
+    """What clients got: answers by client, refusals, and everything else."""
+
+    answered: list[int] = field(default_factory=lambda: [0] * CLIENTS)
+    refused: int = 0
+    odd: list = field(default_factory=list)
+
+    def client(self, server, number: int, until: float, least: int) -> None:
+        for turn in itertools.count():
+            if turn >= least and time.monotonic() > until:
+                return
+            status, headers, body = post(server, asking(f"What is {number} + {turn}?"))
+            if status == 200 and json.loads(body)["choices"][0]["finish_reason"]:
+                self.answered[number] += 1
+            elif status == 429 and int(headers["retry-after"]) >= 1:
+                self.refused += 1
+                time.sleep(1)
+            else:
+                self.odd.append((status, body))
+                return
+
+
+def many(server, seconds: float, least: int) -> Heard:
+    heard, until = Heard(), time.monotonic() + seconds
+    clients = [threading.Thread(target=heard.client, args=(server, n, until, least)) for n in range(CLIENTS)]
+    for one in clients:
+        one.start()
+    for one in clients:
+        one.join()
+    assert heard.odd == []
+    return heard
+
+
+def abandon(server) -> float:
+    """Begin a long stream and leave it; seconds until another answer has begun."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=240)
+    body = json.dumps(asking("Count to one thousand.", 4000, stream=True))
+    connection.request("POST", "/v1/chat/completions", body, {"Content-Type": "application/json"})
+    reply = connection.getresponse()
+    for _ in range(6):
+        reply.readline()
+    reply.close()
+    connection.close()
+    left = time.monotonic()
+    status, _, _ = post(server, asking("Hi", 1))
+    assert status == 200
+    return time.monotonic() - left
+
+
+def held(server) -> tuple[float, int, int]:
+    """MB, open files and threads of the server."""
+    process = psutil.Process(server.process.pid)
+    return process.memory_info().rss / 1e6, process.num_fds(), process.num_threads()
+
+
+def test_eight_clients_are_answered_in_turn(server):
+    heard = many(server, 0, 2)
+    assert heard.answered == [2] * CLIENTS
+
+
+def test_an_abandoned_stream_makes_room(server):
+    post(server, asking("Hi", 1))
+    assert min(abandon(server) for _ in range(3)) < 1.0  # the quickest: others use this machine too
+
+
+def test_who_comes_when_too_many_wait_is_told_when_to_come_again(server):
+    statuses: list[tuple[int, dict]] = []
+
+    def ask() -> None:
+        status, headers, _ = post(server, asking("Tell me a story.", 24))
+        statuses.append((status, headers))
+
+    clients = [threading.Thread(target=ask) for _ in range(48)]
+    for one in clients:
+        one.start()
+    for one in clients:
+        one.join()
+    refused = [headers for status, headers in statuses if status == 429]
+    assert {status for status, _ in statuses} <= {200, 429}
+    assert len(statuses) - len(refused) >= 33  # the line, and the one at work
+    assert all(int(headers["retry-after"]) >= 1 for headers in refused)
+    assert refused
+    assert post(server, asking("Hi", 1))[0] == 200
+
+
+@pytest.mark.skipif(not hasattr(psutil.Process, "num_fds"), reason="open files are counted elsewhere in another way")
+def test_switching_models_leaves_nothing_behind(server):
+    switch(server, 10, 4)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_two_hundred_switches_leave_nothing_behind(server):
+    switch(server, 200, 20)
+
+
+def switch(server, times: int, warm: int) -> None:
+    names = itertools.cycle(MODELS)
+    for _ in range(warm):
+        assert post(server, asking("Hi", 2, model=next(names)))[0] == 200
+    before = held(server)
+    for _ in range(times - times % len(MODELS)):
+        assert post(server, asking("Hi", 2, model=next(names)))[0] == 200
+    after = held(server)
+    print("before and after", times, "switches (MB, files, threads):", before, after)
+    assert after[0] < before[0] * 1.15
+    assert after[1] <= before[1] + 4
+    assert after[2] <= before[2] + 8  # the server's pool of threads grows to its size once
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+def test_minutes_of_load_leave_memory_flat(server, pytestconfig):
+    minutes = pytestconfig.getoption("--minutes")
+    many(server, minutes * 60 / 5, 2)  # until caches and pools have their size
+    before = held(server)
+    heard = many(server, minutes * 60, 2)
+    after = held(server)
+    print(f"{minutes} minutes: {heard.answered}, {heard.refused} refused; before and after: {before} {after}")
+    assert after[0] <= before[0] * 1.05
+    assert min(heard.answered) >= 0.8 * max(heard.answered) - 1
+    assert abandon(server) < 5.0
+
+
+def test_nobodys_word_is_taken_for_where_a_request_comes_from(make_server, tmp_path):
+    """Or whoever guesses passwords would have a new address each time."""
+    from omnidraft.profiles.accounts import add_account
+
+    add_account(tmp_path / "accounts", "ada", "correct horse battery")
+    server = make_server("--auth-file", str(tmp_path / "accounts"))
+    seen = []
+    for number in range(8):
+        told = {
+            "Authorization": "Bearer ada:wrong",
+            "X-Forwarded-For": f"10.0.0.{number}",
+            "Forwarded": f"for=10.0.0.{number}",
+        }
+        seen.append(post(server, asking("Hi", 1), told)[0])
+    assert seen[:5] == [401] * 5
+    assert 429 in seen
+
+
+def test_a_proxy_that_is_named_says_where_a_request_comes_from(make_server, tmp_path):
+    from omnidraft.profiles.accounts import add_account
+
+    add_account(tmp_path / "accounts", "ada", "correct horse battery")
+    server = make_server("--auth-file", str(tmp_path / "accounts"), "--trust-proxy", "127.0.0.1")
+    seen = []
+    for number in range(8):
+        told = {"Authorization": "Bearer ada:wrong", "X-Forwarded-For": f"10.0.0.{number}"}
+        seen.append(post(server, asking("Hi", 1), told)[0])
+    assert seen == [401] * 8
