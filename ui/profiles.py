@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from html import escape
 
 import gradio as gr
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse
 
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
@@ -16,7 +18,7 @@ from omnidraft.profiles import create_profile, delete_profile, describe_profile,
 from ui.common import tables
 from ui.common.layout import PRIVATE, mobile_bar, side_head
 from ui.common.notes import note
-from ui.common.request import COOKIE, session_of
+from ui.common.request import COOKIE, session_of, session_of_request
 
 # Picking a profile is this browser's own choice: a cookie, then everything is loaded anew.
 SCRIPT = f"""
@@ -45,6 +47,16 @@ class Parts:
     typed: gr.Textbox
     remove: gr.Button
     doomed: gr.State
+
+
+def add_routes(app: FastAPI, sessions: Sessions) -> None:
+    """Who is there, for the switch beside every page; with accounts nobody hears of others."""
+
+    @app.get("/profile-names")
+    def names(request: Request) -> JSONResponse:
+        here = session_of_request(sessions, request).profile
+        known = [here] if sessions.accounts is not None else [one.name for one in list_profiles(sessions.home)]
+        return JSONResponse({"here": here, "names": known, "cookie": COOKIE})
 
 
 def build(sessions: Sessions, page: gr.Blocks) -> None:

@@ -28,6 +28,7 @@ from fastapi.responses import PlainTextResponse, Response
 from omnidraft.app.sessions import Sessions
 from omnidraft.errors import OmniDraftError
 from omnidraft.profiles.uploads import clear_uploads
+from ui import profiles as profiles_page
 from ui.api import routes as api
 from ui.api.errors import error_reply
 from ui.chat import transfer
@@ -61,6 +62,7 @@ def make_app(sessions: Sessions, host: str, extra_hosts: Sequence[str] = (), *, 
         app.add_middleware(auth.Gate, accounts=sessions.accounts)
     app.add_middleware(Guard, hosts=allowed_hosts(host, extra_hosts))
     transfer.add_routes(app, sessions)
+    profiles_page.add_routes(app, sessions)
     drift_page.add_routes(app, sessions)
     # With accounts the gate checks the API's keys, which are names and passwords then; no request could hold two.
     alone = sessions.accounts is None

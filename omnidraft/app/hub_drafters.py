@@ -43,11 +43,15 @@ class Drafter:
 def compare(target: Vocabulary, cache: Path) -> Iterator[Drafter]:
     """Each known drafter against the target's vocabulary; those that cannot be looked at say why."""
     for repo, about in DRAFTERS:
-        try:
-            report = PairMap.build(_vocabulary(repo, cache), target, cache).report()
-            yield Drafter(repo, about, report["direct"] / max(report["target_size"], 1))
-        except OmniDraftError as error:
-            yield Drafter(repo, about, None, str(error).rstrip("."))
+        yield compared(repo, about, target, cache)
+
+
+def compared(repo: str, about: str, target: Vocabulary, cache: Path) -> Drafter:
+    try:
+        report = PairMap.build(_vocabulary(repo, cache), target, cache).report()
+    except OmniDraftError as error:
+        return Drafter(repo, about, None, str(error).rstrip("."))
+    return Drafter(repo, about, report["direct"] / max(report["target_size"], 1))
 
 
 def ranked(found: list[Drafter]) -> list[Drafter]:
@@ -64,7 +68,7 @@ def _vocabulary(repo: str, cache: Path) -> Vocabulary:
         write_atomically(path, data)
     try:
         return Vocabulary.from_tokenizer_json(path)
-    except OmniDraftError:
+    except (OmniDraftError, ValueError):  # damaged, or without a token for some byte
         os.unlink(path)  # the next look fetches it anew
         raise HubError(f"{repo} has no tokenizer that can be read") from None
 

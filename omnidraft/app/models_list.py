@@ -89,4 +89,8 @@ def chosen(models: list[ModelInfo], path: Path | None) -> str | None:
 
 def vocabulary(model: ModelInfo) -> Vocabulary:
     """The vocabulary of a GGUF file or a Hugging Face folder."""
-    return folder_vocabulary(model.path) if model.path.is_dir() else Vocabulary.from_gguf(model.path)
+    return vocabulary_at(model.path)
+
+
+def vocabulary_at(path: Path) -> Vocabulary:
+    return folder_vocabulary(path) if path.is_dir() else Vocabulary.from_gguf(path)

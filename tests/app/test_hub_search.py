@@ -96,6 +96,7 @@ def test_drafters_are_compared_by_their_vocabularies_alone(serve, tmp_path):  # 
 def test_a_damaged_tokenizer_is_said_and_not_kept(serve, tmp_path):  # noqa: F811
     hub = serve({})
     hub.tokenizers = {repo: json.dumps({"model": 5}).encode() for repo, _ in hub_drafters.DRAFTERS}
+    hub.tokenizers[hub_drafters.DRAFTERS[0][0]] = tokenizer(["a", "b"])  # no token for any other byte
     found = list(hub_drafters.compare(Vocabulary.from_gguf(TARGET), tmp_path))
     assert all("no tokenizer that can be read" in one.why for one in found)
     assert not list(tmp_path.rglob("tokenizer.json"))

@@ -64,7 +64,7 @@ def test_documents_are_read_as_what_their_names_say(tmp_path):
 def test_sizes_are_told_in_tokens():
     files = [TextFile("a", "x" * 2048), TextFile("b", "y")]
     assert "2.0 KB · about 512 tokens" in chips(files, Sizes([512, 1], False, None))
-    assert "1,513 of 900 tokens that fit" in (shown := chips(files, Sizes([1512, 1], True, 900)))
+    assert "1,513 tokens together; 900 fit" in (shown := chips(files, Sizes([1512, 1], True, 900)))
     assert "od-bad" in shown
     assert "od-bad" not in chips(files, Sizes([512, 1], True, 900))
 

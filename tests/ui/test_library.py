@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tests.ui.chatting import arrived, choose, new_chat, tab, write
+from tests.ui.chatting import arrived, choose, new_chat, said, tab, write
 
 
 def library(page, server) -> dict:
@@ -23,7 +23,7 @@ def test_a_preset_keeps_the_options_and_is_applied_elsewhere(server, pages):
     choose(page, "#od-preset", "Lively")
     page.wait_for_function("document.querySelector('#od-temperature input').value === '1.1'")
     choose(page, "#od-target", "tiny-target-b")
-    page.wait_for_selector("#od-notice >> text=answers from here on")
+    page.wait_for_selector("#od-notice >> text=tiny-target-b answers from here on")
     tab(page, "Library")
     page.click("#od-preset-save")
     page.wait_for_selector("#od-library-said >> text=Give the preset a name")
@@ -34,7 +34,7 @@ def test_a_preset_keeps_the_options_and_is_applied_elsewhere(server, pages):
     assert (kept["system"], kept["sampling"]["temperature"]) == ("Answer in one word.", 1.1)
     assert "tiny-target-b" in kept["target"]
     choose(page, "#od-target", "tiny-target-a")
-    page.wait_for_selector("#od-notice >> text=answers from here on")
+    page.wait_for_selector("#od-notice >> text=tiny-target-a answers from here on")
     tab(page, "Options")
     page.fill("#od-system textarea", "Answer at length.")
     choose(page, "#od-preset", "Exact")
@@ -53,6 +53,45 @@ def test_a_preset_keeps_the_options_and_is_applied_elsewhere(server, pages):
     page.click("#od-presets .od-sure button[data-kind=delete]")
     page.wait_for_selector("#od-presets >> text=None yet")
     assert library(page, server)["presets"] == []
+
+
+def test_tags_are_written_and_filter_the_list(server, pages):
+    page = pages.open(server)
+    arrived(page)
+    for talk in ("Bread", "Boats"):
+        whole = {"name": talk, "createdAt": 1_700_000_000_000, "messages": [
+            {"currentlySelected": 0, "versions": [{"role": "user", "content": [{"type": "text", "text": talk}]}]}]}
+        upload = {"name": "c.json", "mimeType": "application/json", "buffer": json.dumps(whole).encode()}
+        page.set_input_files("#od-transfer input[type=file]", upload)
+        page.wait_for_selector("#od-notice >> text=1 conversation with 1 message came in from LM Studio.")
+        page.wait_for_selector(f"#od-rows .od-item[aria-current] >> text={talk}")
+    page.hover("#od-rows .od-item:has-text('Bread')")
+    page.click("#od-rows .od-item:has-text('Bread') button[data-kind=tag]")
+    page.keyboard.type("kitchen, 2024")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#od-rows .od-row >> text=#kitchen #2024")
+    page.click("#od-rows .od-tags >> text=#kitchen")
+    page.wait_for_selector("#od-rows .od-item:has-text('Boats')", state="hidden")
+    assert page.is_visible("#od-rows .od-item:has-text('Bread')")
+    page.click("#od-rows .od-tags >> text=#kitchen")
+    page.wait_for_selector("#od-rows .od-item:has-text('Boats')", state="visible")
+    write(page, "#od-search input, #od-search textarea", "2024")
+    page.wait_for_selector("#od-rows .od-item:has-text('Boats')", state="detached")
+
+
+def test_profiles_are_named_beside_every_page_and_switched(server, pages):
+    page = pages.open(server, "/profiles")
+    page.wait_for_selector(".od-card")
+    assert not page.is_visible(".od-who")
+    write(page, "#od-profile-name input, #od-profile-name textarea", "Grace")
+    page.click("#od-profile-create")
+    said(page, "Grace was created")
+    page.goto(server.origin)
+    page.select_option(".od-who select", "Grace")
+    page.wait_for_function("document.querySelector('.od-who select')?.value === 'Grace'")
+    arrived(page)
+    page.wait_for_selector("#od-rows .od-item[aria-current] >> text=New chat")
+    assert page.locator("#od-rows .od-item:has-text('Bread')").count() == 0
 
 
 def test_a_prompt_is_inserted_renamed_and_carried(server, pages):

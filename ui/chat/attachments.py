@@ -83,7 +83,7 @@ def _sum(sizes: Sizes) -> str:
     """Of several, and of those that do not fit, the sum and the room for it."""
     if sizes.room is None or (len(sizes.tokens) < 2 and not sizes.too_long):
         return ""
-    room = f"{count(sum(sizes.tokens))} of {count(max(sizes.room, 0))} tokens that fit"
+    room = f"{count(sum(sizes.tokens))} tokens together; {count(max(sizes.room, 0))} fit"
     return f'<li class="{"od-sum od-bad" if sizes.too_long else "od-sum"}">{room}</li>'
 
 

@@ -31,7 +31,8 @@ def side_head(current: str) -> gr.HTML:
     """Name and navigation at the top of the side column; `current` is the page being shown."""
     links = "".join(_link(name, path, name == current) for name, path in PAGES)
     return gr.HTML(
-        f'<div class="od-brand">OmniDraft</div><nav class="od-nav" aria-label="Pages">{links}</nav>',
+        f'<div class="od-brand">OmniDraft</div><nav class="od-nav" aria-label="Pages">{links}</nav>'
+        '<label class="od-who" hidden><span>Profile</span><select aria-label="Profile"></select></label>',
         elem_id="od-head",
     )
 

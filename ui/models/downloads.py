@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import gradio as gr
 
-from omnidraft.app import hub_files
+from omnidraft.app import hub_drafters, hub_files, hub_fit, hub_search, models_list
 from omnidraft.app.sessions import Sessions
+from omnidraft.backends.memory import available_bytes
 from omnidraft.errors import OmniDraftError
 from omnidraft.format import size
 from ui.common.layout import PRIVATE
@@ -20,6 +22,10 @@ from ui.models import cards as model_cards
 class Parts:
     """remote: the files of the repository that was looked at, by name."""
 
+    words: gr.Textbox
+    search: gr.Button
+    drafters: gr.Button
+    found: gr.Dropdown
     suggested: gr.Dropdown
     repo: gr.Textbox
     look: gr.Button
@@ -48,12 +54,21 @@ def layout() -> Parts:
             elem_id="od-suggested",
             filterable=False,
         )
+        with gr.Row(elem_classes="od-keep"):
+            words = gr.Textbox(
+                label="Search by name", placeholder="qwen3 instruct", elem_id="od-hub-words", max_lines=1,
+                info="Public GGUF models that may fit into memory, those downloaded most first.",
+            )  # fmt: skip
+            search = gr.Button("Search", size="sm", elem_id="od-hub-search", scale=0, min_width=0)
+        drafters = gr.Button("Compare drafters for the model in use", size="sm", elem_id="od-hub-drafters", scale=0)
+        found = gr.Dropdown([], label="Found", elem_id="od-hub-found", filterable=False, visible=False)
         repo = gr.Textbox(label="Repository", placeholder="owner/name", elem_id="od-repo", max_lines=1)
         look = gr.Button("Show its files", size="sm", elem_id="od-look", scale=0)
         files = gr.Dropdown([], label="File", elem_id="od-files", filterable=False, visible=False)
         fetch = gr.Button("Download", variant="primary", size="sm", elem_id="od-fetch", scale=0, visible=False)
         progress = gr.HTML(elem_id="od-downloads", js_on_load=model_cards.SCRIPT)
-    return Parts(suggested, repo, look, files, fetch, progress, gr.Timer(0.5, active=False), gr.State({}))
+    choosing = (words, search, drafters, found, suggested, repo)
+    return Parts(*choosing, look, files, fetch, progress, gr.Timer(0.5, active=False), gr.State({}))
 
 
 def arrive(sessions: Sessions, parts: Parts) -> dict:
@@ -65,21 +80,6 @@ def arrive(sessions: Sessions, parts: Parts) -> dict:
 def wire(sessions: Sessions, parts: Parts, said: gr.HTML, cards: gr.HTML, coverage: gr.State) -> None:
     """`cards` show what is there when a download is done; `coverage` is what the page knows of them."""
     running = sessions.downloads
-
-    def list_files(name: str) -> dict:
-        try:
-            found = hub_files.list_models(name or "")
-        except OmniDraftError as error:
-            hidden = {parts.files: gr.Dropdown(visible=False), parts.fetch: gr.Button(visible=False)}
-            return {said: note(str(error), bad=True), **hidden}
-        choices = [(f"{model.name} ({size(model.size)})", model.name) for model in found]
-        licence = found[0].licence
-        return {
-            said: note(f"Its licence: {licence}.") if licence else "",
-            parts.remote: {model.name: model for model in found},
-            parts.fetch: gr.Button(visible=True),
-            parts.files: gr.Dropdown(choices=choices, value=found[0].name, visible=True),
-        }
 
     def download(name: str, known: dict, request: gr.Request) -> dict:
         try:
@@ -104,10 +104,92 @@ def wire(sessions: Sessions, parts: Parts, said: gr.HTML, cards: gr.HTML, covera
             update[cards] = model_cards.cards(session_of(sessions, request), known)
         return update
 
-    found = [said, parts.remote, parts.files, parts.fetch]
+    _wire_search(sessions, parts, said)
+    _wire_files(sessions, parts, said)
     parts.suggested.input(lambda name: name, [parts.suggested], [parts.repo], **PRIVATE)
-    gr.on([parts.look.click, parts.repo.submit], list_files, [parts.repo], found, **PRIVATE)
     begun = [said, parts.progress, parts.tick]
     parts.fetch.click(download, [parts.files, parts.remote], begun, **PRIVATE)
     parts.progress.act(steer, None, [parts.progress, parts.tick], **PRIVATE)
     parts.tick.tick(advance, [coverage], [parts.progress, parts.tick, cards], **PRIVATE)
+
+
+def _wire_search(sessions: Sessions, parts: Parts, said: gr.HTML) -> None:
+    """What the Hub has by name, and which drafter fits the model in use."""
+
+    def search(words: str) -> Iterator[dict]:
+        yield {said: note("Searching.")}
+        try:
+            found, hidden = hub_search.search(words or "", available_bytes())
+        except OmniDraftError as error:
+            yield {said: note(str(error), bad=True), parts.found: gr.Dropdown(visible=False)}
+            return
+        told = f"{len(found)} found." + (f" {hidden} more would not fit into memory." if hidden else "")
+        yield {said: note(told), parts.found: _offered([(one.label(), one.repo) for one in found])}
+
+    def drafters(request: gr.Request) -> Iterator[dict]:
+        session = session_of(sessions, request)
+        try:
+            path = session.target_path()
+            target = models_list.vocabulary_at(path)
+            found: list[hub_drafters.Drafter] = []
+            for repo, about in hub_drafters.DRAFTERS:
+                yield {said: note(f"Comparing {repo} with {path.stem}.")}
+                found.append(hub_drafters.compared(repo, about, target, session.assistant.home.cache))
+        except OmniDraftError as error:
+            yield {said: note(str(error), bad=True)}
+            return
+        known = [(one.label(), one.repo) for one in hub_drafters.ranked(found)]
+        told = f"For {path.stem}, by their vocabularies alone; the share that maps directly is what costs nothing."
+        yield {said: note(told), parts.found: _offered(known)}
+
+    outputs = [said, parts.found]
+    gr.on([parts.search.click, parts.words.submit], search, [parts.words], outputs, **PRIVATE)
+    parts.drafters.click(drafters, None, outputs, **PRIVATE)
+    parts.found.input(lambda name: name, [parts.found], [parts.repo], **PRIVATE)
+
+
+def _wire_files(sessions: Sessions, parts: Parts, said: gr.HTML) -> None:
+    """What a repository holds that fits, and what of it to take."""
+
+    def list_files(name: str, request: gr.Request) -> dict:
+        session = session_of(sessions, request)
+        try:
+            found = hub_files.list_models(name or "")
+            fits = hub_fit.fits(found, session.model_settings, session.assistant.home.cache / "downloads")
+        except OmniDraftError as error:
+            hidden = {parts.files: gr.Dropdown(visible=False), parts.fetch: gr.Button(visible=False)}
+            return {said: note(str(error), bad=True), **hidden}
+        free = available_bytes()
+        shown = [one for one in fits if one.fits(free)]
+        chosen = hub_fit.best(fits, free)
+        return {
+            said: note(" ".join(_about(found[0].licence, len(fits) - len(shown), free))),
+            parts.remote: {one.model.name: one.model for one in shown},
+            parts.fetch: gr.Button(visible=bool(shown)),
+            parts.files: gr.Dropdown(
+                choices=[(_file(one), one.model.name) for one in shown],
+                value=chosen.model.name if chosen else None,
+                visible=bool(shown),
+            ),
+        }
+
+    found = [said, parts.remote, parts.files, parts.fetch]
+    gr.on([parts.look.click, parts.repo.submit], list_files, [parts.repo], found, **PRIVATE)
+
+
+def _offered(choices: list[tuple[str, str]]) -> gr.Dropdown:
+    return gr.Dropdown(choices=choices, value=None, visible=bool(choices))
+
+
+def _file(fit: hub_fit.Fit) -> str:
+    """A file as the list names it: what is fetched, and what it takes when it is loaded."""
+    takes = f", takes {size(fit.memory)} of memory" if fit.memory is not None else ""
+    return f"{fit.model.name} ({size(fit.model.size)}{takes})"
+
+
+def _about(licence: str, hidden: int, free: int | None) -> list[str]:
+    said = [f"Its licence: {licence}."] if licence else []
+    if hidden and free is not None:
+        files = "1 file is" if hidden == 1 else f"{hidden} files are"
+        said.append(f"{files} left out: too large for the {size(free)} of memory that are free.")
+    return said

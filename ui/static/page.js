@@ -78,4 +78,26 @@
       document.querySelector("#od-search textarea, #od-search input")?.focus();
     }
   });
+
+  // Whose conversations these are, where there is more than one profile: another is a choice of this browser's alone.
+  const fill = async () => {
+    const who = document.querySelector(".od-who[hidden]");
+    if (!who || who.dataset.asked) return;
+    who.dataset.asked = "yes";
+    const told = await fetch("/profile-names").then((answer) => (answer.ok ? answer.json() : null)).catch(() => null);
+    if (!told || told.names.length < 2) return;
+    const select = who.querySelector("select");
+    for (const name of told.names) select.add(new Option(name, name, name === told.here, name === told.here));
+    select.addEventListener("change", () => {
+      document.cookie = `${told.cookie}=${encodeURIComponent(select.value)};path=/;max-age=31536000;samesite=strict`;
+      location.href = "/";
+    });
+    who.hidden = false;
+  };
+  const watchForHead = () => {
+    fill();
+    new MutationObserver(fill).observe(document.body, { childList: true, subtree: true });
+  };
+  if (document.body) watchForHead();
+  else document.addEventListener("DOMContentLoaded", watchForHead);
 })();
