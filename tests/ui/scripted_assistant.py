@@ -9,8 +9,16 @@ from typing import ClassVar
 
 from omnidraft.decoding.events import Finished, Statistics, Token
 from tests.backends.tool_templates import HERMES
-from tests.decoding import toys
 from tests.ui.fake_assistant import FakeAssistant
+
+
+class Bytes:
+    """A vocabulary of bytes."""
+
+    controls: ClassVar[dict[str, int]] = {}
+
+    def encode(self, text: str, **_: object) -> list[int]:
+        return list(text.encode())
 
 
 class ScriptedAssistant(FakeAssistant):
@@ -27,10 +35,13 @@ class ScriptedAssistant(FakeAssistant):
 
     def load(self, target: Path, drafter: Path | None, model: object = None) -> list[str]:
         told = super().load(target, drafter, model)
-        template = SimpleNamespace(source=HERMES, supports_tools=self.supports)
-        seat = SimpleNamespace(template=template, model=SimpleNamespace(vocabulary=toys.TARGET))
+        template = SimpleNamespace(source=HERMES, supports_tools=self.supports, opens_thoughts=False)
+        model = SimpleNamespace(name=target.stem, n_ctx=1024, vocabulary=Bytes())
         self.engine = SimpleNamespace(
-            target=seat, why_plain=lambda draft: None, written_ids=lambda begun: list(begun.ids) if begun else []
+            target=SimpleNamespace(template=template, model=model),
+            why_plain=lambda draft: None,
+            room=lambda messages, longest: 1000,
+            written_ids=lambda begun: list(begun.ids) if begun else [],
         )
         return told
 

@@ -59,7 +59,7 @@ def rows_of(session, chat):
 
 def test_the_switch_is_the_conversations(sessions, view, ada):
     chat = ada.shown.chat().id
-    shown(view, Options(sessions, view).tools(True, chat, by("ada")))
+    assert "you decide" in shown(view, Options(sessions, view).tools(True, chat, by("ada")))["notice"]
     assert ada.store.get(chat).tools == ()
     assert shown(view, view.open(ada, ada.store.get(chat), None))["tools"] is True
     shown(view, Options(sessions, view).tools(False, chat, by("ada")))
@@ -77,8 +77,8 @@ def test_switching_on_says_so_where_the_model_knows_no_tools(sessions, view, ada
 def test_a_call_is_shown_in_the_answer_and_asked_about(view, ada):
     chat, answer = waiting(ada)
     found = rows_of(ada, chat)
-    said, asks, end = found.rows[-3:]
-    assert said["content"]["text"].strip() == "Let me see."
+    words, asks, end = found.rows[-3:]
+    assert words["content"]["text"].strip() == "Let me see."
     assert asks["metadata"]["title"] == "Asks to use calculator"
     assert "6 * 7" in asks["content"]["text"]
     assert end["content"]["text"] == WAITING
@@ -151,7 +151,7 @@ def test_in_a_browser_a_call_waits_and_goes_on_when_it_is_allowed(scripted_serve
     new_chat(page)
     tab(page, "Options")
     page.check("#od-tools input")
-    page.wait_for_timeout(500)
+    page.wait_for_selector("#od-notice >> text=you decide about each call")
     ask(page, "What is six times seven?", wait=False)
     page.wait_for_selector("#od-permit button")
     wait_idle(page)

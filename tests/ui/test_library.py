@@ -105,9 +105,7 @@ def test_a_prompt_is_inserted_renamed_and_carried(server, pages):
     assert rows(page, "#od-prompts") == ["Sum<b>up"]
     page.fill("#od-box textarea", "Listen.")
     page.click("#od-prompts .od-row")
-    page.wait_for_function(
-        "document.querySelector('#od-box textarea').value === 'Listen.\\nSummarise in three lines:'"
-    )
+    page.wait_for_function("document.querySelector('#od-box textarea').value === 'Listen.\\nSummarise in three lines:'")
     assert page.evaluate("document.activeElement.closest('#od-box') !== null")
     page.hover("#od-prompts .od-item")
     page.click("#od-prompts button[data-kind=rename]")

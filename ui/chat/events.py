@@ -29,6 +29,8 @@ from ui.chat.view import ChatView
 from ui.common.request import session_of
 
 Updates = Iterator[dict]
+TOOLS_ON = "The model may ask for functions in this conversation; you decide about each call."
+TOOLS_OFF = "The model is offered no functions in this conversation."
 
 
 class Gone(OmniDraftError):
@@ -261,7 +263,8 @@ class Options(Handlers):
         session.store.update(name, tools=() if on else None)
         engine = session.assistant.engine
         known = engine is None or not on or engine.target.template.supports_tools
-        yield {self.view.notice: "" if known else note(UNSUPPORTED.format(session.target_name()))}
+        told = TOOLS_ON if on else TOOLS_OFF
+        yield {self.view.notice: note(told if known else UNSUPPORTED.format(session.target_name()), bad=not known)}
 
     @telling
     def keep(self, request: gr.Request, chat: str | None, *values: Any) -> Updates:
