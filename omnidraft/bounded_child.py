@@ -1,23 +1,22 @@
 """Runs a module of ours in a child process that may crash, hang or fill the memory without harm: `run_bounded`.
 
-All that differs between systems is here: Linux and macOS limit the child's memory and time themselves and end it with
-all it started, Windows has only the clock. The child says what it wants to say as one line of JSON.
+Where the system limits memory and time the child asks it to (`system`); the clock here holds everywhere. The child says
+what it wants to say as one line of JSON.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from omnidraft import system
+
 ROOT = Path(__file__).resolve().parent.parent
-_POSIX = os.name == "posix"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +35,7 @@ def run_bounded(
     process = subprocess.Popen(
         [sys.executable, "-m", module, json.dumps({**request, "seconds": seconds, "memory": memory})],
         cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-        env={**os.environ, "GGML_NO_BACKTRACE": "1", **environment}, start_new_session=_POSIX,
+        env={**os.environ, "GGML_NO_BACKTRACE": "1", **environment}, **system.own_session(),
     )  # fmt: skip
     try:
         said, _ = process.communicate(timeout=seconds)
@@ -57,23 +56,11 @@ def run_bounded(
 
 def limit_this_process(seconds: float, memory: int) -> None:
     """For the child: no more memory, processor time or copies of its memory on the disk than that."""
-    try:
-        import resource
-    except ImportError:  # Windows: the parent's clock has to do
-        return
-    cores = os.cpu_count() or 1
-    limits = [(resource.RLIMIT_CORE, 0), (resource.RLIMIT_CPU, int(seconds * cores) + 1)]
-    if sys.platform == "linux":  # elsewhere this limit is refused, or does not count what is mapped
-        limits.append((resource.RLIMIT_DATA, memory))
-    for kind, value in limits:
-        with suppress(ValueError, OSError):
-            resource.setrlimit(kind, (value, value))
+    system.leave_no_core()
+    system.limit_processor(seconds)
+    system.limit_memory(memory)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    with suppress(OSError):
-        if _POSIX:
-            os.killpg(process.pid, signal.SIGKILL)
-        else:
-            process.kill()
+    system.end_session(process)
     process.communicate()

@@ -13,7 +13,8 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+
+from omnidraft import system
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -29,14 +30,12 @@ class LineChild:
         self, module: str, *arguments: str, environment: Mapping[str, str] | None = None, keeps_errors: bool = True
     ) -> None:
         self._errors = tempfile.TemporaryFile() if keeps_errors else None  # noqa: SIM115 - open until it has ended
-        options: dict[str, Any] = {"process_group": 0}
-        if sys.platform == "win32":
-            options = {"creationflags": subprocess.CREATE_NO_WINDOW}
         given = dict(os.environ if environment is None else environment)
         path = os.pathsep.join([str(ROOT), *filter(None, [given.get("PYTHONPATH")])])
         self.process = subprocess.Popen(
             [sys.executable, "-m", module, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=self._errors or subprocess.DEVNULL, env={**given, "PYTHONPATH": path}, text=True, **options,
+            stderr=self._errors or subprocess.DEVNULL, env={**given, "PYTHONPATH": path}, text=True,
+            **system.own_group(),
         )  # fmt: skip
 
     @property

@@ -85,7 +85,9 @@ def imported(path: Path, *, at_once: bool = False) -> set[str]:
 ORDER = [
     "errors",
     "files",
+    "json_text",
     "file_lock",
+    "system",
     "fields",
     "addresses",
     "format",

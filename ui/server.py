@@ -113,9 +113,14 @@ def serve(app: FastAPI, host: str, port: int, proxies: Sequence[str] = ()) -> No
     """Serve until interrupted. proxies: addresses whose word about a client's own address is taken."""
     # The thread that decodes gives the interpreter away with every pass; it must not wait 5 ms to get it back.
     sys.setswitchinterval(SWITCH_SECONDS)
-    config = uvicorn.Config(
+    config = server_config(app, host, port, proxies)
+    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    Server(config).run()
+
+
+def server_config(app: FastAPI, host: str, port: int, proxies: Sequence[str] = ()) -> uvicorn.Config:
+    """By itself uvicorn takes the word of every client on this machine about where it comes from."""
+    return uvicorn.Config(
         Ending(app), host=host, port=port, log_level="warning", access_log=False, timeout_graceful_shutdown=2,
         proxy_headers=bool(proxies), forwarded_allow_ips=list(proxies),
     )  # fmt: skip
-    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
-    Server(config).run()

@@ -7,7 +7,6 @@ the next attempt continues. A folder of weights is gathered in the cache folder 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import shutil
 import subprocess
@@ -18,6 +17,7 @@ from pathlib import Path, PurePosixPath
 from omnidraft.app.hub_files import HubError, RemoteFile, RemoteModel, request_of, unreachable
 from omnidraft.errors import OmniDraftError
 from omnidraft.format import size as shown_size
+from omnidraft.json_text import read_json
 from omnidraft.paths import BUNDLED_MODELS, DataHome
 
 CHUNK = 1 << 20
@@ -140,7 +140,7 @@ class Download:
     def _check_kind(self, config: Path) -> None:
         """Before the weights are fetched: only Llama's layout can be converted."""
         try:
-            kind = json.loads(config.read_text(encoding="utf-8")).get("model_type")
+            kind = read_json(config.read_text(encoding="utf-8")).get("model_type")
         except (OSError, ValueError, AttributeError):
             kind = None
         if kind != "llama":

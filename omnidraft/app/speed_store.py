@@ -16,6 +16,7 @@ from omnidraft.config import ModelSettings
 from omnidraft.decoding.knowledge import Knowledge
 from omnidraft.errors import SettingsError, StorageError
 from omnidraft.files import write_atomically
+from omnidraft.json_text import read_json
 
 KINDS = ("greedy", "sampled")
 _VERSION = 2  # 2: figures with samples, spread and date
@@ -50,7 +51,7 @@ class SpeedStore:
 
     def _read(self) -> dict[str, dict]:
         try:
-            data = json.loads(self._path.read_text())
+            data = read_json(self._path.read_text())
         except (OSError, ValueError):
             return {}
         return data["entries"] if isinstance(data, dict) and data.get("version") == _VERSION else {}

@@ -30,12 +30,12 @@ def check_adapter(path: str | Path, model: ModelInfo) -> None:
     architecture = header.metadata.get("general.architecture")
     if architecture != model.architecture:
         raise ModelError(
-            f"{path} is an adapter for '{architecture}' models, but {model.name} is '{model.architecture}'."
+            f"{path} is an adapter for '{str(architecture)[:100]}' models, but {model.name} is '{model.architecture}'."
         )
     alpha = header.metadata.get("adapter.lora.alpha", 0.0)
     kind = header.kinds.get("adapter.lora.alpha", FLOAT32)
     if kind != FLOAT32 or not isinstance(alpha, float) or not 0 <= alpha < 1e6:
-        raise ModelError(f"{path} has the impossible LoRA alpha {alpha}.")
+        raise ModelError(f"{path} has the impossible LoRA alpha {str(alpha)[:100]}.")
     if not header.tensors:
         raise ModelError(f"{path} is an adapter without tensors.")
     pairs = _pairs(path, header.tensors)
@@ -50,7 +50,7 @@ def _pairs(path: str | Path, tensors: dict[str, Tensor]) -> dict[str, dict[str, 
     for name, tensor in tensors.items():
         match = _NAME.fullmatch(name)
         if match is None:
-            raise ModelError(f"{path} changes {name}, which is not among the weights an adapter may change.")
+            raise ModelError(f"{path} changes {name[:100]}, which is not among the weights an adapter may change.")
         pairs.setdefault(match["weight"], {})[match["half"]] = tensor
     return pairs
 
@@ -59,10 +59,10 @@ def _check_pair(
     path: str | Path, weight: str, pair: dict[str, Tensor], weights: dict[str, Tensor], model: ModelInfo
 ) -> None:
     if len(pair) != 2:
-        raise ModelError(f"{path} has only one half of the LoRA for {weight}.")
+        raise ModelError(f"{path} has only one half of the LoRA for {weight[:100]}.")
     if weight not in weights:
         tied = " (it shares its output weights with the token embedding)" if weight == "output.weight" else ""
-        raise ModelError(f"{path} changes {weight}, which {model.name} does not have{tied}.")
+        raise ModelError(f"{path} changes {weight[:100]}, which {model.name} does not have{tied}.")
     for tensor in pair.values():
         if len(tensor.shape) != 2 or type_names().get(tensor.type) not in _TYPES:
             raise ModelError(f"{path} stores the LoRA for {weight} in a form that is not supported.")

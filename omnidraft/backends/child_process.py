@@ -1,9 +1,8 @@
-"""What child processes around llama.cpp share: their environment, and an end that leaves nothing on the disk."""
+"""What child processes around llama.cpp share: their environment."""
 
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -18,11 +17,3 @@ def quiet_environment() -> dict[str, str]:
         "PYTHONPATH": path,
         "GGML_NO_BACKTRACE": "1",
     }
-
-
-def leave_no_core() -> None:
-    """No copy of this process's memory shall be written to the disk when it aborts: conversations are in it."""
-    with suppress(ImportError, ValueError, OSError):
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

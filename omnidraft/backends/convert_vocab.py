@@ -14,6 +14,7 @@ from typing import Any
 
 from omnidraft.backends.spm_file import BYTE, CONTROL, NORMAL, UNKNOWN, UNUSED, USER_DEFINED, read_spm
 from omnidraft.errors import ModelError
+from omnidraft.json_text import read_json
 
 _SPLITTERS = ("llama-bpe", "qwen2", "smollm", "gpt-2", "deepseek-llm", "tekken", "olmo", "default")
 
@@ -70,7 +71,7 @@ def _from_spm(path: Path) -> VocabularyKeys:
 
 def _from_json(path: Path) -> VocabularyKeys:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path.read_text(encoding="utf-8"))
         model = content["model"]
         vocabulary: dict[str, int] = dict(model["vocab"])
         merges = [tuple(m.split(" ", 1) if isinstance(m, str) else m) for m in model["merges"]]
@@ -154,7 +155,7 @@ def _settle_ends(keys: VocabularyKeys, folder: Path, config: dict[str, Any]) -> 
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
+        content = read_json(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
     return content if isinstance(content, dict) else {}

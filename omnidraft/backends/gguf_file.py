@@ -81,7 +81,7 @@ def read_info(path: str | Path) -> ModelInfo:
     kind = _kind(header, architecture)
     if kind in ("model", "vocabulary") and not supports_architecture(architecture):
         raise ModelError(
-            f"{path} has the architecture '{architecture}', which the installed llama.cpp does not support; "
+            f"{path} has the architecture '{architecture[:100]}', which the installed llama.cpp does not support; "
             "choose another model or a newer llama-cpp-python."
         )
     return _info(path, headers, architecture, kind)

@@ -15,6 +15,7 @@ from omnidraft.backends.gguf_file import read_info
 from omnidraft.backends.hf_load import first_line, import_torch
 from omnidraft.errors import ModelError, StorageError
 from omnidraft.files import reason
+from omnidraft.json_text import read_json
 
 
 def export_folder(source: Path, out: Path) -> Path:
@@ -56,6 +57,6 @@ def _write(source: Path, out: Path) -> None:
 
 def _drop_strangers(file: Path, rows: int) -> None:
     """Tokens that transformers adds behind the model's own have no logits: they would make another vocabulary."""
-    content = json.loads(file.read_text(encoding="utf-8"))
+    content = read_json(file.read_text(encoding="utf-8"))
     content["added_tokens"] = [token for token in content["added_tokens"] if token["id"] < rows]
     file.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")

@@ -5,7 +5,6 @@ Finds the faults that can be told without the libraries that would run it. Impor
 
 from __future__ import annotations
 
-import json
 import struct
 from collections import Counter
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 from omnidraft.backends.gguf_file import ModelInfo
 from omnidraft.errors import ModelError
+from omnidraft.json_text import read_json
 
 SINGLE = ("model.safetensors", "pytorch_model.bin")
 INDEXED = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
@@ -78,7 +78,7 @@ def read_config(path: Path) -> dict[str, Any]:
     if not file.is_file():
         raise ModelError(f"{path} holds no config.json, so it is no Hugging Face model folder; name a file inside it.")
     try:
-        config = json.loads(file.read_text(encoding="utf-8"))
+        config = read_json(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         config = None
     if not isinstance(config, dict):
@@ -125,7 +125,7 @@ def weight_files(path: Path) -> list[Path]:
 
 def _shards(path: Path, index: Path) -> list[Path]:
     try:
-        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+        names = sorted(set(read_json(index.read_text(encoding="utf-8"))["weight_map"].values()))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise ModelError(f"{index} cannot be read; download or copy it again.") from None
     if any(Path(name).name != name for name in names):
@@ -148,7 +148,7 @@ def _safetensors_header(file: Path) -> list[tuple[str, str, list[int]]]:
             length = struct.unpack("<Q", stream.read(8))[0]
             if length > min(size, _HEADER_LIMIT):
                 raise ValueError
-            header = json.loads(stream.read(length))
+            header = read_json(stream.read(length))
         tensors = {name: entry for name, entry in header.items() if name != "__metadata__"}
         end = max((entry["data_offsets"][1] for entry in tensors.values()), default=0)
         if 8 + length + end > size:
@@ -167,7 +167,7 @@ def read_template(path: Path) -> str | None:
     except (OSError, ValueError):
         pass
     try:
-        template = json.loads((path / "tokenizer_config.json").read_text(encoding="utf-8")).get("chat_template")
+        template = read_json((path / "tokenizer_config.json").read_text(encoding="utf-8")).get("chat_template")
     except (OSError, ValueError, AttributeError):
         return None
     if isinstance(template, list):

@@ -113,8 +113,8 @@ def _check_architecture(info: ModelInfo, transformers: Any) -> None:
         model_class = mapping[type(config)]
     except Exception:  # KeyError, ValueError, or whatever a configuration's own checks raise
         raise ModelError(
-            f"{info.path} has the architecture '{info.architecture}', which the installed transformers cannot run "
-            "without program code from the folder, and such code is never run; use a GGUF of this model."
+            f"{info.path} has the architecture '{info.architecture[:100]}', which the installed transformers cannot "
+            "run without program code from the folder, and such code is never run; use a GGUF of this model."
         ) from None
     if getattr(model_class, "_is_stateful", False):
         raise ModelError(

@@ -6,7 +6,6 @@ that no code in it can run.
 
 from __future__ import annotations
 
-import json
 import mmap
 import struct
 from collections.abc import Callable
@@ -17,6 +16,7 @@ import numpy as np
 
 from omnidraft.backends.hf_folder import elements, tensor_headers
 from omnidraft.errors import ModelError
+from omnidraft.json_text import read_json
 
 _DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 
@@ -48,7 +48,7 @@ def _open_safetensors(file: Path) -> tuple[dict[str, Callable[[], np.ndarray]], 
     with file.open("rb") as stream:
         data = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
     length = struct.unpack("<Q", data[:8])[0]
-    header = json.loads(data[8 : 8 + length])
+    header = read_json(data[8 : 8 + length])
 
     def reader(name: str) -> Callable[[], np.ndarray]:
         kind, shape = kinds[name]

@@ -15,9 +15,9 @@ import sys
 import threading
 import time
 
+from omnidraft import system
 from omnidraft.backends import rpc_library
 from omnidraft.backends.base import Aborted
-from omnidraft.backends.child_process import leave_no_core
 from omnidraft.backends.llama_cpp import LlamaTarget
 from omnidraft.backends.llama_runtime import AbortFlag
 from omnidraft.backends.placement import Placement
@@ -56,7 +56,7 @@ class _FlagOfTheOther(AbortFlag):
 
 def main() -> int:
     asked = json.loads(sys.stdin.readline())
-    leave_no_core()
+    system.leave_no_core()
     threading.Thread(target=_end_with_the_app, daemon=True).start()
     connection = _connect(asked)
     try:

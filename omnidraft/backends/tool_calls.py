@@ -15,6 +15,7 @@ from typing import Any
 
 from omnidraft.backends.grammar import Grammar, GrammarError, json_grammar, literal
 from omnidraft.errors import ModelError
+from omnidraft.json_text import read_json
 
 _DEFINITIONS = ("$defs", "definitions")
 _DECODER = json.JSONDecoder()
@@ -159,7 +160,7 @@ def _calls(text: str) -> Iterator[Call]:
 
 def _call(name: Any, arguments: Any) -> Call:
     if isinstance(arguments, str):
-        arguments = json.loads(arguments)
+        arguments = read_json(arguments)
     if not isinstance(name, str) or not isinstance(arguments, dict):
         raise TypeError("not a call")
     return Call(name, json.dumps(arguments, ensure_ascii=False))

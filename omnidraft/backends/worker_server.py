@@ -16,8 +16,8 @@ from contextlib import suppress
 
 import psutil
 
+from omnidraft import system
 from omnidraft.backends import rpc_library
-from omnidraft.backends.child_process import leave_no_core
 from omnidraft.backends.cores import physical_cores
 from omnidraft.backends.memory import available_bytes
 from omnidraft.backends.rpc_sockets import notice_lost_peers
@@ -28,7 +28,7 @@ CANNOT_LISTEN = 3  # exit code
 
 def main(options: dict) -> int:
     """options: endpoint, threads, device, cache_dir, memory (bytes or None)."""
-    leave_no_core()
+    system.leave_no_core()
     threading.Thread(target=_follow_outer, daemon=True).start()
     try:
         devices = rpc_library.lent_devices(options["device"])
@@ -82,11 +82,8 @@ def _memory(limit: int | None, total: int) -> Callable[[], tuple[int, int]]:
 
 def _limit_memory(limit: int) -> None:
     """Let the system refuse more than `limit` bytes beyond what is held now, where it can."""
-    with suppress(ImportError, ValueError, OSError, AttributeError):
-        import resource
-
-        held = psutil.Process().memory_info().data
-        resource.setrlimit(resource.RLIMIT_DATA, (held + limit, held + limit))
+    with suppress(AttributeError):  # what is held counts so on Linux only
+        system.limit_memory(psutil.Process().memory_info().data + limit)
 
 
 def _follow_outer() -> None:

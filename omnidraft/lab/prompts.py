@@ -4,13 +4,13 @@ A prompt is what is asked, never an answer: messages from the first assistant me
 Knows nothing of models or templates.
 """
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from omnidraft.errors import SettingsError, StorageError
+from omnidraft.json_text import read_json
 
 Split = Literal["train", "test"]
 TASKS = ("math", "code", "dialogue", "qa")
@@ -80,7 +80,7 @@ def _json_prompts(path: Path) -> Iterator[Prompt]:
     for number, line in _lines(path):
         where = f"{path}, line {number}"
         try:
-            record = json.loads(line)
+            record = read_json(line)
         except (ValueError, RecursionError):  # a number of 5,000 digits is no JSONDecodeError
             raise StorageError(f"{where} is not valid JSON.") from None
         yield _prompt(record, where, default_id=f"{path.stem}-{number}", default_task=path.stem)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from omnidraft.errors import SettingsError, StorageError
+from omnidraft.json_text import read_json
 from omnidraft.lab.prompts import TASKS, Prompt, load_prompts
 
 MIXED = "mixed"  # the bundled tasks in turn
@@ -106,7 +107,7 @@ def load_schedule(name_or_file: str | Path) -> Schedule:
         return BUNDLED[str(name_or_file)]
     path = Path(name_or_file)
     try:
-        data = json.loads(path.read_text(encoding="utf-8-sig"))
+        data = read_json(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise StorageError(f"There is no schedule {path}; bundled are {', '.join(BUNDLED)}.") from None
     except OSError as error:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 
+from omnidraft import system
 from omnidraft.learning.job import Job
 from omnidraft.learning.trainer_events import Ended, Event, from_line
 from omnidraft.line_child import LineChild
@@ -44,13 +42,13 @@ class TrainerProcess:
         """Stop it where it is; takes effect within a millisecond or so and costs the caller microseconds."""
         with self._lock:
             if not self.paused and self.running:
-                self._signal(stop=True)
+                system.suspend(self.pid)
                 self.paused = True
 
     def resume(self) -> None:
         with self._lock:
             if self.paused and self.running:
-                self._signal(stop=False)
+                system.resume(self.pid)
             self.paused = False
 
     def kill(self) -> None:
@@ -63,16 +61,6 @@ class TrainerProcess:
         """Exit code, after all events were delivered; None if it still runs."""
         self._reader.join(seconds)
         return None if self._reader.is_alive() else self._child.process.returncode
-
-    def _signal(self, stop: bool) -> None:
-        with suppress(OSError):
-            if os.name == "nt":
-                import psutil
-
-                child = psutil.Process(self.pid)
-                (child.suspend if stop else child.resume)()
-            else:
-                os.kill(self.pid, signal.SIGSTOP if stop else signal.SIGCONT)
 
     def _read(self) -> None:
         for line in self._child.lines():

@@ -6,7 +6,6 @@ bear its name until it is forgotten. Nothing is changed here.
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections import Counter
 from contextlib import closing
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from omnidraft.chats import ChatStore
 from omnidraft.errors import StorageError
+from omnidraft.json_text import read_json
 from omnidraft.learning.adapters.candidate import read_candidate
 from omnidraft.learning.adapters.store import AdapterStore
 from omnidraft.paths import ProfilePaths
@@ -82,7 +82,7 @@ def ngram_tables(path: Path) -> list[str]:
 
 def _answers(path: Path) -> tuple[Counter[str], dict[str, float]]:
     """How many answers each conversation has in the replay, and the time of its last one."""
-    found = [json.loads(value) for (value,) in _rows(path, "SELECT value FROM answers")]
+    found = [read_json(value) for (value,) in _rows(path, "SELECT value FROM answers")]
     times: dict[str, float] = {}
     for answer in found:
         times[answer["chat"]] = max(answer["time"], times.get(answer["chat"], 0))
@@ -93,7 +93,7 @@ def _ngrams(path: Path) -> Counter[str]:
     found: Counter[str] = Counter()
     for table in ngram_tables(path):
         for (value,) in _rows(path, f"SELECT value FROM \"{table}\" WHERE key <> 'meta'"):
-            row = json.loads(value)
+            row = read_json(value)
             found.update(row[SOURCES] if isinstance(row, list) and len(row) > SOURCES else [])
     return found
 

@@ -16,6 +16,7 @@ import numpy as np
 from tokenizers import Tokenizer as Library
 
 from omnidraft.errors import ModelError
+from omnidraft.json_text import read_json
 from omnidraft.vocab.vocabulary import TokenKind, Vocabulary, turn_end
 
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-F]{2})>")
@@ -48,7 +49,7 @@ def read_tokenizer_json(path: Path) -> Vocabulary:
     """ModelError if the file is missing or no tokenizer."""
     try:
         content = path.read_text(encoding="utf-8")
-        description = json.loads(content)
+        description = read_json(content)
         library = Library.from_str(content)
         texts = _token_texts(library, description)
     except FileNotFoundError:
@@ -204,7 +205,7 @@ def _first_special(library: Library, controls: dict[str, int]) -> int | None:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
     return content if isinstance(content, dict) else {}

@@ -5,6 +5,7 @@ Six times in every run; the slow test as often as `--kills` says.
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import random
@@ -98,7 +99,7 @@ def stream_from(port: int, pid: int, seconds: float) -> None:
     )
     give_up = time.monotonic() + 120
     while psutil.pid_exists(pid) and time.monotonic() < give_up:
-        with suppress(OSError), urllib.request.urlopen(request, timeout=60) as reply:
+        with suppress(OSError, http.client.HTTPException), urllib.request.urlopen(request, timeout=60) as reply:
             until = time.monotonic() + seconds
             while time.monotonic() < until and reply.readline():
                 pass

@@ -22,6 +22,7 @@ import numpy as np
 
 from omnidraft.errors import StorageError
 from omnidraft.files import reason, sync_folder
+from omnidraft.json_text import read_json
 from omnidraft.learning.adapters.files import erase, place, unfinished_folder
 
 FILE = ".candidate.npz"  # the dot keeps it out of exported profiles
@@ -45,7 +46,7 @@ def read_candidate(store: Path) -> Candidate | None:
     """The store's candidate; None if there is none or it is damaged, for all it holds can be learned again."""
     try:
         with np.load(store / FILE, allow_pickle=False) as data:
-            about = json.loads(bytes(data[_ABOUT]))
+            about = read_json(bytes(data[_ABOUT]))
             weights = {name: data[name].astype(np.float32) for name in data.files if name != _ABOUT}
         chats = tuple(map(str, about["chats"]))
         return Candidate(weights, str(about["base"]), int(about["behind"]), int(about["through"]), chats)

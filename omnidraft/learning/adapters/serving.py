@@ -16,6 +16,7 @@ from omnidraft.config import ModelSettings
 from omnidraft.decoding.acceptance import AcceptanceHead
 from omnidraft.decoding.knowledge import Knowledge
 from omnidraft.errors import ModelError, StorageError
+from omnidraft.json_text import read_json
 from omnidraft.learning.adapters.files import erase, set_aside
 from omnidraft.learning.adapters.merge import can_merge, merged_path
 from omnidraft.learning.adapters.store import SHARED, AdapterStore, open_store, warm_start
@@ -183,7 +184,7 @@ def load_heads(choice: Choice, knowledge: dict[str, Knowledge]) -> None:
     if choice.version is None or choice.version.head is None:
         return
     with suppress(OSError, ValueError, KeyError, TypeError):
-        saved = json.loads(choice.version.head.read_bytes())
+        saved = read_json(choice.version.head.read_bytes())
         for kind, known in knowledge.items():
             if kind in saved:
                 known.head = AcceptanceHead.from_dict(saved[kind])

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from omnidraft.errors import StorageError
 from omnidraft.files import reason, sync_folder, write_atomically
+from omnidraft.json_text import read_json
 from omnidraft.learning.adapters.candidate import drop_candidate, forget_candidate
 from omnidraft.learning.adapters.files import (
     DAMAGED,
@@ -62,7 +63,7 @@ class AdapterStore:
     def pointer(self) -> Pointer:
         """What `current.json` says; if it is missing or damaged, the newest whole version is the one served."""
         try:
-            values = json.loads((self.folder / CURRENT).read_bytes())
+            values = read_json((self.folder / CURRENT).read_bytes())
             version, rejected = values["version"], tuple(map(str, values["rejected"]))
             if version is not None and not _NAME.fullmatch(version):
                 raise ValueError("not a version's name")

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
 from omnidraft.errors import StorageError
+from omnidraft.json_text import read_json
 
 ADAPTER = "adapter.gguf"  # what llama.cpp serves, F16
 WEIGHTS = "weights.npz"  # what training continues from, F32
@@ -52,7 +53,7 @@ class Meta:
     def from_json(cls, data: bytes) -> Meta:
         """StorageError for anything but a description this or an earlier program wrote."""
         try:
-            values = json.loads(data)
+            values = read_json(data)
             if values["schema"] > SCHEMA:
                 raise StorageError("an adapter was written by a newer version of OmniDraft")
             known = {f.name for f in fields(cls)}

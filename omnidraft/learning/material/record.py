@@ -20,6 +20,7 @@ import numpy as np
 
 from omnidraft.decoding.events import Captured
 from omnidraft.errors import StorageError
+from omnidraft.json_text import read_json
 
 MAGIC = b"ODR1"
 LEAST = 1e-5  # a candidate below this is worth less than its three bytes; its mass goes to `rest`
@@ -130,7 +131,7 @@ def decode(data: bytes) -> Record:
         if not unpacker.eof:
             raise ValueError("cut off, or larger than any answer")
         (length,) = struct.unpack_from("<I", raw)
-        header = json.loads(raw[4 : 4 + length])
+        header = read_json(raw[4 : 4 + length])
         arrays = _read_planes(raw, 4 + length, header.pop("arrays"))
     except (ValueError, zlib.error, struct.error, KeyError, TypeError) as error:
         raise StorageError(f"a replay entry is damaged: {error}") from error

@@ -21,6 +21,7 @@ from typing import Any
 
 from omnidraft.dict_table import DictTable
 from omnidraft.errors import StorageError
+from omnidraft.json_text import read_json
 from omnidraft.learning.material.record import Record, decode, encode
 
 APPLICATION = 0x4F44_5231  # "ODR1" in the SQLite header: only such files are opened
@@ -186,7 +187,7 @@ def _to_json(answer: Answer) -> str:
 
 def _from_json(text: str) -> Answer:
     try:
-        values = json.loads(text)
+        values = read_json(text)
         known = {field.name for field in fields(Answer)}  # an earlier program kept more
         return Answer(**{name: value for name, value in values.items() if name in known})
     except (ValueError, TypeError, AttributeError) as error:

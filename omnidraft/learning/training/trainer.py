@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from omnidraft import system
 from omnidraft.errors import OmniDraftError
 from omnidraft.learning.job import Job
 from omnidraft.learning.trainer_events import Event, Failed, Finished
@@ -46,7 +47,7 @@ def main() -> int:
     except MemoryError:
         emit(Failed("there is not enough memory to train the drafter"))
         return 1
-    emit(Finished(time.perf_counter() - began, time.process_time(), _peak_mb()))
+    emit(Finished(time.perf_counter() - began, time.process_time(), system.peak_memory() / 1e6))
     return 0
 
 
@@ -65,12 +66,7 @@ def _be_humble(job: Job) -> None:
     os.environ["TRANSFORMERS_VERBOSITY"] = "error"
     os.environ["HF_HUB_OFFLINE"] = "1"
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    if os.name == "nt":
-        import psutil
-
-        psutil.Process().nice(psutil.BELOW_NORMAL_PRIORITY_CLASS)
-    else:
-        os.nice(10)
+    system.lower_priority()
 
 
 def _limit_threads(job: Job) -> None:
@@ -83,21 +79,6 @@ def _limit_threads(job: Job) -> None:
 def _end_with_the_app() -> None:
     sys.stdin.read()
     os._exit(2)
-
-
-def _peak_mb() -> float:
-    """Largest resident memory so far, MB."""
-    if os.name == "nt":
-        import psutil
-
-        return psutil.Process().memory_info().peak_wset / 1e6
-    try:  # not `ru_maxrss`, which begins with what the parent held
-        status = Path("/proc/self/status").read_text()
-        return int(status.split("VmHWM:")[1].split()[0]) * 1024 / 1e6
-    except (OSError, IndexError, ValueError):
-        import resource
-
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1e6 if sys.platform == "darwin" else 1e3)
 
 
 if __name__ == "__main__":
