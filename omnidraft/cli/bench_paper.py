@@ -35,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--test-tokens", type=int)
     parser.add_argument("--temperature", help="of the tests: numbers and default with commas")
     parser.add_argument("--regimes", help="that are timed, with commas")
+    parser.add_argument("--shapes", help="of targets whose sizes are compared, with commas: bundled, 0.5b, 1b")
     parser.add_argument("--timed-prompts", type=int)
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables here too")
@@ -78,6 +79,8 @@ def _plan(args: argparse.Namespace, home: DataHome) -> Plan:
     changes: dict[str, Any] = {"tables": args.tables.split(",")}
     if args.regimes:
         changes["timed"] = args.regimes.split(",")
+    if args.shapes:
+        changes["shapes"] = args.shapes.split(",")
     if args.timed_prompts:
         changes["timed_prompts"] = args.timed_prompts
     return replace(plan, **changes)

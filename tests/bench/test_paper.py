@@ -135,11 +135,14 @@ def test_the_command_times_and_draws(tmp_path):
     out, picture = tmp_path / "paper.json", tmp_path / "paper.png"
     arguments = ["bench", "paper", "--quick", "--data-dir", str(tmp_path), "--target", "tiny-target-b", "--tasks",
                  "math", "--train-prompts", "8", "--test-prompts", "2", "--test-tokens", "12", "--regimes", "bundled",
-                 "--timed-prompts", "2", "--tables", "methods,speed,losses,ranks,cache", "--threads", "1",
+                 "--timed-prompts", "2", "--tables", "methods,speed,losses,ranks,cache,sizes", "--threads", "1",
+                 "--shapes", "bundled",
                  "--out", str(out), "--png", str(picture)]  # fmt: skip
     assert main(arguments) == 0
     tables = json.loads(out.read_bytes())["tables"]
     assert {row["rank"] for row in tables["ranks"]["rows"]} == {8, 32, 192}
+    assert [row["target"] for row in tables["sizes"]["rows"]] == ["bundled"]
+    assert {row["condition"] for row in tables["losses"]["rows"]} >= {"direct", "cache", "ngram", "dm", "hybrid"}
     timed = tables["speed"]["rows"]
     assert all(len(row["projected"]) == 4 for row in timed)
     assert tables["speed"]["machines"][1]["source"] == "measured in this run"

@@ -157,7 +157,9 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 arguments = sys.argv[1:]
 value = lambda name: arguments[arguments.index(name) + 1]
 if "-md" in arguments and "drafter" in value("-md"):
-    print("draft model vocab type must match target model to use speculation", flush=True)
+    print("0.01.234.567 E spec  are_compatible: draft model vocab type must match target model", flush=True)
+if "-md" in arguments and "poor" in value("-md"):
+    print("0.01.234.567 E srv  load_model: failed to initialize speculative decoding context", flush=True)
 class Handler(BaseHTTPRequestHandler):
     def log_message(self, *_): pass
     def do_GET(self):
@@ -172,7 +174,7 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(b"data: " + json.dumps(part).encode() + b"\\n\\n")
         timings = {{"predicted_n": asked["n_predict"], "draft_n_accepted": 0 if step == 10 else 2}}
         end = {{"tokens": [], "stop": True, "timings": timings}}
-        self.wfile.write(b"data: " + json.dumps(end).encode() + b"\\n\\n")
+        self.wfile.write(b"data: " + json.dumps(end).encode() + b"\\n\\ndata: [DONE]\\n\\n")
 HTTPServer(("127.0.0.1", int(value("--port"))), Handler).serve_forever()
 """
 
@@ -186,11 +188,12 @@ def program(tmp_path):
 
 
 def test_the_server_is_asked_in_ids_and_believed_about_its_times(program):
-    peer = LlamaServer(Models(Path("target"), Path("drafter"), 1, 64, helper=Path("small")), program)
+    peer = LlamaServer(Models(Path("target"), Path("drafter"), 1, 64, helper=Path("poor")), program)
     try:
         assert peer.ways == (PLAIN, "ngram-simple", "ngram-mod", "draft-simple")
         assert peer.notes == [
-            "With our drafter it prints: draft model vocab type must match target model to use speculation"
+            "draft-simple: load_model: failed to initialize speculative decoding context",
+            "With our drafter it prints: are_compatible: draft model vocab type must match target model",
         ]
         question = Question([], [1, 2], 0.0, 3, 5)
         plain, quick = peer.answer(PLAIN, question), peer.answer("ngram-mod", question)

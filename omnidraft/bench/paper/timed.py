@@ -79,13 +79,17 @@ def sizes(plan: Plan, home: DataHome, told: Told) -> dict[str, list[dict]]:
         for drafter_shape in plan.drafter_shapes:
             told(f"sizes: target {shape}, drafter {drafter_shape}")
             asked = speed.Plan(
-                [str(task) for task in side.tasks], ["plain", "fixed:4"], [0.0], [f"{shape}-F32"],
+                [str(task) for task in side.tasks], ["plain", "fixed:4"], [0.0], [_regime(shape)],
                 prompts=plan.timed_prompts, max_tokens=plan.timed_tokens, model=ModelSettings(threads=side.threads),
                 drafter_shape=drafter_shape,
             )  # fmt: skip
             cells = [c for c in speed.run(home, asked, side.targets, side.drafter) if c.method != "plain"]
             rows += [_sized(cell, shape, drafter_shape) for cell in cells]
     return {"rows": rows}
+
+
+def _regime(shape: str) -> str:
+    return shape if shape == "bundled" else f"{shape}-F32"
 
 
 def _sized(cell: speed.Cell, shape: str, drafter_shape: str) -> dict:

@@ -24,7 +24,7 @@ from omnidraft.errors import ModelError
 COPYING = ("ngram-simple", "ngram-mod")
 DRAFTING = "draft-simple"
 START_SECONDS = 300.0
-_REFUSAL = re.compile(r"draft model|speculative|vocab type|not compatible|incompatible", re.IGNORECASE)
+_REFUSAL = ("vocab type", "draft model bos", "draft model eos", "compatible", "failed to initialize")
 _PREFIX = re.compile(r"^[\d.]+ [A-Z] (srv|spec|slot|cmn)?\s*")
 
 
@@ -66,6 +66,11 @@ class Server:
         self._log.seek(0)
         return self._log.read().decode("utf-8", "replace").splitlines()
 
+    def complaints(self, *words: str) -> list[str]:
+        """What it printed with one of these in it, without times, each once."""
+        lines = [_PREFIX.sub("", line).strip() for line in self.printed()]
+        return list(dict.fromkeys(line for line in lines if any(word in line.lower() for word in words)))
+
     def events(self, asked: dict) -> Iterator[dict]:
         """What it streams back."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=600)
@@ -75,7 +80,7 @@ class Server:
             if response.status != 200:
                 raise ModelError(f"llama-server answered {response.status}: {response.read()[:200]!r}.")
             for line in response:
-                if line.startswith(b"data: "):
+                if line.startswith(b"data: {"):
                     yield json.loads(line[6:])
         except (OSError, ValueError, http.client.HTTPException) as error:
             raise ModelError(f"llama-server broke off: {error}.") from error
@@ -111,6 +116,8 @@ class LlamaServer:
             self.close()
             raise
         self.ways = tuple(wanted)
+        for way, server in self._servers.items():  # it goes on without drafting then
+            self.notes += [f"{way}: {line}" for line in server.complaints("failed to initialize", "not compatible")]
         self.notes += refusal(program, [*base, "--spec-type", DRAFTING, "-md", str(models.drafter)])
 
     def answer(self, way: str, question: Question) -> Answer:
@@ -152,10 +159,9 @@ def refusal(program: Path, arguments: Sequence[str]) -> list[str]:
     except ModelError as error:
         return [f"With our drafter: {error}"]
     try:
-        lines = [_PREFIX.sub("", line) for line in server.printed() if _REFUSAL.search(line)]
+        return [f"With our drafter it prints: {line}" for line in server.complaints(*_REFUSAL)]
     finally:
         server.close()
-    return [f"With our drafter it prints: {line.strip()}" for line in dict.fromkeys(lines)]
 
 
 def _free_port() -> int:
