@@ -1,7 +1,7 @@
 """Makes the screenshots of every page (needs Chromium).
 
 `python -m tests.ui.screenshots FOLDER` takes each page wide and narrow, light and dark, as `page-width-scheme.png`;
-with `--readme` only those the README shows, as `page.png`. It starts the app with a fresh data folder, talks to the
+with `--readme` only those the README shows, as `page.png`. It starts the app with a fresh data folder, races, talks to the
 bundled model, lets the drafter learn from that twice, and runs a drift schedule: a few minutes.
 """
 
@@ -54,6 +54,7 @@ def main(arguments: list[str]) -> int:
         server.start()
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         try:
+            _race(browser, server, args.folder / "race.png")
             _prepare(browser, server)
             for name, path in PAGES.items():
                 for size, scheme in SHAPES[:1] if args.readme else SHAPES:
@@ -81,6 +82,18 @@ def _prepare(browser, server: Server) -> None:
     for question in LAST:
         ask(page, question)
     _drift(page, server)
+    page.close()
+
+
+def _race(browser, server: Server, file: Path) -> None:
+    """The whole race of the empty chat page's button: before and after the lesson."""
+    page = browser.new_page(viewport={"width": 1440, "height": 1100})
+    page.goto(server.origin + "/drift-lab?race=go")
+    page.wait_for_selector(".od-race[data-phase=raced]", timeout=PATIENCE)
+    page.click("#od-race-teach")
+    page.wait_for_selector(".od-race[data-phase=taught]", timeout=PATIENCE)
+    page.wait_for_timeout(1000)
+    page.locator("#od-race").screenshot(path=str(file))
     page.close()
 
 
