@@ -1,8 +1,8 @@
 """Makes the screenshots of every page (needs Chromium).
 
 `python -m tests.ui.screenshots FOLDER` takes each page wide and narrow, light and dark, as `page-width-scheme.png`;
-with `--readme` only those the README shows, as `page.png`. It starts the app with a fresh data folder, races, talks to the
-bundled model, lets the drafter learn from that twice, and runs a drift schedule: a few minutes.
+with `--readme` only those the README shows, as `page.png`. It starts the app with a fresh data folder, races, talks to
+the bundled model, lets the drafter learn from that twice, and runs a drift schedule: a few minutes.
 """
 
 from __future__ import annotations
