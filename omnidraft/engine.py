@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from omnidraft.backends.base import DraftModel, LanguageModel
 from omnidraft.backends.grammar import Grammar, GrammarState
-from omnidraft.backends.prompt import answer_ids, count_ids, ends_without_space, fit_context, prompt_ids
+from omnidraft.backends.prompt import ends_without_space, prompt_ids
 from omnidraft.backends.raw_text import RawText
 from omnidraft.backends.templates import ChatTemplate
 from omnidraft.config import DraftSettings, SamplingSettings
@@ -27,33 +27,16 @@ from omnidraft.decoding.policy import make_policy
 from omnidraft.decoding.processor import Apart, counts_as_ours
 from omnidraft.decoding.request import DecodeRequest
 from omnidraft.decoding.speculation import Speculation
-from omnidraft.errors import ContextFull, ModelError
+from omnidraft.errors import ModelError
+from omnidraft.seats import Asked, Continued, DrafterSeat, Message, Seat
 from omnidraft.vocab import Translator
 
-Message = dict[str, str]
-Asked = Sequence[Message] | RawText
 MEASURING_SECONDS = 1.5  # most time that measuring costs may add to the first answer
 _COUPLED = (
     "A grammar is in force, so proposals are verified by the coupled rule; the text follows the same distribution."
 )
 SWITCHED_OFF = "drafting is switched off"
 _DOES_NOT_PAY = "drafting does not pay with these two models on this machine"
-
-
-@dataclass(slots=True)
-class Seat:
-    """A loaded model with its chat template, and the ids of the conversation it last saw."""
-
-    model: LanguageModel
-    template: ChatTemplate
-    committed: list[int]
-
-
-@dataclass(slots=True)
-class DrafterSeat(Seat):
-    """The drafter's seat."""
-
-    model: DraftModel
 
 
 @dataclass(slots=True)
@@ -67,18 +50,6 @@ class Memory:
     def with_cost(cls, cost: CostModel) -> Memory:
         """A fresh memory that need not measure."""
         return cls({kind: Knowledge(cost.copy()) for kind in ("greedy", "sampled")})
-
-
-@dataclass(frozen=True, slots=True)
-class Continued:
-    """The answer to go on with: its text, and its ids where they are known.
-
-    ended: the model itself ended it there, so that it may not do so again at once.
-    """
-
-    text: str
-    ids: Sequence[int] = ()
-    ended: bool = False
 
 
 class Engine:
@@ -152,7 +123,7 @@ class Engine:
             yield Notice(_COUPLED)
         written = self.written_ids(continued)
         seat, raw = self.target, isinstance(messages, RawText)
-        messages, ids, dropped = self._prompt(messages, sampling.max_tokens, len(written))
+        messages, ids, dropped = seat.prompt(messages, sampling.max_tokens, len(written))
         if dropped:
             yield Notice(_dropped_sentence(dropped))
         prompt = ids + written
@@ -222,7 +193,7 @@ class Engine:
             else:
                 ids = prompt_ids(seat.template, seat.model.vocabulary, messages, seat.committed)
                 virtual = not begun and ends_without_space(seat.template.render(messages))
-            ids += _answer_ids(seat, begun, seat.committed[len(ids) :] if seat.committed[: len(ids)] == ids else ())
+            ids += seat.answer_ids(begun, seat.committed[len(ids) :] if seat.committed[: len(ids)] == ids else ())
         except ModelError as error:  # a conversation that only the drafter's template refuses is still answered
             return None, str(error)
         return Drafting(seat.model, translator, ids, virtual_space=virtual, source=source), None
@@ -255,61 +226,11 @@ class Engine:
 
     def written_ids(self, continued: Continued | None) -> list[int]:
         """The target's ids of the answer to go on with, as `answer` reads them; none for a new one."""
-        return _answer_ids(self.target, continued.text, continued.ids) if continued else []
-
-    def _prompt(self, messages: Asked, max_tokens: int, written: int) -> tuple[Asked, list[int], int]:
-        """(what of `messages` fits, the target's ids of it, how many of the oldest turns were left out)."""
-        seat = self.target
-        if isinstance(messages, RawText):
-            return messages, messages.target_ids(seat.model.vocabulary, seat.committed, seat.model.n_ctx), 0
-        kept, dropped = self._fit(list(messages), max_tokens, written)
-        return kept, prompt_ids(seat.template, seat.model.vocabulary, kept, seat.committed), dropped
+        return self.target.answer_ids(continued.text, continued.ids) if continued else []
 
     def room(self, messages: Sequence[Message], max_tokens: int) -> int:
         """How many more tokens fit into the context beside these messages and the room kept for an answer."""
-        seat = self.target
-        limit = seat.model.n_ctx - self._reserve(max_tokens)
-        return limit - count_ids(seat.template, seat.model.vocabulary, messages, (), limit)
-
-    def _reserve(self, max_tokens: int) -> int:
-        """Room kept for an answer: a quarter of the context, or max_tokens if that is less."""
-        return min(max_tokens, self.target.model.n_ctx // 4)
-
-    def _fit(self, messages: list[Message], max_tokens: int, written: int) -> tuple[list[Message], int]:
-        """Keep room for an answer.
-
-        A long answer of which `written` tokens are there goes on with whatever room is left.
-        """
-        seat = self.target
-        reserve = self._reserve(max_tokens)
-
-        def count(kept: Sequence[Message]) -> int:
-            limit = seat.model.n_ctx
-            return count_ids(seat.template, seat.model.vocabulary, kept, seat.committed, limit) + written
-
-        try:
-            return fit_context(messages, seat.model.n_ctx - reserve, count)
-        except ContextFull:
-            if not written:
-                raise
-            if (turn := count(_last_turn(messages))) > seat.model.n_ctx:
-                raise ContextFull(_full_sentence(turn, seat.model.n_ctx)) from None
-            return fit_context(messages, seat.model.n_ctx, count)
-
-
-def _answer_ids(seat: Seat, text: str, ids: Sequence[int]) -> list[int]:
-    return answer_ids(seat.model.vocabulary, text, seat.template.answer_prefix if text else "", ids)
-
-
-def _last_turn(messages: Sequence[Message]) -> list[Message]:
-    return [*(m for m in messages if m["role"] == "system"), messages[-1]]
-
-
-def _full_sentence(tokens: int, n_ctx: int) -> str:
-    return (
-        f"The answer and its question take {tokens:,} tokens, and the model's context of {n_ctx:,} has no room to go "
-        "on; raise the context length."
-    )
+        return self.target.room(messages, max_tokens)
 
 
 def _gave_up_sentence(lost: float | None) -> str:

@@ -17,8 +17,9 @@ from omnidraft.config import CacheSettings, DraftSettings, ModelSettings, Sampli
 from omnidraft.decoding.events import Finished, Notice, Prefill, Round, Token
 from omnidraft.decoding.near_tie import batch_difference
 from omnidraft.decoding.prefill import common_prefix
-from omnidraft.engine import Continued, Engine
+from omnidraft.engine import Engine
 from omnidraft.errors import ModelError
+from omnidraft.seats import Continued
 from omnidraft.vocab import PairMap, Translator
 from omnidraft.vocab.ngram_cache import NgramCache
 

@@ -104,6 +104,7 @@ ORDER = [
     "vocab",
     "backends",
     "decoding",
+    "seats",
     "engine",
     "chats",
     "tools",

@@ -18,8 +18,8 @@ from omnidraft.backends.grammar import Grammar
 from omnidraft.chats.steps import Step
 from omnidraft.config import DraftSettings, SamplingSettings
 from omnidraft.decoding.events import Event, Finished, Prefill, Token
-from omnidraft.engine import Asked, Continued
 from omnidraft.errors import OmniDraftError
+from omnidraft.seats import Asked, Continued
 
 CUT = ("length", "context", "cancelled")  # ends that are not the answer's own
 log = logging.getLogger("omnidraft.ui")

@@ -25,7 +25,7 @@ from omnidraft.chats import ChatStore
 from omnidraft.config import AppSettings, CacheSettings, DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.decoding.events import Event, Finished, Notice, Token
 from omnidraft.decoding.near_tie import batch_difference
-from omnidraft.engine import Asked, Continued, Engine, Message
+from omnidraft.engine import Engine
 from omnidraft.errors import ModelError, OmniDraftError, StorageError
 from omnidraft.learning.adapters.serving import AUTO, NO_ADAPTER
 from omnidraft.learning.learner import Learner
@@ -33,6 +33,7 @@ from omnidraft.learning.material.capture import CAPTURE, Answered
 from omnidraft.paths import DataHome
 from omnidraft.profiles.forget import Forgotten, forget_everything_from, forget_from
 from omnidraft.profiles.uploads import clear_uploads
+from omnidraft.seats import Asked, Continued, Message
 from omnidraft.settings_file import load_settings
 
 _SAMPLE = "The quick brown fox counts 1, 2, 3 and then says: hello there, how are you today?"

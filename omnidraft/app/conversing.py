@@ -22,8 +22,8 @@ from omnidraft.chats import Conversation, Message, TextFile, answer_meta, files_
 from omnidraft.chats.steps import messages_with_steps, open_call, steps_meta
 from omnidraft.config import DraftSettings, SamplingSettings
 from omnidraft.decoding.events import Event, Round
-from omnidraft.engine import Continued
 from omnidraft.errors import ModelError
+from omnidraft.seats import Continued
 
 SAVE_EVERY = 1.0  # seconds
 ENDED = ("stop", "stop_string")

@@ -19,7 +19,7 @@ from omnidraft.backends.templates import ChatTemplate
 from omnidraft.config import CacheSettings, ModelSettings
 from omnidraft.decoding.lookup import SuffixLookup
 from omnidraft.decoding.measure import step_seconds
-from omnidraft.engine import DrafterSeat, Engine, Memory
+from omnidraft.engine import Engine, Memory
 from omnidraft.in_use import IN_USE, Files
 from omnidraft.learning.adapters.serving import (
     AUTO,
@@ -34,6 +34,7 @@ from omnidraft.learning.adapters.serving import (
 )
 from omnidraft.learning.material.capture import Pairing
 from omnidraft.paths import ProfilePaths
+from omnidraft.seats import DrafterSeat
 from omnidraft.trial import TRIALS
 from omnidraft.vocab import PairMap, Translator, Vocabulary
 from omnidraft.vocab.ngram_cache import NgramCache

@@ -26,10 +26,10 @@ from omnidraft.app.shown_chats import ShownChats
 from omnidraft.backends.gguf_file import usable_info
 from omnidraft.chats import ChatStore
 from omnidraft.config import AppSettings, DraftSettings, ModelSettings, SamplingSettings, changed
-from omnidraft.engine import Asked
 from omnidraft.errors import ModelError, OmniDraftError
 from omnidraft.lab.jobs import DriftLab
 from omnidraft.paths import DataHome
+from omnidraft.seats import Asked
 from omnidraft.settings_file import reset_settings, save_settings
 from omnidraft.trial import TRIALS
 from omnidraft.vocab.ngram_cache import NgramCache

@@ -9,8 +9,9 @@ from omnidraft.backends.prompt import prompt_ids
 from omnidraft.bench.opened import engine_of
 from omnidraft.bench.recorded import RecordedTarget
 from omnidraft.config import DraftSettings, SamplingSettings
-from omnidraft.engine import DrafterSeat, Engine, Message
+from omnidraft.engine import Engine
 from omnidraft.lab.trace import Trace, record
+from omnidraft.seats import DrafterSeat, Message
 from omnidraft.vocab import Translator
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from omnidraft.app.assistant import Assistant
-from omnidraft.engine import DrafterSeat, Engine
+from omnidraft.engine import Engine
 from omnidraft.errors import ModelError
+from omnidraft.seats import DrafterSeat
 from omnidraft.vocab import PairMap, Translator
 
 

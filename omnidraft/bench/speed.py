@@ -22,11 +22,12 @@ from omnidraft.bench.counted import count_fixed
 from omnidraft.bench.opened import drafting_of, engine_of, pair_of
 from omnidraft.bench.regimes import DRAFTER_SHAPE
 from omnidraft.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
-from omnidraft.engine import DrafterSeat, Memory, Message
+from omnidraft.engine import Memory
 from omnidraft.errors import SettingsError
 from omnidraft.lab.prompts import load_prompts
 from omnidraft.lab.trace import Trace, record
 from omnidraft.paths import DataHome
+from omnidraft.seats import DrafterSeat, Message
 from omnidraft.vocab import Translator
 from omnidraft.vocab.ngram_cache import NgramCache
 

@@ -22,6 +22,7 @@ from omnidraft.__main__ import _COMMANDS, _parser, main
 from omnidraft.backends.gguf_file import read_info
 
 ROOT = Path(__file__).resolve().parents[2]
+PATIENCE = 240  # seconds: a busy machine takes a minute for what takes two seconds otherwise
 KEYS = {
     "text", "token_ids", "prompt_tokens", "tokens", "target_passes", "rounds", "drafted", "proposed", "tested",
     "accepted", "acceptance_rate", "tokens_per_pass", "origins", "tokens_per_second", "seconds", "near_ties",
@@ -319,7 +320,7 @@ def bad_files(tmp_path, models) -> dict[str, Path]:
 def test_a_file_that_is_no_usable_model_is_explained(home, bad_files, role, what):
     # in a process of its own, as a person starts it: llama.cpp says why only in its log, which a process has once
     process = start(home, role, bad_files[what], "--threads", 1, "--prompt", "Hi", "--no-seed-cache")
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=PATIENCE)
     said = refused((process.returncode, out, err))
     assert bad_files[what].name in said
     if what == "other architecture":
@@ -417,7 +418,7 @@ def test_an_interrupt_during_an_answer_exits_130_with_whole_lines(home, endless)
     process = start(home, "--prompts", endless, "--json", "--temperature", 1)
     first = process.stdout.readline()
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert "Traceback" not in err
     found = [json.loads(line) for line in [first, *out.splitlines()]]
@@ -440,7 +441,7 @@ def test_an_interrupt_at_any_moment_exits_130_without_a_traceback(home, endless,
     process.stdout.readline()  # Python itself has started; nothing of ours can meet what comes before
     time.sleep(delay)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert "Traceback" not in err
 
@@ -454,11 +455,11 @@ def test_an_interrupt_in_an_import_comes_behind_it(tmp_path):
     script = (
         "import sys, time; from omnidraft.cli.interrupt import between_imports\n"
         "with between_imports():\n"
-        "    try:\n        import fragile; print(fragile.whole, flush=True); time.sleep(60)\n"
+        "    try:\n        import fragile; print(fragile.whole, flush=True); time.sleep(600)\n"
         "    except KeyboardInterrupt:\n        sys.exit(130)\n"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(tmp_path)))}
-    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=50)
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=PATIENCE)
     assert (done.returncode, done.stdout, done.stderr) == (130, "True\n", "")
 
 
@@ -467,14 +468,14 @@ def test_a_reader_that_leaves_is_no_error(home, endless):
     process.stdout.readline()
     process.stdout.close()
     err = process.stderr.read()
-    assert process.wait(timeout=60) == 0
+    assert process.wait(timeout=PATIENCE) == 0
     assert "Traceback" not in err
 
 
 def test_a_conversation_through_a_pipe(home):
     args = ("--temperature", 0, "--max-tokens", 8)
     process = start(home, *args)
-    out, err = process.communicate("Hello there.\n\nHow are you?\n/new\nHello there.\n/exit\nnever read\n", timeout=60)
+    out, err = process.communicate("Hello there.\n\nHow are you?\n/new\nHello there.\n/exit\nnever read\n", timeout=PATIENCE)
     assert process.returncode == 0
     lines = out.splitlines()
     assert "> " not in out
@@ -485,7 +486,7 @@ def test_a_conversation_through_a_pipe(home):
 def test_a_conversation_has_commands_that_no_model_reads(home):
     process = start(home, "--temperature", 0, "--max-tokens", 8)
     asked = "/help\n/stats\nHello there.\n/stats\n/model\n/model tiny-target-b\n/model nope\n/what is this\n/exit\n"
-    out, err = process.communicate(asked, timeout=120)
+    out, err = process.communicate(asked, timeout=PATIENCE)
     assert process.returncode == 0
     assert len(out.splitlines()) == 1, "one question, one answer"
     for said in ("/model NAME", "Nothing was answered yet.", "tiny-target-a answers.", "tiny-target-b answers.",
@@ -496,7 +497,7 @@ def test_a_conversation_has_commands_that_no_model_reads(home):
 
 def test_a_question_that_fails_does_not_end_the_conversation(home):
     process = start(home, "--max-tokens", 8)
-    out, err = process.communicate("word " * 3000 + "\nHello there.\n", timeout=60)
+    out, err = process.communicate("word " * 3000 + "\nHello there.\n", timeout=PATIENCE)
     assert "The last message needs" in err
     assert out.strip()
     assert process.returncode == 2
@@ -504,7 +505,7 @@ def test_a_question_that_fails_does_not_end_the_conversation(home):
 
 def test_bad_bytes_typed_into_a_conversation_are_no_crash(home):
     process = subprocess.run(
-        command(home, "--max-tokens", 4), cwd=ROOT, input=b"\xff\xfe hello\n", capture_output=True, timeout=60
+        command(home, "--max-tokens", 4), cwd=ROOT, input=b"\xff\xfe hello\n", capture_output=True, timeout=PATIENCE
     )
     assert process.returncode == 0
     assert b"Traceback" not in process.stderr
@@ -514,7 +515,7 @@ def test_letters_the_terminal_cannot_show_are_no_crash(home):
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     process = subprocess.run(
         command(home, "--prompt", "日本 😀", "--json", "--max-tokens", 4), cwd=ROOT, env=environment,
-        capture_output=True, timeout=60,
+        capture_output=True, timeout=PATIENCE,
     )  # fmt: skip
     assert process.returncode == 0
     assert json.loads(process.stdout)["tokens"]

@@ -16,9 +16,10 @@ from omnidraft.bench.peers.bursts import Answer, Burst, answer_of
 from omnidraft.bench.peers.peer import PLAIN, Models, Question
 from omnidraft.config import CacheSettings, DraftSettings, ModelSettings
 from omnidraft.decoding.events import Event, Round, Token
-from omnidraft.engine import DrafterSeat, Memory
+from omnidraft.engine import Memory
 from omnidraft.lab.trace import seconds
 from omnidraft.paths import DataHome
+from omnidraft.seats import DrafterSeat
 from omnidraft.vocab import NgramCache, Translator
 
 LOOKUP, UNTRAINED, LEARNED = "lookup", "untrained", "learned"

@@ -10,8 +10,8 @@ from typing import Protocol
 from omnidraft.bench.columns import Column, name_of, sampling_of
 from omnidraft.bench.peers.bursts import Answer
 from omnidraft.config import SamplingSettings
-from omnidraft.engine import Message
 from omnidraft.lab.prompts import Prompt
+from omnidraft.seats import Message
 
 PLAIN = "plain"
 

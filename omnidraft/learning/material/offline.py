@@ -14,9 +14,10 @@ from omnidraft.backends.prompt import ends_without_space, prompt_ids
 from omnidraft.backends.templates import ChatTemplate
 from omnidraft.config import DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.decoding.events import Token
-from omnidraft.engine import Engine, Message
+from omnidraft.engine import Engine
 from omnidraft.learning.material.capture import capture
 from omnidraft.learning.material.record import Record
+from omnidraft.seats import Message
 from omnidraft.vocab import PairMap, Vocabulary
 
 
