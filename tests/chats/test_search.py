@@ -1,10 +1,13 @@
 """Search: words, beginnings of words and titles are found, and no query breaks it."""
 
+import unicodedata
+
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from omnidraft.chats import ChatStore
+from omnidraft.chats.search import folded
 
 
 @pytest.fixture(params=[True, False], ids=["fts5", "without fts5"])
@@ -28,6 +31,15 @@ def test_words_and_their_beginnings_are_found_in_any_case(store):
         assert found(store, query) == {tides.id}, query
     assert found(store, "tides else") == set()
     assert found(store, "e") >= {other.id}
+
+
+@given(st.text(max_size=60))
+@example("Łódź ﬁn ＡＢＣ ß İ e\u0301 \u03a9\u2126 각 ｶﾞ")
+def test_folding_takes_case_and_accents_away_as_unicode_says(text):
+    apart = unicodedata.normalize("NFKD", text.encode("utf-8", "replace").decode())
+    kept = "".join(c for c in apart if not unicodedata.combining(c))
+    assert folded(text) == "".join(c.casefold() for c in kept)
+    assert folded(text + "".join(map(chr, range(0x400, 0x440)))).startswith(folded(text))  # many letters, another way
 
 
 def test_accents_do_not_matter(store):
