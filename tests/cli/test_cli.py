@@ -459,7 +459,9 @@ def test_an_interrupt_in_an_import_comes_behind_it(tmp_path):
         "    except KeyboardInterrupt:\n        sys.exit(130)\n"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(tmp_path)))}
-    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=PATIENCE)
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=PATIENCE
+    )
     assert (done.returncode, done.stdout, done.stderr) == (130, "True\n", "")
 
 
@@ -475,7 +477,8 @@ def test_a_reader_that_leaves_is_no_error(home, endless):
 def test_a_conversation_through_a_pipe(home):
     args = ("--temperature", 0, "--max-tokens", 8)
     process = start(home, *args)
-    out, err = process.communicate("Hello there.\n\nHow are you?\n/new\nHello there.\n/exit\nnever read\n", timeout=PATIENCE)
+    asked = "Hello there.\n\nHow are you?\n/new\nHello there.\n/exit\nnever read\n"
+    out, err = process.communicate(asked, timeout=PATIENCE)
     assert process.returncode == 0
     lines = out.splitlines()
     assert "> " not in out
