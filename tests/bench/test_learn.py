@@ -152,6 +152,7 @@ def bench(tmp_path, *more):
     return json.loads(out.read_bytes())
 
 
+@pytest.mark.timeout(900)  # 40 seconds, and many times that beside other programs
 def test_a_run_learns_reports_and_goes_on_where_it_stopped(tmp_path, capsys):
     picture = tmp_path / "curve.png"
     found = bench(tmp_path, "--tasks", "math", "--train-prompts", "16", "--png", str(picture))
