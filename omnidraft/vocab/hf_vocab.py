@@ -99,7 +99,10 @@ class HubTokenizer:
         self.marks_words = marks_words
 
     def tokenize(self, data: bytes) -> list[int]:
-        return self._library.encode(data.decode(), add_special_tokens=False).ids
+        try:
+            return self._library.encode(data.decode(), add_special_tokens=False).ids
+        except Exception as error:  # the library's own kind, as for an unknown token that is not there
+            raise ModelError(f"This vocabulary cannot spell a text: {_first_line(error)}.") from None
 
     def tokenize_many(self, items: Sequence[bytes]) -> list[list[int]]:
         encoded = self._library.encode_batch_fast([data.decode() for data in items], add_special_tokens=False)

@@ -9,6 +9,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers.pre_tokenizers import ByteLevel
 
 from omnidraft.backends.adapter_check import check_adapter
 from omnidraft.backends.estimate import header_estimate
@@ -29,17 +30,18 @@ def text(value: str | bytes) -> bytes:
     return struct.pack("<Q", len(data)) + data
 
 
-def typed(value: Any, by: random.Random) -> bytes:
+def typed(value: Any, by: random.Random, number: int = 0) -> bytes:
     """A value with its type, sometimes one that does not fit or claims more than there is."""
     if isinstance(value, bool):
         return struct.pack("<I?", 7, value)
     if isinstance(value, int):
-        kind = by.choice([4, 5, 10, 11])
+        kind = number or by.choice([4, 5, 10, 11])
         return struct.pack("<I", kind) + struct.pack(KINDS[kind], value % 2**31)
     if isinstance(value, float):
         return struct.pack("<Id", 12, value)
     if isinstance(value, list):
-        inner = [typed(one, by) for one in value]
+        number = by.choice([4, 5, 10, 11])
+        inner = [typed(one, by, number) for one in value]
         kind = inner[0][:4] if inner else struct.pack("<I", by.randrange(14))
         count = len(inner) if by.random() < 0.9 else by.choice([0, 2**40, 2**64 - 1])
         return struct.pack("<I", 9) + kind + struct.pack("<Q", count) + b"".join(one[4:] for one in inner)
@@ -132,13 +134,14 @@ def test_damaged_adapters(tmp_path_factory, models, by):
         check_adapter(path, drafter)
 
 
+LETTERS = {letter: number for number, letter in enumerate(sorted(ByteLevel.alphabet()))}
 TOKENIZER = {
     "version": "1.0",
     "truncation": None,
     "padding": None,
     "added_tokens": [
         {
-            "id": 4,
+            "id": 257,
             "content": "<s>",
             "special": True,
             "single_word": False,
@@ -157,7 +160,7 @@ TOKENIZER = {
         "unk_token": None,
         "fuse_unk": False,
         "byte_fallback": False,
-        "vocab": {"a": 0, "b": 1, "ab": 2, "Ġ": 3},
+        "vocab": LETTERS | {"ab": 256},
         "merges": [["a", "b"]],
     },
 }
@@ -174,7 +177,7 @@ def test_tokenizers_of_any_kind(tmp_path_factory, by):
     with refused_at_most():
         vocabulary = Vocabulary.from_tokenizer_json(folder / "tokenizer.json")
         ids = vocabulary.encode("ab a\x00é😀", at_start=True)
-        assert all(0 <= one < len(vocabulary) for one in ids)
+        assert all(0 <= one < vocabulary.size for one in ids)
 
 
 CONFIG = {
@@ -203,3 +206,11 @@ def test_model_folders_of_any_kind(tmp_path_factory, by):
     (folder / "model.safetensors").write_bytes(struct.pack("<Q", size) + header + bytes(16))
     with refused_at_most():
         header_estimate(read_folder(folder), ModelSettings(), 512)
+
+
+def test_what_nobody_damaged_is_accepted(tmp_path):
+    """Or the cases above would all end at the first look."""
+    (tmp_path / "tokenizer.json").write_bytes(as_json(TOKENIZER))
+    assert Vocabulary.from_tokenizer_json(tmp_path / "tokenizer.json").encode("ab") == [256]
+    (tmp_path / "x.gguf").write_bytes(gguf(SETTINGS, random.Random(1)))
+    assert read_info(tmp_path / "x.gguf").architecture == "llama"

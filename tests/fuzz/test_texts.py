@@ -210,13 +210,17 @@ def vocabulary(models):
 @fuzz(80)
 @given(SEEDS)
 def test_grammars(vocabulary, by):
-    text = "root ::= " + "".join(by.choice(PIECES) for _ in range(by.randrange(1, 40)))
+    text = (
+        "root ::= "
+        + by.choice(['"a"', '[a-z]+ "b"?', "(a | a) a\na ::= [^x]*", ""])
+        + "".join(by.choice(PIECES) for _ in range(by.choice([0, 1, 2, 5, 40])))
+    )
     if by.random() < 0.2:
         text += by.choice(PIECES) * by.choice([100, 20_000])
     with refused_at_most():
         check_grammar(text)
         state = GrammarState(Grammar(text), vocabulary)
-        state.allowed(np.arange(len(vocabulary)))
+        state.allowed(np.arange(vocabulary.size))
 
 
 SCHEMA = {
@@ -288,3 +292,13 @@ def test_templates(vocabulary, by):
     with refused_at_most():
         template = ChatTemplate(source, vocabulary, "It")
         template.render([{"role": "user", "content": "Hi {{ 1 }}"}])
+
+
+def test_what_nobody_damaged_is_accepted(vocabulary, store):
+    """Or the cases above would all end at the first look."""
+    check_grammar(json_grammar(SCHEMA["properties"]["a"]))
+    assert GrammarState(Grammar('root ::= [a-z]+ "b"?'), vocabulary).allowed(np.arange(vocabulary.size)).any()
+    wanted = {name: BODY[name] for name in ("model", "messages", "max_tokens", "stream", "tools", "temperature")}
+    assert Asked.chat(SimpleNamespace(settings=AppSettings()), as_json(wanted)).tools is not None
+    (chat,) = import_json(store, export_json(store, [store.conversations()[-1].id]))
+    assert store.delete(chat.id)
