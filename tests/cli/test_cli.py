@@ -459,8 +459,9 @@ def test_an_interrupt_in_an_import_comes_behind_it(tmp_path):
         "    except KeyboardInterrupt:\n        sys.exit(130)\n"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(tmp_path)))}
-    command = [sys.executable, "-c", script]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE)
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=PATIENCE
+    )
     assert (done.returncode, done.stdout, done.stderr) == (130, "True\n", "")
 
 
