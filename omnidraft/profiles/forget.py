@@ -8,6 +8,7 @@ system keeps by itself (snapshots, a drive's spare blocks) is out of reach.
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import time
@@ -162,6 +163,7 @@ def _refuse_others(paths: ProfilePaths) -> None:
                 "Nothing was forgotten: another program, such as a chat on the terminal, works with this profile; end "
                 "it first."
             )
+        gc.collect()  # sqlitedict leaves the connection it lists the tables with to the garbage collector
         time.sleep(0.05)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 
@@ -17,7 +18,7 @@ from omnidraft.errors import ModelError, OmniDraftError
 from omnidraft.paths import find_data_home
 from omnidraft.settings_file import load_settings
 from tests.ui.fake_assistant import FakeAssistant
-from ui.api import routes as api
+from ui.api import answers as api
 from ui.api.reply import Reply
 from ui.api.request import Asked
 from ui.chat.parts import stored_live
@@ -48,7 +49,8 @@ def session(tmp_path, monkeypatch, first):
 def said(session: Session, model) -> Reply:
     """A client of the API asked this model something."""
     info = ModelInfo(path=model, name=model.stem)
-    return api._answer(session, info.name, info, Asked.of(session, {"messages": HELLO}))
+    (choice,) = Asked.chat(session, json.dumps({"messages": HELLO}).encode()).choices
+    return api._answer(session, info.name, info, choice)
 
 
 def over(session: Session) -> None:

@@ -7,7 +7,8 @@ import pytest
 from tests.ui.chatting import answers, arrived, ask, new_chat, questions, wait_idle
 from tests.ui.test_answers_and_pages import SLOW
 
-OTHER, STORY = "Something else", "Tell me a very long story about ships."
+OTHER = "Something else"
+STORY = "Maya has 41 cups and buys 24. Then Maya sells 17 and gets 49 more. How many cups does Maya have now?"  # steps
 
 
 @pytest.fixture

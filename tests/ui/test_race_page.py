@@ -60,8 +60,8 @@ def test_only_models_of_the_list_are_raced(session, tmp_path):
 
 def test_the_larger_cost_is_said_when_it_is_chosen(session, target, tmp_path):
     assert about(session, target, AS_IT_IS) == ""
-    assert "129M parameters, F32" in about(session, target, "0.1b")
-    assert "0.5B parameters" in about(session, target, "0.5b")
+    assert "124M parameters, F32" in about(session, target, "0.1b")
+    assert "650M parameters, F32" in about(session, target, "0.5b")
     assert "od-bad" in about(session, str(tmp_path), "0.1b")
 
 

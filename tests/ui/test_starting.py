@@ -57,4 +57,4 @@ def test_other_machines_are_served_only_with_accounts(tmp_path, capsys, serving,
 def test_with_accounts_other_machines_are_served(tmp_path, serving):
     add_account(tmp_path / "accounts", "ada", "correct horse")
     assert started(tmp_path, "--host", "0.0.0.0", "--auth-file", str(tmp_path / "accounts")) == 0
-    assert [host for _, host, _ in serving] == ["0.0.0.0"]
+    assert [given[1] for given in serving] == ["0.0.0.0"]
