@@ -8,13 +8,13 @@ from tests.ui.chatting import answers, arrived, ask, new_chat, questions, wait_i
 from tests.ui.test_answers_and_pages import SLOW
 
 OTHER = "Something else"
-STORY = "Maya has 41 cups and buys 24. Then Maya sells 17 and gets 49 more. How many cups does Maya have now?"  # steps
+STORY = "What is 23 + 45 + 17?"  # answered step by step
 
 
 @pytest.fixture
 def slow(make_server):
-    """An app that writes two or three tokens a second."""
-    return make_server(settings=SLOW, PAUSE="0.4")
+    """An app that writes about one token a second."""
+    return make_server(settings=SLOW, PAUSE="0.8")
 
 
 def visit(page, question: str) -> None:
