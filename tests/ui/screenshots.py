@@ -93,7 +93,7 @@ def _race(browser, server: Server, file: Path) -> None:
     page.click("#od-race-teach")
     page.wait_for_selector(".od-race[data-phase=taught]", timeout=PATIENCE)
     page.wait_for_timeout(1000)
-    page.locator("#od-race").screenshot(path=str(file))
+    page.locator(".od-race").screenshot(path=str(file))
     page.close()
 
 
