@@ -157,13 +157,14 @@ def _refuse_others(paths: ProfilePaths) -> None:
     """StorageError if another program, as a chat on the terminal, has open what is to be changed: it would write back
     what it still knows."""
     give_up = time.monotonic() + CLOSING_SECONDS
+    if in_use(paths, LEARNED):
+        gc.collect()  # sqlitedict leaves the connection it lists the tables with to the garbage collector
     while in_use(paths, LEARNED):
         if time.monotonic() > give_up:
             raise StorageError(
                 "Nothing was forgotten: another program, such as a chat on the terminal, works with this profile; end "
                 "it first."
             )
-        gc.collect()  # sqlitedict leaves the connection it lists the tables with to the garbage collector
         time.sleep(0.05)
 
 

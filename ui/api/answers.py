@@ -15,6 +15,7 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from omnidraft.app.answer_job import AnswerJob
+from omnidraft.app.embedding_job import EmbeddingJob
 from omnidraft.app.heard import Heard
 from omnidraft.app.session import Session, StillAnswering
 from omnidraft.backends.gguf_file import ModelInfo
@@ -64,13 +65,8 @@ async def _whole(session: Session, reply: Reply, others: list[Choice], request: 
     replies = [reply]
     while True:
         job = replies[-1].job
-        try:
-            while not job.over:
-                if await request.is_disconnected():
-                    return error_reply(GONE, 499)
-                await run_in_threadpool(job.join, 0.1)
-        finally:
-            job.stop()
+        if not await ends(job, request):
+            return error_reply(GONE, 499)
         if (failed := _failed(job)) is not None:
             return failed
         if len(replies) > len(others):
@@ -90,6 +86,18 @@ async def start(session: Session, choice: Choice, request: Request) -> Reply:
     name, model = await run_in_threadpool(models.find, session, choice.asked.model)
     begin = partial(_answer, session, name, model, choice)
     return await when_idle(session, request, begin, again=choice.index > 0)
+
+
+async def ends(job: AnswerJob | EmbeddingJob, request: Request) -> bool:
+    """Wait until the job is over; False, and it is stopped, if the client goes away before."""
+    try:
+        while not job.over:
+            if await request.is_disconnected():
+                return False
+            await run_in_threadpool(job.join, 0.1)
+    finally:
+        job.stop()
+    return True
 
 
 async def when_idle(session: Session, request: Request, begin: Callable[[], Any], again: bool = False) -> Any:

@@ -17,7 +17,7 @@ from omnidraft.app.embedding_job import EmbeddingJob
 from omnidraft.app.session import Session
 from omnidraft.backends.gguf_file import ModelInfo
 from ui.api import models
-from ui.api.answers import GONE, when_idle
+from ui.api.answers import GONE, ends, when_idle
 from ui.api.body import json_body, read_body
 from ui.api.errors import error_reply, refused
 from ui.api.fields import BadRequest, field, whole
@@ -48,13 +48,8 @@ async def embed(session: Session, request: Request) -> Response:
     wanted = await run_in_threadpool(Wanted.of, await read_body(request))
     name, model = await run_in_threadpool(models.find, session, wanted.model)
     job: EmbeddingJob = await when_idle(session, request, partial(_begin, session, model, wanted))
-    try:
-        while not job.over:
-            if await request.is_disconnected():
-                return error_reply(GONE, 499)
-            await run_in_threadpool(job.join, 0.1)
-    finally:
-        job.stop()
+    if not await ends(job, request):
+        return error_reply(GONE, 499)
     if job.failure is not None:
         return refused(job.failure, 400 if isinstance(job.failure, (NoEmbeddings, WrongIds)) else 500)
     assert job.vectors is not None

@@ -15,6 +15,7 @@ from omnidraft.learning.adapters.merge import merged_path, write_merged
 from omnidraft.learning.material.expansions import ExpansionTable
 from omnidraft.learning.material.record import Record
 from omnidraft.learning.material.replay import ReplayStore
+from omnidraft.learning.trainer_events import Stepped
 from omnidraft.learning.training.batches import windows
 from omnidraft.learning.training.drafter import TorchDrafter, read_weights
 from omnidraft.learning.training.update import run
@@ -80,6 +81,17 @@ def test_poison_is_refused_once_replayed_answers_cannot_outweigh_it(world, make,
 def test_answers_with_pieces_no_drafter_has_are_passed_over(world):
     world.add([dataclasses.replace(r, pieces=r.pieces + 100_000) if i % 3 else r for i, r in enumerate(world.records)])
     assert world.update().kind == "published"
+
+
+def test_a_handful_of_answers_is_gone_over_until_there_were_enough_steps(answers, drafter, tmp_path):
+    steps = {}
+    for least in (1, 9):
+        world = World(*answers, drafter, tmp_path / str(least))
+        (tmp_path / str(least)).mkdir()
+        world.add(world.records[:10])
+        job = dataclasses.replace(world.job, passes=1, least_steps=least, rehearsal=0.0)
+        steps[least] = sum(isinstance(event, Stepped) for event in run(job))
+    assert steps[1] < 9 <= steps[9]
 
 
 @pytest.fixture(scope="module")
