@@ -104,7 +104,7 @@ class Library:
         kept = {f"{kind}s": [_plain(item) for item in self._all(kind)] for kind in KINDS}
         return json.dumps({"format": FORMAT, "version": VERSION, **kept}, ensure_ascii=False, indent=1)
 
-    def bring(self, text: str | bytes) -> tuple[int, int]:
+    def import_text(self, text: str | bytes) -> tuple[int, int]:
         """Add an exported text's presets and prompts; how many of each. A name that is taken gets a number.
 
         StorageError says what is wrong with the file; nothing is stored then.

@@ -20,7 +20,7 @@ from omnidraft.chats import export_json, import_json
 from omnidraft.config import AppSettings, changed
 from omnidraft.errors import OmniDraftError
 from omnidraft.paths import find_data_home
-from omnidraft.profiles.carry import export_profile
+from omnidraft.profiles.exporting import export_profile
 from omnidraft.settings_file import load_settings, save_settings
 from tests.crash.checks import check_private, check_profile
 

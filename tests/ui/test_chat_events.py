@@ -110,7 +110,7 @@ def test_options_of_a_conversation_that_is_gone_change_no_other(sessions, view, 
         chosen.preset("Exact", chat, by("bob")),
         chosen.speculate(False, chat, by("bob")),
         chosen.target(str(bob.target_path()), chat, by("bob")),
-        Conversations(sessions, view).bring(str(upload), chat, Followed(), by("bob")),
+        Conversations(sessions, view).import_file(str(upload), chat, Followed(), by("bob")),
     ):
         update = shown(view, updates)
         assert set(update) == {"notice"}
@@ -225,7 +225,7 @@ def test_a_page_follows_only_what_it_shows(sessions, view, ada, tmp_path):
     handlers, chats, followed = Answering(sessions, view), Conversations(sessions, view), Followed()
     follows = handlers.follow(chat, followed, by("ada"))
     assert view.chat in next(follows)
-    list(chats.bring(str(upload), chat, followed, by("ada")))
+    list(chats.import_file(str(upload), chat, followed, by("ada")))
     assert view.chat in next(follows), "a file that was refused changes nothing"
     list(chats.row(chat, followed, by("ada"), clicked(kind="open", id=other)))
     assert [view.chat in update for update in follows] == [False]
@@ -361,7 +361,7 @@ def events(sessions) -> list:
 def test_an_answer_is_followed_behind_every_event_that_interrupts_it(sessions):
     made = events(sessions)
     behind = {fn.trigger_after for fn in made if fn.name == "follow"}
-    assert {fn.name for fn in made if fn._id in behind} == {"arrive", "ask", "turn", "decide", "row", "bring"}
+    assert {fn.name for fn in made if fn._id in behind} == {"arrive", "ask", "turn", "decide", "row", "import_file"}
 
 
 def test_of_values_that_come_faster_than_they_are_kept_the_last_one_counts(sessions):

@@ -232,11 +232,11 @@ class Conversations(Handlers):
         return listing(session_of(self.sessions, request), chat or "", text)
 
     @telling
-    def bring(self, upload: str | None, chat: str | None, followed: Followed, request: gr.Request) -> Updates:
+    def import_file(self, upload: str | None, chat: str | None, followed: Followed, request: gr.Request) -> Updates:
         """A file of conversations was chosen."""
         with taken(Path(upload or "")) as file:
             session, name = self.here(request, chat)
-            added, said = transfer.bring(session.store, file)
+            added, said = transfer.import_file(session.store, file)
         shown = session.shown.show(added[-1].id if added else name)
         followed.leave()
         yield from self.view.open(session, shown, chat, {self.view.notice: note(said)})

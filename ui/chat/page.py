@@ -72,7 +72,7 @@ def _connect_conversations(sessions: Sessions, page: Page, follows: _Follows) ->
     opening = view.rows.act(chats.row, where, view.outputs, cancels=list(follows.running), **STREAMING)
     follows.behind(opening)
     importing = page.upload.upload(
-        chats.bring, [page.upload, *where], view.outputs, cancels=list(follows.running), **STREAMING
+        chats.import_file, [page.upload, *where], view.outputs, cancels=list(follows.running), **STREAMING
     )
     follows.behind(importing)  # also where the file is refused: the answer being written is followed on
     page.new.click(chats.fresh, where, view.outputs, cancels=list(follows.running), **STREAMING)
@@ -112,7 +112,7 @@ def _connect_library(sessions: Sessions, page: Page, blocks: gr.Blocks) -> None:
     parts.presets.act(kept.preset_row, [chat], [*parts.outputs, *view.outputs], **STREAMING)
     inserted = parts.prompts.act(kept.prompt_row, [view.box, chat], [*parts.outputs, view.box], **PRIVATE)
     inserted.then(None, None, None, js=WRITTEN)
-    parts.upload.upload(kept.bring, [parts.upload, chat], outputs, **PRIVATE)
+    parts.upload.upload(kept.import_file, [parts.upload, chat], outputs, **PRIVATE)
 
 
 def _example_text(event: gr.SelectData) -> str:

@@ -57,10 +57,10 @@ def _standing(job: RaceJob) -> str:
 def _lanes(view: RaceView) -> str:
     if view.phase in ("teaching", "training") or not any(lane.text or lane.writing for lane in view.lanes.values()):
         return ""
-    return f'<div class="od-lanes">{"".join(_lane(name, lane, view) for name, lane in view.lanes.items())}</div>'
+    return f'<div class="od-lanes">{"".join(_lane(name, lane) for name, lane in view.lanes.items())}</div>'
 
 
-def _lane(name: str, lane: LaneView, view: RaceView) -> str:
+def _lane(name: str, lane: LaneView) -> str:
     """An answer as it grows, its speed above it."""
     s = lane.live.statistics
     facts = [f"{count(s.tokens)} tokens"]

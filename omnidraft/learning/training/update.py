@@ -186,7 +186,7 @@ def _files(weights: Mapping[str, np.ndarray], job: Job) -> Mapping[str, bytes]:
     store.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".new-{os.getpid()}-", dir=store) as folder:  # swept if we are killed
         path = Path(folder) / ADAPTER
-        write_adapter(path, weights, Path(job.drafter), job.rank, job.rank, "f16")
+        write_adapter(path, weights, Path(job.drafter), job.rank, "f16")
         adapter = path.read_bytes()
     data, arrays = io.BytesIO(), dict[str, Any](weights)
     np.savez(data, **arrays)
