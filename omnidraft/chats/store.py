@@ -6,7 +6,6 @@ Knows nothing of models or pages. Every method is one transaction; a kill loses 
 from __future__ import annotations
 
 import json
-import sqlite3
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,6 +14,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Literal
 
+from omnidraft import sqlite
 from omnidraft.chats import rows, tree
 from omnidraft.chats.library import Library
 from omnidraft.chats.records import ROLES, Conversation, Hit, Message, json_value, whole_text
@@ -291,7 +291,7 @@ class ChatStore:
             if not erase_deleted(self._db.connection):
                 return False
             self._db.run("DELETE FROM chores WHERE name = 'erase'")
-        except (sqlite3.OperationalError, StorageError):  # another program holds the file, or the disk is full
+        except (*sqlite.OperationalError, StorageError):  # another program holds the file, or the disk is full
             return False
         return True
 

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import json
 import logging
-import shutil
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from omnidraft.errors import OmniDraftError, SettingsError, StorageError
-from omnidraft.files import reason
+from omnidraft.files import put_in, reason
 from omnidraft.lab import runs as drift
 from omnidraft.lab.prompts import load_prompts
 from omnidraft.lab.schedule import Schedule
@@ -110,7 +109,9 @@ class DriftLab:
         make_folder(self.store.folder)
         make_folder(folder)
         try:
-            return Path(shutil.copyfile(file, folder / file.name.replace(",", "_")))
+            copy = folder / file.name.replace(",", "_")
+            put_in(file, copy)
+            return copy
         except OSError as error:
             raise StorageError(f"{file.name} cannot be kept: {reason(error)}.") from error
 

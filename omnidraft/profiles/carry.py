@@ -11,13 +11,13 @@ import hashlib
 import json
 import os
 import shutil
-import sqlite3
 import tempfile
 import time
 import zipfile
 from contextlib import closing, suppress
 from pathlib import Path
 
+from omnidraft import sqlite
 from omnidraft.errors import StorageError
 from omnidraft.files import reason, sync_folder
 from omnidraft.paths import DataHome, ProfilePaths
@@ -65,14 +65,14 @@ def _snapshot(paths: ProfilePaths, staging: Path) -> None:
 def _back_up(source: Path, copy: Path) -> None:
     """A consistent copy of a database that may be written to meanwhile, without what was deleted from it."""
     try:
-        with closing(sqlite3.connect(source, timeout=10)) as live, closing(sqlite3.connect(copy)) as saved:
+        with closing(sqlite.connect(source, timeout=10)) as live, closing(sqlite.connect(copy)) as saved:
             live.execute("PRAGMA query_only=ON")
             live.backup(saved)
             saved.execute("PRAGMA journal_mode=DELETE")  # one file, no log beside it
             saved.execute("PRAGMA temp_store=MEMORY")
             saved.execute("VACUUM")
             saved.execute("PRAGMA journal_mode=DELETE")
-    except sqlite3.Error as error:
+    except sqlite.Error as error:
         raise StorageError(f"{source} cannot be exported: {error}.") from error
 
 

@@ -17,6 +17,7 @@ from typing import IO
 
 import numpy as np
 
+from omnidraft import sqlite
 from omnidraft.chats import ChatStore, export_json, read_json
 from omnidraft.errors import StorageError
 
@@ -54,7 +55,7 @@ def check_database(path: Path) -> None:
         if file.read(len(SQLITE_MAGIC)) != SQLITE_MAGIC:
             raise StorageError(f"{path} is not a database.")
     try:
-        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        with closing(sqlite.connect(path, isolation_level=None)) as connection:
             connection.execute("PRAGMA trusted_schema=OFF")
             connection.execute("PRAGMA cell_size_check=ON")
             _drop_search_index(connection)
@@ -64,7 +65,7 @@ def check_database(path: Path) -> None:
             tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
             if any(_holds_pickles(connection, table) for (table,) in tables):
                 raise StorageError(f"{path} holds pickled values, which run code when they are read.")
-    except (sqlite3.Error, UnicodeDecodeError) as error:
+    except (*sqlite.Error, UnicodeDecodeError) as error:
         raise StorageError(f"{path} is damaged ({error}).") from error
 
 

@@ -13,6 +13,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from omnidraft import sqlite
 from omnidraft.dict_table import DictTable
 from omnidraft.errors import StorageError
 
@@ -57,7 +58,7 @@ class NgramStore:
         with _explained(self.path):
             self._table.close()
             try:
-                with closing(sqlite3.connect(self.path)) as connection:
+                with closing(sqlite.connect(self.path)) as connection:
                     connection.execute("PRAGMA secure_delete = ON")
                     connection.execute("VACUUM")
                     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -77,7 +78,7 @@ class NgramStore:
         """All rows in one query: sqlitedict hands them over one by one between threads, ten times slower."""
         if not self.path.exists() or self.path.stat().st_size == 0:
             return [], {}
-        with closing(sqlite3.connect(self.path)) as connection:
+        with closing(sqlite.connect(self.path)) as connection:
             tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
             for name in tables:
                 _refuse_foreign(connection, name, self.path)
@@ -120,5 +121,5 @@ def _explained(path: Path):
     """Turn what SQLite and the file system raise into one sentence for display."""
     try:
         yield
-    except (sqlite3.Error, OSError, RuntimeError) as error:
+    except (*sqlite.Error, OSError, RuntimeError) as error:
         raise StorageError(f"The n-gram cache {path} cannot be used: {error}.") from error
