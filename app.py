@@ -12,6 +12,8 @@ import threading
 import webbrowser
 from pathlib import Path
 
+from omnidraft.cli import data
+from omnidraft.cli.data import opened
 from omnidraft.config import ModelSettings
 from omnidraft.errors import OmniDraftError, SettingsError, StorageError
 from omnidraft.file_lock import FileLock
@@ -49,6 +51,11 @@ def _run(args: argparse.Namespace) -> int:
         _check_port(args.host, args.port)
     if args.add_user:
         return _add_user(args)
+    with opened(args):
+        return _serve(args, home, profile)
+
+
+def _serve(args: argparse.Namespace, home: DataHome, profile: str) -> int:
     _check_models(args, home, profile)
     lock = _only_one(home)
     from omnidraft.app.sessions import Sessions
@@ -135,6 +142,7 @@ def _parser() -> argparse.ArgumentParser:
         help="a proxy whose X-Forwarded-For names the client (may be repeated; default: nobody's word is taken)",
     )
     parser.add_argument("--data-dir", type=Path, help="where this program keeps its data (default: per user)")
+    data.add_arguments(parser)
     parser.add_argument("--profile", default=DEFAULT_PROFILE, help="the profile to start with")
     parser.add_argument("--target", help="model file, or a name as the model list shows it")
     parser.add_argument("--drafter", help="drafter file (default: the profile's, first the bundled one)")

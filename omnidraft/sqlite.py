@@ -49,7 +49,7 @@ def connect(path: Path | str, *, existing: bool = False, **options: Any) -> sqli
 def connect_with(key: bytes, name: str, **options: Any) -> sqlite3.Connection:
     """A connection to an encrypted file, or to one that is made so."""
     if sqlcipher is None:
-        raise StorageError("Encrypted data needs the package sqlcipher3, which is not installed (requirements.txt).")
+        raise StorageError("Encrypted data needs sqlcipher3, which is not installed; it is in requirements.txt.")
     connection = sqlcipher.connect(name, **options)
     try:
         connection.execute("PRAGMA cipher_log_level = NONE")  # it would print to stderr what is raised as well
@@ -89,12 +89,17 @@ def is_open(database: Path) -> bool:
     if not database.is_file() or not database.stat().st_size:
         return False
     with closing(connect(database, existing=True, timeout=0.2)) as connection:
-        try:
-            connection.execute("PRAGMA locking_mode=EXCLUSIVE")
-            connection.execute("BEGIN EXCLUSIVE")
-            connection.execute("ROLLBACK")
-        except OperationalError as error:
-            return error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
-        except DatabaseError:
-            return False  # damaged: nobody works with it
+        return is_shared(connection)
+
+
+def is_shared(connection: sqlite3.Connection) -> bool:
+    """Whether another connection has this one's file open."""
+    try:
+        connection.execute("PRAGMA locking_mode=EXCLUSIVE")
+        connection.execute("BEGIN EXCLUSIVE")
+        connection.execute("ROLLBACK")
+    except OperationalError as error:
+        return error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+    except DatabaseError:
+        return False  # damaged: nobody works with it
     return False

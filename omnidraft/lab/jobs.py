@@ -20,6 +20,7 @@ from omnidraft.lab.schedule import Schedule
 from omnidraft.lab.store import Options, RunState, RunStore, runs_folder
 from omnidraft.line_child import LineChild
 from omnidraft.paths import DataHome, ProfilePaths, make_folder
+from omnidraft.vault import vault_of, with_keys
 
 log = logging.getLogger("omnidraft.ui")
 UNDER_WAY = ("new", "running")
@@ -124,6 +125,8 @@ class DriftLab:
     def _go(self, run: str) -> str:
         self.current, self.error, self.doing, self.seconds_left = run, "", "starting", 0.0
         self._child = LineChild("omnidraft.lab.child", str(self._home.root), str(self.store.folder), run)
+        if vault_of(self.store.folder) is not None:
+            self._child.say(with_keys("{}\n", self.store.folder, ("drift",)))
         self._thread = threading.Thread(target=self._follow, args=(self._child,), name="drift", daemon=True)
         self._thread.start()
         return run
