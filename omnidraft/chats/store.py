@@ -34,6 +34,7 @@ class Place(Enum):
 
 
 LAST = Place.LAST
+_NOT_NOW: tuple[type[Exception], ...] = (*sqlite.OperationalError, StorageError)
 
 
 class ChatStore:
@@ -291,7 +292,7 @@ class ChatStore:
             if not erase_deleted(self._db.connection):
                 return False
             self._db.run("DELETE FROM chores WHERE name = 'erase'")
-        except (*sqlite.OperationalError, StorageError):  # another program holds the file, or the disk is full
+        except _NOT_NOW:  # another program holds the file, or the disk is full
             return False
         return True
 

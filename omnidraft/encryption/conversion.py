@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from omnidraft import sqlite
-from omnidraft.encryption.header import Header, write_header
+from omnidraft.encryption.header import Header, Step, write_header
 from omnidraft.errors import OmniDraftError, StorageError
 from omnidraft.file_lock import FileLock
 from omnidraft.files import erase, reason, sync_folder
@@ -33,6 +33,7 @@ LOCKS = ("encryption.lock", "app.lock")
 _PASSING = (".incoming-", ".outgoing-", ".deleted-", ".new-", ".write-test-")  # what killed programs leave
 _PASSING_ENDS = (".tmp", ".gguf-part", ".lock")
 _DATABASE = ".sqlite"
+_FAILURES: tuple[type[Exception], ...] = (OSError, *sqlite.Error, OmniDraftError)
 Change = Callable[[bytes, Path, Path], None]  # with a key, an old file and a new one
 
 
@@ -59,7 +60,7 @@ class Conversion:
                 self._erase()
         return self.header if self.header.becomes == "encrypted" else None
 
-    def _next(self, step: str) -> None:
+    def _next(self, step: Step) -> None:
         self.header = replace(self.header, step=step)
         write_header(self.home.root, self.header)
 
@@ -72,7 +73,7 @@ class Conversion:
             _need_space(self.home)
             change = _encrypt if self.header.becomes == "encrypted" else _decrypt
             _convert(self.home.profiles, self.home.root / NEW, change, self.vault, self.home.profiles)
-        except (OSError, *sqlite.Error, OmniDraftError) as error:
+        except _FAILURES as error:
             self._give_up()
             if isinstance(error, OmniDraftError):
                 raise

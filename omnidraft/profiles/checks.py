@@ -25,6 +25,7 @@ SQLITE_MAGIC = b"SQLite format 3\0"
 SEARCH_INDEX = "message_index"  # of conversations; made anew from them
 MANY_OPCODES = 100_000  # nothing of ours reads as so many; megabytes that do would take minutes
 MAX_TEXT = 16 << 20  # of an adapter's file that is read whole
+_UNREADABLE: tuple[type[Exception], ...] = (*sqlite.Error, UnicodeDecodeError)
 _LOADING = frozenset({"GLOBAL", "STACK_GLOBAL", "INST", "EXT1", "EXT2", "EXT4", "PERSID", "BINPERSID", "STOP"})
 _JSON_SUFFIXES = (".json",)
 _TEXT_SUFFIXES = (".txt", ".md", ".toml", ".jsonl", ".csv")
@@ -65,7 +66,7 @@ def check_database(path: Path) -> None:
             tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
             if any(_holds_pickles(connection, table) for (table,) in tables):
                 raise StorageError(f"{path} holds pickled values, which run code when they are read.")
-    except (*sqlite.Error, UnicodeDecodeError) as error:
+    except _UNREADABLE as error:
         raise StorageError(f"{path} is damaged ({error}).") from error
 
 

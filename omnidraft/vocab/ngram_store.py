@@ -21,6 +21,8 @@ FORMAT = 1
 _META = "meta"
 _LOCKED_MILLISECONDS = 2000  # how long to wait while another process writes
 
+_FAILURES: tuple[type[Exception], ...] = (*sqlite.Error, OSError, RuntimeError)
+
 Row = tuple[int, list]
 
 
@@ -121,5 +123,5 @@ def _explained(path: Path):
     """Turn what SQLite and the file system raise into one sentence for display."""
     try:
         yield
-    except (*sqlite.Error, OSError, RuntimeError) as error:
+    except _FAILURES as error:
         raise StorageError(f"The n-gram cache {path} cannot be used: {error}.") from error

@@ -28,6 +28,7 @@ APPLICATION = 0x4F44_5231  # "ODR1" in the SQLite header: only such files are op
 SCHEMA = 1
 HELD_OUT_EVERY = 8
 HELD_OUT_AT = 4
+_FAILURES: tuple[type[Exception], ...] = (*sqlite.Error, RuntimeError)  # sqlitedict wraps some in that
 
 
 @dataclass(frozen=True)
@@ -233,5 +234,5 @@ def _scrub(path: Path) -> None:
 def _display_errors(path: Path) -> Iterator[None]:
     try:
         yield
-    except (*sqlite.Error, RuntimeError) as error:  # sqlitedict wraps some in RuntimeError
+    except _FAILURES as error:
         raise StorageError(f"the replay at {path} cannot be used: {error}") from error
