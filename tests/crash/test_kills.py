@@ -48,11 +48,12 @@ class Victims:
         port = free_port()
         self._runner.stdin.write(f"{mode} {seed} {port}\n".encode())
         self._runner.stdin.flush()
-        killer, showed, pid = None, False, 0
+        killer, showed, pid, due = None, False, 0, False
         for line in self._heard("over"):
-            pid = line.get("victim", pid)
+            pid = line.get("victim", pid)  # its parent says that, maybe only after its own first words
             showed |= "shown" in line
-            if killer is None and (behind in line or "broken" in line):
+            due |= behind in line or "broken" in line
+            if killer is None and pid and due:
                 killer = threading.Thread(target=_kill, args=(mode, pid, port, seconds), daemon=True)
                 killer.start()
         if killer is not None:
