@@ -16,7 +16,7 @@ from platformdirs import user_data_dir
 
 from omnidraft.errors import SettingsError, StorageError
 from omnidraft.files import reason
-from omnidraft.vault import PROFILES, held
+from omnidraft.vault import PROFILES, held, vault_of
 
 VARIABLE = "OMNIDRAFT_HOME"
 PORTABLE = Path(__file__).resolve().parent.parent / "user_data"
@@ -82,10 +82,11 @@ class DataHome:
         """The paths of a profile; its folder is made unless `create` is False.
 
         Raises SettingsError for a refused name or one that differs from another profile's by upper and lower case
-        alone, StorageError if the folder cannot be made.
+        alone, StorageError if the folder cannot be made or the home is encrypted and not open.
         """
         paths = ProfilePaths.inside(self.profiles / profile_name(name))
         if create:
+            vault_of(paths.root)  # which refuses an encrypted home that is not open
             _refuse_other_case(paths.root)
             make_folder(paths.root)
         return paths

@@ -262,13 +262,15 @@ def _make_folders(root: Path, folder: Path) -> None:
 
 
 def _swap(home: DataHome) -> None:
-    """Safe to repeat. A start in between may have made an empty folder of profiles."""
+    """Safe to repeat. A start in between may have made empty folders of profiles."""
     new, old, now = home.root / NEW, home.root / OLD, home.profiles
     try:
         if new.exists():
             if not old.exists():
                 os.rename(now, old)
             elif now.exists():
+                for folder in sorted(now.rglob("*"), reverse=True):
+                    folder.rmdir()
                 now.rmdir()
             os.rename(new, now)
         sync_folder(home.root)
