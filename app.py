@@ -19,6 +19,7 @@ from omnidraft.errors import OmniDraftError, SettingsError, StorageError
 from omnidraft.file_lock import FileLock
 from omnidraft.files import keep_private, make_private
 from omnidraft.paths import DEFAULT_PROFILE, DataHome, find_data_home, profile_name
+from omnidraft.vault import held
 
 log = logging.getLogger("omnidraft")
 KEY_HELP = (
@@ -69,7 +70,8 @@ def _serve(args: argparse.Namespace, home: DataHome, profile: str) -> int:
     sessions = Sessions(home, profile, args.target, args.drafter, accounts, args.workers, args.split)
     app = make_app(sessions, args.host, args.allow_host, api_key=_api_key(args))
     address = f"http://{_shown(args.host)}:{args.port}"
-    print(f"OmniDraft is at {address} (Ctrl+C ends it). Data: {home.root}", flush=True)
+    encrypted = ", encrypted" if held(home.root) is not None else ""
+    print(f"OmniDraft is at {address} (Ctrl+C ends it). Data: {home.root}{encrypted}", flush=True)
     if args.open:
         threading.Timer(1.0, webbrowser.open, [address]).start()
     try:

@@ -18,9 +18,10 @@ from typing import TypeVar
 
 from omnidraft.chats import ChatStore
 from omnidraft.encryption import open_home
-from omnidraft.encryption.passphrase import Asked
+from omnidraft.encryption.passphrase import VARIABLE, Asked
 from omnidraft.files import readable, write_atomically
 from omnidraft.paths import DataHome, ProfilePaths, find_data_home
+from omnidraft.vault import Vault
 from omnidraft.vocab.ngram_store import NgramStore
 
 ROUNDS = 5
@@ -67,16 +68,19 @@ def _home(root: Path, encrypted: bool, times: Times) -> Iterator[DataHome]:
     if not encrypted:
         yield home
         return
-    for what in ("make the home encrypted", "unlock at start"):
-        os.environ["OMNIDRAFT_PASSPHRASE"] = "correct horse battery"
-        vault = _timed(times, what, lambda: open_home(root, Asked(), encrypt=True))
-        assert vault is not None
-        if what != "unlock at start":
-            vault.close()
+    _opened(root, times, "make the home encrypted").close()
+    vault = _opened(root, times, "unlock at start")
     try:
         yield home
     finally:
         vault.close()
+
+
+def _opened(root: Path, times: Times, what: str) -> Vault:
+    os.environ[VARIABLE] = "correct horse battery"
+    vault = _timed(times, what, lambda: open_home(root, Asked(), encrypt=True))
+    assert vault is not None
+    return vault
 
 
 def _chats(paths: ProfilePaths, times: Times, answers: int) -> None:

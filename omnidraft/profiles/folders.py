@@ -17,6 +17,7 @@ from omnidraft.errors import SettingsError, StorageError
 from omnidraft.files import reason, sync_folder
 from omnidraft.paths import DataHome, Part, ProfilePaths, make_folder, measured, profile_name
 from omnidraft.sqlite import is_open
+from omnidraft.vault import vault_of
 
 DELETED = ".deleted-"  # renamed so before removal: a kill in between never leaves half a profile
 INCOMING = ".incoming-"  # an import being checked
@@ -95,7 +96,8 @@ def profile_size(paths: ProfilePaths) -> int:
 
 def describe_profile(paths: ProfilePaths) -> list[Part]:
     """Where each part of a profile lives, what it is, and how many bytes it takes."""
-    return [Part(name, path, what, measured(path)) for name, what in _PARTS.items() for path in [getattr(paths, name)]]
+    parts = _PARTS if vault_of(paths.root) is None else {**_PARTS, "settings": "Settings, encrypted."}
+    return [Part(name, path, what, measured(path)) for name, what in parts.items() for path in [getattr(paths, name)]]
 
 
 def in_use(paths: ProfilePaths, databases: Sequence[str] = DATABASES) -> bool:

@@ -88,7 +88,7 @@ def fragments(ids: list[int], job: Job) -> list[bytes]:
     row = next(row for _, row in ngrams.rows if any("chat-" in source for source in row[SOURCES]))
     ngrams.close()
     row = json.dumps(row, separators=(",", ":")).encode()
-    return [json.dumps(ids[:8], separators=(",", ":"))[1:-1].encode(), encode(record)[8:40], row]
+    return [json.dumps(ids[:8])[1:-1].encode(), encode(record)[8:40], row]
 
 
 @pytest.fixture(scope="module")
