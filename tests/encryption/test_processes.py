@@ -1,4 +1,4 @@
-"""Processes in encrypted homes: drift runs in a child, the app with what a browser sends, and programs that are killed."""
+"""Processes in encrypted homes: drift runs in a child, the app with what a browser sends, programs that are killed."""
 
 from __future__ import annotations
 
