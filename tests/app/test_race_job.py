@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,8 @@ from omnidraft.config import changed
 from omnidraft.errors import ModelError, OmniDraftError
 from omnidraft.lab.race import Taught
 from omnidraft.lab.topics import own_prompts, topic_prompts
-from omnidraft.learning import schedule
+from omnidraft.learning import learner
+from omnidraft.learning.schedule import Waits
 from omnidraft.paths import find_data_home
 
 PATIENCE = 600  # seconds; an update takes ten where the machine is free
@@ -23,7 +25,7 @@ PATIENCE = 600  # seconds; an update takes ten where the machine is free
 
 @pytest.fixture
 def session(tmp_path, models, monkeypatch):
-    monkeypatch.setattr(schedule, "IDLE_SECONDS", 0.2)
+    monkeypatch.setattr(learner, "Waits", partial(Waits, start=0.2))
     made = Session(find_data_home(tmp_path / "home"), "default", str(models / "tiny-target-b-f16.gguf"), None)
     made.apply(**{"model.threads": 1})
     yield made
