@@ -21,6 +21,7 @@ from omnidraft.errors import StorageError
 Migration = tuple[str, str]  # name, SQL statements
 Values = Sequence[Any] | Mapping[str, Any]
 BUSY_SECONDS = 10
+PATIENT_SECONDS = 3600
 
 
 class Database:
@@ -50,6 +51,15 @@ class Database:
             else:
                 with transaction(self.connection):
                     yield
+
+    @contextmanager
+    def patient(self) -> Iterator[None]:
+        """Inside, writes wait as long as it takes for another connection that writes the file anew."""
+        self.run(f"PRAGMA busy_timeout={PATIENT_SECONDS * 1000}")
+        try:
+            yield
+        finally:
+            self.run(f"PRAGMA busy_timeout={BUSY_SECONDS * 1000}")
 
     def run(self, sql: str, values: Values = ()) -> None:
         with self.using():

@@ -33,7 +33,8 @@ def cards(session: Session, coverage: dict[str, dict]) -> str:
     models = models_list.scan(session.assistant)
     drafter = session.drafter_path()
     shown = [_card(session, m, drafter, coverage.get(str(m.path))) for m in models]
-    return f'<div class="od-cards">{"".join(shown)}</div>' if shown else '<p class="od-none">No model files found.</p>'
+    title = '<h2 class="od-hidden">On this machine</h2>'
+    return f'{title}<div class="od-cards">{"".join(shown)}</div>' if shown else '<p class="od-none">No model files found.</p>'
 
 
 def _card(session: Session, model: ModelInfo, drafter: Path | None, coverage: dict | None) -> str:

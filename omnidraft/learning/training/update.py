@@ -87,7 +87,7 @@ def update(job: Job) -> Iterator[Event]:
 def _read(job: Job) -> Material:
     """Choose the answers to learn from and to judge by, and cut them into windows."""
     answers, candidate = StoredAnswers(job), _candidate(job)
-    plan = make_plan(answers.index, set(job.tables), max(job.through, candidate.through), job.seed)
+    plan = make_plan(answers.index, set(job.tables), max(job.through, candidate.through), job.seed, job.most_new)
     taught = (*plan.new, *plan.replayed)
     held_out = {"old": answers.windows(plan.judged_old), "new": answers.windows(plan.judged_new)}
     chats = frozenset(answers.index[o].chat for o in taught)
