@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from omnidraft import system
 from omnidraft.chats import ChatStore
 from omnidraft.encryption import change_passphrase, conversion, make_plain
 from omnidraft.encryption.conversion import NEW, OLD
@@ -19,6 +20,8 @@ from omnidraft.file_lock import FileLock
 from omnidraft.paths import find_data_home
 from omnidraft.vault import HEADER
 from tests.encryption.homes import asked, fill, found, needles, opened, raw, told
+
+pytestmark = pytest.mark.skipif(system.memory_folder() is None, reason="encryption needs a folder in memory")
 
 
 @pytest.fixture(scope="module")

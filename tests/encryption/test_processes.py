@@ -92,6 +92,8 @@ import sys
 from tests.encryption.homes import opened
 from omnidraft.chats import ChatStore
 from pathlib import Path
+
+pytestmark = pytest.mark.skipif(system.memory_folder() is None, reason="encryption needs a folder in memory")
 with opened(Path(sys.argv[1])) as home, ChatStore(home.profile().chats) as store:
     chat = store.conversations()[0].id
     number = len(store.path(chat))
