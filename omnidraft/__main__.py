@@ -10,8 +10,11 @@ import importlib
 import io
 import os
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
+from omnidraft.cli import data
+from omnidraft.cli.data import opened
 from omnidraft.cli.interrupt import between_imports
 from omnidraft.errors import OmniDraftError
 from omnidraft.files import keep_private
@@ -23,7 +26,9 @@ _COMMANDS = {
     "profile": "list, carry away and forget what belongs to a person",
     "vocab": "compare two vocabularies",
     "worker": "lend this machine to a larger model's layers",
+    "encryption": "keep the data encrypted, or not any more",
 }
+_OPENING = ("chat", "bench", "profile")  # may open a profile, which may be encrypted
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -33,7 +38,8 @@ def main(argv: list[str] | None = None) -> int:
             _tolerate_any_text()
             arguments = sys.argv[1:] if argv is None else argv
             args = _parser(arguments[0] if arguments else "").parse_args(arguments)
-            return args.run(args)
+            with opened(args) if args.command in _OPENING else nullcontext():
+                return args.run(args)
     except OmniDraftError as error:
         print(f"omnidraft: {error}", file=sys.stderr)
         return 2
@@ -65,6 +71,8 @@ def _parser(wanted: str) -> argparse.ArgumentParser:
             continue
         module = importlib.import_module(f"omnidraft.cli.{name}")
         sub.add_argument("--data-dir", type=Path, help="where this program keeps its data (default: per user)")
+        if name in _OPENING:
+            data.add_arguments(sub)
         module.add_arguments(sub)
         sub.set_defaults(run=module.run)
     return parser

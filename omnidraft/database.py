@@ -15,11 +15,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from omnidraft import sqlite
 from omnidraft.errors import StorageError
 
 Migration = tuple[str, str]  # name, SQL statements
 Values = Sequence[Any] | Mapping[str, Any]
 BUSY_SECONDS = 10
+PATIENT_SECONDS = 3600
 
 
 class Database:
@@ -50,6 +52,15 @@ class Database:
                 with transaction(self.connection):
                     yield
 
+    @contextmanager
+    def patient(self) -> Iterator[None]:
+        """Inside, writes wait as long as it takes for another connection that writes the file anew."""
+        self.run(f"PRAGMA busy_timeout={PATIENT_SECONDS * 1000}")
+        try:
+            yield
+        finally:
+            self.run(f"PRAGMA busy_timeout={BUSY_SECONDS * 1000}")
+
     def run(self, sql: str, values: Values = ()) -> None:
         with self.using():
             self.connection.execute(sql, values)
@@ -66,7 +77,7 @@ def open_database(path: Path, application_id: int, migrations: Sequence[Migratio
     """
     with display_errors(path):
         _make_private(path)
-        connection = sqlite3.connect(path, timeout=BUSY_SECONDS, check_same_thread=False, isolation_level=None)
+        connection = sqlite.connect(path, timeout=BUSY_SECONDS, check_same_thread=False, isolation_level=None)
         try:
             _check_owner(connection, path, application_id)
             _prepare(connection)
@@ -102,11 +113,11 @@ def display_errors(path: Path) -> Iterator[None]:
     """Turn what SQLite says about a file or disk into a sentence; our own mistakes pass through unchanged."""
     try:
         yield
-    except (sqlite3.ProgrammingError, sqlite3.IntegrityError, sqlite3.InterfaceError):
+    except sqlite.MISTAKES:
         raise
-    except sqlite3.OperationalError as error:
+    except sqlite.OperationalError as error:
         raise StorageError(f"{path} cannot be used: {error}.") from error
-    except sqlite3.DatabaseError as error:
+    except sqlite.DatabaseError as error:
         raise StorageError(f"{path} is damaged or not one of OmniDraft's files ({error}).") from error
 
 
@@ -148,7 +159,7 @@ def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
         try:
             connection.execute("PRAGMA journal_mode=WAL")
             return
-        except sqlite3.OperationalError as error:
+        except sqlite.OperationalError as error:
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > give_up:
                 raise
         time.sleep(0.01)

@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,19 +23,26 @@ class LineChild:
     """`python -m module`, running. It leads a process group of its own, so that Ctrl+C in the terminal is left to us.
 
     One thread reads `lines` and then calls `ended`; the others may be called from anywhere. keeps_errors: for a child
-    that writes a log as long as it runs there is nothing to keep.
+    that writes a log as long as it runs there is nothing to keep. heard: False for one that answers by other ways, and
+    inherits these `descriptors` for it (not on Windows).
     """
 
     def __init__(
-        self, module: str, *arguments: str, environment: Mapping[str, str] | None = None, keeps_errors: bool = True
+        self,
+        module: str,
+        *arguments: str,
+        environment: Mapping[str, str] | None = None,
+        keeps_errors: bool = True,
+        heard: bool = True,
+        descriptors: Sequence[int] = (),
     ) -> None:
         self._errors = tempfile.TemporaryFile() if keeps_errors else None  # noqa: SIM115 - open until it has ended
         given = dict(os.environ if environment is None else environment)
         path = os.pathsep.join([str(ROOT), *filter(None, [given.get("PYTHONPATH")])])
         self.process = subprocess.Popen(
-            [sys.executable, "-m", module, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=self._errors or subprocess.DEVNULL, env={**given, "PYTHONPATH": path}, text=True,
-            **system.own_group(),
+            [sys.executable, "-m", module, *arguments], stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE if heard else subprocess.DEVNULL, stderr=self._errors or subprocess.DEVNULL,
+            env={**given, "PYTHONPATH": path}, pass_fds=descriptors, text=True, **system.own_group(),
         )  # fmt: skip
 
     @property

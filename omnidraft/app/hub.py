@@ -9,8 +9,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import subprocess
-import sys
 import threading
 from pathlib import Path, PurePosixPath
 
@@ -18,7 +16,8 @@ from omnidraft.app.hub_files import HubError, RemoteFile, RemoteModel, request_o
 from omnidraft.errors import OmniDraftError
 from omnidraft.format import size as shown_size
 from omnidraft.json_text import read_json
-from omnidraft.paths import BUNDLED_MODELS, DataHome
+from omnidraft.line_child import LineChild
+from omnidraft.paths import DataHome
 
 CHUNK = 1 << 20
 SPARE = 256 << 20  # bytes a download must leave free on the disk
@@ -152,19 +151,18 @@ class Download:
     def _convert(self) -> None:
         """In a process of its own, which takes its memory with it when it ends."""
         self.state = "converting"
-        command = [sys.executable, "-m", "omnidraft", "models", "import", str(self._folder),
-                   "--data-dir", str(self._home.root), "--name", self.model.repo.rpartition("/")[2],
-                   "--dtype", CONVERTED]  # fmt: skip
-        root = BUNDLED_MODELS.parent
-        with subprocess.Popen(command, cwd=root, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
-            while process.poll() is None and not self._cancel.wait(0.1):
-                pass
-            if process.poll() is None:
-                process.terminate()
-            said = process.communicate()[1].decode("utf-8", "replace").strip()
+        child = LineChild(
+            "omnidraft", "models", "import", str(self._folder), "--data-dir", str(self._home.root),
+            "--name", self.model.repo.rpartition("/")[2], "--dtype", CONVERTED, heard=False,
+        )  # fmt: skip
+        while child.running and not self._cancel.wait(0.1):
+            pass
+        if self._cancel.is_set():
+            child.kill()
+        code, said = child.ended(), child.last_words()
         if self._cancel.is_set():
             return
-        if process.returncode:
+        if code:
             raise HubError(said.splitlines()[-1][:500] if said else "The conversion ended without a reason.")
         shutil.rmtree(self._folder, ignore_errors=True)
 

@@ -7,9 +7,7 @@ architecture, and nothing of this process at stake. Loads that are far from fill
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
 import sys
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -17,6 +15,7 @@ from pathlib import Path
 from omnidraft.backends.gguf_file import ModelInfo, read_info
 from omnidraft.backends.gguf_header import read_header
 from omnidraft.backends.memory import available_bytes, kv_cache_bytes, prompt_step, tensor_bytes
+from omnidraft.bounded_child import limit_this_process, run_bounded
 from omnidraft.config import ModelSettings
 from omnidraft.errors import ModelError
 from omnidraft.trial import WITHIN
@@ -28,7 +27,8 @@ _PER_TOKEN, _PER_TOKEN_WITHOUT_MERGES = 320, 190
 _GRAPH = 2_000_000  # bytes of a context's own bookkeeping: graphs and their allocation
 _UBATCH = 512
 _PADDING = 256  # tokens to which llama.cpp rounds a cache up
-_SECONDS = 60
+_SECONDS = 60.0
+_MEMORY = 4 << 30  # for the child, beside the weights
 _MIB = 1 << 20
 _CACHE = re.compile(r"(?:kv_cache\w*|memory_recurrent): size = +([0-9.]+) MiB")
 _BUFFER = re.compile(r"(compute|output) buffer size = +([0-9.]+) MiB")
@@ -88,15 +88,17 @@ def estimate(
     info: ModelInfo, settings: ModelSettings, n_ctx: int, max_rows: int = 64, rollback: int = 0
 ) -> Estimate | None:
     """What loading `info` with a context of `n_ctx` tokens will take; None if llama.cpp cannot tell."""
-    request = {"settings": asdict(settings), "n_ctx": n_ctx, "max_rows": max_rows, "rollback": rollback}
-    command = [sys.executable, "-m", __spec__.name, str(info.path), json.dumps(request)]
-    root = Path(__file__).resolve().parents[2]
-    environment = {**os.environ, WITHIN: "1"}  # what ends this child ends nothing else
+    request = {
+        "path": str(Path(info.path).resolve()), "settings": asdict(settings), "n_ctx": n_ctx, "max_rows": max_rows,
+        "rollback": rollback,
+    }  # fmt: skip
     try:
-        done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=_SECONDS)
-        cache, buffers = json.loads(done.stdout.splitlines()[-1])
-    except (OSError, subprocess.TimeoutExpired, ValueError, IndexError, TypeError):
+        told = run_bounded(__spec__.name, request, _SECONDS, _MEMORY + weight_bytes(info), {WITHIN: "1"}).answer
+    except OSError:
         return None
+    if told is None:
+        return None
+    cache, buffers = told
     return Estimate(weight_bytes(info), cache, buffers + _unlogged(info, settings, n_ctx, max_rows))
 
 
@@ -139,7 +141,7 @@ def size(count: int) -> str:
     return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
 
 
-def _simulate(path: str, request: dict) -> tuple[int, int]:
+def _simulate(request: dict) -> tuple[int, int]:
     """(cache, buffers) in bytes, as llama.cpp logs them."""
     from omnidraft.backends.llama_context import LlamaContext
     from omnidraft.vocab import llama_log
@@ -147,7 +149,8 @@ def _simulate(path: str, request: dict) -> tuple[int, int]:
     settings = replace(ModelSettings(), **request["settings"])
     with llama_log.recording() as pieces:
         LlamaContext(
-            read_info(path), settings, request["n_ctx"], request["max_rows"], request["rollback"], simulated=True
+            read_info(request["path"]), settings, request["n_ctx"], request["max_rows"], request["rollback"],
+            simulated=True,
         ).close()
     log = "".join(pieces)
     cache = sum(float(size) for size in _CACHE.findall(log))
@@ -156,4 +159,6 @@ def _simulate(path: str, request: dict) -> tuple[int, int]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(_simulate(sys.argv[1], json.loads(sys.argv[2]))))
+    asked = json.loads(sys.argv[1])
+    limit_this_process(asked["seconds"], asked["memory"])
+    print(json.dumps(_simulate(asked)))

@@ -9,16 +9,14 @@ from __future__ import annotations
 import json
 import select
 import socket
-import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
-from typing import Any
 
-from omnidraft.backends.child_process import ROOT, quiet_environment
+from omnidraft.backends.child_process import quiet_environment
 from omnidraft.backends.target_messages import Reply, Request, SharedRows, receive_reply, send_request
+from omnidraft.line_child import LineChild
 from omnidraft.trial import WITHIN
 
 _GLANCE = 0.05  # seconds between looks for an interruption while a pass runs
@@ -31,42 +29,38 @@ class TargetLink:
         ours, theirs = socket.socketpair()
         self._connection = ours
         self._shared = SharedRows(max_rows, columns)
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process writes to it
+        self._child: LineChild | None = None  # not if it could not be started
         asked = {**asked, "max_rows": max_rows, "rows": self._shared.place}
         try:
             with theirs:
-                self._process = self._start(asked["rows"], theirs)
-                self._ask(asked, theirs)
+                self._child = self._start(asked["rows"], theirs)
+                self._ask(self._child, asked, theirs)
         except BaseException:
             self.end()
             raise
         self._shared.handed_over()
         self.rows = self._shared.rows
 
-    def _start(self, rows: int | str, theirs: socket.socket) -> subprocess.Popen[bytes]:
-        options: dict[str, Any] = {}
-        if sys.platform != "win32":
-            options = {"pass_fds": (theirs.fileno(), rows), "process_group": 0}
-        return subprocess.Popen(
-            [sys.executable, "-m", "omnidraft.backends.target_child"],
-            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=self._errors, cwd=ROOT,
-            env={**quiet_environment(), WITHIN: "1"}, **options,
-        )  # fmt: skip
+    def _start(self, rows: int | str, theirs: socket.socket) -> LineChild:
+        return LineChild(
+            "omnidraft.backends.target_child",
+            environment={**quiet_environment(), WITHIN: "1"},
+            heard=False,
+            descriptors=(theirs.fileno(), int(rows)) if sys.platform != "win32" else (),
+        )
 
-    def _ask(self, asked: dict, theirs: socket.socket) -> None:
+    def _ask(self, child: LineChild, asked: dict, theirs: socket.socket) -> None:
         """Say what to load and where to answer, on the process's stdin."""
         if sys.platform == "win32":
-            asked["share"] = theirs.share(self._process.pid).hex()
+            asked["share"] = theirs.share(child.pid).hex()
         else:
             asked["descriptor"] = theirs.fileno()
-        assert self._process.stdin is not None
-        with suppress(BrokenPipeError):  # it has ended already, which whoever waits for its reply will learn
-            self._process.stdin.write((json.dumps(asked) + "\n").encode())
-            self._process.stdin.flush()
+        child.say(json.dumps(asked) + "\n")
 
     @property
     def pid(self) -> int:
-        return self._process.pid
+        assert self._child is not None
+        return self._child.pid
 
     def interrupt(self, on: bool) -> None:
         """Set or clear the flag that ends a pass. Takes no lock."""
@@ -98,25 +92,19 @@ class TargetLink:
 
     def kill(self) -> None:
         """End the process without waiting for it; takes no lock."""
-        with suppress(OSError):
-            self._process.kill()
+        if self._child is not None:
+            with suppress(OSError):
+                self._child.process.kill()
 
     def ended(self) -> tuple[int, str]:
         """(exit code, the end of what it wrote to stderr) of a process that has closed its side."""
-        code = self._process.wait()
-        with suppress(OSError, ValueError):
-            self._errors.seek(0)
-            return code, self._errors.read()[-4000:].decode("utf-8", "replace")
-        return code, ""
+        assert self._child is not None
+        return self._child.ended(), self._child.last_words()
 
     def end(self) -> None:
         """Kill the process and let go of all that belongs to it; returns when its memory is free."""
-        process: subprocess.Popen[bytes] | None = getattr(self, "_process", None)  # not if it could not be started
-        if process is not None:
-            self.kill()
-            process.wait()
-            with suppress(OSError):
-                (process.stdin or self._errors).close()
+        if self._child is not None:
+            self._child.kill()
+            self._child.ended()
         self._connection.close()
         self._shared.handed_over()
-        self._errors.close()

@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
-from unittest.mock import patch
 
 import psutil
 
@@ -26,7 +24,6 @@ from omnidraft.decoding.events import Finished
 from omnidraft.decoding.measure import step_seconds
 from omnidraft.errors import ModelError
 from omnidraft.lab.prompts import load_prompts
-from omnidraft.learning import schedule
 from omnidraft.learning.adapters.merge import write_merged
 from omnidraft.learning.adapters.store import open_store
 from omnidraft.learning.adapters.versions import ADAPTER, WEIGHTS, Version, model_fingerprint
@@ -118,18 +115,20 @@ def swaps(shop: Workshop, version: Version, dtype: str, times: int = 12) -> Fact
         for _ in range(2):
             meta = replace(version.meta, parent=None, chats=())
             store.publish({ADAPTER: adapter.read_bytes(), WEIGHTS: version.weights.read_bytes()}, meta)
-        swap: Any = assistant.loaded.swap
-        timed = lambda *a: _timed(taken["merged" if a[0].is_merged else "adapter"], swap, *a)  # noqa: E731
-        with patch.object(assistant.loaded, "swap", timed):
-            for i in range(times):
-                for name in ("v000001", "v000002"):
-                    store._point(replace(store.pointer, version=name))
-                    if i == times // 2:  # from here on as merged files
-                        choice = assistant.loaded.choose(drafter, pair_of(assistant), "auto", "per-target")
-                        assert choice.adapter is not None
-                        assert choice.merged is not None
-                        write_merged(drafter, choice.adapter, choice.merged)
-                    assistant._serve()
+        for i in range(times):
+            for name in ("v000001", "v000002"):
+                store.choose(name)
+                if i == times // 2:  # from here on as merged files
+                    choice = assistant.loaded.choose(drafter, pair_of(assistant), "auto", "per-target")
+                    assert choice.adapter is not None
+                    assert choice.merged is not None
+                    write_merged(drafter, choice.adapter, choice.merged)
+                made = assistant.loaded.prepare("per-target")
+                assert made is not None
+                began = time.perf_counter()
+                assistant.loaded.take_up(made)
+                taken["merged" if made.choice.is_merged else "adapter"].append(time.perf_counter() - began)
+                made.close()
     return {"dtype": dtype, **{f"{name}_ms": _ms(max(values, default=0.0)) for name, values in taken.items()},
             "swaps": {name: len(values) for name, values in taken.items()}}  # fmt: skip
 
@@ -142,7 +141,7 @@ def slowdown(shop: Workshop, regime: str, pairs: int, tokens: int) -> Facts:
     target, drafter = regimes.models(shop.home, regime, shop.target, shop.drafter)
     seconds: dict[bool, list[float]] = {True: [], False: []}
     with shop.assistant(target, drafter) as assistant:
-        schedule.RESUME_SECONDS = 0.0
+        assistant.learner.waits.resume = 0.0
         for number in range(2):
             shop.ask(assistant, number, 8)
         for number in range(pairs):
@@ -174,13 +173,6 @@ def _pause(assistant: Assistant, process: psutil.Process) -> float:
         return 0.0
     finally:
         assistant.learner.answer_ends()
-
-
-def _timed(into: list[float], act: Callable, *values: object) -> object:
-    began = time.perf_counter()
-    result = act(*values)
-    into.append(time.perf_counter() - began)
-    return result
 
 
 def _until(happened: Callable[[], object], seconds: float = 300) -> None:

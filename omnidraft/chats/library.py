@@ -49,7 +49,7 @@ KINDS: dict[str, type[Preset] | type[Prompt]] = {"preset": Preset, "prompt": Pro
 class Library:
     """The named things in a store's file. `erase` makes deleted ones leave it; see `ChatStore.delete`."""
 
-    def __init__(self, db: Database, erase: Callable[[], bool]) -> None:
+    def __init__(self, db: Database, erase: Callable[[bool], bool]) -> None:
         self._db = db
         self._erase = erase
 
@@ -91,13 +91,13 @@ class Library:
             self._remove(kind, item.name)
             self._db.run("INSERT OR REPLACE INTO library VALUES (?, ?, ?)", (kind, renamed.name, _body(renamed)))
 
-    def delete(self, kind: str, name: str) -> None:
-        """Nothing of it is left in the file."""
+    def delete(self, kind: str, name: str, later: bool = False) -> None:
+        """Nothing of it is left in the file; `later`: see `ChatStore.delete`."""
         with self._db.using():
             with self._db.changing():
                 self._db.run("INSERT OR IGNORE INTO chores VALUES ('erase')")
                 self._remove(kind, self.get(kind, name).name)
-            self._erase()
+            self._erase(later)
 
     def export(self) -> str:
         """Everything as JSON text."""

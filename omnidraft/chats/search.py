@@ -62,6 +62,10 @@ class MessageIndex:
             )
             self.add(seq, new)
 
+    def forget(self) -> None:
+        """Keep nothing in memory of what was deleted; the file is written anew by `rebuild`."""
+        self._texts.forget()
+
     def rebuild(self) -> None:
         """Write the index anew: a deletion alone would leave the deleted words in its older segments."""
         self._texts.forget()

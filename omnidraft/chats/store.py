@@ -6,16 +6,18 @@ Knows nothing of models or pages. Every method is one transaction; a kill loses 
 from __future__ import annotations
 
 import json
-import sqlite3
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 from typing import Any, Literal
 
+from omnidraft import sqlite
 from omnidraft.chats import rows, tree
+from omnidraft.chats.eraser import Eraser
 from omnidraft.chats.library import Library
 from omnidraft.chats.records import ROLES, Conversation, Hit, Message, json_value, whole_text
 from omnidraft.chats.schema import APPLICATION_ID, MIGRATIONS
@@ -34,6 +36,7 @@ class Place(Enum):
 
 
 LAST = Place.LAST
+_NOT_NOW: tuple[type[Exception], ...] = (*sqlite.OperationalError, StorageError)
 
 
 class ChatStore:
@@ -42,6 +45,7 @@ class ChatStore:
     def __init__(self, file: Path, *, full_text: bool = True) -> None:
         self._written: dict[str, float] = {}  # message id -> when its growing answer was last stored
         self._db = Database(file, APPLICATION_ID, MIGRATIONS)
+        self._eraser = Eraser(self._finish_erasing)
         self.library = Library(self._db, self._erase)
         try:
             with self._db.changing():
@@ -53,6 +57,7 @@ class ChatStore:
             raise
 
     def close(self) -> None:
+        self._eraser.finish()
         self._db.close()
 
     def __enter__(self) -> ChatStore:
@@ -112,10 +117,12 @@ class ChatStore:
                 self._db.run(f"UPDATE conversations SET {column} = ? WHERE id = ?", (value, chat))
             return self.get(chat)
 
-    def delete(self, *chats: str) -> bool:
+    def delete(self, *chats: str, later: bool = False) -> bool:
         """Delete conversations so that nothing of them is left in the file or its log. Unknown ids are ignored.
 
-        False: they are deleted, but another program was reading the file; the rest is done at the next opening.
+        later: they are gone from every list at once, from the file some seconds later, at the latest when it is closed
+        or opened again: that takes seconds where much is kept. False: they are deleted, but another program was reading
+        the file; the rest is done at the next opening.
         """
         with self._db.using():
             with self._db.changing():
@@ -123,7 +130,7 @@ class ChatStore:
                 for chat in chats:
                     self._db.run("DELETE FROM messages WHERE chat = ?", (chat,))
                     self._db.run("DELETE FROM conversations WHERE id = ?", (chat,))
-            return self._erase()
+            return self._erase(later)
 
     def delete_all(self) -> bool:
         """Delete every conversation, and what is kept under names; see `delete`."""
@@ -186,10 +193,11 @@ class ChatStore:
             old = self.message(message)
             return self.append(old.chat, old.role, content, parent=old.parent, meta=meta)
 
-    def delete_turn(self, question: str) -> bool:
+    def delete_turn(self, question: str, later: bool = False) -> bool:
         """Delete this version of a user's message with all answers to it; what followed them moves up in its place.
 
-        Nothing of it is left in the file; see `delete` for what False means. StorageError if it is no user's message.
+        Nothing of it is left in the file; see `delete` for `later` and for what False means. StorageError if it is no
+        user's message.
         """
         with self._db.using():
             with self._db.changing():
@@ -199,7 +207,7 @@ class ChatStore:
                 self._db.run("INSERT OR IGNORE INTO chores VALUES ('erase')")
                 tree.take_out(self._db, old)
                 self._touch(old.chat)
-            return self._erase()
+            return self._erase(later)
 
     def fork(self, message: str) -> Conversation:
         """A new conversation with the turns that lead to this message, itself included, as they are."""
@@ -284,16 +292,27 @@ class ChatStore:
     def _touch(self, chat: str) -> None:
         self._db.run("UPDATE conversations SET updated = ? WHERE id = ?", (time.time(), chat))
 
-    def _erase(self) -> bool:
+    def _erase(self, later: bool = False) -> bool:
+        """Write the file anew without what was deleted: now, or on another connection while this one is used."""
+        if later:
+            self._index.forget()
+            self._eraser.soon()
+            return True
+        self._eraser.finish()
         try:
             with self._db.changing():
                 self._index.rebuild()
             if not erase_deleted(self._db.connection):
                 return False
             self._db.run("DELETE FROM chores WHERE name = 'erase'")
-        except (sqlite3.OperationalError, StorageError):  # another program holds the file, or the disk is full
+        except _NOT_NOW:  # another program holds the file, or the disk is full
             return False
         return True
+
+    def _finish_erasing(self) -> None:
+        """Open the file once more, which does what is left to do; who writes here meanwhile waits for it."""
+        with self._db.patient(), suppress(StorageError):  # the next opening tries again
+            ChatStore(self._db.file, full_text=self._index.full_text).close()
 
 
 def _title(title: str) -> str:

@@ -20,7 +20,7 @@ from omnidraft.learning.facts import ServedAnswer, Start, State, Status, Update,
 from omnidraft.learning.material.capture import Answered, Pairing
 from omnidraft.learning.material.history import History
 from omnidraft.learning.material.keeping import Keeping, files_of
-from omnidraft.learning.schedule import Schedule
+from omnidraft.learning.schedule import Schedule, Waits
 from omnidraft.paths import Part, ProfilePaths, measured
 
 log = logging.getLogger("omnidraft.learning")
@@ -30,7 +30,8 @@ class Learner:
     """What a profile's drafter learns. Methods may be called from any thread.
 
     settings: gives the present learning settings; serve: swaps to what the store says now, False if it cannot yet;
-    active False: looks at what is there, keeps nothing and trains nothing. why_not: the sentence for that.
+    active False: looks at what is there, keeps nothing and trains nothing. why_not: the sentence for that; waits: how
+    long all must be quiet before anything is trained.
     """
 
     def __init__(
@@ -48,8 +49,9 @@ class Learner:
         self._settings, self._cache = settings, cache
         self._changed = threading.Condition(threading.RLock())
         self._version = 0
+        self.waits = Waits()
         self._keeping = Keeping(profile, settings)
-        self._schedule = Schedule(self._keeping, shelf, cache, settings, serve, self._note_change)
+        self._schedule = Schedule(self._keeping, shelf, cache, settings, serve, self._note_change, self.waits)
 
     # Called by the assistant
 

@@ -11,6 +11,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from omnidraft.config import LearningSettings
@@ -26,9 +27,15 @@ from omnidraft.learning.trainer_events import Ended, Event
 from omnidraft.learning.trainer_runs import Run, Runs
 
 log = logging.getLogger("omnidraft.learning")
-IDLE_SECONDS = 3.0  # quiet time before a process is started
-RESUME_SECONDS = 1.0  # and before a stopped one goes on
 TICK = 0.25
+
+
+@dataclass
+class Waits:
+    """Seconds of quiet before a process is started, and before a stopped one goes on."""
+
+    start: float = 3.0
+    resume: float = 1.0
 
 
 class Schedule:
@@ -43,9 +50,10 @@ class Schedule:
         settings: Callable[[], LearningSettings],
         serve: Callable[[], bool],
         changed: Callable[[], None],
+        waits: Waits,
     ) -> None:
         self.settings, self._keeping, self._shelf, self._cache = settings, keeping, shelf, cache
-        self._serve, self._changed = serve, changed
+        self._serve, self._changed, self._waits = serve, changed, waits
         self.due, self._runs = Due(keeping), Runs(keeping, shelf)
         self._lock = threading.RLock()
         self._inbox: queue.Queue[tuple] = queue.Queue()
@@ -208,7 +216,7 @@ class Schedule:
             run = self.run
             if run is not None and not self.settings().enabled:
                 self._kill("Learning was switched off.")
-            elif run is not None and run.running.paused and self._quiet(RESUME_SECONDS):
+            elif run is not None and run.running.paused and self._quiet(self._waits.resume):
                 run.running.resume()
                 self._changed()
         if self._scope != self.settings().scope:
@@ -218,7 +226,7 @@ class Schedule:
             self._swap_due = False
             self._recount()
             self._changed()
-        if run is None and not self._swap_due and self._quiet(IDLE_SECONDS) and (kind := self._next_kind()):
+        if run is None and not self._swap_due and self._quiet(self._waits.start) and (kind := self._next_kind()):
             self._start(kind)
 
     def _quiet(self, seconds: float) -> bool:
@@ -230,8 +238,10 @@ class Schedule:
 
     def _start(self, kind: Kind) -> None:
         assert self.pairing is not None
+        asked = self.due.forced
         self.due.begins(kind)
-        run = self._runs.prepare(kind, self.pairing, self.settings(), {} if kind == "merge" else self._known_tables())
+        tables = {} if kind == "merge" else self._known_tables()
+        run = self._runs.prepare(kind, self.pairing, self.settings(), tables, asked=asked)
         self._runs.start(run, lambda event: self._inbox.put(("event", run, event)))
         with self._lock:
             self.run = run

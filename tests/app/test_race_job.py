@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from omnidraft.app import conversing, larger, race_job
-from omnidraft.app.race_job import RacePlan, lots_of, progress
+from omnidraft.app.race_job import RacePlan, progress
 from omnidraft.app.session import Session, StillAnswering
 from omnidraft.config import changed
 from omnidraft.errors import ModelError, OmniDraftError
 from omnidraft.lab.race import Taught
 from omnidraft.lab.topics import own_prompts, topic_prompts
-from omnidraft.learning import schedule
+from omnidraft.learning import learner
+from omnidraft.learning.schedule import Waits
 from omnidraft.paths import find_data_home
 
 PATIENCE = 600  # seconds; an update takes ten where the machine is free
@@ -23,7 +25,7 @@ PATIENCE = 600  # seconds; an update takes ten where the machine is free
 
 @pytest.fixture
 def session(tmp_path, models, monkeypatch):
-    monkeypatch.setattr(schedule, "IDLE_SECONDS", 0.2)
+    monkeypatch.setattr(learner, "Waits", partial(Waits, start=0.2))
     made = Session(find_data_home(tmp_path / "home"), "default", str(models / "tiny-target-b-f16.gguf"), None)
     made.apply(**{"model.threads": 1})
     yield made
@@ -144,6 +146,5 @@ def test_a_plan_goes_by_the_profiles_settings(session, plan):
     assert mine.draft.enabled
     assert not mine.draft.lookup
     assert replace(mine, copies=True).draft.lookup
-    assert [lots_of(n) for n in (1, 16, 48)] == [1, 1, 3]
     assert progress(Taught(3, 12)) == (0.25, "Answer 3 of 12 to learn from")
     assert own_prompts("") == []

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import random
 import shutil
 import signal
 import sqlite3
@@ -12,7 +13,8 @@ import time
 
 import pytest
 
-from omnidraft.chats import ChatStore, answer_meta, export_json, import_json
+from omnidraft.chats import ChatStore, answer_meta, eraser, export_json, import_json
+from omnidraft.chats.library import Prompt
 from omnidraft.errors import StorageError
 
 SECRET = "zqxkvbnwarlp"  # in no other text here; one word, so that the search index holds it whole
@@ -57,6 +59,53 @@ def test_a_deleted_conversation_is_in_no_file_any_more(tmp_path, full_text, fill
         assert {hit.conversation.id for hit in store.search("walrus")} == {kept.id}
         store.create("more")
         assert traces(tmp_path) == []
+    assert traces(tmp_path) == []
+
+
+def test_what_is_deleted_later_leaves_the_file_by_itself_while_others_are_read_and_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(eraser, "QUIET_SECONDS", 0.2)
+    with ChatStore(tmp_path / "chats.sqlite") as store:
+        kept, gone, question = talk(store, "walrus"), talk(store, SECRET), talk(store, SECRET)
+        store.search(SECRET[2:5])  # what is held in memory for it is forgotten as well
+        assert store.delete(gone.id, later=True)
+        assert store.delete(question.id, later=True)
+        assert not store.search(SECRET[2:5])
+        give_up = time.monotonic() + 60
+        while traces(tmp_path):
+            assert time.monotonic() < give_up
+            store.append(kept.id, "user", "otter")
+            assert {hit.conversation.id for hit in store.search("otter")} == {kept.id}
+        assert {hit.conversation.id for hit in store.search("walrus")} == {kept.id}
+
+
+def test_what_is_deleted_later_is_gone_once_the_file_is_closed(tmp_path):
+    store = ChatStore(tmp_path / "chats.sqlite")
+    store.delete(talk(store, SECRET).id, later=True)
+    question = store.append(talk(store, SECRET).id, "user", SECRET)
+    store.delete(question.chat, later=True)
+    store.library.save(Prompt(SECRET, SECRET))
+    store.library.delete("prompt", SECRET, later=True)
+    assert traces(tmp_path), "it would have been gone already"
+    store.close()
+    assert traces(tmp_path) == []
+
+
+@pytest.mark.slow
+def test_a_deletion_among_forty_megabytes_takes_a_moment(tmp_path):
+    words = ["".join(random.Random(at).choices("abcdefghijklmnopqrstuvwxyz", k=3 + at % 6)) for at in range(30_000)]
+    draw = random.Random(1)
+    with ChatStore(tmp_path / "chats.sqlite") as store:
+        gone = [talk(store, SECRET, filler=" ".join(draw.choices(words, k=20_000))) for _ in range(3)]
+        while (tmp_path / "chats.sqlite").stat().st_size < 75e6:  # half of it is the search index
+            store.append(store.create().id, "user", " ".join(draw.choices(words, k=20_000)))
+        taken = []
+        for chat in gone:
+            began = time.perf_counter()
+            store.delete(chat.id, later=True)
+            assert chat.id not in {one.id for one in store.conversations()}
+            taken.append(time.perf_counter() - began)
+        print(f"seconds: {taken}")
+        assert max(taken) < 0.3
     assert traces(tmp_path) == []
 
 
@@ -116,13 +165,14 @@ if sys.argv[2] == "before the index":
     MessageIndex.rebuild = kill
 elif sys.argv[2] == "before the file":
     module.erase_deleted = kill
-else:
+elif sys.argv[2] == "before the log":
     module.erase_deleted = lambda connection: (connection.execute("VACUUM"), kill())
-store.delete(sys.argv[3])
+store.delete(sys.argv[3], later=sys.argv[2] == "before it was cleaned")
+kill()
 """
 
 
-@pytest.mark.parametrize("point", ["before the index", "before the file", "before the log"])
+@pytest.mark.parametrize("point", ["before the index", "before the file", "before the log", "before it was cleaned"])
 def test_a_deletion_that_was_killed_is_finished_at_the_next_opening(tmp_path, point):
     path = tmp_path / "chats.sqlite"
     with ChatStore(path) as store:

@@ -23,7 +23,6 @@ from omnidraft.cli import chat as terminal_chat  # noqa: F401 - loaded before th
 from omnidraft.config import changed
 from omnidraft.errors import OmniDraftError
 from omnidraft.files import keep_private
-from omnidraft.learning import schedule
 from omnidraft.paths import find_data_home
 from omnidraft.profiles.bring import import_profile
 from omnidraft.profiles.carry import export_profile
@@ -45,10 +44,11 @@ class Page:
     """What a person does on the pages, through what their events call."""
 
     def __init__(self, home: Path, seed: int) -> None:
-        schedule.IDLE_SECONDS = schedule.RESUME_SECONDS = 0.05
         self.home = find_data_home(home)
         remove_leftovers(self.home)
         self.session = Session(self.home, "default", None, str(MODELS / "tiny-drafter-f16.gguf"))
+        waits = self.session.assistant.learner.waits
+        waits.start = waits.resume = 0.05
         self.random = random.Random(seed)
 
     def work(self) -> None:

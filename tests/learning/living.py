@@ -10,7 +10,6 @@ from omnidraft.app.assistant import Assistant
 from omnidraft.config import DraftSettings, ModelSettings, SamplingSettings, changed
 from omnidraft.decoding.events import Finished
 from omnidraft.lab.prompts import load_prompts
-from omnidraft.learning import schedule
 from omnidraft.paths import DataHome
 
 GREEDY = SamplingSettings(temperature=0, max_tokens=48)
@@ -22,8 +21,8 @@ PATIENCE = 240  # seconds; the machine may be busy with something else
 
 def open_assistant(home: DataHome, models: Path, **settings: object) -> Assistant:
     """A loaded assistant that updates after every 8 answers, as fast as it may."""
-    schedule.IDLE_SECONDS = schedule.RESUME_SECONDS = 0.2
     assistant = Assistant(home, learn=True)
+    assistant.learner.waits.start = assistant.learner.waits.resume = 0.2
     wanted = {"interval": 8, "cpu_percent": 50, **settings}
     assistant.settings = changed(assistant.settings, **{f"learning.{name}": value for name, value in wanted.items()})
     assistant.load(models / "tiny-target-a-f16.gguf", models / "tiny-drafter-f16.gguf", ONE)

@@ -20,7 +20,7 @@ from ui.api import models
 from ui.api.answers import GONE, ends, when_idle
 from ui.api.body import json_body, read_body
 from ui.api.errors import error_reply, refused
-from ui.api.fields import BadRequest, field, whole
+from ui.api.fields import BadRequest, field, texts, whole
 
 MAX_INPUTS = 2048
 
@@ -41,7 +41,10 @@ class Wanted:
         if form not in ("float", "base64"):
             raise BadRequest("encoding_format must be float or base64.")
         dimensions = whole(body, "dimensions", 1, 1_000_000)
-        return cls(field(body, "model", str) or "", _texts(body.get("input")), form == "base64", dimensions)
+        given = texts(body, "input", MAX_INPUTS)
+        if not all(given):
+            raise BadRequest("input must not be empty.")
+        return cls(field(body, "model", str) or "", given, form == "base64", dimensions)
 
 
 async def embed(session: Session, request: Request) -> Response:
@@ -77,19 +80,3 @@ def _reply(name: str, vectors: np.ndarray, tokens: int, encoded: bool) -> dict[s
 
 def _encoded(vector: np.ndarray) -> str:
     return base64.b64encode(vector.astype("<f4").tobytes()).decode()
-
-
-def _texts(given: Any) -> list[str | list[int]]:
-    """A text, a list of texts, the ids of one text, or a list of such; none of them empty."""
-    found = [given] if isinstance(given, str) or _is_ids(given) else given
-    if not isinstance(found, list) or not found or not all(isinstance(one, str) or _is_ids(one) for one in found):
-        raise BadRequest("input must be a text, a list of texts, or a list of token ids.")
-    if len(found) > MAX_INPUTS:
-        raise BadRequest(f"input must be a list of at most {MAX_INPUTS:,}.")
-    if not all(found):
-        raise BadRequest("input must not be empty.")
-    return found
-
-
-def _is_ids(given: Any) -> bool:
-    return isinstance(given, list) and bool(given) and all(type(one) is int for one in given)

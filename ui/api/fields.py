@@ -1,4 +1,8 @@
-"""Fields of a request to the API, each of the type it must have, and the refusal that says so if it is not."""
+"""Fields of a request to the API, each of the type it must have, and the refusal that says so if it is not.
+
+By hand and not as pydantic models: every refusal is a sentence of its own, which would have to be made from theirs, and
+what sampling may be is said once, by the settings.
+"""
 
 from __future__ import annotations
 
@@ -33,3 +37,18 @@ def whole(given: Mapping[str, Any], name: str, least: int, most: int) -> int | N
     if value is not None and (type(value) is not int or not least <= value <= most):
         raise BadRequest(f"{name} must be a whole number from {least} to {most:,}.")
     return value
+
+
+def texts(given: Mapping[str, Any], name: str, most: int) -> list[Any]:
+    """What is under `name`: a text, a list of texts, the ids of one text, or a list of such; always as a list."""
+    value = given.get(name)
+    found = [value] if _is_text(value) else value
+    if not isinstance(found, list) or not found or not all(map(_is_text, found)):
+        raise BadRequest(f"{name} must be a text, a list of texts, or a list of token ids.")
+    if len(found) > most:
+        raise BadRequest(f"{name} must be a list of at most {most:,}.")
+    return found
+
+
+def _is_text(given: Any) -> bool:
+    return isinstance(given, str) or (isinstance(given, list) and bool(given) and all(type(i) is int for i in given))

@@ -13,7 +13,7 @@ from omnidraft.app.session import Session
 from omnidraft.backends.grammar import Grammar, GrammarError, check_grammar, json_grammar
 from omnidraft.config import DraftSettings, SamplingSettings
 from ui.api.body import json_body
-from ui.api.fields import BadRequest, field, whole
+from ui.api.fields import BadRequest, field, texts, whole
 from ui.api.messages import messages_of
 from ui.api.tools import Tools, tools_of
 
@@ -87,7 +87,7 @@ class Asked:
         if whole(body, "best_of", 1, MAX_CHOICES) not in (None, common["n"]):
             raise BadRequest("best_of must be left out or equal to n.")
         return cls(
-            prompts=prompts_of(body.get("prompt")),
+            prompts=texts(body, "prompt", MAX_PROMPTS),
             grammar=_grammar(body),
             tools=None,
             alternatives=alternatives,
@@ -139,21 +139,6 @@ def _common(session: Session, body: dict[str, Any], sampling: SamplingSettings) 
         "usage": bool(field(options, "include_usage", bool)),
         "n": whole(body, "n", 1, MAX_CHOICES) or 1,
     }
-
-
-def prompts_of(given: Any) -> list[Prompt]:
-    """A text, a list of texts, the ids of one text, or a list of such."""
-    if isinstance(given, str) or _is_ids(given):
-        return [given]
-    if isinstance(given, list) and given and all(isinstance(one, str) or _is_ids(one) for one in given):
-        if len(given) > MAX_PROMPTS:
-            raise BadRequest(f"prompt must be a list of at most {MAX_PROMPTS}.")
-        return list(given)
-    raise BadRequest("prompt must be a text, a list of texts, or a list of token ids.")
-
-
-def _is_ids(given: Any) -> bool:
-    return isinstance(given, list) and bool(given) and all(type(one) is int for one in given)
 
 
 def _sampling(settings: SamplingSettings, body: dict[str, Any]) -> SamplingSettings:

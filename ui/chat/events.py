@@ -137,7 +137,7 @@ class Answering(Handlers):
     def _delete(self, session: Session, chat: str, question: str) -> Updates:
         if session.writing(chat):
             raise StillAnswering("An answer is still being written; stop it or wait for it.")
-        session.store.delete_turn(question)
+        session.store.delete_turn(question, later=True)
         told = "The question and its answers were deleted; what the drafter learned from them stays."
         yield from self.view.open(session, session.store.get(chat), chat, {self.view.notice: note(told)})
 
@@ -220,7 +220,7 @@ class Conversations(Handlers):
             job.join(10)
         if forget:
             return session.assistant.forget(session.store, chat).sentence()
-        session.store.delete(chat)
+        session.store.delete(chat, later=True)
         return "The conversation was deleted; what the drafter learned from it stays."
 
     def fresh(self, chat: str | None, followed: Followed, request: gr.Request) -> Updates:

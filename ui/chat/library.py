@@ -167,7 +167,7 @@ class LibraryEvents(Handlers):
         if data["kind"] == "rename":
             library.rename(kind, data["id"], data["title"])
         elif data["kind"] == "delete":
-            library.delete(kind, data["id"])
+            library.delete(kind, data["id"], later=True)
             told = f"{data['id']} was deleted."
         return {**self._lists(session), self.parts.said: note(told)}
 
