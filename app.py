@@ -12,11 +12,14 @@ import threading
 import webbrowser
 from pathlib import Path
 
+from omnidraft.cli import data
+from omnidraft.cli.data import opened
 from omnidraft.config import ModelSettings
 from omnidraft.errors import OmniDraftError, SettingsError, StorageError
 from omnidraft.file_lock import FileLock
 from omnidraft.files import keep_private, make_private
 from omnidraft.paths import DEFAULT_PROFILE, DataHome, find_data_home, profile_name
+from omnidraft.vault import held
 
 log = logging.getLogger("omnidraft")
 KEY_HELP = (
@@ -49,6 +52,11 @@ def _run(args: argparse.Namespace) -> int:
         _check_port(args.host, args.port)
     if args.add_user:
         return _add_user(args)
+    with opened(args):
+        return _serve(args, home, profile)
+
+
+def _serve(args: argparse.Namespace, home: DataHome, profile: str) -> int:
     _check_models(args, home, profile)
     lock = _only_one(home)
     from omnidraft.app.sessions import Sessions
@@ -62,7 +70,8 @@ def _run(args: argparse.Namespace) -> int:
     sessions = Sessions(home, profile, args.target, args.drafter, accounts, args.workers, args.split)
     app = make_app(sessions, args.host, args.allow_host, api_key=_api_key(args))
     address = f"http://{_shown(args.host)}:{args.port}"
-    print(f"OmniDraft is at {address} (Ctrl+C ends it). Data: {home.root}", flush=True)
+    encrypted = ", encrypted" if held(home.root) is not None else ""
+    print(f"OmniDraft is at {address} (Ctrl+C ends it). Data: {home.root}{encrypted}", flush=True)
     if args.open:
         threading.Timer(1.0, webbrowser.open, [address]).start()
     try:
@@ -135,6 +144,7 @@ def _parser() -> argparse.ArgumentParser:
         help="a proxy whose X-Forwarded-For names the client (may be repeated; default: nobody's word is taken)",
     )
     parser.add_argument("--data-dir", type=Path, help="where this program keeps its data (default: per user)")
+    data.add_arguments(parser)
     parser.add_argument("--profile", default=DEFAULT_PROFILE, help="the profile to start with")
     parser.add_argument("--target", help="model file, or a name as the model list shows it")
     parser.add_argument("--drafter", help="drafter file (default: the profile's, first the bundled one)")

@@ -10,6 +10,7 @@ import importlib
 import io
 import os
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 from omnidraft.cli.interrupt import between_imports
@@ -23,7 +24,9 @@ _COMMANDS = {
     "profile": "list, carry away and forget what belongs to a person",
     "vocab": "compare two vocabularies",
     "worker": "lend this machine to a larger model's layers",
+    "encryption": "keep the data encrypted, or not any more",
 }
+_OPENING = ("chat", "bench", "profile")  # may open a profile, which may be encrypted
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -33,7 +36,8 @@ def main(argv: list[str] | None = None) -> int:
             _tolerate_any_text()
             arguments = sys.argv[1:] if argv is None else argv
             args = _parser(arguments[0] if arguments else "").parse_args(arguments)
-            return args.run(args)
+            with args.opened(args):
+                return args.run(args)
     except OmniDraftError as error:
         print(f"omnidraft: {error}", file=sys.stderr)
         return 2
@@ -65,6 +69,12 @@ def _parser(wanted: str) -> argparse.ArgumentParser:
             continue
         module = importlib.import_module(f"omnidraft.cli.{name}")
         sub.add_argument("--data-dir", type=Path, help="where this program keeps its data (default: per user)")
+        sub.set_defaults(opened=lambda args: nullcontext())
+        if name in _OPENING:
+            from omnidraft.cli import data
+
+            data.add_arguments(sub)
+            sub.set_defaults(opened=data.opened)
         module.add_arguments(sub)
         sub.set_defaults(run=module.run)
     return parser

@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from omnidraft import sqlite
 from omnidraft.errors import StorageError
 
 Migration = tuple[str, str]  # name, SQL statements
@@ -76,7 +77,7 @@ def open_database(path: Path, application_id: int, migrations: Sequence[Migratio
     """
     with display_errors(path):
         _make_private(path)
-        connection = sqlite3.connect(path, timeout=BUSY_SECONDS, check_same_thread=False, isolation_level=None)
+        connection = sqlite.connect(path, timeout=BUSY_SECONDS, check_same_thread=False, isolation_level=None)
         try:
             _check_owner(connection, path, application_id)
             _prepare(connection)
@@ -112,11 +113,11 @@ def display_errors(path: Path) -> Iterator[None]:
     """Turn what SQLite says about a file or disk into a sentence; our own mistakes pass through unchanged."""
     try:
         yield
-    except (sqlite3.ProgrammingError, sqlite3.IntegrityError, sqlite3.InterfaceError):
+    except sqlite.MISTAKES:
         raise
-    except sqlite3.OperationalError as error:
+    except sqlite.OperationalError as error:
         raise StorageError(f"{path} cannot be used: {error}.") from error
-    except sqlite3.DatabaseError as error:
+    except sqlite.DatabaseError as error:
         raise StorageError(f"{path} is damaged or not one of OmniDraft's files ({error}).") from error
 
 
@@ -158,7 +159,7 @@ def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
         try:
             connection.execute("PRAGMA journal_mode=WAL")
             return
-        except sqlite3.OperationalError as error:
+        except sqlite.OperationalError as error:
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > give_up:
                 raise
         time.sleep(0.01)

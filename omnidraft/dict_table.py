@@ -11,11 +11,13 @@ import queue
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 from sqlitedict import SqliteDict, SqliteMultithread
+
+from omnidraft import sqlite
 
 ANSWER_SECONDS = 60.0  # how long the disk may take before it counts as gone
 _LOOK_SECONDS = 0.5
@@ -33,7 +35,9 @@ class _Writer(SqliteMultithread):
     opened: tuple[sqlite3.Connection, sqlite3.Cursor] | None = None
 
     def _connect(self) -> tuple[sqlite3.Connection, sqlite3.Cursor]:
-        self.opened = super()._connect()
+        connection = sqlite.connect(self.filename, check_same_thread=False)
+        self.opened = connection, connection.cursor()
+        connection.execute(f"PRAGMA journal_mode = {self.journal_mode}")
         return self.opened
 
     def run(self) -> None:
@@ -45,7 +49,7 @@ class _Writer(SqliteMultithread):
         finally:
             # The exception keeps the frame and with it the connection: closed here, or the file would stay open.
             for one in reversed(self.opened or ()):
-                with suppress(sqlite3.Error):
+                with suppress(*sqlite.Error):
                     one.close()
 
     def select(self, req: str, arg: tuple | None = None) -> Iterator[tuple]:
@@ -76,7 +80,7 @@ class _Writer(SqliteMultithread):
             return
         try:
             super().close()
-        except sqlite3.Error:
+        except sqlite.Error:
             super().close(force=True)
             raise
         finally:
@@ -87,10 +91,13 @@ class DictTable(SqliteDict):
     """One table, written in transactions that `commit` ends. encode, decode: values to and from what SQLite stores."""
 
     def __init__(self, path: Path, name: str, encode: Callable, decode: Callable, flag: str = "c") -> None:
+        if flag == "r":
+            _refuse_missing(path, name)  # sqlitedict would look itself, and cannot open what is encrypted
         super().__init__(
-            str(path), tablename=name, encode=encode, decode=decode, flag=flag, autocommit=False, journal_mode="WAL",
+            str(path), tablename=name, encode=encode, decode=decode, autocommit=False, journal_mode="WAL",
             outer_stack=False,
         )  # fmt: skip
+        self.flag = flag
         # sqlitedict turns syncing off, with which a power cut can damage the file; this costs nothing per commit.
         self.conn.execute("PRAGMA synchronous = NORMAL")
         self.conn.execute("PRAGMA secure_delete = ON")
@@ -105,20 +112,28 @@ class DictTable(SqliteDict):
 
     def commit(self, blocking: bool = True) -> None:
         """Commit, even if a statement failed, so that no transaction stays open; then raise that failure
-        (sqlite3.Error). It always waits until the disk has it."""
+        (one of `sqlite.Error`). It always waits until the disk has it."""
         failure = self.settle()
         self.conn.commit(blocking=False)
         if failure := failure or self.settle():
             raise failure
 
-    def settle(self) -> sqlite3.Error | None:
+    def settle(self) -> Exception | None:
         """Wait until all that was asked so far is done; the first failure, if any."""
-        failure: sqlite3.Error | None = None
+        failure: Exception | None = None
         while True:
             try:
                 self.conn.select_one("SELECT 1")
                 return failure
             except Silent as error:
                 return failure or error
-            except sqlite3.Error as error:  # an earlier statement's
+            except sqlite.Error as error:  # an earlier statement's
                 failure = failure or error
+
+
+def _refuse_missing(path: Path, name: str) -> None:
+    """RuntimeError, as sqlitedict raises it, if there is no such table to read."""
+    with closing(sqlite.connect(path)) as connection:
+        found = connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (name,)).fetchone()
+    if found is None:
+        raise RuntimeError(f"there is no table {name!r} to read")

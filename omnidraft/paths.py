@@ -16,6 +16,7 @@ from platformdirs import user_data_dir
 
 from omnidraft.errors import SettingsError, StorageError
 from omnidraft.files import reason
+from omnidraft.vault import PROFILES, held, vault_of
 
 VARIABLE = "OMNIDRAFT_HOME"
 PORTABLE = Path(__file__).resolve().parent.parent / "user_data"
@@ -69,24 +70,31 @@ class DataHome:
 
     @property
     def uploads(self) -> Path:
-        """What a browser sent and was not read yet."""
-        return self.root / "uploads"
+        """What a browser sent and was not read yet; of an encrypted home in memory."""
+        vault = held(self.root)
+        return (self.root if vault is None else vault.memory) / "uploads"
 
     @property
     def profiles(self) -> Path:
-        return self.root / "profiles"
+        return self.root / PROFILES
 
     def profile(self, name: str = DEFAULT_PROFILE, *, create: bool = True) -> ProfilePaths:
         """The paths of a profile; its folder is made unless `create` is False.
 
         Raises SettingsError for a refused name or one that differs from another profile's by upper and lower case
-        alone, StorageError if the folder cannot be made.
+        alone, StorageError if the folder cannot be made or the home is encrypted and not open.
         """
         paths = ProfilePaths.inside(self.profiles / profile_name(name))
         if create:
+            vault_of(paths.root)  # which refuses an encrypted home that is not open
             _refuse_other_case(paths.root)
             make_folder(paths.root)
         return paths
+
+
+def data_root(explicit: Path | str | None = None) -> Path:
+    """Where the data home is, or would be made. StorageError for what cannot be a path."""
+    return _absolute(_choose(explicit))
 
 
 def find_data_home(explicit: Path | str | None = None) -> DataHome:
@@ -95,7 +103,7 @@ def find_data_home(explicit: Path | str | None = None) -> DataHome:
     The first of: `explicit` (--data-dir), the variable OMNIDRAFT_HOME, `user_data/` beside app.py if it holds a file
     named `portable`, the system's folder for user data. Raises StorageError.
     """
-    root = _absolute(_choose(explicit))
+    root = data_root(explicit)
     home = DataHome(root)
     for folder in (root, home.models, home.cache, home.profiles):
         make_folder(folder)

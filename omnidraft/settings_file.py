@@ -18,7 +18,7 @@ from tomlkit.exceptions import TOMLKitError
 
 from omnidraft.config import AppSettings, describe, from_dict, to_dict, value_of
 from omnidraft.errors import SettingsError, StorageError
-from omnidraft.files import move_aside, reason, write_atomically
+from omnidraft.files import move_aside, read, reason, write_atomically
 
 _saving = threading.Lock()
 
@@ -61,7 +61,7 @@ def reset_settings(path: Path) -> Path | None:
 
 def _read(path: Path) -> str | None:
     try:
-        return path.read_bytes().decode("utf-8-sig")  # some editors put a byte order mark in front
+        return read(path).decode("utf-8-sig")  # some editors put a byte order mark in front
     except FileNotFoundError:
         return None
     except UnicodeDecodeError:

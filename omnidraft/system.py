@@ -76,6 +76,18 @@ def lower_priority() -> None:
         os.nice(10)
 
 
+MEMORY_FOLDER = Path("/dev/shm")
+NO_MEMORY_FOLDER = (
+    "This system has no folder that lies in memory (/dev/shm), so what models are opened from would be readable on the "
+    "disk: use the system's own disk encryption instead (FileVault, BitLocker)."
+)
+
+
+def memory_folder() -> Path | None:
+    """Where files can be opened by name and are not on the disk; None where the system has no such place."""
+    return MEMORY_FOLDER if SYSTEM == "linux" and os.access(MEMORY_FOLDER, os.W_OK | os.X_OK) else None
+
+
 def leave_no_core() -> None:
     """No copy of this process's memory shall be written to the disk when it aborts: conversations are in it."""
     _limit("RLIMIT_CORE", 0)

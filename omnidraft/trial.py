@@ -21,6 +21,7 @@ from omnidraft.bounded_child import run_bounded
 from omnidraft.errors import ModelError, StorageError
 from omnidraft.files import write_atomically
 from omnidraft.paths import BUNDLED_MODELS
+from omnidraft.vault import is_opened
 
 WITHIN = "OMNIDRAFT_TRIAL"  # set in children that may crash: they try nothing out themselves
 _CHILD = "omnidraft.backends.trial_child"
@@ -93,7 +94,7 @@ class Trials:
 
     def _is_trusted(self, path: Path | str) -> bool:
         real = os.path.realpath(path)
-        return any(real.startswith(folder + os.sep) for folder in self._trusted)
+        return is_opened(path) or any(real.startswith(folder + os.sep) for folder in self._trusted)
 
     def _try(self, path: str, adapter: str | None, size: int) -> str:
         """The verdict of a child; ModelError where there is none."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from omnidraft.dict_table import DictTable
-from omnidraft.profiles.folders import _is_open
+from omnidraft.sqlite import is_open
 
 
 @pytest.fixture
@@ -29,9 +29,9 @@ def open_table(path) -> DictTable:
 
 def test_a_closed_table_is_in_no_use(path):
     table = open_table(path)
-    assert _is_open(path)
+    assert is_open(path)
     table.close()
-    assert not _is_open(path)
+    assert not is_open(path)
 
 
 def test_a_table_whose_writer_died_is_in_no_use(path):
@@ -41,7 +41,7 @@ def test_a_table_whose_writer_died_is_in_no_use(path):
     writer.join(60)
     assert not writer.is_alive()
     assert writer.exception is not None  # kept for whoever asks, with the frame it came from
-    assert not _is_open(path)
+    assert not is_open(path)
     table.close()
 
 
@@ -50,7 +50,7 @@ def test_an_error_that_nobody_asked_about_is_raised_when_the_file_is_closed_and_
     table.conn.execute("nonsense")
     with pytest.raises(sqlite3.OperationalError, match="nonsense"):
         table.close()
-    assert not _is_open(path)
+    assert not is_open(path)
     with open_table(path) as again:
         assert dict(again) == {"a": "b"}
 

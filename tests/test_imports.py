@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "omnidraft"
-STORAGE = ("sqlite3", "sqlitedict")
+STORAGE = ("sqlite3", "sqlcipher3", "sqlitedict")
 PAGES = ("gradio", "fastapi", "uvicorn")
 TRAINING = ("torch", "transformers", "peft")
 
@@ -84,10 +84,12 @@ def imported(path: Path, *, at_once: bool = False) -> set[str]:
 
 ORDER = [
     "errors",
+    "system",
+    "file_lock",
+    "sealed",
+    "vault",
     "files",
     "json_text",
-    "file_lock",
-    "system",
     "fields",
     "addresses",
     "format",
@@ -97,8 +99,10 @@ ORDER = [
     "trial",
     "config",
     "settings_file",
+    "sqlite",
     "database",
     "dict_table",
+    "encryption",
     "in_use",
     "documents",
     "vocab",

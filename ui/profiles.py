@@ -20,6 +20,7 @@ from ui.common.layout import PRIVATE, mobile_bar, side_head
 from ui.common.notes import note
 from ui.common.request import COOKIE, session_of, session_of_request
 
+TITLE = '<h2 class="od-hidden">Profiles on this machine</h2>'
 # Picking a profile is this browser's own choice: a cookie, then everything is loaded anew.
 SCRIPT = f"""
 element.addEventListener('click', (event) => {{
@@ -66,7 +67,7 @@ def build(sessions: Sessions, page: gr.Blocks) -> None:
         with gr.Column(elem_id="od-side", scale=0, min_width=0):
             side_head("Profiles")
         with gr.Column(elem_id="od-page", scale=1, min_width=0):
-            mobile_bar("Profiles")
+            mobile_bar()
             parts = _layout(alone)
 
     def arrive(request: gr.Request) -> str:
@@ -135,7 +136,7 @@ def _wire(sessions: Sessions, parts: Parts) -> None:
 def _cards(sessions: Sessions, session: Session) -> str:
     if sessions.accounts is not None:
         out = '<form method="post" action="/logout"><button data-plain>Sign out</button></form>'
-        return f'<div class="od-cards">{_card(session.profile, True, session, out)}</div>'
+        return f'{TITLE}<div class="od-cards">{_card(session.profile, True, session, out)}</div>'
     shown = []
     for profile in list_profiles(sessions.home):
         here = profile.name == session.profile
@@ -145,7 +146,7 @@ def _cards(sessions: Sessions, session: Session) -> str:
             buttons += f'<button type="button" data-kind="delete" data-name="{quoted}">Delete</button>'
         facts = session if here else size(profile_size(profile.paths))
         shown.append(_card(profile.name, here, facts, "" if here else buttons))
-    return f'<div class="od-cards">{"".join(shown)}</div>'
+    return f'{TITLE}<div class="od-cards">{"".join(shown)}</div>'
 
 
 def _card(name: str, here: bool, about: Session | str, buttons: str) -> str:

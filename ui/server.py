@@ -95,7 +95,7 @@ def _mounted(app: FastAPI, sessions: Sessions) -> FastAPI:
         blocks,
         path="/",
         theme=theme.theme(),
-        css_paths=[theme.STYLE, theme.STATIC / "pages.css", theme.STATIC / "race.css"],
+        css_paths=theme.STYLES,
         head=theme.head(),
         footer_links=[],
         run_history=False,

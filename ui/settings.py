@@ -58,7 +58,7 @@ def build(sessions: Sessions, page: gr.Blocks) -> None:
         with gr.Column(elem_id="od-side", scale=0, min_width=0):
             side_head("Settings")
         with gr.Column(elem_id="od-page", scale=1, min_width=0):
-            mobile_bar("Settings")
+            mobile_bar()
             parts = _layout()
     _wire(sessions, page, parts)
 

@@ -220,9 +220,8 @@ class RaceJob:
         chat = f"race-{self.started:.0f}"
         assert self._assistant is not None
         lesson = teach(
-            self._assistant, plan.lesson, sampling, plan.draft, lots=lots_of(len(plan.lesson)), chat=chat,
-            cancelled=self._cancelled.is_set,
-        )  # fmt: skip
+            self._assistant, plan.lesson, sampling, plan.draft, chat=chat, cancelled=self._cancelled.is_set
+        )
         for event in lesson:
             view.phase = "teaching" if isinstance(event, Taught) else "training"
             view.share, view.doing = progress(event)
@@ -273,16 +272,11 @@ class _Stopped(Exception):
     """The race was stopped; what was scored stays."""
 
 
-def lots_of(prompts: int) -> int:
-    """How many updates a lesson has: one for every sixteen answers."""
-    return max(1, prompts // 16)
-
-
 def progress(event: Taught | Training) -> tuple[float, str]:
     """(share, words) of what a lesson is at."""
     if isinstance(event, Taught):
         return event.done / event.total, f"Answer {event.done} of {event.total} to learn from"
     update = event.status.update
     if update is None or not update.steps:
-        return 0.0, f"Update {event.number} of {event.total} begins"
-    return update.step / update.steps, f"Update {event.number} of {event.total}: step {update.step} of {update.steps}"
+        return 0.0, "The training begins"
+    return update.step / update.steps, f"Training: step {update.step} of {update.steps}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Self
 
@@ -24,6 +25,7 @@ from omnidraft.backends.placement import Placement
 from omnidraft.backends.thread_pool import release_helpers
 from omnidraft.config import ModelSettings
 from omnidraft.errors import ModelError
+from omnidraft.files import readable
 from omnidraft.trial import TRIALS
 from omnidraft.vocab import Vocabulary
 
@@ -301,13 +303,14 @@ class LlamaDrafter(LlamaTarget):
 
         ModelError if the file does not fit this model; then the current adapter and the cache stay as they are.
         """
-        if path is not None:
-            check_adapter(path, self.info)
-            TRIALS.require(self.info.path, path)
-        with self._lock:
-            context = self._live()
-            context.set_adapter(None if path is None else str(path), scale)
-            context.clear()
-            self._rewinder.forget()
-            self.tokens.clear()
-            self.adapter = None if path is None else str(path)
+        with nullcontext() if path is None else readable(path) as file:
+            if file is not None:
+                check_adapter(file, self.info)
+                TRIALS.require(self.info.path, file)
+            with self._lock:
+                context = self._live()
+                context.set_adapter(None if file is None else str(file), scale)
+                context.clear()
+                self._rewinder.forget()
+                self.tokens.clear()
+                self.adapter = None if path is None else str(path)

@@ -6,7 +6,6 @@ Knows nothing of models or pages. Every method is one transaction; a kill loses 
 from __future__ import annotations
 
 import json
-import sqlite3
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,6 +15,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Literal
 
+from omnidraft import sqlite
 from omnidraft.chats import rows, tree
 from omnidraft.chats.eraser import Eraser
 from omnidraft.chats.library import Library
@@ -36,6 +36,7 @@ class Place(Enum):
 
 
 LAST = Place.LAST
+_NOT_NOW: tuple[type[Exception], ...] = (*sqlite.OperationalError, StorageError)
 
 
 class ChatStore:
@@ -304,7 +305,7 @@ class ChatStore:
             if not erase_deleted(self._db.connection):
                 return False
             self._db.run("DELETE FROM chores WHERE name = 'erase'")
-        except (sqlite3.OperationalError, StorageError):  # another program holds the file, or the disk is full
+        except _NOT_NOW:  # another program holds the file, or the disk is full
             return False
         return True
 

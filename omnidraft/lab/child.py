@@ -1,8 +1,8 @@
 """A drift run in a process of its own: `python -m omnidraft.lab.child DATA_HOME RUNS_FOLDER RUN`, events as JSON lines.
 
 The app's memory stays free of torch and of the run's models, and an answer in the chat does not share a lock with it.
-Lines on stdin ask it to "pause" or "stop"; when stdin closes, the app is gone and the run pauses. What was answered is
-on disk after every prompt, whatever happens here.
+Lines on stdin ask it to "pause" or "stop", behind one with its keys if the data home is encrypted; when stdin closes,
+the app is gone and the run pauses. What was answered is on disk after every prompt, whatever happens here.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from omnidraft.lab.progress import DriftEvent, Ended, Loading, Step
 from omnidraft.lab.runs import DriftRun
 from omnidraft.paths import DataHome
 from omnidraft.trial import TRIALS
+from omnidraft.vault import HEADER, take_keys
 
 
 def main(home: Path, folder: Path, run: str) -> int:
@@ -26,6 +27,8 @@ def main(home: Path, folder: Path, run: str) -> int:
     events = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # whatever a library prints goes to stderr
     try:
+        if (home / HEADER).exists():
+            take_keys(sys.stdin.readline())
         TRIALS.keep_in(DataHome(home).cache)
         going = drift.resume(DataHome(home), folder, run)
         listener = threading.Thread(target=_listen, args=(going,), daemon=True)

@@ -7,20 +7,20 @@ from __future__ import annotations
 
 import json
 import logging
-import shutil
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from omnidraft.errors import OmniDraftError, SettingsError, StorageError
-from omnidraft.files import reason
+from omnidraft.files import put_in, reason
 from omnidraft.lab import runs as drift
 from omnidraft.lab.prompts import load_prompts
 from omnidraft.lab.schedule import Schedule
 from omnidraft.lab.store import Options, RunState, RunStore, runs_folder
 from omnidraft.line_child import LineChild
 from omnidraft.paths import DataHome, ProfilePaths, make_folder
+from omnidraft.vault import vault_of, with_keys
 
 log = logging.getLogger("omnidraft.ui")
 UNDER_WAY = ("new", "running")
@@ -110,7 +110,9 @@ class DriftLab:
         make_folder(self.store.folder)
         make_folder(folder)
         try:
-            return Path(shutil.copyfile(file, folder / file.name.replace(",", "_")))
+            copy = folder / file.name.replace(",", "_")
+            put_in(file, copy)
+            return copy
         except OSError as error:
             raise StorageError(f"{file.name} cannot be kept: {reason(error)}.") from error
 
@@ -123,6 +125,8 @@ class DriftLab:
     def _go(self, run: str) -> str:
         self.current, self.error, self.doing, self.seconds_left = run, "", "starting", 0.0
         self._child = LineChild("omnidraft.lab.child", str(self._home.root), str(self.store.folder), run)
+        if vault_of(self.store.folder) is not None:
+            self._child.say(with_keys("{}\n", self.store.folder, ("drift",)))
         self._thread = threading.Thread(target=self._follow, args=(self._child,), name="drift", daemon=True)
         self._thread.start()
         return run

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from omnidraft.errors import SettingsError, StorageError
+from omnidraft.files import read
 from omnidraft.json_text import read_json
 
 Split = Literal["train", "test"]
@@ -58,7 +59,7 @@ def load_prompts(task_or_path: str | Path, split: Split | None = None, limit: in
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     """Non-blank lines with their numbers, counted from 1."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = read(path).decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except FileNotFoundError:
         tasks = ", ".join(TASKS)
         raise StorageError(f"There is no prompt file {path}, and the bundled tasks are {tasks}.") from None

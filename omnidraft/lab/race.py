@@ -180,32 +180,26 @@ class Taught:
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """The learner is at work; `number` counts the updates of this lesson."""
+    """The learner is at work."""
 
-    number: int
-    total: int
     status: Status
 
 
 def teach(
     assistant: Answering, prompts: Sequence[Prompt], sampling: SamplingSettings, draft: DraftSettings,
-    *, lots: int = 3, chat: str = "race", cancelled: Callable[[], bool] = lambda: False,
+    *, chat: str = "race", cancelled: Callable[[], bool] = lambda: False,
 ) -> Iterator[Taught | Training]:  # fmt: skip
-    """Answer the prompts, and let the learner train after each of `lots` equal parts of them, until it serves what it
-    made. Each prompt is a conversation named after `chat`."""
-    size = -(-len(prompts) // lots)
-    for lot in range(0, len(prompts), size):
-        for number, prompt in enumerate(prompts[lot : lot + size], lot):
-            assistant.engine.forget()
-            for _ in assistant.answer(prompt.messages, sampling, draft, chat=f"{chat}-{number}"):
-                pass
-            if cancelled():
-                return
-            yield Taught(number + 1, len(prompts))
-        for status in trained(assistant.learner, cancelled):
-            yield Training(lot // size + 1, lots, status)
+    """Answer the prompts, then let the learner train on all of them at once, until it serves what it made. Each prompt
+    is a conversation named after `chat`."""
+    for number, prompt in enumerate(prompts):
+        assistant.engine.forget()
+        for _ in assistant.answer(prompt.messages, sampling, draft, chat=f"{chat}-{number}"):
+            pass
         if cancelled():
             return
+        yield Taught(number + 1, len(prompts))
+    for status in trained(assistant.learner, cancelled):
+        yield Training(status)
 
 
 def trained(learner: Any, cancelled: Callable[[], bool] = lambda: False, force: bool = True) -> Iterator[Status]:

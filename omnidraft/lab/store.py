@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 from omnidraft.config import SamplingSettings
 from omnidraft.errors import SettingsError, StorageError
-from omnidraft.files import reason, write_atomically
+from omnidraft.files import read, reason, write_atomically
 from omnidraft.json_text import read_json
 from omnidraft.lab.schedule import Schedule
 from omnidraft.paths import ProfilePaths, make_folder
@@ -165,7 +165,7 @@ class RunStore:
         """StorageError if there is no such run or its file is not one."""
         path = self.run_folder(run) / "run.json"
         try:
-            data = read_json(path.read_bytes())
+            data = read_json(read(path))
             return _state(data, run)
         except FileNotFoundError:
             raise StorageError(f"There is no drift run {run}.") from None

@@ -1,7 +1,7 @@
 """What a user of the bundled models asks for a while: questions of one topic that these models can answer.
 
 A topic is a bundled task, its prompts in an order drawn once so that the first ones are like the last ones, or a file
-of prompts of the user's own, in its order.
+of prompts of the user's own, in its order. Bundled ones come with many more of the same kind to be taught with.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from omnidraft.errors import SettingsError
-from omnidraft.lab.prompts import Prompt, load_prompts
+from omnidraft.lab.prompts import BUNDLED, Prompt, load_prompts
 
 TOPICS = {
     "math": "sums and word problems",
@@ -27,6 +27,11 @@ def topic_prompts(name_or_file: str | Path, most: int | None = None) -> list[Pro
     if str(name_or_file) in TOPICS:
         random.Random(5).shuffle(prompts)
     return prompts[:most]
+
+
+def lesson_prompts(topic: str, most: int | None = None) -> list[Prompt]:
+    """Prompts to teach a bundled topic with, none of them in `topic_prompts`."""
+    return load_prompts(BUNDLED / "lessons" / f"{topic}.jsonl")[:most]
 
 
 def own_prompts(text: str, name: str = "my own") -> list[Prompt]:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from omnidraft.learning.adapters.serving import Choice  # brings llama.cpp
 
 Kind = Literal["update", "compare", "merge"]
+MOST_NEW = 64  # new answers of one update; a backlog is worked off oldest first
+PASSES = 2
+MOST_ASKED, PASSES_ASKED = 512, 6  # of an update somebody asked for: one long one takes less than many short ones
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,7 @@ class Job:
     of what it publishes, None to write none. gated: publish only what is better than what is served; else every update.
     passes: over everything; least_steps: more passes while that makes fewer steps, for a handful moves nothing (of
     mathematics, after 40 answers: .47 accepted with 6 steps at least, .55 with 40, for twice the processor time).
+    most_new: answers an update learns from at most, replayed ones not counted.
     """
 
     drafter: str
@@ -54,8 +58,9 @@ class Job:
     learning_rate: float = 2e-3
     rehearsal: float = 1.0
     gated: bool = True
-    passes: int = 2
+    passes: int = PASSES
     least_steps: int = 40
+    most_new: int = MOST_NEW
     cpu_percent: int = 50
     window: int = 512
     seed: int = 0
@@ -83,11 +88,12 @@ class Job:
 
 def update_job(
     choice: Choice, vocabulary: str, target: str, settings: LearningSettings, replay: Path, tables: dict[str, str],
-    merged: Path | None, seed: int,
+    merged: Path | None, seed: int, *, asked: bool = False,
 ) -> Job:  # fmt: skip
     """An update of the served version (or of the one a new vocabulary starts warm from) by the answers behind it.
 
     vocabulary: the target's fingerprint; target: its name; tables: as in `Job`; merged: folder for merged files.
+    asked: somebody wants it now, and waits.
     """
     version = choice.version
     return Job(
@@ -99,6 +105,8 @@ def update_job(
         through=choice.learned_in.through,
         merged=str(merged) if merged is not None else None,
         seed=seed,
+        most_new=MOST_ASKED if asked else MOST_NEW,
+        passes=PASSES_ASKED if asked else PASSES,
     )
 
 

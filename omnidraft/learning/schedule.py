@@ -238,8 +238,10 @@ class Schedule:
 
     def _start(self, kind: Kind) -> None:
         assert self.pairing is not None
+        asked = self.due.forced
         self.due.begins(kind)
-        run = self._runs.prepare(kind, self.pairing, self.settings(), {} if kind == "merge" else self._known_tables())
+        tables = {} if kind == "merge" else self._known_tables()
+        run = self._runs.prepare(kind, self.pairing, self.settings(), tables, asked=asked)
         self._runs.start(run, lambda event: self._inbox.put(("event", run, event)))
         with self._lock:
             self.run = run

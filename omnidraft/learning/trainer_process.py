@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 from omnidraft import system
 from omnidraft.learning.job import Job
 from omnidraft.learning.trainer_events import Ended, Event, from_line
 from omnidraft.line_child import LineChild
+from omnidraft.vault import with_keys
 
 OnEvent = Callable[[Event], None]
+PARTS = ("replay", "adapters", "merged")  # what training reads and writes of an encrypted profile
 
 
 class TrainerProcess:
@@ -26,7 +29,7 @@ class TrainerProcess:
         self._lock = threading.Lock()
         self.paused = False
         self._child = LineChild("omnidraft.learning.training.trainer")
-        self._child.say(job.to_line())
+        self._child.say(with_keys(job.to_line(), Path(job.store), PARTS))
         self._reader = threading.Thread(target=self._read, name="trainer-events", daemon=True)
         self._reader.start()
 

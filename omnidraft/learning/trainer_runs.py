@@ -61,8 +61,10 @@ class Runs:
     def __init__(self, keeping: Keeping, adapters: Adapters) -> None:
         self._keeping, self._adapters = keeping, adapters
 
-    def prepare(self, kind: Kind, pairing: Pairing, settings: LearningSettings, tables: dict[str, str]) -> Run:
-        """A run whose process is not started yet; an update is in the history from now on."""
+    def prepare(
+        self, kind: Kind, pairing: Pairing, settings: LearningSettings, tables: dict[str, str], *, asked: bool = False
+    ) -> Run:  # fmt: skip
+        """A run whose process is not started yet; an update is in the history from now on. asked: by the user."""
         (replay, history), choice = self._keeping.files, pairing.choice
         loaded = (choice, pairing.pair.target.fingerprint, pairing.target, settings, replay.path)
         if kind == "merge":
@@ -70,7 +72,7 @@ class Runs:
         if kind == "compare":
             return Run(kind, pairing, compare_job(*loaded, tables))
         number = history.next_number()
-        job = update_job(*loaded, tables, self._adapters.merged, number)
+        job = update_job(*loaded, tables, self._adapters.merged, number, asked=asked)
         update = Update(number, time.time(), pairing.choice.drafter.stem, pairing.target, job.vocabulary)
         history.save(self._adapters.store_name(choice.learned_in), update)
         return Run(kind, pairing, job, update)

@@ -17,6 +17,7 @@ from typing import IO
 
 import numpy as np
 
+from omnidraft import sqlite
 from omnidraft.chats import ChatStore, export_json, read_json
 from omnidraft.errors import StorageError
 
@@ -24,6 +25,7 @@ SQLITE_MAGIC = b"SQLite format 3\0"
 SEARCH_INDEX = "message_index"  # of conversations; made anew from them
 MANY_OPCODES = 100_000  # nothing of ours reads as so many; megabytes that do would take minutes
 MAX_TEXT = 16 << 20  # of an adapter's file that is read whole
+_UNREADABLE: tuple[type[Exception], ...] = (*sqlite.Error, UnicodeDecodeError)
 _LOADING = frozenset({"GLOBAL", "STACK_GLOBAL", "INST", "EXT1", "EXT2", "EXT4", "PERSID", "BINPERSID", "STOP"})
 _JSON_SUFFIXES = (".json",)
 _TEXT_SUFFIXES = (".txt", ".md", ".toml", ".jsonl", ".csv")
@@ -54,7 +56,7 @@ def check_database(path: Path) -> None:
         if file.read(len(SQLITE_MAGIC)) != SQLITE_MAGIC:
             raise StorageError(f"{path} is not a database.")
     try:
-        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        with closing(sqlite.connect(path, isolation_level=None)) as connection:
             connection.execute("PRAGMA trusted_schema=OFF")
             connection.execute("PRAGMA cell_size_check=ON")
             _drop_search_index(connection)
@@ -64,7 +66,7 @@ def check_database(path: Path) -> None:
             tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
             if any(_holds_pickles(connection, table) for (table,) in tables):
                 raise StorageError(f"{path} holds pickled values, which run code when they are read.")
-    except (sqlite3.Error, UnicodeDecodeError) as error:
+    except _UNREADABLE as error:
         raise StorageError(f"{path} is damaged ({error}).") from error
 
 

@@ -11,18 +11,19 @@ import hashlib
 import json
 import os
 import shutil
-import sqlite3
 import tempfile
 import time
 import zipfile
 from contextlib import closing, suppress
 from pathlib import Path
 
+from omnidraft import sqlite
 from omnidraft.errors import StorageError
-from omnidraft.files import reason, sync_folder
+from omnidraft.files import read, reason, sync_folder
 from omnidraft.paths import DataHome, ProfilePaths
 from omnidraft.profiles.folders import DATABASES, OUTGOING, ended, existing
 from omnidraft.settings_file import load_settings
+from omnidraft.vault import vault_of
 
 FORMAT = "omnidraft-profile"
 VERSION = 1
@@ -43,7 +44,9 @@ def export_profile(home: DataHome, name: str, destination: Path, *, overwrite: b
     load_settings(profile.paths.settings)  # a file that no one could import again is refused here
     try:
         _remove_leftovers(target)
-        with tempfile.TemporaryDirectory(prefix=f"{OUTGOING}{os.getpid()}-", dir=home.profiles) as staging:
+        vault = vault_of(profile.paths.root)
+        place = home.profiles if vault is None else vault.memory  # the copy is readable
+        with tempfile.TemporaryDirectory(prefix=f"{OUTGOING}{os.getpid()}-", dir=place) as staging:
             _snapshot(profile.paths, Path(staging))
             _write(profile.name, Path(staging), target)
     except OSError as error:
@@ -57,7 +60,7 @@ def _snapshot(paths: ProfilePaths, staging: Path) -> None:
         if source.is_file() and source.stat().st_size:
             _back_up(source, staging / source.name)
     if paths.settings.is_file():
-        shutil.copyfile(paths.settings, staging / paths.settings.name)
+        (staging / paths.settings.name).write_bytes(read(paths.settings))
     if paths.adapters.is_dir():
         _link_tree(paths.adapters, staging / paths.adapters.name)
 
@@ -65,14 +68,17 @@ def _snapshot(paths: ProfilePaths, staging: Path) -> None:
 def _back_up(source: Path, copy: Path) -> None:
     """A consistent copy of a database that may be written to meanwhile, without what was deleted from it."""
     try:
-        with closing(sqlite3.connect(source, timeout=10)) as live, closing(sqlite3.connect(copy)) as saved:
+        if (vault := vault_of(source)) is not None:
+            sqlite.copy_open(vault.key_for(source), source, copy)  # which leaves out what VACUUM does
+            return
+        with closing(sqlite.connect(source, timeout=10)) as live, closing(sqlite.connect(copy)) as saved:
             live.execute("PRAGMA query_only=ON")
             live.backup(saved)
             saved.execute("PRAGMA journal_mode=DELETE")  # one file, no log beside it
             saved.execute("PRAGMA temp_store=MEMORY")
             saved.execute("VACUUM")
             saved.execute("PRAGMA journal_mode=DELETE")
-    except sqlite3.Error as error:
+    except sqlite.Error as error:
         raise StorageError(f"{source} cannot be exported: {error}.") from error
 
 
@@ -91,6 +97,9 @@ def _link_tree(source: Path, copy: Path) -> None:
 
 
 def _link_or_copy(file: Path, target: Path) -> None:
+    if vault_of(file) is not None:
+        target.write_bytes(read(file))
+        return
     try:
         os.link(file, target)
     except FileNotFoundError:

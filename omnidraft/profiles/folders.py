@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
-import sqlite3
 import time
 import uuid
 from collections.abc import Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +16,8 @@ import psutil
 from omnidraft.errors import SettingsError, StorageError
 from omnidraft.files import reason, sync_folder
 from omnidraft.paths import DataHome, Part, ProfilePaths, make_folder, measured, profile_name
+from omnidraft.sqlite import is_open
+from omnidraft.vault import vault_of
 
 DELETED = ".deleted-"  # renamed so before removal: a kill in between never leaves half a profile
 INCOMING = ".incoming-"  # an import being checked
@@ -95,12 +96,13 @@ def profile_size(paths: ProfilePaths) -> int:
 
 def describe_profile(paths: ProfilePaths) -> list[Part]:
     """Where each part of a profile lives, what it is, and how many bytes it takes."""
-    return [Part(name, path, what, measured(path)) for name, what in _PARTS.items() for path in [getattr(paths, name)]]
+    parts = _PARTS if vault_of(paths.root) is None else {**_PARTS, "settings": "Settings, encrypted."}
+    return [Part(name, path, what, measured(path)) for name, what in parts.items() for path in [getattr(paths, name)]]
 
 
 def in_use(paths: ProfilePaths, databases: Sequence[str] = DATABASES) -> bool:
     """Some program, this one included, has one of these databases of the profile open."""
-    return any(_is_open(getattr(paths, name)) for name in databases)
+    return any(is_open(getattr(paths, name)) for name in databases)
 
 
 def existing(home: DataHome, name: str) -> Profile:
@@ -123,22 +125,6 @@ def free_name(home: DataHome, name: str) -> str:
 def _refuse_in_use(profile: Profile) -> None:
     if in_use(profile.paths):
         raise StorageError(f"The profile {profile.name} is in use; close the app first.")
-
-
-def _is_open(database: Path) -> bool:
-    """Whether another connection has the file open: in WAL mode each holds a lock as long as it lives."""
-    if not database.is_file() or not database.stat().st_size:
-        return False
-    with closing(sqlite3.connect(f"{database.absolute().as_uri()}?mode=rw", uri=True, timeout=0.2)) as connection:
-        try:
-            connection.execute("PRAGMA locking_mode=EXCLUSIVE")
-            connection.execute("BEGIN EXCLUSIVE")
-            connection.execute("ROLLBACK")
-        except sqlite3.OperationalError as error:
-            return error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
-        except sqlite3.DatabaseError:
-            return False  # damaged: nobody works with it
-    return False
 
 
 def _rename(old: Path, new: Path) -> None:

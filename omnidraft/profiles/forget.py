@@ -9,7 +9,6 @@ system keeps by itself (snapshots, a drive's spare blocks) is out of reach.
 from __future__ import annotations
 
 import gc
-import os
 import shutil
 import time
 from collections.abc import Collection, Sequence
@@ -19,8 +18,7 @@ from pathlib import Path
 
 from omnidraft.chats import ChatStore, Message
 from omnidraft.errors import StorageError
-from omnidraft.files import reason, sync_folder
-from omnidraft.learning.adapters.files import erase
+from omnidraft.files import erase, sync_folder
 from omnidraft.learning.adapters.serving import MERGED
 from omnidraft.learning.adapters.store import AdapterStore
 from omnidraft.learning.material.replay import ReplayStore
@@ -33,7 +31,6 @@ from omnidraft.vocab.ngram_store import NgramStore
 
 CLOSING_SECONDS = 3.0  # what sqlitedict may take to close a file it was told to
 LEARNED = ("ngrams", "replay", "metrics")  # who answers or learns has these open
-_BLOCK = bytes(1 << 20)
 _GENERATED = ("statistics", "token_ids", "origins", "target")  # what an answer's meta data may have
 _OPEN = ("", "-wal", "-shm")  # what an open store consists of
 
@@ -132,7 +129,7 @@ def _forget_files(paths: ProfilePaths, conversations: int, kept: Collection[Path
     files = 0
     for file in sorted(path for path in paths.root.rglob("*") if path.is_file() or path.is_symlink()):
         if file != paths.settings and file not in kept:
-            _shred(file)
+            erase(file)
             files += 1
     for folder in [path for path in paths.root.iterdir() if path.is_dir()]:
         shutil.rmtree(folder)
@@ -225,20 +222,3 @@ def _count_ngrams(path: Path) -> int:
 
 def _counted(number: int, what: str) -> str:
     return f"{number:,} {what}" + ("" if number == 1 else "s")
-
-
-def _shred(file: Path) -> None:
-    """Overwrite a file with zeros and remove it; a link is only removed."""
-    try:
-        if not file.is_symlink():
-            with open(file, "r+b") as data:
-                left = os.fstat(data.fileno()).st_size
-                while left > 0:
-                    left -= data.write(_BLOCK[: min(left, len(_BLOCK))])
-                data.flush()
-                os.fsync(data.fileno())
-        file.unlink()
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise StorageError(f"{file} cannot be removed: {reason(error)}.") from error

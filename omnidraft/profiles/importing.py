@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from omnidraft.config import changed
+from omnidraft.encryption.conversion import encrypt_folder
 from omnidraft.errors import OmniDraftError, SettingsError, StorageError
 from omnidraft.files import reason, sync_folder
 from omnidraft.paths import DataHome, ProfilePaths, make_folder, profile_name
@@ -22,6 +23,7 @@ from omnidraft.profiles.checks import check_adapter_file, check_chats, check_dat
 from omnidraft.profiles.exporting import BLOCK, FORMAT, MANIFEST, VERSION
 from omnidraft.profiles.folders import DATABASES, INCOMING, Profile, free_name
 from omnidraft.settings_file import load_settings, save_settings
+from omnidraft.vault import vault_of
 
 MAX_ENTRIES = 20_000
 MAX_BYTES = 8 << 30
@@ -38,7 +40,9 @@ def import_profile(home: DataHome, archive: Path, name: str | None = None, *, ma
     """
     archive = Path(archive)
     make_folder(home.profiles)
-    staging = home.profiles / f"{INCOMING}{os.getpid()}-{uuid.uuid4().hex}"
+    vault = vault_of(home.profiles / INCOMING)
+    staging = (home.profiles if vault is None else vault.memory) / f"{INCOMING}{os.getpid()}-{uuid.uuid4().hex}"
+    sealed = home.profiles / staging.name
     make_folder(staging)
     try:
         own_name = _unpack(archive, staging, max_bytes)
@@ -46,7 +50,9 @@ def import_profile(home: DataHome, archive: Path, name: str | None = None, *, ma
         _check(ProfilePaths.inside(staging))
         target = home.profile(wanted, create=False)
         free_name(home, wanted)  # the checks may have taken a while
-        os.rename(staging, target.root)
+        if vault is not None:
+            encrypt_folder(vault, staging, sealed)
+        os.rename(sealed, target.root)
         sync_folder(home.profiles)
         return Profile(wanted, target)
     except (zipfile.BadZipFile, zlib.error, struct.error, EOFError, RuntimeError, UnicodeError) as error:
@@ -54,7 +60,8 @@ def import_profile(home: DataHome, archive: Path, name: str | None = None, *, ma
     except OSError as error:
         raise StorageError(f"{archive} cannot be imported: {reason(error)}.") from error
     finally:
-        shutil.rmtree(staging, ignore_errors=True)
+        for left in (staging, sealed):
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def _unpack(archive: Path, staging: Path, max_bytes: int) -> str:

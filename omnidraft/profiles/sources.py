@@ -6,12 +6,12 @@ bear its name until it is forgotten. Nothing is changed here.
 
 from __future__ import annotations
 
-import sqlite3
 from collections import Counter
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from omnidraft import sqlite
 from omnidraft.chats import ChatStore
 from omnidraft.errors import StorageError
 from omnidraft.json_text import read_json
@@ -112,7 +112,7 @@ def _rows(path: Path, query: str) -> list[tuple]:
     if not path.is_file() or not path.stat().st_size:
         return []
     try:
-        with closing(sqlite3.connect(path)) as connection:
+        with closing(sqlite.connect(path)) as connection:
             return connection.execute(query).fetchall()
-    except sqlite3.Error as error:
+    except sqlite.Error as error:
         raise StorageError(f"{path} cannot be read: {error}.") from error

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from omnidraft.errors import StorageError
-from omnidraft.learning.adapters.files import erase
+from omnidraft.files import erase
 from omnidraft.paths import DataHome, make_folder
 
 _DIGEST = re.compile("[0-9a-f]{64}")  # Gradio keeps an upload in a folder named after its content

@@ -13,12 +13,15 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from omnidraft import sqlite
 from omnidraft.dict_table import DictTable
 from omnidraft.errors import StorageError
 
 FORMAT = 1
 _META = "meta"
 _LOCKED_MILLISECONDS = 2000  # how long to wait while another process writes
+
+_FAILURES: tuple[type[Exception], ...] = (*sqlite.Error, OSError, RuntimeError)
 
 Row = tuple[int, list]
 
@@ -57,7 +60,7 @@ class NgramStore:
         with _explained(self.path):
             self._table.close()
             try:
-                with closing(sqlite3.connect(self.path)) as connection:
+                with closing(sqlite.connect(self.path)) as connection:
                     connection.execute("PRAGMA secure_delete = ON")
                     connection.execute("VACUUM")
                     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -77,7 +80,7 @@ class NgramStore:
         """All rows in one query: sqlitedict hands them over one by one between threads, ten times slower."""
         if not self.path.exists() or self.path.stat().st_size == 0:
             return [], {}
-        with closing(sqlite3.connect(self.path)) as connection:
+        with closing(sqlite.connect(self.path)) as connection:
             tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
             for name in tables:
                 _refuse_foreign(connection, name, self.path)
@@ -120,5 +123,5 @@ def _explained(path: Path):
     """Turn what SQLite and the file system raise into one sentence for display."""
     try:
         yield
-    except (sqlite3.Error, OSError, RuntimeError) as error:
+    except _FAILURES as error:
         raise StorageError(f"The n-gram cache {path} cannot be used: {error}.") from error

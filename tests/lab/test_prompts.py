@@ -9,6 +9,7 @@ import pytest
 
 from omnidraft.errors import SettingsError, StorageError
 from omnidraft.lab.prompts import BUNDLED, TASKS, load_prompts
+from omnidraft.lab.topics import lesson_prompts, topic_prompts
 
 
 def normal(text: str) -> str:
@@ -43,8 +44,16 @@ def test_no_bundled_prompt_occurs_in_the_training_text(shared):
     assert not own & seen
 
 
+@pytest.mark.parametrize("topic", TASKS)
+def test_lessons_have_many_prompts_and_none_that_are_raced(topic):
+    lesson = [prompt.text for prompt in lesson_prompts(topic)]
+    assert len(set(lesson)) == len(lesson) == 256
+    assert not set(lesson) & {prompt.text for prompt in topic_prompts(topic)}
+    assert [prompt.text for prompt in lesson_prompts(topic, 5)] == lesson[:5]
+
+
 def test_bundled_files_hold_prompts_only():
-    for path in BUNDLED.glob("*.jsonl"):
+    for path in BUNDLED.rglob("*.jsonl"):
         for line in path.read_text(encoding="utf-8").splitlines():
             assert all(message["role"] != "assistant" for message in json.loads(line)["messages"])
 

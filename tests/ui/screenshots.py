@@ -26,6 +26,7 @@ PAGES = {
 SIZES = {"wide": (1440, 900), "narrow": (390, 844)}
 SHAPES = [(size, scheme) for size in SIZES for scheme in ("light", "dark")]
 MATH = "Tom has {} apples and buys {} more. How many does he have?"
+CODE = "Write a Python function that adds {} to a number."  # an answer long enough to be judged by
 LAST = ["Tell me about restaurants in town.", "Tom has 12 apples and buys 7 more. How many does he have?"]
 USED = SETTINGS + "\n[learning]\ncpu_percent = 100\ninterval = 100\n"
 # Paths of the machine that takes the pictures say nothing to others.
@@ -75,6 +76,7 @@ def _prepare(browser, server: Server) -> None:
         new_chat(page)
         for number in range(count):
             ask(page, MATH.format(10 * version + number, 3 + number))
+            ask(page, CODE.format(10 * version + number))
         _learn(page, server, f"v{version:06d}")
     page.goto(server.origin)
     arrived(page)

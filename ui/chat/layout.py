@@ -99,7 +99,7 @@ def _top() -> dict[str, Any]:
                 label="Model", show_label=False, container=False, elem_id="od-target", min_width=120, filterable=False
             ),
             "speculation": gr.Checkbox(
-                label="Draft", value=True, container=False, elem_id="od-spec", scale=0, min_width=0
+                label="Drafting", value=True, container=False, elem_id="od-spec", scale=0, min_width=0
             ),
             "gauge": gr.HTML(elem_id="od-state"),
         }

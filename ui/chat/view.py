@@ -15,6 +15,7 @@ from omnidraft.app import conversing, models_list
 from omnidraft.app.answer_job import AnswerJob
 from omnidraft.app.attached import REFUSE, sizes
 from omnidraft.app.conversing import draft_of, is_ready, keep_target, sampling_of
+from omnidraft.app.live import Live
 from omnidraft.app.session import Session
 from omnidraft.chats import Conversation, Message, TextFile
 from omnidraft.errors import OmniDraftError, StorageError
@@ -47,6 +48,7 @@ EDITING = {
     "user": "Editing an earlier message: sending makes a new version beside the old one, and answers it.",
     "assistant": "Editing an answer: sending keeps your words as a new version beside the old one.",
 }
+LOADING = "*Loading the model …*"
 PANEL_EVERY = 0.25  # seconds between updates of the numbers
 
 
@@ -123,6 +125,7 @@ class ChatView:
             self.side: self.panel_of(session, chat, path),
             self.tokens: origins(pieces_of(path)),
             self.gauge: gauge(session, path),
+            self.line: summary(self._last(session, chat, path)),
             **self._conversation(session, chat.id, path),
             **self._buttons(session.writing(chat.id)),
             **self.options.show(chat, sampling_of(session, chat)),
@@ -161,8 +164,7 @@ class ChatView:
         `sent` are the text and files that were sent for it: they leave the box, and come back if it cannot be started.
         Without them what somebody is writing stays where it is.
         """
-        loading = "" if is_ready(session, chat) else note("Loading the model.")
-        yield {**(self._written("", []) if sent else {}), self.notice: loading, **self._buttons(True)}
+        yield {**(self._written("", []) if sent else {}), self.notice: "", **self._buttons(True)}
         try:
             start()
         except OmniDraftError as error:
@@ -245,7 +247,7 @@ class ChatView:
                     self.line: summary(job.live),
                 }
             # Numbers that did not change go along: an output left out is built anew by Gradio, which takes longer.
-            yield {self.chat: turns(path, versions, (job.message, job.spoken), job.steps).rows, **numbers}
+            yield {self.chat: turns(path, versions, so_far(session, job), job.steps).rows, **numbers}
 
     def switch(self, session: Session, chat: str, path: Path) -> Iterator[dict]:
         """Load another model, say what happened, and remember it for this conversation and for new ones."""
@@ -279,10 +281,14 @@ class ChatView:
         return {self.seen_idle: session.idle_unloads, self.notice: told, self.gauge: gauge(session, [])}
 
     def panel_of(self, session: Session, chat: Conversation, path: list[Message]) -> str:
-        last = session.job.live if session.job is not None and session.job.chat == chat.id else stored_live(path)
+        last = self._last(session, chat, path)
         plain = last.plain(session.plain_rounds.of(session.target_name())) if last else None
         reason, past = session.why_plain(draft_of(session, chat)), acceptance_of(path)
         return panel(last, reason, plain=plain, past=past, gain=gain_of(session))
+
+    def _last(self, session: Session, chat: Conversation, path: list[Message]) -> Live | None:
+        """The numbers of the answer that is written, or was last."""
+        return session.job.live if session.job is not None and session.job.chat == chat.id else stored_live(path)
 
     def _conversation(self, session: Session, chat: str, path: list[Message]) -> dict:
         shown = shown_turns(session, chat, path)
@@ -299,4 +305,9 @@ def shown_turns(session: Session, chat: str, path: list[Message]) -> Turns:
     versions, job = session.store.versions(chat), session.job
     if not session.writing(chat):
         return turns(path, versions)
-    return turns(path, versions, (job.message, job.spoken), job.steps)
+    return turns(path, versions, so_far(session, job), job.steps)
+
+
+def so_far(session: Session, job: AnswerJob) -> tuple[str, str]:
+    """(id, text) of the answer being written; where nothing is written yet because the model is not there, that."""
+    return job.message, job.spoken or ("" if is_ready(session, job.chat) else LOADING)

@@ -37,12 +37,13 @@ def side_head(current: str) -> gr.HTML:
     )
 
 
-def mobile_bar(title: str) -> gr.HTML:
-    """Narrow screens: a bar with the button that opens the side column."""
+def mobile_bar(title: str = "") -> gr.HTML:
+    """Narrow screens: a bar with the button that opens the side column. title: of a page that has no heading seen."""
+    heading = f'<h1 class="od-hidden">{escape(title)}</h1>' if title else ""
     return gr.HTML(
-        '<div class="od-mobilebar"><button type="button" data-od="side" aria-label="Open the menu" '
+        f'{heading}<div class="od-mobilebar"><button type="button" data-od="side" aria-label="Open the menu" '
         'aria-expanded="false"><svg viewBox="0 0 24 24" aria-hidden="true"><path d="M4 7h16M4 12h16M4 17h16"/></svg>'
-        f"</button><span>{escape(title)}</span></div>",
+        '</button><span class="od-brand">OmniDraft</span></div>',
         elem_id="od-mobile",
     )
 

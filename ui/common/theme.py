@@ -8,7 +8,7 @@ import gradio as gr
 from gradio.themes.utils import colors
 
 STATIC = Path(__file__).parents[1] / "static"
-STYLE = STATIC / "style.css"
+STYLES = [STATIC / f"{name}.css" for name in ("style", "chat", "aside", "pages", "race")]
 SCRIPTS = ("page.js", "answers.js", "turns.js", "composer.js")
 SANS = ("ui-sans-serif", "system-ui", "-apple-system", "Segoe UI", "Roboto", "Noto Sans", "sans-serif")
 MONO = ("ui-monospace", "SF Mono", "Menlo", "Consolas", "DejaVu Sans Mono", "monospace")
@@ -81,9 +81,15 @@ FIELDS = {
     "input_border_color_dark": "#45423d",
     "input_border_color_focus": "*primary_500",
     "input_border_color_focus_dark": "*primary_400",
+    "input_placeholder_color": "*neutral_500",
+    "input_placeholder_color_dark": "#8f8a82",
     "input_border_width": "1px",
     "input_shadow_focus": "0 0 0 3px color-mix(in srgb, *primary_500 18%, transparent)",
     "input_shadow_focus_dark": "0 0 0 3px color-mix(in srgb, *primary_400 22%, transparent)",
+    "checkbox_border_color": "#8a857c",
+    "checkbox_border_color_dark": "#7a756d",
+    "checkbox_border_color_hover": "*primary_600",
+    "checkbox_border_color_hover_dark": "*primary_400",
     "checkbox_background_color_selected": "*primary_600",
     "checkbox_background_color_selected_dark": "*primary_500",
     "slider_color": "*primary_600",

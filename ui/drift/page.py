@@ -56,7 +56,7 @@ def build(sessions: Sessions, page: gr.Blocks) -> None:
         with gr.Column(elem_id="od-side", scale=0, min_width=0):
             side_head("Drift lab")
         with gr.Column(elem_id="od-page", scale=1, min_width=0):
-            mobile_bar("Drift lab")
+            mobile_bar()
             _lead()
             race = drift_race.layout()
             parts = _layout()

@@ -13,7 +13,7 @@ from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
 from omnidraft.errors import ModelError, OmniDraftError, SettingsError
 from omnidraft.lab.prompts import Prompt
-from omnidraft.lab.topics import TOPICS, own_prompts, topic_prompts
+from omnidraft.lab.topics import TOPICS, lesson_prompts, own_prompts, topic_prompts
 from ui.common.layout import PRIVATE
 from ui.common.notes import note
 from ui.common.request import session_of
@@ -22,9 +22,9 @@ from ui.drift import race_view
 OWN = "own"
 GO = "race"  # the page's query says so where a race shall begin at once
 EVERY = 0.4  # seconds between looks
-RACED, LESSON = 6, 48
+RACED, LESSON = 8, 256
 FEWEST = 12  # prompts of one's own that are worth a lesson
-DEFAULT_TOPIC = "code"
+DEFAULT_TOPIC = "math"
 AS_IT_IS = ""
 COSTS = [("as it is", AS_IT_IS), ("of a 0.1B model", "0.1b"), ("of a 0.5B model", "0.5b")]
 DEFAULT_COST = larger.SMALLEST
@@ -107,7 +107,10 @@ def plan_of(session: Session, model: str | None, topic: str, cost: str, own: str
     if drafter is None:
         raise ModelError("There is no drafter; choose one on the Models page.")
     settings = replace(session.settings, model=session.model_settings)
-    raced, lesson = parted(own_prompts(own or "") if topic == OWN else topic_prompts(topic, RACED + LESSON))
+    if topic == OWN:
+        raced, lesson = parted(own_prompts(own or ""))
+    else:
+        raced, lesson = topic_prompts(topic, RACED), lesson_prompts(topic, LESSON)
     return RacePlan(
         found[0],
         drafter,

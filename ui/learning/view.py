@@ -63,7 +63,9 @@ def _under_way(status: Status, update: Update) -> str:
 
 
 def facts(status: Status, versions: Sequence[VersionInfo]) -> str:
-    """The figures at a glance."""
+    """The figures at a glance; none where no drafter is loaded, whose they could be."""
+    if status.state == "unavailable" and not status.replay_answers:
+        return ""
     served = next((v for v in versions if v.served), None)
     shown = [("serves now", escape(_short(status.served) if status.served else "bare drafter"))]
     if served is not None:

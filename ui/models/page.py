@@ -50,7 +50,7 @@ def build(sessions: Sessions, page: gr.Blocks) -> None:
         with gr.Column(elem_id="od-side", scale=0, min_width=0):
             side_head("Models")
         with gr.Column(elem_id="od-page", scale=1, min_width=0):
-            mobile_bar("Models")
+            mobile_bar()
             gr.HTML("<h1>Models</h1>", elem_classes="od-lead")
             said = gr.HTML(elem_id="od-said")
             cards = gr.HTML(elem_id="od-cards", js_on_load=model_cards.SCRIPT)

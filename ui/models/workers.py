@@ -52,7 +52,7 @@ def layout(own: bool) -> Parts:
             elem_id="od-worker-address",
             elem_classes="od-field",
         )
-        with gr.Row():
+        with gr.Row(elem_classes="od-buttons"):
             add = gr.Button("Add", size="sm", elem_id="od-worker-add", scale=0, interactive=own)
             again = gr.Button("Ask again", size="sm", elem_id="od-worker-ask", scale=0)
     return Parts(listed, address, add, again)

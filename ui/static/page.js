@@ -31,7 +31,11 @@
   const shell = () => document.getElementById("od-shell");
   const isOpen = (name) => Boolean(shell()?.classList.contains(name));
   const side = (open) => {
+    const was = isOpen("od-side-open");
     shell()?.classList.toggle("od-side-open", open);
+    // Who opened it with a key goes on in it, and comes back to where it was opened.
+    if (open && !was) document.querySelector(".od-nav a[aria-current], .od-nav a")?.focus();
+    if (was && !open && document.activeElement?.closest("#od-side")) document.querySelector("[data-od=side]")?.focus();
     for (const b of document.querySelectorAll("[data-od=side]")) b.setAttribute("aria-expanded", String(open));
   };
   document.addEventListener("click", (event) => {

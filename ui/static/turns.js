@@ -125,10 +125,22 @@
     return made;
   };
   const decorate = () => {
+    // Gradio calls these buttons a list, which may hold nothing but its items.
+    const examples = document.querySelector("#od-chat .examples[role=list]");
+    examples?.setAttribute("role", "group");
+    examples?.setAttribute("aria-label", "Questions to begin with");
+    // A fold is a button around a button; the inner one is but its arrow.
+    for (const fold of document.querySelectorAll("#od-chat .thought-group > [role=button]")) {
+      const arrow = fold.querySelector("button");
+      if (arrow) arrow.disabled = true;
+      arrow?.setAttribute("aria-hidden", "true");
+      fold.setAttribute("aria-expanded", String(fold.classList.contains("expanded")));
+    }
     const marks = JSON.parse(document.getElementById("od-marks")?.dataset.marks || "[]");
     document.querySelectorAll("#od-chat .message-row").forEach((row, index) => {
       // Gradio repeats the whole text here, as it was sent; what is drawn can be read.
       const named = row.querySelector('[aria-label*="message:"]');
+      named?.setAttribute("role", "group"); // only what has a role has a name
       named?.setAttribute("aria-label", row.classList.contains("user-row") ? "Question" : "Answer");
       const mark = marks[index];
       const old = row.querySelector(":scope > .od-turn");

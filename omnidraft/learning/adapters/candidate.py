@@ -21,9 +21,9 @@ from zipfile import BadZipFile
 import numpy as np
 
 from omnidraft.errors import StorageError
-from omnidraft.files import reason, sync_folder
+from omnidraft.files import erase, read, reason, sync_folder
 from omnidraft.json_text import read_json
-from omnidraft.learning.adapters.files import erase, place, unfinished_folder
+from omnidraft.learning.adapters.files import place, unfinished_folder
 
 FILE = ".candidate.npz"  # the dot keeps it out of exported profiles
 _ABOUT = "about"
@@ -45,12 +45,12 @@ class Candidate:
 def read_candidate(store: Path) -> Candidate | None:
     """The store's candidate; None if there is none or it is damaged, for all it holds can be learned again."""
     try:
-        with np.load(store / FILE, allow_pickle=False) as data:
+        with np.load(io.BytesIO(read(store / FILE)), allow_pickle=False) as data:
             about = read_json(bytes(data[_ABOUT]))
             weights = {name: data[name].astype(np.float32) for name in data.files if name != _ABOUT}
         chats = tuple(map(str, about["chats"]))
         return Candidate(weights, str(about["base"]), int(about["behind"]), int(about["through"]), chats)
-    except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile, RuntimeError):
+    except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile, RuntimeError, StorageError):
         return None
 
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from omnidraft.errors import StorageError
-from omnidraft.files import reason, sync_folder
+from omnidraft.files import as_stored, erase, put_in, sync_folder
+from omnidraft.vault import vault_of
 
 DAMAGED = ".damaged-"
 KEPT_ASIDE = 2
@@ -51,7 +50,8 @@ def set_aside(version: Path) -> bool:
 
 
 def discard(version: Path) -> None:
-    """Remove a version unreadably. It is no version from the first moment on, whenever this is killed."""
+    """Remove a version unreadably: a forgotten conversation's traces are in the weights. It is no version from the
+    first moment on, whenever this is killed."""
     doomed = unfinished_folder(version.parent, version.name)
     with suppress(OSError):  # a file of it is open, on Windows
         os.rename(version, doomed)
@@ -59,28 +59,15 @@ def discard(version: Path) -> None:
     erase(version)
 
 
-def erase(path: Path) -> None:
-    """Overwrite a file or a folder's files with zeros and remove it: a forgotten conversation's traces are in the
-    weights."""
-    try:
-        for file in [p for p in (path, *path.rglob("*")) if p.is_file() and not p.is_symlink()]:
-            with open(file, "r+b") as data:
-                data.write(bytes(os.fstat(data.fileno()).st_size))
-                data.flush()
-                os.fsync(data.fileno())
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise StorageError(f"{path} cannot be removed: {reason(error)}.") from error
-
-
 def place(path: Path, content: bytes | Path) -> None:
     """Write bytes, or move a file, to `path`, down to the disk."""
-    if isinstance(content, Path):
+    if not isinstance(content, Path):
+        path.write_bytes(as_stored(path, content))
+    elif vault_of(path) is None:
         os.replace(content, path)
     else:
-        path.write_bytes(content)
+        put_in(content, path)
+        content.unlink()
     with open(path, "rb+") as file:
         os.fsync(file.fileno())
 

@@ -6,6 +6,8 @@ A LoRA costs a small drafter a third of its step and more; merged it costs nothi
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +17,9 @@ from gguf.quants import dequantize, quantize
 from omnidraft.backends.expand.gguf_stream import need_space, replacing
 from omnidraft.backends.expand.source import open_gguf
 from omnidraft.errors import ModelError
+from omnidraft.files import put_in, readable
 from omnidraft.learning.adapters.versions import ADAPTER, Version
+from omnidraft.vault import vault_of
 
 LARGEST = 400 << 20  # bytes of a drafter; beyond it the adapter weighs little and a copy weighs much
 _ROWS = 4096  # added to at once
@@ -46,22 +50,39 @@ def write_merged(drafter: Path, adapter: Path, out: Path) -> Path:
     adapter: a GGUF LoRA of this drafter. Types stay: F16 rounds the sum to 1/2048 of itself, Q8_0 to 1/254 of the
     largest weight among 32 neighbours.
     """
-    lora = open_gguf(adapter)
+    need_space(out.parent, drafter.stat().st_size)
+    with readable(adapter) as lora, _writing(out) as temporary:
+        shutil.copyfile(drafter, temporary)
+        _merge(temporary, open_gguf(lora))
+    return out
+
+
+@contextmanager
+def _writing(out: Path) -> Iterator[Path]:
+    """A file to write to, moved to `out` when the block ends well; sealed where that is encrypted."""
+    vault = vault_of(out)
+    with replacing(out) as stored:
+        if vault is None:
+            yield stored
+            return
+        with vault.scratch() as folder:
+            yield folder / out.name
+            put_in(folder / out.name, stored)
+
+
+def _merge(file: Path, lora: GGUFReader) -> None:
+    """Add what `lora` holds to the weights in `file`."""
     alpha = float(lora.fields["adapter.lora.alpha"].contents())
     halves = {tensor.name: tensor for tensor in lora.tensors}
-    need_space(out.parent, drafter.stat().st_size)
-    with replacing(out) as temporary:
-        shutil.copyfile(drafter, temporary)
-        merged = GGUFReader(temporary, "r+")
-        weights = {tensor.name: tensor for tensor in merged.tensors}
-        for name in (name.removesuffix(".lora_a") for name in halves if name.endswith(".lora_a")):
-            if name not in weights:
-                raise ModelError(f"{adapter} changes {name}, which {drafter.name} does not have.")
-            down = np.array(halves[f"{name}.lora_a"].data, np.float32)
-            up = np.array(halves[f"{name}.lora_b"].data, np.float32)
-            _add(weights[name], up, down * (alpha / len(down)))
-        merged.data.flush()
-    return out
+    merged = GGUFReader(file, "r+")
+    weights = {tensor.name: tensor for tensor in merged.tensors}
+    for name in (name.removesuffix(".lora_a") for name in halves if name.endswith(".lora_a")):
+        if name not in weights:
+            raise ModelError(f"The adapter changes {name}, which the drafter does not have.")
+        down = np.array(halves[f"{name}.lora_a"].data, np.float32)
+        up = np.array(halves[f"{name}.lora_b"].data, np.float32)
+        _add(weights[name], up, down * (alpha / len(down)))
+    merged.data.flush()
 
 
 def _add(weight: ReaderTensor, up: np.ndarray, down: np.ndarray) -> None:

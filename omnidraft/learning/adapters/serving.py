@@ -16,8 +16,9 @@ from omnidraft.config import ModelSettings
 from omnidraft.decoding.acceptance import AcceptanceHead
 from omnidraft.decoding.knowledge import Knowledge
 from omnidraft.errors import ModelError, StorageError
+from omnidraft.files import erase, read, readable
 from omnidraft.json_text import read_json
-from omnidraft.learning.adapters.files import erase, set_aside
+from omnidraft.learning.adapters.files import set_aside
 from omnidraft.learning.adapters.merge import can_merge, merged_path
 from omnidraft.learning.adapters.store import SHARED, AdapterStore, open_store, warm_start
 from omnidraft.learning.adapters.versions import Version, model_fingerprint
@@ -140,8 +141,9 @@ def open_choice(choice: Choice, settings: ModelSettings, vocabulary: Vocabulary)
     """Open the drafter as chosen. A merged file that cannot be opened is removed, and the adapter used instead."""
     if choice.merged is not None and choice.is_merged:
         try:
-            return LlamaDrafter.open(choice.merged, settings, vocabulary=vocabulary), choice
-        except ModelError:
+            with readable(choice.merged) as file:
+                return LlamaDrafter.open(file, settings, vocabulary=vocabulary), choice
+        except (ModelError, StorageError):
             choice.merged.unlink(missing_ok=True)
     return LlamaDrafter.open(choice.drafter, settings, vocabulary=vocabulary), choice
 
@@ -183,8 +185,8 @@ def load_heads(choice: Choice, knowledge: dict[str, Knowledge]) -> None:
     """Take up the heads saved with a version; where there are none, the present ones go on."""
     if choice.version is None or choice.version.head is None:
         return
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        saved = read_json(choice.version.head.read_bytes())
+    with suppress(OSError, ValueError, KeyError, TypeError, StorageError):
+        saved = read_json(read(choice.version.head))
         for kind, known in knowledge.items():
             if kind in saved:
                 known.head = AcceptanceHead.from_dict(saved[kind])

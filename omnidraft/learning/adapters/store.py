@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from omnidraft.errors import StorageError
-from omnidraft.files import reason, sync_folder, write_atomically
+from omnidraft.files import erase, read, reason, sync_folder, write_atomically
 from omnidraft.json_text import read_json
 from omnidraft.learning.adapters.candidate import drop_candidate, forget_candidate
 from omnidraft.learning.adapters.files import (
@@ -24,7 +24,6 @@ from omnidraft.learning.adapters.files import (
     KEPT_ASIDE,
     damaged,
     discard,
-    erase,
     place,
     set_aside,
     unfinished,
@@ -63,13 +62,13 @@ class AdapterStore:
     def pointer(self) -> Pointer:
         """What `current.json` says; if it is missing or damaged, the newest whole version is the one served."""
         try:
-            values = read_json((self.folder / CURRENT).read_bytes())
+            values = read_json(read(self.folder / CURRENT))
             version, rejected = values["version"], tuple(map(str, values["rejected"]))
             if version is not None and not _NAME.fullmatch(version):
                 raise ValueError("not a version's name")
             through, highest, warm = int(values["through"]), int(values.get("highest", 0)), values.get("warm")
             return Pointer(version, rejected, through, highest, warm if isinstance(warm, bool) else None)
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, StorageError):
             whole = self.versions()
             return Pointer(whole[-1].name if whole else None, highest=whole[-1].number if whole else 0)
 
@@ -276,6 +275,6 @@ def warm_start(adapters: Path, drafter: Path, fingerprint: str, apart_from: Coll
 def _trained_on(path: Path, chat: str) -> bool:
     """Damaged descriptions count as trained on it: nothing says they were not."""
     try:
-        return chat in Meta.from_json((path / META).read_bytes()).chats
+        return chat in Meta.from_json(read(path / META)).chats
     except (OSError, StorageError):
         return True

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
 from omnidraft.errors import StorageError
+from omnidraft.files import read
 from omnidraft.json_text import read_json
 
 ADAPTER = "adapter.gguf"  # what llama.cpp serves, F16
@@ -95,7 +96,7 @@ class Version:
 def read_version(path: Path) -> Version | None:
     """The version in this folder; None if anything of it is missing or not as it was written."""
     try:
-        meta = Meta.from_json((path / META).read_bytes())
+        meta = Meta.from_json(read(path / META))
         intact = bool(meta.sha256) and all(digest(path / name) == known for name, known in meta.sha256.items())
         return Version(path, meta) if intact else None
     except (OSError, StorageError):
@@ -103,8 +104,8 @@ def read_version(path: Path) -> Version | None:
 
 
 def digest(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    """Of what a file holds, sealed or not: a version stays itself when its data home is encrypted."""
+    return hashlib.sha256(read(path)).hexdigest()
 
 
 _SAMPLES, _SAMPLE = 32, 1 << 16

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from omnidraft.errors import StorageError
-from omnidraft.files import write_atomically
+from omnidraft.files import read, write_atomically
 
 if TYPE_CHECKING:
     from omnidraft.vocab import PairMap
@@ -57,7 +57,7 @@ class ExpansionTable:
     def load(cls, path: Path) -> ExpansionTable:
         """StorageError if the file is missing or damaged; arrays only, nothing is unpickled."""
         try:
-            with np.load(path, allow_pickle=False) as data:
+            with np.load(io.BytesIO(read(path)), allow_pickle=False) as data:
                 drafter, target = map(str, data["prints"])
                 return cls(drafter, target, data["flat"], data["offsets"], data["direct"])
         except (OSError, ValueError, KeyError, EOFError) as error:

@@ -10,7 +10,6 @@ import numpy as np
 from omnidraft.learning.material.replay import Answer
 
 REPLAYED_PER_NEW = 3  # measured: one pass without replay loses a third of the gain
-MOST_NEW = 64  # per update; a backlog is worked off oldest first
 JUDGED_OLD = 24
 
 
@@ -30,14 +29,16 @@ def make_plan(
     vocabularies: Collection[str],
     through: int,
     seed: int,
+    most_new: int,
     per_new: int = REPLAYED_PER_NEW,
 ) -> Plan:
-    """New answers are those past `through`; for each, `per_new` older ones are replayed, drawn uniformly."""
+    """New answers are those past `through`, the oldest `most_new` of them; for each, `per_new` older ones are replayed,
+    drawn uniformly."""
     rng = np.random.default_rng(seed)
     usable = [o for o, a in sorted(answers.items()) if a.vocabulary in vocabularies]
     training = [o for o in usable if not answers[o].held_out]
     backlog = [o for o in training if o > through]
-    new, more = backlog[:MOST_NEW], backlog[MOST_NEW:]
+    new, more = backlog[:most_new], backlog[most_new:]
     older = [o for o in training if o <= through]
     replayed: Sequence[int] = []
     if older and new:

@@ -12,13 +12,13 @@ last, and the gate must not be fooled by memory.
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from omnidraft import sqlite
 from omnidraft.dict_table import DictTable
 from omnidraft.errors import StorageError
 from omnidraft.json_text import read_json
@@ -28,6 +28,7 @@ APPLICATION = 0x4F44_5231  # "ODR1" in the SQLite header: only such files are op
 SCHEMA = 1
 HELD_OUT_EVERY = 8
 HELD_OUT_AT = 4
+_FAILURES: tuple[type[Exception], ...] = (*sqlite.Error, RuntimeError)  # sqlitedict wraps some in that
 
 
 @dataclass(frozen=True)
@@ -201,7 +202,7 @@ def _prepare(path: Path, read_only: bool) -> None:
             raise StorageError(f"there is no replay at {path}")
         path.parent.mkdir(parents=True, exist_ok=True)
     with _display_errors(path):
-        connection = sqlite3.connect(path)
+        connection = sqlite.connect(path)
         try:
             mark = connection.execute("PRAGMA application_id").fetchone()[0]
             tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
@@ -218,7 +219,7 @@ def _prepare(path: Path, read_only: bool) -> None:
 
 
 def _scrub(path: Path) -> None:
-    connection = sqlite3.connect(path, isolation_level=None, timeout=5)
+    connection = sqlite.connect(path, isolation_level=None, timeout=5)
     try:
         connection.execute("PRAGMA secure_delete=ON")
         connection.execute("VACUUM")
@@ -233,5 +234,5 @@ def _scrub(path: Path) -> None:
 def _display_errors(path: Path) -> Iterator[None]:
     try:
         yield
-    except (sqlite3.Error, RuntimeError) as error:  # sqlitedict wraps some in RuntimeError
+    except _FAILURES as error:
         raise StorageError(f"the replay at {path} cannot be used: {error}") from error

@@ -6,6 +6,7 @@ losses and replay.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
 from pathlib import Path
 from zipfile import BadZipFile
@@ -18,6 +19,7 @@ from torch import Tensor, nn
 from transformers import AutoModelForCausalLM
 
 from omnidraft.errors import ModelError, StorageError
+from omnidraft.files import read
 from omnidraft.learning.training.batches import Batch
 
 Weights = Mapping[str, np.ndarray | torch.Tensor]
@@ -129,7 +131,7 @@ def _adaptable(base: nn.Module, reader: GGUFReader, architecture: str, output_la
 def read_weights(path: Path) -> dict[str, torch.Tensor]:
     """The weights of a version; StorageError if the file is damaged."""
     try:
-        with np.load(path, allow_pickle=False) as data:
+        with np.load(io.BytesIO(read(path)), allow_pickle=False) as data:
             return {name: torch.from_numpy(data[name].astype(np.float32)) for name in data.files}
     except (OSError, ValueError, KeyError, EOFError, BadZipFile, RuntimeError) as error:
         raise StorageError(f"the adapter weights {path} cannot be read: {error}") from error

@@ -18,6 +18,7 @@ from omnidraft import system
 from omnidraft.errors import OmniDraftError
 from omnidraft.learning.job import Job
 from omnidraft.learning.trainer_events import Event, Failed, Finished
+from omnidraft.vault import take_keys
 
 
 def main() -> int:
@@ -28,6 +29,7 @@ def main() -> int:
     if not line:
         return 2
     job = Job.from_line(line)
+    take_keys(line)
     threading.Thread(target=_end_with_the_app, daemon=True).start()
     _be_humble(job)
     emit = lambda event: events.write(event.to_line())  # noqa: E731

@@ -34,6 +34,7 @@ from omnidraft.learning.training.compare import Throttle, compare, estimates_wit
 from omnidraft.learning.training.drafter import TorchDrafter, arrays_of, give, read_weights
 from omnidraft.learning.training.evaluate import Estimate, Verdict, estimates, judge, means
 from omnidraft.learning.training.rehearsal import Rehearsal
+from omnidraft.vault import vault_of
 
 LONGEST = 16  # updates a candidate has to become better than what is served
 
@@ -86,7 +87,7 @@ def update(job: Job) -> Iterator[Event]:
 def _read(job: Job) -> Material:
     """Choose the answers to learn from and to judge by, and cut them into windows."""
     answers, candidate = StoredAnswers(job), _candidate(job)
-    plan = make_plan(answers.index, set(job.tables), max(job.through, candidate.through), job.seed)
+    plan = make_plan(answers.index, set(job.tables), max(job.through, candidate.through), job.seed, job.most_new)
     taught = (*plan.new, *plan.replayed)
     held_out = {"old": answers.windows(plan.judged_old), "new": answers.windows(plan.judged_new)}
     chats = frozenset(answers.index[o].chat for o in taught)
@@ -184,7 +185,8 @@ def _files(weights: Mapping[str, np.ndarray], job: Job) -> Mapping[str, bytes]:
     """The version's files: the adapter llama.cpp serves, and the exact weights the next update goes on from."""
     store = Path(job.store)
     store.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".new-{os.getpid()}-", dir=store) as folder:  # swept if we are killed
+    place = store if (vault := vault_of(store)) is None else vault.memory
+    with tempfile.TemporaryDirectory(prefix=f".new-{os.getpid()}-", dir=place) as folder:  # swept if we are killed
         path = Path(folder) / ADAPTER
         write_adapter(path, weights, Path(job.drafter), job.rank, "f16")
         adapter = path.read_bytes()

@@ -1,0 +1,61 @@
+"""`encryption`: whether the data home is encrypted, and how that is begun, ended, and given another passphrase."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from omnidraft.cli.data import add_passphrase_file
+from omnidraft.encryption import change_passphrase, make_plain, open_home
+from omnidraft.encryption.header import read_header
+from omnidraft.encryption.passphrase import NEW_VARIABLE, Asked
+from omnidraft.paths import data_root
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    _action(actions, "status", _status, "say whether the data is encrypted")
+    add_passphrase_file(_action(actions, "on", _on, "encrypt all profiles"))
+    add_passphrase_file(_action(actions, "off", _off, "make all profiles readable again"))
+    sub = _action(actions, "change", _change, "choose another passphrase")
+    add_passphrase_file(sub)
+    sub.add_argument("--new-passphrase-file", type=Path, metavar="FILE", help="its first line is the new passphrase")
+
+
+def run(args: argparse.Namespace) -> int:
+    print(args.act(args))
+    return 0
+
+
+def _action(actions, name: str, act, text: str) -> argparse.ArgumentParser:
+    sub = actions.add_parser(name, help=text, description=text.capitalize() + ".")
+    sub.add_argument("--data-dir", type=Path, default=argparse.SUPPRESS, help="where this program keeps its data")
+    sub.set_defaults(act=act)
+    return sub
+
+
+def _status(args: argparse.Namespace) -> str:
+    root = data_root(args.data_dir)
+    header = read_header(root)
+    if header is None:
+        return f"The data in {root} is not encrypted."
+    if header.step:
+        return f"The data in {root} is being made {header.becomes}; the next start with the passphrase ends it."
+    return f"The data in {root} is encrypted."
+
+
+def _on(args: argparse.Namespace) -> str:
+    vault = open_home(args.data_dir, Asked(args.passphrase_file), encrypt=True)
+    if vault is not None:
+        vault.close()
+    return _status(args)
+
+
+def _off(args: argparse.Namespace) -> str:
+    return f"The data in {make_plain(args.data_dir, Asked(args.passphrase_file))} is not encrypted any more."
+
+
+def _change(args: argparse.Namespace) -> str:
+    new = Asked(args.new_passphrase_file, NEW_VARIABLE, "New passphrase")
+    root = change_passphrase(args.data_dir, Asked(args.passphrase_file), new)
+    return f"The data in {root} has another passphrase now; copies of the folder made earlier keep the old one."

@@ -1,0 +1,126 @@
+"""Every page in use, light and dark, wide and narrow: axe-core finds nothing serious; and what it does not look for."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from omnidraft.learning.facts import Update
+from omnidraft.learning.material.history import History
+from omnidraft.profiles.accounts import add_account
+from tests.ui.accessibility import no_barriers, violations
+from tests.ui.chatting import arrived, ask, choose, new_chat, tab, write
+from tests.ui.conftest import SETTINGS, Server, write_settings
+
+JUDGED = {"old": {"direct": 0.1, "greedy": 0.2, "overlap": 0.2, "tokens": 100},
+          "new": {"direct": 0.1, "greedy": 0.6, "overlap": 0.4, "tokens": 300}}  # fmt: skip
+TEXT = """# Texts
+
+<!-- omnidraft: user -->
+Show me
+
+<!-- omnidraft: assistant -->
+<think>
+What?
+</think>
+A [link](https://example.com/) and `code`:
+
+```python
+print(1)  # said
+```
+
+| a | b |
+|---|---|
+| 1 | 2 |
+"""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """An app whose drafter has learned twice, as its history says."""
+    made = Server(tmp_path_factory.mktemp("axe") / "app")
+    write_settings(made, SETTINGS)
+    history = History(made.data / "home/profiles/default/metrics.sqlite")
+    for number, outcome in enumerate(("refused", "published"), 1):
+        history.save("tiny-drafter/abc", Update(
+            number, time.time() - 60, "tiny-drafter-f16", "tiny-target-a", "abc", outcome=outcome, reason="As it is.",
+            version=f"v{number:06d}", step=2, steps=2, tokens=640, answers_new=6, losses=(3.0, 2.0), before=JUDGED,
+            after=JUDGED, ended=time.time(), seconds=20.0, cpu_seconds=10.0))  # fmt: skip
+    history.close()
+    made.start()
+    yield made
+    made.kill()
+
+
+def test_the_chat(server, pages, tmp_path):
+    page = pages.open(server)
+    new_chat(page)
+    no_barriers(page)
+    ask(page, "What is 23 + 45?")
+    for name in ("Speed", "Tokens", "Options", "Library"):
+        tab(page, name)
+        no_barriers(page)
+    (tmp_path / "texts.md").write_text(TEXT)
+    page.set_input_files("#od-transfer input[type=file]", str(tmp_path / "texts.md"))
+    page.wait_for_selector("#od-chat td")
+    upload = {"name": "notes.txt", "mimeType": "text/plain", "buffer": b"word " * 3000}
+    page.set_input_files("#od-composer input[type=file]", upload)
+    page.wait_for_selector("#od-too-long input")
+    page.hover("#od-rows .od-item >> nth=0")
+    page.click("#od-rows .od-item >> nth=0 >> [data-kind=ask-delete]")
+    no_barriers(page)
+
+
+def test_the_chat_on_a_phone(server, pages):
+    page = pages.open(server, width=390, height=844)
+    arrived(page)
+    no_barriers(page)
+    for name, shown in (("side", "#od-new"), ("aside", "#od-tabs")):
+        page.click(f"[data-od={name}]")
+        page.wait_for_selector(shown, state="visible")
+        page.wait_for_timeout(300)  # it slides in
+        no_barriers(page)
+        page.keyboard.press("Escape")
+        page.wait_for_selector(shown, state="hidden")
+
+
+def test_the_drift_lab_with_a_race_and_a_run(server, pages):
+    page = pages.open(server, "/drift-lab")
+    page.wait_for_selector("#od-drift-progress p")
+    choose(page, "#od-race-cost", "as it is")
+    choose(page, "#od-race-topic", "my own prompts")
+    write(page, "#od-race-own textarea", "Hello")
+    page.click("#od-race-go")
+    page.wait_for_selector(".od-race[data-phase=raced]", timeout=120_000)
+    write(page, "#od-count input", "2")
+    page.click("#od-drift-start")
+    page.wait_for_selector(".od-run[data-status=finished]", timeout=90_000)
+    no_barriers(page)
+
+
+@pytest.mark.parametrize(
+    ("path", "there"),
+    [("/models", ".od-card"), ("/learning", "#od-learning-state p"), ("/settings", "#od-cache p, .od-facts"),
+     ("/profiles", ".od-card")],
+)  # fmt: skip
+def test_the_other_pages(server, pages, path, there):
+    page = pages.open(server, path)
+    page.wait_for_selector(there)
+    page.wait_for_timeout(500)
+    no_barriers(page)
+
+
+def test_signing_in(make_server, pages, tmp_path):
+    add_account(tmp_path / "accounts", "ada", "correct horse")
+    server = make_server("--auth-file", str(tmp_path / "accounts"))
+    page = pages.browser.new_context().new_page()
+    pages.contexts.append(page.context)
+    page.goto(server.origin)
+    page.fill("input[name=name]", "ada")
+    page.fill("input[name=password]", "wrong")
+    page.click("button")
+    page.wait_for_selector("[role=alert]")
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        assert violations(page) == [], scheme
