@@ -10,7 +10,7 @@ import omnidraft.app.session
 from omnidraft.app.sessions import Sessions
 from omnidraft.chats import TextFile
 from omnidraft.paths import find_data_home
-from tests.ui.fake_assistant import FakeAssistant, by, clicked
+from tests.ui.fake_assistant import FakeAssistant, by, clicked, shown
 from ui.chat import page as chat_page
 from ui.chat.events import Answering, Conversations, Options
 from ui.chat.layout import build_layout
@@ -41,12 +41,6 @@ def view():
 @pytest.fixture
 def ada(sessions):
     return sessions.get("ada")
-
-
-def shown(view, updates) -> dict:
-    """The updates of a handler together, by the names of the components."""
-    names = {getattr(view, name): name for name in view.__slots__ if name != "options"}
-    return {names.get(part, part): value for update in updates for part, value in update.items()}
 
 
 def answered(session, chat: str, text: str = "Hello") -> None:
