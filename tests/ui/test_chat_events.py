@@ -12,8 +12,10 @@ from omnidraft.chats import TextFile
 from omnidraft.paths import find_data_home
 from tests.ui.fake_assistant import FakeAssistant, by, clicked, shown
 from ui.chat import page as chat_page
-from ui.chat.events import Answering, Conversations, Options
+from ui.chat.events import Answering
 from ui.chat.layout import build_layout
+from ui.chat.list_events import Conversations
+from ui.chat.option_events import Options
 from ui.chat.parts import GONE
 from ui.chat.stream import Followed
 

@@ -14,8 +14,9 @@ from tests.ui.chatting import arrived, ask, new_chat, tab, wait_idle
 from tests.ui.conftest import Server, write_settings
 from tests.ui.fake_assistant import by, clicked, shown
 from tests.ui.scripted_assistant import ScriptedAssistant, call
-from ui.chat.events import Answering, Options
+from ui.chat.events import Answering
 from ui.chat.layout import build_layout
+from ui.chat.option_events import Options
 from ui.chat.tools import WAITING, question
 from ui.chat.turns import turns
 

@@ -16,7 +16,7 @@ from omnidraft.chats import Library, Preset, Prompt
 from omnidraft.errors import OmniDraftError, StorageError
 from omnidraft.files import reason
 from omnidraft.profiles.uploads import taken
-from ui.chat.events import Handlers, Updates
+from ui.chat.handlers import Handlers, Updates
 from ui.chat.named_rows import SCRIPT, named_row
 from ui.common.notes import note
 from ui.common.request import session_of

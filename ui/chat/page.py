@@ -7,9 +7,11 @@ from typing import Any
 import gradio as gr
 
 from omnidraft.app.sessions import Sessions
-from ui.chat.events import Answering, Conversations, Options
+from ui.chat.events import Answering
 from ui.chat.layout import Page, build_layout
 from ui.chat.library import WRITTEN, LibraryEvents
+from ui.chat.list_events import Conversations
+from ui.chat.option_events import Options
 from ui.chat.view import ChatView
 from ui.common.layout import PRIVATE
 
