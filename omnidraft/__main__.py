@@ -13,8 +13,6 @@ import sys
 from contextlib import nullcontext
 from pathlib import Path
 
-from omnidraft.cli import data
-from omnidraft.cli.data import opened
 from omnidraft.cli.interrupt import between_imports
 from omnidraft.errors import OmniDraftError
 from omnidraft.files import keep_private
@@ -38,7 +36,7 @@ def main(argv: list[str] | None = None) -> int:
             _tolerate_any_text()
             arguments = sys.argv[1:] if argv is None else argv
             args = _parser(arguments[0] if arguments else "").parse_args(arguments)
-            with opened(args) if args.command in _OPENING else nullcontext():
+            with args.opened(args):
                 return args.run(args)
     except OmniDraftError as error:
         print(f"omnidraft: {error}", file=sys.stderr)
@@ -71,8 +69,12 @@ def _parser(wanted: str) -> argparse.ArgumentParser:
             continue
         module = importlib.import_module(f"omnidraft.cli.{name}")
         sub.add_argument("--data-dir", type=Path, help="where this program keeps its data (default: per user)")
+        sub.set_defaults(opened=lambda args: nullcontext())
         if name in _OPENING:
+            from omnidraft.cli import data
+
             data.add_arguments(sub)
+            sub.set_defaults(opened=data.opened)
         module.add_arguments(sub)
         sub.set_defaults(run=module.run)
     return parser

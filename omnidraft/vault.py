@@ -16,19 +16,21 @@ import json
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import psutil
-
 from omnidraft import system
 from omnidraft.errors import StorageError
+from omnidraft.file_lock import FileLock
 from omnidraft.sealed import derive
 
 HEADER = "encryption.json"  # in the data home; it is there as long as the home is encrypted
 PROFILES = "profiles"
-_FOLDER = "omnidraft-"  # names of folders in memory begin so, followed by the process and a dash
+_FOLDER = "omnidraft-"  # names of folders in memory begin so
+_LOCK = "lock"  # in each, held by the process it belongs to
+_MAKING_SECONDS = 10.0  # a folder as young as this may not be locked yet
 _OPENED = "opened-"
 _HANDED = "vault"  # the entry of a line to a child
 
@@ -43,7 +45,10 @@ class Vault:
         self, root: Path, key: bytes | None, parts: Mapping[str, bytes] | None = None, memory: Path | None = None
     ) -> None:
         self.root, self._key, self._parts = root, key, dict(parts or {})
-        self.memory = memory or _own_folder()
+        self._lock: FileLock | None = None
+        if memory is None:
+            memory, self._lock = _own_folder()
+        self.memory = memory
         self._before: tuple[str | None, str | None] | None = None
 
     def key(self, part: str) -> bytes:
@@ -75,8 +80,9 @@ class Vault:
                 os.environ["TMPDIR"] = variable
             self._before = None
         self._key, self._parts = None, {}
-        if _owner(self.memory) == os.getpid():
+        if self._lock is not None:
             shutil.rmtree(self.memory, ignore_errors=True)
+            self._lock.release()
 
     @contextmanager
     def scratch(self) -> Iterator[Path]:
@@ -146,30 +152,30 @@ def take_keys(line: str) -> None:
 
 
 def sweep() -> None:
-    """Remove the folders in memory of processes that were killed."""
+    """Remove the folders in memory of processes that were killed: nobody holds their lock."""
     folder = system.memory_folder()
     for path in list(folder.glob(f"{_FOLDER}*")) if folder is not None else []:
         with suppress(OSError):
-            owner = _owner(path)
-            if owner is not None and path.stat().st_uid == os.getuid() and not psutil.pid_exists(owner):
+            status, lock = path.stat(), FileLock(path / _LOCK)
+            if status.st_uid != os.getuid() or time.time() - status.st_mtime < _MAKING_SECONDS:
+                continue
+            if lock.acquire():
                 shutil.rmtree(path)
+                lock.release()
 
 
-def _own_folder() -> Path:
+def _own_folder() -> tuple[Path, FileLock]:
+    """Made for this process alone, with the lock that says that it lives."""
     folder = system.memory_folder()
     if folder is None:
         raise StorageError(system.NO_MEMORY_FOLDER)
     made = Path(tempfile.mkdtemp(prefix=f"{_FOLDER}{os.getpid()}-", dir=folder))
+    lock = FileLock(made / _LOCK)
+    lock.acquire()
     atexit.register(_remove_own, made, os.getpid())
-    return made
+    return made, lock
 
 
 def _remove_own(folder: Path, process: int) -> None:
     if os.getpid() == process:  # not in a fork of it
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _owner(folder: Path) -> int | None:
-    """The process that a folder in memory belongs to."""
-    number = folder.name.removeprefix(_FOLDER).partition("-")[0]
-    return int(number) if folder.name.startswith(_FOLDER) and number.isdecimal() else None

@@ -85,11 +85,11 @@ def imported(path: Path, *, at_once: bool = False) -> set[str]:
 ORDER = [
     "errors",
     "system",
+    "file_lock",
     "sealed",
     "vault",
     "files",
     "json_text",
-    "file_lock",
     "fields",
     "addresses",
     "format",

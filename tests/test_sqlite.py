@@ -7,9 +7,11 @@ from contextlib import closing
 
 import pytest
 
-from omnidraft import sqlite
+from omnidraft import sqlite, system
 from omnidraft.dict_table import DictTable
 from omnidraft.vault import Vault
+
+pytestmark = pytest.mark.skipif(system.memory_folder() is None, reason="encryption needs a folder in memory")
 
 KEY = bytes(range(32))
 

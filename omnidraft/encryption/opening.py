@@ -46,6 +46,8 @@ def open_home(explicit: Path | str | None, asked: Asked, encrypt: bool = False, 
     opened = _settled(find_data_home(root), header, key)
     if opened is not None:
         opened.hold()
+    elif encrypt:  # an interrupted way back has just ended
+        return open_home(root, asked, encrypt, cost)
     return opened
 
 

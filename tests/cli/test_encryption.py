@@ -9,6 +9,7 @@ import sys
 import pytest
 
 import app
+from omnidraft import system
 from omnidraft.__main__ import main
 from omnidraft.chats import ChatStore
 from omnidraft.encryption import opening
@@ -16,6 +17,8 @@ from omnidraft.encryption.passphrase import NEW_VARIABLE, VARIABLE
 from omnidraft.paths import find_data_home
 from omnidraft.vault import HEADER
 from tests.encryption.homes import PASSPHRASE, QUICK, found
+
+pytestmark = pytest.mark.skipif(system.memory_folder() is None, reason="encryption needs a folder in memory")
 
 TITLE = "Zanzibarquux"
 

@@ -10,15 +10,20 @@ from pathlib import Path
 
 import pytest
 
+from omnidraft import system
 from omnidraft.chats import ChatStore
 from omnidraft.encryption import change_passphrase, conversion, make_plain
 from omnidraft.encryption.conversion import NEW, OLD
 from omnidraft.encryption.header import read_header
 from omnidraft.errors import SettingsError, StorageError
 from omnidraft.file_lock import FileLock
+from omnidraft.learning.material.history import History
 from omnidraft.paths import find_data_home
+from omnidraft.settings_file import load_settings
 from omnidraft.vault import HEADER
 from tests.encryption.homes import asked, fill, found, needles, opened, raw, told
+
+pytestmark = pytest.mark.skipif(system.memory_folder() is None, reason="encryption needs a folder in memory")
 
 
 @pytest.fixture(scope="module")
@@ -194,3 +199,18 @@ def test_killed_at_any_step_it_is_ended_by_the_next_start(plain, sealed, tmp_pat
         check_killed(root, way, before)
         assert not [path for path in (root / NEW, root / OLD) if path.exists()]
     assert states >= {"copying", "swapping", "erasing"}
+
+
+def test_damaged_encrypted_files_are_refused_in_a_sentence(sealed, tmp_path):
+    root = Path(shutil.copytree(sealed, tmp_path / "home"))
+    profile = root / "profiles" / "default"
+    for name in ("chats.sqlite", "settings.toml"):
+        data = bytearray((profile / name).read_bytes())
+        data[len(data) // 2] ^= 1
+        (profile / name).write_bytes(data)
+    shutil.copyfile(sealed / "profiles" / "default" / "chats.sqlite", profile / "metrics.sqlite")  # of another key
+    with opened(root) as home:
+        paths = home.profile()
+        for act in (lambda: held(root), lambda: load_settings(paths.settings), lambda: History(paths.metrics)):
+            with pytest.raises(StorageError, match="damaged"):
+                act()

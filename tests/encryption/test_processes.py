@@ -1,4 +1,4 @@
-"""Processes in encrypted homes: drift runs in a child, the app with what a browser sends, and programs that are killed."""
+"""Processes in encrypted homes: drift runs in a child, the app with what a browser sends, programs that are killed."""
 
 from __future__ import annotations
 
@@ -92,6 +92,8 @@ import sys
 from tests.encryption.homes import opened
 from omnidraft.chats import ChatStore
 from pathlib import Path
+
+pytestmark = pytest.mark.skipif(system.memory_folder() is None, reason="encryption needs a folder in memory")
 with opened(Path(sys.argv[1])) as home, ChatStore(home.profile().chats) as store:
     chat = store.conversations()[0].id
     number = len(store.path(chat))

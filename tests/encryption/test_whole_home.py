@@ -11,6 +11,7 @@ import numpy as np
 import psutil
 import pytest
 
+from omnidraft import system
 from omnidraft.app import conversing
 from omnidraft.app.session import Session
 from omnidraft.backends.llama_cpp import LlamaDrafter
@@ -32,6 +33,8 @@ from omnidraft.profiles.sources import SOURCES, ngram_tables
 from omnidraft.vault import held
 from omnidraft.vocab.ngram_store import NgramStore
 from tests.encryption.homes import MARKS, PASSPHRASE, asked, found, opened
+
+pytestmark = pytest.mark.skipif(system.memory_folder() is None, reason="encryption needs a folder in memory")
 
 QUESTION = "Zanzibarquux has 12 Frobnitzkes and buys 7 more. How many are there?"
 TITLE, PRESET, PROMPT, FILE = "On Wumpelstadt", "Snorkelwitz terse", "Brindlemorph", "geheimnis.txt"
