@@ -1,4 +1,4 @@
-"""axe-core on an open page: what keeps people from using it, light and dark. It comes with a package of the tests only."""
+"""axe-core on an open page: what keeps people from using it, light and dark. Only the tests install it."""
 
 from __future__ import annotations
 

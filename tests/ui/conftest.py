@@ -185,9 +185,16 @@ class Pages:
         page = context.new_page()
         page.set_default_timeout(60_000)
         page.on("pageerror", lambda error: self.errors.append(str(error)))
+        page.on("console", self._said)
         page.goto(server.origin + path)
         page.wait_for_selector("#od-head nav", state="attached")
         return page
+
+    def _said(self, message) -> None:
+        """Errors on the console, but for what was refused on purpose, and for a server that was stopped."""
+        expected = ("Content Security Policy", "Failed to load resource: net::", "ERR_CONNECTION_REFUSED")
+        if message.type == "error" and not any(part in message.text for part in expected):
+            self.errors.append(f"{message.text} ({message.location.get('url')})")
 
     def _failed(self, server: Server, request) -> None:
         """What the content policy refused never left the browser; anything else that failed may have tried."""

@@ -15,7 +15,25 @@ from tests.ui.conftest import SETTINGS, Server, write_settings
 
 JUDGED = {"old": {"direct": 0.1, "greedy": 0.2, "overlap": 0.2, "tokens": 100},
           "new": {"direct": 0.1, "greedy": 0.6, "overlap": 0.4, "tokens": 300}}  # fmt: skip
-TEXT = "A [link](https://example.com/) and `code`:\n\n```python\nprint(1)  # said\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n"
+TEXT = """# Texts
+
+<!-- omnidraft: user -->
+Show me
+
+<!-- omnidraft: assistant -->
+<think>
+What?
+</think>
+A [link](https://example.com/) and `code`:
+
+```python
+print(1)  # said
+```
+
+| a | b |
+|---|---|
+| 1 | 2 |
+"""
 
 
 @pytest.fixture(scope="module")
@@ -43,8 +61,7 @@ def test_the_chat(server, pages, tmp_path):
     for name in ("Speed", "Tokens", "Options", "Library"):
         tab(page, name)
         no_barriers(page)
-    text = f"# Texts\n\n<!-- omnidraft: user -->\nShow me\n\n<!-- omnidraft: assistant -->\n<think>\nWhat?\n</think>\n{TEXT}"
-    (tmp_path / "texts.md").write_text(text)
+    (tmp_path / "texts.md").write_text(TEXT)
     page.set_input_files("#od-transfer input[type=file]", str(tmp_path / "texts.md"))
     page.wait_for_selector("#od-chat td")
     upload = {"name": "notes.txt", "mimeType": "text/plain", "buffer": b"word " * 3000}

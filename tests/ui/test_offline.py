@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from tests.ui.chatting import answers, arrived, ask, choose, tab, write
+from tests.documents.test_reading import pdf_of
+from tests.ui.chatting import answers, arrived, ask, choose, new_chat, said, tab, wait_idle, write
+from tests.ui.stub_hub import REPO, StubHub
+from tests.ui.test_chat_tools import SUM
 from ui.common.layout import PAGES
 
 
@@ -28,7 +33,15 @@ def use_models(page) -> None:
 
 
 def use_drift_lab(page) -> None:
-    page.wait_for_selector("#od-drift-start", state="visible")
+    page.wait_for_selector("#od-drift-progress p")
+    choose(page, "#od-race-cost", "as it is")
+    choose(page, "#od-race-topic", "my own prompts")
+    write(page, "#od-race-own textarea", "Hello")
+    page.click("#od-race-go")
+    page.wait_for_selector(".od-race[data-phase=raced]", timeout=120_000)
+    write(page, "#od-count input", "2")
+    page.click("#od-drift-start")
+    page.wait_for_selector(".od-run[data-status=finished]", timeout=90_000)
 
 
 def use_settings(page) -> None:
@@ -69,5 +82,67 @@ def test_every_page_in_use_asks_nobody_and_looks_nothing_up(make_server, pages):
         data={"messages": [{"role": "user", "content": "Hello."}], "max_tokens": 4},
     )
     assert said.ok, said.text()
+    assert server.lookups == []
+    assert pages.foreign == []
+
+
+def use_files(page) -> None:
+    upload = {"name": "letter.pdf", "mimeType": "application/pdf", "buffer": pdf_of("See http://198.51.100.7/b.png")}
+    page.set_input_files("#od-composer input[type=file]", upload)
+    page.wait_for_selector("#od-attached li:has-text('letter.pdf') >> text=tokens")
+
+
+def use_tools(page) -> None:
+    tab(page, "Options")
+    page.check("#od-tools input")
+    page.wait_for_selector("#od-notice >> text=you decide about each call")
+    ask(page, "What is six times seven?", wait=False)
+    page.click("#od-permit button[data-choice=once]")
+    page.wait_for_selector("#od-chat .bot-row >> text=It is 42.")
+    wait_idle(page)
+
+
+def use_library(page) -> None:
+    tab(page, "Library")
+    write(page, "#od-preset-name :is(input, textarea)", "Mine")
+    page.click("#od-preset-save")
+    page.wait_for_selector("#od-library-said >> text=Mine is saved")
+    page.click("#od-presets .od-row")
+    page.wait_for_selector("#od-library-said >> text=Mine is applied")
+
+
+def use_import_and_tags(page) -> None:
+    text = "![x](http://198.51.100.7/c.png)"
+    whole = {"name": "Elsewhere", "createdAt": 1_700_000_000_000, "messages": [
+        {"currentlySelected": 0, "versions": [{"role": "user", "content": [{"type": "text", "text": text}]}]},
+    ]}  # fmt: skip
+    upload = {"name": "c.json", "mimeType": "application/json", "buffer": json.dumps(whole).encode()}
+    page.set_input_files("#od-transfer input[type=file]", upload)
+    row = "#od-rows .od-item:has-text('Elsewhere')"
+    page.wait_for_selector(f"{row}[aria-current]")
+    page.hover(row)
+    page.click(f"{row} [data-kind=tag]")
+    page.keyboard.type("kept")
+    page.keyboard.press("Enter")
+    page.click("#od-rows .od-tags >> text=#kept")
+
+
+@pytest.mark.browser_slow
+def test_files_tools_presets_imports_and_a_search_ask_only_the_hub_one_searched(make_server, pages):
+    hub = StubHub({})
+    hub.listed = [{"id": REPO, "downloads": 7, "gguf": {"total": 10_000_000}}]
+    server = make_server(SAYS=f"{SUM}|It is 42.", HF_ENDPOINT=hub.endpoint)
+    page = pages.open(server)
+    new_chat(page)
+    for use in (use_files, use_tools, use_library, use_import_and_tags):
+        use(page)
+    assert hub.headers == []  # so far nobody searched
+    page.goto(f"{server.origin}/models")
+    page.wait_for_selector(".od-card")
+    write(page, "#od-hub-words :is(input, textarea)", "tiny")
+    page.click("#od-hub-search")
+    said(page, "1 found")
+    hub.close()
+    assert hub.headers
     assert server.lookups == []
     assert pages.foreign == []

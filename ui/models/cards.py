@@ -33,8 +33,9 @@ def cards(session: Session, coverage: dict[str, dict]) -> str:
     models = models_list.scan(session.assistant)
     drafter = session.drafter_path()
     shown = [_card(session, m, drafter, coverage.get(str(m.path))) for m in models]
-    title = '<h2 class="od-hidden">On this machine</h2>'
-    return f'{title}<div class="od-cards">{"".join(shown)}</div>' if shown else '<p class="od-none">No model files found.</p>'
+    if not shown:
+        return '<p class="od-none">No model files found.</p>'
+    return f'<h2 class="od-hidden">On this machine</h2><div class="od-cards">{"".join(shown)}</div>'
 
 
 def _card(session: Session, model: ModelInfo, drafter: Path | None, coverage: dict | None) -> str:
