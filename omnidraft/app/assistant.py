@@ -61,7 +61,7 @@ class Assistant:
         self._lock = threading.Lock()
         self._learns = learn and not ephemeral
         self.learner = Learner(
-            self.profile, home.cache, self.loaded.shelf, lambda: self.settings.learning, self._serve,
+            self.profile, home.cache, self.loaded.adapters, lambda: self.settings.learning, self._serve,
             active=self._learns, why_not="" if self._learns else "Nothing is learned here: answers leave no trace.",
         )  # fmt: skip
 
@@ -130,7 +130,7 @@ class Assistant:
         finally:
             made.close()
         if made.choice.is_merged:
-            self.loaded.shelf.drop_merged(keep=made.choice.file)
+            self.loaded.adapters.drop_merged(keep=made.choice.file)
         return True
 
     def measure_near_ties(self) -> None:

@@ -1,14 +1,10 @@
-"""Starts answers and keeps them: from a conversation in the store to a job, and from the job back into the store.
-
-An answer is stored from its first second on, so a crash loses a second of it. Knows no page.
-"""
+"""Starts answers: from a conversation in the store to a job, whose answer `kept_answer` stores. Knows no page."""
 
 from __future__ import annotations
 
 import secrets
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,17 +12,13 @@ from typing import Any
 from omnidraft.app import models_list
 from omnidraft.app.answer_job import AnswerJob
 from omnidraft.app.attached import REFUSE, fitted
+from omnidraft.app.kept_answer import KeptAnswer
 from omnidraft.app.session import Session
-from omnidraft.app.tool_use import UNSUPPORTED, ToolUse, decided, files_in, use_of
-from omnidraft.chats import Conversation, Message, TextFile, answer_meta, files_meta
+from omnidraft.app.tool_use import UNSUPPORTED, decided, files_in, use_of
+from omnidraft.chats import Conversation, Message, TextFile, files_meta
 from omnidraft.chats.steps import messages_with_steps, open_call, steps_meta
 from omnidraft.config import DraftSettings, SamplingSettings
-from omnidraft.decoding.events import Event, Round
 from omnidraft.errors import ModelError
-from omnidraft.seats import Continued
-
-SAVE_EVERY = 1.0  # seconds
-ENDED = ("stop", "stop_string")
 
 
 def target_of(session: Session, chat: str) -> Path | None:
@@ -96,7 +88,7 @@ def answer(session: Session, chat: str, question: Message | None = None, fresh: 
     if fresh or sampling.seed is None:
         # Drawn here and stored at once, so that an answer cut off by a crash can be continued with it.
         sampling = replace(sampling, seed=secrets.randbits(48))
-    keeper = _Keeper.of_new(session, path[-1], sampling.seed)
+    keeper = KeptAnswer.of_new(session, path[-1], sampling.seed)
     return _start(session, settings, path, sampling, keeper)
 
 
@@ -131,11 +123,11 @@ def _go_on(session: Session, settings: Conversation, path: list[Message], last: 
     sampling = sampling_of(session, settings)
     if (seed := last.meta.get("seed")) is not None:
         sampling = replace(sampling, seed=seed)
-    return _start(session, settings, path, sampling, _Keeper.of_begun(session, last))
+    return _start(session, settings, path, sampling, KeptAnswer.of_begun(session, last))
 
 
 def _start(
-    session: Session, settings: Conversation, path: list[Message], sampling: SamplingSettings, keeper: _Keeper
+    session: Session, settings: Conversation, path: list[Message], sampling: SamplingSettings, keeper: KeptAnswer
 ) -> AnswerJob:
     if settings.target is None and session.loaded is not None:
         keep_target(session, settings.id, session.loaded)  # it goes on with the model it began with
@@ -195,94 +187,3 @@ def draft_of(session: Session, settings: Conversation) -> DraftSettings:
 def with_values(session: Session, settings: Conversation, values: dict[str, Any]) -> SamplingSettings:
     """The conversation's sampling with some values replaced."""
     return replace(sampling_of(session, settings), **values)
-
-
-class _Keeper:
-    """Stores one answer while it grows and when it is done.
-
-    `continued` is what of it was there before, None for a new one; `pieces` are that part's tokens as they were shown.
-    """
-
-    def __init__(self, session: Session, message: Message, continued: Continued | None = None) -> None:
-        self.session = session
-        steps = message.steps
-        self.before = message.content[: steps[-1].at] if steps else ""  # what was said before the last call
-        self._ids_of_before = message.token_ids[: steps[-1].ids] if steps else []
-        self._goes_on = continued is not None or bool(steps)
-        self.message = message
-        self.target = session.target_name()
-        self.continued = continued
-        self.pieces = shown_pieces(message)
-        self._saved = time.monotonic()
-
-    @classmethod
-    def of_new(cls, session: Session, question: Message, seed: int | None) -> _Keeper:
-        """An empty answer to `question`, in the store."""
-        note = session.switched.pop(question.chat, None)
-        thinks = session.assistant.engine.target.template.opens_thoughts or None if session.assistant.engine else None
-        meta = {**answer_meta(target=session.target_name(), note=note, seed=seed, thinks=thinks), "partial": True}
-        message = session.store.append(question.chat, "assistant", "", parent=question.id, meta=meta)
-        return cls(session, message)
-
-    @classmethod
-    def of_begun(cls, session: Session, message: Message) -> _Keeper:
-        ended, text, ids = message.meta.get("finish_reason") in ENDED, message.content, tuple(message.token_ids)
-        if steps := message.steps:  # it goes on behind the last of them, where perhaps nothing was said yet
-            text, ids = text[steps[-1].at :], ids[steps[-1].ids :]
-            return cls(session, message, Continued(text, ids, ended) if text else None)
-        return cls(session, message, Continued(text, ids, ended))
-
-    def watch_with(self, use: ToolUse) -> Callable[[AnswerJob, Event], None]:
-        def watch(job: AnswerJob, event: Event) -> None:
-            self.watch(job, event)
-            use.watch(job, event)
-
-        return watch
-
-    def watch(self, job: AnswerJob, event: Event) -> None:
-        if not isinstance(event, Round):
-            return
-        now = time.monotonic()
-        if now - self._saved >= SAVE_EVERY:
-            self._saved = now
-            self.session.store.save_partial(self.message.id, job.spoken)
-
-    def finish(self, job: AnswerJob) -> None:
-        live = job.live
-        if self._goes_on:
-            if job.error and job.text == job.begun:  # nothing came of it: the answer stays as it was
-                self.session.store.save_partial(self.message.id, job.text, self.message.meta, final=True)
-                return
-            live.add_earlier(self.message.statistics)
-        statistics = asdict(live.statistics)
-        statistics.pop("near_tie_positions", None)
-        plain = live.plain(self.session.plain_rounds.of(self.target)) or self.message.meta.get("plain")
-        live.settled_plain = plain  # another target's rounds, or its own again, must not change it
-        self.session.plain_rounds.add(self.target, live.pace.plain)
-        meta = answer_meta(
-            statistics=statistics,
-            token_ids=[*self._ids_before(), *live.ids],
-            origins=[origin for _, origin in live.pieces],
-            target=self.target,
-            seed=live.seed if live.seed is not None else self.message.meta.get("seed"),
-            finish_reason="failed" if job.error else live.finish_reason,
-            pieces=[text for text, _ in live.pieces] or None,
-            notices=live.notices or None,
-            error=job.error,
-            note=self.message.meta.get("note"),
-            thinks=self.message.meta.get("thinks"),
-            plain=plain,
-            disabled=live.disabled_reason,
-            steps=steps_meta(job.steps) or None,
-        )
-        self.session.store.save_partial(self.message.id, job.text, meta, final=True)
-
-    def _ids_before(self) -> list[int]:
-        """Ids of the part that was there, as the engine read them."""
-        engine = self.session.assistant.engine
-        return [*self._ids_of_before, *(engine.written_ids(self.continued) if engine is not None else [])]
-
-
-def shown_pieces(message: Message) -> list[tuple[str, str]]:
-    """(text, origin) of an answer's tokens."""
-    return list(zip(message.meta.get("pieces", []), message.origins, strict=False))

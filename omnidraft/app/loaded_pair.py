@@ -25,11 +25,11 @@ from omnidraft.learning.adapters.serving import (
     AUTO,
     MERGED,
     NO_ADAPTER,
+    Adapters,
     Choice,
-    Shelf,
+    apply_adapter,
     load_heads,
     open_choice,
-    put_on,
     save_heads,
 )
 from omnidraft.learning.material.capture import Pairing
@@ -82,7 +82,7 @@ class LoadedPair:
         self.cache: NgramCache | None = None
         self.choice: Choice | None = None
         self.asked: Asked | None = None
-        self.shelf = Shelf(profile.adapters, profile.root / MERGED)
+        self.adapters = Adapters(profile.adapters, profile.root / MERGED)
         TRIALS.keep_in(caches)
         IN_USE.look_in(caches)
         for folder in (profile.adapters, profile.root / MERGED):  # what the trainer wrote, checked by sums
@@ -161,7 +161,7 @@ class LoadedPair:
             ngrams = self._open_cache(pair, asked.cache)
             if ngrams is not None:
                 undo.callback(ngrams.close)
-            choice = put_on(drafter, choice)
+            choice = apply_adapter(drafter, choice)
             undo.pop_all()
         self._release_drafter(but=drafter)
         self._opened_with, self.choice = (choice.file, asked.model), choice
@@ -171,7 +171,7 @@ class LoadedPair:
     def choose(self, drafter: Path, pair: PairMap, adapter: Path | str, scope: str) -> Choice:
         """What a drafter is to draft with for this target's vocabulary."""
         if adapter == AUTO:
-            return self.shelf.choose(drafter, pair.target.fingerprint, scope)
+            return self.adapters.choose(drafter, pair.target.fingerprint, scope)
         if adapter == NO_ADAPTER:
             return Choice(drafter)
         return Choice(drafter, "file", adapter=Path(adapter))
@@ -211,7 +211,7 @@ class LoadedPair:
         (engine, seat, before, model), old = self._paired(), None
         held = cast(LlamaDrafter, seat.model)
         drafter = opened or held
-        choice = put_on(drafter, choice)
+        choice = apply_adapter(drafter, choice)
         if opened is not None:
             seat.model, old = opened, held
             self._opened_with = (choice.file, model)

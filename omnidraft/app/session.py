@@ -21,7 +21,8 @@ from omnidraft.app.default_models import choose_drafter, choose_target
 from omnidraft.app.embedding_job import EmbeddingJob
 from omnidraft.app.line import Line
 from omnidraft.app.pace import PlainRounds
-from omnidraft.app.race_job import RaceJob, RacePlan
+from omnidraft.app.race_job import RaceJob
+from omnidraft.app.race_view import RacePlan
 from omnidraft.app.shown_chats import ShownChats
 from omnidraft.backends.gguf_file import usable_info
 from omnidraft.chats import ChatStore

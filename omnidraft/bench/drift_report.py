@@ -15,6 +15,7 @@ from omnidraft.bench.columns import column_of, label
 from omnidraft.config import LearningSettings
 from omnidraft.errors import SettingsError, StorageError
 from omnidraft.files import write_atomically
+from omnidraft.lab import progress
 from omnidraft.lab import runs as drift
 from omnidraft.lab.export import moving_average, pooled_acceptance
 from omnidraft.lab.schedule import Schedule, choose_prompts, digest
@@ -98,7 +99,7 @@ def run(
         if going.state.done < going.state.total:
             told(f"{variant.name}: run {number} of {len(wanted)}, {going.state.total - going.state.done} prompts")
             for event in going.events(_learner(variant, going.state)):
-                if isinstance(event, drift.Step) and event.done % 10 == 0:
+                if isinstance(event, progress.Step) and event.done % 10 == 0:
                     told(f"  {event.done} of {event.total}, {event.seconds_left:.0f} s left")
         yield variant, going.state
 

@@ -71,7 +71,7 @@ def distil(
             if value > best:
                 best, kept = value, model.weights()
             told(passes, value)
-    write_adapter(adapter, {n: w.numpy() for n, w in kept.items()}, drafter, settings.rank, settings.rank, "f16")
+    write_adapter(adapter, {n: w.numpy() for n, w in kept.items()}, drafter, settings.rank, "f16")
     return Distilled(passes, time.perf_counter() - seconds, time.process_time() - cpu, best)
 
 

@@ -1,6 +1,6 @@
-"""Cleaning up some quiet seconds later, in a thread: nobody who deletes something waits until a file is rewritten.
+"""What was deleted leaves the file of conversations: at once, or some quiet seconds later, so that nobody waits for it.
 
-What is to be cleaned, and how, is the store's business; it notes in the file that it must be done, in case of a kill.
+The file notes that it must be cleaned until that is done, so that a kill leaves it to the next opening.
 """
 
 from __future__ import annotations
@@ -9,46 +9,79 @@ import threading
 import time
 from collections.abc import Callable
 
+from omnidraft import sqlite
+from omnidraft.chats.search import MessageIndex
+from omnidraft.database import Database, erase_deleted
+from omnidraft.errors import StorageError
+
 QUIET_SECONDS = 2.0  # deletions in a row are cleaned up behind at once
+_NOT_NOW: tuple[type[Exception], ...] = (*sqlite.OperationalError, StorageError)
 
 
 class Eraser:
-    """`clean` is called from a thread of its own, some time behind the last `soon`, at the latest by `finish`."""
+    """reopen: opens the file on a connection of its own, so that it is cleaned while `db` is used."""
 
-    def __init__(self, clean: Callable[[], None]) -> None:
-        self._clean = clean
+    def __init__(self, db: Database, index: MessageIndex, reopen: Callable[[], None]) -> None:
+        self._db, self._index, self._reopen = db, index, reopen
         self._changed = threading.Condition()
-        self._due: float | None = None
+        self._when: float | None = None
         self._thread: threading.Thread | None = None
 
-    def soon(self) -> None:
-        with self._changed:
-            self._due = time.monotonic() + QUIET_SECONDS
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="eraser", daemon=True)
-                self._thread.start()
+    @property
+    def due(self) -> bool:
+        """Whether the file is still to be cleaned."""
+        return bool(self._db.all("SELECT 1 FROM chores WHERE name = 'erase'"))
+
+    def note(self) -> None:
+        """Something is being deleted, in the transaction that is open."""
+        self._db.run("INSERT OR IGNORE INTO chores VALUES ('erase')")
+
+    def erase(self, later: bool = False) -> bool:
+        """Write the file anew without what was deleted. False if another program reads it; see `ChatStore.delete`."""
+        if later:
+            self._index.forget()
+            self._begin()
+            return True
+        self.finish()
+        try:
+            with self._db.changing():
+                self._index.rebuild()
+            if not erase_deleted(self._db.connection):
+                return False
+            self._db.run("DELETE FROM chores WHERE name = 'erase'")
+        except _NOT_NOW:  # another program holds the file, or the disk is full
+            return False
+        return True
 
     def finish(self) -> None:
-        """Have done now what was to be done soon."""
+        """Have done now what was to be done later."""
         with self._changed:
             thread = self._thread
-            if self._due is not None:
-                self._due = 0.0
+            if self._when is not None:
+                self._when = 0.0
                 self._changed.notify_all()
         if thread is not None:
             thread.join()
 
+    def _begin(self) -> None:
+        with self._changed:
+            self._when = time.monotonic() + QUIET_SECONDS
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="eraser", daemon=True)
+                self._thread.start()
+
     def _work(self) -> None:
         while self._waited():
-            self._clean()
+            with self._db.patient():
+                self._reopen()
 
     def _waited(self) -> bool:
         """Wait until it is time; False if nothing is to be done any more."""
         with self._changed:
-            if self._due is None:
+            if self._when is None:
                 self._thread = None
                 return False
-            while (left := self._due - time.monotonic()) > 0:
+            while (left := self._when - time.monotonic()) > 0:
                 self._changed.wait(left)
-            self._due = None
+            self._when = None
             return True

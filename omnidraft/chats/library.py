@@ -7,10 +7,11 @@ a preset names its model as a conversation does.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from omnidraft.chats.eraser import Eraser
 from omnidraft.chats.records import whole_text
 from omnidraft.chats.titles import one_line
 from omnidraft.config import SamplingSettings, from_dict, to_dict
@@ -47,11 +48,10 @@ KINDS: dict[str, type[Preset] | type[Prompt]] = {"preset": Preset, "prompt": Pro
 
 
 class Library:
-    """The named things in a store's file. `erase` makes deleted ones leave it; see `ChatStore.delete`."""
+    """The named things in a store's file. `eraser` makes deleted ones leave it; see `ChatStore.delete`."""
 
-    def __init__(self, db: Database, erase: Callable[[bool], bool]) -> None:
-        self._db = db
-        self._erase = erase
+    def __init__(self, db: Database, eraser: Eraser) -> None:
+        self._db, self._eraser = db, eraser
 
     def presets(self) -> list[Preset]:
         """By name. One whose values this version refuses is passed over, and stays in the file."""
@@ -95,16 +95,16 @@ class Library:
         """Nothing of it is left in the file; `later`: see `ChatStore.delete`."""
         with self._db.using():
             with self._db.changing():
-                self._db.run("INSERT OR IGNORE INTO chores VALUES ('erase')")
+                self._eraser.note()
                 self._remove(kind, self.get(kind, name).name)
-            self._erase(later)
+            self._eraser.erase(later)
 
     def export(self) -> str:
         """Everything as JSON text."""
         kept = {f"{kind}s": [_plain(item) for item in self._all(kind)] for kind in KINDS}
         return json.dumps({"format": FORMAT, "version": VERSION, **kept}, ensure_ascii=False, indent=1)
 
-    def bring(self, text: str | bytes) -> tuple[int, int]:
+    def import_text(self, text: str | bytes) -> tuple[int, int]:
         """Add an exported text's presets and prompts; how many of each. A name that is taken gets a number.
 
         StorageError says what is wrong with the file; nothing is stored then.

@@ -15,7 +15,6 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Literal
 
-from omnidraft import sqlite
 from omnidraft.chats import rows, tree
 from omnidraft.chats.eraser import Eraser
 from omnidraft.chats.library import Library
@@ -24,7 +23,7 @@ from omnidraft.chats.schema import APPLICATION_ID, MIGRATIONS
 from omnidraft.chats.search import MessageIndex, holds_words
 from omnidraft.chats.titles import MAX_TITLE, UNTITLED, automatic_title, one_line, shorten
 from omnidraft.config import SamplingSettings
-from omnidraft.database import Database, erase_deleted
+from omnidraft.database import Database
 from omnidraft.errors import StorageError
 
 PARTIAL_SECONDS = 1.0  # a growing answer is written at most this often
@@ -36,7 +35,6 @@ class Place(Enum):
 
 
 LAST = Place.LAST
-_NOT_NOW: tuple[type[Exception], ...] = (*sqlite.OperationalError, StorageError)
 
 
 class ChatStore:
@@ -45,16 +43,16 @@ class ChatStore:
     def __init__(self, file: Path, *, full_text: bool = True) -> None:
         self._written: dict[str, float] = {}  # message id -> when its growing answer was last stored
         self._db = Database(file, APPLICATION_ID, MIGRATIONS)
-        self._eraser = Eraser(self._finish_erasing)
-        self.library = Library(self._db, self._erase)
         try:
             with self._db.changing():
                 self._index = MessageIndex(self._db.connection, full_text)
-            if self._db.all("SELECT 1 FROM chores WHERE name = 'erase'"):
-                self._erase()
+            self._eraser = Eraser(self._db, self._index, self._reopen)
+            if self._eraser.due:
+                self._eraser.erase()
         except BaseException:
             self._db.close()
             raise
+        self.library = Library(self._db, self._eraser)
 
     def close(self) -> None:
         self._eraser.finish()
@@ -126,11 +124,11 @@ class ChatStore:
         """
         with self._db.using():
             with self._db.changing():
-                self._db.run("INSERT OR IGNORE INTO chores VALUES ('erase')")
+                self._eraser.note()
                 for chat in chats:
                     self._db.run("DELETE FROM messages WHERE chat = ?", (chat,))
                     self._db.run("DELETE FROM conversations WHERE id = ?", (chat,))
-            return self._erase(later)
+            return self._eraser.erase(later)
 
     def delete_all(self) -> bool:
         """Delete every conversation, and what is kept under names; see `delete`."""
@@ -204,10 +202,10 @@ class ChatStore:
                 old = self.message(question)
                 if old.role != "user":
                     raise StorageError("Only a question can be deleted, with its answers.")
-                self._db.run("INSERT OR IGNORE INTO chores VALUES ('erase')")
+                self._eraser.note()
                 tree.take_out(self._db, old)
                 self._touch(old.chat)
-            return self._erase(later)
+            return self._eraser.erase(later)
 
     def fork(self, message: str) -> Conversation:
         """A new conversation with the turns that lead to this message, itself included, as they are."""
@@ -292,26 +290,9 @@ class ChatStore:
     def _touch(self, chat: str) -> None:
         self._db.run("UPDATE conversations SET updated = ? WHERE id = ?", (time.time(), chat))
 
-    def _erase(self, later: bool = False) -> bool:
-        """Write the file anew without what was deleted: now, or on another connection while this one is used."""
-        if later:
-            self._index.forget()
-            self._eraser.soon()
-            return True
-        self._eraser.finish()
-        try:
-            with self._db.changing():
-                self._index.rebuild()
-            if not erase_deleted(self._db.connection):
-                return False
-            self._db.run("DELETE FROM chores WHERE name = 'erase'")
-        except _NOT_NOW:  # another program holds the file, or the disk is full
-            return False
-        return True
-
-    def _finish_erasing(self) -> None:
-        """Open the file once more, which does what is left to do; who writes here meanwhile waits for it."""
-        with self._db.patient(), suppress(StorageError):  # the next opening tries again
+    def _reopen(self) -> None:
+        """Open the file on a connection of its own, which does what is left to do."""
+        with suppress(StorageError):  # the next opening tries again
             ChatStore(self._db.file, full_text=self._index.full_text).close()
 
 

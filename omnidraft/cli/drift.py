@@ -14,6 +14,7 @@ from omnidraft.bench import drift_report
 from omnidraft.cli.interrupt import Interrupts
 from omnidraft.errors import SettingsError, StorageError
 from omnidraft.files import write_atomically
+from omnidraft.lab import progress
 from omnidraft.lab import runs as drift
 from omnidraft.lab.export import segment_rows, table, to_csv, to_json
 from omnidraft.lab.schedule import BUNDLED, load_schedule
@@ -140,15 +141,15 @@ def _list(store: RunStore, as_json: bool) -> int:
         about = {"id": state.id, "schedule": state.schedule.name, "status": state.status, "done": state.done,
                  "total": state.total, "created": state.created}  # fmt: skip
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(state.created))
-        progress = f"{state.done:4} of {state.total:4} prompts  {state.status}"
-        print(json.dumps(about) if as_json else f"{state.id}  {when}  {state.schedule.name:10} {progress}")
+        shown = f"{state.done:4} of {state.total:4} prompts  {state.status}"
+        print(json.dumps(about) if as_json else f"{state.id}  {when}  {state.schedule.name:10} {shown}")
     if not runs and not as_json:
         print("There are no drift runs.")
     return 0
 
 
-def _show(event: drift.DriftEvent, as_json: bool) -> None:
-    if isinstance(event, drift.Step):
+def _show(event: progress.DriftEvent, as_json: bool) -> None:
+    if isinstance(event, progress.Step):
         p = event.point
         if as_json:
             about = {"done": event.done, "total": event.total, "seconds_left": event.seconds_left}
@@ -162,7 +163,7 @@ def _show(event: drift.DriftEvent, as_json: bool) -> None:
             f"{p.cache_learned} n-grams learned  {event.seconds_left:.0f} s left",
             flush=True,
         )
-    elif isinstance(event, drift.Ended) and event.status != "finished":
+    elif isinstance(event, progress.Ended) and event.status != "finished":
         print(f"The run is {event.status}.", file=sys.stderr)
 
 

@@ -15,9 +15,9 @@ from typing import Protocol
 import numpy as np
 
 from omnidraft.config import SamplingSettings
+from omnidraft.decoding.filters import passing, within
 from omnidraft.decoding.likely import Weighed, likely_tokens
 from omnidraft.decoding.noise import gumbels
-from omnidraft.decoding.sampling import passing, within
 from omnidraft.decoding.topk import top_ids
 from omnidraft.vocab import Translator
 

@@ -10,9 +10,6 @@ This module knows nothing about drafting.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import accumulate
-from math import exp, log
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +17,7 @@ import numpy as np
 from omnidraft.config import SamplingSettings
 from omnidraft.decoding.capture import SMALL, Uncounted, candidates_of
 from omnidraft.decoding.events import Candidates
+from omnidraft.decoding.filters import EDGE, Head, by_rank, cut, passing, within
 from omnidraft.decoding.noise import GROUP, TAIL, gumbel, gumbels
 from omnidraft.decoding.penalties import Penalties
 from omnidraft.decoding.scores import Scorer, Scores
@@ -27,10 +25,7 @@ from omnidraft.decoding.topk import top_ids, top_two
 from omnidraft.vocab import TokenKind, Vocabulary
 
 HEAD = 64
-_EDGE = 12  # ids behind the cut that rounding could bring in
 _GROUP_SIZE = 256
-_FEW = 64  # candidates up to which going through them one by one is quickest
-_ROUNDING = 1e-3  # logits that a float32 sum may be off by
 
 
 class Draw(NamedTuple):
@@ -38,24 +33,6 @@ class Draw(NamedTuple):
 
     id: int
     margin: float
-
-
-@dataclass(slots=True)
-class _Head:
-    """The candidates that compete one by one: ids and logits (n,), largest logit first.
-
-    `edge_ids`, `edge_logits`: the next few, left out. `inside` (n,): how far, in logits, rounding would have to go to
-    push an id out; `outside`: to bring one of the edge in. `rest`: whether all that was left out still competes as one
-    (unfiltered) or is excluded.
-    """
-
-    ids: np.ndarray
-    logits: np.ndarray
-    inside: np.ndarray
-    edge_ids: np.ndarray
-    edge_logits: np.ndarray
-    outside: np.ndarray
-    rest: bool
 
 
 class Sampler:
@@ -187,7 +164,7 @@ class Sampler:
         """Also leaves a large row's top ids and its mass at temperature 1 for `draw`, which needs the same."""
         if len(row) <= SMALL:
             return Uncounted(row, self._capture)
-        self._top = top_ids(row, max(self._capture, HEAD + _EDGE))
+        self._top = top_ids(row, max(self._capture, HEAD + EDGE))
         ids = self._top[: self._capture]
         self._mass = self._exp_sum(row, row[ids[0]], 1.0)
         return candidates_of(row, ids, self._mass)
@@ -200,25 +177,25 @@ class Sampler:
         np.exp(self._weights, out=self._weights)
         return float(self._weights.sum())
 
-    def _head(self, row: np.ndarray) -> _Head:
+    def _head(self, row: np.ndarray) -> Head:
         s = self.settings
         if s.top_p >= 1.0 and s.min_p <= 0.0:
             keep = s.top_k or HEAD
             top = self._top
-            known = top is not None and len(top) >= keep + _EDGE
-            ids = top[: keep + _EDGE] if top is not None and known else top_ids(row, keep + _EDGE)
+            known = top is not None and len(top) >= keep + EDGE
+            ids = top[: keep + EDGE] if top is not None and known else top_ids(row, keep + EDGE)
             logits = row[ids].astype(np.float64)
             rest = not s.top_k and len(ids) > keep
-            return _cut(ids, logits, keep, *_by_rank(logits, keep), rest=rest)
+            return cut(ids, logits, keep, *by_rank(logits, keep), rest=rest)
         return self._filtered(row)
 
-    def _filtered(self, row: np.ndarray) -> _Head:
+    def _filtered(self, row: np.ndarray) -> Head:
         s = self.settings
         limit = min(s.top_k or row.shape[0], row.shape[0])
         total = None if s.top_k or s.top_p >= 1.0 else self._exp_sum(row, float(row.max()), 1.0)
         n = min(limit, HEAD)
         while True:  # grow until the cut is inside what was sorted
-            ids = top_ids(row, n + _EDGE)
+            ids = top_ids(row, n + EDGE)
             logits = row[ids].astype(np.float64)
             gaps = logits - logits[0]
             weights = np.exp(gaps)
@@ -235,10 +212,10 @@ class Sampler:
             n = min(limit, n * 4)
         # Kept is what passes every filter: the nearest one decides who goes, the furthest who comes.
         inside, outside = np.full(keep, np.inf), np.full(max(len(ids) - keep, 0), -np.inf)
-        ways = [_by_rank(logits, keep, n)] if 0 < s.top_k < row.shape[0] else []
+        ways = [by_rank(logits, keep, n)] if 0 < s.top_k < row.shape[0] else []
         if s.top_p < 1.0:
             before = np.concatenate(([-np.inf], shares[:-1]))  # the share ahead of each id; the first always stays
-            kept, left = _by_rank(logits, keep)
+            kept, left = by_rank(logits, keep)
             ways.append((np.minimum(s.top_p - before[:keep], kept), np.minimum(before[keep:] - s.top_p, left)))
         if s.min_p > 0.0:
             kept = gaps[:keep] - floor
@@ -246,7 +223,7 @@ class Sampler:
             ways.append((kept, floor - gaps[keep:]))
         for kept, left in ways:
             inside, outside = np.minimum(inside, kept), np.maximum(outside, left)
-        return _cut(ids, logits, keep, inside, outside, rest=False)
+        return cut(ids, logits, keep, inside, outside, rest=False)
 
     def _tail(self, row: np.ndarray, head: np.ndarray, top: float) -> float:
         """Mass of all ids outside `head`, relative to exp(top / T); leaves their weights in place for `_from_tail`."""
@@ -270,7 +247,7 @@ class Sampler:
         margin = scores[best] - np.partition(scores, -2)[-2] if len(scores) > 1 else np.inf
         return int(found[best]), float(margin)
 
-    def _edge(self, head: _Head, best: int, score: float, margin: float, position: int) -> float:
+    def _edge(self, head: Head, best: int, score: float, margin: float, position: int) -> float:
         """The margin, lowered if the cut could fall differently *and* that would change the winner."""
         if not len(head.edge_ids):
             return margin
@@ -282,46 +259,6 @@ class Sampler:
 
 
 _TAIL = np.array([TAIL])
-
-
-def within(row: np.ndarray, min_p: float, most: int) -> tuple[list[int], list[float]]:
-    """Ids and logits of `row` (V,) that pass `min_p` > 0, largest first; none if more than `most` (0: a few) do."""
-    best, floor = float(row.max()), log(min_p)
-    found = np.flatnonzero(row >= best + floor - _ROUNDING)
-    if len(found) > (most or _FEW):
-        return [], []
-    logits = row[found].tolist()
-    kept = sorted((-logit, i) for i, logit in zip(found.tolist(), logits, strict=True) if logit - best >= floor)
-    return [i for _, i in kept], [-negative for negative, _ in kept]
-
-
-def passing(logits: Sequence[float], top_p: float, min_p: float) -> int:
-    """How many of sorted `logits`, which hold all the mass, pass top-p and min-p; at least one."""
-    keep = len(logits)
-    top = logits[0]
-    if min_p > 0.0:
-        floor = log(min_p)
-        keep = next((n for n, logit in enumerate(logits) if logit - top < floor), keep)
-    if top_p < 1.0:
-        weights = [exp(logit - top) for logit in logits]
-        enough = top_p * sum(weights)
-        keep = min(keep, next((n for n, reached in enumerate(accumulate(weights), 1) if reached >= enough), keep))
-    return keep
-
-
-def _cut(
-    ids: np.ndarray, logits: np.ndarray, keep: int, inside: np.ndarray, outside: np.ndarray, *, rest: bool
-) -> _Head:
-    """The first `keep` of `ids` (sorted by logit) as a head, the next few as its edge."""
-    end = keep + _EDGE
-    return _Head(ids[:keep], logits[:keep], inside, ids[keep:end], logits[keep:end], outside[:_EDGE], rest)
-
-
-def _by_rank(logits: np.ndarray, keep: int, limit: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """(inside, outside) of the first `keep` of sorted `logits` where the first `limit` (default: keep) may stay."""
-    limit = keep if limit is None else limit
-    inside = logits[:keep] - logits[limit] if limit < len(logits) else np.full(len(logits[:keep]), np.inf)
-    return inside, logits[min(limit, len(logits)) - 1] - logits[keep:]
 
 
 def _ranges(ids: np.ndarray) -> list[slice]:

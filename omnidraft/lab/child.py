@@ -15,7 +15,8 @@ from pathlib import Path
 
 from omnidraft.errors import OmniDraftError
 from omnidraft.lab import runs as drift
-from omnidraft.lab.runs import DriftRun, Ended, Loading, Step
+from omnidraft.lab.progress import DriftEvent, Ended, Loading, Step
+from omnidraft.lab.runs import DriftRun
 from omnidraft.paths import DataHome
 from omnidraft.trial import TRIALS
 from omnidraft.vault import HEADER, take_keys
@@ -49,7 +50,7 @@ def _learner(run: DriftRun) -> drift.Learner | None:
     return RunLearner(run.state)
 
 
-def _plain(event: drift.DriftEvent) -> dict:
+def _plain(event: DriftEvent) -> dict:
     if isinstance(event, Loading):
         return {"loading": event.target}
     if isinstance(event, Step):

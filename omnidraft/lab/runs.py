@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import Protocol
@@ -21,6 +20,7 @@ from omnidraft.decoding.events import Finished, Token
 from omnidraft.engine import Engine, Memory
 from omnidraft.errors import ModelError, SettingsError
 from omnidraft.lab.models import PLAIN, LoadedTarget, draft_settings
+from omnidraft.lab.progress import DriftEvent, Ended, Loading, Step, seconds_left
 from omnidraft.lab.prompts import Prompt
 from omnidraft.lab.schedule import Schedule, Segment, choose_prompts, digest
 from omnidraft.lab.store import Options, Point, RunState, RunStore, Status
@@ -42,34 +42,6 @@ class Learner(Protocol):
 
     def answered(self, prompt: Prompt, tokens: Sequence[Token], finished: Finished) -> Path | None:
         """An answer was written; the engine still holds its context. May train; returns the adapter from now on."""
-
-
-@dataclass(frozen=True, slots=True)
-class Loading:
-    """Models are being loaded for a segment (counted from 0)."""
-
-    segment: int
-    target: str
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """A prompt was answered. seconds_left is an estimate from the prompts so far."""
-
-    point: Point
-    done: int
-    total: int
-    seconds_left: float
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """The run finished, or was paused or stopped and can be resumed."""
-
-    status: Status
-
-
-DriftEvent = Loading | Step | Ended
 
 
 def start(
@@ -282,23 +254,6 @@ class DriftRun:
         finally:
             if drafter is not None:
                 drafter.close()
-
-
-def seconds_left(state: RunState) -> float:
-    """Estimate: prompts still to come times the mean time of those so far, of the same target where there are any."""
-    if not state.points:
-        return 0.0
-    times: dict[str, list[float]] = {}
-    for point in state.points:
-        times.setdefault(point.target, []).append(point.seconds)
-    overall = [point.seconds for point in state.points]
-    left, done = 0.0, state.done
-    for segment in state.schedule.segments:
-        skipped = min(done, segment.count)
-        done -= skipped
-        known = times.get(segment.target, overall)
-        left += (segment.count - skipped) * sum(known) / len(known)
-    return left
 
 
 def _speed(trace: Trace) -> float:

@@ -11,7 +11,7 @@ from statistics import fmean
 import numpy as np
 
 from omnidraft.config import LearningSettings
-from omnidraft.learning.adapters.serving import Choice, Shelf
+from omnidraft.learning.adapters.serving import Adapters, Choice
 from omnidraft.learning.facts import Update
 from omnidraft.learning.job import Kind
 from omnidraft.learning.material.capture import Pairing
@@ -59,9 +59,9 @@ class Due:
         elif kind == "update":
             self.forced = False
 
-    def look_at(self, pairing: Pairing, shelf: Shelf) -> None:
+    def look_at(self, pairing: Pairing, adapters: Adapters) -> None:
         """Another answer was counted for the version served: does it accept less than the one before?"""
-        self._fallen |= has_fallen(pairing.choice, shelf, self._keeping.history, self._compared)
+        self._fallen |= has_fallen(pairing.choice, adapters, self._keeping.history, self._compared)
 
     def ended(self, run: Run, code: int | None) -> None:
         """After a failure wait for another interval's answers; after an interruption only if it happens again."""
@@ -90,7 +90,7 @@ class Due:
             self._failed_with = 0
 
 
-def has_fallen(choice: Choice, shelf: Shelf, history: History | None, looked: set[tuple]) -> bool:
+def has_fallen(choice: Choice, adapters: Adapters, history: History | None, looked: set[tuple]) -> bool:
     """True once per `LIVE_ANSWERS` answers that accept clearly less than those of the version before.
 
     That alone proves nothing, for the subjects may have changed: it is the occasion to compare both versions on the
@@ -98,7 +98,7 @@ def has_fallen(choice: Choice, shelf: Shelf, history: History | None, looked: se
     """
     if choice.origin != "own" or history is None:
         return False
-    store, version = shelf.store_name(choice.learned_in), choice.learned.name
+    store, version = adapters.store_name(choice.learned_in), choice.learned.name
     mine = acceptance(history.served(LIVE_ANSWERS, store, version))
     if len(mine) < LIVE_ANSWERS:
         return False

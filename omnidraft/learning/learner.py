@@ -10,18 +10,19 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from omnidraft.config import LearningSettings
 from omnidraft.errors import OmniDraftError, StorageError
-from omnidraft.learning.adapters.serving import Choice, Shelf
-from omnidraft.learning.facts import ServedAnswer, Start, State, Status, Update, VersionInfo
+from omnidraft.learning.adapters.serving import Adapters, Choice
+from omnidraft.learning.facts import ServedAnswer, Start, Status, Update, VersionInfo
 from omnidraft.learning.material.capture import Answered, Pairing
 from omnidraft.learning.material.history import History
 from omnidraft.learning.material.keeping import Keeping, files_of
 from omnidraft.learning.schedule import Schedule, Waits
-from omnidraft.paths import Part, ProfilePaths, measured
+from omnidraft.learning.status import status_of, version_facts
+from omnidraft.paths import Part, ProfilePaths
 
 log = logging.getLogger("omnidraft.learning")
 
@@ -38,20 +39,20 @@ class Learner:
         self,
         profile: ProfilePaths,
         cache: Path,
-        shelf: Shelf,
+        adapters: Adapters,
         settings: Callable[[], LearningSettings],
         serve: Callable[[], bool],
         *,
         active: bool,
         why_not: str = "",
     ) -> None:
-        self.profile, self.shelf, self.active, self.why_not = profile, shelf, active, why_not
+        self.profile, self.adapters, self.active, self.why_not = profile, adapters, active, why_not
         self._settings, self._cache = settings, cache
         self._changed = threading.Condition(threading.RLock())
         self._version = 0
         self.waits = Waits()
         self._keeping = Keeping(profile, settings)
-        self._schedule = Schedule(self._keeping, shelf, cache, settings, serve, self._note_change, self.waits)
+        self._schedule = Schedule(self._keeping, adapters, cache, settings, serve, self._note_change, self.waits)
 
     # Called by the assistant
 
@@ -115,7 +116,7 @@ class Learner:
 
     def status(self) -> Status:
         with self._changed:
-            return _status_of(self, self._schedule, self._keeping, self._version)
+            return status_of(self._schedule, self._keeping, self._version, self.active, self.why_not)
 
     def wait(self, seen: int, timeout: float) -> int:
         """Block until `status().version` is not `seen`, at most `timeout` seconds; returns it."""
@@ -129,14 +130,14 @@ class Learner:
         if pairing is None:
             return []
         with self._looking() as history:
-            return _version_facts(pairing.choice, self.shelf, history)
+            return version_facts(pairing.choice, self.adapters, history)
 
     def starts(self) -> list[Start]:
         """What could serve besides the versions: what was learned for another vocabulary, and the bare drafter."""
         pairing = self._schedule.pairing
         if pairing is None or pairing.choice.store is None:
             return []
-        warm = self.shelf.start(pairing.choice)
+        warm = self.adapters.start(pairing.choice)
         found = [Start(True, pairing.choice.origin == "warm start", warm.meta.target)] if warm is not None else []
         return [*found, Start(False, pairing.choice.origin == "none")]
 
@@ -159,11 +160,11 @@ class Learner:
         pairing = self._schedule.pairing
         if pairing is None or pairing.choice.store is None:
             return None
-        return self.shelf.store_name(pairing.choice.store)
+        return self.adapters.store_name(pairing.choice.store)
 
     def files(self) -> list[Part]:
         """Where everything learned lives, and how large it is."""
-        return files_of(self.profile, self.shelf, self._cache)
+        return files_of(self.profile, self.adapters, self._cache)
 
     def hold(self) -> None:
         """Stop training until `go_on`."""
@@ -212,72 +213,3 @@ class Learner:
         with self._changed:
             self._version += 1
             self._changed.notify_all()
-
-
-def _status_of(learner: Learner, schedule: Schedule, keeping: Keeping, version: int) -> Status:
-    """Everything at a glance."""
-    settings, run, pairing = schedule.settings(), schedule.run, schedule.pairing
-    state, reason = _state(learner, schedule, keeping)
-    choice = pairing.choice if pairing is not None else None
-    pid = run.process.pid if run is not None and run.process is not None else None
-    return Status(
-        version=version, state=state, reason=reason, waiting=keeping.fresh, interval=settings.interval,
-        held=schedule.held, update=run.update if run is not None else None, last=schedule.last,
-        served=choice.version.name if choice is not None and choice.version is not None else None,
-        origin=choice.origin if choice is not None else "none", merged=schedule.merged, pid=pid,
-        memory_mb=_memory(pid), replay_answers=keeping.answers, replay_tokens=keeping.tokens,
-        replay_bytes=keeping.bytes, replay_limit=int(settings.replay_mb * 1e6),
-    )  # fmt: skip
-
-
-def _state(learner: Learner, schedule: Schedule, keeping: Keeping) -> tuple[State, str]:
-    run, settings = schedule.run, schedule.settings()
-    if not learner.active or keeping.refused:
-        return "unavailable", learner.why_not or keeping.refused
-    if not settings.enabled:
-        return "off", "Learning is switched off."
-    if schedule.pairing is None:
-        return "unavailable", "No drafter is loaded yet; the first question loads it."
-    if schedule.held:
-        return "paused", "Paused by you."
-    if run is not None and schedule.answering:
-        return "paused", "Paused while an answer is being written."
-    if run is not None:
-        return "training", run.doing()
-    if schedule.answering:
-        return "idle", "An answer is being written."
-    return "idle", schedule.due.idle_reason(settings.interval)
-
-
-def _version_facts(choice: Choice, shelf: Shelf, history: History | None) -> list[VersionInfo]:
-    """The versions in a choice's store, newest first."""
-    if choice.store is None:
-        return []
-    name, pointer = shelf.store_name(choice.store), choice.store.pointer
-    live = history.live(name) if history else {}
-    curves = {v: update.losses for v, update in history.published(name).items()} if history else {}
-    found = []
-    for v in reversed(choice.store.versions()):
-        count, acceptance = live.get(v.name, (0, None))
-        meta = v.meta
-        served = choice.origin == "own" and choice.version is not None and choice.version.name == v.name
-        info = VersionInfo(
-            name=v.name, path=v.path, bytes=measured(v.path), created=meta.created, served=served,
-            rejected=v.name in pointer.rejected, parent=meta.parent, target=meta.target, loss_name=meta.loss_name,
-            rank=meta.rank, loss=meta.loss, answers=meta.answers, tokens=meta.tokens, seconds=meta.seconds,
-            before=meta.before, after=meta.after, live_answers=count, live_acceptance=acceptance,
-            losses=curves.get(v.name, ()),
-        )  # fmt: skip
-        found.append(info)
-    return found
-
-
-def _memory(pid: int | None) -> float | None:
-    """Resident memory of the training process, MB."""
-    if pid is None:
-        return None
-    import psutil
-
-    with suppress(psutil.Error):
-        return round(psutil.Process(pid).memory_info().rss / 1e6, 1)
-    return None

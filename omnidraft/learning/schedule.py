@@ -16,7 +16,7 @@ from pathlib import Path
 
 from omnidraft.config import LearningSettings
 from omnidraft.errors import OmniDraftError
-from omnidraft.learning.adapters.serving import Choice, Shelf
+from omnidraft.learning.adapters.serving import Adapters, Choice
 from omnidraft.learning.due import Due
 from omnidraft.learning.facts import Update
 from omnidraft.learning.job import Kind
@@ -45,16 +45,16 @@ class Schedule:
     def __init__(
         self,
         keeping: Keeping,
-        shelf: Shelf,
+        adapters: Adapters,
         cache: Path,
         settings: Callable[[], LearningSettings],
         serve: Callable[[], bool],
         changed: Callable[[], None],
         waits: Waits,
     ) -> None:
-        self.settings, self._keeping, self._shelf, self._cache = settings, keeping, shelf, cache
+        self.settings, self._keeping, self._adapters, self._cache = settings, keeping, adapters, cache
         self._serve, self._changed, self._waits = serve, changed, waits
-        self.due, self._runs = Due(keeping), Runs(keeping, shelf)
+        self.due, self._runs = Due(keeping), Runs(keeping, adapters)
         self._lock = threading.RLock()
         self._inbox: queue.Queue[tuple] = queue.Queue()
         self._thread: threading.Thread | None = None
@@ -190,8 +190,8 @@ class Schedule:
             self._follow(*message[1:])
 
     def _keep(self, answer: Answered, pairing: Pairing) -> None:
-        self._keeping.keep(answer, pairing, self._shelf.store_name(pairing.choice.learned_in))
-        self.due.look_at(pairing, self._shelf)
+        self._keeping.keep(answer, pairing, self._adapters.store_name(pairing.choice.learned_in))
+        self.due.look_at(pairing, self._adapters)
         self._recount()
         self._changed()
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from omnidraft.config import LearningSettings
-from omnidraft.learning.adapters.serving import Choice, Shelf
+from omnidraft.learning.adapters.serving import Adapters, Choice
 from omnidraft.learning.adapters.store import AdapterStore
 from omnidraft.learning.adapters.versions import Version
 from omnidraft.learning.facts import Update
@@ -58,8 +58,8 @@ class Run:
 class Runs:
     """Prepares runs and follows them; history, stores and replay hear what came of them."""
 
-    def __init__(self, keeping: Keeping, shelf: Shelf) -> None:
-        self._keeping, self._shelf = keeping, shelf
+    def __init__(self, keeping: Keeping, adapters: Adapters) -> None:
+        self._keeping, self._adapters = keeping, adapters
 
     def prepare(
         self, kind: Kind, pairing: Pairing, settings: LearningSettings, tables: dict[str, str], *, asked: bool = False
@@ -72,9 +72,9 @@ class Runs:
         if kind == "compare":
             return Run(kind, pairing, compare_job(*loaded, tables))
         number = history.next_number()
-        job = update_job(*loaded, tables, self._shelf.merged, number, asked=asked)
+        job = update_job(*loaded, tables, self._adapters.merged, number, asked=asked)
         update = Update(number, time.time(), pairing.choice.drafter.stem, pairing.target, job.vocabulary)
-        history.save(self._shelf.store_name(choice.learned_in), update)
+        history.save(self._adapters.store_name(choice.learned_in), update)
         return Run(kind, pairing, job, update)
 
     def start(self, run: Run, on_event: Callable[[Event], None]) -> None:
@@ -95,7 +95,7 @@ class Runs:
         if run.update is not None:
             run.update = conclude(run.update, event, run.why)
             _, history = self._keeping.files
-            history.save(self._shelf.store_name(run.store), run.update)
+            history.save(self._adapters.store_name(run.store), run.update)
             run.store.prune()
 
     def go_back(self, store: AdapterStore, served: Version) -> str:
@@ -109,7 +109,7 @@ class Runs:
         chosen = now.learned_in.choose(version, warm)
         if now.origin == "own" and now.version is not None and self._keeping.history is not None:
             why = f"Left by you for {chosen.name if chosen else 'what it learned elsewhere' if warm else 'none'}."
-            self._keeping.history.add_reason(self._shelf.store_name(now.learned_in), now.version.name, why)
+            self._keeping.history.add_reason(self._adapters.store_name(now.learned_in), now.version.name, why)
         what = "What it learned for another vocabulary" if warm else "The drafter as it came"
         return f"{f'Version {chosen.number}' if chosen else what} is served from the next answer on."
 
@@ -119,5 +119,5 @@ class Runs:
         if before is not None:
             log.info("%s: %s", before.name, why)
             if self._keeping.history is not None:
-                self._keeping.history.add_reason(self._shelf.store_name(store), before.name, why)
+                self._keeping.history.add_reason(self._adapters.store_name(store), before.name, why)
         return before, now

@@ -3,8 +3,7 @@
 Knows where things live and how to copy them consistently; what they mean is their packages' business.
 """
 
-from omnidraft.profiles.bring import import_profile
-from omnidraft.profiles.carry import export_profile
+from omnidraft.profiles.exporting import export_profile
 from omnidraft.profiles.folders import (
     Part,
     Profile,
@@ -16,6 +15,7 @@ from omnidraft.profiles.folders import (
     profile_size,
     rename_profile,
 )
+from omnidraft.profiles.importing import import_profile
 
 __all__ = [
     "Part",

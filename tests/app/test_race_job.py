@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from omnidraft.app import conversing, larger, race_job
-from omnidraft.app.race_job import RacePlan, progress
+from omnidraft.app import conversing, larger
+from omnidraft.app.race_view import RacePlan, RaceView, progress
 from omnidraft.app.session import Session, StillAnswering
 from omnidraft.config import changed
 from omnidraft.errors import ModelError, OmniDraftError
@@ -41,7 +41,7 @@ def plan(session, models):
     )  # fmt: skip
 
 
-def over(session: Session) -> race_job.RaceView:
+def over(session: Session) -> RaceView:
     session.race.join(PATIENCE)
     assert not session.racing
     return session.race.view

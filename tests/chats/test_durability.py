@@ -157,7 +157,7 @@ def test_while_another_program_reads_a_deletion_is_finished_at_the_next_opening(
 
 KILLED_IN_DELETION = """
 import os, signal, sys
-from omnidraft.chats import ChatStore, store as module
+from omnidraft.chats import ChatStore, eraser as module
 from omnidraft.chats.search import MessageIndex
 store = ChatStore(sys.argv[1])
 kill = lambda *_: os.kill(os.getpid(), signal.SIGKILL)

@@ -58,10 +58,10 @@ def test_an_export_comes_back_beside_what_is_there(store, tmp_path):
     store.library.save(BRIEF)
     store.library.save(Prompt("Sum", "Summarise: 日本"))
     text = store.library.export()
-    assert store.library.bring(text.encode()) == (1, 1)
+    assert store.library.import_text(text.encode()) == (1, 1)
     assert [p.name for p in store.library.presets()] == ["Brief", "Brief (2)"]
     with ChatStore(tmp_path / "other.sqlite") as other:
-        assert other.library.bring(text) == (1, 1)
+        assert other.library.import_text(text) == (1, 1)
         assert other.library.export() == text
 
 
@@ -80,9 +80,9 @@ def test_a_file_with_something_wrong_adds_nothing(store, change):
     whole["prompts"].append({"name": "good", "text": "x"})
     change(whole)
     with pytest.raises(StorageError, match="cannot be imported"):
-        store.library.bring(json.dumps(whole))
+        store.library.import_text(json.dumps(whole))
     with pytest.raises(StorageError, match="not JSON"):
-        store.library.bring(b"\xff\xfe{")
+        store.library.import_text(b"\xff\xfe{")
     assert store.library.prompts() == []
 
 

@@ -20,7 +20,7 @@ from omnidraft.chats import export_json, import_json
 from omnidraft.config import AppSettings, changed
 from omnidraft.errors import OmniDraftError
 from omnidraft.paths import find_data_home
-from omnidraft.profiles.carry import export_profile
+from omnidraft.profiles.exporting import export_profile
 from omnidraft.settings_file import load_settings, save_settings
 from tests.crash.checks import check_private, check_profile
 
@@ -134,7 +134,7 @@ def acts(session: Session, chat: str) -> dict[str, Callable[[], object]]:
         "resize the cache": lambda: session.change_cache(lambda ngrams: ngrams.clear()),
         "rename": lambda: store.rename(chat, "another name"),
         "import": lambda: import_json(store, exported),
-        "carry": lambda: export_profile(session.assistant.home, "default", archive, overwrite=True),
+        "export": lambda: export_profile(session.assistant.home, "default", archive, overwrite=True),
         "forget": lambda: session.assistant.forget(store, store.create().id),
         "other models": lambda: session.choose(session.target_path().with_name("tiny-target-a2-f16.gguf")),
     }
@@ -169,7 +169,7 @@ def test_a_full_disk_is_a_sentence_and_loses_nothing(disk, session):
     before = session.store.path(chat)
     with full(disk):
         refused = tried(session, chat)
-    assert {"change a setting", "carry"} <= set(refused)
+    assert {"change a setting", "export"} <= set(refused)
     goes_on(session, chat, before)
 
 

@@ -24,9 +24,9 @@ from omnidraft.config import changed
 from omnidraft.errors import OmniDraftError
 from omnidraft.files import keep_private
 from omnidraft.paths import find_data_home
-from omnidraft.profiles.bring import import_profile
-from omnidraft.profiles.carry import export_profile
+from omnidraft.profiles.exporting import export_profile
 from omnidraft.profiles.folders import delete_profile, remove_leftovers
+from omnidraft.profiles.importing import import_profile
 from omnidraft.settings_file import load_settings, save_settings
 from ui import server  # noqa: F401 - loaded before the forks
 

@@ -28,7 +28,7 @@ from omnidraft.learning.material.replay import ReplayStore
 from omnidraft.learning.trainer_events import Ended, Published
 from omnidraft.learning.trainer_process import PARTS, TrainerProcess
 from omnidraft.paths import DataHome, find_data_home
-from omnidraft.profiles import carry, export_profile, import_profile
+from omnidraft.profiles import export_profile, exporting, import_profile
 from omnidraft.profiles.sources import SOURCES, ngram_tables
 from omnidraft.vault import held
 from omnidraft.vocab.ngram_store import NgramStore
@@ -64,8 +64,8 @@ def learn_from(session: Session) -> Job:
     pairing = assistant.loaded.pairing
     tables = table_files(assistant.home.cache, pairing.pair, "shared")
     vocabulary, settings = pairing.pair.target.fingerprint, assistant.settings.learning
-    shelf, replay = assistant.loaded.shelf, assistant.profile.replay
-    job = update_job(pairing.choice, vocabulary, pairing.target, settings, replay, tables, shelf.merged, 1)
+    adapters, replay = assistant.loaded.adapters, assistant.profile.replay
+    job = update_job(pairing.choice, vocabulary, pairing.target, settings, replay, tables, adapters.merged, 1)
     return dataclasses.replace(job, gated=False, passes=1, least_steps=2, rehearsal=0.0, cpu_percent=50)
 
 
@@ -155,7 +155,7 @@ def test_a_version_and_its_candidate_are_opened_from_their_sealed_files(used, mo
 
 def test_an_export_is_packed_in_memory(used, tmp_path, monkeypatch):
     home, _, _, _ = used
-    write, seen = carry._write, []
+    write, seen = exporting._write, []
 
     def look(name: str, staging: Path, target: Path) -> None:
         seen.append(found(home.root, [*NAMES, *MARKS]))
@@ -163,7 +163,7 @@ def test_an_export_is_packed_in_memory(used, tmp_path, monkeypatch):
         assert b"SQLite format 3" in (staging / "chats.sqlite").read_bytes()
         write(name, staging, target)
 
-    monkeypatch.setattr(carry, "_write", look)
+    monkeypatch.setattr(exporting, "_write", look)
     export_profile(home, "default", tmp_path / "out.zip")
     assert seen == [set()]
     other = find_data_home(tmp_path / "other")

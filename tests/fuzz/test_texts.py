@@ -19,8 +19,8 @@ from omnidraft.chats import ChatStore, export_json, export_markdown, import_json
 from omnidraft.config import AppSettings
 from omnidraft.lab.prompts import load_prompts
 from omnidraft.paths import find_data_home
-from omnidraft.profiles.bring import import_profile
-from omnidraft.profiles.carry import export_profile
+from omnidraft.profiles.exporting import export_profile
+from omnidraft.profiles.importing import import_profile
 from omnidraft.settings_file import load_settings, save_settings
 from omnidraft.vocab import Vocabulary
 from tests.fuzz.cases import ODD, as_json, damaged, fuzz, refused_at_most, several

@@ -19,6 +19,7 @@ import pytest
 from omnidraft.__main__ import main
 from omnidraft.config import LearningSettings
 from omnidraft.errors import ModelError, SettingsError, StorageError
+from omnidraft.lab import progress
 from omnidraft.lab import runs as drift
 from omnidraft.lab.export import moving_average, segment_rows, to_csv, to_json
 from omnidraft.lab.plot import THEMES, figure, png
@@ -54,7 +55,7 @@ def schedule(*segments: tuple[str, str, int]) -> Schedule:
 
 
 def steps(run: drift.DriftRun) -> list[Point]:
-    return [event.point for event in run.events() if isinstance(event, drift.Step)]
+    return [event.point for event in run.events() if isinstance(event, progress.Step)]
 
 
 def said(points: list[Point]) -> list[Point]:
@@ -138,8 +139,8 @@ def test_bad_options_are_refused():
 def test_a_run_reports_every_prompt_marks_the_switches_and_finishes(begin):
     run = begin(schedule((A, "dialogue", 2), (B, "dialogue", 2), (A, "dialogue", 1)))
     events = list(run.events())
-    assert [e.target for e in events if isinstance(e, drift.Loading)] == [A, B, A]
-    points = [e.point for e in events if isinstance(e, drift.Step)]
+    assert [e.target for e in events if isinstance(e, progress.Loading)] == [A, B, A]
+    points = [e.point for e in events if isinstance(e, progress.Step)]
     assert [p.index for p in points] == [0, 1, 2, 3, 4]
     assert [p.switch for p in points] == [False, False, True, False, True]
     assert [p.target for p in points] == [A, A, B, B, A]
@@ -150,16 +151,16 @@ def test_a_run_reports_every_prompt_marks_the_switches_and_finishes(begin):
         assert p.tokens_per_pass == p.tokens / p.passes >= 1
         assert p.tokens_per_second > 0
         assert p.speedup is None
-    lefts = [e.seconds_left for e in events if isinstance(e, drift.Step)]
+    lefts = [e.seconds_left for e in events if isinstance(e, progress.Step)]
     assert lefts[-1] == 0 < lefts[0]
-    assert events[-1] == drift.Ended("finished")
-    assert list(run.events()) == [drift.Ended("finished")]  # nothing is left to do
+    assert events[-1] == progress.Ended("finished")
+    assert list(run.events()) == [progress.Ended("finished")]  # nothing is left to do
 
 
 def test_a_task_switch_loads_no_model_again(begin):
     events = list(begin(schedule((A, "math", 1), (A, "code", 1))).events())
-    assert sum(isinstance(e, drift.Loading) for e in events) == 1
-    assert [e.point.switch for e in events if isinstance(e, drift.Step)] == [False, True]
+    assert sum(isinstance(e, progress.Loading) for e in events) == 1
+    assert [e.point.switch for e in events if isinstance(e, progress.Step)] == [False, True]
 
 
 def test_a_paused_run_goes_on_as_if_it_had_never_been_interrupted(begin, home):
@@ -168,7 +169,7 @@ def test_a_paused_run_goes_on_as_if_it_had_never_been_interrupted(begin, home):
     run = begin(plan, replace(SHORT, cache="empty"))
     seen = []
     for event in run.events():
-        if isinstance(event, drift.Step):
+        if isinstance(event, progress.Step):
             seen.append(event.point)
             if event.done in (2, 4):
                 run.pause()
@@ -176,7 +177,7 @@ def test_a_paused_run_goes_on_as_if_it_had_never_been_interrupted(begin, home):
     while run.state.status == "paused":
         run = drift.resume(home, home.root / "runs", run.state.id)
         for event in run.events():
-            if isinstance(event, drift.Step):
+            if isinstance(event, progress.Step):
                 seen.append(event.point)
                 if event.done == 4:
                     run.pause()
@@ -187,10 +188,10 @@ def test_a_paused_run_goes_on_as_if_it_had_never_been_interrupted(begin, home):
 def test_a_stopped_run_does_not_count_the_interrupted_prompt(begin, home):
     run = begin(schedule((A, "math", 3)), replace(SHORT, max_tokens=200))
     for event in run.events():
-        if isinstance(event, drift.Step):
+        if isinstance(event, progress.Step):
             run.stop()
         last = event
-    assert last == drift.Ended("stopped")
+    assert last == progress.Ended("stopped")
     assert RunStore(home.root / "runs").load(run.state.id).done == 1
     assert len(steps(drift.resume(home, home.root / "runs", run.state.id))) == 2
 
@@ -198,7 +199,7 @@ def test_a_stopped_run_does_not_count_the_interrupted_prompt(begin, home):
 def test_closing_the_generator_pauses_and_frees_the_models(begin, home):
     run = begin(schedule((A, "math", 3)))
     events = run.events()
-    while not isinstance(next(events), drift.Step):
+    while not isinstance(next(events), progress.Step):
         pass
     events.close()
     assert RunStore(home.root / "runs").load(run.state.id).status == "paused"
@@ -285,7 +286,7 @@ class Noting:
 
 def test_a_learner_is_told_of_every_switch_and_answer_with_the_targets_probabilities(begin):
     run, learner = begin(schedule((A, "math", 2), (B, "math", 1)), replace(SHORT, learning=True, plain=True)), Noting()
-    points = [e.point for e in run.events(learner) if isinstance(e, drift.Step)]
+    points = [e.point for e in run.events(learner) if isinstance(e, progress.Step)]
     assert [name for _, name, _ in learner.switches] == [A, B]
     assert {folder for folder, _, _ in learner.switches} == {run.folder}
     assert [prompt for prompt, _, _ in learner.answers] == [p.prompt for p in points]
@@ -308,7 +309,7 @@ PAPER = replace(SHORT, learning=True, as_in_paper=True)
 def test_a_learner_serves_a_new_adapter_after_every_few_answers_and_keeps_one_per_vocabulary(begin, learner):
     plan = schedule((A, "dialogue", 3), (B, "dialogue", 1), (A, "dialogue", 4))
     run = begin(plan, PAPER)
-    points = [e.point for e in run.events(learner(run)) if isinstance(e, drift.Step)]
+    points = [e.point for e in run.events(learner(run)) if isinstance(e, progress.Step)]
     served = [point.adapter for point in points]
     assert served[:2] == [None, None]
     of_a, of_b = served[2], served[3]
@@ -324,10 +325,10 @@ def test_a_learner_serves_a_new_adapter_after_every_few_answers_and_keeps_one_pe
 def test_a_learning_run_goes_on_with_its_adapter_after_a_pause(begin, learner, home):
     run = begin(schedule((A, "qa", 5)), PAPER)
     for event in run.events(learner(run)):
-        if isinstance(event, drift.Step) and event.done == 2:
+        if isinstance(event, progress.Step) and event.done == 2:
             run.pause()
     again = drift.resume(home, home.root / "runs", run.state.id)
-    rest = [e.point for e in again.events(learner(again)) if isinstance(e, drift.Step)]
+    rest = [e.point for e in again.events(learner(again)) if isinstance(e, progress.Step)]
     assert [p.adapter.split("/")[1] for p in rest] == ["v000001", "v000001", "v000002"]
     assert len(list(run.folder.rglob("*.gguf"))) == 2
 
@@ -335,7 +336,7 @@ def test_a_learning_run_goes_on_with_its_adapter_after_a_pause(begin, learner, h
 def test_as_in_the_app_an_update_is_served_only_if_it_is_better(begin, learner):
     """After two answers there is nothing to judge an update by."""
     run = begin(schedule((A, "qa", 3)), replace(SHORT, learning=True))
-    points = [e.point for e in run.events(learner(run)) if isinstance(e, drift.Step)]
+    points = [e.point for e in run.events(learner(run)) if isinstance(e, progress.Step)]
     assert [point.adapter for point in points] == [None] * 3
     assert list(run.folder.rglob(".candidate.npz"))  # it was trained, and training goes on from it
 
@@ -355,7 +356,7 @@ def test_an_answer_given_again_is_learned_from_once(begin, learner, home):
 @pytest.mark.parametrize("as_in_paper", [False, True])
 def test_a_run_learns_what_the_learning_benchmark_learns_from_the_same_answers(begin, learner, tmp_path, as_in_paper):
     run = begin(schedule((A, "math", 6)), Options(max_tokens=16, threads=1, learning=True, as_in_paper=as_in_paper))
-    points = [e.point for e in run.events(learner(run)) if isinstance(e, drift.Step)]
+    points = [e.point for e in run.events(learner(run)) if isinstance(e, progress.Step)]
     from omnidraft.bench.learn_stream import live
     from omnidraft.learning.training.stream import StreamLearner
 
@@ -594,5 +595,5 @@ def test_the_seeded_cache_raises_acceptance_in_every_segment(begin):
 
 
 def _finished(run: drift.DriftRun) -> RunState:
-    assert list(run.events())[-1] == drift.Ended("finished")
+    assert list(run.events())[-1] == progress.Ended("finished")
     return run.state

@@ -25,7 +25,7 @@ def made(store: AdapterStore, drafter: Path, noise: float, **facts: object) -> V
             matrix += numbers.normal(0, noise, matrix.shape).astype(np.float32) if noise else 0
     store.folder.mkdir(parents=True, exist_ok=True)
     path = store.folder / ".adapter.gguf"
-    write_adapter(path, weights, drafter, RANK, RANK, "f16")
+    write_adapter(path, weights, drafter, RANK, "f16")
     data = io.BytesIO()
     np.savez(data, **weights)
     meta = Meta(model_fingerprint(drafter), store.folder.name, rank=RANK)
@@ -37,7 +37,7 @@ def misshapen(store: AdapterStore, drafter: Path, parent: str) -> Version:
     path = store.folder / ".adapter.gguf"
     weights = {name: value.numpy() for name, value in TorchDrafter(drafter, RANK).weights().items()}
     weights = {n: np.pad(m, ((0, 0), (0, 8))) if n.endswith(".lora_a") else m for n, m in weights.items()}
-    write_adapter(path, weights, drafter, RANK, RANK, "f16")
+    write_adapter(path, weights, drafter, RANK, "f16")
     data = io.BytesIO()
     np.savez(data, **weights)
     meta = Meta(model_fingerprint(drafter), store.folder.name, rank=RANK, parent=parent)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 from omnidraft.config import LearningSettings
-from omnidraft.learning.adapters.serving import Choice, Shelf
+from omnidraft.learning.adapters.serving import Adapters, Choice
 from omnidraft.learning.adapters.store import AdapterStore
 from omnidraft.learning.adapters.versions import ADAPTER, WEIGHTS, Meta
 from omnidraft.learning.due import LIVE_ANSWERS, Due, has_fallen
@@ -17,7 +17,7 @@ from omnidraft.learning.material.history import History
 def test_a_served_version_that_accepts_less_is_looked_at_once(tmp_path):
     store = AdapterStore(tmp_path / "adapters" / "d" / "v")
     versions = [store.publish({ADAPTER: b"a", WEIGHTS: b"w"}, Meta("d", "v", parent=p)) for p in (None, "v000001")]
-    shelf, history = Shelf(tmp_path / "adapters", tmp_path / "merged"), History(tmp_path / "metrics.sqlite")
+    adapters, history = Adapters(tmp_path / "adapters", tmp_path / "merged"), History(tmp_path / "metrics.sqlite")
     choice = Choice(tmp_path / "drafter.gguf", "own", store, versions[1], versions[1].adapter)
 
     def served(version: str, accepted: int, count: int) -> None:
@@ -27,12 +27,12 @@ def test_a_served_version_that_accepts_less_is_looked_at_once(tmp_path):
     looked: set[tuple] = set()
     served("v000001", 12, 60)
     served("v000002", 9, LIVE_ANSWERS - 1)
-    assert not has_fallen(choice, shelf, history, looked)  # too early to say
+    assert not has_fallen(choice, adapters, history, looked)  # too early to say
     served("v000002", 9, 1)
-    assert has_fallen(choice, shelf, history, looked)
-    assert not has_fallen(choice, shelf, history, looked)  # not again for the same answers
+    assert has_fallen(choice, adapters, history, looked)
+    assert not has_fallen(choice, adapters, history, looked)  # not again for the same answers
     served("v000002", 14, LIVE_ANSWERS)
-    assert not has_fallen(choice, shelf, history, looked)  # now it does better
+    assert not has_fallen(choice, adapters, history, looked)  # now it does better
     history.close()
 
 

@@ -30,7 +30,7 @@ def publish(assistant, drafter, noise: float) -> str:
     current = store.current()
     name = made(store, drafter, noise, parent=current.name if current else None).name
     line = Update(history.next_number(), time.time(), drafter.stem, "t", "v", "published", "It rose.", name)
-    history.save(assistant.loaded.shelf.store_name(store), line)
+    history.save(assistant.loaded.adapters.store_name(store), line)
     assistant._serve()
     assert assistant.learner.status().served == name
     return name

@@ -67,3 +67,9 @@ def by(profile: str) -> SimpleNamespace:
 def clicked(**data: object) -> SimpleNamespace:
     """The event of a button that carries `data`."""
     return SimpleNamespace(_data=data)
+
+
+def shown(view, updates) -> dict:
+    """The updates of a handler together, by the names of the components."""
+    names = {getattr(view, name): name for name in view.__slots__ if name != "options"}
+    return {names.get(part, part): value for update in updates for part, value in update.items()}

@@ -10,10 +10,12 @@ import omnidraft.app.session
 from omnidraft.app.sessions import Sessions
 from omnidraft.chats import TextFile
 from omnidraft.paths import find_data_home
-from tests.ui.fake_assistant import FakeAssistant, by, clicked
+from tests.ui.fake_assistant import FakeAssistant, by, clicked, shown
 from ui.chat import page as chat_page
-from ui.chat.events import Answering, Conversations, Options
+from ui.chat.events import Answering
 from ui.chat.layout import build_layout
+from ui.chat.list_events import Conversations
+from ui.chat.option_events import Options
 from ui.chat.parts import GONE
 from ui.chat.stream import Followed
 
@@ -41,12 +43,6 @@ def view():
 @pytest.fixture
 def ada(sessions):
     return sessions.get("ada")
-
-
-def shown(view, updates) -> dict:
-    """The updates of a handler together, by the names of the components."""
-    names = {getattr(view, name): name for name in view.__slots__ if name != "options"}
-    return {names.get(part, part): value for update in updates for part, value in update.items()}
 
 
 def answered(session, chat: str, text: str = "Hello") -> None:
@@ -110,7 +106,7 @@ def test_options_of_a_conversation_that_is_gone_change_no_other(sessions, view, 
         chosen.preset("Exact", chat, by("bob")),
         chosen.speculate(False, chat, by("bob")),
         chosen.target(str(bob.target_path()), chat, by("bob")),
-        Conversations(sessions, view).bring(str(upload), chat, Followed(), by("bob")),
+        Conversations(sessions, view).import_file(str(upload), chat, Followed(), by("bob")),
     ):
         update = shown(view, updates)
         assert set(update) == {"notice"}
@@ -225,7 +221,7 @@ def test_a_page_follows_only_what_it_shows(sessions, view, ada, tmp_path):
     handlers, chats, followed = Answering(sessions, view), Conversations(sessions, view), Followed()
     follows = handlers.follow(chat, followed, by("ada"))
     assert view.chat in next(follows)
-    list(chats.bring(str(upload), chat, followed, by("ada")))
+    list(chats.import_file(str(upload), chat, followed, by("ada")))
     assert view.chat in next(follows), "a file that was refused changes nothing"
     list(chats.row(chat, followed, by("ada"), clicked(kind="open", id=other)))
     assert [view.chat in update for update in follows] == [False]
@@ -361,7 +357,7 @@ def events(sessions) -> list:
 def test_an_answer_is_followed_behind_every_event_that_interrupts_it(sessions):
     made = events(sessions)
     behind = {fn.trigger_after for fn in made if fn.name == "follow"}
-    assert {fn.name for fn in made if fn._id in behind} == {"arrive", "ask", "turn", "decide", "row", "bring"}
+    assert {fn.name for fn in made if fn._id in behind} == {"arrive", "ask", "turn", "decide", "row", "import_file"}
 
 
 def test_of_values_that_come_faster_than_they_are_kept_the_last_one_counts(sessions):

@@ -12,11 +12,11 @@ from omnidraft.chats.steps import open_call, steps_meta, with_call
 from omnidraft.paths import find_data_home
 from tests.ui.chatting import arrived, ask, new_chat, tab, wait_idle
 from tests.ui.conftest import Server, write_settings
-from tests.ui.fake_assistant import by, clicked
+from tests.ui.fake_assistant import by, clicked, shown
 from tests.ui.scripted_assistant import ScriptedAssistant, call
-from tests.ui.test_chat_events import shown
-from ui.chat.events import Answering, Options
+from ui.chat.events import Answering
 from ui.chat.layout import build_layout
+from ui.chat.option_events import Options
 from ui.chat.tools import WAITING, question
 from ui.chat.turns import turns
 

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 import omnidraft.app.session
-from omnidraft.app.race_job import RaceJob, RacePlan
+from omnidraft.app.race_job import RaceJob
+from omnidraft.app.race_view import RacePlan
 from omnidraft.app.sessions import Sessions
 from omnidraft.config import AppSettings
 from omnidraft.errors import ModelError, SettingsError

@@ -1,73 +1,19 @@
-"""What happens on the chat page's events: each handler asks the session and yields updates of components."""
+"""What happens where a conversation is shown: each handler asks the session and yields updates of components."""
 
 from __future__ import annotations
-
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import wraps
-from pathlib import Path
-from typing import Any
 
 import gradio as gr
 
 from omnidraft.app import conversing
-from omnidraft.app.conversing import shown_pieces
+from omnidraft.app.kept_answer import shown_pieces
 from omnidraft.app.session import Session, StillAnswering
-from omnidraft.app.sessions import Sessions
-from omnidraft.app.tool_use import UNSUPPORTED
 from omnidraft.chats import TextFile
-from omnidraft.chats.tags import written_tags
-from omnidraft.errors import OmniDraftError, StorageError
-from omnidraft.profiles.uploads import taken
-from ui.chat import attachments, transfer
-from ui.chat import options as chat_options
-from ui.chat.conversation_list import listing
+from ui.chat import attachments
+from ui.chat.handlers import Handlers, Updates, telling
 from ui.chat.origins import origins
-from ui.chat.parts import ARRIVING, GONE, note
+from ui.chat.parts import note
 from ui.chat.stream import Followed
-from ui.chat.view import ChatView
 from ui.common.request import session_of
-
-Updates = Iterator[dict]
-TOOLS_ON = "The model may ask for functions in this conversation; you decide about each call."
-TOOLS_OFF = "The model is offered no functions in this conversation."
-
-
-class Gone(OmniDraftError):
-    """The page shows a conversation that was deleted, or a profile that this browser has left."""
-
-
-def telling(handler: Callable[..., Updates]) -> Callable[..., Updates]:
-    """A handler whose refusals stand in the page's message line, and leave the rest of the page as it is."""
-
-    @wraps(handler)
-    def told(self: Handlers, *given: Any) -> Updates:
-        try:
-            yield from handler(self, *given)
-        except OmniDraftError as error:
-            yield {self.view.notice: note(str(error), bad=True)}
-
-    return told
-
-
-@dataclass(frozen=True, slots=True)
-class Handlers:
-    """What all handlers of the page start from."""
-
-    sessions: Sessions
-    view: ChatView
-
-    def here(self, request: gr.Request, chat: str | None) -> tuple[Session, str]:
-        """The session the request belongs to, and the conversation its page shows; Gone if it has no such one.
-
-        Another tab may have deleted it or gone to another profile. No other conversation takes its place then: what
-        was written for one must not land in another.
-        """
-        session = session_of(self.sessions, request)
-        try:
-            return session, session.shown.show(chat or "").id
-        except StorageError:
-            raise Gone(GONE if chat else ARRIVING) from None
 
 
 class Answering(Handlers):
@@ -177,107 +123,3 @@ class Answering(Handlers):
     def halt(self, chat: str | None, request: gr.Request) -> None:
         """End the answer the page shows, nobody else's."""
         session_of(self.sessions, request).stop(chat)
-
-
-class Conversations(Handlers):
-    """The list beside the chat."""
-
-    def row(self, chat: str | None, followed: Followed, request: gr.Request, event: gr.EventData) -> Updates:
-        """Something was clicked in the list, which also leads away from a conversation that is not there any more."""
-        view, data = self.view, event._data
-        session = session_of(self.sessions, request)
-        try:
-            if data["kind"] == "open":
-                shown = session.shown.show(data["id"])
-                followed.leave()
-                yield from view.open(session, shown, chat)
-            elif data["kind"] == "stop":
-                if session.writing(data["id"]):
-                    session.stop(data["id"])
-                    session.job.join(10)
-                yield {view.rows: listing(session, chat or "")}
-            elif data["kind"] in ("pin", "unpin"):
-                session.store.update(data["id"], pinned=data["kind"] == "pin")
-                yield {view.rows: listing(session, chat or "")}
-            elif data["kind"] == "tag":
-                session.store.update(data["id"], tags=written_tags(data["title"]))
-                yield {view.rows: listing(session, chat or "")}
-            elif data["kind"] == "rename":
-                session.store.rename(data["id"], data["title"])
-                yield {view.rows: listing(session, chat or "")}
-            else:
-                said = self._delete(session, data["id"], forget=data["kind"] == "forget")
-                yield from view.open(session, session.shown.chat(chat), chat, {view.notice: note(said)})
-        except OmniDraftError as error:
-            yield {view.notice: note(str(error), bad=True), view.rows: listing(session, chat or "")}
-
-    def _delete(self, session: Session, chat: str, forget: bool) -> str:
-        """Remove a conversation, with what was learned from it if so wished; a sentence about what happened."""
-        session.store.get(chat)  # one that is not there must not be called deleted
-        job = session.job
-        if session.writing(chat):
-            session.stop(chat)
-            job.join(10)
-        if forget:
-            return session.assistant.forget(session.store, chat).sentence()
-        session.store.delete(chat, later=True)
-        return "The conversation was deleted; what the drafter learned from it stays."
-
-    def fresh(self, chat: str | None, followed: Followed, request: gr.Request) -> Updates:
-        session = session_of(self.sessions, request)
-        followed.leave()
-        yield from self.view.open(session, session.shown.new_chat(), chat)
-
-    def search(self, text: str, chat: str | None, request: gr.Request) -> str:
-        return listing(session_of(self.sessions, request), chat or "", text)
-
-    @telling
-    def bring(self, upload: str | None, chat: str | None, followed: Followed, request: gr.Request) -> Updates:
-        """A file of conversations was chosen."""
-        with taken(Path(upload or "")) as file:
-            session, name = self.here(request, chat)
-            added, said = transfer.bring(session.store, file)
-        shown = session.shown.show(added[-1].id if added else name)
-        followed.leave()
-        yield from self.view.open(session, shown, chat, {self.view.notice: note(said)})
-
-
-class Options(Handlers):
-    """Model, speculation switch and options of the conversation."""
-
-    @telling
-    def target(self, path: str, chat: str | None, request: gr.Request) -> Updates:
-        session, name = self.here(request, chat)
-        yield from self.view.switch(session, name, Path(path))
-
-    @telling
-    def speculate(self, on: bool, chat: str | None, request: gr.Request) -> Updates:
-        session, name = self.here(request, chat)
-        changed = session.store.update(name, speculation=on)
-        yield {self.view.side: self.view.panel_of(session, changed, session.store.path(name))}
-
-    @telling
-    def tools(self, on: bool, chat: str | None, request: gr.Request) -> Updates:
-        """Whether the model may ask for functions; what was always allowed is asked again then."""
-        session, name = self.here(request, chat)
-        session.store.update(name, tools=() if on else None)
-        engine = session.assistant.engine
-        known = engine is None or not on or engine.target.template.supports_tools
-        told = TOOLS_ON if on else TOOLS_OFF
-        yield {self.view.notice: note(told if known else UNSUPPORTED.format(session.target_name()), bad=not known)}
-
-    @telling
-    def keep(self, request: gr.Request, chat: str | None, *values: Any) -> Updates:
-        session, name = self.here(request, chat)
-        sampling = chat_options.store(session, name, *values)
-        yield {self.view.notice: "", self.view.options.preset: chat_options.preset_of(sampling)}
-
-    @telling
-    def preset(self, wanted: str, chat: str | None, request: gr.Request) -> Updates:
-        session, name = self.here(request, chat)
-        values = chat_options.PRESETS.get(wanted)
-        if values is None:
-            yield {self.view.notice: ""}
-            return
-        sampling = conversing.with_values(session, session.store.get(name), values)
-        yield self.view.options.show(session.store.update(name, sampling=sampling), sampling)

@@ -16,7 +16,7 @@ from omnidraft.chats import Library, Preset, Prompt
 from omnidraft.errors import OmniDraftError, StorageError
 from omnidraft.files import reason
 from omnidraft.profiles.uploads import taken
-from ui.chat.events import Handlers, Updates
+from ui.chat.handlers import Handlers, Updates
 from ui.chat.named_rows import SCRIPT, named_row
 from ui.common.notes import note
 from ui.common.request import session_of
@@ -137,11 +137,11 @@ class LibraryEvents(Handlers):
             yield self._changed(session, "prompt", event._data)
 
     @telling
-    def bring(self, upload: str | None, chat: str | None, request: gr.Request) -> Updates:
+    def import_file(self, upload: str | None, chat: str | None, request: gr.Request) -> Updates:
         with taken(Path(upload or "")) as file:
             session, _ = self.here(request, chat)
             try:
-                presets, prompts = session.store.library.bring(file.read_bytes())
+                presets, prompts = session.store.library.import_text(file.read_bytes())
             except OSError as error:
                 raise StorageError(f"{file.name} cannot be read: {reason(error)}.") from error
         told = f"Imported: {presets} preset{'s' * (presets != 1)} and {prompts} prompt{'s' * (prompts != 1)}."

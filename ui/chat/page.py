@@ -7,9 +7,11 @@ from typing import Any
 import gradio as gr
 
 from omnidraft.app.sessions import Sessions
-from ui.chat.events import Answering, Conversations, Options
+from ui.chat.events import Answering
 from ui.chat.layout import Page, build_layout
 from ui.chat.library import WRITTEN, LibraryEvents
+from ui.chat.list_events import Conversations
+from ui.chat.option_events import Options
 from ui.chat.view import ChatView
 from ui.common.layout import PRIVATE
 
@@ -72,7 +74,7 @@ def _connect_conversations(sessions: Sessions, page: Page, follows: _Follows) ->
     opening = view.rows.act(chats.row, where, view.outputs, cancels=list(follows.running), **STREAMING)
     follows.behind(opening)
     importing = page.upload.upload(
-        chats.bring, [page.upload, *where], view.outputs, cancels=list(follows.running), **STREAMING
+        chats.import_file, [page.upload, *where], view.outputs, cancels=list(follows.running), **STREAMING
     )
     follows.behind(importing)  # also where the file is refused: the answer being written is followed on
     page.new.click(chats.fresh, where, view.outputs, cancels=list(follows.running), **STREAMING)
@@ -112,7 +114,7 @@ def _connect_library(sessions: Sessions, page: Page, blocks: gr.Blocks) -> None:
     parts.presets.act(kept.preset_row, [chat], [*parts.outputs, *view.outputs], **STREAMING)
     inserted = parts.prompts.act(kept.prompt_row, [view.box, chat], [*parts.outputs, view.box], **PRIVATE)
     inserted.then(None, None, None, js=WRITTEN)
-    parts.upload.upload(kept.bring, [parts.upload, chat], outputs, **PRIVATE)
+    parts.upload.upload(kept.import_file, [parts.upload, chat], outputs, **PRIVATE)
 
 
 def _example_text(event: gr.SelectData) -> str:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from omnidraft.app import models_list
 from omnidraft.app.answer_job import AnswerJob
-from omnidraft.app.conversing import shown_pieces, target_of
+from omnidraft.app.conversing import target_of
+from omnidraft.app.kept_answer import shown_pieces
 from omnidraft.app.live import Live
 from omnidraft.app.session import Session
 from omnidraft.chats import Message

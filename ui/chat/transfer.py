@@ -45,7 +45,7 @@ def add_routes(app: FastAPI, sessions: Sessions) -> None:
             return PlainTextResponse(str(error), status_code=404)
 
 
-def bring(store: ChatStore, file: Path) -> tuple[list[Conversation], str]:
+def import_file(store: ChatStore, file: Path) -> tuple[list[Conversation], str]:
     """The conversations of an uploaded file, added to the store, and a sentence about them.
 
     A file of ours, or an export of ChatGPT, Open WebUI or LM Studio. StorageError says why none could be added.

@@ -8,7 +8,7 @@ from pathlib import Path
 import gradio as gr
 
 from omnidraft.app import larger, models_list
-from omnidraft.app.race_job import RacePlan
+from omnidraft.app.race_view import RacePlan
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
 from omnidraft.errors import ModelError, OmniDraftError, SettingsError

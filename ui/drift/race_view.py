@@ -1,13 +1,14 @@
 """A race as HTML: two lanes side by side, the proof of equal text, and two bars, before and after the lesson.
 
-Pure functions of what `omnidraft.app.race_job` shows; everything that comes from outside is escaped.
+Pure functions of `omnidraft.app.race_view`; everything that comes from outside is escaped.
 """
 
 from __future__ import annotations
 
 from html import escape
 
-from omnidraft.app.race_job import UNDER_WAY, LaneView, RaceJob, RaceView
+from omnidraft.app.race_job import RaceJob
+from omnidraft.app.race_view import UNDER_WAY, LaneView, RaceView
 from omnidraft.format import count, percent, rate
 from omnidraft.lab.race import Score
 
@@ -57,10 +58,10 @@ def _standing(job: RaceJob) -> str:
 def _lanes(view: RaceView) -> str:
     if view.phase in ("teaching", "training") or not any(lane.text or lane.writing for lane in view.lanes.values()):
         return ""
-    return f'<div class="od-lanes">{"".join(_lane(name, lane, view) for name, lane in view.lanes.items())}</div>'
+    return f'<div class="od-lanes">{"".join(_lane(name, lane) for name, lane in view.lanes.items())}</div>'
 
 
-def _lane(name: str, lane: LaneView, view: RaceView) -> str:
+def _lane(name: str, lane: LaneView) -> str:
     """An answer as it grows, its speed above it."""
     s = lane.live.statistics
     facts = [f"{count(s.tokens)} tokens"]

@@ -18,7 +18,7 @@ PERMUTED = ("llama",)  # architectures whose query and key rows llama.cpp reorde
 
 
 def write_adapter(
-    path: Path, weights: Mapping[str, np.ndarray], drafter: Path, rank: int, alpha: float, precision: str = "f32"
+    path: Path, weights: Mapping[str, np.ndarray], drafter: Path, alpha: float, precision: str = "f32"
 ) -> None:
     """Write `weights` ({"blk.0.attn_q.lora_a": (rank, in), "....lora_b": (out, rank)}) as a GGUF LoRA for `drafter`."""
     architecture, heads = _shape(drafter)

@@ -94,21 +94,21 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Shelf:
-    """Where a profile keeps what was learned. adapters: its folder of stores; merged: a folder of rebuildable files."""
+class Adapters:
+    """Where a profile keeps what was learned. folder: of its stores; merged: a folder of rebuildable files."""
 
-    adapters: Path
+    folder: Path
     merged: Path
 
     def choose(self, drafter: Path, vocabulary: str, scope: str) -> Choice:
         """The version served for a drafter and a target vocabulary's fingerprint; a new vocabulary starts warm."""
         mark = model_fingerprint(drafter)
-        store = open_store(self.adapters, drafter, mark, SHARED if scope == "shared" else vocabulary)
+        store = open_store(self.folder, drafter, mark, SHARED if scope == "shared" else vocabulary)
         aside = store.set_damaged_aside()
         origin: Origin = "own"
         version = store.current()
         if version is None and store.starts_warm:
-            version, origin = warm_start(self.adapters, drafter, mark, [store.folder.name]), "warm start"
+            version, origin = warm_start(self.folder, drafter, mark, [store.folder.name]), "warm start"
         if version is None:
             return Choice(drafter, store=store, aside=aside)
         merged = merged_path(self.merged, version) if can_merge(drafter) else None
@@ -117,11 +117,11 @@ class Shelf:
     def start(self, choice: Choice) -> Version | None:
         """What was learned for another vocabulary and could serve in place of the choice's own versions."""
         mark = model_fingerprint(choice.drafter)
-        return warm_start(self.adapters, choice.drafter, mark, [choice.store.folder.name]) if choice.store else None
+        return warm_start(self.folder, choice.drafter, mark, [choice.store.folder.name]) if choice.store else None
 
     def stores(self) -> list[AdapterStore]:
         """All stores, of all drafters and vocabularies."""
-        return [AdapterStore(path) for path in sorted(self.adapters.glob("*/*")) if path.is_dir()]
+        return [AdapterStore(path) for path in sorted(self.folder.glob("*/*")) if path.is_dir()]
 
     def drop_merged(self, keep: Path | None = None) -> None:
         """Remove the merged files of a store but the one kept; without one, overwrite and remove all."""
@@ -134,7 +134,7 @@ class Shelf:
 
     def store_name(self, store: AdapterStore) -> str:
         """A store's name in the history: its path below the profile's adapters."""
-        return store.folder.relative_to(self.adapters).as_posix()
+        return store.folder.relative_to(self.folder).as_posix()
 
 
 def open_choice(choice: Choice, settings: ModelSettings, vocabulary: Vocabulary) -> tuple[LlamaDrafter, Choice]:
@@ -148,7 +148,7 @@ def open_choice(choice: Choice, settings: ModelSettings, vocabulary: Vocabulary)
     return LlamaDrafter.open(choice.drafter, settings, vocabulary=vocabulary), choice
 
 
-def put_on(drafter: LlamaDrafter, choice: Choice) -> Choice:
+def apply_adapter(drafter: LlamaDrafter, choice: Choice) -> Choice:
     """Give an opened drafter its adapter, unless that is merged in. A version that does not fit is set aside, and the
     last one before it used."""
     while not choice.is_merged:

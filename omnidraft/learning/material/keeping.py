@@ -13,7 +13,7 @@ from pathlib import Path
 
 from omnidraft.config import LearningSettings
 from omnidraft.file_lock import FileLock
-from omnidraft.learning.adapters.serving import Shelf
+from omnidraft.learning.adapters.serving import Adapters
 from omnidraft.learning.material.capture import Answered, Pairing, record_of, served_by
 from omnidraft.learning.material.history import History
 from omnidraft.learning.material.plan import waiting
@@ -126,13 +126,13 @@ class Keeping:
         self.answers, self.tokens, self.bytes = len(replay), replay.tokens, replay.bytes
 
 
-def files_of(profile: ProfilePaths, shelf: Shelf, cache: Path) -> list[Part]:
+def files_of(profile: ProfilePaths, adapters: Adapters, cache: Path) -> list[Part]:
     """Where everything learned lives, and how large it is."""
     return [
         Part("replay", profile.replay, "Past answers the drafter can learn from.", measured(profile.replay)),
         Part("adapters", profile.adapters, "What the drafter has learned, by version.", measured(profile.adapters)),
         Part("metrics", profile.metrics, "Updates, acceptance and speed over time.", measured(profile.metrics)),
-        Part("merged", shelf.merged, "The drafter with its adapter added in; made anew.", measured(shelf.merged)),
+        Part("merged", adapters.merged, "The drafter with its adapter added in; made anew.", measured(adapters.merged)),
         Part("tables", cache / "expansions", "How targets' tokens are spelled; made anew.",
              measured(cache / "expansions")),
     ]  # fmt: skip

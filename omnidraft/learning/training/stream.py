@@ -18,7 +18,7 @@ import torch
 from transformers.utils import logging
 
 from omnidraft.config import LearningSettings
-from omnidraft.learning.adapters.serving import Choice, Shelf
+from omnidraft.learning.adapters.serving import Adapters, Choice
 from omnidraft.learning.adapters.versions import Version
 from omnidraft.learning.job import Job, update_job
 from omnidraft.learning.material.record import Record
@@ -56,7 +56,7 @@ class StreamLearner:
         self.replay = folder / "replay.sqlite"
         self.choice = Choice(drafter)
         self._drafter, self._seed, self._gated = drafter, seed, not as_in_paper
-        self._shelf = Shelf(folder / "adapters", folder / "merged")
+        self._adapters = Adapters(folder / "adapters", folder / "merged")
         self._vocabulary, self._target, self._tables = "", "", dict[str, str]()
 
     def switched(self, vocabulary: str, target: str, tables: Mapping[str, str]) -> Choice:
@@ -86,7 +86,7 @@ class StreamLearner:
         return self._update(newest) if newest > self.choice.learned_in.through else None
 
     def _choose(self) -> None:
-        self.choice = self._shelf.choose(self._drafter, self._vocabulary, self.settings.scope)
+        self.choice = self._adapters.choose(self._drafter, self._vocabulary, self.settings.scope)
 
     def _job(self, ordinal: int) -> Job:
         job = update_job(

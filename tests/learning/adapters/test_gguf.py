@@ -60,7 +60,7 @@ def test_a_tied_output_layer_is_left_alone(models):
 @pytest.mark.parametrize("precision", ["f16", "f32"])
 def test_torch_and_llama_cpp_agree_on_every_logit(drafter, drafter_path, tmp_path, precision):
     path = tmp_path / "adapter.gguf"
-    write_adapter(path, as_arrays(drafter), drafter_path, RANK, RANK, precision)
+    write_adapter(path, as_arrays(drafter), drafter_path, RANK, precision)
     check_adapter(path, read_info(drafter_path))
     ids = [1, *np.random.default_rng(0).integers(3, 3072, 599).tolist()]
     ours = torch_logits(drafter, ids)
@@ -73,7 +73,7 @@ def test_torch_and_llama_cpp_agree_on_every_logit(drafter, drafter_path, tmp_pat
 
 def test_an_adapter_reads_back_as_it_was_written(drafter, drafter_path, tmp_path):
     before = as_arrays(drafter)
-    write_adapter(tmp_path / "adapter.gguf", before, drafter_path, RANK, RANK)
+    write_adapter(tmp_path / "adapter.gguf", before, drafter_path, RANK)
     after, alpha = read_adapter(tmp_path / "adapter.gguf", drafter_path)
     assert alpha == RANK
     assert set(after) == set(before)
@@ -93,4 +93,4 @@ def test_infinite_weights_are_never_written(drafter, drafter_path, tmp_path):
     weights = as_arrays(drafter)
     weights["blk.0.attn_q.lora_a"] = np.full_like(weights["blk.0.attn_q.lora_a"], np.nan)
     with pytest.raises(ModelError, match="infinite"):
-        write_adapter(tmp_path / "adapter.gguf", weights, drafter_path, RANK, RANK)
+        write_adapter(tmp_path / "adapter.gguf", weights, drafter_path, RANK)

@@ -99,7 +99,7 @@ def test_each_drafter_and_vocabulary_has_a_history_and_any_version_can_be_chosen
     store = assistant.loaded.choice.store
     versions = [made(store, drafter, noise).name for noise in (0.01, 0.02)]
     use(assistant, models, drafter, "a")
-    history, name = learner._keeping.history, learner.shelf.store_name(store)
+    history, name = learner._keeping.history, learner.adapters.store_name(store)
     for number, version in enumerate(versions, 1):
         history.save(name, Update(number, 1.0, drafter.stem, "a", "v", "published", "It rose.", version))
     assert [update.version for update in learner.history()] == versions[::-1]

@@ -171,9 +171,9 @@ EXPORTING = """
 import os, sys, zipfile
 from pathlib import Path
 from omnidraft.paths import find_data_home
-from omnidraft.profiles import carry
-carry._add = lambda *_: os.kill(os.getpid(), 9)
-carry.export_profile(find_data_home(sys.argv[1]), "Ada", Path(sys.argv[2]))
+from omnidraft.profiles import exporting
+exporting._add = lambda *_: os.kill(os.getpid(), 9)
+exporting.export_profile(find_data_home(sys.argv[1]), "Ada", Path(sys.argv[2]))
 """
 
 

@@ -19,8 +19,8 @@ from omnidraft.encryption.copying import encrypt_folder
 from omnidraft.errors import OmniDraftError, SettingsError, StorageError
 from omnidraft.files import reason, sync_folder
 from omnidraft.paths import DataHome, ProfilePaths, make_folder, profile_name
-from omnidraft.profiles.carry import BLOCK, FORMAT, MANIFEST, VERSION
 from omnidraft.profiles.checks import check_adapter_file, check_chats, check_database
+from omnidraft.profiles.exporting import BLOCK, FORMAT, MANIFEST, VERSION
 from omnidraft.profiles.folders import DATABASES, INCOMING, Profile, free_name
 from omnidraft.settings_file import load_settings, save_settings
 from omnidraft.vault import vault_of

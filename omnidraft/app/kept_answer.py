@@ -1,0 +1,112 @@
+"""An answer in the store: there from its first second on, so that a crash loses a second of it, and whole in the end.
+
+Knows what is kept of an answer; who starts one, and with which messages, is conversing.py's business.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+
+from omnidraft.app.answer_job import AnswerJob
+from omnidraft.app.session import Session
+from omnidraft.app.tool_use import ToolUse
+from omnidraft.chats import Message, answer_meta
+from omnidraft.chats.steps import steps_meta
+from omnidraft.decoding.events import Event, Round
+from omnidraft.seats import Continued
+
+SAVE_EVERY = 1.0  # seconds
+ENDED = ("stop", "stop_string")
+
+
+class KeptAnswer:
+    """Stores one answer while it grows and when it is done.
+
+    `continued` is what of it was there before, None for a new one; `pieces` are that part's tokens as they were shown.
+    """
+
+    def __init__(self, session: Session, message: Message, continued: Continued | None = None) -> None:
+        self.session = session
+        steps = message.steps
+        self.before = message.content[: steps[-1].at] if steps else ""  # what was said before the last call
+        self._ids_of_before = message.token_ids[: steps[-1].ids] if steps else []
+        self._goes_on = continued is not None or bool(steps)
+        self.message = message
+        self.target = session.target_name()
+        self.continued = continued
+        self.pieces = shown_pieces(message)
+        self._saved = time.monotonic()
+
+    @classmethod
+    def of_new(cls, session: Session, question: Message, seed: int | None) -> KeptAnswer:
+        """An empty answer to `question`, in the store."""
+        note = session.switched.pop(question.chat, None)
+        thinks = session.assistant.engine.target.template.opens_thoughts or None if session.assistant.engine else None
+        meta = {**answer_meta(target=session.target_name(), note=note, seed=seed, thinks=thinks), "partial": True}
+        message = session.store.append(question.chat, "assistant", "", parent=question.id, meta=meta)
+        return cls(session, message)
+
+    @classmethod
+    def of_begun(cls, session: Session, message: Message) -> KeptAnswer:
+        ended, text, ids = message.meta.get("finish_reason") in ENDED, message.content, tuple(message.token_ids)
+        if steps := message.steps:  # it goes on behind the last of them, where perhaps nothing was said yet
+            text, ids = text[steps[-1].at :], ids[steps[-1].ids :]
+            return cls(session, message, Continued(text, ids, ended) if text else None)
+        return cls(session, message, Continued(text, ids, ended))
+
+    def watch_with(self, use: ToolUse) -> Callable[[AnswerJob, Event], None]:
+        def watch(job: AnswerJob, event: Event) -> None:
+            self.watch(job, event)
+            use.watch(job, event)
+
+        return watch
+
+    def watch(self, job: AnswerJob, event: Event) -> None:
+        if not isinstance(event, Round):
+            return
+        now = time.monotonic()
+        if now - self._saved >= SAVE_EVERY:
+            self._saved = now
+            self.session.store.save_partial(self.message.id, job.spoken)
+
+    def finish(self, job: AnswerJob) -> None:
+        live = job.live
+        if self._goes_on:
+            if job.error and job.text == job.begun:  # nothing came of it: the answer stays as it was
+                self.session.store.save_partial(self.message.id, job.text, self.message.meta, final=True)
+                return
+            live.add_earlier(self.message.statistics)
+        statistics = asdict(live.statistics)
+        statistics.pop("near_tie_positions", None)
+        plain = live.plain(self.session.plain_rounds.of(self.target)) or self.message.meta.get("plain")
+        live.settled_plain = plain  # another target's rounds, or its own again, must not change it
+        self.session.plain_rounds.add(self.target, live.pace.plain)
+        meta = answer_meta(
+            statistics=statistics,
+            token_ids=[*self._ids_before(), *live.ids],
+            origins=[origin for _, origin in live.pieces],
+            target=self.target,
+            seed=live.seed if live.seed is not None else self.message.meta.get("seed"),
+            finish_reason="failed" if job.error else live.finish_reason,
+            pieces=[text for text, _ in live.pieces] or None,
+            notices=live.notices or None,
+            error=job.error,
+            note=self.message.meta.get("note"),
+            thinks=self.message.meta.get("thinks"),
+            plain=plain,
+            disabled=live.disabled_reason,
+            steps=steps_meta(job.steps) or None,
+        )
+        self.session.store.save_partial(self.message.id, job.text, meta, final=True)
+
+    def _ids_before(self) -> list[int]:
+        """Ids of the part that was there, as the engine read them."""
+        engine = self.session.assistant.engine
+        return [*self._ids_of_before, *(engine.written_ids(self.continued) if engine is not None else [])]
+
+
+def shown_pieces(message: Message) -> list[tuple[str, str]]:
+    """(text, origin) of an answer's tokens."""
+    return list(zip(message.meta.get("pieces", []), message.origins, strict=False))

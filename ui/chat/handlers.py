@@ -1,0 +1,56 @@
+"""What all events of the chat page start from: whose session it is, which conversation, and how a refusal is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any
+
+import gradio as gr
+
+from omnidraft.app.session import Session
+from omnidraft.app.sessions import Sessions
+from omnidraft.errors import OmniDraftError, StorageError
+from ui.chat.parts import ARRIVING, GONE, note
+from ui.chat.view import ChatView
+from ui.common.request import session_of
+
+Updates = Iterator[dict]
+
+
+class Gone(OmniDraftError):
+    """The page shows a conversation that was deleted, or a profile that this browser has left."""
+
+
+def telling(handler: Callable[..., Updates]) -> Callable[..., Updates]:
+    """A handler whose refusals stand in the page's message line, and leave the rest of the page as it is."""
+
+    @wraps(handler)
+    def told(self: Handlers, *given: Any) -> Updates:
+        try:
+            yield from handler(self, *given)
+        except OmniDraftError as error:
+            yield {self.view.notice: note(str(error), bad=True)}
+
+    return told
+
+
+@dataclass(frozen=True, slots=True)
+class Handlers:
+    """What all handlers of the page start from."""
+
+    sessions: Sessions
+    view: ChatView
+
+    def here(self, request: gr.Request, chat: str | None) -> tuple[Session, str]:
+        """The session the request belongs to, and the conversation its page shows; Gone if it has no such one.
+
+        Another tab may have deleted it or gone to another profile. No other conversation takes its place then: what
+        was written for one must not land in another.
+        """
+        session = session_of(self.sessions, request)
+        try:
+            return session, session.shown.show(chat or "").id
+        except StorageError:
+            raise Gone(GONE if chat else ARRIVING) from None

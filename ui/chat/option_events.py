@@ -1,0 +1,58 @@
+"""What happens when a conversation's options change: its model, functions, sampling and system prompt."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from omnidraft.app import conversing
+from omnidraft.app.tool_use import UNSUPPORTED
+from ui.chat import options as chat_options
+from ui.chat.handlers import Handlers, Updates, telling
+from ui.chat.parts import note
+
+TOOLS_ON = "The model may ask for functions in this conversation; you decide about each call."
+TOOLS_OFF = "The model is offered no functions in this conversation."
+
+
+class Options(Handlers):
+    """Model, speculation switch and options of the conversation."""
+
+    @telling
+    def target(self, path: str, chat: str | None, request: gr.Request) -> Updates:
+        session, name = self.here(request, chat)
+        yield from self.view.switch(session, name, Path(path))
+
+    @telling
+    def speculate(self, on: bool, chat: str | None, request: gr.Request) -> Updates:
+        session, name = self.here(request, chat)
+        changed = session.store.update(name, speculation=on)
+        yield {self.view.side: self.view.panel_of(session, changed, session.store.path(name))}
+
+    @telling
+    def tools(self, on: bool, chat: str | None, request: gr.Request) -> Updates:
+        """Whether the model may ask for functions; what was always allowed is asked again then."""
+        session, name = self.here(request, chat)
+        session.store.update(name, tools=() if on else None)
+        engine = session.assistant.engine
+        known = engine is None or not on or engine.target.template.supports_tools
+        told = TOOLS_ON if on else TOOLS_OFF
+        yield {self.view.notice: note(told if known else UNSUPPORTED.format(session.target_name()), bad=not known)}
+
+    @telling
+    def keep(self, request: gr.Request, chat: str | None, *values: Any) -> Updates:
+        session, name = self.here(request, chat)
+        sampling = chat_options.store(session, name, *values)
+        yield {self.view.notice: "", self.view.options.preset: chat_options.preset_of(sampling)}
+
+    @telling
+    def preset(self, wanted: str, chat: str | None, request: gr.Request) -> Updates:
+        session, name = self.here(request, chat)
+        values = chat_options.PRESETS.get(wanted)
+        if values is None:
+            yield {self.view.notice: ""}
+            return
+        sampling = conversing.with_values(session, session.store.get(name), values)
+        yield self.view.options.show(session.store.update(name, sampling=sampling), sampling)
