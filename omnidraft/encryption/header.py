@@ -73,7 +73,7 @@ def read_header(root: Path) -> Header | None:
             raise StorageError(f"{path} was written by another version of OmniDraft.")
         given = {name: bytes.fromhex(values[name]) for name in ("salt", "nonce", "wrapped")}
         header = Header(cost=int(values["cost"]), step=values["step"], becomes=values["becomes"], **given)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):  # who makes the home says what is wrong with its place
         return None
     except OSError as error:
         raise StorageError(f"{path} cannot be read: {reason(error)}.") from error
