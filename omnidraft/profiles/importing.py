@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from omnidraft.config import changed
-from omnidraft.encryption.conversion import encrypt_folder
+from omnidraft.encryption.copying import encrypt_folder
 from omnidraft.errors import OmniDraftError, SettingsError, StorageError
 from omnidraft.files import reason, sync_folder
 from omnidraft.paths import DataHome, ProfilePaths, make_folder, profile_name

@@ -1,0 +1,145 @@
+"""What somebody does in a first week, in a browser: turns, versions, imports, models, thoughts, an app restarted."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from omnidraft.learning.facts import Update
+from omnidraft.learning.material.history import History
+from tests.chats.test_foreign import CHATGPT, LM_STUDIO, OPEN_WEBUI
+from tests.ui.chatting import answers, arrived, ask, choose, new_chat, questions, titles, wait_idle
+from tests.ui.conftest import SETTINGS, Server, write_settings
+
+
+def test_a_turn_is_deleted_an_answer_edited_and_a_conversation_forked(server, pages):
+    page = pages.open(server)
+    new_chat(page)
+    for text in ("What is 23 + 45?", "What is 12 + 7?"):
+        ask(page, text)
+    page.locator("#od-chat .bot-row >> nth=-1").locator("button[title='Edit']").click()
+    page.wait_for_selector("#od-cancel", state="visible")
+    page.fill("#od-box textarea", "Nineteen, I say.")
+    page.click("#od-send")
+    page.wait_for_selector("#od-chat .bot-row >> text=Nineteen, I say.")
+    page.wait_for_selector("#od-chat .bot-row >> text=2 / 2")
+    page.locator("#od-chat .bot-row >> nth=0").locator("button[title^='Go on from here']").click()
+    page.wait_for_selector("#od-notice >> text=the other one stays as it was")
+    page.wait_for_function("document.querySelectorAll('#od-chat .user-row').length === 1")
+    page.locator("#od-chat .user-row .od-turn button[title^=Delete]").click()
+    page.click(".od-turn-sure button:has-text('Delete')")
+    page.wait_for_selector("#od-notice >> text=The question and its answers were deleted")
+    page.wait_for_selector(".od-empty")
+    page.click("#od-rows .od-row >> nth=1")
+    page.wait_for_selector("#od-chat .bot-row >> text=Nineteen, I say.")
+    assert len(questions(page)) == 2, "the other one stayed as it was"
+
+
+def test_a_pinned_conversation_stands_first(server, pages):
+    page = pages.open(server)
+    for text in ("The first of two", "The second of two"):
+        new_chat(page)
+        ask(page, text)
+    row = "#od-rows .od-item:has-text('The first of two')"
+    page.hover(row)
+    page.click(f"{row} [data-kind=pin]")
+    page.wait_for_selector("#od-rows .od-age >> text=Pinned")
+    assert titles(page)[0] == "The first of two"
+
+
+def test_a_conversation_comes_back_with_its_model(server, pages):
+    page = pages.open(server)
+    new_chat(page)
+    ask(page, "To the other model")
+    choose(page, "#od-target", "tiny-target-b")
+    page.wait_for_selector("#od-notice >> text=answers from here on")
+    new_chat(page)
+    choose(page, "#od-target", "tiny-target-a ")
+    page.wait_for_selector("#od-notice >> text=tiny-target-a")
+    page.click("#od-rows .od-row >> text=To the other model")
+    page.wait_for_function("document.querySelector('#od-target input').value.includes('tiny-target-b')")
+    ask(page, "Are you still there?")
+    assert "tiny-target-b" in page.input_value("#od-target input")
+
+
+@pytest.mark.parametrize(
+    ("whole", "name", "text"),
+    [([CHATGPT], "ChatGPT", "When was Rome founded?"), ([OPEN_WEBUI], "Open WebUI", "How long?"),
+     (LM_STUDIO, "LM Studio", "How hot?")],
+    ids=["ChatGPT", "Open WebUI", "LM Studio"],
+)  # fmt: skip
+def test_conversations_of_other_programs_come_in(server, pages, whole, name, text):
+    page = pages.open(server)
+    arrived(page)
+    upload = {"name": "c.json", "mimeType": "application/json", "buffer": json.dumps(whole).encode()}
+    page.set_input_files("#od-transfer input[type=file]", upload)
+    page.wait_for_selector(f"#od-notice >> text=came in from {name}.")
+    page.wait_for_selector(f"#od-chat .user-row >> text={text}")
+
+
+def test_what_could_not_be_answered_is_marked_and_left_out(make_server, pages):
+    page = pages.open(make_server(settings=SETTINGS.replace("threads = 1", "threads = 1\nn_ctx = 512")))
+    new_chat(page)
+    ask(page, "A long one: " + "many words " * 600, wait=False)
+    page.wait_for_selector("#od-notice .od-bad")
+    wait_idle(page)
+    ask(page, "What is 23 + 45?")
+    page.wait_for_selector("#od-chat .user-row .od-turn >> text=Left out of what the model reads")
+    assert "68" in answers(page)[-1]
+
+
+def test_the_history_shown_is_that_of_the_drafter_and_model_at_hand(make_server, pages, tmp_path):
+    path = tmp_path / "app/home/profiles/default/metrics.sqlite"
+    path.parent.mkdir(parents=True)
+    history = History(path)
+    history.save("another-drafter/abc", Update(
+        1, time.time(), "another-drafter", "another-model", "abc", outcome="refused", ended=time.time()))  # fmt: skip
+    history.close()
+    page = pages.open(make_server(), "/learning")
+    page.wait_for_selector("#od-page >> text=another-model")
+    page.wait_for_selector("#od-page >> text=the updates of all drafters and models are shown")
+    page.click("#od-learning-load")
+    page.wait_for_selector(".od-explain, #od-page >> text=What tiny-drafter")
+    page.wait_for_selector("#od-page >> text=another-model", state="hidden")
+
+
+def test_ctrl_c_with_a_tab_open_is_quiet_and_what_was_written_is_there_again(make_server, pages):
+    server = make_server()
+    page = pages.open(server)
+    new_chat(page)
+    ask(page, "Before")
+    page.fill("#od-box textarea", "Not sent yet")
+    assert server.stop() == 130
+    assert "Traceback" not in server.log
+    server.start()
+    page.reload()
+    arrived(page)
+    page.wait_for_function("document.querySelector('#od-box textarea').value === 'Not sent yet'")
+
+
+@pytest.fixture
+def thinking(tmp_path):
+    says = "<think>Let me see the map first, slowly and with care.</think>It is far.|Not so far, after all."
+    made = Server(tmp_path / "app", environment={"SAYS": says, "PAUSE": "0.12"})
+    write_settings(made, SETTINGS)
+    yield made.start()
+    made.kill()
+
+
+def test_thoughts_fold_while_they_stream_and_a_running_answer_is_marked_and_stopped_in_the_list(thinking, pages):
+    page = pages.open(thinking)
+    new_chat(page)
+    ask(page, "How far is it?", wait=False)
+    page.wait_for_selector("#od-chat .thought-group >> text=Thinking")
+    page.wait_for_selector("#od-chat .thought-group >> text=Thoughts")
+    page.wait_for_selector("#od-chat .bot-row >> text=It is far.")
+    wait_idle(page)
+    ask(page, "Is it really?", wait=False)
+    page.wait_for_selector("#od-chat .bot-row >> text=Not so")
+    page.click("#od-new")
+    page.wait_for_selector("#od-rows .od-writing")
+    assert page.is_visible("#od-send"), "the new conversation is not the one that is answered"
+    page.click("#od-rows .od-writing")
+    page.wait_for_selector("#od-rows .od-writing", state="detached")
