@@ -65,11 +65,11 @@ class AcceptanceHead:
         self._new = 0
         self._listed: list[float] | None = None  # the weights, as one prediction at a time is quickest
 
-    def probability(self, features: Features, mood: float = 0.0) -> float:
-        """P(accepted); `mood` shifts it, in logits."""
+    def probability(self, features: Features, offset: float = 0.0) -> float:
+        """P(accepted); `offset` shifts it, in logits."""
         if self._listed is None:
             self._listed = self.weights.tolist()
-        score = mood + sum(map(mul, self._listed, features.values()))
+        score = offset + sum(map(mul, self._listed, features.values()))
         return 1.0 / (1.0 + exp(-max(score, -700.0)))
 
     def learn(self, features: Features, accepted: bool) -> None:

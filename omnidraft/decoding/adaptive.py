@@ -36,7 +36,7 @@ _SILENT = 3  # rounds of a trial without a proposal, after which the costs that 
 _MARGIN = 0.15  # tokens a copy must promise: of many that look just good enough, most are not
 _EXPECTED = "plain: drafting is not expected to pay"
 _HOPELESS = 0.03  # chance below which one more copied token is not worth a thought
-_MOOD_KEPT = 0.8  # from one answer to the next
+_OFFSET_KEPT = 0.8  # from one answer to the next
 _FAR_BEHIND = 4  # ids to read at once, from which on a round says nothing about a draft step
 _AMORTISED = 24  # rounds over which catching up is written off
 
@@ -50,7 +50,7 @@ class AdaptiveLength:
     def __init__(self, knowledge: Knowledge, translator: Translator | None, longest: int) -> None:
         self.longest = longest
         self.knowledge = knowledge
-        self._foresight = Foresight(translator, knowledge.head, knowledge.mood) if translator else None
+        self._foresight = Foresight(translator, knowledge.head, knowledge.offset) if translator else None
         self._rates = knowledge.rates.local()
         self._look = knowledge.look.local()
         self._copies = knowledge.copies.local()
@@ -80,10 +80,10 @@ class AdaptiveLength:
     def state(self) -> str:
         if self._foresight is None:
             return ""
-        rests = not (self.knowledge.drafting or self._guard.insists or self._guard.plain_only)
-        return _EXPECTED if rests else self._guard.words
+        plain = not (self.knowledge.drafting or self._guard.insists or self._guard.plain_only)
+        return _EXPECTED if plain else self._guard.words
 
-    def rests(self) -> bool:
+    def is_plain(self) -> bool:
         guard = self._guard
         if self._foresight is None or guard.blocks:
             return not (guard.due and self._foresight is not None)
@@ -100,14 +100,14 @@ class AdaptiveLength:
             self._guard.begin_trial(self._catching_up())
             self._unproposed = 0
         copied, gain = self._best_copy() if match.length and not k.copy_guard.resting else (0, 0.0)
-        if not copied and self.rests():
+        if not copied and self.is_plain():
             return PLAIN
         self._tell_plain()
         if self._foresight is None:
             return copied
         self._foresight.begin()
-        rests = self._guard.blocks or not (k.drafting or self._guard.insists)
-        return copied if copied and (rests or gain >= self._look.value) else 0
+        plain = self._guard.blocks or not (k.drafting or self._guard.insists)
+        return copied if copied and (plain or gain >= self._look.value) else 0
 
     def compared(self, right: bool) -> None:
         self._copy_was(0, right)
@@ -214,7 +214,7 @@ class AdaptiveLength:
         if self._tokens:
             self.knowledge.usual.add(self._tokens)
         if self._foresight is not None:
-            self.knowledge.mood = _MOOD_KEPT * self._foresight.mood
+            self.knowledge.offset = _OFFSET_KEPT * self._foresight.offset
 
     def _tell_plain(self) -> None:
         """Plain rounds are many and alike, and must cost nothing: the cost model hears of them together."""

@@ -11,19 +11,19 @@ from omnidraft.decoding.topk import top_ids
 from omnidraft.vocab import Proposal, Translator
 
 _SEEN = 16  # pieces the entropy looks at; the rest counts as one
-_MOOD_RATE = 0.7  # logits that one complete surprise moves the mood by
-_MOOD_MOST = 3.0
+_OFFSET_RATE = 0.7  # logits that one complete surprise moves the offset by
+_OFFSET_MOST = 3.0
 
 
 class Foresight:
     """Features and probabilities of one round's proposals; trains the head when the round is over.
 
-    mood: how much better (in logits) proposals do in this answer than the head, which knows all answers, would expect.
+    offset: how much better, in logits, proposals do in this answer than the head, which knows all answers, expects.
     """
 
-    def __init__(self, translator: Translator, head: AcceptanceHead, mood: float = 0.0) -> None:
+    def __init__(self, translator: Translator, head: AcceptanceHead, offset: float = 0.0) -> None:
         self.head = head
-        self.mood = mood
+        self.offset = offset
         self.journal: list[tuple[float, bool]] | None = None  # (predicted, accepted), where someone wants to check
         self._translator = translator
         self._pieces: list[tuple[float, float]] = []  # log q and entropy of each piece drawn this round
@@ -47,7 +47,7 @@ class Foresight:
         found = []
         for depth, proposal in enumerate(self._translator.segment(pieces)):
             features = self._of(proposal, depth)
-            found.append(1.0 if features is None else self.head.probability(features, self.mood))
+            found.append(1.0 if features is None else self.head.probability(features, self.offset))
         return found
 
     def learn(self, proposals: Sequence[Proposal], tested: int, accepted: int) -> None:
@@ -55,12 +55,12 @@ class Foresight:
         for depth, proposal in enumerate(proposals[:tested]):
             features = self._of(proposal, depth)
             if features is not None:
-                expected = self.head.probability(features, self.mood)
+                expected = self.head.probability(features, self.offset)
                 if self.journal is not None:
                     self.journal.append((expected, depth < accepted))
                 self.head.learn(features, depth < accepted)
-                mood = self.mood + _MOOD_RATE * ((depth < accepted) - expected)
-                self.mood = min(max(mood, -_MOOD_MOST), _MOOD_MOST)
+                offset = self.offset + _OFFSET_RATE * ((depth < accepted) - expected)
+                self.offset = min(max(offset, -_OFFSET_MOST), _OFFSET_MOST)
 
     def _of(self, proposal: Proposal, depth: int) -> Features | None:
         """None for pieces drawn in an earlier round (carried ones), whose logits are gone."""

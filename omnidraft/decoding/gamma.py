@@ -24,7 +24,7 @@ class GammaLength(AdaptiveLength):
     def state(self) -> str:
         return ""
 
-    def rests(self) -> bool:
+    def is_plain(self) -> bool:
         return False
 
     def begin(self, behind: int, match: Match) -> int:

@@ -29,7 +29,7 @@ class Knowledge:
     tokens: float = 0.0
     seconds: float = 0.0
     plain_seconds: float = 0.0  # plain decoding that guesses not proposed may still be charged to
-    mood: float = 0.0  # the next answer begins with, see `Foresight`
+    offset: float = 0.0  # the next answer begins with, see `Foresight`
     drafting: bool = True
     guard: Guard = field(default_factory=Guard)
     copy_guard: CopyGuard = field(default_factory=CopyGuard)

@@ -29,7 +29,7 @@ class LengthPolicy(Protocol):
         """In words, whether drafting goes on by measured speed; "" where that is not measured."""
         ...
 
-    def rests(self) -> bool:
+    def is_plain(self) -> bool:
         """Whether this round, if there is nothing to copy, is plain without another thought: it is then not begun, only
         observed. Asked in every round, so it must cost next to nothing."""
         ...
@@ -80,7 +80,7 @@ class FixedLength:
     def __init__(self, length: int) -> None:
         self.longest = length
 
-    def rests(self) -> bool:
+    def is_plain(self) -> bool:
         return False
 
     def begin(self, behind: int, match: Match) -> int:

@@ -52,7 +52,7 @@ class Speculation:
         """Proposals behind the newest token, at most `room`; `position` is the answer position they begin at."""
         drafting = self.drafting
         carried = drafting is not None and drafting.holds_pieces
-        if not (carried or (self.lookup is not None and self.lookup.passages)) and self.policy.rests():
+        if not (carried or (self.lookup is not None and self.lookup.passages)) and self.policy.is_plain():
             return NOTHING
         start = perf_counter()
         drafted = 0

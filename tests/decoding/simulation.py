@@ -117,7 +117,7 @@ class Machine:
 
     def _round(self, policy, made: int) -> tuple[Round, list[Proposal]]:
         behind = 1 + self._unread if self._catching_up else 1
-        idle = policy.rests() or policy.begin(behind, NO_MATCH) == PLAIN
+        idle = policy.is_plain() or policy.begin(behind, NO_MATCH) == PLAIN
         pieces, right = [], []
         while not idle and policy.more(pieces):
             chance = self._acceptance[(made + len(pieces)) // 40 % len(self._acceptance)]

@@ -16,12 +16,12 @@ EQUALITY = SimpleNamespace(picker=GreedyPicker(), splits=True)
 REJECTION = SimpleNamespace(picker=GreedyPicker(), splits=False)
 
 
-class Resting(FixedLength):
-    """Would always rest; copies whatever there is where it is asked nevertheless."""
+class Plain(FixedLength):
+    """Is always plain; copies whatever there is where it is asked nevertheless."""
 
     begun = 0
 
-    def rests(self):
+    def is_plain(self):
         return True
 
     def begin(self, behind, match):
@@ -34,7 +34,7 @@ def speculation(policy: FixedLength, lookup: SuffixLookup | None = None) -> Spec
 
 
 def test_a_round_at_rest_with_nothing_to_copy_is_not_even_begun():
-    policy = Resting(4)
+    policy = Plain(4)
     assert speculation(policy, SuffixLookup()).guess(EQUALITY, 0, 8) is NOTHING
     assert speculation(policy).guess(EQUALITY, 0, 8) is NOTHING
     assert policy.begun == 0
@@ -44,13 +44,13 @@ def test_copies_are_proposed_while_drafting_rests():
     lookup = SuffixLookup([[A, B, C, C, B]])
     lookup.begin(toys.PROMPT)
     lookup.extend([A, B, C])
-    guess = speculation(Resting(4), lookup).guess(EQUALITY, 3, 8)
+    guess = speculation(Plain(4), lookup).guess(EQUALITY, 3, 8)
     assert [(p.target_id, p.origin) for p in guess.proposals] == [(C, "lookup"), (B, "lookup")]
     assert guess.drafted == 0
 
 
 def test_pieces_carried_over_from_the_last_round_are_proposed_though_drafting_rests():
-    policy = Resting(2)
+    policy = Plain(2)
     made = speculation(policy)
     made.drafting.draft(FixedLength(2), REJECTION.picker, 0)
     carried = made.drafting.pieces

@@ -6,18 +6,16 @@ replaced atomically. Whatever is killed in between, the last good version is the
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
 import time
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from omnidraft.errors import StorageError
 from omnidraft.files import erase, read, reason, sync_folder, write_atomically
-from omnidraft.json_text import read_json
 from omnidraft.learning.adapters.candidate import drop_candidate, forget_candidate
 from omnidraft.learning.adapters.files import (
     DAMAGED,
@@ -29,26 +27,11 @@ from omnidraft.learning.adapters.files import (
     unfinished,
     unfinished_folder,
 )
+from omnidraft.learning.adapters.pointer import VERSION_NAME, Pointer, read_pointer, write_pointer
 from omnidraft.learning.adapters.versions import ADAPTER, HEAD, META, WEIGHTS, Meta, Version, digest, read_version
 
-CURRENT = "current.json"
 SHARED = "shared"
 KEPT = 5
-_NAME = re.compile(r"v\d{6,}")
-
-
-@dataclass(frozen=True)
-class Pointer:
-    """version: the one served, None for the bare drafter; rejected: rolled back, never chosen again; through: newest
-    replay ordinal that a refused or rolled-back update has used up, so that it is not tried again at once; highest:
-    number there ever was, since figures of a forgotten version must not become another one's; warm: without a version,
-    whether what was learned for another vocabulary serves (None: unless something was rejected)."""
-
-    version: str | None = None
-    rejected: tuple[str, ...] = ()
-    through: int = 0
-    highest: int = 0
-    warm: bool | None = None
 
 
 class AdapterStore:
@@ -61,16 +44,10 @@ class AdapterStore:
     @property
     def pointer(self) -> Pointer:
         """What `current.json` says; if it is missing or damaged, the newest whole version is the one served."""
-        try:
-            values = read_json(read(self.folder / CURRENT))
-            version, rejected = values["version"], tuple(map(str, values["rejected"]))
-            if version is not None and not _NAME.fullmatch(version):
-                raise ValueError("not a version's name")
-            through, highest, warm = int(values["through"]), int(values.get("highest", 0)), values.get("warm")
-            return Pointer(version, rejected, through, highest, warm if isinstance(warm, bool) else None)
-        except (OSError, ValueError, KeyError, TypeError, StorageError):
-            whole = self.versions()
-            return Pointer(whole[-1].name if whole else None, highest=whole[-1].number if whole else 0)
+        if (found := read_pointer(self.folder)) is not None:
+            return found
+        whole = self.versions()
+        return Pointer(whole[-1].name if whole else None, highest=whole[-1].number if whole else 0)
 
     def versions(self) -> list[Version]:
         """All whole versions, oldest first, rejected ones included."""
@@ -135,7 +112,7 @@ class AdapterStore:
 
     def _rename_to_next(self, temporary: Path) -> Path:
         aside = (path.name.removeprefix(DAMAGED) for path in damaged(self.folder))
-        used = [path.name for path in self._folders()] + [n for n in aside if _NAME.fullmatch(n)]
+        used = [path.name for path in self._folders()] + [n for n in aside if VERSION_NAME.fullmatch(n)]
         number = max([self.pointer.highest, *(int(name[1:]) for name in (*used, *self.pointer.rejected))])
         final = self.folder / f"v{number + 1:06d}"
         os.rename(temporary, final)
@@ -178,7 +155,7 @@ class AdapterStore:
 
     def attach_head(self, version: str, data: bytes) -> None:
         """Keep the acceptance head that was trained while this version served; it comes back with a rollback."""
-        if _NAME.fullmatch(version) and (self.folder / version).is_dir():
+        if VERSION_NAME.fullmatch(version) and (self.folder / version).is_dir():
             write_atomically(self.folder / version / HEAD, data)
 
     def set_damaged_aside(self) -> tuple[str, ...]:
@@ -235,7 +212,7 @@ class AdapterStore:
         """Version folders in order, whole or not."""
         if not self.folder.is_dir():
             return []
-        found = [path for path in self.folder.iterdir() if _NAME.fullmatch(path.name) and path.is_dir()]
+        found = [path for path in self.folder.iterdir() if VERSION_NAME.fullmatch(path.name) and path.is_dir()]
         return sorted(found, key=lambda path: int(path.name[1:]))
 
     def _read(self, path: Path) -> Version | None:
@@ -250,8 +227,7 @@ class AdapterStore:
         return known[1]
 
     def _point(self, pointer: Pointer) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(self.folder / CURRENT, json.dumps(asdict(pointer)).encode())
+        write_pointer(self.folder, pointer)
 
 
 def open_store(adapters: Path, drafter: Path, fingerprint: str, vocabulary: str) -> AdapterStore:
