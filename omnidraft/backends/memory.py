@@ -17,6 +17,7 @@ from omnidraft.backends.llama_runtime import type_layout
 KV_BYTES = {"f16": 2.0, "q8_0": 34 / 32, "q4_0": 18 / 32}
 _OTHER_STATES = (".ssm.", ".wkv.", ".kv_lora_rank", ".full_attention_interval", ".shortconv.")
 _SCORES_BUDGET = 128 << 20
+_ENDLESS = 1 << 62  # elements: a header may name any number
 
 
 def tensor_bytes(info: ModelInfo) -> dict[str, int]:
@@ -42,7 +43,7 @@ def kv_cache_bytes(info: ModelInfo, n_ctx: int, kv_type: str) -> int | None:
     values = metadata.get(prefix + "key_length", head) + metadata.get(prefix + "value_length", head)
     per_layer = metadata.get(prefix + "head_count_kv", info.kv_heads)
     heads = sum(per_layer) if isinstance(per_layer, list) else per_layer * info.layers
-    return int(n_ctx * heads * values * KV_BYTES[kv_type])
+    return int(min(n_ctx * heads * values, _ENDLESS) * KV_BYTES[kv_type])
 
 
 def state_bytes(info: ModelInfo) -> int:

@@ -42,7 +42,6 @@ class Eraser:
             self._index.forget()
             self._begin()
             return True
-        self.finish()
         try:
             with self._db.changing():
                 self._index.rebuild()
@@ -54,7 +53,7 @@ class Eraser:
         return True
 
     def finish(self) -> None:
-        """Have done now what was to be done later."""
+        """Have done now what was to be done later. Not with the lock of `db` held: the thread needs it."""
         with self._changed:
             thread = self._thread
             if self._when is not None:
@@ -62,6 +61,11 @@ class Eraser:
                 self._changed.notify_all()
         if thread is not None:
             thread.join()
+
+    def ready(self, later: bool = False) -> None:
+        """Before a deletion, with the lock of `db` not held: what is to be erased at once waits for what was not."""
+        if not later:
+            self.finish()
 
     def _begin(self) -> None:
         with self._changed:

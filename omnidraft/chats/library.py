@@ -93,6 +93,7 @@ class Library:
 
     def delete(self, kind: str, name: str, later: bool = False) -> None:
         """Nothing of it is left in the file; `later`: see `ChatStore.delete`."""
+        self._eraser.ready(later)
         with self._db.using():
             with self._db.changing():
                 self._eraser.note()

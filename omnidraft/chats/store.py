@@ -122,19 +122,24 @@ class ChatStore:
         or opened again: that takes seconds where much is kept. False: they are deleted, but another program was reading
         the file; the rest is done at the next opening.
         """
+        self._eraser.ready(later)
         with self._db.using():
-            with self._db.changing():
-                self._eraser.note()
-                for chat in chats:
-                    self._db.run("DELETE FROM messages WHERE chat = ?", (chat,))
-                    self._db.run("DELETE FROM conversations WHERE id = ?", (chat,))
-            return self._eraser.erase(later)
+            return self._delete(chats, later)
 
     def delete_all(self) -> bool:
         """Delete every conversation, and what is kept under names; see `delete`."""
+        self._eraser.ready()
         with self._db.using():
             self._db.run("DELETE FROM library")
-            return self.delete(*(chat.id for chat in self.conversations()))
+            return self._delete([chat.id for chat in self.conversations()])
+
+    def _delete(self, chats: Sequence[str], later: bool = False) -> bool:
+        with self._db.changing():
+            self._eraser.note()
+            for chat in chats:
+                self._db.run("DELETE FROM messages WHERE chat = ?", (chat,))
+                self._db.run("DELETE FROM conversations WHERE id = ?", (chat,))
+        return self._eraser.erase(later)
 
     # Messages
 
@@ -197,6 +202,7 @@ class ChatStore:
         Nothing of it is left in the file; see `delete` for `later` and for what False means. StorageError if it is no
         user's message.
         """
+        self._eraser.ready(later)
         with self._db.using():
             with self._db.changing():
                 old = self.message(question)

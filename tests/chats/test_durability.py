@@ -90,6 +90,24 @@ def test_what_is_deleted_later_is_gone_once_the_file_is_closed(tmp_path):
     assert traces(tmp_path) == []
 
 
+@pytest.mark.timeout(60)
+def test_what_is_deleted_at_once_waits_for_what_was_to_be_deleted_later(tmp_path):
+    with ChatStore(tmp_path / "chats.sqlite") as store:
+        store.library.save(Prompt(SECRET, SECRET))
+        chat = talk(store, SECRET)
+        turn = store.append(talk(store, SECRET).id, "user", SECRET)
+        ways = [
+            lambda: store.delete(chat.id),
+            lambda: store.delete_turn(turn.id),
+            lambda: store.library.delete("prompt", SECRET),
+            store.delete_all,
+        ]
+        for delete in ways:
+            store.delete(talk(store, SECRET).id, later=True)
+            delete()
+        assert traces(tmp_path) == []
+
+
 @pytest.mark.slow
 def test_a_deletion_among_forty_megabytes_takes_a_moment(tmp_path):
     words = ["".join(random.Random(at).choices("abcdefghijklmnopqrstuvwxyz", k=3 + at % 6)) for at in range(30_000)]
