@@ -16,17 +16,25 @@ from typing import NamedTuple
 from llama_cpp import llama_cpp as api
 
 _ERROR_LEVEL = 4  # ggml_log_level: 1 debug, 2 info, 3 warning, 4 error, 5 continues the line before
+_MOST = 64  # lines remembered of an operation
+
+
+class _Own(threading.local):
+    """What this thread's operation said: lines since its `begin`, and where that was in `_errors`."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.since = 0
 
 
 class _Line(NamedTuple):
     number: int
-    thread: int
     text: str
 
 
-_errors: deque[_Line] = deque(maxlen=64)
+_own = _Own()
+_errors: deque[_Line] = deque(maxlen=_MOST)  # of all threads: llama.cpp computes in threads of its own
 _numbers = itertools.count(1)
-_caller = threading.local()  # .since: the number of the last line that belongs to an earlier operation of this thread
 _recording: list[str] | None = None
 
 
@@ -35,7 +43,10 @@ def _remember_errors(level: int, text: bytes, _user_data: object) -> None:
     if _recording is not None and text:
         _recording.append(text.decode("utf-8", "replace"))
     if level == _ERROR_LEVEL and text:
-        _errors.append(_Line(next(_numbers), threading.get_ident(), text.decode("utf-8", "replace").strip()))
+        line = text.decode("utf-8", "replace").strip()
+        _errors.append(_Line(next(_numbers), line))
+        if len(_own.lines) < _MOST:
+            _own.lines.append(line)
 
 
 def silence() -> None:
@@ -46,21 +57,19 @@ def silence() -> None:
 def begin() -> None:
     """Call before an operation whose failure `first_error` shall explain."""
     silence()
-    _caller.since = next(_numbers)
+    _own.lines, _own.since = [], next(_numbers)
 
 
 def first_error() -> str:
     """The first error line of this thread since its `begin`, without the C++ function it came from; may be empty.
 
     Lines of other threads explain only what this one has no line for: llama.cpp computes in threads of its own, but
-    models may also be loaded in several threads at once.
+    models may also be loaded in several threads at once, and then push out each other's lines.
     """
-    since = getattr(_caller, "since", 0)
-    lines = [line for line in list(_errors) if line.number > since]
-    lines.sort(key=lambda line: line.thread != threading.get_ident())
-    for line in lines:
-        function, _, rest = line.text.partition(": ")
-        reason = (rest if "_" in function else line.text).removeprefix("error loading model: ")
+    others = [line.text for line in list(_errors) if line.number > _own.since]
+    for line in [*_own.lines, *others]:
+        function, _, rest = line.partition(": ")
+        reason = (rest if "_" in function else line).removeprefix("error loading model: ")
         if reason:
             return reason.rstrip(".")
     return ""
