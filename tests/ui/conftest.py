@@ -184,17 +184,25 @@ class Pages:
             self.contexts.append(context)
         page = context.new_page()
         page.set_default_timeout(60_000)
-        page.on("pageerror", lambda error: self.errors.append(str(error)))
+        page.on("pageerror", self._threw)
         page.on("console", self._said)
         page.goto(server.origin + path)
         page.wait_for_selector("#od-head nav", state="attached")
         return page
 
+    def _threw(self, error) -> None:
+        """What a script threw, but for the requests that Gradio ends when a page is left."""
+        if "AbortError" not in str(error):
+            self.errors.append(str(error))
+
     def _said(self, message) -> None:
-        """Errors on the console, but for what was refused on purpose, and for a server that was stopped."""
+        """Errors on the console, but for what was refused on purpose, for a server that was stopped, and for
+        Gradio's own answer to the cancelling of an event that is just over."""
+        where = message.location.get("url") or ""
         expected = ("Content Security Policy", "Failed to load resource: net::", "ERR_CONNECTION_REFUSED")
-        if message.type == "error" and not any(part in message.text for part in expected):
-            self.errors.append(f"{message.text} ({message.location.get('url')})")
+        known = any(part in message.text for part in expected) or where.endswith("/gradio_api/cancel")
+        if message.type == "error" and not known:
+            self.errors.append(f"{message.text} ({where})")
 
     def _failed(self, server: Server, request) -> None:
         """What the content policy refused never left the browser; anything else that failed may have tried."""
