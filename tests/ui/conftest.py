@@ -199,7 +199,7 @@ class Pages:
         """Errors on the console, but for what was refused on purpose, for a server that was stopped, and for
         Gradio's own answer to the cancelling of an event that is just over."""
         where = message.location.get("url") or ""
-        expected = ("Content Security Policy", "Failed to load resource: net::", "ERR_CONNECTION_REFUSED")
+        expected = ("Content Security Policy", "Failed to load resource: net::", "ERR_CONNECTION_REFUSED", "AbortError")
         known = any(part in message.text for part in expected) or where.endswith("/gradio_api/cancel")
         if message.type == "error" and not known:
             self.errors.append(f"{message.text} ({where})")

@@ -45,7 +45,7 @@ def use_drift_lab(page) -> None:
 
 
 def use_settings(page) -> None:
-    page.wait_for_selector(".od-facts")
+    page.wait_for_selector("#od-set-theme")  # the cache's numbers are not there: a race unloads the models
     choose(page, "#od-set-theme", "dark")
     page.wait_for_selector("body.dark")
 
