@@ -158,6 +158,12 @@ def browser() -> Iterator:
         launched.close()
 
 
+EXPECTED = (
+    "Content Security Policy", "Failed to load resource: net::", "ERR_CONNECTION_REFUSED",
+    "AbortError", "Connection errored out",  # of requests that end with their page
+)  # fmt: skip
+
+
 class Pages:
     """Opens pages and remembers what they asked of other origins and what went wrong in them."""
 
@@ -196,11 +202,10 @@ class Pages:
             self.errors.append(str(error))
 
     def _said(self, message) -> None:
-        """Errors on the console, but for what was refused on purpose, for a server that was stopped, and for
-        Gradio's own answer to the cancelling of an event that is just over."""
+        """Errors on the console, but for what was refused on purpose, for a server that was stopped or a page that
+        was left, and for Gradio's own answer to the cancelling of an event that is just over."""
         where = message.location.get("url") or ""
-        expected = ("Content Security Policy", "Failed to load resource: net::", "ERR_CONNECTION_REFUSED", "AbortError")
-        known = any(part in message.text for part in expected) or where.endswith("/gradio_api/cancel")
+        known = any(part in message.text for part in EXPECTED) or where.endswith("/gradio_api/cancel")
         if message.type == "error" and not known:
             self.errors.append(f"{message.text} ({where})")
 
