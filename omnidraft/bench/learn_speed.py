@@ -14,7 +14,6 @@ from pathlib import Path
 import numpy as np
 
 from omnidraft.app.assistant import Assistant
-from omnidraft.backends.expand import SHAPES, expanded_adapter
 from omnidraft.bench import columns, regimes
 from omnidraft.bench.columns import Column, sampling_of
 from omnidraft.bench.learn_plan import LearnPlan, choose, label
@@ -71,8 +70,8 @@ def run(
                 served = adapter if adapter.exists() else None
                 if served is None and condition not in UNTRAINED:
                     continue
-                if served is not None and regime != "bundled":
-                    served = expanded_adapter(home.cache, served, plan.drafter, SHAPES[regimes.DRAFTER_SHAPE])
+                if served is not None:
+                    served = regimes.adapter(home, regime, served, plan.drafter)
                 labels = (target.stem, label(task), condition, regime)
                 yield from _measure(plan, home, files, served, prompts, labels)
 

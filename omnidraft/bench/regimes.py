@@ -5,28 +5,44 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from omnidraft.backends.expand import SHAPES, expanded_model, random_model
+from omnidraft.backends.expand import SHAPES, Shape, expanded_adapter, expanded_model, random_model
 from omnidraft.errors import SettingsError
 from omnidraft.paths import DataHome
 
-REGIMES = ("bundled", "0.5b-F32", "0.5b-F16", "0.5b-Q8_0", "0.5b-Q4_0", "0.5b-Q4_K_M", "0.5b-folder")
 FOLDER = "folder"  # a Hugging Face folder in float32, whose passes are nearly flat
-DRAFTER_SHAPE, DRAFTER_DTYPE = "68m", "Q8_0"  # the paper's drafter, as people would run it
+GGUFS = ("bundled", "0.1b-F32", "0.5b-F32", "0.5b-F16", "0.5b-Q8_0", "0.5b-Q4_0", "0.5b-Q4_K_M")
+REGIMES = (*GGUFS, f"0.1b-{FOLDER}", f"0.5b-{FOLDER}")
+DRAFTER_DTYPE = "Q8_0"
+_DRAFTER_SHAPE = "68m"  # the paper's drafter, as people would run it
+_SMALL = ("bundled", "0.1b")  # an enlarged drafter would cost as much as these; theirs stays as it is
 
 
 def models(
-    home: DataHome, regime: str, target: Path, drafter: Path, drafter_shape: str = DRAFTER_SHAPE
+    home: DataHome, regime: str, target: Path, drafter: Path, drafter_shape: str | None = None
 ) -> tuple[Path, Path]:
-    """(target, drafter) files for a regime, built in the cache folder where they are missing."""
+    """(target, drafter) files for a regime, built in the cache folder where they are missing. drafter_shape: another
+    one than the regime's."""
     if regime == "bundled":
         return target, drafter
     shape, dash, dtype = regime.partition("-")
     if not dash or shape not in SHAPES:
         raise SettingsError(f"There is no regime {regime}; known are {', '.join(REGIMES)}.")
+    own = SHAPES[drafter_shape] if drafter_shape else shape_of_drafter(regime)
     return (
         folder(home, regime, target) if dtype == FOLDER else expanded_model(home.cache, target, SHAPES[shape], dtype),
-        expanded_model(home.cache, drafter, SHAPES[drafter_shape], DRAFTER_DTYPE),
+        expanded_model(home.cache, drafter, own, DRAFTER_DTYPE) if own else drafter,
     )
+
+
+def shape_of_drafter(regime: str) -> Shape | None:
+    """What the drafter is enlarged to in a regime; None where it stays as it is."""
+    return None if regime.partition("-")[0] in _SMALL else SHAPES[_DRAFTER_SHAPE]
+
+
+def adapter(home: DataHome, regime: str, adapter: Path, drafter: Path) -> Path:
+    """An adapter of `drafter` for what becomes of that in a regime."""
+    shape = shape_of_drafter(regime)
+    return expanded_adapter(home.cache, adapter, drafter, shape) if shape else adapter
 
 
 def untaught(home: DataHome, drafter: Path) -> Path:
@@ -47,9 +63,8 @@ def folder(home: DataHome, regime: str, target: Path) -> Path:
 
 def drafter_folder(home: DataHome, regime: str, drafter: Path) -> Path:
     """Likewise the drafter, at the drafter's shape."""
-    if regime == "bundled":
-        return _exported(home, drafter)
-    return _exported(home, expanded_model(home.cache, drafter, SHAPES[DRAFTER_SHAPE], "F32"))
+    shape = shape_of_drafter(regime)
+    return _exported(home, expanded_model(home.cache, drafter, shape, "F32") if shape else drafter)
 
 
 def _exported(home: DataHome, gguf: Path) -> Path:

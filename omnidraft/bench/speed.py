@@ -20,7 +20,6 @@ from omnidraft.bench.cells import Cell, Costs, make_cell
 from omnidraft.bench.columns import Column, sampling_of
 from omnidraft.bench.counted import count_fixed
 from omnidraft.bench.opened import drafting_of, engine_of, pair_of
-from omnidraft.bench.regimes import DRAFTER_SHAPE
 from omnidraft.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.engine import Memory
 from omnidraft.errors import SettingsError
@@ -54,7 +53,7 @@ class Plan:
     model: ModelSettings = field(default_factory=ModelSettings)
     compared: Sequence[int] = ()
     repeats: int = 1
-    drafter_shape: str = DRAFTER_SHAPE
+    drafter_shape: str | None = None
 
 
 class Way(NamedTuple):

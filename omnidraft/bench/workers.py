@@ -13,7 +13,6 @@ from pathlib import Path
 from statistics import median
 
 from omnidraft.app.assistant import Assistant
-from omnidraft.backends.expand import SHAPES, expanded_adapter
 from omnidraft.backends.target_process import TargetProcess
 from omnidraft.bench import regimes
 from omnidraft.bench.network import Network, network
@@ -115,9 +114,7 @@ def _measure(
 
 
 def _adapter(home: DataHome, plan: Plan, drafter: Path) -> Path | None:
-    if plan.adapter is None or plan.regime == "bundled":
-        return plan.adapter
-    return expanded_adapter(home.cache, plan.adapter, drafter, SHAPES[regimes.DRAFTER_SHAPE])
+    return regimes.adapter(home, plan.regime, plan.adapter, drafter) if plan.adapter else None
 
 
 def _answers(

@@ -12,7 +12,7 @@ from omnidraft.backends.cores import physical_cores
 from omnidraft.bench.columns import columns
 from omnidraft.bench.peers.plan import EDIT, PEERS, Plan
 from omnidraft.bench.peers.server_build import build_server, server_path
-from omnidraft.bench.regimes import REGIMES
+from omnidraft.bench.regimes import GGUFS
 from omnidraft.errors import StorageError
 from omnidraft.files import write_atomically
 from omnidraft.lab.prompts import TASKS
@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--from", type=Path, dest="recorded", metavar="FILE",
                         help="learn from the answers that another run with this --json or --out FILE kept")  # fmt: skip
     parser.add_argument("--temperature", default="0,default,1", help="numbers and default with commas")
-    parser.add_argument("--regime", default="0.5b-F32", help=f"of {', '.join(REGIMES[:-1])}")
+    parser.add_argument("--regime", default="0.5b-F32", help=f"of {', '.join(GGUFS)}")
     parser.add_argument("--prompts", type=int, default=Plan.prompts, help="per task")
     parser.add_argument("--max-tokens", type=int, default=Plan.max_tokens)
     parser.add_argument("--learn-prompts", type=int, default=Plan.learn_prompts, help="per task; 0: nothing is learned")

@@ -19,12 +19,10 @@ from omnidraft.paths import find_data_home
 
 
 def add_speed(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument("--target", nargs="+", default=["tiny-target-a", "tiny-target-b"])
-    sub.add_argument("--drafter")
+    _add_models(sub)
     sub.add_argument("--drafters", default="given", help="given, random, or both with a comma")
     sub.add_argument("--tasks", default=",".join(TASKS))
     sub.add_argument("--methods", default="plain,lookup,fixed:4,gamma:0.3,adaptive")
-    sub.add_argument("--regimes", default="bundled", help=f"of {', '.join(REGIMES)}")
     sub.add_argument("--compare", default="", help="fixed lengths to hold adaptive against by counting: 1,2,3,4,6,8")
     sub.add_argument("--temperature", default=COLUMNS, help="numbers and default with commas: the columns")
     sub.add_argument("--prompts", type=int, default=6)
@@ -38,22 +36,24 @@ def add_speed(sub: argparse.ArgumentParser) -> None:
 
 
 def add_costs(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument("--target", nargs="+", default=["tiny-target-a", "tiny-target-b"])
-    sub.add_argument("--drafter")
-    sub.add_argument("--regimes", default="bundled", help=f"of {', '.join(REGIMES)}")
+    _add_models(sub)
     sub.add_argument("--threads", type=int, default=0)
     _add_spread(sub)
     sub.set_defaults(bench=_costs)
 
 
 def add_first_token(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument("--target", nargs="+", default=["tiny-target-a", "tiny-target-b"])
-    sub.add_argument("--drafter")
-    sub.add_argument("--regimes", default="bundled", help=f"of {', '.join(REGIMES)}")
+    _add_models(sub)
     sub.add_argument("--prompt-tokens", type=int, default=500)
     sub.add_argument("--repeats", type=int, default=7)
     sub.add_argument("--threads", type=int, default=0)
     sub.set_defaults(bench=_first_token)
+
+
+def _add_models(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--target", nargs="+", default=["tiny-target-a", "tiny-target-b"])
+    sub.add_argument("--drafter")
+    sub.add_argument("--regimes", default="bundled", help=f"of {', '.join(REGIMES)}")
 
 
 def _add_spread(sub: argparse.ArgumentParser) -> None:

@@ -190,7 +190,9 @@ def program(tmp_path):
 def test_the_server_is_asked_in_ids_and_believed_about_its_times(program):
     peer = LlamaServer(Models(Path("target"), Path("drafter"), 1, 64, helper=Path("poor")), program)
     try:
-        assert peer.ways == (PLAIN, "ngram-simple", "ngram-mod", "draft-simple")
+        assert peer.ways == (
+            PLAIN, "ngram-simple", "ngram-mod", "ngram-simple, short", "ngram-mod, short", "draft-simple",
+        )  # fmt: skip
         assert peer.notes == [
             "draft-simple: load_model: failed to initialize speculative decoding context",
             "With our drafter it prints: are_compatible: draft model vocab type must match target model",

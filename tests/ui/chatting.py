@@ -1,4 +1,4 @@
-"""What the browser tests do on the chat page, in words."""
+"""What the browser tests do on the chat page and, in several of them, on others, in words."""
 
 from __future__ import annotations
 
@@ -84,3 +84,16 @@ def choose(page, selector: str, text: str) -> None:
 
 def tab(page, name: str) -> None:
     page.click(f"#od-tabs button[role=tab]:has-text('{name}')")
+
+
+def race_and_run(page) -> None:
+    """On the Drift lab: a race of one prompt, and a short drift run."""
+    page.wait_for_selector("#od-drift-progress p")
+    choose(page, "#od-race-cost", "as it is")
+    choose(page, "#od-race-topic", "my own prompts")
+    write(page, "#od-race-own textarea", "Hello")
+    page.click("#od-race-go")
+    page.wait_for_selector(".od-race[data-phase=raced]", timeout=120_000)
+    write(page, "#od-count input", "2")
+    page.click("#od-drift-start")
+    page.wait_for_selector(".od-run[data-status=finished]", timeout=90_000)

@@ -17,7 +17,11 @@ def say(texts: list[str]) -> None:
 
     def answer(self: Engine, messages: object, *_: object, **__: object) -> Iterator:
         ids = self.target.model.vocabulary.encode(left.pop(0) if left else "All right.")
+        self._cancelled = False
         for at, token in enumerate(ids):
+            if self._cancelled:
+                yield Finished("cancelled", Statistics(prompt_tokens=10, tokens=at), seed=1)
+                return
             data = self.target.model.vocabulary.pieces[token]
             yield Token(token, data, data.decode(), "target", at)
         yield Finished("stop", Statistics(prompt_tokens=10, tokens=len(ids)), seed=1)

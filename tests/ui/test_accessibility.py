@@ -10,7 +10,7 @@ from omnidraft.learning.facts import Update
 from omnidraft.learning.material.history import History
 from omnidraft.profiles.accounts import add_account
 from tests.ui.accessibility import no_barriers, violations
-from tests.ui.chatting import arrived, ask, choose, new_chat, tab, write
+from tests.ui.chatting import arrived, ask, new_chat, race_and_run, tab
 from tests.ui.conftest import SETTINGS, Server, write_settings
 
 JUDGED = {"old": {"direct": 0.1, "greedy": 0.2, "overlap": 0.2, "tokens": 100},
@@ -87,15 +87,7 @@ def test_the_chat_on_a_phone(server, pages):
 
 def test_the_drift_lab_with_a_race_and_a_run(server, pages):
     page = pages.open(server, "/drift-lab")
-    page.wait_for_selector("#od-drift-progress p")
-    choose(page, "#od-race-cost", "as it is")
-    choose(page, "#od-race-topic", "my own prompts")
-    write(page, "#od-race-own textarea", "Hello")
-    page.click("#od-race-go")
-    page.wait_for_selector(".od-race[data-phase=raced]", timeout=120_000)
-    write(page, "#od-count input", "2")
-    page.click("#od-drift-start")
-    page.wait_for_selector(".od-run[data-status=finished]", timeout=90_000)
+    race_and_run(page)
     no_barriers(page)
 
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.documents.test_reading import pdf_of
-from tests.ui.chatting import answers, arrived, ask, choose, new_chat, said, tab, wait_idle, write
+from tests.ui.chatting import answers, arrived, ask, choose, new_chat, race_and_run, said, tab, wait_idle, write
 from tests.ui.stub_hub import REPO, StubHub
 from tests.ui.test_chat_tools import SUM
 from ui.common.layout import PAGES
@@ -32,18 +32,6 @@ def use_models(page) -> None:
     page.wait_for_selector(f"{card} .od-tag")
 
 
-def use_drift_lab(page) -> None:
-    page.wait_for_selector("#od-drift-progress p")
-    choose(page, "#od-race-cost", "as it is")
-    choose(page, "#od-race-topic", "my own prompts")
-    write(page, "#od-race-own textarea", "Hello")
-    page.click("#od-race-go")
-    page.wait_for_selector(".od-race[data-phase=raced]", timeout=120_000)
-    write(page, "#od-count input", "2")
-    page.click("#od-drift-start")
-    page.wait_for_selector(".od-run[data-status=finished]", timeout=90_000)
-
-
 def use_settings(page) -> None:
     page.wait_for_selector("#od-set-theme")  # the cache's numbers are not there: a race unloads the models
     choose(page, "#od-set-theme", "dark")
@@ -60,7 +48,7 @@ def use_profiles(page) -> None:
 USES = {
     "Chat": use_chat,
     "Models": use_models,
-    "Drift lab": use_drift_lab,
+    "Drift lab": race_and_run,
     "Learning": lambda page: page.wait_for_selector("h1"),
     "Settings": use_settings,
     "Profiles": use_profiles,

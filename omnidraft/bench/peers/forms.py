@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from omnidraft.backends.expand import SHAPES, expanded_adapter, expanded_model
-from omnidraft.backends.gguf_file import read_info
+from omnidraft.backends.expand import SHAPES, expanded_model
+from omnidraft.backends.expand.source import LlamaFile
 from omnidraft.bench import regimes
 from omnidraft.bench.peers.learned import Learned
 from omnidraft.bench.peers.peer import Models
@@ -25,9 +25,8 @@ def forms(home: DataHome, plan: Plan, learned: Learned | None, told: Callable[[s
     if {"transformers", "folder"} & set(plan.peers):
         folder = regimes.folder(home, plan.regime, plan.target)
         drafter_folder = regimes.drafter_folder(home, plan.regime, plan.drafter)
-    adapter = learned.adapter if learned else None
-    if adapter is not None and plan.regime != "bundled":
-        adapter = expanded_adapter(home.cache, adapter, plan.drafter, SHAPES[regimes.DRAFTER_SHAPE])
+    taught = learned.adapter if learned else None
+    adapter = regimes.adapter(home, plan.regime, taught, plan.drafter) if taught else None
     return Models(
         target, drafter, plan.threads, N_CTX, _helper(home, plan), folder, drafter_folder, adapter,
         learned.ids if learned else (),
@@ -39,8 +38,8 @@ def _helper(home: DataHome, plan: Plan) -> Path | None:
     so it has as many rows as the target."""
     if plan.helper is None or plan.regime == "bundled":
         return plan.helper
-    rows = SHAPES[plan.regime.partition("-")[0]].vocab
-    like = SHAPES[regimes.DRAFTER_SHAPE]
-    layers = max(like.layers, read_info(plan.helper).layers or 0)
+    rows, own = SHAPES[plan.regime.partition("-")[0]].vocab, LlamaFile(plan.helper).shape
+    like = regimes.shape_of_drafter(plan.regime) or own
+    layers = max(like.layers, own.layers)
     shape = replace(like, name=f"{like.name}-{layers}-{rows}", layers=layers, vocab=rows)
     return expanded_model(home.cache, plan.helper, shape, regimes.DRAFTER_DTYPE)

@@ -21,7 +21,17 @@ from omnidraft.bench.peers.bursts import Answer, Burst, answer_of
 from omnidraft.bench.peers.peer import PLAIN, Models, Question, greedy
 from omnidraft.errors import ModelError
 
-COPYING = ("ngram-simple", "ngram-mod")
+COPYING = {  # as they are set at first, for texts of thousands of tokens, and for answers as short as a chat's
+    "ngram-simple": ["--spec-type", "ngram-simple"],
+    "ngram-mod": ["--spec-type", "ngram-mod"],
+    "ngram-simple, short": [
+        "--spec-type", "ngram-simple", "--spec-ngram-simple-size-n", "4", "--spec-ngram-simple-size-m", "8",
+    ],
+    "ngram-mod, short": [
+        "--spec-type", "ngram-mod", "--spec-ngram-mod-n-match", "8", "--spec-ngram-mod-n-min", "2",
+        "--spec-ngram-mod-n-max", "8",
+    ],
+}  # fmt: skip
 DRAFTING = "draft-simple"
 START_SECONDS = 300.0
 _REFUSAL = ("vocab type", "draft model bos", "draft model eos", "compatible", "failed to initialize")
@@ -105,7 +115,7 @@ class LlamaServer:
     def __init__(self, models: Models, program: Path) -> None:
         self.notes: list[str] = []
         self._servers: dict[str, Server] = {}
-        wanted = {PLAIN: ["--spec-type", "none"]} | {kind: ["--spec-type", kind] for kind in COPYING}
+        wanted = {PLAIN: ["--spec-type", "none"]} | COPYING
         if models.helper:
             wanted[DRAFTING] = ["--spec-type", DRAFTING, "-md", str(models.helper), "-td", str(models.threads)]
         base = ["-m", str(models.target), "-t", str(models.threads), "-c", str(models.n_ctx), "-np", "1"]
