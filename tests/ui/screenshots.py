@@ -70,7 +70,7 @@ def main(arguments: list[str]) -> int:
 def _prepare(browser, server: Server) -> None:
     """Conversations, two versions of the drafter, and a drift run, so that no page is empty."""
     page = browser.new_page()
-    for version, count in enumerate((9, 8), 1):
+    for version, count in enumerate((20, 16), 1):
         page.goto(server.origin)
         arrived(page)
         new_chat(page)
