@@ -106,7 +106,7 @@ def _train(job: Job, prepared: Prepared, material: Material) -> Generator[Event,
     candidate = _begin(drafter, job, material.candidate)
     throttle.rest()
     step = steps.Step(0, 0, 0.0, 0)
-    for step in _steps(drafter, material.windows, job):
+    for step in _steps(drafter, material.windows, job, prepared):
         yield Stepped(step.step, step.steps, step.loss, step.tokens)
         throttle.rest()
     after = estimates(drafter, material.held_out)
@@ -140,12 +140,13 @@ def _publish(job: Job, plan: Plan, trained: Trained, verdict: Verdict, began: fl
         write_merged(Path(job.drafter), version.adapter, merged_path(Path(job.merged), version))
 
 
-def _steps(drafter: TorchDrafter, parts: list[Window], job: Job) -> Iterator[steps.Step]:
+def _steps(drafter: TorchDrafter, parts: list[Window], job: Job, prepared: Prepared) -> Iterator[steps.Step]:
     """More passes while there is little to learn from."""
     passes = max(job.passes, -(-job.least_steps * steps.WINDOWS_PER_STEP // len(parts)))
     rehearsal = None
     if job.rehearsal:
-        rehearsal = Rehearsal(drafter, job.rehearsal, steps.longest_batch(drafter.vocabulary_size), job.seed)
+        texts, longest = prepared.texts(drafter, job.seed), steps.longest_batch(drafter.vocabulary_size)
+        rehearsal = Rehearsal(drafter, job.rehearsal, longest, job.seed, texts)
     return steps.train(drafter, parts, job.loss, job.learning_rate, job.seed, passes, falling=True, rehearsal=rehearsal)
 
 
