@@ -143,3 +143,36 @@ def test_everything_that_opens_a_model_asks(monkeypatch, models, write_adapter):
         assert asked == [[model.name]] * 2
         drafter.set_adapter(write_adapter("a.gguf", model))
     assert asked[2:] == [[model.name, "a.gguf"]]
+
+
+# Steps of one token, taken as one of two rows
+
+
+def test_a_step_says_what_a_wide_pass_says_and_leaves_nothing_behind(drafter: LlamaDrafter):
+    wide = drafter.extend(IDS, len(IDS)).copy()
+    drafter.rewind(0)
+    drafter.extend(IDS[:20], 1)
+    context = drafter._live()
+    for at in range(20, 30):
+        assert np.abs(drafter.extend([IDS[at]], 1) - wide[at]).max() < 0.02
+        assert (len(drafter.tokens), context.held) == (at + 1, at + 1)
+    drafter.rewind(21)
+    assert np.abs(drafter.extend(IDS[21:], 9) - wide[21:]).max() < 0.02
+
+
+def test_the_last_token_of_the_context_has_no_second_row(drafter: LlamaDrafter):
+    full = [IDS[n % len(IDS)] for n in range(drafter.n_ctx)]
+    drafter.extend(full[:-2], 1)
+    wide = drafter.extend(full[-2:], 2).copy()
+    drafter.rewind(drafter.n_ctx - 2)
+    for row, token in enumerate(full[-2:]):
+        assert np.abs(drafter.extend([token], 1) - wide[row]).max() < 0.02
+    assert drafter._live().held == drafter.n_ctx
+
+
+def test_only_steps_of_one_thread_are_taken_so(models: Path):
+    for threads, pairs in ((1, True), (2, False)):
+        with LlamaDrafter.open(models / "tiny-drafter-f16.gguf", ModelSettings(n_ctx=64, threads=threads)) as opened:
+            assert opened._live()._pairs is pairs
+    with LlamaDrafter.open(models / "tiny-target-a-f16.gguf", SETTINGS) as larger:
+        assert not larger._live()._pairs

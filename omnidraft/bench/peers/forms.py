@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from omnidraft.backends.expand import SHAPES, expanded_model
+from omnidraft.backends.expand.shapes import BLOCK
 from omnidraft.backends.expand.source import LlamaFile
 from omnidraft.bench import regimes
 from omnidraft.bench.peers.learned import Learned
@@ -39,7 +40,8 @@ def _helper(home: DataHome, plan: Plan) -> Path | None:
     if plan.helper is None or plan.regime == "bundled":
         return plan.helper
     rows, own = SHAPES[plan.regime.partition("-")[0]].vocab, LlamaFile(plan.helper).shape
-    like = regimes.shape_of_drafter(plan.regime) or own
+    # Rows that no text has must be told apart by a part of the width that is theirs.
+    like = regimes.shape_of_drafter(plan.regime) or replace(own, name="own", width=own.width + BLOCK)
     layers = max(like.layers, own.layers)
     shape = replace(like, name=f"{like.name}-{layers}-{rows}", layers=layers, vocab=rows)
     return expanded_model(home.cache, plan.helper, shape, regimes.DRAFTER_DTYPE)
