@@ -173,6 +173,12 @@ class LearningSettings:
     interval: int = integer(8, 1, 10_000, "Train after this many new answers.")
     replay_mb: int = integer(256, 1, 102_400, "Most megabytes of earlier answers kept for training.")
     cpu_percent: int = integer(50, 1, 100, "Most processor time the training may take, in percent.")
+    keep_minutes: float = number(
+        15.0,
+        0.0,
+        10_000.0,
+        "Minutes the training process waits for the next update, the drafter in memory; 0 ends it at once.",
+    )
     scope: str = choice(
         "per-target", ("per-target", "shared"), "One adapter per target vocabulary, or one shared by all targets."
     )

@@ -103,6 +103,7 @@ class Assistant:
             target, drafter, model or settings.model, cache or settings.cache, adapter, settings.learning.scope
         )
         with self._lock:
+            self.learner.spare_memory()
             notices = self.loaded.load(asked)
             self._tell_learner()
             _settle_in()
@@ -255,6 +256,7 @@ class Assistant:
         """Free the models and close the cache; `load` brings them back. Harmless when repeated."""
         self.stop()
         with self._lock:
+            self.learner.spare_memory()
             self.loaded.close()
 
     @contextmanager

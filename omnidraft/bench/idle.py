@@ -46,7 +46,7 @@ class Workshop:
     @contextmanager
     def assistant(self, target: Path, drafter: Path) -> Iterator[Assistant]:
         assistant = Assistant(self.own, learn=True)
-        settings = {"learning.interval": ANSWERS, "learning.cpu_percent": 50}
+        settings = {"learning.interval": ANSWERS, "learning.cpu_percent": 50, "learning.keep_minutes": 0.0}
         assistant.settings = changed(assistant.settings, **settings)
         try:
             assistant.load(target, drafter, self.model)

@@ -15,6 +15,7 @@ from omnidraft.config import LearningSettings
 from omnidraft.errors import SettingsError
 from omnidraft.lab.prompts import TASKS, Prompt, load_prompts
 
+_NOTHING_TO_DO_WITH_IT = ("loss", "enabled", "cpu_percent", "keep_minutes", "scope")  # the loss is a condition's own
 LOSS_NAMES = ("dm", "hybrid", "hybrid_p", "ngram", "dm_nll", "both_kl", "projected")
 TEST_SHARE = 5  # of prompts without a split every fifth is for testing
 
@@ -63,7 +64,7 @@ class LearnPlan:
         names = ("train_prompts", "test_prompts", "train_tokens", "test_tokens", "train_temperature")
         values = {name: getattr(self, name) for name in names} | {"temperatures": list(self.temperatures)}
         learning = asdict(self.learning)
-        kept = {name: learning[name] for name in learning if name not in ("loss", "enabled", "cpu_percent", "scope")}
+        kept = {name: learning[name] for name in learning if name not in _NOTHING_TO_DO_WITH_IT}
         files = [self.drafter, *self.targets]
         return values | {"learning": kept, "models": {path.stem: _digest(path) for path in files}}
 

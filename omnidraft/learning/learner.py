@@ -96,6 +96,10 @@ class Learner:
         if self.wants_answers and answer.chat is not None:
             self._schedule.put(answer)
 
+    def spare_memory(self) -> None:
+        """Memory is wanted for models, or they leave it: no training process waits in it for its next job."""
+        self._schedule.spare_memory()
+
     def settings_changed(self) -> None:
         self._schedule.wake()
         self._note_change()

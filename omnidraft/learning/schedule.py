@@ -119,6 +119,10 @@ class Schedule:
         self.due.forced = True
         self.wake()
 
+    def spare_memory(self) -> None:
+        """End a training process that only waits for its next job."""
+        self._runs.trainer.let_go()
+
     def wake(self) -> None:
         self._inbox.put(("wake",))
 
@@ -148,7 +152,7 @@ class Schedule:
         self._carefully(self._begin_with_what_is_there)
         while True:
             try:
-                message = self._inbox.get(timeout=TICK if self._time_matters() else None)
+                message = self._inbox.get(timeout=self._patience())
             except queue.Empty:
                 message = ("tick",)
             if message[0] == "end":
@@ -159,6 +163,7 @@ class Schedule:
         self._kill("The program was closed.")
         while self.run is not None:
             self._carefully(self._handle, self._inbox.get())
+        self.spare_memory()
 
     def _begin_with_what_is_there(self) -> None:
         """Sweep up behind a writer that was killed, and count."""
@@ -179,9 +184,12 @@ class Schedule:
         self.due.failed()
         return False
 
-    def _time_matters(self) -> bool:
+    def _patience(self) -> float | None:
+        """Seconds to wait for a message: a tick while time matters, else until the waiting process is to be ended."""
         with self._lock:
-            return self.run is not None or self._swap_due or self._next_kind() is not None
+            if self.run is not None or self._swap_due or self._next_kind() is not None:
+                return TICK
+        return self._runs.trainer.seconds_left(self.settings().keep_minutes)
 
     def _handle(self, message: tuple) -> None:
         if message[0] == "answer":
@@ -210,11 +218,13 @@ class Schedule:
 
     def _act(self) -> None:
         """Let the process go on or end it, serve what was made, or begin what is due."""
+        settings = self.settings()
+        self._runs.trainer.look(settings.keep_minutes if settings.enabled else 0.0)
         with self._lock:
             if self.pairing is None:
                 return
             run = self.run
-            if run is not None and not self.settings().enabled:
+            if run is not None and not settings.enabled:
                 self._kill("Learning was switched off.")
             elif run is not None and run.running.paused and self._quiet(self._waits.resume):
                 run.running.resume()

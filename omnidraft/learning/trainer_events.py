@@ -92,7 +92,7 @@ class Failed(Event):
 
 @dataclass(frozen=True)
 class Finished(Event):
-    """All is done. cpu_seconds, peak_mb: of the process."""
+    """All is done. cpu_seconds: of the job, and of the process's start if it is the first; peak_mb: of the process."""
 
     kind: ClassVar[str] = "finished"
     seconds: float
@@ -102,7 +102,7 @@ class Finished(Event):
 
 @dataclass(frozen=True)
 class Ended(Event):
-    """The process is gone; said by the app's side. message: its last words if it failed."""
+    """The job is done (code 0) or its process is gone; said by the app's side. message: its last words if it failed."""
 
     kind: ClassVar[str] = "ended"
     code: int | None

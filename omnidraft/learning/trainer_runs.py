@@ -19,6 +19,7 @@ from omnidraft.learning.job import Job, Kind, compare_job, merge_job, update_job
 from omnidraft.learning.material.capture import Pairing
 from omnidraft.learning.material.keeping import Keeping
 from omnidraft.learning.trainer_events import Compared, Ended, Event, Refused, advance, conclude
+from omnidraft.learning.trainer_kept import KeptTrainer
 from omnidraft.learning.trainer_process import TrainerProcess
 
 log = logging.getLogger("omnidraft.learning")
@@ -56,10 +57,11 @@ class Run:
 
 
 class Runs:
-    """Prepares runs and follows them; history, stores and replay hear what came of them."""
+    """Prepares runs and follows them; history, stores and replay hear what came of them. trainer: does them."""
 
     def __init__(self, keeping: Keeping, adapters: Adapters) -> None:
         self._keeping, self._adapters = keeping, adapters
+        self.trainer = KeptTrainer()
 
     def prepare(
         self, kind: Kind, pairing: Pairing, settings: LearningSettings, tables: dict[str, str], *, asked: bool = False
@@ -78,7 +80,7 @@ class Runs:
         return Run(kind, pairing, job, update)
 
     def start(self, run: Run, on_event: Callable[[Event], None]) -> None:
-        run.process = TrainerProcess(run.job, on_event)
+        run.process = self.trainer.start(run.job, on_event)
 
     def follow(self, run: Run, event: Event) -> None:
         """Take in what the process says while it runs."""
@@ -91,7 +93,7 @@ class Runs:
             self.roll_back(run.store, run.pairing.choice.version, why)
 
     def conclude(self, run: Run, event: Ended) -> None:
-        """Take in that the process ended."""
+        """Take in that the job is over."""
         if run.update is not None:
             run.update = conclude(run.update, event, run.why)
             _, history = self._keeping.files

@@ -78,7 +78,8 @@ def train(job: Job) -> list:
     vault = held(Path(job.store).parents[4])
     assert not [part for part in (*PARTS, "chats") if vault.key(part).hex() in visible]
     assert PASSPHRASE not in visible
-    process.wait(240)
+    assert process.wait(240)
+    process.kill()
     return events
 
 

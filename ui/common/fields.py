@@ -39,6 +39,7 @@ TITLES = {
     "cpu_percent": "Processor share",
     "replay_mb": "Replay size (MB)",
     "interval": "Train every (answers)",
+    "keep_minutes": "Keep the trainer (minutes)",
     "scope": "Adapters",
 }
 

@@ -10,8 +10,9 @@ from omnidraft.learning.job import Job
 from omnidraft.learning.trainer_events import Compared
 from omnidraft.learning.training.answers import StoredAnswers
 from omnidraft.learning.training.batches import Window
-from omnidraft.learning.training.drafter import TorchDrafter, rank_of, read_weights
+from omnidraft.learning.training.drafter import rank_of, read_weights
 from omnidraft.learning.training.evaluate import Estimate, estimates, judge, means
+from omnidraft.learning.training.prepared import Prepared
 
 COMPARED = 50  # recent answers
 
@@ -29,7 +30,7 @@ class Throttle:
         self._spent = time.process_time()
 
 
-def compare(job: Job) -> Iterator[Compared]:
+def compare(job: Job, prepared: Prepared) -> Iterator[Compared]:
     """Estimate the served version (`start`) and the one before it (`other`) on the newest answers, held out or not.
 
     Training answers count too: neither version is spared them, and the question is which serves the present better.
@@ -39,16 +40,18 @@ def compare(job: Job) -> Iterator[Compared]:
     throttle, found = Throttle(job.duty), []
     slices = {"new": answers.windows(usable[-COMPARED:])}
     for path in (job.start, job.other):
-        found.append(estimates_with(job, path, slices))
+        found.append(estimates_with(job, prepared, path, slices))
         throttle.rest()
     served, other = found
     yield Compared(judge(served, other).accepted, means(served), means(other))
 
 
-def estimates_with(job: Job, path: str | None, slices: Mapping[str, list[Window]]) -> dict[str, Estimate]:
+def estimates_with(
+    job: Job, prepared: Prepared, path: str | None, slices: Mapping[str, list[Window]]
+) -> dict[str, Estimate]:
     """Estimates of the drafter with the weights at `path`, None: bare."""
     weights = read_weights(Path(path)) if path is not None else {}
-    drafter = TorchDrafter(Path(job.drafter), rank_of(weights) if weights else 1, seed=job.seed)
+    drafter = prepared.drafter(job, rank_of(weights) if weights else job.rank)
     if weights:
         drafter.load_weights(weights)
     return estimates(drafter, slices)

@@ -35,7 +35,6 @@ class TorchDrafter:
     """
 
     def __init__(self, path: Path, rank: int = 32, output_layer: bool = True, seed: int = 0) -> None:
-        torch.manual_seed(seed)
         self.path, self.rank = Path(path), rank
         reader = GGUFReader(path)
         self.architecture = reader.fields["general.architecture"].contents()
@@ -48,6 +47,13 @@ class TorchDrafter:
         self.base = base
         modules = dict(base.named_modules())
         self.adapted: dict[str, nn.Module] = {gguf_name: modules[name] for name, gguf_name in names.items()}
+        self.renew(seed)
+
+    def renew(self, seed: int) -> None:
+        """As it was when it was made with this `seed`, torch's random numbers included."""
+        torch.manual_seed(seed)
+        self.model.zero_grad(set_to_none=True)
+        self.reset()
 
     def parameters(self) -> list[Tensor]:
         return [p for p in self.model.parameters() if p.requires_grad]

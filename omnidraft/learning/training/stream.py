@@ -25,6 +25,7 @@ from omnidraft.learning.material.record import Record
 from omnidraft.learning.material.replay import ReplayStore
 from omnidraft.learning.trainer_events import Estimated, Published, Refused
 from omnidraft.learning.training import update as updating
+from omnidraft.learning.training.prepared import Prepared
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,7 @@ class StreamLearner:
         self._drafter, self._seed, self._gated = drafter, seed, not as_in_paper
         self._adapters = Adapters(folder / "adapters", folder / "merged")
         self._vocabulary, self._target, self._tables = "", "", dict[str, str]()
+        self._prepared = Prepared()
 
     def switched(self, vocabulary: str, target: str, tables: Mapping[str, str]) -> Choice:
         """Learn for this target vocabulary (its fingerprint; tables: as in `Job`) from now on; what to draft with."""
@@ -98,7 +100,7 @@ class StreamLearner:
     def _update(self, ordinal: int) -> StreamUpdate:
         seconds, cpu = time.perf_counter(), time.process_time()
         before, published, store = {}, False, self.choice.learned_in
-        for event in updating.run(self._job(ordinal)):
+        for event in updating.run(self._job(ordinal), self._prepared):
             if isinstance(event, Estimated) and event.when == "before":
                 before = pooled(event.slices)
             elif isinstance(event, Refused):

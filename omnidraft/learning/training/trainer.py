@@ -1,18 +1,22 @@
-"""The training process: `python -m omnidraft.learning.training.trainer`, a job as a JSON line in, events as lines out.
+"""The training process: `python -m omnidraft.learning.training.trainer`, jobs as JSON lines in, events as lines out.
 
 torch lives and dies here. The app pauses it by stopping the whole process (SIGSTOP, or suspension on Windows), which
-takes effect at once, inside any matrix product; so nothing here may hold a lock while it computes. It ends itself when
-stdin closes, that is when the app is gone.
+takes effect at once, inside any matrix product; so nothing here may hold a lock while it computes. A job that is done
+may be followed by another; one that failed ends the process. It ends itself when stdin closes, that is when the app is
+gone.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 
 from omnidraft import system
 from omnidraft.errors import OmniDraftError
@@ -22,43 +26,66 @@ from omnidraft.vault import take_keys
 
 
 def main() -> int:
-    """Exit code 0 after finished, 1 after failed (a message for display), 2 if the app went away."""
+    """Works until the app goes away (exit code 2) or a job fails (1, a message for display)."""
     events = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # whatever a library prints goes to stderr
     line = sys.stdin.readline()
     if not line:
         return 2
-    job = Job.from_line(line)
     take_keys(line)
-    threading.Thread(target=_end_with_the_app, daemon=True).start()
-    _be_humble(job)
-    emit = lambda event: events.write(event.to_line())  # noqa: E731
-    began = time.perf_counter()
-    try:
+    lines: SimpleQueue[str] = SimpleQueue()
+    threading.Thread(target=_hear, args=(lines,), daemon=True).start()
+    _be_humble(Job.from_line(line))
+    worker = Worker(lambda event: events.write(event.to_line()))
+    while worker.does(Job.from_line(line)):
+        gc.collect()  # what the job read is not kept in memory
+        line = lines.get()
+    return 1
+
+
+class Worker:
+    """Does job after job and says so; what jobs share is read by the first that needs it (`training.prepared`)."""
+
+    def __init__(self, emit: Callable[[Event], object]) -> None:
+        self._emit, self._counted = emit, 0.0
+        self._run: Callable[[Job], Iterator[Event]] | None = None
+
+    def does(self, job: Job) -> bool:
+        """Whether it went well; a process in which it did not does nothing more."""
+        began = time.perf_counter()
+        try:
+            self._do(job)
+        except OmniDraftError as error:
+            self._emit(Failed(str(error)))
+            return False
+        except MemoryError:
+            self._emit(Failed("there is not enough memory to train the drafter"))
+            return False
+        cpu, before = time.process_time(), self._counted
+        self._counted = cpu
+        self._emit(Finished(time.perf_counter() - began, cpu - before, system.peak_memory() / 1e6))
+        return True
+
+    def _do(self, job: Job) -> None:
         if job.kind == "merge":
             from omnidraft.learning.adapters.merge import write_merged
 
             assert job.start is not None
             assert job.merged is not None
             write_merged(Path(job.drafter), Path(job.start), Path(job.merged))
-        else:
-            _learn(job, emit)
-    except OmniDraftError as error:
-        emit(Failed(str(error)))
-        return 1
-    except MemoryError:
-        emit(Failed("there is not enough memory to train the drafter"))
-        return 1
-    emit(Finished(time.perf_counter() - began, time.process_time(), system.peak_memory() / 1e6))
-    return 0
+            return
+        self._run = self._run or _learning(job)
+        for event in self._run(job):
+            self._emit(event)
 
 
-def _learn(job: Job, emit: Callable[[Event], object]) -> None:
-    from omnidraft.learning.training.update import run  # imports torch: only now, when priority and threads are set
+def _learning(job: Job) -> Callable[[Job], Iterator[Event]]:
+    """`update.run`, which imports torch: only now, when priority and threads are set."""
+    from omnidraft.learning.training.prepared import Prepared
+    from omnidraft.learning.training.update import run
 
     _limit_threads(job)
-    for event in run(job):
-        emit(event)
+    return partial(run, prepared=Prepared())
 
 
 def _be_humble(job: Job) -> None:
@@ -78,8 +105,9 @@ def _limit_threads(job: Job) -> None:
     torch.set_num_interop_threads(1)
 
 
-def _end_with_the_app() -> None:
-    sys.stdin.read()
+def _hear(lines: SimpleQueue[str]) -> None:
+    for line in sys.stdin:
+        lines.put(line)
     os._exit(2)
 
 

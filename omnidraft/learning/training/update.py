@@ -33,6 +33,7 @@ from omnidraft.learning.training.batches import Window
 from omnidraft.learning.training.compare import Throttle, compare, estimates_with
 from omnidraft.learning.training.drafter import TorchDrafter, arrays_of, give, read_weights
 from omnidraft.learning.training.evaluate import Estimate, Verdict, estimates, judge, means
+from omnidraft.learning.training.prepared import Prepared
 from omnidraft.learning.training.rehearsal import Rehearsal
 from omnidraft.vault import vault_of
 
@@ -62,12 +63,14 @@ class Trained:
     tokens: int
 
 
-def run(job: Job) -> Iterator[Event]:
-    """Do what `job` says; "merge" needs no torch and is not done here."""
-    yield from compare(job) if job.kind == "compare" else update(job)
+def run(job: Job, prepared: Prepared | None = None) -> Iterator[Event]:
+    """Do what `job` says; "merge" needs no torch and is not done here. prepared: by jobs before it, for the next ones;
+    the same comes of the job without it."""
+    prepared = prepared or Prepared()
+    yield from compare(job, prepared) if job.kind == "compare" else update(job, prepared)
 
 
-def update(job: Job) -> Iterator[Event]:
+def update(job: Job, prepared: Prepared) -> Iterator[Event]:
     """Read, train, judge, publish."""
     began = time.process_time()
     material = _read(job)
@@ -76,7 +79,7 @@ def update(job: Job) -> Iterator[Event]:
     if not material.windows:
         yield Refused(plan.through, "there is nothing to learn from yet")
         return
-    trained = yield from _train(job, material)
+    trained = yield from _train(job, prepared, material)
     verdict = _judge(job, trained)
     if verdict.accepted:
         yield from _publish(job, plan, trained, verdict, began)
@@ -94,16 +97,16 @@ def _read(job: Job) -> Material:
     return Material(plan, answers.windows(taught), held_out, chats, candidate)
 
 
-def _train(job: Job, material: Material) -> Generator[Event, None, Trained]:
+def _train(job: Job, prepared: Prepared, material: Material) -> Generator[Event, None, Trained]:
     """Train from the candidate, or from what is served; estimates before and after it."""
     throttle = Throttle(job.duty)
-    drafter = TorchDrafter(Path(job.drafter), job.rank, seed=job.seed)
-    before = _estimates_of_served(job, drafter, material.held_out)
+    before = estimates_with(job, prepared, job.start, material.held_out)
     yield Estimated("before", means(before))
+    drafter = prepared.drafter(job, job.rank)
     candidate = _begin(drafter, job, material.candidate)
     throttle.rest()
     step = steps.Step(0, 0, 0.0, 0)
-    for step in _steps(drafter, material.windows, job):
+    for step in _steps(drafter, material.windows, job, prepared):
         yield Stepped(step.step, step.steps, step.loss, step.tokens)
         throttle.rest()
     after = estimates(drafter, material.held_out)
@@ -137,12 +140,13 @@ def _publish(job: Job, plan: Plan, trained: Trained, verdict: Verdict, began: fl
         write_merged(Path(job.drafter), version.adapter, merged_path(Path(job.merged), version))
 
 
-def _steps(drafter: TorchDrafter, parts: list[Window], job: Job) -> Iterator[steps.Step]:
+def _steps(drafter: TorchDrafter, parts: list[Window], job: Job, prepared: Prepared) -> Iterator[steps.Step]:
     """More passes while there is little to learn from."""
     passes = max(job.passes, -(-job.least_steps * steps.WINDOWS_PER_STEP // len(parts)))
     rehearsal = None
     if job.rehearsal:
-        rehearsal = Rehearsal(drafter, job.rehearsal, steps.longest_batch(drafter.vocabulary_size), job.seed)
+        texts, longest = prepared.texts(drafter, job.seed), steps.longest_batch(drafter.vocabulary_size)
+        rehearsal = Rehearsal(drafter, job.rehearsal, longest, job.seed, texts)
     return steps.train(drafter, parts, job.loss, job.learning_rate, job.seed, passes, falling=True, rehearsal=rehearsal)
 
 
@@ -172,13 +176,6 @@ def _go_on(store: Path, candidate: Candidate, verdict: Verdict) -> Verdict:
         return replace(verdict, reason=f"{verdict.reason}; the next update begins anew")
     keep_candidate(store, replace(candidate, behind=candidate.behind + 1))
     return replace(verdict, reason=f"{verdict.reason}; the next update goes on from here")
-
-
-def _estimates_of_served(job: Job, drafter: TorchDrafter, slices: Mapping[str, list[Window]]) -> dict[str, Estimate]:
-    """Estimates of what is served; by `drafter`, unless that has another rank."""
-    if job.start is not None and not give(drafter, read_weights(Path(job.start))):
-        return estimates_with(job, job.start, slices)
-    return estimates(drafter, slices)
 
 
 def _files(weights: Mapping[str, np.ndarray], job: Job) -> Mapping[str, bytes]:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from omnidraft.learning.training.drafter import TorchDrafter, read_weights
-from omnidraft.learning.training.rehearsal import LENGTH, Rehearsal, divergence
+from omnidraft.learning.training.rehearsal import LENGTH, Rehearsal, divergence, draw
 
 
 def test_the_divergence_is_its_definition_gradient_included():
@@ -47,18 +47,19 @@ def test_the_adapter_takes_no_part_in_the_drawing_and_the_seed_decides(bare, ada
     torch.manual_seed(9)
     expected = torch.rand(3)
     torch.manual_seed(9)
-    first = Rehearsal(bare, 1.0, 2048, seed=5, drawn=3).texts
+    first = draw(bare, 5, drawn=3).ids
     assert torch.equal(torch.rand(3), expected)  # nobody else's numbers are used up
     assert first.shape == (3, 1 + LENGTH)
     assert (first[:, 0] == bare.first_id).all()
     assert len({tuple(row) for row in first.tolist()}) == 3
-    assert torch.equal(Rehearsal(adapted, 1.0, 2048, seed=5, drawn=3).texts, first)
-    assert not torch.equal(Rehearsal(bare, 1.0, 2048, seed=6, drawn=3).texts, first)
+    assert torch.equal(draw(adapted, 5, drawn=3).ids, first)
+    assert not torch.equal(draw(bare, 6, drawn=3).ids, first)
 
 
 def test_only_what_the_adapter_changes_costs(bare, adapted):
-    assert Rehearsal(bare, 1.0, 2048, seed=5, drawn=2).loss().item() == pytest.approx(0, abs=1e-6)
-    one, two = (Rehearsal(adapted, weight, 2048, seed=5, drawn=2).loss() for weight in (1.0, 2.0))
+    texts = draw(adapted, 5, drawn=2)
+    assert Rehearsal(bare, 1.0, 2048, 5, texts).loss().item() == pytest.approx(0, abs=1e-6)
+    one, two = (Rehearsal(adapted, weight, 2048, 5, texts).loss() for weight in (1.0, 2.0))
     assert one.item() > 0.01
     assert two.item() == pytest.approx(2 * one.item(), rel=1e-4)
     one.backward()
@@ -68,11 +69,11 @@ def test_only_what_the_adapter_changes_costs(bare, adapted):
 
 def test_a_step_reads_no_more_than_it_may(bare):
     read = []
-    rehearsal = Rehearsal(bare, 1.0, longest=2 * LENGTH + 1, seed=0, drawn=5)
+    rehearsal = Rehearsal(bare, 1.0, longest=LENGTH + 1, seed=0, texts=draw(bare, 0, drawn=5))
     hidden = bare.hidden
     bare.hidden = lambda ids: read.append(ids.shape) or hidden(ids)
     rehearsal.loss()
-    assert read == [(2, LENGTH)] * 2
+    assert read == [(1, LENGTH)]
 
 
 def test_an_update_with_it_moves_the_drafter_less_where_nothing_was_learned(world, drafter):
@@ -86,6 +87,6 @@ def test_an_update_with_it_moves_the_drafter_less_where_nothing_was_learned(worl
         model = TorchDrafter(drafter, 32)
         model.load_weights(read_weights(world.store.current().weights))
         with torch.no_grad():
-            moved[weight] = Rehearsal(model, 1.0, 2048, seed=123_456).loss().item()
+            moved[weight] = Rehearsal(model, 1.0, 2048, 0, draw(model, 123_456)).loss().item()
     assert moved[0.0] > moved[1.0] > moved[10.0]
     assert moved[10.0] < 0.5 * moved[0.0]

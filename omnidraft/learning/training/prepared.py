@@ -1,0 +1,38 @@
+"""What job after job on one drafter needs of the drafter itself, so that one process reads it once.
+
+Nothing of any job stays in it: what comes of a job is the same with a new one.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from omnidraft.learning.job import Job
+from omnidraft.learning.training.drafter import TorchDrafter
+from omnidraft.learning.training.rehearsal import SETS, Texts, draw
+
+
+class Prepared:
+    """The drafter of the last job, and what it has drawn; of one only, for they take memory."""
+
+    def __init__(self) -> None:
+        self._drafter: TorchDrafter | None = None
+        self._texts: dict[int, Texts] = {}
+        self._of: tuple[str, str, int] | None = None
+
+    def drafter(self, job: Job, rank: int) -> TorchDrafter:
+        """The job's drafter with an adapter of this rank that changes nothing, as the job's seed draws it."""
+        wanted = job.drafter, job.fingerprint, rank
+        if self._drafter is not None and wanted == self._of:
+            self._drafter.renew(job.seed)
+        else:
+            self._drafter, self._texts = None, {}  # before another is read
+            self._drafter, self._of = TorchDrafter(Path(job.drafter), rank, seed=job.seed), wanted
+        return self._drafter
+
+    def texts(self, drafter: TorchDrafter, seed: int) -> Texts:
+        """What an update with this seed rehearses; `drafter`: as given out last."""
+        number = seed % SETS
+        if number not in self._texts:
+            self._texts[number] = draw(drafter, number)
+        return self._texts[number]
