@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -19,7 +20,8 @@ TRAINING = ("torch", "transformers", "peft")
 def loaded_by(statement: str, *, whole: bool = False) -> set[str]:
     """Top-level modules in a fresh process behind `statement`; `whole`: the full names of ours."""
     script = f"{statement}\nimport sys\nprint(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    own = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")}  # it brings sqlite3
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, env=own, capture_output=True, text=True, timeout=99)
     assert done.returncode == 0, done.stderr
     names = done.stdout.split()
     if whole:

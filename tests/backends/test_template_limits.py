@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 
@@ -104,6 +105,7 @@ def test_nothing_is_computed_while_compiling():
     assert time.process_time() - begun < SECONDS
 
 
+@pytest.mark.skipif(sys.gettrace() is not None, reason="it is about time, and every line is being traced")
 def test_the_price_grows_with_what_is_given():
     """Templates in circulation add a message to the text so far, look through it and write it as JSON."""
     messages = [{"role": ("user", "assistant")[n % 2], "content": f"message {n} " * 40} for n in range(20_000)]

@@ -35,9 +35,11 @@
   const isText = (field) =>
     field instanceof Element && field.matches("#od-shell textarea, #od-shell input[type=text], #od-shell input[type=search]") &&
     !field.closest("#od-box");
+  let told = -Infinity;
   const tell = (field) => {
     clearTimeout(waiting.get(field));
     waiting.delete(field);
+    told = performance.now();
     field.dispatchEvent(new KeyboardEvent("keypress", { key: "Unidentified", bubbles: true }));
   };
   const changed = (event) => {
@@ -50,6 +52,22 @@
   document.addEventListener("focusout", (event) => {
     if (waiting.has(event.target)) tell(event.target);
   });
+
+  // Gradio sends what it is told of some moments later. A click that leads to another conversation goes behind that,
+  // or the server would take the text for the other one's.
+  const SENT = 300; // milliseconds
+  let again = false;
+  document.addEventListener("click", (event) => {
+    const leaving = event.target.closest?.("#od-new, #od-rows [data-kind=open]");
+    if (!leaving || again || performance.now() - told > SENT) return;
+    event.preventDefault();
+    event.stopImmediatePropagation();
+    setTimeout(() => {
+      again = true;
+      leaving.click();
+      again = false;
+    }, SENT);
+  }, true);
 
   // A message that is not sent yet stays with its conversation: through a reload, a server that was away, another chat.
   const box = () => document.querySelector("#od-box textarea");
