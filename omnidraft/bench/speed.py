@@ -39,7 +39,7 @@ class Plan:
 
     compared: fixed draft lengths that the adaptive methods are held against by counting. repeats: of the whole; of each
     prompt the one with the median speedup counts, so that what interrupts a single answer does not. drafter_shape: what
-    the drafter is enlarged to where the target is.
+    the drafter is enlarged to where the target is, None for the regime's own.
     """
 
     tasks: Sequence[str]

@@ -27,7 +27,7 @@ SIZES = {"wide": (1440, 900), "narrow": (390, 844)}
 SHAPES = [(size, scheme) for size in SIZES for scheme in ("light", "dark")]
 MATH = "Tom has {} apples and buys {} more. How many does he have?"
 CODE = "Write a Python function that adds {} to a number."  # an answer long enough to be judged by
-LAST = ["What is OmniDraft?", "What is 23 + 45 + 17?"]
+LAST = ["What is OmniDraft?", "What is 23 + 45?"]
 USED = SETTINGS + "\n[learning]\ncpu_percent = 100\ninterval = 100\n"
 # Paths of the machine that takes the pictures say nothing to others.
 PLACES = """(pairs) => {

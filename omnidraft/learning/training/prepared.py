@@ -1,6 +1,7 @@
 """What job after job on one drafter needs of the drafter itself, so that one process reads it once.
 
-Nothing of any job stays in it: what comes of a job is the same with a new one.
+What comes of a job is the same with a new one: the adapter that the last job trained lies here only until the drafter
+is given out again, which makes it anew.
 """
 
 from __future__ import annotations
