@@ -221,7 +221,7 @@ class Schedule:
         settings = self.settings()
         self._runs.trainer.look(settings.keep_minutes if settings.enabled else 0.0)
         with self._lock:
-            if self.pairing is None:
+            if (pairing := self.pairing) is None:
                 return
             run = self.run
             if run is not None and not settings.enabled:
@@ -229,9 +229,9 @@ class Schedule:
             elif run is not None and run.running.paused and self._quiet(self._waits.resume):
                 run.running.resume()
                 self._changed()
-        if self._scope != self.settings().scope:
-            self._swap_due = self._swap_due or self._scope != ""
+        if self._scope != settings.scope:
             self._recount()
+        self._swap_due = self._swap_due or not pairing.choice.fits(settings.scope)
         if run is None and self._swap_due and not self.answering and self._serve():
             self._swap_due = False
             self._recount()

@@ -76,6 +76,10 @@ class Choice:
         mine, theirs = (c.store.folder if c.store else None for c in (self, other))
         return (self.drafter, self.origin, self.adapter, mine) == (other.drafter, other.origin, other.adapter, theirs)
 
+    def fits(self, scope: str) -> bool:
+        """Whether the store is one of this scope ("shared" or "per-target"); True where nothing is learned."""
+        return self.store is None or (self.store.folder.name == SHARED) == (scope == SHARED)
+
     @property
     def is_merged(self) -> bool:
         return self.merged is not None and self.merged.is_file()
@@ -103,7 +107,7 @@ class Adapters:
     def choose(self, drafter: Path, vocabulary: str, scope: str) -> Choice:
         """The version served for a drafter and a target vocabulary's fingerprint; a new vocabulary starts warm."""
         mark = model_fingerprint(drafter)
-        store = open_store(self.folder, drafter, mark, SHARED if scope == "shared" else vocabulary)
+        store = open_store(self.folder, drafter, mark, SHARED if scope == SHARED else vocabulary)
         aside = store.set_damaged_aside()
         origin: Origin = "own"
         version = store.current()

@@ -57,6 +57,15 @@ def test_each_target_vocabulary_has_its_own_adapter_unless_one_is_shared(assista
     assert (assistant.learner.status().origin, assistant.loaded.drafter.adapter) == ("own", str(b.adapter))
 
 
+def test_a_scope_changed_right_behind_a_load_is_not_missed(assistant, models, drafter):
+    before = assistant.loaded.choice.store.folder
+    with assistant.learner._schedule._lock:  # the learning thread looks at neither before both have happened
+        use(assistant, models, drafter, "b")
+        assistant.settings = changed(assistant.settings, **{"learning.scope": "shared"})
+    until(lambda: assistant.loaded.choice.store.folder.name == SHARED, "the other scope")
+    assert assistant.loaded.choice.store.folder.parent == before.parent
+
+
 def test_a_new_target_begins_from_the_other_ones_weights(assistant, models, drafter):
     a = made(assistant.loaded.choice.store, drafter, 0.01, chats=("chat-of-a",))
     use(assistant, models, drafter, "b")
