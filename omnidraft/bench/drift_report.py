@@ -24,9 +24,10 @@ from omnidraft.paths import DataHome
 
 WINDOW = 4  # prompts an average covers here: the figures ask for recoveries within five
 LEVEL = 8  # prompts before a switch that tell its level
+SOON = 5  # prompts behind a switch that are told apart, to be held against the same prompts without one
 RECOVERED = 0.9
 NONE, PER_TARGET, SHARED = "none", "per-target", "shared"
-SCHEDULES = ("step", "a-a2-a", "a-b-a")
+SCHEDULES = ("step", "a-a2-a", "a-b-a", "a-a-a")
 Told = Callable[[str], None]
 
 
@@ -58,8 +59,9 @@ class Variant:
 class Switch:
     """One switch of one run. before: acceptance of the last LEVEL prompts ahead of it; own: of the last prompts of the
     segment before that had this target and task, None if there is none. lowest: of any WINDOW prompts in a row soon
-    behind it; drop: how much of `before` that is below it. recovery, return_: prompts until the average of the last
-    WINDOW reaches 90% of `before` and of `own`, None if it never does.
+    behind it; drop: how much of `before` that is below it. first, second: of the first SOON prompts behind it, and of
+    as many behind those. recovery, return_: prompts until the average of the last WINDOW reaches 90% of `before` and of
+    `own`, None if it never does.
     """
 
     schedule: str
@@ -74,6 +76,8 @@ class Switch:
     own: float | None
     lowest: float | None
     drop: float | None
+    first: float | None
+    second: float | None
     recovery: int | None
     return_: int | None
     last: float | None
@@ -153,7 +157,8 @@ def _switch(variant: Variant, segments: Mapping[int, Sequence[Point]], number: i
     drop = max(0.0, before - lowest) if before is not None and lowest is not None else None
     return Switch(
         variant.schedule.name, variant.condition, variant.cache, variant.learning, number, here.target, here.task,
-        len(points), before, own, lowest, drop, recovery(averages, before), recovery(averages, own),
+        len(points), before, own, lowest, drop, pooled_acceptance(points[:SOON]),
+        pooled_acceptance(points[SOON : 2 * SOON]), recovery(averages, before), recovery(averages, own),
         pooled_acceptance(points[-LEVEL:]),
     )  # fmt: skip
 
@@ -175,12 +180,13 @@ def markdown(found: Sequence[Switch], asked: Options) -> Iterator[str]:
     yield (f"{sampling}, {length}, at most {asked.max_tokens} tokens; averages of {WINDOW} prompts, levels of {LEVEL}. "
            f"Adapters are kept for each target vocabulary, which targets of one family share.")  # fmt: skip
     for schedule in dict.fromkeys(one.schedule for one in found):
-        yield from ("", f"| {schedule}: switch to | condition | before | lowest | drop | 90% of before after "
-                    "| own level | 90% of it after | at the end |", "|---" * 9 + "|")  # fmt: skip
+        yield from ("", f"| {schedule}: switch to | condition | before | lowest | drop "
+                    f"| prompts 1 to {SOON} | {SOON + 1} to {2 * SOON} | 90% of before after "
+                    "| own level | 90% of it after | at the end |", "|---" * 11 + "|")  # fmt: skip
         for one in found:
             if one.schedule == schedule:
                 cells = (f"{one.target}, {one.task}", one.condition, _rate(one.before), _rate(one.lowest),
-                         _rate(one.drop), _count(one.recovery, one), _rate(one.own),
+                         _rate(one.drop), _rate(one.first), _rate(one.second), _count(one.recovery, one), _rate(one.own),
                          _count(one.return_, one, one.own), _rate(one.last))  # fmt: skip
                 yield f"| {' | '.join(cells)} |"
 

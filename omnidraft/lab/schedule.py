@@ -97,6 +97,7 @@ BUNDLED = {
         _schedule("step", (_A, "math"), (_A, "code")),
         _schedule("a-a2-a", (_A, MIXED), (_A2, MIXED), (_A, MIXED)),
         _schedule("a-b-a", (_A, MIXED), (_B, MIXED), (_A, MIXED)),
+        _schedule("a-a-a", (_A, MIXED), (_A, MIXED), (_A, MIXED)),  # no switch: what the prompts alone do
     )
 }
 

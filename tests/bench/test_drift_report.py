@@ -36,11 +36,12 @@ def test_a_drop_and_both_ways_back_are_counted():
     there, back = switches(variant, state_of(ABA, rates))
     assert (there.before, there.lowest) == (pytest.approx(0.5), pytest.approx(0.1))
     assert (there.drop, there.own, there.return_) == (pytest.approx(0.4), None, None)
+    assert (there.first, there.second) == (pytest.approx(0.12), pytest.approx(0.46))
     assert there.recovery == 9  # the sixth to the ninth are the first four in a row with .45 on average
     assert (back.before, back.own) == (pytest.approx((0.2 + 0.3 + 0.5 * 6) / LEVEL), pytest.approx(0.5))
     assert (back.recovery, back.return_) == (4, 4)
     text = "\n".join(markdown([there, back], Options()))
-    assert "| b, mixed | n-gram cache, learning | 0.500 | 0.100 | 0.400 | 9 |  |  | 0.438 |" in text
+    assert "| b, mixed | n-gram cache, learning | 0.500 | 0.100 | 0.400 | 0.120 | 0.460 | 9 |  |  | 0.438 |" in text
     assert png([(variant, state_of(ABA, rates))]).startswith(b"\x89PNG")
 
 

@@ -78,6 +78,8 @@ def test_the_bundled_schedules_change_one_thing_at_a_time():
     for name, middle in (("a-a2-a", A2), ("a-b-a", B)):
         assert [s.target for s in BUNDLED[name].segments] == [A, middle, A]
         assert len({s.prompts for s in BUNDLED[name].segments}) == 1
+        assert choose_prompts(BUNDLED[name]) == choose_prompts(BUNDLED["a-a-a"])  # which can tell what a switch costs
+    assert BUNDLED["a-a-a"].targets == [A]
 
 
 def test_a_segment_goes_on_where_an_earlier_one_stopped_in_the_same_source():
