@@ -186,8 +186,8 @@ def markdown(found: Sequence[Switch], asked: Options) -> Iterator[str]:
         for one in found:
             if one.schedule == schedule:
                 cells = (f"{one.target}, {one.task}", one.condition, _rate(one.before), _rate(one.lowest),
-                         _rate(one.drop), _rate(one.first), _rate(one.second), _count(one.recovery, one), _rate(one.own),
-                         _count(one.return_, one, one.own), _rate(one.last))  # fmt: skip
+                         _rate(one.drop), _rate(one.first), _rate(one.second), _count(one.recovery, one),
+                         _rate(one.own), _count(one.return_, one, one.own), _rate(one.last))  # fmt: skip
                 yield f"| {' | '.join(cells)} |"
 
 

@@ -14,6 +14,7 @@ from omnidraft.bench.columns import DEFAULT, Column
 from omnidraft.config import LearningSettings
 from omnidraft.errors import SettingsError
 from omnidraft.lab.prompts import TASKS, Prompt, load_prompts
+from omnidraft.lab.topics import TOPICS, lesson_prompts
 
 _NOTHING_TO_DO_WITH_IT = ("loss", "enabled", "cpu_percent", "keep_minutes", "scope")  # the loss is a condition's own
 LOSS_NAMES = ("dm", "hybrid", "hybrid_p", "ngram", "dm_nll", "both_kl", "projected")
@@ -71,7 +72,8 @@ class LearnPlan:
 
 @dataclass(frozen=True)
 class Prompts:
-    """A task's prompts under one seed. train: in the order they are asked, repeated where there are too few."""
+    """A task's prompts under one seed. train: in the order they are asked; of a bundled task lessons are added where
+    there are too few, and where there are too few still, prompts are repeated."""
 
     task: str
     train: list[Prompt]
@@ -94,6 +96,8 @@ def choose(plan: LearnPlan, task: str, seed: int) -> Prompts:
         test = load_prompts(plan.test_file)
     rng = np.random.default_rng([seed, *source_number(task)])
     asked = {_plain(prompt) for prompt in test}
+    if source in TOPICS and len(train) < plan.train_prompts:
+        train += lesson_prompts(str(source))
     train = [prompt for prompt in train if _plain(prompt) not in asked]
     if not train or not test:
         raise SettingsError(f"{source} holds no prompts to {'test on' if train else 'learn from'}.")

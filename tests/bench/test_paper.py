@@ -89,7 +89,8 @@ def test_a_run_makes_its_tables_and_goes_on_where_it_stopped(small, tmp_path):
     assert "minutes" in said[0]
     assert [row["condition"] for row in tables["methods"]["rows"]] == ["direct", "cache", "projected"]
     assert all(row["answers"] == 2 for row in tables["methods"]["rows"])
-    kept = {row["cache"]: row for row in tables["eviction"]["rows"]}
+    assert [row["drafter"] for row in tables["eviction"]["rows"]] == ["as it came"] * 8 + ["taught"] * 8
+    kept = {row["cache"]: row for row in tables["eviction"]["rows"][:8]}
     entries = kept["full"]["entries"]
     assert next(iter(kept)) == "no cache"
     assert len(kept) == 8

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from pathlib import Path
 
 from omnidraft.learning.adapters.store import AdapterStore
@@ -10,7 +11,7 @@ from omnidraft.learning.job import Job
 from omnidraft.learning.material.expansions import ExpansionTable
 from omnidraft.learning.material.record import Record
 from omnidraft.learning.material.replay import ReplayStore
-from omnidraft.learning.trainer_events import Published, Refused
+from omnidraft.learning.trainer_events import Event, Published, Refused
 from omnidraft.learning.training.batches import windows
 from omnidraft.learning.training.drafter import TorchDrafter, read_weights
 from omnidraft.learning.training.evaluate import estimate
@@ -36,13 +37,17 @@ class World:
 
     def update(self, **changes) -> Published | Refused:
         """Run an update and do what the app does about its result, which is returned."""
-        current = self.store.current()
-        start = {"start": str(current.weights), "parent": current.name} if current else {}
-        job = dataclasses.replace(self.job, through=self.store.through, **start, **changes)
-        *_, result = [event for event in run(job) if isinstance(event, Published | Refused)]
+        *_, result = [event for event in self.events(**changes) if isinstance(event, Published | Refused)]
         if isinstance(result, Refused):
             self.store.reject_update(result.through)
         return result
+
+    def events(self, **changes) -> Iterator[Event]:
+        """Run an update."""
+        current = self.store.current()
+        start = {"start": str(current.weights), "parent": current.name} if current else {}
+        job = dataclasses.replace(self.job, through=self.store.through, **start, **changes)
+        yield from run(job)
 
     def served_on(self, records: list[Record]) -> float:
         """Acceptance estimate of the served adapter on these answers, half greedy, half drawn."""

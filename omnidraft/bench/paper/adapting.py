@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from omnidraft.bench.learn import Told
-from omnidraft.bench.learn_plan import choose, label
+from omnidraft.bench.learn_plan import choose
 from omnidraft.bench.learn_tester import DRAFT, Tester
+from omnidraft.bench.paper.learned import adapter_of
 from omnidraft.bench.paper.machines import PAPER, projected
 from omnidraft.bench.paper.ngrams import recorded
 from omnidraft.bench.paper.plan import Plan
@@ -57,7 +58,7 @@ def adapting(plan: Plan, folder: Path, maps: Path, told: Told) -> dict[str, list
         cache = tester.cache_after(recorded(side, folder))
         for task in side.tasks:
             prompts = choose(side, task, 0)
-            adapter = folder / f"{side.targets[0].stem}-{label(task)}-s0" / "projected.gguf"
+            adapter = adapter_of(folder, side.targets[0], task)
             for condition in CONDITIONS:
                 if condition.taught and not adapter.exists():
                     continue  # no update was let through

@@ -11,7 +11,7 @@ import numpy as np
 from omnidraft.bench import learn, learn_report
 from omnidraft.bench import learn_stats as stats
 from omnidraft.bench.learn import CACHE, Cell, Result, Told
-from omnidraft.bench.learn_plan import LearnPlan
+from omnidraft.bench.learn_plan import LearnPlan, label
 from omnidraft.bench.paper.plan import Plan
 
 LONG = 32
@@ -23,6 +23,11 @@ def methods(plan: Plan, folder: Path, maps: Path, told: Told) -> dict[str, Rows]
     """Acceptance of each method on every task and target, and the differences between neighbours."""
     found = list(learn.run(plan.learned, folder, maps, told))
     return {"rows": _rows(found), "pairs": _plain(learn_report.pairs(found))}
+
+
+def adapter_of(folder: Path, target: Path, task: str) -> Path:
+    """What `methods` learned on a task with seed 0 and `projected`; not there where no update was let through."""
+    return folder / f"{target.stem}-{label(task)}-s0" / "projected.gguf"
 
 
 def losses(plan: Plan, folder: Path, maps: Path, told: Told) -> dict[str, Rows]:

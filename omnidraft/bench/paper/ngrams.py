@@ -14,6 +14,7 @@ from omnidraft.bench import learn_stats as stats
 from omnidraft.bench.learn import Told
 from omnidraft.bench.learn_plan import LearnPlan, choose, label
 from omnidraft.bench.learn_tester import Tester
+from omnidraft.bench.paper.learned import adapter_of
 from omnidraft.bench.paper.plan import Plan
 from omnidraft.config import CacheSettings
 from omnidraft.learning.material.record import Record
@@ -23,6 +24,7 @@ from omnidraft.vocab.ngram_cache import NgramCache
 SHARES = (0.25, 0.5)
 POLICIES = ("lru", "lfu", "lfu-aging")
 EMPTY = CacheSettings(seed=False)
+_DRAFTERS = ("as it came", "taught")
 
 
 def untrained(plan: Plan, home: DataHome, told: Told) -> dict[str, list[dict]]:
@@ -48,24 +50,37 @@ def recorded(plan: LearnPlan, folder: Path) -> list[Record]:
 
 def eviction(plan: Plan, folder: Path, maps: Path, told: Told) -> dict[str, list[dict]]:
     """Caches that started empty and saw the same answers, at a share of what they then hold, frozen at the test; draft
-    length 4, temperature 0. of_full: tokens a pass over the full cache's, prompts in pairs."""
+    length 4, temperature 0. drafter: as it came, or taught the task of the prompt. of_full: tokens a pass over the full
+    cache's with the same drafter, prompts in pairs."""
     side = plan.side()
-    records, rows = recorded(side, folder), []
-    prompts = [prompt for task in side.tasks for prompt in choose(side, task, 0).test]
+    records = recorded(side, folder)
     with Tester(side.targets[0], side.drafter, maps, side.threads) as tester:
         full = tester.cache_after(records, EMPTY)
         kinds: list[tuple[str, NgramCache | None]] = [("no cache", None)]
         for share, policy, settings in _settings(len(full)):
             kinds.append((f"{share:g} of it, {policy}", tester.cache_after(records, settings)))
-        counts = {}
-        for name, cache in [*kinds, ("full", full)]:
-            told(f"eviction: {name}")
-            found = tester.ask(prompts, 0.0, side.test_tokens, 7, cache, None)
-            counts[name] = [np.array([astuple(one)[:4] for one in found], float)]
-            rows.append({"cache": name, "entries": len(cache) if cache is not None else 0})
-    for row in rows:
-        row |= _compared(counts[str(row["cache"])], counts["full"])
+        kinds.append(("full", full))
+        counts, rows = {}, []
+        for taught in (False, True):
+            for name, cache in kinds:
+                told(f"eviction: {name}, {_DRAFTERS[taught]}")
+                counts[taught, name] = _asked(tester, side, folder, cache, taught)
+                entries = len(cache) if cache is not None else 0
+                rows.append({"cache": name, "drafter": _DRAFTERS[taught], "entries": entries})
+            for row in rows[-len(kinds) :]:
+                row |= _compared(counts[taught, str(row["cache"])], counts[taught, "full"])
     return {"rows": rows}
+
+
+def _asked(tester: Tester, side: LearnPlan, folder: Path, cache: NgramCache | None, taught: bool) -> stats.Counts:
+    """Counts of all tasks' test prompts; where nothing was learned on a task the drafter stays as it came."""
+    found = []
+    for task in side.tasks:
+        adapter = adapter_of(folder, side.targets[0], task) if taught else None
+        if adapter is not None and not adapter.exists():
+            adapter = None
+        found += tester.ask(choose(side, task, 0).test, 0.0, side.test_tokens, 7, cache, adapter)
+    return [np.array([astuple(one)[:4] for one in found], float)]
 
 
 def _settings(entries: int) -> Iterator[tuple[float, str, CacheSettings]]:

@@ -103,7 +103,7 @@ def estimate(plan: Plan, token_seconds: float) -> dict[str, float]:
         "cache": len(p.targets) * 3 * len(p.tasks) * test,
         "losses": len([loss for loss in plan.losses if loss not in p.losses]) * side * (teaching + tests),
         "ranks": len(plan.rank_list) * (teaching + 3 * tests),
-        "eviction": 8 * side * test,
+        "eviction": 16 * side * test,
         "growth": 5.0,
     }
     return {name: seconds for name, seconds in made.items() if name in plan.tables}

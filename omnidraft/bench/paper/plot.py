@@ -68,9 +68,10 @@ def _speed(axes: Axes, rows: list[dict]) -> None:
 
 
 def _eviction(axes: Axes, rows: list[dict]) -> None:
-    """Tokens a pass by cache."""
-    means = [row["tokens_per_pass"]["mean"] for row in rows]
-    axes.barh([row["cache"] for row in rows], means, color=COLOURS[1])
+    """Tokens a pass by cache, with the taught drafter."""
+    taught = [row for row in rows if row["drafter"] == "taught"]
+    means = [row["tokens_per_pass"]["mean"] for row in taught]
+    axes.barh([row["cache"] for row in taught], means, color=COLOURS[1])
     axes.set_xlim(min(1.0, *means))
     axes.set_xlabel("tokens per pass")
 

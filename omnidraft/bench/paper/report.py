@@ -123,9 +123,9 @@ def _ranks(table: dict) -> Iterator[str]:
 def _eviction(table: dict) -> Iterator[str]:
     yield from _table(
         "Eviction (Table 14): caches that began empty and saw the same answers, draft length 4, temperature 0",
-        ["cache", "n-grams", "acceptance", "tokens per pass", "of the full cache's tokens per pass"],
-        [[r["cache"], r["entries"], _value(r["acceptance"]), _value(r["tokens_per_pass"]), _value(r["of_full"])]
-         for r in table["rows"]],
+        ["drafter", "cache", "n-grams", "acceptance", "tokens per pass", "of the full cache's tokens per pass"],
+        [[r["drafter"], r["cache"], r["entries"], _value(r["acceptance"]), _value(r["tokens_per_pass"]),
+          _value(r["of_full"])] for r in table["rows"]],
     )  # fmt: skip
 
 

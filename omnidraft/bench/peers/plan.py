@@ -12,6 +12,7 @@ from omnidraft.bench.columns import DEFAULT, Column
 from omnidraft.bench.peers.peer import chosen
 from omnidraft.errors import SettingsError
 from omnidraft.lab.prompts import TASKS, Prompt, load_prompts
+from omnidraft.lab.topics import TOPICS, lesson_prompts
 
 EDIT = "edit"
 PEERS = ("llama-cpp-python", "server", "transformers", "gguf", "folder")
@@ -62,12 +63,16 @@ class Plan:
         return chosen(marked or every, self.prompts)
 
     def train(self, task: str) -> list[Prompt]:
-        """Prompts to learn from, none of them a test prompt."""
+        """Prompts to learn from, none of them a test prompt; of a bundled task lessons are added where there are too
+        few."""
         return self._train(task)[: self.learn_prompts]
 
     def _train(self, task: str) -> list[Prompt]:
         asked = {prompt.text for prompt in self.test(task)}
-        every = [prompt for prompt in load_prompts(self._source(task)) if prompt.split != "test"]
+        source = self._source(task)
+        every = [prompt for prompt in load_prompts(source) if prompt.split != "test"]
+        if source in TOPICS and len(every) < self.learn_prompts:
+            every += lesson_prompts(str(source))
         return chosen([prompt for prompt in every if prompt.text not in asked], len(every))
 
     def aside(self, task: str) -> Prompt:

@@ -24,9 +24,9 @@ class Meta:
 
     drafter: fingerprint of the drafter's file; vocabulary: the targets' vocabulary, or "shared"; target: name of the
     target seen last; parent: version trained from (None: the bare drafter); through: newest replay ordinal it has seen;
-    answers, tokens: how much this update trained on (drafter pieces, repetitions counted); loss: training loss at its
-    end, nats; before, after: held-out acceptance estimates by slice ("old", "new"); chats: conversations this version
-    or any it descends from was trained on; seconds: of processor time; sha256: of the files.
+    answers, tokens: how much the update that published it trained on (drafter pieces, repetitions counted); loss: its
+    last, nats; before, after: acceptance estimates on answers not learned from, by slice ("old", "new"); chats:
+    conversations this version or any it descends from was trained on; seconds: of processor time; sha256: of the files.
     """
 
     drafter: str

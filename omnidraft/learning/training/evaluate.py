@@ -99,20 +99,19 @@ class Verdict:
 
 
 def judge(before: Mapping[str, Estimate], after: Mapping[str, Estimate]) -> Verdict:
-    """Compare slices ("old", "new") token by token.
+    """Compare the slices of `after` ("old", "new", "unseen") token by token.
 
     Accepted if the mean change over all held-out tokens is more than its standard error and no slice falls by more than
     its own: changes within the noise must not add up to a decline. What is refused is trained on (see `candidate`), so
     strictness costs little.
     """
-    changes = {name: after[name].combined - before[name].combined for name in before}
+    changes = {name: after[name].combined - before[name].combined for name in after}
     everything = np.concatenate(list(changes.values())) if changes else np.zeros(0)
     if not np.isfinite(everything).all():
         return Verdict(False, "the trained adapter gives no numbers", ruined=True)
     if len(everything) < FEWEST:
         return Verdict(False, f"only {len(everything)} held-out tokens to judge by")
-    for name in ("old", "new"):
-        change = changes.get(name, np.zeros(0))
+    for name, change in changes.items():
         if len(change) >= FEWEST and change.mean() < -standard_error(change):
             return Verdict(False, f"acceptance on {name} answers would fall by {-change.mean():.3f}")
     if everything.mean() <= standard_error(everything):

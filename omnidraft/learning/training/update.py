@@ -23,7 +23,7 @@ from omnidraft.learning.adapters.candidate import Candidate, drop_candidate, kee
 from omnidraft.learning.adapters.gguf import write_adapter
 from omnidraft.learning.adapters.merge import can_merge, merged_path, write_merged
 from omnidraft.learning.adapters.store import AdapterStore
-from omnidraft.learning.adapters.versions import ADAPTER, WEIGHTS, Meta, digest
+from omnidraft.learning.adapters.versions import ADAPTER, WEIGHTS, Meta, Version, digest
 from omnidraft.learning.job import Job
 from omnidraft.learning.material.plan import Plan, make_plan
 from omnidraft.learning.trainer_events import Estimated, Event, Published, Refused, Started, Stepped
@@ -38,27 +38,32 @@ from omnidraft.learning.training.rehearsal import Rehearsal
 from omnidraft.vault import vault_of
 
 LONGEST = 16  # updates a candidate has to become better than what is served
+UNSEEN = 24  # new answers a candidate is judged on before it is trained on them
 
 
 @dataclass(frozen=True)
 class Material:
-    """What an update works with. windows: to train on; held_out: by slice, to judge by; chats: conversations the
-    answers are from; candidate: what is trained on, or would be had there been a refused update."""
+    """What an update works with. windows: to train on; held_out: by slice, to judge by; unseen: new answers, if there
+    is a candidate to judge on them; chats: conversations the answers are from; candidate: what is trained on, or would
+    be had there been a refused update."""
 
     plan: Plan
     windows: list[Window]
     held_out: Mapping[str, list[Window]]
+    unseen: list[Window]
     chats: frozenset[str]
     candidate: Candidate
 
 
 @dataclass(frozen=True)
 class Trained:
-    """candidate: with its new weights; before, after: estimates of what is served and of it; loss: the last step's."""
+    """candidate: with its new weights; before, after: estimates of what is served and of it; untrained: of the
+    candidate as it was, None if there was none; loss: the last step's."""
 
     candidate: Candidate
     before: Mapping[str, Estimate]
     after: Mapping[str, Estimate]
+    untrained: Mapping[str, Estimate] | None
     loss: float
     tokens: int
 
@@ -80,11 +85,18 @@ def update(job: Job, prepared: Prepared) -> Iterator[Event]:
         yield Refused(plan.through, "there is nothing to learn from yet")
         return
     trained = yield from _train(job, prepared, material)
-    verdict = _judge(job, trained)
+    verdict, store = _judge(job, trained), Path(job.store)
     if verdict.accepted:
         yield from _publish(job, plan, trained, verdict, began)
+        return
+    untrained = _untrained(material.candidate, trained)
+    if untrained is not None and (better := _judge(job, untrained)).accepted:
+        yield Estimated("before", means(untrained.before))
+        yield Estimated("after", means(untrained.after))
+        version = yield from _publish(job, plan, untrained, better, began)
+        _go_on(store, replace(trained.candidate, base=digest(version.weights), behind=0), verdict)
     else:
-        yield Refused(plan.through, _go_on(Path(job.store), trained.candidate, verdict).reason)
+        yield Refused(plan.through, _go_on(store, trained.candidate, verdict).reason)
 
 
 def _read(job: Job) -> Material:
@@ -93,17 +105,20 @@ def _read(job: Job) -> Material:
     plan = make_plan(answers.index, set(job.tables), max(job.through, candidate.through), job.seed, job.most_new)
     taught = (*plan.new, *plan.replayed)
     held_out = {"old": answers.windows(plan.judged_old), "new": answers.windows(plan.judged_new)}
+    unseen = answers.windows(plan.new[-UNSEEN:]) if candidate.weights else []
     chats = frozenset(answers.index[o].chat for o in taught)
-    return Material(plan, answers.windows(taught), held_out, chats, candidate)
+    return Material(plan, answers.windows(taught), held_out, unseen, chats, candidate)
 
 
 def _train(job: Job, prepared: Prepared, material: Material) -> Generator[Event, None, Trained]:
     """Train from the candidate, or from what is served; estimates before and after it."""
     throttle = Throttle(job.duty)
-    before = estimates_with(job, prepared, job.start, material.held_out)
-    yield Estimated("before", means(before))
+    slices = {**material.held_out, "unseen": material.unseen} if material.unseen else material.held_out
+    before = estimates_with(job, prepared, job.start, slices)
+    yield Estimated("before", means({name: before[name] for name in material.held_out}))
     drafter = prepared.drafter(job, job.rank)
     candidate = _begin(drafter, job, material.candidate)
+    untrained = estimates(drafter, slices) if material.unseen and candidate.weights else None
     throttle.rest()
     step = steps.Step(0, 0, 0.0, 0)
     for step in _steps(drafter, material.windows, job, prepared):
@@ -113,7 +128,7 @@ def _train(job: Job, prepared: Prepared, material: Material) -> Generator[Event,
     yield Estimated("after", means(after))
     chats = tuple(sorted(material.chats | {*job.inherited, *candidate.chats}))
     candidate = replace(candidate, weights=arrays_of(drafter), through=material.plan.through, chats=chats)
-    return Trained(candidate, before, after, step.loss, step.tokens)
+    return Trained(candidate, before, after, untrained, step.loss, step.tokens)
 
 
 def _judge(job: Job, trained: Trained) -> Verdict:
@@ -124,12 +139,23 @@ def _judge(job: Job, trained: Trained) -> Verdict:
     return Verdict(True, "every update is served")
 
 
-def _publish(job: Job, plan: Plan, trained: Trained, verdict: Verdict, began: float) -> Iterator[Event]:
+def _untrained(candidate: Candidate, trained: Trained) -> Trained | None:
+    """The candidate as it was before this update, to be judged on the new answers too; None if there was none.
+
+    Few answers are held out, but all new ones are unseen until they are trained on, by the candidate as by what is
+    served (progressive validation: Blum, Kalai and Langford, COLT 1999). What was refused for too little to judge by is
+    served one update later then, instead of many.
+    """
+    return None if trained.untrained is None else replace(trained, candidate=candidate, after=trained.untrained)
+
+
+def _publish(job: Job, plan: Plan, trained: Trained, verdict: Verdict, began: float) -> Generator[Event, None, Version]:
     """Write the version that is served from now on, and the drafter merged with it where that is wanted."""
+    before = {name: trained.before[name] for name in trained.after}
     meta = Meta(
         drafter=job.fingerprint, vocabulary=job.vocabulary, target=job.target, parent=job.parent, through=plan.through,
         rank=job.rank, loss_name=job.loss, answers=len(plan.new) + len(plan.replayed), loss=trained.loss,
-        tokens=trained.tokens, seconds=time.process_time() - began, before=means(trained.before),
+        tokens=trained.tokens, seconds=time.process_time() - began, before=means(before),
         after=means(trained.after), chats=trained.candidate.chats,
     )  # fmt: skip
     version = AdapterStore(Path(job.store)).publish(_files(trained.candidate.weights, job), meta)
@@ -138,6 +164,7 @@ def _publish(job: Job, plan: Plan, trained: Trained, verdict: Verdict, began: fl
     yield Published(version.name, plan.through, verdict.reason)
     if job.merged is not None and can_merge(Path(job.drafter)):
         write_merged(Path(job.drafter), version.adapter, merged_path(Path(job.merged), version))
+    return version
 
 
 def _steps(drafter: TorchDrafter, parts: list[Window], job: Job, prepared: Prepared) -> Iterator[steps.Step]:

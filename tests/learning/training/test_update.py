@@ -11,11 +11,14 @@ import torch
 from learning_helpers import llama_logits
 from world import World
 
+from omnidraft.learning.adapters.candidate import read_candidate
 from omnidraft.learning.adapters.merge import merged_path, write_merged
+from omnidraft.learning.adapters.versions import digest
 from omnidraft.learning.material.expansions import ExpansionTable
 from omnidraft.learning.material.record import Record
 from omnidraft.learning.material.replay import ReplayStore
-from omnidraft.learning.trainer_events import Stepped
+from omnidraft.learning.trainer_events import Estimated, Published, Refused, Stepped
+from omnidraft.learning.training import evaluate
 from omnidraft.learning.training.batches import windows
 from omnidraft.learning.training.drafter import TorchDrafter, read_weights
 from omnidraft.learning.training.update import run
@@ -81,6 +84,40 @@ def test_poison_is_refused_once_replayed_answers_cannot_outweigh_it(world, make,
 def test_answers_with_pieces_no_drafter_has_are_passed_over(world):
     world.add([dataclasses.replace(r, pieces=r.pieces + 100_000) if i % 3 else r for i, r in enumerate(world.records)])
     assert world.update().kind == "published"
+
+
+def test_what_was_refused_for_too_little_to_judge_by_is_served_once_new_answers_prove_it(world, monkeypatch):
+    monkeypatch.setattr(evaluate, "FEWEST", 250)  # as many as 16 answers' held-out tokens, if answers were short
+    world.add(world.records[:8])
+    first = world.update()
+    assert first.kind == "refused"
+    assert "held-out tokens to judge by" in first.reason
+    candidate = read_candidate(world.store.folder)
+    world.add(world.records[8:16])
+    events = list(world.events())
+    assert [e.kind for e in events if isinstance(e, Published | Refused)] == ["published"]
+    served = world.store.current()
+    weights = read_weights(served.weights)
+    assert all((weights[name] == matrix).all() for name, matrix in candidate.weights.items())
+    assert served.meta.chats == candidate.chats  # it knows nothing of the answers that proved it
+    assert set(served.meta.before) == set(served.meta.after) == {"old", "new", "unseen"}
+    assert served.meta.after["unseen"]["tokens"] >= 250
+    assert [e.slices for e in events if isinstance(e, Estimated)][-1] == served.meta.after  # what is told of it
+    going_on = read_candidate(world.store.folder)
+    assert (going_on.base, going_on.behind) == (digest(served.weights), 1)
+    assert set(going_on.chats) > set(served.meta.chats)
+    assert going_on.through == served.meta.through == world.store.through
+
+
+def test_answers_that_a_candidate_is_worse_on_do_not_serve_it(world, monkeypatch):
+    table = ExpansionTable.load(Path(world.job.tables[world.vocabulary]))
+    rng = np.random.default_rng(0)
+    monkeypatch.setattr(evaluate, "FEWEST", 250)
+    world.add([scrambled(record, rng, table) for record in world.records[:8]])
+    assert world.update(learning_rate=0.02).kind == "refused"
+    assert read_candidate(world.store.folder).weights
+    world.add(world.records[8:16])
+    assert world.update(learning_rate=1e-6).kind == "refused"
 
 
 def test_a_handful_of_answers_is_gone_over_until_there_were_enough_steps(answers, drafter, tmp_path):
