@@ -67,13 +67,13 @@ def run(
             prompts = choose(plan, task, 0).test[:most]
             for condition in conditions:
                 adapter = cells / f"{target.stem}-{label(task)}-s0" / f"{condition}.gguf"
-                served = adapter if adapter.exists() else None
-                if served is None and condition not in UNTRAINED:
+                opened, beside = files[1], None
+                if adapter.exists():
+                    opened, beside = regimes.taught(home, regime, adapter, plan.drafter)
+                elif condition not in UNTRAINED:
                     continue
-                if served is not None:
-                    served = regimes.adapter(home, regime, served, plan.drafter)
                 labels = (target.stem, label(task), condition, regime)
-                yield from _measure(plan, home, files, served, prompts, labels)
+                yield from _measure(plan, home, (files[0], opened), beside, prompts, labels)
 
 
 def _measure(

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from omnidraft.backends.expand import SHAPES, Shape, expanded_adapter, expanded_model, random_model
 from omnidraft.errors import SettingsError
+from omnidraft.learning.adapters.merge import can_merge, write_merged
+from omnidraft.learning.adapters.versions import digest
 from omnidraft.paths import DataHome
 
 FOLDER = "folder"  # a Hugging Face folder in float32, whose passes are nearly flat
@@ -14,35 +16,50 @@ GGUFS = ("bundled", "0.1b-F32", "0.5b-F32", "0.5b-F16", "0.5b-Q8_0", "0.5b-Q4_0"
 REGIMES = (*GGUFS, f"0.1b-{FOLDER}", f"0.5b-{FOLDER}")
 DRAFTER_DTYPE = "Q8_0"
 _DRAFTER_SHAPE = "68m"  # the paper's drafter, as people would run it
+OWN = "own"  # as a drafter's shape: the drafter as it is
 _SMALL = ("bundled", "0.1b")  # an enlarged drafter would cost as much as these; theirs stays as it is
 
 
 def models(
     home: DataHome, regime: str, target: Path, drafter: Path, drafter_shape: str | None = None
 ) -> tuple[Path, Path]:
-    """(target, drafter) files for a regime, built in the cache folder where they are missing. drafter_shape: another
-    one than the regime's."""
+    """(target, drafter) files for a regime, built in the cache folder where they are missing. drafter_shape: OWN or one
+    of SHAPES in place of the regime's."""
     if regime == "bundled":
         return target, drafter
     shape, dash, dtype = regime.partition("-")
     if not dash or shape not in SHAPES:
         raise SettingsError(f"There is no regime {regime}; known are {', '.join(REGIMES)}.")
-    own = SHAPES[drafter_shape] if drafter_shape else shape_of_drafter(regime)
+    own = shape_of_drafter(regime, drafter_shape)
     return (
         folder(home, regime, target) if dtype == FOLDER else expanded_model(home.cache, target, SHAPES[shape], dtype),
         expanded_model(home.cache, drafter, own, DRAFTER_DTYPE) if own else drafter,
     )
 
 
-def shape_of_drafter(regime: str) -> Shape | None:
-    """What the drafter is enlarged to in a regime; None where it stays as it is."""
+def shape_of_drafter(regime: str, asked: str | None = None) -> Shape | None:
+    """What the drafter is enlarged to in a regime, or to the shape asked for; None where it stays as it is."""
+    if asked:
+        return None if asked == OWN else SHAPES[asked]
     return None if regime.partition("-")[0] in _SMALL else SHAPES[_DRAFTER_SHAPE]
 
 
-def adapter(home: DataHome, regime: str, adapter: Path, drafter: Path) -> Path:
-    """An adapter of `drafter` for what becomes of that in a regime."""
-    shape = shape_of_drafter(regime)
-    return expanded_adapter(home.cache, adapter, drafter, shape) if shape else adapter
+def taught(
+    home: DataHome, regime: str, adapter: Path, drafter: Path, drafter_shape: str | None = None
+) -> tuple[Path, Path | None]:
+    """(file, adapter) to open for what becomes in a regime of a drafter that learned `adapter`. As in the app this is
+    one file with the adapter added in, whose steps cost what the bare drafter's do, unless no such copy is kept."""
+    shape = shape_of_drafter(regime, drafter_shape)
+    if shape:
+        adapter = expanded_adapter(home.cache, adapter, drafter, shape)
+        drafter = expanded_model(home.cache, drafter, shape, DRAFTER_DTYPE)
+    if not can_merge(drafter):
+        return drafter, adapter
+    merged = home.cache / "taught" / f"{drafter.stem}-{digest(adapter)[:16]}.gguf"
+    if not merged.exists():
+        merged.parent.mkdir(parents=True, exist_ok=True)
+        write_merged(drafter, adapter, merged)
+    return merged, None
 
 
 def untaught(home: DataHome, drafter: Path) -> Path:
@@ -61,9 +78,9 @@ def folder(home: DataHome, regime: str, target: Path) -> Path:
     return _exported(home, expanded_model(home.cache, target, SHAPES[shape], "F32"))
 
 
-def drafter_folder(home: DataHome, regime: str, drafter: Path) -> Path:
+def drafter_folder(home: DataHome, regime: str, drafter: Path, drafter_shape: str | None = None) -> Path:
     """Likewise the drafter, at the drafter's shape."""
-    shape = shape_of_drafter(regime)
+    shape = shape_of_drafter(regime, drafter_shape)
     return _exported(home, expanded_model(home.cache, drafter, shape, "F32") if shape else drafter)
 
 

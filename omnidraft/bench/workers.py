@@ -87,11 +87,11 @@ def _measure(
 ) -> tuple[Row, Answers]:  # fmt: skip
     assistant = Assistant(home, ephemeral=True)
     try:
-        files = regimes.models(home, plan.regime, target, drafter)
+        files, adapter = _files(home, plan, target, drafter)
         settings = ModelSettings(
             threads=plan.threads, workers=net.workers if net else None, split=plan.split if net else None
         )
-        assistant.load(*files, settings, CacheSettings(), adapter=_adapter(home, plan, drafter))
+        assistant.load(*files, settings, CacheSettings(), adapter=adapter)
         assistant.measure_near_ties()
         assert assistant.engine is not None
         cost = assistant.engine.measured()
@@ -113,8 +113,13 @@ def _measure(
     ), answers  # fmt: skip
 
 
-def _adapter(home: DataHome, plan: Plan, drafter: Path) -> Path | None:
-    return regimes.adapter(home, plan.regime, plan.adapter, drafter) if plan.adapter else None
+def _files(home: DataHome, plan: Plan, target: Path, drafter: Path) -> tuple[tuple[Path, Path], Path | None]:
+    """((target, drafter), adapter) to load."""
+    files = regimes.models(home, plan.regime, target, drafter)
+    if plan.adapter is None:
+        return files, None
+    file, adapter = regimes.taught(home, plan.regime, plan.adapter, drafter)
+    return (files[0], file), adapter
 
 
 def _answers(

@@ -32,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="learn from the answers that another run with this --json or --out FILE kept")  # fmt: skip
     parser.add_argument("--temperature", default="0,default,1", help="numbers and default with commas")
     parser.add_argument("--regime", default="0.5b-F32", help=f"of {', '.join(GGUFS)}")
+    parser.add_argument("--drafter-shape", metavar="SHAPE", help="own: the drafter as it is; default: the regime's")
     parser.add_argument("--prompts", type=int, default=Plan.prompts, help="per task")
     parser.add_argument("--max-tokens", type=int, default=Plan.max_tokens)
     parser.add_argument("--learn-prompts", type=int, default=Plan.learn_prompts, help="per task; 0: nothing is learned")
@@ -88,6 +89,7 @@ def _plan(args: argparse.Namespace, home: DataHome) -> Plan:
         seed=args.seed,
         threads=args.threads or physical_cores(),
         data=args.data,
+        drafter_shape=args.drafter_shape,
         recorded=args.recorded.with_suffix(".cells") if args.recorded else None,
     )
 

@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 
 from omnidraft.__main__ import main
+from omnidraft.backends.expand import SHAPES
 from omnidraft.bench.peers import report
 from omnidraft.bench.peers.bursts import Answer, Burst, answer_of
 from omnidraft.bench.peers.llama_server import LlamaServer
 from omnidraft.bench.peers.peer import PLAIN, Models, Question
 from omnidraft.bench.peers.plan import EDIT, Plan
 from omnidraft.bench.peers.run import Found, run
+from omnidraft.bench.regimes import OWN, shape_of_drafter
 from omnidraft.errors import ModelError, SettingsError
 from omnidraft.lab.prompts import TASKS
 
@@ -55,6 +57,14 @@ def test_prompts_of_a_task_are_distinct_and_those_to_learn_from_are_others(plan)
         assert len(test) == plan.prompts
         assert train.isdisjoint(test)
         assert plan.aside(task).text not in test
+
+
+def test_the_drafter_may_stay_as_it_is_beside_a_large_target(plan, tmp_path):
+    assert shape_of_drafter("0.5b-F32") == SHAPES["68m"]
+    assert shape_of_drafter("0.5b-F32", OWN) is None
+    assert replace(plan, drafter_shape=OWN).decides() != plan.decides()
+    with pytest.raises(SettingsError, match="shape is one of own"):
+        replace(plan, drafter_shape="huge")
 
 
 def test_a_file_of_messages_is_a_task(plan, tmp_path):

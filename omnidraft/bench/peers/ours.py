@@ -36,7 +36,7 @@ class Ours:
 
     def __init__(self, home: DataHome, models: Models, target: Path, name: str) -> None:
         self.name, self.notes = name, list[str]()
-        self.ways = tuple(way for way in DRAFTS if way != LEARNED or models.adapter)
+        self.ways = tuple(way for way in DRAFTS if way != LEARNED or models.taught)
         self._closing = ExitStack()
         try:
             self._assistant = Assistant(home, ephemeral=True)
@@ -44,18 +44,18 @@ class Ours:
             settings = ModelSettings(threads=models.threads, n_ctx=models.n_ctx)
             self._assistant.load(target, models.drafter, settings, CacheSettings())
             self._seats = dict.fromkeys(self.ways, drafting_of(self._assistant))
-            if models.adapter:
-                self._seats[LEARNED] = self._second(models)
+            if models.taught:
+                self._seats[LEARNED] = self._second(models, *models.taught)
             self._memories = {way: self._memory(way) for way in self.ways}
         except BaseException:
             self._closing.close()
             raise
 
-    def _second(self, models: Models) -> tuple[DrafterSeat, Translator]:
-        """A drafter with the adapter, and an n-gram cache that has seen what it learned from."""
-        model = LlamaDrafter.open(models.drafter, ModelSettings(threads=models.threads))
+    def _second(self, models: Models, file: Path, adapter: Path | None) -> tuple[DrafterSeat, Translator]:
+        """The drafter that learned, and an n-gram cache that has seen what it learned from."""
+        model = LlamaDrafter.open(file, ModelSettings(threads=models.threads))
         self._closing.callback(model.close)
-        model.set_adapter(str(models.adapter))
+        model.set_adapter(str(adapter) if adapter else None)
         cache = NgramCache.open(None, pair_of(self._assistant), CacheSettings())
         self._closing.callback(cache.close)
         for ids in models.learned_ids:

@@ -33,8 +33,9 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """The same weights in every form. helper: a drafter of the target's own vocabulary, if there is one; adapter: what
-    `drafter` learned, if it did; learned_ids: the answers it learned from, for the n-gram cache."""
+    """The same weights in every form. helper: a drafter of the target's own vocabulary, if there is one; taught: what
+    to open for the drafter that learned (file, adapter), if it did; learned_ids: the answers it learned from, for the
+    n-gram cache."""
 
     target: Path
     drafter: Path
@@ -43,7 +44,7 @@ class Models:
     helper: Path | None = None
     folder: Path | None = None
     drafter_folder: Path | None = None
-    adapter: Path | None = None
+    taught: tuple[Path, Path | None] | None = None
     learned_ids: Sequence[Sequence[int]] = ()
 
 

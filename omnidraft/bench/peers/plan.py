@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from omnidraft.backends.expand import SHAPES
 from omnidraft.bench.columns import DEFAULT, Column
 from omnidraft.bench.peers.peer import chosen
+from omnidraft.bench.regimes import OWN
 from omnidraft.errors import SettingsError
 from omnidraft.lab.prompts import TASKS, Prompt, load_prompts
 from omnidraft.lab.topics import TOPICS, lesson_prompts
@@ -22,7 +24,8 @@ PEERS = ("llama-cpp-python", "server", "transformers", "gguf", "folder")
 class Plan:
     """tasks: bundled names, "edit", or prompt files; data: a folder of `<task>.jsonl` that replaces the bundled ones;
     helper: a small model of the target's own vocabulary; learn_prompts: of each task, for the learned drafter, 0: none;
-    server: llama.cpp's program; recorded: a folder of cells whose answers are learned from again."""
+    drafter_shape: "own" for the drafter as it is, or a shape, None for the regime's; server: llama.cpp's program;
+    recorded: a folder of cells whose answers are learned from again."""
 
     target: Path
     drafter: Path
@@ -40,6 +43,7 @@ class Plan:
     threads: int = 1
     data: Path | None = None
     recorded: Path | None = None
+    drafter_shape: str | None = None
 
     def __post_init__(self) -> None:
         for name, least in (("prompts", 1), ("max_tokens", 2), ("learn_prompts", 0), ("learn_tokens", 1)):
@@ -47,12 +51,15 @@ class Plan:
                 raise SettingsError(f"{name} is {getattr(self, name)}, but must be at least {least}.")
         if unknown := [peer for peer in self.peers if peer not in PEERS]:
             raise SettingsError(f"There is no peer {unknown[0]}; known are {', '.join(PEERS)}.")
+        if self.drafter_shape not in (None, OWN, *SHAPES):
+            raise SettingsError(f"A drafter's shape is one of {', '.join((OWN, *SHAPES))}, not {self.drafter_shape}.")
 
     def decides(self) -> dict:
         """What a cell's numbers depend on besides its task and sampling; interrupted runs must agree in it."""
         files = [self.target, self.drafter, *([self.helper] if self.helper else [])]
         names = ("regime", "prompts", "max_tokens", "learn_prompts", "learn_tokens", "seed", "threads")
-        return {name: getattr(self, name) for name in names} | {
+        shape = {"drafter_shape": self.drafter_shape} if self.drafter_shape else {}
+        return {name: getattr(self, name) for name in names} | shape | {
             "peers": list(self.peers), "models": {file.stem: _digest(file) for file in files},
         }  # fmt: skip
 
