@@ -39,7 +39,7 @@ class Plan:
 
     compared: fixed draft lengths that the adaptive methods are held against by counting. repeats: of the whole; of each
     prompt the one with the median speedup counts, so that what interrupts a single answer does not. drafter_shape: what
-    the drafter is enlarged to where the target is, None for the regime's own.
+    the drafter is enlarged to where the target is, "own" for the drafter as it is, None for the regime's.
     """
 
     tasks: Sequence[str]
@@ -105,7 +105,7 @@ def _pair(home: DataHome, plan: Plan, target: Path, regime: str, drafter: Path) 
         assistant.load(enlarged, given, plan.model, CacheSettings())
         seats = {"given": drafting_of(assistant)}
         if "random" in plan.drafters:
-            _, random = regimes.models(home, regime, target, regimes.untaught(home, drafter))
+            _, random = regimes.models(home, regime, target, regimes.untaught(home, drafter), plan.drafter_shape)
             seats["random"] = _second_drafter(assistant, random, plan.model.threads, stack)
         bench = _Bench(assistant, plan, seats)
         yield from _cells(bench, plan, (target.stem, regime), [bench.run() for _ in range(plan.repeats)])
@@ -160,10 +160,11 @@ class _Bench:
         self._memories: dict[Way, Memory] = {}
 
     def run(self) -> Traces:
-        """Every prompt once with every way, each with a fresh memory."""
-        self._memories = {way: Memory.with_cost(self.measured.copy()) for way in self._ways}
+        """Every prompt once with every way and sampling, each with a fresh memory: one that holds a prompt's answer at
+        another temperature has something to copy."""
         traces: Traces = {}
         for temperature in self._plan.temperatures:
+            self._memories = {way: Memory.with_cost(self.measured.copy()) for way in self._ways}
             self._warm_up(temperature)
             for task in self._plan.tasks:
                 traces[temperature, task] = self._task(task, temperature)

@@ -21,6 +21,7 @@ from omnidraft.paths import find_data_home
 def add_speed(sub: argparse.ArgumentParser) -> None:
     _add_models(sub)
     sub.add_argument("--drafters", default="given", help="given, random, or both with a comma")
+    sub.add_argument("--drafter-shape", metavar="SHAPE", help="own: the drafter as it is; default: the regime's")
     sub.add_argument("--tasks", default=",".join(TASKS))
     sub.add_argument("--methods", default="plain,lookup,fixed:4,gamma:0.3,adaptive")
     sub.add_argument("--compare", default="", help="fixed lengths to hold adaptive against by counting: 1,2,3,4,6,8")
@@ -85,6 +86,7 @@ def _speed(args: argparse.Namespace) -> int:
         model=_loading(args),
         compared=_lengths(args.compare),
         repeats=args.repeats,
+        drafter_shape=args.drafter_shape,
     )
     targets = [choose_target(name, home) for name in args.target]
     cells = []

@@ -154,3 +154,12 @@ def test_every_repeat_is_run_and_says_the_same(tmp_path, monkeypatch):
     warm, test = 2, 2  # answers a repeat: plain and fixed
     assert len(answered) == 3 * (warm + test)
     assert len({tuple(trace.ids) for i, trace in enumerate(answered) if i % 4 >= warm}) == 1
+
+
+def test_no_answer_is_copied_from_the_one_at_another_temperature(tmp_path):
+    one = ModelSettings(threads=1)
+    plan = Plan(["math"], ["plain", "lookup"], [0.0, 0.001], ["bundled"], prompts=2, max_tokens=32, model=one)
+    models = BUNDLED_MODELS
+    cells = list(run(DataHome(tmp_path), plan, [models / "tiny-target-a-f16.gguf"], models / "tiny-drafter-f16.gguf"))
+    first, second = (c for c in cells if c.method == "lookup")
+    assert second.tokens_per_pass == first.tokens_per_pass < 2  # the same answers, all of them there to be copied

@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from omnidraft.backends.expand import SHAPES
 from omnidraft.bench.columns import DEFAULT, Column
 from omnidraft.bench.peers.peer import chosen
-from omnidraft.bench.regimes import OWN
+from omnidraft.bench.regimes import shape_of_drafter
 from omnidraft.errors import SettingsError
 from omnidraft.lab.prompts import TASKS, Prompt, load_prompts
 from omnidraft.lab.topics import TOPICS, lesson_prompts
@@ -51,8 +50,7 @@ class Plan:
                 raise SettingsError(f"{name} is {getattr(self, name)}, but must be at least {least}.")
         if unknown := [peer for peer in self.peers if peer not in PEERS]:
             raise SettingsError(f"There is no peer {unknown[0]}; known are {', '.join(PEERS)}.")
-        if self.drafter_shape not in (None, OWN, *SHAPES):
-            raise SettingsError(f"A drafter's shape is one of {', '.join((OWN, *SHAPES))}, not {self.drafter_shape}.")
+        shape_of_drafter(self.regime, self.drafter_shape)
 
     def decides(self) -> dict:
         """What a cell's numbers depend on besides its task and sampling; interrupted runs must agree in it."""
