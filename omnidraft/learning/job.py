@@ -35,7 +35,8 @@ class Job:
     conversations `start` was trained on. other: weights to compare with. merged: an update's folder for the merged file
     of what it publishes, None to write none. gated: publish only what is better than what is served; else every update.
     passes: over everything; least_steps: more passes while that makes fewer steps, for a handful moves nothing (of
-    mathematics, after 40 answers: .47 accepted with 6 steps at least, .55 with 40, for twice the processor time).
+    mathematics, after 40 answers: .47 accepted with 6 steps at least, .55 with 40, for twice the processor time);
+    half as many where many answers are known.
     most_new: answers an update learns from at most, replayed ones not counted.
     """
 

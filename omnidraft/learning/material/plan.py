@@ -15,13 +15,15 @@ JUDGED_OLD = 24
 
 @dataclass(frozen=True)
 class Plan:
-    """Replay ordinals. new, replayed: trained on; judged_new, judged_old: held out. through: newest ordinal seen."""
+    """Replay ordinals. new, replayed: trained on; judged_new, judged_old: held out. through: newest ordinal seen.
+    known: answers there are to train on, these and others."""
 
     new: tuple[int, ...]
     replayed: tuple[int, ...]
     judged_new: tuple[int, ...]
     judged_old: tuple[int, ...]
     through: int
+    known: int
 
 
 def make_plan(
@@ -48,7 +50,7 @@ def make_plan(
     judged_old: Sequence[int] = rng.choice(rest, min(len(rest), JUDGED_OLD), replace=False).tolist() if rest else []
     sort = lambda ordinals: tuple(sorted(map(int, ordinals)))  # noqa: E731
     seen = more[0] - 1 if more else usable[-1] if usable else through
-    return Plan(tuple(new), sort(replayed), tuple(judged_new), sort(judged_old), seen)
+    return Plan(tuple(new), sort(replayed), tuple(judged_new), sort(judged_old), seen, len(training))
 
 
 def waiting(answers: Mapping[int, Answer], vocabularies: Collection[str], through: int) -> int:

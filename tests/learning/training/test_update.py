@@ -19,6 +19,7 @@ from omnidraft.learning.material.record import Record
 from omnidraft.learning.material.replay import ReplayStore
 from omnidraft.learning.trainer_events import Estimated, Published, Refused, Stepped
 from omnidraft.learning.training import evaluate
+from omnidraft.learning.training import update as updating
 from omnidraft.learning.training.batches import windows
 from omnidraft.learning.training.drafter import TorchDrafter, read_weights
 from omnidraft.learning.training.update import run
@@ -129,6 +130,18 @@ def test_a_handful_of_answers_is_gone_over_until_there_were_enough_steps(answers
         job = dataclasses.replace(world.job, passes=1, least_steps=least, rehearsal=0.0)
         steps[least] = sum(isinstance(event, Stepped) for event in run(job))
     assert steps[1] < 9 <= steps[9]
+
+
+def test_half_the_steps_do_where_many_answers_are_known(answers, drafter, tmp_path, monkeypatch):
+    took = {}
+    for settled in (8, 1000):
+        monkeypatch.setattr(updating, "SETTLED", settled)
+        world = World(*answers, drafter, tmp_path / str(settled))
+        (tmp_path / str(settled)).mkdir()
+        world.add(world.records[:10])
+        job = dataclasses.replace(world.job, passes=1, least_steps=32, rehearsal=0.0)
+        took[settled] = sum(isinstance(event, Stepped) for event in run(job))
+    assert 16 <= took[8] < 32 <= took[1000]
 
 
 @pytest.fixture(scope="module")
