@@ -102,8 +102,9 @@ def judge(before: Mapping[str, Estimate], after: Mapping[str, Estimate]) -> Verd
     """Compare the slices of `after` ("old", "new", "unseen") token by token.
 
     Accepted if the mean change over all held-out tokens is more than its standard error and no slice falls by more than
-    its own: changes within the noise must not add up to a decline. What is refused is trained on (see `candidate`), so
-    strictness costs little.
+    its own: changes within the noise must not add up to a decline. Unseen answers may all be of one kind, so they alone
+    cannot make up for any fall on those held out. What is refused is trained on (see `candidate`), so strictness costs
+    little.
     """
     changes = {name: after[name].combined - before[name].combined for name in after}
     everything = np.concatenate(list(changes.values())) if changes else np.zeros(0)
@@ -114,6 +115,9 @@ def judge(before: Mapping[str, Estimate], after: Mapping[str, Estimate]) -> Verd
     for name, change in changes.items():
         if len(change) >= FEWEST and change.mean() < -standard_error(change):
             return Verdict(False, f"acceptance on {name} answers would fall by {-change.mean():.3f}")
+    held = np.concatenate([change for name, change in changes.items() if name != "unseen"] or [np.zeros(0)])
+    if "unseen" in changes and len(held) >= FEWEST and held.mean() < 0:
+        return Verdict(False, f"acceptance on held-out answers would fall by {-held.mean():.3f}")
     if everything.mean() <= standard_error(everything):
         return Verdict(False, "acceptance on held-out answers did not rise beyond chance")
     return Verdict(True, f"acceptance on held-out answers rises by {everything.mean():.3f}")

@@ -33,6 +33,16 @@ def test_a_gain_that_chance_explains_is_none(gain, accepted):
     assert judge({"old": empty, "new": scores(0.5)}, {"old": empty, "new": better}).accepted == accepted
 
 
+@pytest.mark.parametrize(("change", "accepted"), [(-0.01, False), (0.01, True)])
+def test_unseen_answers_do_not_make_up_for_a_fall_on_those_held_out(change, accepted):
+    noise = np.resize([0.7, -0.7], 400)  # either change is within the noise
+    other = replace(scores(0.5), overlap=scores(0.5).overlap + 2 * change + 2 * noise)
+    before = {"old": scores(0.5), "unseen": scores(0.2)}
+    verdict = judge(before, {"old": other, "unseen": scores(0.9)})
+    assert verdict.accepted == accepted
+    assert accepted or "held-out answers would fall" in verdict.reason
+
+
 def test_too_little_to_judge_by_and_numbers_that_are_none_are_refused():
     assert not judge(
         {"old": scores(0.1, 0), "new": scores(0.1, 20)}, {"old": scores(1, 0), "new": scores(1, 20)}
