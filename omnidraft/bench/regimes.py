@@ -38,12 +38,12 @@ def models(
 
 
 def shape_of_drafter(regime: str, asked: str | None = None) -> Shape | None:
-    """What the drafter is enlarged to in a regime, or to the shape asked for; None where it stays as it is."""
-    if asked:
-        if asked not in (OWN, *SHAPES):
-            raise SettingsError(f"A drafter's shape is one of {', '.join((OWN, *SHAPES))}, not {asked[:40]}.")
-        return None if asked == OWN else SHAPES[asked]
-    return None if regime.partition("-")[0] in _SMALL else SHAPES[_DRAFTER_SHAPE]
+    """What the drafter is enlarged to in a regime, or to the shape asked for; None where it stays as it is, as both
+    models do in "bundled"."""
+    if asked and asked not in (OWN, *SHAPES):
+        raise SettingsError(f"A drafter's shape is one of {', '.join((OWN, *SHAPES))}, not {asked[:40]}.")
+    usual = OWN if regime.partition("-")[0] in _SMALL else _DRAFTER_SHAPE
+    return None if regime == "bundled" else SHAPES.get(asked or usual)
 
 
 def taught(

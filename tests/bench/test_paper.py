@@ -11,7 +11,8 @@ import pytest
 from omnidraft.__main__ import main
 from omnidraft.backends.gguf_file import read_info
 from omnidraft.bench.learn_plan import LearnPlan
-from omnidraft.bench.paper import report
+from omnidraft.bench.learn_tester import Count
+from omnidraft.bench.paper import ngrams, report
 from omnidraft.bench.paper.machines import DESKTOP, GPU, PAPER, measured, projected
 from omnidraft.bench.paper.plan import TABLES, Plan, estimate, full, quick
 from omnidraft.bench.paper.plot import png
@@ -148,3 +149,20 @@ def test_the_command_times_and_draws(tmp_path):
     assert all(len(row["projected"]) == 4 for row in timed)
     assert tables["speed"]["machines"][1]["source"] == "measured in this run"
     assert picture.stat().st_size > 10_000
+
+
+def test_a_taught_drafter_answers_each_task_with_what_it_learned_there(small, tmp_path):
+    side = replace(small.learned, tasks=("math", "code"))
+    learned = ngrams.adapter_of(tmp_path, side.targets[0], "math")
+    learned.parent.mkdir()
+    learned.touch()
+    given = []
+
+    class Asked:
+        def ask(self, prompts, temperature, tokens, seed, cache, adapter):
+            given.append(adapter)
+            return [Count(1, 1, 1, 1, False) for _ in prompts]
+
+    for taught in (False, True):
+        ngrams._asked(Asked(), side, tmp_path, None, taught)
+    assert given == [None, None, learned, None]  # nothing was learned on code

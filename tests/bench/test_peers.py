@@ -11,16 +11,18 @@ from pathlib import Path
 import pytest
 
 from omnidraft.__main__ import main
-from omnidraft.backends.expand import SHAPES
+from omnidraft.backends.llama_cpp import LlamaDrafter
 from omnidraft.bench.peers import report
 from omnidraft.bench.peers.bursts import Answer, Burst, answer_of
 from omnidraft.bench.peers.llama_server import LlamaServer
+from omnidraft.bench.peers.ours import Ours
 from omnidraft.bench.peers.peer import PLAIN, Models, Question
 from omnidraft.bench.peers.plan import EDIT, Plan
 from omnidraft.bench.peers.run import Found, run
-from omnidraft.bench.regimes import OWN, shape_of_drafter
+from omnidraft.bench.regimes import OWN
 from omnidraft.errors import ModelError, SettingsError
 from omnidraft.lab.prompts import TASKS
+from omnidraft.paths import DataHome
 
 
 @pytest.fixture
@@ -59,12 +61,29 @@ def test_prompts_of_a_task_are_distinct_and_those_to_learn_from_are_others(plan)
         assert plan.aside(task).text not in test
 
 
-def test_the_drafter_may_stay_as_it_is_beside_a_large_target(plan, tmp_path):
-    assert shape_of_drafter("0.5b-F32") == SHAPES["68m"]
-    assert shape_of_drafter("0.5b-F32", OWN) is None
+def test_the_drafter_may_stay_as_it_is_beside_a_large_target(plan):
     assert replace(plan, drafter_shape=OWN).decides() != plan.decides()
     with pytest.raises(SettingsError, match="shape is one of own"):
         replace(plan, drafter_shape="huge")
+
+
+def test_the_learned_way_drafts_with_the_file_that_was_taught(plan, tmp_path, monkeypatch):
+    taught, opened, real_open = tmp_path / "taught.gguf", [], LlamaDrafter.open
+    taught.write_bytes(plan.drafter.read_bytes())
+
+    def noted(path, *more, **named):
+        opened.append(path)
+        return real_open(path, *more, **named)
+
+    monkeypatch.setattr(LlamaDrafter, "open", noted)
+    models = Models(plan.target, plan.drafter, 1, 512, taught=(taught, None))
+    question = Question(plan.test("math")[0].messages, (), 0.0, 0, 12)
+    peer = Ours(DataHome(tmp_path), models, plan.target, "ours")
+    try:
+        assert opened == [plan.drafter, taught]
+        assert peer.answer("learned", question).ids == peer.answer(PLAIN, question).ids != []
+    finally:
+        peer.close()
 
 
 def test_a_file_of_messages_is_a_task(plan, tmp_path):

@@ -18,6 +18,8 @@ def test_a_drafter_is_enlarged_beside_a_large_target_unless_told_otherwise():
     assert regimes.shape_of_drafter("0.5b-F32") == SHAPES["68m"]
     assert regimes.shape_of_drafter("0.5b-F32", "160m") == SHAPES["160m"]
     assert regimes.shape_of_drafter("0.5b-F32", OWN) is None
+    assert regimes.shape_of_drafter("0.1b-F32") is None
+    assert regimes.shape_of_drafter("bundled", "68m") is None
 
 
 @pytest.fixture
