@@ -14,7 +14,7 @@ from omnidraft.learning.material.replay import ReplayStore
 from omnidraft.learning.trainer_events import Event, Published, Refused
 from omnidraft.learning.training.batches import windows
 from omnidraft.learning.training.drafter import TorchDrafter, read_weights
-from omnidraft.learning.training.evaluate import estimate
+from omnidraft.learning.training.evaluate import Estimate, estimate
 from omnidraft.learning.training.update import run
 
 
@@ -49,10 +49,9 @@ class World:
         job = dataclasses.replace(self.job, through=self.store.through, **start, **changes)
         yield from run(job)
 
-    def served_on(self, records: list[Record]) -> float:
-        """Acceptance estimate of the served adapter on these answers, half greedy, half drawn."""
+    def served_on(self, records: list[Record]) -> Estimate:
+        """Acceptance estimate of the served adapter on these answers."""
         table = ExpansionTable.load(Path(self.job.tables[self.vocabulary]))
         model = TorchDrafter(Path(self.job.drafter), 32)
         model.load_weights(read_weights(self.store.current().weights))
-        found = estimate(model, [w for record in records for w in windows(record, table)])
-        return float((found.greedy.mean() + found.overlap.mean()) / 2)
+        return estimate(model, [w for record in records for w in windows(record, table)])

@@ -22,6 +22,7 @@ from omnidraft.learning.training import evaluate
 from omnidraft.learning.training import update as updating
 from omnidraft.learning.training.batches import windows
 from omnidraft.learning.training.drafter import TorchDrafter, read_weights
+from omnidraft.learning.training.evaluate import standard_error
 from omnidraft.learning.training.update import run
 
 
@@ -51,22 +52,23 @@ def looping(record: Record, rng: np.random.Generator, table: ExpansionTable) -> 
     return spelled(record, counts * token, table, **certain)
 
 
-def poison(world: World, make, seed: int, rounds: int) -> int:
-    """Bad answers round after round; what is served stays as good on clean answers nobody trained on.
+def poison(world: World, make, seed: int, rounds: int, **changes) -> int:
+    """Bad answers round after round; what is served stays as good on clean answers nobody trained on, but for what
+    chance makes: each round is held against the best of those before it, paired token by token.
 
     Returns how many of the updates were refused.
     """
     world.add(world.records[:16])
     assert world.update(seed=seed).kind == "published"
     table = ExpansionTable.load(Path(world.job.tables[world.vocabulary]))
-    rng, refused, best = np.random.default_rng(seed), 0, world.served_on(world.records[28:])
+    rng, refused, best = np.random.default_rng(seed), 0, world.served_on(world.records[28:]).combined
     for number in range(rounds):
         world.add([make(record, rng, table) for record in world.records[16:28]])
-        refused += world.update(seed=seed + number).kind == "refused"
-        now = world.served_on(world.records[28:])
-        print(f"round {number}: {refused} refused, {best:.4f} -> {now:.4f}")
-        assert now >= best - 0.01
-        best = max(best, now)
+        refused += world.update(seed=seed + number, **changes).kind == "refused"
+        now = world.served_on(world.records[28:]).combined
+        print(f"round {number}: {refused} refused, {best.mean():.4f} -> {now.mean():.4f}")
+        assert now.mean() >= best.mean() - max(0.01, 3 * standard_error(now - best))
+        best = max(best, now, key=np.mean)
     return refused
 
 
@@ -80,6 +82,18 @@ def test_poisoned_answers_never_lower_the_served_adapter(world, make):
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_poison_is_refused_once_replayed_answers_cannot_outweigh_it(world, make, seed):
     assert poison(world, make, seed, rounds=7) > 0
+
+
+@pytest.mark.parametrize(("make", "rate"), [(scrambled, 0.01), (looping, 0.02)])
+def test_poison_strong_enough_to_ruin_the_drafter_is_refused(world, make, rate):
+    """Five and ten times the usual learning rate; more clean answers than bad ones are held out in these rounds."""
+    assert poison(world, make, 1, rounds=2, learning_rate=rate) > 0
+
+
+@pytest.mark.parametrize(("make", "rate"), [(scrambled, 0.01), (looping, 0.02)])
+def test_the_same_poison_ruins_it_where_nothing_is_refused(world, make, rate):
+    with pytest.raises(AssertionError):
+        poison(world, make, 1, rounds=2, learning_rate=rate, gated=False)
 
 
 def test_answers_with_pieces_no_drafter_has_are_passed_over(world):
