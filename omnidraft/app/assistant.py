@@ -57,6 +57,7 @@ class Assistant:
         self.home = home
         self.profile = home.profile(profile)
         self._settings, self.warnings = load_settings(self.profile.settings)
+        self.named: str | None = None  # the target the command line asked for, offered as long as the program runs
         self.loaded = LoadedPair(self.profile, home.cache, ephemeral=ephemeral)
         self._lock = threading.Lock()
         self._learns = learn and not ephemeral

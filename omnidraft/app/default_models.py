@@ -46,13 +46,18 @@ def choose_adapter(given: str) -> Path | str:
     return given if given in (AUTO, NO_ADAPTER) else Path(given)
 
 
-def _resolve(name: str, home: DataHome, settings: AppSettings) -> Path:
+def existing_path(name: str) -> Path | None:
+    """The path of this name; None if nothing is there."""
     try:
         path = Path(name).expanduser()
-        if path.exists():
-            return path
+        return path if path.exists() else None
     except (OSError, ValueError, RuntimeError):  # too long, a NUL inside, no such user: then it is no path
-        pass
+        return None
+
+
+def _resolve(name: str, home: DataHome, settings: AppSettings) -> Path:
+    if (path := existing_path(name)) is not None:
+        return path
     folders = [BUNDLED_MODELS, home.models, *map(Path, settings.model_folders)]
     matches = [m.path for m in find_models(folders, settings.model_programs) if name in (m.name, m.path.stem)]
     if not matches:

@@ -6,10 +6,11 @@ from collections import Counter
 from pathlib import Path
 
 from omnidraft.app.assistant import Assistant
-from omnidraft.app.default_models import BUNDLED_DRAFTER
+from omnidraft.app.default_models import BUNDLED_DRAFTER, existing_path
 from omnidraft.backends.convert import folder_vocabulary
 from omnidraft.backends.discovery import find_models
 from omnidraft.backends.gguf_file import ModelInfo
+from omnidraft.backends.hf_folder import is_model_folder
 from omnidraft.format import short
 from omnidraft.paths import BUNDLED_MODELS
 from omnidraft.vocab import Vocabulary
@@ -22,9 +23,16 @@ def folders(assistant: Assistant) -> list[Path]:
 
 
 def scan(assistant: Assistant) -> list[ModelInfo]:
-    """Every model there; what a profile has trained stays out, whichever way a folder leads to it."""
-    found = find_models(folders(assistant), assistant.settings.model_programs)
+    """Every model there, and the targets that were named wherever they lie; what a profile has trained stays out,
+    whichever way a folder leads to it."""
+    found = find_models([*_named(assistant), *folders(assistant)], assistant.settings.model_programs)
     return [model for model in found if not is_private(assistant, model.path)]
+
+
+def _named(assistant: Assistant) -> list[Path]:
+    """Files and model folders that are targets because the command line or the settings say so."""
+    found = (existing_path(name) for name in (assistant.named, assistant.settings.target) if name)
+    return [path.absolute() for path in found if path is not None and (path.is_file() or is_model_folder(path))]
 
 
 def is_private(assistant: Assistant, path: Path) -> bool:

@@ -71,6 +71,7 @@ class Session:
         self.idle_unloads = 0  # how often the models were freed because nobody asked anything
         self._used = time.monotonic()
         self._wanted = (target, drafter)
+        self.assistant.named = target
         self._spread = {"workers": workers, "split": split}  # as the command line has it, until the page changes it
         self._guest = False  # whether what is loaded was asked for by a client of the API, not by the profile
         self._lock = threading.RLock()

@@ -18,7 +18,8 @@ from omnidraft.errors import ModelError
 
 
 def find_models(folders: Iterable[str | Path], programs: Iterable[str] = ()) -> list[ModelInfo]:
-    """Every .gguf file and Hugging Face folder under `folders`, each once, sorted by name then path.
+    """Every .gguf file and Hugging Face folder under `folders`, each once, sorted by name then path; a file among them
+    is listed itself.
 
     programs: other programs (other_programs.PROGRAMS) whose models are listed too, under the names they have there.
     A split model is one entry. A folder's entry has the folder as its path; only targets can be loaded from it.
@@ -51,6 +52,8 @@ def _paths_of(program: str) -> Iterator[tuple[Path, str | None]]:
 
 
 def _model_paths(folder: Path) -> Iterable[Path]:
+    if folder.is_file():
+        yield folder
     for root, folders, files in os.walk(folder, followlinks=False):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         if "config.json" in files and is_model_folder(Path(root)):

@@ -23,7 +23,7 @@ def session(tmp_path):
     trained = home.profile("ada").adapters / "one" / "trained.gguf"
     trained.parent.mkdir(parents=True)
     shutil.copy(BUNDLED_MODELS / "tiny-drafter-f16.gguf", trained)
-    assistant = SimpleNamespace(home=home, settings=AppSettings())
+    assistant = SimpleNamespace(home=home, settings=AppSettings(), named=None)
     return SimpleNamespace(
         assistant=assistant, settings=assistant.settings, loaded=None, drafter_path=lambda: None, trained=trained
     )
@@ -57,6 +57,40 @@ def test_a_folder_of_ones_own_is_searched(session, tmp_path):
     shutil.copy(BUNDLED_MODELS / "tiny-drafter-f16.gguf", tmp_path / "mine" / "own.gguf")
     session.assistant.settings = AppSettings(model_folders=(str(tmp_path / "mine"),))
     assert "own.gguf" in [model.path.name for model in models_list.scan(session.assistant)]
+
+
+@pytest.mark.parametrize("by_settings", [False, True], ids=["command line", "settings"])
+def test_a_target_named_by_its_path_is_offered_wherever_it_lies(session, tmp_path, by_settings):
+    lies = tmp_path / "downloads" / "fetched.gguf"
+    lies.parent.mkdir()
+    shutil.copy(BUNDLED_MODELS / "tiny-target-b-f16.gguf", lies)
+    shutil.copy(lies, lies.with_name("neighbour.gguf"))
+    if by_settings:
+        session.assistant.settings = AppSettings(target=str(lies))
+    else:
+        session.assistant.named = str(lies)
+    models = models_list.targets(models_list.scan(session.assistant))
+    assert [model.path.name for model in models if model.path.parent == lies.parent] == ["fetched.gguf"]
+    assert models_list.chosen(models, lies) == str(lies)
+
+
+@pytest.mark.parametrize("name", ["tiny-target-b-f16", "nowhere.gguf", "bad\0name"])
+def test_names_that_are_no_paths_add_nothing(session, name):
+    before = models_list.scan(session.assistant)
+    session.assistant.named = name
+    assert models_list.scan(session.assistant) == before
+
+
+def test_a_bundled_target_named_by_its_path_is_listed_once(session, monkeypatch):
+    monkeypatch.chdir(BUNDLED_MODELS.parent)
+    before = models_list.scan(session.assistant)
+    session.assistant.named = "models/tiny-target-b-f16.gguf"
+    assert models_list.scan(session.assistant) == before
+
+
+def test_what_a_profile_has_trained_is_not_listed_by_its_name_either(session):
+    session.assistant.named = str(session.trained)
+    assert "trained.gguf" not in [model.path.name for model in models_list.scan(session.assistant)]
 
 
 def test_programs_call_no_two_models_alike():

@@ -1,8 +1,9 @@
 """Makes the screenshots of every page (needs Chromium).
 
 `python -m tests.ui.screenshots FOLDER` takes each page wide and narrow, light and dark, as `page-width-scheme.png`;
-with `--readme` only those the README shows, as `page.png`. It starts the app with a fresh data folder, races, talks to
-the bundled model, lets the drafter learn from that twice, and runs a drift schedule: a few minutes.
+with `--readme` only those the README shows, as `page.png`. It starts the app with a fresh data folder on tiny-target-a
+at the cost of 0.1B parameters, races, asks for lessons, lets the drafter learn from them twice, and runs a drift
+schedule: some ten minutes on a machine that does nothing else.
 """
 
 from __future__ import annotations
@@ -10,10 +11,14 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from omnidraft.backends.expand import SHAPES, expanded_model
+from omnidraft.lab.topics import lesson_prompts
 from tests.ui.chatting import arrived, ask, new_chat, write
-from tests.ui.conftest import ARGUMENTS, CHROMIUM, ROOT, SETTINGS, Server, write_settings
+from tests.ui.conftest import ARGUMENTS, CHROMIUM, ROOT, Server, write_settings
 
 PAGES = {
     "chat": "/",
@@ -24,11 +29,21 @@ PAGES = {
     "profiles": "/profiles",
 }
 SIZES = {"wide": (1440, 900), "narrow": (390, 844)}
-SHAPES = [(size, scheme) for size in SIZES for scheme in ("light", "dark")]
-MATH = "Tom has {} apples and buys {} more. How many does he have?"
-CODE = "Write a Python function that adds {} to a number."  # an answer long enough to be judged by
-LAST = ["What is OmniDraft?", "What is 23 + 45?"]
-USED = SETTINGS + "\n[learning]\ncpu_percent = 100\ninterval = 100\n"
+SHOWN = [(size, scheme) for size in SIZES for scheme in ("light", "dark")]
+TARGET = ROOT / "models" / "tiny-target-a-f16.gguf"
+LESSONS = [prompt.messages[-1]["content"] for prompt in lesson_prompts("math", 120)]
+LAST = ["What is OmniDraft?", "Amy has 41 dollars and buys 3 plates at 8 dollars each. How much money has she left?"]
+USED = """[model]
+threads = 2
+
+[sampling]
+temperature = 0.0
+max_tokens = 96
+
+[learning]
+cpu_percent = 100
+interval = 1000
+"""
 # Paths of the machine that takes the pictures say nothing to others.
 PLACES = """(pairs) => {
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
@@ -50,33 +65,47 @@ def main(arguments: list[str]) -> int:
 
     args.folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as data, sync_playwright() as playwright:
-        server = Server(Path(data))
-        write_settings(server, USED)
-        server.start()
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         try:
-            _race(browser, server, args.folder / "race.png")
-            _prepare(browser, server)
-            for name, path in PAGES.items():
-                for size, scheme in SHAPES[:1] if args.readme else SHAPES:
-                    file = f"{name}.png" if args.readme else f"{name}-{size}-{scheme}.png"
-                    _take(browser, server.origin + path, args.folder / file, SIZES[size], scheme)
+            with _app(Path(data, "fresh"), "") as server:
+                _race(browser, server, args.folder / "race.png")
+            with _app(Path(data, "used"), USED, "--target", str(_enlarged(Path(data, "used")))) as server:
+                _prepare(browser, server)
+                for name, path in PAGES.items():
+                    for size, scheme in SHOWN[:1] if args.readme else SHOWN:
+                        file = f"{name}.png" if args.readme else f"{name}-{size}-{scheme}.png"
+                        _take(browser, server.origin + path, args.folder / file, SIZES[size], scheme)
         finally:
             browser.close()
-            server.stop()
     return 0
+
+
+@contextmanager
+def _app(data: Path, settings: str, *arguments: str) -> Iterator[Server]:
+    server = Server(data, list(arguments), {"OMP_NUM_THREADS": "2"})
+    write_settings(server, settings)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+def _enlarged(data: Path) -> Path:
+    """What drafting is worth shows with a target whose passes take their time."""
+    return expanded_model(data / "home" / "cache", TARGET, SHAPES["0.1b"], "F32")
 
 
 def _prepare(browser, server: Server) -> None:
     """Conversations, two versions of the drafter, and a drift run, so that no page is empty."""
     page = browser.new_page()
-    for version, count in enumerate((20, 16), 1):
+    for version, lessons in enumerate((LESSONS[:60], LESSONS[60:]), 1):
         page.goto(server.origin)
         arrived(page)
-        new_chat(page)
-        for number in range(count):
-            ask(page, MATH.format(10 * version + number, 3 + number))
-            ask(page, CODE.format(10 * version + number))
+        for number, question in enumerate(lessons):
+            if number % 10 == 0:
+                new_chat(page)
+            ask(page, question)
         _learn(page, server, f"v{version:06d}")
     page.goto(server.origin)
     arrived(page)
