@@ -37,13 +37,15 @@ class Pace:
     def speedup(self, earlier: Sequence[float] = ()) -> float | None:
         """The time plain decoding would have taken, over the time it took.
 
-        earlier: plain rounds of the answers before, seconds. None if nothing was drafted, or too little is known.
+        earlier: plain rounds of the answers before, seconds. None if nothing was drafted, or too little is known. Never
+        more than the tokens of a pass: plain rounds that say so come from a slower moment of the machine.
         """
         plain = self.plain if len(self.plain) >= ENOUGH else [*earlier, *self.plain]
         if not self.drafted or len(plain) < ENOUGH:
             return None
         took = sum(_steady(self.plain)) + sum(_steady(self.drafted))
-        return self.tokens * fmean(_steady(plain)) / took if took > 0 else None
+        per_pass = self.tokens / (len(self.plain) + len(self.drafted))
+        return min(self.tokens * fmean(_steady(plain)) / took, per_pass) if took > 0 else None
 
 
 def _steady(times: Sequence[float]) -> list[float]:

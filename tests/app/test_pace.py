@@ -69,6 +69,11 @@ def test_answers_with_few_plain_rounds_take_those_before():
     assert few.speedup(earlier=[0.01] * 3) == pytest.approx(37 * (0.03 + 0.02 * 7) / 10 / (0.02 * 17))
 
 
+def test_no_answer_is_said_to_be_faster_than_its_tokens_per_pass():
+    few = pace(*[plain(0.01)] * 4, *[drafted(2, 0.011)] * 4)
+    assert few.speedup(earlier=[0.03] * 40) == pytest.approx(12 / 8)
+
+
 def test_the_latest_plain_rounds_are_remembered_per_target():
     rounds = PlainRounds()
     rounds.add("m", [1.0] * 100)
