@@ -1,8 +1,9 @@
 """How fast an answer would have been decoded plainly, from its own plain rounds.
 
 A plain round is a target pass of one row that nothing was drafted for. Every answer has some; nothing is measured for
-the comparison alone. Both sides are taken from the same answer wherever it has enough of them: what else a machine does
-changes a pass's time by more than drafting does.
+the comparison alone. An answer's first round, right behind the prompt, and the first one behind a wider pass take
+longer than those that plain decoding consists of, so they are no samples. Both sides are taken from the same answer
+wherever it has enough of them: what else a machine does changes a pass's time by more than drafting does.
 """
 
 from __future__ import annotations
@@ -21,18 +22,29 @@ _STALL = 3.0  # times the median, what a longer round is counted as: it was inte
 
 @dataclass(slots=True)
 class Pace:
-    """Wall times of one answer's rounds, in seconds, and the tokens they made."""
+    """Wall times of one answer's rounds, in seconds, and the tokens they made.
 
+    first: of the first round, None before it. plain: rounds as plain decoding has them. turned: plain rounds behind a
+    wider pass. drafted: all others. tokens: of all rounds.
+    """
+
+    first: float | None = None
     plain: list[float] = field(default_factory=list)
+    turned: list[float] = field(default_factory=list)
     drafted: list[float] = field(default_factory=list)
     tokens: int = 0
+    _behind_wider: bool = False
 
     def take(self, event: Round) -> None:
         self.tokens += event.emitted
+        seconds = event.draft + event.translate + event.verify + event.other
         if event.drafted or event.proposed:
-            self.drafted.append(event.draft + event.translate + event.verify + event.other)
+            self.drafted.append(seconds)
+        elif self.first is None:
+            self.first = seconds
         else:
-            self.plain.append(event.verify + event.other)
+            (self.turned if self._behind_wider else self.plain).append(seconds)
+        self._behind_wider = event.proposed > 0
 
     def speedup(self, earlier: Sequence[float] = ()) -> float | None:
         """The time plain decoding would have taken, over the time it took.
@@ -43,13 +55,16 @@ class Pace:
         plain = self.plain if len(self.plain) >= ENOUGH else [*earlier, *self.plain]
         if not self.drafted or len(plain) < ENOUGH:
             return None
-        took = sum(_steady(self.plain)) + sum(_steady(self.drafted))
-        per_pass = self.tokens / (len(self.plain) + len(self.drafted))
-        return min(self.tokens * fmean(_steady(plain)) / took, per_pass) if took > 0 else None
+        first = [] if self.first is None else [self.first]
+        took = sum(first) + sum(_steady(self.plain)) + sum(_steady(self.turned, plain)) + sum(_steady(self.drafted))
+        instead = sum(first) + (self.tokens - len(first)) * fmean(_steady(plain))
+        passes = len(first) + len(self.plain) + len(self.turned) + len(self.drafted)
+        return min(instead / took, self.tokens / passes) if took > 0 else None
 
 
-def _steady(times: Sequence[float]) -> list[float]:
-    longest = _STALL * median(times) if times else 0.0
+def _steady(times: Sequence[float], usual: Sequence[float] = ()) -> list[float]:
+    """The times, stalls cut: by what is `usual`, else by each other."""
+    longest = _STALL * median(usual or times) if times else 0.0
     return [min(t, longest) for t in times]
 
 
