@@ -25,7 +25,7 @@ def folders(assistant: Assistant) -> list[Path]:
 def scan(assistant: Assistant) -> list[ModelInfo]:
     """Every model there, and the targets that were named wherever they lie; what a profile has trained stays out,
     whichever way a folder leads to it."""
-    found = find_models([*_named(assistant), *folders(assistant)], assistant.settings.model_programs)
+    found = find_models(folders(assistant), assistant.settings.model_programs, _named(assistant))
     return [model for model in found if not is_private(assistant, model.path)]
 
 

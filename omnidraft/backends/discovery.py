@@ -17,11 +17,13 @@ from omnidraft.backends.other_programs import named_files
 from omnidraft.errors import ModelError
 
 
-def find_models(folders: Iterable[str | Path], programs: Iterable[str] = ()) -> list[ModelInfo]:
-    """Every .gguf file and Hugging Face folder under `folders`, each once, sorted by name then path; a file among them
-    is listed itself.
+def find_models(
+    folders: Iterable[str | Path], programs: Iterable[str] = (), named: Iterable[Path] = ()
+) -> list[ModelInfo]:
+    """Every .gguf file and Hugging Face folder under `folders`, each once, sorted by name then path.
 
     programs: other programs (other_programs.PROGRAMS) whose models are listed too, under the names they have there.
+    named: files and model folders that are listed wherever they lie.
     A split model is one entry. A folder's entry has the folder as its path; only targets can be loaded from it.
     Unusable files come back with kind "damaged" and `error` set; other programs' folders that cannot be targets are
     left out, for those hold all sorts of models. Vocabularies, encoders, adapters and projectors are listed with their
@@ -34,6 +36,8 @@ def find_models(folders: Iterable[str | Path], programs: Iterable[str] = ()) -> 
     for program in programs:
         for path, name in _paths_of(program):
             found.setdefault(_real(path), (path, name))
+    for path in named:
+        found.setdefault(_real(path), (path, None))
     models = [_named(path, name) for path, name in found.values() if split_number(path) in (None, 1)]
     return sorted(models, key=lambda info: (info.name.lower(), str(info.path)))
 
@@ -52,8 +56,6 @@ def _paths_of(program: str) -> Iterator[tuple[Path, str | None]]:
 
 
 def _model_paths(folder: Path) -> Iterable[Path]:
-    if folder.is_file():
-        yield folder
     for root, folders, files in os.walk(folder, followlinks=False):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         if "config.json" in files and is_model_folder(Path(root)):
