@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 import time
 
 import pytest
 
 import omnidraft.app.session
-from omnidraft.app import conversing
+from omnidraft.app import conversing, models_list
 from omnidraft.app.session import Session, StillAnswering
 from omnidraft.backends.gguf_file import ModelInfo
 from omnidraft.config import AppSettings
@@ -43,6 +44,17 @@ def session(tmp_path, monkeypatch, first):
     monkeypatch.setattr(omnidraft.app.session, "Assistant", FakeAssistant)
     made = Session(find_data_home(tmp_path / "home"), "default", str(first), None)
     yield made
+    made.close()
+
+
+def test_what_the_command_line_named_stays_offered_when_another_model_is_chosen(tmp_path, monkeypatch, first, second):
+    monkeypatch.setattr(omnidraft.app.session, "Assistant", FakeAssistant)
+    lies = tmp_path / "elsewhere" / "fetched.gguf"
+    lies.parent.mkdir()
+    shutil.copy(first, lies)
+    made = Session(find_data_home(tmp_path / "home"), "default", str(lies), None)
+    made.load(second)
+    assert lies in [model.path for model in models_list.targets(models_list.scan(made.assistant))]
     made.close()
 
 
