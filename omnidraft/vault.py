@@ -16,12 +16,11 @@ import json
 import os
 import shutil
 import tempfile
-import time
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
-from omnidraft import system
+from omnidraft import scratch, system
 from omnidraft.errors import StorageError
 from omnidraft.file_lock import FileLock
 from omnidraft.sealed import derive
@@ -29,8 +28,6 @@ from omnidraft.sealed import derive
 HEADER = "encryption.json"  # in the data home; it is there as long as the home is encrypted
 PROFILES = "profiles"
 _FOLDER = "omnidraft-"  # names of folders in memory begin so
-_LOCK = "lock"  # in each, held by the process it belongs to
-_MAKING_SECONDS = 10.0  # a folder as young as this may not be locked yet
 _OPENED = "opened-"
 _HANDED = "vault"  # the entry of a line to a child
 
@@ -153,15 +150,8 @@ def take_keys(line: str) -> None:
 
 def sweep() -> None:
     """Remove the folders in memory of processes that were killed: nobody holds their lock."""
-    folder = system.memory_folder()
-    for path in list(folder.glob(f"{_FOLDER}*")) if folder is not None else []:
-        with suppress(OSError):
-            status, lock = path.stat(), FileLock(path / _LOCK)
-            if status.st_uid != os.getuid() or time.time() - status.st_mtime < _MAKING_SECONDS:
-                continue
-            if lock.acquire():
-                shutil.rmtree(path)
-                lock.release()
+    if (folder := system.memory_folder()) is not None:
+        scratch.sweep(folder, _FOLDER)
 
 
 def _own_folder() -> tuple[Path, FileLock]:
@@ -170,7 +160,7 @@ def _own_folder() -> tuple[Path, FileLock]:
     if folder is None:
         raise StorageError(system.NO_MEMORY_FOLDER)
     made = Path(tempfile.mkdtemp(prefix=f"{_FOLDER}{os.getpid()}-", dir=folder))
-    lock = FileLock(made / _LOCK)
+    lock = FileLock(made / scratch.LOCK)
     lock.acquire()
     atexit.register(_remove_own, made, os.getpid())
     return made, lock

@@ -88,6 +88,7 @@ ORDER = [
     "errors",
     "system",
     "file_lock",
+    "scratch",
     "sealed",
     "vault",
     "files",

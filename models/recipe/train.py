@@ -8,7 +8,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -238,6 +238,7 @@ class Trainer:
         state = {
             "model": self.model.state_dict(), "optimizers": [o.state_dict() for o in self.optimizers],
             "step": self.step, "tokens": self.tokens, "elapsed_s": self.clock.elapsed_s(),
+            "schedule": asdict(self.schedule),
         }  # fmt: skip
         partial = self.out / "checkpoint.partial"
         torch.save(state, partial)
@@ -251,3 +252,6 @@ class Trainer:
             optimizer.load_state_dict(saved)
         self.step, self.tokens = state["step"], state["tokens"]
         self.clock = TrainingClock(self.settings.device, torch.get_num_threads(), state["elapsed_s"])
+        before = state.get("schedule", {})
+        if before.get("budget_s") == self.schedule.budget_s:  # a longer run than was asked for then decays later
+            self.schedule.decay_from_s, self.schedule.decay_for_s = before["decay_from_s"], before["decay_for_s"]

@@ -48,16 +48,18 @@ class Assistant:
 
     loaded: the models and all that belongs to them. learn: answers to named conversations are kept for the drafter to
     learn from, in quiet moments, in a process of its own (`learner` tells and does everything about it). ephemeral:
-    nothing that is said leaves a trace on disk.
+    nothing that is said leaves a trace on disk. named: the target that the command line asked for, offered as long as
+    the program runs.
     """
 
     def __init__(
-        self, home: DataHome, profile: str = "default", *, ephemeral: bool = False, learn: bool = False
-    ) -> None:
+        self, home: DataHome, profile: str = "default", *, ephemeral: bool = False, learn: bool = False,
+        named: str | None = None,
+    ) -> None:  # fmt: skip
         self.home = home
         self.profile = home.profile(profile)
         self._settings, self.warnings = load_settings(self.profile.settings)
-        self.named: str | None = None  # the target the command line asked for, offered as long as the program runs
+        self.named = named
         self.loaded = LoadedPair(self.profile, home.cache, ephemeral=ephemeral)
         self._lock = threading.Lock()
         self._learns = learn and not ephemeral

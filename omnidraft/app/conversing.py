@@ -45,9 +45,7 @@ def is_ready(session: Session, chat: str) -> bool:
     return session.loaded is not None and session.loaded.resolve() == target.resolve()
 
 
-def ask(
-    session: Session, chat: str, text: str, files: Sequence[TextFile] = (), too_long: str = REFUSE
-) -> AnswerJob:
+def ask(session: Session, chat: str, text: str, files: Sequence[TextFile] = (), too_long: str = REFUSE) -> AnswerJob:
     """Add the user's message and start its answer; `too_long` says which part is kept of files that do not fit.
 
     Nothing is stored if the model cannot be loaded or is busy, or the files do not fit and no part was chosen.

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from omnidraft import scratch
 from omnidraft.app import larger
 from omnidraft.app.assistant import Assistant
 from omnidraft.app.race_view import LaneView, RacePlan, RaceView, progress
@@ -22,8 +23,10 @@ from omnidraft.decoding.events import Finished, Token
 from omnidraft.errors import OmniDraftError
 from omnidraft.lab.race import LANES, Began, Said, Score, Taught, race, score, teach
 from omnidraft.paths import DataHome, find_data_home
+from omnidraft.scratch import Scratch
 
 log = logging.getLogger("omnidraft.ui")
+_FOLDER = "omnidraft-race-"  # names of races' temporary homes begin so
 
 
 class RaceJob:
@@ -37,7 +40,7 @@ class RaceJob:
         self.started = time.time()
         self._home, self._own = home, own
         self._assistant: Assistant | None = None
-        self._folder: tempfile.TemporaryDirectory | None = None
+        self._folder: Scratch | None = None
         self._cancelled = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -71,7 +74,7 @@ class RaceJob:
         self.stop()
         self.join()
         if self._folder is not None:
-            self._folder.cleanup()
+            self._folder.remove()
             self._folder = None
 
     def _go(self, run: Callable[[], None]) -> RaceJob:
@@ -172,8 +175,8 @@ class RaceJob:
 
     def _temporary(self) -> Assistant:
         """An assistant in a home that goes with this race. It may train with all processors: somebody waits for it."""
-        self._folder = self._folder or tempfile.TemporaryDirectory(prefix="omnidraft-race-")
-        assistant = Assistant(find_data_home(self._folder.name), learn=True)
+        self._folder = self._folder or Scratch(_FOLDER)
+        assistant = Assistant(find_data_home(str(self._folder.path)), learn=True)
         learning = {"learning.enabled": True, "learning.cpu_percent": 100}
         assistant.settings = changed(replace(self.plan.settings, model_folders=()), **learning)
         return assistant
@@ -196,6 +199,11 @@ class RaceJob:
             assistant.unload()
         else:
             assistant.close()
+
+
+def sweep() -> None:
+    """Remove what races of killed programs have left."""
+    scratch.sweep(Path(tempfile.gettempdir()), _FOLDER)
 
 
 class _Stopped(Exception):

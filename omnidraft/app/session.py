@@ -57,7 +57,7 @@ class Session:
         workers: str | None = None,
         split: str | None = None,
     ) -> None:
-        self.assistant = Assistant(home, profile, learn=True)
+        self.assistant = Assistant(home, profile, learn=True, named=target)
         self.profile = profile
         self.job: AnswerJob | None = None
         self.embedding: EmbeddingJob | None = None
@@ -71,7 +71,6 @@ class Session:
         self.idle_unloads = 0  # how often the models were freed because nobody asked anything
         self._used = time.monotonic()
         self._wanted = (target, drafter)
-        self.assistant.named = target
         self._spread = {"workers": workers, "split": split}  # as the command line has it, until the page changes it
         self._guest = False  # whether what is loaded was asked for by a client of the API, not by the profile
         self._lock = threading.RLock()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 
+from omnidraft.app import race_job
 from omnidraft.app.hub import Downloads
 from omnidraft.app.session import Session
 from omnidraft.errors import OmniDraftError
@@ -36,6 +37,7 @@ class Sessions:
         self._open: dict[str, Session] = {}
         self._lock = threading.Lock()
         self._closing = threading.Event()
+        race_job.sweep()
         threading.Thread(target=self._watch_idle, name="idle", daemon=True).start()
 
     def get(self, profile: str | None = None) -> Session:

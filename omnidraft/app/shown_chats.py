@@ -30,8 +30,8 @@ class ShownChats:
                 if name is not None:
                     with contextlib.suppress(StorageError):
                         return self.show(name)
-            latest = self.store.conversations(1)
-            return self.show(latest[0].id) if latest else self.new_chat()
+            latest = self.store.latest()
+            return self.show(latest.id) if latest else self.new_chat()
 
     def show(self, chat: str) -> Conversation:
         """Remember `chat` as the one a reload comes back to; StorageError if it is not there."""
@@ -42,7 +42,7 @@ class ShownChats:
     def new_chat(self) -> Conversation:
         """An empty conversation; one that is empty already is taken instead of piling them up."""
         with self._showing:
-            latest = self.store.conversations(1)
-            if latest and not self.store.path(latest[0].id) and not latest[0].named:
-                return self.show(latest[0].id)
+            latest = self.store.latest()
+            if latest and not self.store.path(latest.id) and not latest.named:
+                return self.show(latest.id)
             return self.show(self.store.create().id)

@@ -149,7 +149,11 @@ def _simulate(request: dict) -> tuple[int, int]:
     settings = replace(ModelSettings(), **request["settings"])
     with llama_log.recording() as pieces:
         LlamaContext(
-            read_info(request["path"]), settings, request["n_ctx"], request["max_rows"], request["rollback"],
+            read_info(request["path"]),
+            settings,
+            request["n_ctx"],
+            request["max_rows"],
+            request["rollback"],
             simulated=True,
         ).close()
     log = "".join(pieces)

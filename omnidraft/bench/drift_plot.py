@@ -36,7 +36,8 @@ def _line(axes: Axes, variant: Variant, state: RunState) -> None:
     """Broken at the switches."""
     averages, text = moving_average(state.points), variant.condition
     for segment in dict.fromkeys(point.segment for point in state.points):
-        both = [(p.index + 1, v) for p, v in zip(state.points, averages, strict=True) if p.segment == segment and v]
+        here = [(p, v) for p, v in zip(state.points, averages, strict=True) if p.segment == segment]
+        both = [(p.index + 1, v) for p, v in here if v is not None]
         if both:
             style = "-" if variant.cache else "--"
             axes.plot(*zip(*both, strict=True), color=COLOURS[variant.learning], linestyle=style, label=text)

@@ -137,10 +137,18 @@ def _wait(assistant: Assistant, told: Told) -> None:
         told(f"update {status.last.number}: {status.last.outcome}, {status.last.cpu_seconds:.1f} CPU seconds")
 
 
+_BUSY = """import os
+parent = os.getppid()
+while os.getppid() == parent:  # not for ever, if who began it is killed
+    for _ in range(100_000):
+        pass
+"""
+
+
 @contextmanager
 def busy_processes(count: int) -> Iterator[None]:
     """`count` processes that take what they get of the processor, until the end of the block."""
-    running = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    running = [subprocess.Popen([sys.executable, "-c", _BUSY]) for _ in range(count)]
     try:
         yield
     finally:

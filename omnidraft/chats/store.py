@@ -35,6 +35,8 @@ class Place(Enum):
 
 
 LAST = Place.LAST
+# A clock set right again, or a file from elsewhere: by their dates they would head the list for years.
+_RECENT = "CASE WHEN updated > ? THEN 0 ELSE updated END DESC, rowid DESC"
 
 
 class ChatStore:
@@ -84,11 +86,17 @@ class ChatStore:
 
     def conversations(self, limit: int = -1, offset: int = 0) -> list[Conversation]:
         """Pinned ones first, then the most recently used; all by default. Those dated into the future come last."""
-        # A clock set right again, or a file from elsewhere: by their dates they would head the list for years.
-        order = "ORDER BY pinned DESC, CASE WHEN updated > ? THEN 0 ELSE updated END DESC, rowid DESC LIMIT ? OFFSET ?"
+        order = f"ORDER BY pinned DESC, {_RECENT} LIMIT ? OFFSET ?"
         values = (time.time() + AHEAD_SECONDS, limit, offset)
         found = self._db.all(f"SELECT {rows.CONVERSATION} FROM conversations {order}", values)
         return [rows.conversation(row) for row in found]
+
+    def latest(self) -> Conversation | None:
+        """The most recently used one, pinned or not; None if there is none."""
+        found = self._db.all(
+            f"SELECT {rows.CONVERSATION} FROM conversations ORDER BY {_RECENT} LIMIT 1", (time.time() + AHEAD_SECONDS,)
+        )
+        return rows.conversation(found[0]) if found else None
 
     def get(self, chat: str) -> Conversation:
         """StorageError if it was deleted."""

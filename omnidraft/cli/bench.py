@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import signal
+from types import FrameType
 
 from omnidraft.app.default_models import choose_target, need_drafter
 from omnidraft.bench import cache, calibration, overhead
@@ -59,7 +61,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    return args.bench(args)
+    before = signal.signal(signal.SIGTERM, _interrupt)  # the processes that a measurement started are ended, too
+    try:
+        return args.bench(args)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
 
 
 def _kind(kinds, name: str, text: str) -> argparse.ArgumentParser:

@@ -14,6 +14,7 @@ from omnidraft.bench.columns import COLUMNS, columns
 from omnidraft.bench.regimes import REGIMES
 from omnidraft.config import DraftSettings, ModelSettings
 from omnidraft.errors import SettingsError, StorageError
+from omnidraft.files import write_atomically
 from omnidraft.lab.prompts import TASKS
 from omnidraft.paths import find_data_home
 
@@ -94,7 +95,7 @@ def _speed(args: argparse.Namespace) -> int:
         cells.append(cell)
         print(json.dumps(dataclasses.asdict(cell)) if args.json else line(cell), flush=True)
         if args.out:
-            args.out.write_text(json.dumps(as_json(cells), indent=1))
+            write_atomically(args.out, json.dumps(as_json(cells), indent=1).encode())
     if not args.json:
         print(*summary(cells), sep="\n")
     return 0

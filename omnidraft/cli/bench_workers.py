@@ -12,6 +12,7 @@ from omnidraft.app.default_models import choose_target, need_drafter
 from omnidraft.bench import workers
 from omnidraft.bench.regimes import REGIMES
 from omnidraft.errors import SettingsError, StorageError
+from omnidraft.files import write_atomically
 from omnidraft.lab.prompts import TASKS
 from omnidraft.paths import find_data_home
 
@@ -51,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
         rows.append(dataclasses.asdict(row))
         print(json.dumps(rows[-1]) if args.json else workers.line(row), flush=True)
         if args.out:
-            args.out.write_text(json.dumps({"rows": rows}, indent=1))
+            write_atomically(args.out, json.dumps({"rows": rows}, indent=1).encode())
     return 0
 
 

@@ -26,14 +26,16 @@ def gain(answers: Sequence[ServedAnswer], target: str, version: str | None) -> G
     """What the version served has brought with `target`; None while too little is known.
 
     answers: the last ones, oldest first. Compared are the latest answers of learned versions up to `version` with those
-    of the bare drafter before them, or of the oldest version known where those are no longer.
+    of the bare drafter before the first of them, or of the oldest version known where those are no longer.
     """
     mine = [a for a in answers if a.target == target]
     if not version or not any(a.version == version for a in mine):
         return None
     base = "" if any(a.version == "" for a in mine) else mine[0].version
-    before = [a for a in mine if a.version == base][-WINDOW:]
-    learned = [a for a in mine if a.version > base]
+    learned = [a for a in mine if base < a.version <= version]
+    if not learned:
+        return None
+    before = [a for a in mine[: mine.index(learned[0])] if a.version == base][-WINDOW:]
     after = learned[-WINDOW:]
     if min(sum(a.proposed for a in side) for side in (before, after)) < FEWEST:
         return None

@@ -206,7 +206,8 @@ class Schedule:
     def _recount(self) -> None:
         pairing = self.pairing
         if pairing is not None and pairing.choice.store is not None:
-            self._keeping.recount(self._known_tables(), pairing.choice.store.through)
+            drafter = pairing.pair.drafter.fingerprint
+            self._keeping.recount(drafter, self._known_tables(), pairing.choice.store.through)
 
     def _known_tables(self) -> dict[str, str]:
         assert self.pairing is not None

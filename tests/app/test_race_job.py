@@ -61,7 +61,7 @@ def test_a_race_a_lesson_and_a_race_leave_nothing_in_the_profile(session, plan):
     assert view.phase == "raced", view.error
     assert view.before.answers == view.before.same == 2
     assert all(lane.text and not lane.writing for lane in view.lanes.values())
-    folder = Path(session.race._folder.name)
+    folder = Path(session.race._folder.path)
     session.teach_race()
     view = over(session)
     assert view.phase == "taught", view.error

@@ -19,11 +19,11 @@ from models.recipe.__main__ import build, export_checkpoint
 from models.recipe.data import Document, encode_documents, is_held_out, packed_batches, read_records
 from models.recipe.evaluate import is_looping, mean_loss
 from models.recipe.report import report
-from models.recipe.schedule import StopRequest, WarmupHoldDecay
+from models.recipe.schedule import StopRequest, TrainingClock, WarmupHoldDecay
 from models.recipe.specs import DRAFTER, TARGET_A, TARGET_B, ModelSpec
 from models.recipe.start import rows_of, start_from
 from models.recipe.tokenizers import train_tokenizer
-from models.recipe.train import TrainSettings, new_model, pick_positions
+from models.recipe.train import Trainer, TrainSettings, new_model, pick_positions
 
 TOY = [
     replace(TARGET_A, vocabulary_size=420, layers=2, width=32, feed_forward=64, heads=2),
@@ -117,6 +117,24 @@ def test_training_goes_on_from_a_folder_and_from_a_checkpoint(trained, tmp_path:
     build(spec, path.parent.parent, out, replace(QUICK, minutes=0.02), resume=path.parent, take_up=True)
     last = json.loads((out / "log.jsonl").read_text().splitlines()[-1])
     assert last["step"] > first["step"]
+
+
+def test_a_run_taken_up_while_the_rate_falls_goes_on_falling(trained, tmp_path: Path):
+    model = loaded(trained[1])[1]
+
+    def trainer(minutes: float) -> Trainer:
+        return Trainer(model, [], replace(QUICK, minutes=minutes), tmp_path, 0)
+
+    killed = trainer(45.0)
+    killed.clock = TrainingClock("cpu", 1, 40 * 60)
+    killed.schedule.begin_decay(31.5 * 60)
+    killed.save_checkpoint()
+    going_on, longer = trainer(45.0), trainer(90.0)
+    going_on.load_checkpoint()
+    assert going_on.schedule.scale(1000, 40 * 60) == pytest.approx(5 / 13.5)
+    assert going_on.schedule.scale(1000, 45 * 60) is None
+    longer.load_checkpoint()
+    assert longer.schedule.scale(1000, 50 * 60) == 1.0
 
 
 def test_a_stop_file_begins_the_decay(tmp_path: Path):

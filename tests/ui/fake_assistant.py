@@ -17,8 +17,11 @@ class FakeAssistant:
     loads: the targets that were loaded, in order; answered: the target of every answer.
     """
 
-    def __init__(self, home: DataHome, profile: str = "default", *, learn: bool = False) -> None:
+    def __init__(
+        self, home: DataHome, profile: str = "default", *, learn: bool = False, named: str | None = None
+    ) -> None:
         self.home = home
+        self.named = named
         self.profile = home.profile(profile)
         self.settings, _ = load_settings(self.profile.settings)
         self.learner = SimpleNamespace(status=lambda: SimpleNamespace(state="idle", served=None), served_answers=list)

@@ -90,7 +90,7 @@ def test_a_message_never_lands_in_another_conversation(sessions, view, ada):
     for gone in (chat, None):
         update = shown(view, handlers.ask("Still there?", gone, None, [], "refuse", by("ada")))
         assert set(update) == {"notice"}
-        update = shown(view, handlers.turn(gone, by("ada"), clicked(kind="regenerate")))
+        update = shown(view, handlers.turn(gone, Followed(), by("ada"), clicked(kind="regenerate")))
         assert set(update) == {"notice"}
     assert ada.store.path(other) == []
 
@@ -102,7 +102,7 @@ def test_options_of_a_conversation_that_is_gone_change_no_other(sessions, view, 
     before = bob.shown.chat()
     chosen = Options(sessions, view)
     for updates in (
-        chosen.keep(by("bob"), chat, *values_of(bob, "For Ada only")),
+        chosen.keep(by("bob"), before.id, chat, *values_of(bob, "For Ada only")),
         chosen.preset("Exact", chat, by("bob")),
         chosen.speculate(False, chat, by("bob")),
         chosen.target(str(bob.target_path()), chat, by("bob")),
@@ -117,6 +117,17 @@ def test_options_of_a_conversation_that_is_gone_change_no_other(sessions, view, 
     # The list leads on from there.
     row = Conversations(sessions, view).row(chat, Followed(), by("bob"), clicked(kind="open", id=before.id))
     assert shown(view, row)["chat_id"] == before.id
+
+
+def test_options_that_arrive_late_are_kept_with_the_conversation_they_were_written_for(sessions, view, ada):
+    left = ada.shown.chat().id
+    ada.store.rename(left, "Left")
+    shown_now = ada.shown.show(ada.store.create().id).id
+    update = shown(view, Options(sessions, view).keep(by("ada"), shown_now, left, *values_of(ada, "Be brief.")))
+    assert ada.store.get(left).system == "Be brief."
+    assert ada.store.get(shown_now).system == ""
+    assert set(update) == {"notice"}, "the preset on the page is the other conversation's"
+    assert ada.shown.chat().id == shown_now
 
 
 def test_a_conversation_that_is_not_there_is_not_called_deleted(sessions, view, ada):
@@ -143,12 +154,12 @@ def test_another_answer_leaves_what_is_being_written(sessions, view, ada):
     chat = ada.shown.chat().id
     answered(ada, chat)
     for kind in ("regenerate", "continue"):
-        update = shown(view, Answering(sessions, view).turn(chat, by("ada"), clicked(kind=kind)))
+        update = shown(view, Answering(sessions, view).turn(chat, Followed(), by("ada"), clicked(kind=kind)))
         ada.job.join(10)
         assert "marks" in update, "it was started"
         assert not set(update) & set(WRITTEN)
     begun_by_api(ada)
-    update = shown(view, Answering(sessions, view).turn(chat, by("ada"), clicked(kind="regenerate")))
+    update = shown(view, Answering(sessions, view).turn(chat, Followed(), by("ada"), clicked(kind="regenerate")))
     assert "still being written" in update["notice"]
     assert not set(update) & set(WRITTEN)
 
@@ -167,10 +178,12 @@ def test_what_was_sent_leaves_the_box_and_comes_back_if_it_is_refused(sessions, 
 def test_what_is_being_written_stays_until_another_conversation_is_shown(sessions, view, ada):
     chat = ada.shown.chat().id
     answered(ada, chat)
-    list(Answering(sessions, view).turn(chat, by("ada"), clicked(kind="regenerate")))
+    list(Answering(sessions, view).turn(chat, Followed(), by("ada"), clicked(kind="regenerate")))
     ada.job.join(10)
     answer = ada.store.path(chat)[-1].id
-    update = shown(view, Answering(sessions, view).turn(chat, by("ada"), clicked(kind="version", id=answer, step=1)))
+    update = shown(
+        view, Answering(sessions, view).turn(chat, Followed(), by("ada"), clicked(kind="version", id=answer, step=1))
+    )
     assert update["chat_id"] == chat
     assert not set(update) & set(WRITTEN)
     chats = Conversations(sessions, view)
@@ -280,7 +293,7 @@ def contents(session, chat: str) -> list[str]:
 def test_an_answer_can_be_edited_and_its_old_version_stays(sessions, view, ada):
     chat, (_, said, *_) = spoken(ada)
     handlers, asked = Answering(sessions, view), len(ada.assistant.answered)
-    update = shown(view, handlers.turn(chat, by("ada"), clicked(kind="edit", id=said.id)))
+    update = shown(view, handlers.turn(chat, Followed(), by("ada"), clicked(kind="edit", id=said.id)))
     assert (update["box"], update["editing"]) == ("answer one", said.id)
     update = shown(view, handlers.ask("In my words", chat, said.id, [], "refuse", by("ada")))
     assert (update["box"], update["editing"], update["cancel"].visible) == ("", None, False)
@@ -294,18 +307,23 @@ def test_an_answer_can_be_edited_and_its_old_version_stays(sessions, view, ada):
 def test_a_turn_can_be_deleted_but_not_while_it_is_answered(sessions, view, ada):
     chat, (first, *_) = spoken(ada)
     handlers = Answering(sessions, view)
-    update = shown(view, handlers.turn(chat, by("ada"), clicked(kind="delete", id=first.id)))
+    update = shown(view, handlers.turn(chat, Followed(), by("ada"), clicked(kind="delete", id=first.id)))
     assert "deleted" in update["notice"]
     assert contents(ada, chat) == ["two", "answer two"]
     begun(ada, chat, "three")
-    update = shown(view, handlers.turn(chat, by("ada"), clicked(kind="delete", id=ada.store.path(chat)[0].id)))
+    update = shown(
+        view, handlers.turn(chat, Followed(), by("ada"), clicked(kind="delete", id=ada.store.path(chat)[0].id))
+    )
     assert "still being written" in update["notice"]
     assert contents(ada, chat)[0] == "two"
 
 
 def test_a_conversation_can_go_on_elsewhere_from_any_message(sessions, view, ada):
     chat, (_, said, *_) = spoken(ada)
-    update = shown(view, Answering(sessions, view).turn(chat, by("ada"), clicked(kind="fork", id=said.id)))
+    followed = Followed()
+    follower = followed.begin()
+    update = shown(view, Answering(sessions, view).turn(chat, followed, by("ada"), clicked(kind="fork", id=said.id)))
+    assert followed.by != follower, "what is being written belongs to the conversation that was left"
     assert update["chat_id"] != chat
     assert contents(ada, update["chat_id"]) == ["one", "answer one"]
     assert contents(ada, chat) == ["one", "answer one", "two", "answer two"]
@@ -317,7 +335,9 @@ def test_messages_of_another_profile_are_neither_deleted_nor_copied(sessions, vi
     bob = sessions.get("bob")
     chat = bob.store.create().id
     for kind in ("delete", "fork", "edit"):
-        update = shown(view, Answering(sessions, view).turn(chat, by("bob"), clicked(kind=kind, id=first.id)))
+        update = shown(
+            view, Answering(sessions, view).turn(chat, Followed(), by("bob"), clicked(kind=kind, id=first.id))
+        )
         assert "no longer exists" in update["notice"]
     assert len(bob.store.conversations()) == 1
     assert ada.store.message(first.id).content == "one"
@@ -363,3 +383,15 @@ def test_an_answer_is_followed_behind_every_event_that_interrupts_it(sessions):
 def test_of_values_that_come_faster_than_they_are_kept_the_last_one_counts(sessions):
     modes = {fn.name: fn.trigger_mode for fn in events(sessions)}
     assert {modes[name] for name in ("keep", "preset", "speculate", "search")} == {"always_last"}
+
+
+def test_a_pinned_conversation_stands_in_the_way_of_no_other(sessions, view, ada):
+    first = ada.shown.chat().id
+    begun(ada, first, "one")
+    ada.job.join(10)
+    ada.store.update(first, pinned=True)
+    empty = ada.shown.new_chat().id
+    assert empty != first
+    assert ada.shown.new_chat().id == empty, "empty conversations pile up"
+    assert ada.store.latest().id == empty
+    assert ada.store.conversations(1)[0].id == first

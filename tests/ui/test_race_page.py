@@ -15,11 +15,11 @@ from omnidraft.config import AppSettings
 from omnidraft.errors import ModelError, SettingsError
 from omnidraft.lab.race import Score
 from omnidraft.lab.topics import own_prompts, topic_prompts
-from omnidraft.paths import find_data_home
+from omnidraft.paths import BUNDLED_MODELS, find_data_home
 from tests.ui.chatting import arrived, choose, write
 from tests.ui.fake_assistant import FakeAssistant
 from ui.drift import race_view
-from ui.drift.race import AS_IT_IS, FEWEST, LESSON, OWN, RACED, about, parted, plan_of
+from ui.drift.race import AS_IT_IS, DEFAULT_COST, FEWEST, LESSON, OWN, RACED, about, fitting_cost, parted, plan_of
 
 
 @pytest.fixture
@@ -145,3 +145,9 @@ def test_a_lesson_shows_its_progress_and_two_bars(make_server, pages):
     page.wait_for_selector(".od-race[data-phase=teaching], .od-race[data-phase=training]", timeout=60_000)
     page.wait_for_selector(".od-race[data-phase=taught]", timeout=600_000)
     assert page.locator(".od-gainbar").count() == 2
+
+
+def test_only_the_bundled_models_are_raced_at_a_larger_cost_unasked(tmp_path):
+    assert fitting_cost(str(BUNDLED_MODELS / "tiny-target-a-f16.gguf")) == DEFAULT_COST
+    for other in (None, str(tmp_path), str(tmp_path / "Qwen3-4B-Q4_K_M.gguf")):
+        assert fitting_cost(other) == AS_IT_IS

@@ -55,7 +55,7 @@ class Answering(Handlers):
         return self.view.ended(session_of(self.sessions, request), chat, followed)
 
     @telling
-    def turn(self, chat: str | None, request: gr.Request, event: gr.EventData) -> Updates:
+    def turn(self, chat: str | None, followed: Followed, request: gr.Request, event: gr.EventData) -> Updates:
         """A button below a message."""
         session, name = self.here(request, chat)
         data = event._data
@@ -70,6 +70,7 @@ class Answering(Handlers):
                 yield from self._delete(session, name, data["id"])
             case "fork":
                 fork = session.shown.show(session.store.fork(data["id"]).id)
+                followed.leave()
                 told = "This is a new conversation with what was said up to there; the other one stays as it was."
                 yield from self.view.open(session, fork, name, {self.view.notice: note(told)})
             case "tokens":

@@ -49,8 +49,13 @@ class Handlers:
         Another tab may have deleted it or gone to another profile. No other conversation takes its place then: what
         was written for one must not land in another.
         """
+        session, name = self.held(request, chat)
+        return session, session.shown.show(name).id
+
+    def held(self, request: gr.Request, chat: str | None) -> tuple[Session, str]:
+        """Likewise for what may arrive late: a reload comes back to the conversation it came back to before."""
         session = session_of(self.sessions, request)
         try:
-            return session, session.shown.show(chat or "").id
+            return session, session.store.get(chat or "").id
         except StorageError:
             raise Gone(GONE if chat else ARRIVING) from None

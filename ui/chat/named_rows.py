@@ -12,9 +12,7 @@ _PEN = "M4 20l1-4L16 5l3 3L8 19z"
 _BIN = "M5 7h14M10 7V5h4v2M7 7l1 12h8l1-12"
 
 
-def named_row(
-    key: str, name: str, *, acts: str = "", stop: str = "", extra: str = "", marks: str = ""
-) -> str:
+def named_row(key: str, name: str, *, acts: str = "", stop: str = "", extra: str = "", marks: str = "") -> str:
     """One row with its buttons: those given, rename, delete. marks: attributes of the row. extra: a line below.
 
     `data-learned` among the marks: it may be forgotten, too. `stop` is a button that is always seen.

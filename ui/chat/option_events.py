@@ -42,10 +42,12 @@ class Options(Handlers):
         yield {self.view.notice: note(told if known else UNSUPPORTED.format(session.target_name()), bad=not known)}
 
     @telling
-    def keep(self, request: gr.Request, chat: str | None, *values: Any) -> Updates:
-        session, name = self.here(request, chat)
+    def keep(self, request: gr.Request, shown: str | None, chat: str, *values: Any) -> Updates:
+        """Of `chat`, which may have given way to `shown` since the values were written."""
+        session, name = self.held(request, chat)
         sampling = chat_options.store(session, name, *values)
-        yield {self.view.notice: "", self.view.options.preset: chat_options.preset_of(sampling)}
+        preset = {self.view.options.preset: chat_options.preset_of(sampling)} if name == shown else {}
+        yield {self.view.notice: "", **preset}
 
     @telling
     def preset(self, wanted: str, chat: str | None, request: gr.Request) -> Updates:

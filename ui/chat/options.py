@@ -26,8 +26,13 @@ _RULES = {setting.name: setting.rule for setting in describe(SamplingSettings)}
 
 @dataclass(slots=True)
 class Options:
-    """The components, in the order of `values`."""
+    """The components, in the order of `values`.
 
+    chat: whose options stand here. It is hidden and sent along with them: what a page sends late, when the next
+    conversation is already shown, is kept with the one it was written for.
+    """
+
+    chat: gr.Textbox
     system: gr.Textbox
     preset: gr.Dropdown
     temperature: gr.Slider
@@ -55,6 +60,7 @@ class Options:
     def show(self, chat: Conversation, sampling: SamplingSettings) -> dict:
         """Updates that show what `chat` uses."""
         return {
+            self.chat: chat.id,
             self.system: chat.system,
             self.preset: preset_of(sampling),
             self.temperature: gr.Slider(value=sampling.temperature, maximum=max(HOTTEST, sampling.temperature)),
@@ -70,6 +76,7 @@ class Options:
 def build() -> Options:
     """Make the components where the layout stands."""
     return Options(
+        chat=gr.Textbox(visible="hidden"),
         system=gr.Textbox(
             label="System prompt",
             lines=3,

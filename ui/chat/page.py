@@ -58,11 +58,11 @@ def _connect_answers(page: Page, blocks: gr.Blocks, follows: _Follows) -> None:
     follows.behind(gr.on([view.box.submit, view.send.click], answering.ask, where, view.outputs, **STREAMING))
     picked = view.chat.example_select(_example_text, None, [view.box], **PRIVATE)
     follows.behind(picked.then(answering.ask, where, view.outputs, **STREAMING))
-    follows.behind(view.marks.act(answering.turn, [view.chat_id], view.outputs, **STREAMING))
+    follows.behind(view.marks.act(answering.turn, [view.chat_id, view.followed], view.outputs, **STREAMING))
     follows.behind(view.permit.act(answering.decide, [view.chat_id], view.outputs, **STREAMING))
     view.cancel.click(answering.cancel, None, [*view.no_edit(), view.notice], queue=False, **PRIVATE)
     view.stop.click(answering.halt, [view.chat_id], None, queue=False, **PRIVATE)
-    page.attach.upload(answering.take, [page.attach, *files], shown, **STREAMING)
+    follows.running.append(page.attach.upload(answering.take, [page.attach, *files], shown, **STREAMING))
     view.chips.act(answering.take_off, files, shown, **PRIVATE)
     page.tick.tick(answering.look, [view.seen_idle], [view.seen_idle, view.notice, view.gauge], **PRIVATE)
 
@@ -91,7 +91,7 @@ def _connect_options(sessions: Sessions, page: Page) -> None:
     gr.on(
         [component.input for component in view.options.inputs],
         chosen.keep,
-        [view.chat_id, *view.options.inputs],
+        [view.chat_id, view.options.chat, *view.options.inputs],
         [view.notice, view.options.preset],
         **LAST,
     )

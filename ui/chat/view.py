@@ -85,7 +85,7 @@ class ChatView:
     @property
     def outputs(self) -> list[Any]:
         own = [getattr(self, f.name) for f in fields(self) if f.name != "options"]
-        return [*own, self.options.preset, *self.options.inputs]
+        return [*own, self.options.chat, self.options.preset, *self.options.inputs]
 
     def arrival(self, session: Session) -> Iterator[dict]:
         """A page that was opened or reloaded."""

@@ -147,6 +147,11 @@ def look(parts: Parts, session: Session, told: str | None = None) -> dict:
     }
 
 
+def fitting_cost(model: str | None) -> str:
+    """What a race is offered at: the bundled models are small enough to be enlarged, any other one costs enough."""
+    return DEFAULT_COST if model and models_list.is_bundled(Path(model)) else AS_IT_IS
+
+
 def about(session: Session, model: str | None, cost: str) -> str:
     """What the chosen cost means, before anything is built."""
     if not cost or not model:
@@ -171,11 +176,12 @@ def wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:
         session = session_of(sessions, request)
         models = models_list.targets(models_list.scan(session.assistant))
         chosen = models_list.chosen(models, _own_target(session))
-        told = ""
+        told, cost = "", fitting_cost(chosen)
         if GO in (request.query_params or {}) and session.race is None:
-            told = start(session, chosen, DEFAULT_TOPIC, DEFAULT_COST, "", False, False)
+            told = start(session, chosen, DEFAULT_TOPIC, cost, "", False, False)
         choices = gr.Dropdown(choices=models_list.choices(models), value=chosen)
-        return {**look(parts, session, told), parts.model: choices, parts.about: about(session, chosen, DEFAULT_COST)}
+        asked = {parts.model: choices, parts.cost: cost, parts.about: about(session, chosen, cost)}
+        return {**look(parts, session, told), **asked}
 
     def go(model: str | None, topic: str, cost: str, own: str, copies: bool, kept: bool, request: gr.Request) -> dict:
         session = session_of(sessions, request)
@@ -202,7 +208,7 @@ def wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:
         told = about(session_of(sessions, request), model, cost)
         return {parts.about: told, parts.own: gr.Textbox(visible=topic == OWN)}
 
-    page.load(arrive, None, [*parts.outputs, parts.model, parts.about], **PRIVATE)
+    page.load(arrive, None, [*parts.outputs, parts.model, parts.cost, parts.about], **PRIVATE)
     parts.go.click(go, parts.values, parts.outputs, **PRIVATE)
     parts.teach.click(teach, None, parts.outputs, **PRIVATE)
     parts.stop.click(stop, None, parts.outputs, queue=False, **PRIVATE)

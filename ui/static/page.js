@@ -65,7 +65,7 @@
     return found && found.offsetParent !== null ? found : null;
   };
   document.addEventListener("keydown", (event) => {
-    if (event.key === "Escape") {
+    if (event.key === "Escape" && !event.isComposing && !document.querySelector("dialog[open]")) {
       if (isOpen("od-side-open")) side(false);
       else if (isOpen("od-aside-open")) aside(false);
       else (visible("#od-cancel") || visible("#od-stop"))?.click();

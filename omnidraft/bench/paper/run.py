@@ -67,7 +67,6 @@ def _announced(plan: Plan, missing: list[str], home: DataHome) -> str:
     return f"This takes about {sum(minutes.values()):.0f} minutes on a quiet machine ({each}); it can be interrupted."
 
 
-
 def _same_plan(plan: Plan, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     path, asked = folder / "plan.json", json.loads(json.dumps(plan.decides()))

@@ -21,7 +21,14 @@ def openings(
     if plan.learn_prompts:
         prompts = [plan.train(task) for task in plan.tasks]
         learned = learn_from(
-            plan.target, plan.drafter, prompts, folder, home.cache, plan.threads, plan.learn_tokens, told,
+            plan.target,
+            plan.drafter,
+            prompts,
+            folder,
+            home.cache,
+            plan.threads,
+            plan.learn_tokens,
+            told,
             plan.recorded,
         )
     models = forms(home, plan, learned, told)

@@ -48,17 +48,13 @@ def as_stored(talk: Talk) -> tuple[Conversation, list[Message]] | None:
     updated = min(talk.updated or turns[-1].created or created, now)
     title = shorten(one_line(whole_text(talk.title)), MAX_TITLE * 2)
     automatic = automatic_title(turns[0].text) if turns[0].role == "user" else UNTITLED
-    chat = Conversation(
-        uuid.uuid4().hex, title or automatic, created, updated, bool(title), whole_text(talk.system)
-    )
+    chat = Conversation(uuid.uuid4().hex, title or automatic, created, updated, bool(title), whole_text(talk.system))
     messages: list[Message] = []
     for turn in turns:
         parent = messages[-1].id if messages else None
         meta = {"source": talk.source} | ({"model": whole_text(turn.model)} if turn.model else {})
         when = min(turn.created or created, now)
-        messages.append(
-            Message(uuid.uuid4().hex, chat.id, parent, turn.role, whole_text(turn.text), when, True, meta)
-        )
+        messages.append(Message(uuid.uuid4().hex, chat.id, parent, turn.role, whole_text(turn.text), when, True, meta))
     return chat, messages
 
 

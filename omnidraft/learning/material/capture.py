@@ -98,7 +98,8 @@ def capture(
     leading = virtual_space and bool(counts[0])
     return Record(
         chat=chat, target=target, vocabulary=pair.target.fingerprint, task=task, time=time, temperature=temperature,
-        prompt=np.array(prompt[-LONGEST_PROMPT:], np.int32), targets=np.array([t.id for t in tokens], np.int32),
+        drafter=pair.drafter.fingerprint, prompt=np.array(prompt[-LONGEST_PROMPT:], np.int32),
+        targets=np.array([t.id for t in tokens], np.int32),
         pieces=np.array(pieces, np.int32), spans=np.array(spans, np.int32), counts=counts, ids=ids, logprobs=logprobs,
         rest=rest, leading_space=leading,
         first=tuple(_first(translator, int(t)) for t in ids[: counts[0]]) if leading else (),

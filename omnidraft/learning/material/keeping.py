@@ -114,10 +114,10 @@ class Keeping:
                 self.replay.add(record)
                 self._count()
 
-    def recount(self, vocabularies: Collection[str], through: int) -> None:
-        """Count what is new behind replay ordinal `through`."""
+    def recount(self, drafter: str, vocabularies: Collection[str], through: int) -> None:
+        """Count what is new behind replay ordinal `through`, in these target vocabularies and that of `drafter`."""
         with self._lock:
-            answers = self.replay.answers if self.replay is not None else {}
+            answers = self.replay.spelled_by(drafter) if self.replay is not None else {}
             self.enough = waiting(answers, vocabularies, through)
             self.fresh = sum(o > through and a.vocabulary in vocabularies for o, a in answers.items())
 

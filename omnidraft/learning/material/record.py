@@ -13,7 +13,7 @@ import json
 import struct
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -37,7 +37,8 @@ class Record:
     (n,) int32, summing to m; 0 for control tokens and for all but the last token a split piece spells.
     counts: candidates kept per token, (n,) int32, 0 where none was captured; ids and logprobs: (c,) int32 / float32,
     most probable first, temperature 1, unfiltered; rest: probability outside the candidates, (n,) float32.
-    leading_space: the first token's pieces were written as if a space stood before it.
+    leading_space: the first token's pieces were written as if a space stood before it. drafter: fingerprint of the
+    drafter's vocabulary, in which prompt, pieces and `first` are; "" if an earlier program did not say.
     """
 
     chat: str
@@ -56,7 +57,7 @@ class Record:
     task: str | None = None
     time: float = 0.0
     temperature: float = 1.0
-    extra: dict[str, str] = field(default_factory=dict)
+    drafter: str = ""
 
     def __post_init__(self) -> None:
         n = len(self.targets)
@@ -118,7 +119,7 @@ def encode(record: Record) -> bytes:
     return MAGIC + zlib.compress(struct.pack("<I", len(head)) + head + b"".join(planes), 6)
 
 
-_SCALARS = ("chat", "target", "vocabulary", "leading_space", "task", "time", "temperature", "extra")
+_SCALARS = ("chat", "target", "vocabulary", "leading_space", "task", "time", "temperature", "drafter")
 
 
 def decode(data: bytes) -> Record:
@@ -132,10 +133,10 @@ def decode(data: bytes) -> Record:
             raise ValueError("cut off, or larger than any answer")
         (length,) = struct.unpack_from("<I", raw)
         header = read_json(raw[4 : 4 + length])
-        arrays = _read_planes(raw, 4 + length, header.pop("arrays"))
+        header.pop("extra", None)  # which an earlier program wrote, empty
+        return _build(header, _read_planes(raw, 4 + length, header.pop("arrays")))
     except (ValueError, zlib.error, struct.error, KeyError, TypeError) as error:
         raise StorageError(f"a replay entry is damaged: {error}") from error
-    return _build(header, arrays)
 
 
 def _build(header: dict, arrays: dict[str, np.ndarray]) -> Record:

@@ -33,7 +33,8 @@ _FAILURES: tuple[type[Exception], ...] = (*sqlite.Error, RuntimeError)  # sqlite
 
 @dataclass(frozen=True)
 class Answer:
-    """What the index says about one stored record. nth: its number among its vocabulary's answers."""
+    """What the index says about one stored record. nth: its number among its vocabulary's answers; drafter: as in
+    `Record`."""
 
     chat: str
     target: str
@@ -43,6 +44,7 @@ class Answer:
     bytes: int
     time: float
     nth: int
+    drafter: str = ""
 
     @property
     def held_out(self) -> bool:
@@ -54,7 +56,7 @@ class ReplayStore:
 
     def __init__(self, path: Path, limit_mb: float = 256, read_only: bool = False) -> None:
         self.path, self.limit, self.read_only = Path(path), int(limit_mb * 1e6), read_only
-        _prepare(self.path, read_only)
+        self._next = _prepare(self.path, read_only)
         self._records: Any = None  # tables, while they are open
         self._answers: Any = None
         with _display_errors(self.path):
@@ -65,7 +67,7 @@ class ReplayStore:
         self._records = DictTable(self.path, "records", encode, decode, flag)
         self._answers = DictTable(self.path, "answers", _to_json, _from_json, flag)
         self.answers: dict[int, Answer] = {int(k): v for k, v in self._answers.items()}
-        self._next = max(self.answers, default=0) + 1
+        self._next = max(self._next, max(self.answers, default=0) + 1)
         if not self.read_only:
             self._drop_orphans()
 
@@ -89,6 +91,10 @@ class ReplayStore:
     def tokens(self) -> int:
         return sum(answer.tokens for answer in self.answers.values())
 
+    def spelled_by(self, drafter: str) -> dict[int, Answer]:
+        """The answers in this drafter's vocabulary, by its fingerprint, and those that do not say in whose they are."""
+        return {ordinal: answer for ordinal, answer in self.answers.items() if answer.drafter in ("", drafter)}
+
     def add(self, record: Record) -> int:
         """Store one answer and evict the oldest ones past the limit; returns its ordinal. Two short transactions."""
         same = [a.nth for a in self.answers.values() if a.vocabulary == record.vocabulary]
@@ -102,6 +108,7 @@ class ReplayStore:
             blob_size,
             record.time,
             max(same, default=-1) + 1,
+            record.drafter,
         )
         with _display_errors(self.path):
             self._revive()
@@ -143,7 +150,7 @@ class ReplayStore:
         self._delete(gone)
         self.close()
         with _display_errors(self.path):
-            _scrub(self.path)
+            _scrub(self.path, self._next)
             self._open()
         return len(gone)
 
@@ -195,8 +202,9 @@ def _from_json(text: str) -> Answer:
         raise StorageError("the replay's index was not written by this program and is not read") from error
 
 
-def _prepare(path: Path, read_only: bool) -> None:
-    """Create the file with our mark in its header, or check the mark; nothing else is read before that."""
+def _prepare(path: Path, read_only: bool) -> int:
+    """Create the file with our mark in its header, or check the mark; nothing else is read before that. Returns the
+    least ordinal that no answer had when the last ones were forgotten."""
     if not path.exists():
         if read_only:
             raise StorageError(f"there is no replay at {path}")
@@ -214,13 +222,18 @@ def _prepare(path: Path, read_only: bool) -> None:
                 raise StorageError(f"{path} is not an OmniDraft replay; it was left untouched")
             elif version > SCHEMA:
                 raise StorageError(f"{path} was written by a newer version of OmniDraft")
+            marked = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'next'").fetchone()
+            return int(connection.execute("SELECT ordinal FROM next").fetchone()[0]) if marked else 1
         finally:
             connection.close()
 
 
-def _scrub(path: Path) -> None:
+def _scrub(path: Path, following: int) -> None:
+    """Overwrite what was deleted, and note the ordinal that follows: those that were given are not given again."""
     connection = sqlite.connect(path, isolation_level=None, timeout=5)
     try:
+        connection.execute("CREATE TABLE IF NOT EXISTS next AS SELECT 1 AS ordinal")
+        connection.execute("UPDATE next SET ordinal = ?", (following,))
         connection.execute("PRAGMA secure_delete=ON")
         connection.execute("VACUUM")
         busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()

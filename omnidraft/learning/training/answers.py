@@ -13,12 +13,14 @@ from omnidraft.learning.training.batches import Window, windows
 
 
 class StoredAnswers:
-    """index: what the replay says of every answer, by ordinal. No transaction stays open behind a read."""
+    """index: what the replay says of every answer in the drafter's vocabulary, by ordinal. No transaction stays open
+    behind a read."""
 
     def __init__(self, job: Job) -> None:
         self._store = ReplayStore(Path(job.replay), read_only=True)
-        self.index = dict(self._store.answers)
         self._tables = {vocabulary: ExpansionTable.load(Path(path)) for vocabulary, path in job.tables.items()}
+        drafter = next((table.drafter_fingerprint for table in self._tables.values()), "")  # all are of one drafter
+        self.index = self._store.spelled_by(drafter)
         self._longest = job.window
 
     def windows(self, ordinals: Iterable[int]) -> list[Window]:
@@ -32,7 +34,7 @@ class StoredAnswers:
             table = self._tables[record.vocabulary]
             if any(len(ids) and not 0 <= ids.min() <= ids.max() < len(table.direct)
                    for ids in (record.prompt, record.pieces)):  # fmt: skip
-                return []  # of another drafter's vocabulary
+                return []  # an earlier program did not say in whose vocabulary it is: not in this one
             return windows(record, table, self._longest)
         except (KeyError, StorageError, IndexError):
             return []

@@ -95,7 +95,8 @@ def update(job: Job, prepared: Prepared) -> Iterator[Event]:
         yield Estimated("before", means(untrained.before))
         yield Estimated("after", means(untrained.after))
         version = yield from _publish(job, plan, untrained, better, began)
-        _go_on(store, replace(trained.candidate, base=digest(version.weights), behind=0), verdict)
+        with suppress(StorageError):  # the next update begins with what is served then; this one has not failed
+            _go_on(store, replace(trained.candidate, base=digest(version.weights), behind=0), verdict)
     else:
         yield Refused(plan.through, _go_on(store, trained.candidate, verdict).reason)
 
@@ -164,7 +165,8 @@ def _publish(job: Job, plan: Plan, trained: Trained, verdict: Verdict, began: fl
         drop_candidate(Path(job.store))
     yield Published(version.name, plan.through, verdict.reason)
     if job.merged is not None and can_merge(Path(job.drafter)):
-        write_merged(Path(job.drafter), version.adapter, merged_path(Path(job.merged), version))
+        with suppress(StorageError, ModelError):  # the version is served; a job of kind "merge" tries it again
+            write_merged(Path(job.drafter), version.adapter, merged_path(Path(job.merged), version))
     return version
 
 

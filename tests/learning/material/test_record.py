@@ -1,6 +1,9 @@
 """A replay record survives its compact form, and nothing else is accepted as one."""
 
+import json
 import pickle
+import struct
+import zlib
 
 import numpy as np
 import pytest
@@ -56,3 +59,20 @@ def test_a_cut_record_is_refused():
 def test_a_token_costs_a_few_hundred_bytes_at_most():
     record = random_record(np.random.default_rng(2), 200)
     assert len(encode(record)) / 200 < 250  # 48 candidates of a 150k vocabulary: 3 bytes an id, about 1 a probability
+
+
+def test_what_an_earlier_program_wrote_is_read_and_says_no_drafter():
+    data = encode(random_record(np.random.default_rng(0), 12, drafter="d"))
+    assert decode(data).drafter == "d"
+    assert decode(with_header(data, lambda head: head | {"extra": {}}, leave=("drafter",))).drafter == ""
+    with pytest.raises(StorageError, match="damaged"):
+        decode(with_header(data, lambda head: head | {"unknown": 1}))
+
+
+def with_header(data: bytes, change, leave=()) -> bytes:
+    """The record with another JSON header."""
+    raw = zlib.decompress(data[4:])
+    (length,) = struct.unpack_from("<I", raw)
+    head = change(json.loads(raw[4 : 4 + length]))
+    head = json.dumps({name: value for name, value in head.items() if name not in leave}).encode()
+    return data[:4] + zlib.compress(struct.pack("<I", len(head)) + head + raw[4 + length :])

@@ -165,3 +165,26 @@ def test_kill_at_any_moment_loses_nothing_that_was_acknowledged(tmp_path, runs):
         with ReplayStore(tmp_path / "replay.sqlite", 0.02) as store:
             assert last == 0 or last in store.answers
             assert set(store.answers) == {o for o, _ in store}  # index and blobs agree, every blob reads
+
+
+def test_numbers_of_forgotten_answers_are_not_given_again(tmp_path):
+    rng, path = np.random.default_rng(0), tmp_path / "replay.sqlite"
+    with ReplayStore(path) as store:
+        given = [store.add(random_record(rng, 8, chat=f"c{number}")) for number in range(3)]
+        store.forget("c2")
+        given.append(store.add(random_record(rng, 8, chat="c3")))
+        store.forget(None)
+    with ReplayStore(path) as store:
+        given.append(store.add(random_record(rng, 8)))
+        store.forget("c1")
+        given.append(store.add(random_record(rng, 8)))
+    assert given == sorted(set(given))
+
+
+def test_answers_are_told_apart_by_the_drafter_that_spelled_them(tmp_path):
+    rng, path = np.random.default_rng(0), tmp_path / "replay.sqlite"
+    with ReplayStore(path) as store:
+        mine, other, unknown = (store.add(random_record(rng, 8, drafter=name)) for name in ("mine", "other", ""))
+        assert set(store.spelled_by("mine")) == {mine, unknown}
+    with ReplayStore(path, read_only=True) as store:
+        assert set(store.spelled_by("other")) == {other, unknown}

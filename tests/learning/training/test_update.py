@@ -11,6 +11,7 @@ import torch
 from learning_helpers import llama_logits
 from world import World
 
+from omnidraft.errors import StorageError
 from omnidraft.learning.adapters.candidate import read_candidate
 from omnidraft.learning.adapters.merge import merged_path, write_merged
 from omnidraft.learning.adapters.versions import digest
@@ -99,6 +100,26 @@ def test_the_same_poison_ruins_it_where_nothing_is_refused(world, make, rate):
 def test_answers_with_pieces_no_drafter_has_are_passed_over(world):
     world.add([dataclasses.replace(r, pieces=r.pieces + 100_000) if i % 3 else r for i, r in enumerate(world.records)])
     assert world.update().kind == "published"
+
+
+def test_answers_of_another_drafter_are_neither_learned_from_nor_judged_by(world):
+    world.add([dataclasses.replace(record, drafter="another") for record in world.records[:24]])
+    assert world.update().reason == "there is nothing to learn from yet"
+    world.add(world.records[24:])
+    (began, *_) = world.events()
+    assert 0 < began.new <= len(world.records[24:])
+    assert began.replayed == 0
+
+
+def test_what_is_served_has_not_failed_where_the_file_beside_it_cannot_be_written(world, monkeypatch, tmp_path):
+    def full(*_: object) -> None:
+        raise StorageError("there is no room left")
+
+    monkeypatch.setattr(updating, "write_merged", full)
+    world.add(world.records)
+    events = list(world.events(merged=str(tmp_path)))
+    assert events[-1].kind == "published"
+    assert world.store.current().name == events[-1].version
 
 
 def test_what_was_refused_for_too_little_to_judge_by_is_served_once_new_answers_prove_it(world, monkeypatch):
