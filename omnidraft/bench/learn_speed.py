@@ -70,8 +70,8 @@ def run(
                 opened, beside = files[1], None
                 if adapter.exists():
                     opened, beside = regimes.taught(home, regime, adapter, plan.drafter)
-                elif condition not in UNTRAINED:
-                    continue
+                elif condition not in UNTRAINED and not adapter.with_suffix(".json").exists():
+                    continue  # not trained; where every update was refused, the drafter as it came is what is served
                 labels = (target.stem, label(task), condition, regime)
                 yield from _measure(plan, home, (files[0], opened), beside, prompts, labels)
 

@@ -98,11 +98,17 @@
     if (event.isTrusted) typed += 1;
     keep(event.target.value);
   });
+  // A message that was refused, or never arrived, stands in the box a moment later, and no event tells of it.
+  const sent = () => {
+    const then = chat;
+    keep("");
+    setTimeout(() => chat === then && keep(box()?.value || ""), 1500);
+  };
   document.addEventListener("keydown", (event) => {
-    if (event.target === box() && event.key === "Enter" && !event.shiftKey) keep("");
+    if (event.target === box() && event.key === "Enter" && !event.shiftKey && !event.isComposing) sent();
   }, true);
   document.addEventListener("click", (event) => {
-    if (event.target.closest?.("#od-send")) keep("");
+    if (event.target.closest?.("#od-send")) sent();
     if (event.target.closest?.("#od-cancel")) setTimeout(bringBackSoon, 300);
   }, true);
   const look = () => {
