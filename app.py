@@ -14,12 +14,12 @@ from pathlib import Path
 
 from omnidraft.cli import data
 from omnidraft.cli.data import opened
-from omnidraft.config import ModelSettings
 from omnidraft.errors import OmniDraftError, SettingsError, StorageError
-from omnidraft.file_lock import FileLock
-from omnidraft.files import keep_private, make_private
-from omnidraft.paths import DEFAULT_PROFILE, DataHome, find_data_home, profile_name
-from omnidraft.vault import held
+from omnidraft.settings.config import ModelSettings
+from omnidraft.storage.file_lock import FileLock
+from omnidraft.storage.files import keep_private, make_private
+from omnidraft.storage.paths import DEFAULT_PROFILE, DataHome, find_data_home, profile_name
+from omnidraft.storage.vault import held
 
 log = logging.getLogger("omnidraft")
 KEY_HELP = (
@@ -84,7 +84,7 @@ def _serve(args: argparse.Namespace, home: DataHome, profile: str) -> int:
 def _check_models(args: argparse.Namespace, home: DataHome, profile: str) -> None:
     """ModelError if a model that was named is not there."""
     from omnidraft.app.default_models import choose_drafter, choose_target
-    from omnidraft.settings_file import load_settings
+    from omnidraft.settings.file import load_settings
 
     settings, _ = load_settings(home.profile(profile).settings)
     if args.target:
@@ -159,7 +159,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _check_exposed(args: argparse.Namespace) -> None:
     """SettingsError if other machines could reach the pages and nobody would have to sign in."""
-    from ui.guard.security import is_local
+    from omnidraft.server.guard.security import is_local
 
     if args.auth_file is None and not is_local(args.host):
         raise SettingsError(

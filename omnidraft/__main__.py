@@ -15,7 +15,7 @@ from pathlib import Path
 
 from omnidraft.cli.interrupt import between_imports
 from omnidraft.errors import OmniDraftError
-from omnidraft.files import keep_private
+from omnidraft.storage.files import keep_private
 
 _COMMANDS = {
     "chat": "talk to a model, or answer prompts and print JSON",

@@ -11,11 +11,11 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from omnidraft.backends.base import DraftModel, LanguageModel
-from omnidraft.backends.grammar import Grammar, GrammarState
-from omnidraft.backends.prompt import ends_without_space, prompt_ids
-from omnidraft.backends.raw_text import RawText
-from omnidraft.backends.templates import ChatTemplate
-from omnidraft.config import DraftSettings, SamplingSettings
+from omnidraft.backends.prompting.grammar import Grammar, GrammarState
+from omnidraft.backends.prompting.prompt import ends_without_space, prompt_ids
+from omnidraft.backends.prompting.raw_text import RawText
+from omnidraft.backends.prompting.seats import Asked, Continued, DrafterSeat, Message, Seat
+from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.decoding.cost import CostModel
 from omnidraft.decoding.drafting import Drafting
 from omnidraft.decoding.events import Event, Finished, Notice, Statistics, Token
@@ -28,7 +28,7 @@ from omnidraft.decoding.processor import Apart, counts_as_ours
 from omnidraft.decoding.request import DecodeRequest
 from omnidraft.decoding.speculation import Speculation
 from omnidraft.errors import ModelError
-from omnidraft.seats import Asked, Continued, DrafterSeat, Message, Seat
+from omnidraft.settings.config import DraftSettings, SamplingSettings
 from omnidraft.vocab import Translator
 
 MEASURING_SECONDS = 1.5  # most time that measuring costs may add to the first answer

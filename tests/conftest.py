@@ -35,6 +35,6 @@ def shared() -> Path:
 @pytest.fixture(autouse=True, scope="session")
 def files_of_tests_are_trusted(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Opening each of hundreds of tiny models in a child first takes a second each; tests of that bring their own."""
-    from omnidraft.trial import TRIALS
+    from omnidraft.storage.trial import TRIALS
 
     TRIALS.trust(tmp_path_factory.getbasetemp())

@@ -7,7 +7,7 @@ import os
 import sys
 import time
 
-from omnidraft.bounded_child import limit_this_process
+from omnidraft.processes.bounded_child import limit_this_process
 
 if __name__ == "__main__":
     request = json.loads(sys.argv[1])

@@ -10,10 +10,10 @@ from contextlib import contextmanager, suppress
 import psutil
 import pytest
 
-from omnidraft.addresses import Address
-from omnidraft.backends import rpc_library
-from omnidraft.backends.worker_process import Lending, WorkerProcess
+from omnidraft.backends.remote import rpc_library
+from omnidraft.backends.remote.worker_process import Lending, WorkerProcess
 from omnidraft.errors import ModelError
+from omnidraft.settings.addresses import Address
 
 needs_rpc = pytest.mark.skipif(
     not rpc_library.available(), reason="this build of llama-cpp-python has no RPC backend (-DGGML_RPC=ON)"

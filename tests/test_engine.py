@@ -11,15 +11,15 @@ from dataclasses import replace
 
 import pytest
 
-from omnidraft.backends.llama_cpp import LlamaDrafter, LlamaTarget
-from omnidraft.backends.templates import ChatTemplate
-from omnidraft.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
+from omnidraft.backends.llama.model import LlamaDrafter, LlamaTarget
+from omnidraft.backends.prompting.seats import Continued
+from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.decoding.events import Finished, Notice, Prefill, Round, Token
 from omnidraft.decoding.near_tie import batch_difference
 from omnidraft.decoding.prefill import common_prefix
 from omnidraft.engine import Engine
 from omnidraft.errors import ModelError
-from omnidraft.seats import Continued
+from omnidraft.settings.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.vocab import PairMap, Translator
 from omnidraft.vocab.ngram_cache import NgramCache
 

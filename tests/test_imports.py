@@ -86,39 +86,20 @@ def imported(path: Path, *, at_once: bool = False) -> set[str]:
 
 ORDER = [
     "errors",
-    "system",
-    "file_lock",
-    "scratch",
-    "sealed",
-    "vault",
-    "files",
-    "json_text",
-    "fields",
-    "addresses",
     "format",
-    "paths",
-    "bounded_child",
-    "line_child",
-    "trial",
-    "config",
-    "settings_file",
-    "sqlite",
-    "database",
-    "dict_table",
-    "encryption",
-    "in_use",
-    "documents",
+    "processes",
+    "storage",
+    "settings",
     "vocab",
     "backends",
     "decoding",
-    "seats",
     "engine",
     "chats",
-    "tools",
     "learning",
     "profiles",
     "lab",
     "app",
+    "server",
     "bench",
     "cli",
     "__main__",
@@ -167,7 +148,7 @@ def importing(library: str) -> set[str]:
 
 @pytest.mark.parametrize("library", TRAINING)
 def test_training_libraries_are_used_in_two_places(library):
-    places = ("omnidraft/learning/training/", "omnidraft/backends/hf_")
+    places = ("omnidraft/learning/training/", "omnidraft/backends/hf/")
     assert not {path for path in importing(library) if not path.startswith(places)}
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from omnidraft.app.assistant import Assistant
 from omnidraft.bench.columns import DEFAULT, sampling_of
-from omnidraft.config import CacheSettings, DraftSettings, ModelSettings
 from omnidraft.decoding.events import Finished, Token
 from omnidraft.lab.prompts import TASKS, load_prompts
-from omnidraft.paths import find_data_home
+from omnidraft.settings.config import CacheSettings, DraftSettings, ModelSettings
+from omnidraft.storage.paths import find_data_home
 
 TARGETS = ("tiny-target-a", "tiny-target-b", "tiny-target-a2")
 

@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 from omnidraft.app.assistant import Assistant
-from omnidraft.config import ModelSettings
 from omnidraft.errors import OmniDraftError
-from omnidraft.files import keep_private
-from omnidraft.paths import find_data_home
+from omnidraft.settings.config import ModelSettings
+from omnidraft.storage.files import keep_private
+from omnidraft.storage.paths import find_data_home
 
 
 def main(home: str, model: str, how: str) -> None:

@@ -15,10 +15,11 @@ from omnidraft.app.sessions import Sessions
 from omnidraft.errors import OmniDraftError
 from omnidraft.format import size
 from omnidraft.profiles import create_profile, delete_profile, describe_profile, list_profiles, profile_size
+from omnidraft.server.request_session import COOKIE, session_of_request
 from ui.common import tables
 from ui.common.layout import PRIVATE, mobile_bar, side_head
 from ui.common.notes import note
-from ui.common.request import COOKIE, session_of, session_of_request
+from ui.common.request import session_of
 
 TITLE = '<h2 class="od-hidden">Profiles on this machine</h2>'
 # Picking a profile is this browser's own choice: a cookie, then everything is loaded anew.

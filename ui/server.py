@@ -28,17 +28,17 @@ from fastapi.responses import PlainTextResponse, Response
 from omnidraft.app.sessions import Sessions
 from omnidraft.errors import OmniDraftError
 from omnidraft.profiles.uploads import clear_uploads
+from omnidraft.server.api import routes as api
+from omnidraft.server.api.errors import error_reply
+from omnidraft.server.guard import auth
+from omnidraft.server.guard.ending import Ending, Server
+from omnidraft.server.guard.fetching import refuse_fetching
+from omnidraft.server.guard.security import Guard, allowed_hosts, is_local
 from ui import profiles as profiles_page
-from ui.api import routes as api
-from ui.api.errors import error_reply
 from ui.chat import transfer
 from ui.common import theme
 from ui.common.theme_cookie import ThemeCookie
 from ui.drift import page as drift_page
-from ui.guard import auth
-from ui.guard.ending import Ending, Server
-from ui.guard.fetching import refuse_fetching
-from ui.guard.security import Guard, allowed_hosts, is_local
 from ui.pages import build
 
 MAX_UPLOAD = "10mb"

@@ -9,10 +9,10 @@ import gradio as gr
 
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
-from omnidraft.backends.llama_runtime import gpu_offload
-from omnidraft.config import AppSettings, describe, value_of
+from omnidraft.backends.llama.runtime import gpu_offload
 from omnidraft.errors import OmniDraftError
 from omnidraft.format import count, percent, size
+from omnidraft.settings.config import AppSettings, describe, value_of
 from ui.common import field_events, fields
 from ui.common.layout import PRIVATE, mobile_bar, side_head
 from ui.common.notes import note

@@ -14,12 +14,12 @@ from dataclasses import asdict, replace
 
 from omnidraft.app.assistant import Assistant
 from omnidraft.app.live import Live
-from omnidraft.backends.grammar import Grammar
+from omnidraft.backends.prompting.grammar import Grammar
+from omnidraft.backends.prompting.seats import Asked, Continued
 from omnidraft.chats.steps import Step
-from omnidraft.config import DraftSettings, SamplingSettings
 from omnidraft.decoding.events import Event, Finished, Prefill, Token
 from omnidraft.errors import OmniDraftError
-from omnidraft.seats import Asked, Continued
+from omnidraft.settings.config import DraftSettings, SamplingSettings
 
 CUT = ("length", "context", "cancelled")  # ends that are not the answer's own
 log = logging.getLogger("omnidraft.ui")

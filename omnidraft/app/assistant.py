@@ -19,10 +19,10 @@ from omnidraft.app.embedding import embed
 from omnidraft.app.loaded_pair import Asked as AskedPair
 from omnidraft.app.loaded_pair import LoadedPair
 from omnidraft.backends.base import LanguageModel
-from omnidraft.backends.grammar import Grammar
-from omnidraft.backends.raw_text import RawText
+from omnidraft.backends.prompting.grammar import Grammar
+from omnidraft.backends.prompting.raw_text import RawText
+from omnidraft.backends.prompting.seats import Asked, Continued, Message
 from omnidraft.chats import ChatStore
-from omnidraft.config import AppSettings, CacheSettings, DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.decoding.events import Event, Finished, Notice, Token
 from omnidraft.decoding.near_tie import batch_difference
 from omnidraft.engine import Engine
@@ -30,11 +30,11 @@ from omnidraft.errors import ModelError, OmniDraftError, StorageError
 from omnidraft.learning.adapters.serving import AUTO, NO_ADAPTER
 from omnidraft.learning.learner import Learner
 from omnidraft.learning.material.capture import CAPTURE, Answered
-from omnidraft.paths import DataHome
 from omnidraft.profiles.forget import Forgotten, forget_everything_from, forget_from
 from omnidraft.profiles.uploads import clear_uploads
-from omnidraft.seats import Asked, Continued, Message
-from omnidraft.settings_file import load_settings
+from omnidraft.settings.config import AppSettings, CacheSettings, DraftSettings, ModelSettings, SamplingSettings
+from omnidraft.settings.file import load_settings
+from omnidraft.storage.paths import DataHome
 
 _SAMPLE = "The quick brown fox counts 1, 2, 3 and then says: hello there, how are you today?"
 

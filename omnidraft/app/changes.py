@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from omnidraft.config import AppSettings, describe
 from omnidraft.errors import ModelError
+from omnidraft.settings.config import AppSettings, describe
 from omnidraft.vocab.ngram_cache import NgramCache
 
 

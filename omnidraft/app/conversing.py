@@ -17,8 +17,8 @@ from omnidraft.app.session import Session
 from omnidraft.app.tool_use import UNSUPPORTED, decided, files_in, use_of
 from omnidraft.chats import Conversation, Message, TextFile, files_meta
 from omnidraft.chats.steps import messages_with_steps, open_call, steps_meta
-from omnidraft.config import DraftSettings, SamplingSettings
 from omnidraft.errors import ModelError
+from omnidraft.settings.config import DraftSettings, SamplingSettings
 
 
 def target_of(session: Session, chat: str) -> Path | None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from omnidraft.backends.discovery import find_models
-from omnidraft.config import AppSettings
 from omnidraft.errors import ModelError
 from omnidraft.learning.adapters.serving import AUTO, NO_ADAPTER
-from omnidraft.paths import BUNDLED_MODELS, DataHome
+from omnidraft.settings.config import AppSettings
+from omnidraft.storage.paths import BUNDLED_MODELS, DataHome
 
 BUNDLED_DRAFTER = "tiny-drafter"
 _DEFAULTS = AppSettings()

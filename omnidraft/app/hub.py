@@ -15,9 +15,9 @@ from pathlib import Path, PurePosixPath
 from omnidraft.app.hub_files import HubError, RemoteFile, RemoteModel, request_of, unreachable
 from omnidraft.errors import OmniDraftError
 from omnidraft.format import size as shown_size
-from omnidraft.json_text import read_json
-from omnidraft.line_child import LineChild
-from omnidraft.paths import DataHome
+from omnidraft.processes.line_child import LineChild
+from omnidraft.storage.json_text import read_json
+from omnidraft.storage.paths import DataHome
 
 CHUNK = 1 << 20
 SPARE = 256 << 20  # bytes a download must leave free on the disk

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from omnidraft.app.hub_files import HubError, RemoteFile, request_of, unreachable
 from omnidraft.errors import OmniDraftError
-from omnidraft.files import write_atomically
-from omnidraft.paths import make_folder
+from omnidraft.storage.files import write_atomically
+from omnidraft.storage.paths import make_folder
 from omnidraft.vocab import PairMap, Vocabulary
 
 # Small models of Llama's shape, which the app can convert, draft with and train: (repository, what it is).

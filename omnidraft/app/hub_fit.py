@@ -13,13 +13,13 @@ from pathlib import Path
 
 from omnidraft.app.hub_files import RemoteFile, RemoteModel, request_of, unreachable
 from omnidraft.app.memory import context_of
-from omnidraft.backends.estimate import header_estimate, weight_bytes
-from omnidraft.backends.gguf_file import read_info
-from omnidraft.backends.gguf_header import read_header
-from omnidraft.backends.memory import tensor_bytes
-from omnidraft.config import ModelSettings
+from omnidraft.backends.gguf.file import read_info
+from omnidraft.backends.gguf.header import read_header
+from omnidraft.backends.llama.estimate import header_estimate, weight_bytes
+from omnidraft.backends.llama.memory import tensor_bytes
 from omnidraft.errors import ModelError
-from omnidraft.paths import make_folder
+from omnidraft.settings.config import ModelSettings
+from omnidraft.storage.paths import make_folder
 
 LOOKS = tuple(size << 20 for size in (1, 4, 8, 16, 32, 64))  # bytes after which the header may be whole
 EIGHT_BITS = 1.15  # bytes per parameter: beyond that a file is not better, only larger

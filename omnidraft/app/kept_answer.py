@@ -12,10 +12,10 @@ from dataclasses import asdict
 from omnidraft.app.answer_job import AnswerJob
 from omnidraft.app.session import Session
 from omnidraft.app.tool_use import ToolUse
+from omnidraft.backends.prompting.seats import Continued
 from omnidraft.chats import Message, answer_meta
 from omnidraft.chats.steps import steps_meta
 from omnidraft.decoding.events import Event, Round
-from omnidraft.seats import Continued
 
 SAVE_EVERY = 1.0  # seconds
 ENDED = ("stop", "stop_string")

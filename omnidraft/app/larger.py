@@ -12,11 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from omnidraft.backends.expand import SHAPES, expanded_model, expanded_path
-from omnidraft.backends.expand.source import LlamaFile
+from omnidraft.backends.gguf.expand import SHAPES, expanded_model, expanded_path
+from omnidraft.backends.gguf.expand.source import LlamaFile
 from omnidraft.errors import ModelError, StorageError
 from omnidraft.format import seconds, short, size
-from omnidraft.paths import DataHome
+from omnidraft.storage.paths import DataHome
 
 DTYPE = "F32"
 SMALLEST = "0.1b"  # a pass of five rows costs 1.3 of one row's on two cores; of the bundled models in F16 it is 2.2

@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
+from omnidraft.app.in_use import IN_USE, Files
 from omnidraft.app.speed_store import PairSpeed, SpeedStore
 from omnidraft.backends.base import LanguageModel
-from omnidraft.backends.llama_cpp import LlamaDrafter
+from omnidraft.backends.llama.model import LlamaDrafter
 from omnidraft.backends.opening import open_target
-from omnidraft.backends.templates import ChatTemplate
-from omnidraft.config import CacheSettings, ModelSettings
+from omnidraft.backends.prompting.seats import DrafterSeat
+from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.decoding.lookup import SuffixLookup
 from omnidraft.decoding.measure import step_seconds
 from omnidraft.engine import Engine, Memory
-from omnidraft.in_use import IN_USE, Files
 from omnidraft.learning.adapters.serving import (
     AUTO,
     MERGED,
@@ -33,9 +33,9 @@ from omnidraft.learning.adapters.serving import (
     save_heads,
 )
 from omnidraft.learning.material.capture import Pairing
-from omnidraft.paths import ProfilePaths
-from omnidraft.seats import DrafterSeat
-from omnidraft.trial import TRIALS
+from omnidraft.settings.config import CacheSettings, ModelSettings
+from omnidraft.storage.paths import ProfilePaths
+from omnidraft.storage.trial import TRIALS
 from omnidraft.vocab import PairMap, Translator, Vocabulary
 from omnidraft.vocab.ngram_cache import NgramCache
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from omnidraft.backends.estimate import header_estimate
-from omnidraft.backends.gguf_file import ModelInfo
-from omnidraft.backends.hf_memory import folder_estimate
-from omnidraft.config import ModelSettings
+from omnidraft.backends.gguf.file import ModelInfo
+from omnidraft.backends.hf.memory import folder_estimate
+from omnidraft.backends.llama.estimate import header_estimate
+from omnidraft.settings.config import ModelSettings
 
 
 def context_of(model: ModelInfo, settings: ModelSettings) -> int:

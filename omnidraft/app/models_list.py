@@ -7,12 +7,12 @@ from pathlib import Path
 
 from omnidraft.app.assistant import Assistant
 from omnidraft.app.default_models import BUNDLED_DRAFTER, existing_path
-from omnidraft.backends.convert import folder_vocabulary
 from omnidraft.backends.discovery import find_models
-from omnidraft.backends.gguf_file import ModelInfo
-from omnidraft.backends.hf_folder import is_model_folder
+from omnidraft.backends.gguf.convert import folder_vocabulary
+from omnidraft.backends.gguf.file import ModelInfo
+from omnidraft.backends.hf.folder import is_model_folder
 from omnidraft.format import short
-from omnidraft.paths import BUNDLED_MODELS
+from omnidraft.storage.paths import BUNDLED_MODELS
 from omnidraft.vocab import Vocabulary
 
 

@@ -14,16 +14,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from omnidraft import scratch
 from omnidraft.app import larger
 from omnidraft.app.assistant import Assistant
 from omnidraft.app.race_view import LaneView, RacePlan, RaceView, progress
-from omnidraft.config import changed
 from omnidraft.decoding.events import Finished, Token
 from omnidraft.errors import OmniDraftError
 from omnidraft.lab.race import LANES, Began, Said, Score, Taught, race, score, teach
-from omnidraft.paths import DataHome, find_data_home
-from omnidraft.scratch import Scratch
+from omnidraft.settings.config import changed
+from omnidraft.storage import scratch
+from omnidraft.storage.paths import DataHome, find_data_home
+from omnidraft.storage.scratch import Scratch
 
 log = logging.getLogger("omnidraft.ui")
 _FOLDER = "omnidraft-race-"  # names of races' temporary homes begin so

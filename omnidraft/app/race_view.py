@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from omnidraft.app.live import Live
-from omnidraft.config import AppSettings, DraftSettings, SamplingSettings
 from omnidraft.lab.prompts import Prompt
 from omnidraft.lab.race import LANES, Lane, Paired, Score, Taught, Training
+from omnidraft.settings.config import AppSettings, DraftSettings, SamplingSettings
 
 UNDER_WAY = ("loading", "building", "racing", "teaching", "training")
 

@@ -24,15 +24,15 @@ from omnidraft.app.pace import PlainRounds
 from omnidraft.app.race_job import RaceJob
 from omnidraft.app.race_view import RacePlan
 from omnidraft.app.shown_chats import ShownChats
-from omnidraft.backends.gguf_file import usable_info
+from omnidraft.backends.gguf.file import usable_info
+from omnidraft.backends.prompting.seats import Asked
 from omnidraft.chats import ChatStore
-from omnidraft.config import AppSettings, DraftSettings, ModelSettings, SamplingSettings, changed
 from omnidraft.errors import ModelError, OmniDraftError
 from omnidraft.lab.jobs import DriftLab
-from omnidraft.paths import DataHome
-from omnidraft.seats import Asked
-from omnidraft.settings_file import reset_settings, save_settings
-from omnidraft.trial import TRIALS
+from omnidraft.settings.config import AppSettings, DraftSettings, ModelSettings, SamplingSettings, changed
+from omnidraft.settings.file import reset_settings, save_settings
+from omnidraft.storage.paths import DataHome
+from omnidraft.storage.trial import TRIALS
 from omnidraft.vocab.ngram_cache import NgramCache
 
 log = logging.getLogger("omnidraft.ui")

@@ -9,8 +9,8 @@ from omnidraft.app import race_job
 from omnidraft.app.hub import Downloads
 from omnidraft.app.session import Session
 from omnidraft.errors import OmniDraftError
-from omnidraft.paths import DataHome
 from omnidraft.profiles.accounts import Accounts
+from omnidraft.storage.paths import DataHome
 
 log = logging.getLogger("omnidraft.ui")
 IDLE_CHECK = 1.0  # seconds between looks at which models nobody uses

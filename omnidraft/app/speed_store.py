@@ -12,11 +12,11 @@ import platform
 from contextlib import suppress
 from pathlib import Path
 
-from omnidraft.config import ModelSettings
 from omnidraft.decoding.knowledge import Knowledge
 from omnidraft.errors import SettingsError, StorageError
-from omnidraft.files import write_atomically
-from omnidraft.json_text import read_json
+from omnidraft.settings.config import ModelSettings
+from omnidraft.storage.files import write_atomically
+from omnidraft.storage.json_text import read_json
 
 KINDS = ("greedy", "sampled")
 _VERSION = 2  # 2: figures with samples, spread and date

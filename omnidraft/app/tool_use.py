@@ -12,12 +12,12 @@ from typing import Any
 
 from omnidraft.app.answer_job import AnswerJob
 from omnidraft.app.heard import Heard
-from omnidraft.backends.tool_calls import Call, CallReader, format_of
+from omnidraft.app.tools import offered, run
+from omnidraft.backends.prompting.tool_calls import Call, CallReader, format_of
 from omnidraft.chats import Message, TextFile
 from omnidraft.chats.steps import ASKED, Step, ToolCall, messages_with_steps, open_call, with_call
 from omnidraft.engine import Engine
 from omnidraft.errors import ModelError
-from omnidraft.tools import offered, run
 
 MAX_STEPS = 6  # times that one answer may ask for something
 MAX_CALLS = 4  # at once

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from omnidraft.addresses import Address, parse_address, parse_addresses
 from omnidraft.app.session import Session
-from omnidraft.backends.rpc_probe import Found, NoWorker
-from omnidraft.backends.target_process import TargetProcess
-from omnidraft.backends.workers import Plan, find
+from omnidraft.backends.remote.rpc_probe import Found, NoWorker
+from omnidraft.backends.remote.target_process import TargetProcess
+from omnidraft.backends.remote.workers import Plan, find
 from omnidraft.errors import SettingsError
+from omnidraft.settings.addresses import Address, parse_address, parse_addresses
 
 _SECONDS = 1.5  # that a page waits for a worker
 

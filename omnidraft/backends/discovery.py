@@ -11,8 +11,8 @@ from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
-from omnidraft.backends.gguf_file import ModelInfo, read_info, split_number
-from omnidraft.backends.hf_folder import is_model_folder, read_folder
+from omnidraft.backends.gguf.file import ModelInfo, read_info, split_number
+from omnidraft.backends.hf.folder import is_model_folder, read_folder
 from omnidraft.backends.other_programs import named_files
 from omnidraft.errors import ModelError
 

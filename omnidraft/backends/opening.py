@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from omnidraft.backends.llama_cpp import LlamaTarget
-from omnidraft.backends.target_process import TargetProcess
-from omnidraft.config import ModelSettings
-from omnidraft.trial import TRIALS
+from omnidraft.backends.llama.model import LlamaTarget
+from omnidraft.backends.remote.target_process import TargetProcess
+from omnidraft.settings.config import ModelSettings
+from omnidraft.storage.trial import TRIALS
 
 if TYPE_CHECKING:
     from omnidraft.backends.base import LanguageModel
-    from omnidraft.backends.hf_target import HfTarget
+    from omnidraft.backends.hf.target import HfTarget
 
 _NO_WORKERS = "Workers hold layers of GGUF files only, so this folder is computed on this machine alone."
 
@@ -27,7 +27,7 @@ def open_target(
     """
     if Path(path).is_dir():
         TRIALS.refuse_crashed(path)
-        from omnidraft.backends.hf_target import HfTarget
+        from omnidraft.backends.hf.target import HfTarget
 
         opened = HfTarget.open(path, settings)
         opened.notices += [_NO_WORKERS] if settings.workers else []

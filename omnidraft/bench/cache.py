@@ -8,10 +8,10 @@ from pathlib import Path
 
 from omnidraft.app.assistant import Assistant
 from omnidraft.bench.opened import engine_of
-from omnidraft.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.decoding.events import Finished
 from omnidraft.lab.prompts import TASKS, load_prompts
-from omnidraft.paths import DataHome
+from omnidraft.settings.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
+from omnidraft.storage.paths import DataHome
 
 DRAFT = DraftSettings(mode="fixed", length=4)
 CACHES = {

@@ -10,13 +10,13 @@ import numpy as np
 
 from omnidraft.app.assistant import Assistant
 from omnidraft.bench.opened import engine_of
-from omnidraft.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.decoding.acceptance import AcceptanceHead
 from omnidraft.decoding.cost import CostModel
 from omnidraft.decoding.knowledge import Knowledge
 from omnidraft.engine import Memory
 from omnidraft.lab.prompts import load_prompts
-from omnidraft.paths import DataHome
+from omnidraft.settings.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
+from omnidraft.storage.paths import DataHome
 
 BINS = 10
 # gamma 0.9 drafts on well past where it pays, so that unlikely proposals are seen too

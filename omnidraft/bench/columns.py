@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from omnidraft.config import SamplingSettings
 from omnidraft.errors import SettingsError
+from omnidraft.settings.config import SamplingSettings
 
 DEFAULT = "default"
 COLUMNS = "0,1,default"

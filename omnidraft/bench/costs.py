@@ -8,9 +8,9 @@ from time import perf_counter
 from omnidraft.app.assistant import Assistant
 from omnidraft.bench import regimes
 from omnidraft.bench.opened import engine_of
-from omnidraft.config import CacheSettings, ModelSettings
 from omnidraft.decoding.cost import CostModel
-from omnidraft.paths import DataHome
+from omnidraft.settings.config import CacheSettings, ModelSettings
+from omnidraft.storage.paths import DataHome
 
 
 def measure(

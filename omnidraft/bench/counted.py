@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from omnidraft.app.assistant import Assistant
-from omnidraft.backends.prompt import prompt_ids
+from omnidraft.backends.prompting.prompt import prompt_ids
+from omnidraft.backends.prompting.seats import DrafterSeat, Message
 from omnidraft.bench.opened import engine_of
 from omnidraft.bench.recorded import RecordedTarget
-from omnidraft.config import DraftSettings, SamplingSettings
 from omnidraft.engine import Engine
 from omnidraft.lab.trace import Trace, record
-from omnidraft.seats import DrafterSeat, Message
+from omnidraft.settings.config import DraftSettings, SamplingSettings
 from omnidraft.vocab import Translator
 
 

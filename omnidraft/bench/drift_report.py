@@ -12,15 +12,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from omnidraft.bench.columns import column_of, label
-from omnidraft.config import LearningSettings
 from omnidraft.errors import SettingsError, StorageError
-from omnidraft.files import write_atomically
 from omnidraft.lab import progress
 from omnidraft.lab import runs as drift
 from omnidraft.lab.export import moving_average, pooled_acceptance
 from omnidraft.lab.schedule import Schedule, choose_prompts, digest
 from omnidraft.lab.store import Options, Point, RunState, RunStore
-from omnidraft.paths import DataHome
+from omnidraft.settings.config import LearningSettings
+from omnidraft.storage.files import write_atomically
+from omnidraft.storage.paths import DataHome
 
 WINDOW = 4  # prompts an average covers here: the figures ask for recoveries within five
 LEVEL = 8  # prompts before a switch that tell its level

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from omnidraft.chats import ChatStore
-from omnidraft.encryption import open_home
-from omnidraft.encryption.passphrase import VARIABLE, Asked
-from omnidraft.files import readable, write_atomically
-from omnidraft.paths import DataHome, ProfilePaths, find_data_home
-from omnidraft.vault import Vault
+from omnidraft.storage.encryption import open_home
+from omnidraft.storage.encryption.passphrase import VARIABLE, Asked
+from omnidraft.storage.files import readable, write_atomically
+from omnidraft.storage.paths import DataHome, ProfilePaths, find_data_home
+from omnidraft.storage.vault import Vault
 from omnidraft.vocab.ngram_store import NgramStore
 
 ROUNDS = 5

@@ -22,12 +22,12 @@ from typing import Any
 
 from omnidraft.app.assistant import Assistant
 from omnidraft.bench.opened import engine_of
-from omnidraft.config import SamplingSettings
 from omnidraft.lab.prompts import Prompt
 from omnidraft.lab.race import PLAIN, drafter_acceptance, median_interval, per_token, trained
 from omnidraft.lab.topics import parted, topic_prompts
 from omnidraft.lab.trace import Trace, record
-from omnidraft.paths import find_data_home
+from omnidraft.settings.config import SamplingSettings
+from omnidraft.storage.paths import find_data_home
 
 WAYS = ("plain", "drafted", "default")  # drafted: by the drafter alone, without copies; default: as the app does
 BUSY_ANSWERS = 10

@@ -11,10 +11,10 @@ from omnidraft.app.assistant import Assistant
 from omnidraft.bench import regimes
 from omnidraft.bench.opened import engine_of
 from omnidraft.bench.speed import draft_settings
-from omnidraft.config import CacheSettings, ModelSettings, SamplingSettings
 from omnidraft.decoding.events import Prefill, Token
 from omnidraft.lab.prompts import load_prompts
-from omnidraft.paths import DataHome
+from omnidraft.settings.config import CacheSettings, ModelSettings, SamplingSettings
+from omnidraft.storage.paths import DataHome
 
 METHODS = ("plain", "adaptive")
 

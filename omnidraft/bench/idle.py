@@ -15,11 +15,10 @@ from pathlib import Path
 import psutil
 
 from omnidraft.app.assistant import Assistant
-from omnidraft.backends.expand import SHAPES, expanded_adapter, expanded_model
-from omnidraft.backends.llama_cpp import LlamaDrafter
+from omnidraft.backends.gguf.expand import SHAPES, expanded_adapter, expanded_model
+from omnidraft.backends.llama.model import LlamaDrafter
 from omnidraft.bench import regimes
 from omnidraft.bench.opened import pair_of
-from omnidraft.config import DraftSettings, ModelSettings, SamplingSettings, changed
 from omnidraft.decoding.events import Finished
 from omnidraft.decoding.measure import step_seconds
 from omnidraft.errors import ModelError
@@ -27,7 +26,8 @@ from omnidraft.lab.prompts import load_prompts
 from omnidraft.learning.adapters.merge import write_merged
 from omnidraft.learning.adapters.store import open_store
 from omnidraft.learning.adapters.versions import ADAPTER, WEIGHTS, Version, model_fingerprint
-from omnidraft.paths import DataHome
+from omnidraft.settings.config import DraftSettings, ModelSettings, SamplingSettings, changed
+from omnidraft.storage.paths import DataHome
 
 Facts = dict[str, object]
 ANSWERS = 16

@@ -20,11 +20,11 @@ from omnidraft.bench.learn_plan import LearnPlan, Prompts, choose, label
 from omnidraft.bench.learn_stream import distil, live
 from omnidraft.bench.learn_tester import Tester
 from omnidraft.errors import SettingsError, StorageError
-from omnidraft.files import write_atomically
 from omnidraft.learning.material.expansions import ExpansionTable
 from omnidraft.learning.material.offline import Answering
 from omnidraft.learning.material.record import Record
 from omnidraft.learning.training.stream import StreamLearner, quiet_torch
+from omnidraft.storage.files import write_atomically
 from omnidraft.vocab.ngram_cache import NgramCache
 
 DIRECT, CACHE, OFFLINE, SEQUENCE = "direct", "cache", "offline", "sequence"

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from omnidraft.errors import StorageError
-from omnidraft.files import write_atomically
 from omnidraft.lab.prompts import Prompt
 from omnidraft.learning.material.offline import Answering
 from omnidraft.learning.material.record import Record, decode, encode
+from omnidraft.storage.files import write_atomically
 
 _LENGTH = struct.Struct("<I")
 

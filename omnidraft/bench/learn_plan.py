@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 
 from omnidraft.bench.columns import DEFAULT, Column
-from omnidraft.config import LearningSettings
 from omnidraft.errors import SettingsError
 from omnidraft.lab.prompts import TASKS, Prompt, load_prompts
 from omnidraft.lab.topics import TOPICS, lesson_prompts
+from omnidraft.settings.config import LearningSettings
 
 _NOTHING_TO_DO_WITH_IT = ("loss", "enabled", "cpu_percent", "keep_minutes", "scope")  # the loss is a condition's own
 LOSS_NAMES = ("dm", "hybrid", "hybrid_p", "ngram", "dm_nll", "both_kl", "projected")

@@ -19,10 +19,10 @@ from omnidraft.bench.columns import Column, sampling_of
 from omnidraft.bench.learn_plan import LearnPlan, choose, label
 from omnidraft.bench.opened import engine_of
 from omnidraft.bench.speed import draft_settings
-from omnidraft.config import CacheSettings, ModelSettings
 from omnidraft.engine import Memory
 from omnidraft.lab.trace import Trace, record
-from omnidraft.paths import DataHome
+from omnidraft.settings.config import CacheSettings, ModelSettings
+from omnidraft.storage.paths import DataHome
 
 METHODS = ("plain", "fixed:4", "adaptive")
 RESAMPLES = 2000

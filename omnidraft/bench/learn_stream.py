@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 
-from omnidraft.config import LearningSettings
 from omnidraft.learning.adapters.gguf import write_adapter
 from omnidraft.learning.material.expansions import ExpansionTable
 from omnidraft.learning.material.record import Record
@@ -23,6 +22,7 @@ from omnidraft.learning.training.drafter import TorchDrafter
 from omnidraft.learning.training.evaluate import estimate
 from omnidraft.learning.training.steps import make_optimizer, train
 from omnidraft.learning.training.stream import StreamLearner, StreamUpdate
+from omnidraft.settings.config import LearningSettings
 
 PATIENCE = 2  # passes without improvement before the rate falls, or the distillation ends
 MOST_PASSES = 40

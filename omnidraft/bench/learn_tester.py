@@ -11,15 +11,15 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from omnidraft.backends.llama_cpp import LlamaDrafter
+from omnidraft.backends.llama.model import LlamaDrafter
 from omnidraft.backends.opening import open_target
-from omnidraft.backends.templates import ChatTemplate
+from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.bench.columns import Column, sampling_of
-from omnidraft.config import CacheSettings, DraftSettings, ModelSettings
 from omnidraft.engine import Engine
 from omnidraft.lab.prompts import Prompt
 from omnidraft.lab.trace import Trace, record
 from omnidraft.learning.material.record import Record
+from omnidraft.settings.config import CacheSettings, DraftSettings, ModelSettings
 from omnidraft.vocab import PairMap, Translator
 from omnidraft.vocab.ngram_cache import NgramCache
 

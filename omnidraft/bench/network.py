@@ -17,10 +17,10 @@ from pathlib import Path
 
 import psutil
 
-from omnidraft.addresses import DEFAULT_PORT, Address
-from omnidraft.backends.child_process import ROOT, quiet_environment
+from omnidraft.backends.remote.environment import ROOT, quiet_environment
 from omnidraft.bench.relay import Relay
 from omnidraft.errors import ModelError
+from omnidraft.settings.addresses import DEFAULT_PORT, Address
 
 _PREFIX = "omnidraft-"
 

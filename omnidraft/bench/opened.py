@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from omnidraft.app.assistant import Assistant
+from omnidraft.backends.prompting.seats import DrafterSeat
 from omnidraft.engine import Engine
 from omnidraft.errors import ModelError
-from omnidraft.seats import DrafterSeat
 from omnidraft.vocab import PairMap, Translator
 
 

@@ -16,14 +16,14 @@ from time import perf_counter
 import numpy as np
 
 from omnidraft.app.assistant import CAPTURE
-from omnidraft.config import CacheSettings, SamplingSettings
 from omnidraft.decoding.drafting import Drafting
 from omnidraft.decoding.events import Finished, Round
 from omnidraft.decoding.length import FixedLength
 from omnidraft.decoding.loop import decode
 from omnidraft.decoding.request import DecodeRequest
 from omnidraft.decoding.speculation import Speculation
-from omnidraft.paths import BUNDLED_MODELS
+from omnidraft.settings.config import CacheSettings, SamplingSettings
+from omnidraft.storage.paths import BUNDLED_MODELS
 from omnidraft.vocab import PairMap, TokenKind, Translator, Vocabulary
 from omnidraft.vocab.exact import Tokenizer
 from omnidraft.vocab.ngram_cache import NgramCache

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from omnidraft.backends.expand import SHAPES, Shape, expanded_adapter, expanded_model, random_model
+from omnidraft.backends.gguf.expand import SHAPES, Shape, expanded_adapter, expanded_model, random_model
 from omnidraft.errors import SettingsError
 from omnidraft.learning.adapters.merge import can_merge, write_merged
 from omnidraft.learning.adapters.versions import digest
-from omnidraft.paths import DataHome
+from omnidraft.storage.paths import DataHome
 
 FOLDER = "folder"  # a Hugging Face folder in float32, whose passes are nearly flat
 GGUFS = ("bundled", "0.1b-F32", "0.5b-F32", "0.5b-F16", "0.5b-Q8_0", "0.5b-Q4_0", "0.5b-Q4_K_M")
@@ -90,7 +90,7 @@ def _exported(home: DataHome, gguf: Path) -> Path:
     with open(gguf, "rb") as file:
         path = home.cache / "folders" / f"{gguf.stem}-{hashlib.file_digest(file, 'sha256').hexdigest()[:16]}"
     if not path.exists():
-        from omnidraft.backends.hf_export import export_folder  # brings torch
+        from omnidraft.backends.hf.export import export_folder  # brings torch
 
         export_folder(gguf, path)
     return path

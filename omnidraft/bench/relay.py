@@ -11,7 +11,7 @@ import threading
 import time
 from contextlib import suppress
 
-from omnidraft.addresses import Address
+from omnidraft.settings.addresses import Address
 
 _PART = 1 << 18  # bytes taken at once
 

@@ -13,20 +13,20 @@ from pathlib import Path
 from typing import NamedTuple
 
 from omnidraft.app.assistant import Assistant
-from omnidraft.backends.llama_cpp import LlamaDrafter
-from omnidraft.backends.templates import ChatTemplate
+from omnidraft.backends.llama.model import LlamaDrafter
+from omnidraft.backends.prompting.seats import DrafterSeat, Message
+from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.bench import regimes
 from omnidraft.bench.cells import Cell, Costs, make_cell
 from omnidraft.bench.columns import Column, sampling_of
 from omnidraft.bench.counted import count_fixed
 from omnidraft.bench.opened import drafting_of, engine_of, pair_of
-from omnidraft.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.engine import Memory
 from omnidraft.errors import SettingsError
 from omnidraft.lab.prompts import load_prompts
 from omnidraft.lab.trace import Trace, record
-from omnidraft.paths import DataHome
-from omnidraft.seats import DrafterSeat, Message
+from omnidraft.settings.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
+from omnidraft.storage.paths import DataHome
 from omnidraft.vocab import Translator
 from omnidraft.vocab.ngram_cache import NgramCache
 

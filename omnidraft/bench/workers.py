@@ -13,16 +13,16 @@ from pathlib import Path
 from statistics import median
 
 from omnidraft.app.assistant import Assistant
-from omnidraft.backends.target_process import TargetProcess
+from omnidraft.backends.remote.target_process import TargetProcess
 from omnidraft.bench import regimes
 from omnidraft.bench.network import Network, network
 from omnidraft.bench.speed import draft_settings
-from omnidraft.config import CacheSettings, ModelSettings, SamplingSettings
 from omnidraft.decoding.events import Finished, Round
 from omnidraft.engine import Memory
 from omnidraft.lab.prompts import load_prompts
 from omnidraft.lab.trace import Trace, record
-from omnidraft.paths import DataHome
+from omnidraft.settings.config import CacheSettings, ModelSettings, SamplingSettings
+from omnidraft.storage.paths import DataHome
 
 METHODS = ("plain", "adaptive")
 SHOWN = (1, 2, 3, 4, 5, 6, 8)  # widths of C(n)

@@ -9,10 +9,10 @@ import threading
 import time
 from collections.abc import Callable
 
-from omnidraft import sqlite
 from omnidraft.chats.search import MessageIndex
-from omnidraft.database import Database, erase_deleted
 from omnidraft.errors import StorageError
+from omnidraft.storage import sqlite
+from omnidraft.storage.database import Database, erase_deleted
 
 QUIET_SECONDS = 2.0  # deletions in a row are cleaned up behind at once
 _NOT_NOW: tuple[type[Exception], ...] = (*sqlite.OperationalError, StorageError)

@@ -10,8 +10,8 @@ from omnidraft.chats.meta import sound
 from omnidraft.chats.records import ROLES, Conversation, Message, json_value, whole_text
 from omnidraft.chats.tags import tags_of
 from omnidraft.chats.titles import one_line, shorten
-from omnidraft.config import SamplingSettings, from_dict
 from omnidraft.errors import SettingsError, StorageError
+from omnidraft.settings.config import SamplingSettings, from_dict
 
 MAX_TITLE = 120
 MAX_DEPTH = 50  # of what goes with a message; ours has four levels

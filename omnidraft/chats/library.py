@@ -14,9 +14,9 @@ from typing import Any
 from omnidraft.chats.eraser import Eraser
 from omnidraft.chats.records import whole_text
 from omnidraft.chats.titles import one_line
-from omnidraft.config import SamplingSettings, from_dict, to_dict
-from omnidraft.database import Database
 from omnidraft.errors import SettingsError, StorageError
+from omnidraft.settings.config import SamplingSettings, from_dict, to_dict
+from omnidraft.storage.database import Database
 
 MAX_NAME = 80
 MAX_TEXT = 200_000  # characters of a prompt: a long paper

@@ -10,7 +10,7 @@ from typing import Any
 
 from omnidraft.chats.files import TextFile, files_of, with_files
 from omnidraft.chats.steps import Step, steps_of
-from omnidraft.config import SamplingSettings
+from omnidraft.settings.config import SamplingSettings
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
 ROLES = ("user", "assistant", "system", "tool")

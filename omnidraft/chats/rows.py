@@ -10,8 +10,8 @@ from typing import Any
 from omnidraft.chats.meta import sound
 from omnidraft.chats.records import Conversation, Message, whole_text
 from omnidraft.chats.tags import tags_of
-from omnidraft.config import SamplingSettings, from_dict, to_dict
 from omnidraft.errors import SettingsError
+from omnidraft.settings.config import SamplingSettings, from_dict, to_dict
 
 CONVERSATION = "id, title, created, updated, named, system, sampling, target, speculation, pinned, tags, tools"
 MESSAGE = "id, chat, parent, role, content, created, active, meta"

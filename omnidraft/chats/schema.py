@@ -6,7 +6,7 @@ from the first turn gives the conversation as shown. `seq` orders siblings by ag
 
 from __future__ import annotations
 
-from omnidraft.database import Migration
+from omnidraft.storage.database import Migration
 
 APPLICATION_ID = 0x4F44_4331  # "ODC1" in the SQLite header
 

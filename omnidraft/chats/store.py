@@ -22,9 +22,9 @@ from omnidraft.chats.records import ROLES, Conversation, Hit, Message, json_valu
 from omnidraft.chats.schema import APPLICATION_ID, MIGRATIONS
 from omnidraft.chats.search import MessageIndex, holds_words
 from omnidraft.chats.titles import MAX_TITLE, UNTITLED, automatic_title, one_line, shorten
-from omnidraft.config import SamplingSettings
-from omnidraft.database import Database
 from omnidraft.errors import StorageError
+from omnidraft.settings.config import SamplingSettings
+from omnidraft.storage.database import Database
 
 PARTIAL_SECONDS = 1.0  # a growing answer is written at most this often
 AHEAD_SECONDS = 86_400.0  # clocks differ; what is dated further ahead is wrong

@@ -14,8 +14,8 @@ from omnidraft.chats.incoming import parse_conversations
 from omnidraft.chats.markdown import parse_markdown, write_markdown
 from omnidraft.chats.records import Conversation, Message
 from omnidraft.chats.store import ChatStore
-from omnidraft.config import to_dict
 from omnidraft.errors import StorageError
+from omnidraft.settings.config import to_dict
 
 FORMAT = "omnidraft-chats"
 VERSION = 1

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from omnidraft.chats import rows
 from omnidraft.chats.records import Message
-from omnidraft.database import Database
 from omnidraft.errors import StorageError
+from omnidraft.storage.database import Database
 
 _BRANCH = """
 WITH RECURSIVE branch(depth, seq) AS (

@@ -12,7 +12,7 @@ from omnidraft.app.default_models import choose_target, need_drafter
 from omnidraft.bench import cache, calibration, overhead
 from omnidraft.cli import bench_learning, bench_paper, bench_peers, bench_speed, bench_workers, drift, learn
 from omnidraft.lab.prompts import TASKS
-from omnidraft.paths import find_data_home
+from omnidraft.storage.paths import find_data_home
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -11,7 +11,7 @@ from omnidraft.app.default_models import choose_target, need_drafter
 from omnidraft.bench import first_session, idle
 from omnidraft.errors import ModelError, SettingsError
 from omnidraft.lab.topics import TOPICS
-from omnidraft.paths import find_data_home
+from omnidraft.storage.paths import find_data_home
 
 
 def add_idle(sub: argparse.ArgumentParser) -> None:

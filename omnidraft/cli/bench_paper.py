@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from omnidraft.app.default_models import choose_target, need_drafter
-from omnidraft.backends.cores import physical_cores
 from omnidraft.bench.columns import columns
 from omnidraft.bench.paper.plan import TABLES, Plan, full, quick
 from omnidraft.errors import StorageError
-from omnidraft.files import write_atomically
-from omnidraft.paths import DataHome, find_data_home
+from omnidraft.processes.cores import physical_cores
+from omnidraft.storage.files import write_atomically
+from omnidraft.storage.paths import DataHome, find_data_home
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

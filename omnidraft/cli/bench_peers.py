@@ -8,15 +8,15 @@ import sys
 from pathlib import Path
 
 from omnidraft.app.default_models import choose_target, need_drafter
-from omnidraft.backends.cores import physical_cores
 from omnidraft.bench.columns import columns
 from omnidraft.bench.peers.plan import EDIT, PEERS, Plan
 from omnidraft.bench.peers.server_build import build_server, server_path
 from omnidraft.bench.regimes import GGUFS
 from omnidraft.errors import StorageError
-from omnidraft.files import write_atomically
 from omnidraft.lab.prompts import TASKS
-from omnidraft.paths import DataHome, find_data_home
+from omnidraft.processes.cores import physical_cores
+from omnidraft.storage.files import write_atomically
+from omnidraft.storage.paths import DataHome, find_data_home
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -12,11 +12,11 @@ from omnidraft.bench import costs, first_token, speed
 from omnidraft.bench.cells import as_json, line, summary
 from omnidraft.bench.columns import COLUMNS, columns
 from omnidraft.bench.regimes import REGIMES
-from omnidraft.config import DraftSettings, ModelSettings
 from omnidraft.errors import SettingsError, StorageError
-from omnidraft.files import write_atomically
 from omnidraft.lab.prompts import TASKS
-from omnidraft.paths import find_data_home
+from omnidraft.settings.config import DraftSettings, ModelSettings
+from omnidraft.storage.files import write_atomically
+from omnidraft.storage.paths import find_data_home
 
 
 def add_speed(sub: argparse.ArgumentParser) -> None:

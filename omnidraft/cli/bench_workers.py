@@ -7,14 +7,14 @@ import dataclasses
 import json
 from pathlib import Path
 
-from omnidraft.addresses import MOST, parse_split
 from omnidraft.app.default_models import choose_target, need_drafter
 from omnidraft.bench import workers
 from omnidraft.bench.regimes import REGIMES
 from omnidraft.errors import SettingsError, StorageError
-from omnidraft.files import write_atomically
 from omnidraft.lab.prompts import TASKS
-from omnidraft.paths import find_data_home
+from omnidraft.settings.addresses import MOST, parse_split
+from omnidraft.storage.files import write_atomically
+from omnidraft.storage.paths import find_data_home
 
 
 def add_arguments(sub: argparse.ArgumentParser) -> None:

@@ -15,12 +15,12 @@ from omnidraft.app.default_models import choose_adapter, choose_drafter, choose_
 from omnidraft.cli.converse import converse, new_chat
 from omnidraft.cli.interrupt import Interrupts
 from omnidraft.cli.report import print_json, report, summary
-from omnidraft.config import DraftSettings, ModelSettings, SamplingSettings, describe
 from omnidraft.decoding.events import Finished, Notice, Token
 from omnidraft.errors import SettingsError
 from omnidraft.lab.prompts import Prompt, load_prompts
-from omnidraft.paths import find_data_home
-from omnidraft.trial import TRIALS
+from omnidraft.settings.config import DraftSettings, ModelSettings, SamplingSettings, describe
+from omnidraft.storage.paths import find_data_home
+from omnidraft.storage.trial import TRIALS
 
 _SAMPLING = {"temperature": float, "top_k": int, "top_p": float, "min_p": float, "repeat_penalty": float,
              "seed": int, "max_tokens": int}  # fmt: skip

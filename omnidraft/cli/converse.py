@@ -12,9 +12,9 @@ from contextlib import suppress
 from omnidraft.app.assistant import Assistant
 from omnidraft.cli.interrupt import Interrupts
 from omnidraft.cli.report import summary
-from omnidraft.config import DraftSettings, SamplingSettings
 from omnidraft.decoding.events import Finished, Notice, Token
 from omnidraft.errors import OmniDraftError
+from omnidraft.settings.config import DraftSettings, SamplingSettings
 
 Message = dict[str, str]
 _HELP = "Ctrl+C stops an answer. /help lists the commands, /exit or Ctrl+D ends."

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from omnidraft.encryption import open_home
-from omnidraft.encryption.passphrase import Asked
+from omnidraft.storage.encryption import open_home
+from omnidraft.storage.encryption.passphrase import Asked
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -13,13 +13,13 @@ from omnidraft.app.default_models import choose_target, need_drafter
 from omnidraft.bench import drift_report
 from omnidraft.cli.interrupt import Interrupts
 from omnidraft.errors import SettingsError, StorageError
-from omnidraft.files import write_atomically
 from omnidraft.lab import progress
 from omnidraft.lab import runs as drift
 from omnidraft.lab.export import segment_rows, table, to_csv, to_json
 from omnidraft.lab.schedule import BUNDLED, load_schedule
 from omnidraft.lab.store import CACHES, Options, RunState, RunStore, runs_folder
-from omnidraft.paths import DataHome, find_data_home
+from omnidraft.storage.files import write_atomically
+from omnidraft.storage.paths import DataHome, find_data_home
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

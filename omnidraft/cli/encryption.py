@@ -6,10 +6,10 @@ import argparse
 from pathlib import Path
 
 from omnidraft.cli.data import add_passphrase_file
-from omnidraft.encryption import change_passphrase, make_plain, open_home
-from omnidraft.encryption.header import read_header
-from omnidraft.encryption.passphrase import NEW_VARIABLE, Asked
-from omnidraft.paths import data_root
+from omnidraft.storage.encryption import change_passphrase, make_plain, open_home
+from omnidraft.storage.encryption.header import read_header
+from omnidraft.storage.encryption.passphrase import NEW_VARIABLE, Asked
+from omnidraft.storage.paths import data_root
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -13,7 +13,12 @@ from types import FrameType
 from typing import Any
 
 # Where an exception would be lost or turned into another one: modules half executed, callbacks of the C library.
-_NOT_NOW = ("_frozen_importlib", "importlib._bootstrap", "omnidraft.vocab.llama_log", "omnidraft.backends.placement")
+_NOT_NOW = (
+    "_frozen_importlib",
+    "importlib._bootstrap",
+    "omnidraft.vocab.llama_log",
+    "omnidraft.backends.llama.placement",
+)
 _AGAIN = 0.05  # seconds until it is tried again
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 from omnidraft.app.default_models import choose_drafter, choose_target
 from omnidraft.bench.columns import COLUMNS, columns
 from omnidraft.bench.learn_plan import LOSS_NAMES, LearnPlan
-from omnidraft.config import LearningSettings
 from omnidraft.errors import ModelError, StorageError
-from omnidraft.files import write_atomically
 from omnidraft.lab.prompts import TASKS
-from omnidraft.paths import DataHome, find_data_home
+from omnidraft.settings.config import LearningSettings
+from omnidraft.storage.files import write_atomically
+from omnidraft.storage.paths import DataHome, find_data_home
 
 
 def add_kind(kinds) -> None:

@@ -8,10 +8,10 @@ import json
 from pathlib import Path
 
 from omnidraft.backends.discovery import find_models
-from omnidraft.backends.gguf_file import ModelInfo
+from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.cli import models_expand, models_import
 from omnidraft.errors import ModelError
-from omnidraft.paths import BUNDLED_MODELS, find_data_home
+from omnidraft.storage.paths import BUNDLED_MODELS, find_data_home
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -7,10 +7,10 @@ import sys
 import time
 from pathlib import Path
 
-from omnidraft.backends.expand.cache import expanded_adapter, expanded_model, expanded_path
-from omnidraft.backends.expand.model import DTYPES
-from omnidraft.backends.expand.shapes import SHAPES, find_shape
-from omnidraft.paths import DataHome
+from omnidraft.backends.gguf.expand.cache import expanded_adapter, expanded_model, expanded_path
+from omnidraft.backends.gguf.expand.model import DTYPES
+from omnidraft.backends.gguf.expand.shapes import SHAPES, find_shape
+from omnidraft.storage.paths import DataHome
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -6,10 +6,10 @@ import argparse
 import sys
 from pathlib import Path
 
-from omnidraft.backends.convert import DTYPES, convert_folder
-from omnidraft.backends.gguf_file import read_info
+from omnidraft.backends.gguf.convert import DTYPES, convert_folder
+from omnidraft.backends.gguf.file import read_info
 from omnidraft.errors import ModelError
-from omnidraft.paths import DataHome, make_folder
+from omnidraft.storage.paths import DataHome, make_folder
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -10,7 +10,6 @@ import time
 from pathlib import Path
 
 from omnidraft.errors import SettingsError, StorageError
-from omnidraft.paths import DEFAULT_PROFILE, DataHome, find_data_home
 from omnidraft.profiles import (
     create_profile,
     delete_profile,
@@ -25,7 +24,8 @@ from omnidraft.profiles import (
 from omnidraft.profiles.folders import existing
 from omnidraft.profiles.forget import forget_chat, forget_everything
 from omnidraft.profiles.sources import Source, find_source, list_sources
-from omnidraft.settings_file import reset_settings
+from omnidraft.settings.file import reset_settings
+from omnidraft.storage.paths import DEFAULT_PROFILE, DataHome, find_data_home
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -6,8 +6,8 @@ import argparse
 import json
 from pathlib import Path
 
-from omnidraft.paths import find_data_home
-from omnidraft.trial import TRIALS
+from omnidraft.storage.paths import find_data_home
+from omnidraft.storage.trial import TRIALS
 from omnidraft.vocab.report import vocabulary_report
 
 

@@ -14,9 +14,9 @@ import time
 from pathlib import Path
 from types import FrameType
 
-from omnidraft.addresses import DEFAULT_PORT, Address, parse_address
-from omnidraft.backends.worker_process import Lending, WorkerProcess
+from omnidraft.backends.remote.worker_process import Lending, WorkerProcess
 from omnidraft.errors import SettingsError, StorageError
+from omnidraft.settings.addresses import DEFAULT_PORT, Address, parse_address
 
 _UNITS = {"MB": 10**6, "GB": 10**9, "TB": 10**12}
 _SMALLEST = 64 * 10**6

@@ -13,11 +13,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from omnidraft.config import SamplingSettings
 from omnidraft.decoding.noise import gumbel
 from omnidraft.decoding.sampling import Draw, Sampler
 from omnidraft.decoding.topk import top_ids
 from omnidraft.errors import ModelError
+from omnidraft.settings.config import SamplingSettings
 from omnidraft.vocab import Vocabulary
 
 _LIKELY = 64  # ids asked about together before the whole vocabulary is

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from omnidraft.backends.base import Aborted
-from omnidraft.backends.thread_pool import release_helpers
 from omnidraft.decoding.constraint import ConstrainedSampler
 from omnidraft.decoding.events import Event, Finished, FinishReason, Round, Statistics, Token
 from omnidraft.decoding.penalties import looked_at
@@ -27,6 +26,7 @@ from omnidraft.decoding.speculation import NOTHING
 from omnidraft.decoding.strategy import Equality, Strategy, choose_strategy
 from omnidraft.decoding.text import TextStream
 from omnidraft.decoding.verify import Verdict
+from omnidraft.processes.thread_pool import release_helpers
 from omnidraft.vocab import Proposal
 
 

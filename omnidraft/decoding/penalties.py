@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from omnidraft.config import SamplingSettings
+from omnidraft.settings.config import SamplingSettings
 
 
 class Penalties:

@@ -14,11 +14,11 @@ from typing import Protocol
 
 import numpy as np
 
-from omnidraft.config import SamplingSettings
 from omnidraft.decoding.filters import passing, within
 from omnidraft.decoding.likely import Weighed, likely_tokens
 from omnidraft.decoding.noise import gumbels
 from omnidraft.decoding.topk import top_ids
+from omnidraft.settings.config import SamplingSettings
 from omnidraft.vocab import Translator
 
 _WIDTH = 24  # pieces whose noise is looked at: the winner is hardly ever a less likely one

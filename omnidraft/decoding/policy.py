@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from omnidraft.config import DraftSettings
 from omnidraft.decoding.adaptive import AdaptiveLength
 from omnidraft.decoding.gamma import GammaLength
 from omnidraft.decoding.knowledge import Knowledge
 from omnidraft.decoding.length import FixedLength, LengthPolicy
+from omnidraft.settings.config import DraftSettings
 from omnidraft.vocab import Translator
 
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from omnidraft.backends.base import LanguageModel
-from omnidraft.config import SamplingSettings
 from omnidraft.decoding.constraint import Constraint
 from omnidraft.decoding.speculation import Speculation
+from omnidraft.settings.config import SamplingSettings
 
 
 @dataclass(frozen=True, slots=True)

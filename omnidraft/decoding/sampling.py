@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from omnidraft.config import SamplingSettings
 from omnidraft.decoding.capture import SMALL, Uncounted, candidates_of
 from omnidraft.decoding.events import Candidates
 from omnidraft.decoding.filters import EDGE, Head, by_rank, cut, passing, within
@@ -22,6 +21,7 @@ from omnidraft.decoding.noise import GROUP, TAIL, gumbel, gumbels
 from omnidraft.decoding.penalties import Penalties
 from omnidraft.decoding.scores import Scorer, Scores
 from omnidraft.decoding.topk import top_ids, top_two
+from omnidraft.settings.config import SamplingSettings
 from omnidraft.vocab import TokenKind, Vocabulary
 
 HEAD = 64

@@ -7,13 +7,13 @@ from typing import Protocol
 
 import numpy as np
 
-from omnidraft.config import SamplingSettings
 from omnidraft.decoding.expansion_tree import ExpansionTree
 from omnidraft.decoding.pick import CoupledPicker, GreedyPicker, Picker, SamplingPicker
 from omnidraft.decoding.sampling import Sampler
 from omnidraft.decoding.verify import Verdict, verify_by_equality
 from omnidraft.decoding.verify_paper import verify_as_published
 from omnidraft.decoding.verify_rejection import verify_by_rejection
+from omnidraft.settings.config import SamplingSettings
 from omnidraft.vocab import Proposal, Translator
 
 

@@ -17,9 +17,9 @@ from omnidraft.errors import OmniDraftError
 from omnidraft.lab import runs as drift
 from omnidraft.lab.progress import DriftEvent, Ended, Loading, Step
 from omnidraft.lab.runs import DriftRun
-from omnidraft.paths import DataHome
-from omnidraft.trial import TRIALS
-from omnidraft.vault import HEADER, take_keys
+from omnidraft.storage.paths import DataHome
+from omnidraft.storage.trial import TRIALS
+from omnidraft.storage.vault import HEADER, take_keys
 
 
 def main(home: Path, folder: Path, run: str) -> int:

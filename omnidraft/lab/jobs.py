@@ -13,14 +13,14 @@ from contextlib import suppress
 from pathlib import Path
 
 from omnidraft.errors import OmniDraftError, SettingsError, StorageError
-from omnidraft.files import put_in, reason
 from omnidraft.lab import runs as drift
 from omnidraft.lab.prompts import load_prompts
 from omnidraft.lab.schedule import Schedule
 from omnidraft.lab.store import Options, RunState, RunStore, runs_folder
-from omnidraft.line_child import LineChild
-from omnidraft.paths import DataHome, ProfilePaths, make_folder
-from omnidraft.vault import vault_of, with_keys
+from omnidraft.processes.line_child import LineChild
+from omnidraft.storage.files import put_in, reason
+from omnidraft.storage.paths import DataHome, ProfilePaths, make_folder
+from omnidraft.storage.vault import vault_of, with_keys
 
 log = logging.getLogger("omnidraft.ui")
 UNDER_WAY = ("new", "running")

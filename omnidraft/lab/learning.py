@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from omnidraft.config import LearningSettings
 from omnidraft.decoding.events import Finished, Token
 from omnidraft.engine import Engine
 from omnidraft.lab.prompts import Prompt
@@ -17,6 +16,7 @@ from omnidraft.lab.store import RunState
 from omnidraft.learning.material.capture import CAPTURE, Answered, Pairing, record_of
 from omnidraft.learning.material.expansions import table_files
 from omnidraft.learning.training.stream import StreamLearner
+from omnidraft.settings.config import LearningSettings
 from omnidraft.vocab import PairMap
 
 

@@ -10,12 +10,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from omnidraft.backends.llama_cpp import LlamaDrafter
+from omnidraft.backends.llama.model import LlamaDrafter
 from omnidraft.backends.opening import open_target
-from omnidraft.backends.templates import ChatTemplate
-from omnidraft.config import CacheSettings, DraftSettings, ModelSettings
+from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.engine import Engine, Memory
 from omnidraft.lab.store import Options
+from omnidraft.settings.config import CacheSettings, DraftSettings, ModelSettings
 from omnidraft.vocab import NgramCache, PairMap, Translator
 
 PLAIN = DraftSettings(enabled=False)

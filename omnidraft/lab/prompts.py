@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from omnidraft.errors import SettingsError, StorageError
-from omnidraft.files import read
-from omnidraft.json_text import read_json
+from omnidraft.storage.files import read
+from omnidraft.storage.json_text import read_json
 
 Split = Literal["train", "test"]
 TASKS = ("math", "code", "dialogue", "qa")

@@ -14,11 +14,11 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from omnidraft.config import DraftSettings, SamplingSettings
 from omnidraft.decoding.events import Event, Token
 from omnidraft.lab.prompts import Prompt
 from omnidraft.lab.trace import Trace, record
 from omnidraft.learning.facts import Status
+from omnidraft.settings.config import DraftSettings, SamplingSettings
 
 Lane = Literal["plain", "drafted"]
 LANES: tuple[Lane, ...] = ("plain", "drafted")

@@ -13,8 +13,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Protocol
 
-from omnidraft.backends.llama_cpp import LlamaDrafter
-from omnidraft.config import DraftSettings, ModelSettings, SamplingSettings
+from omnidraft.backends.llama.model import LlamaDrafter
 from omnidraft.decoding.events import Event as AnswerEvent
 from omnidraft.decoding.events import Finished, Token
 from omnidraft.engine import Engine, Memory
@@ -25,7 +24,8 @@ from omnidraft.lab.prompts import Prompt
 from omnidraft.lab.schedule import Schedule, Segment, choose_prompts, digest
 from omnidraft.lab.store import Options, Point, RunState, RunStore, Status
 from omnidraft.lab.trace import Trace, record
-from omnidraft.paths import DataHome
+from omnidraft.settings.config import DraftSettings, ModelSettings, SamplingSettings
+from omnidraft.storage.paths import DataHome
 from omnidraft.vocab import PairMap
 
 

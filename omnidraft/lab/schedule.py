@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from omnidraft.errors import SettingsError, StorageError
-from omnidraft.json_text import read_json
 from omnidraft.lab.prompts import TASKS, Prompt, load_prompts
+from omnidraft.storage.json_text import read_json
 
 MIXED = "mixed"  # the bundled tasks in turn
 MAX_SEGMENTS = 64

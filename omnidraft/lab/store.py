@@ -19,12 +19,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from omnidraft.config import SamplingSettings
 from omnidraft.errors import SettingsError, StorageError
-from omnidraft.files import read, reason, write_atomically
-from omnidraft.json_text import read_json
 from omnidraft.lab.schedule import Schedule
-from omnidraft.paths import ProfilePaths, make_folder
+from omnidraft.settings.config import SamplingSettings
+from omnidraft.storage.files import read, reason, write_atomically
+from omnidraft.storage.json_text import read_json
+from omnidraft.storage.paths import ProfilePaths, make_folder
 
 FORMAT, VERSION = "omnidraft-drift", 1
 CACHES = ("seeded", "empty", "off")

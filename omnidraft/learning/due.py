@@ -10,7 +10,6 @@ from statistics import fmean
 
 import numpy as np
 
-from omnidraft.config import LearningSettings
 from omnidraft.learning.adapters.serving import Adapters, Choice
 from omnidraft.learning.facts import Update
 from omnidraft.learning.job import Kind
@@ -18,6 +17,7 @@ from omnidraft.learning.material.capture import Pairing
 from omnidraft.learning.material.history import History, acceptance
 from omnidraft.learning.material.keeping import Keeping
 from omnidraft.learning.trainer_runs import Run
+from omnidraft.settings.config import LearningSettings
 
 LIVE_ANSWERS = 50  # served by a version before its acceptance says something
 FEWEST_BEFORE = 10

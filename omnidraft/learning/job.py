@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from omnidraft.config import LearningSettings
+from omnidraft.settings.config import LearningSettings
 
 if TYPE_CHECKING:
     from omnidraft.learning.adapters.serving import Choice  # brings llama.cpp

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from omnidraft.config import LearningSettings
 from omnidraft.errors import OmniDraftError, StorageError
 from omnidraft.learning.adapters.serving import Adapters, Choice
 from omnidraft.learning.facts import ServedAnswer, Start, Status, Update, VersionInfo
@@ -22,7 +21,8 @@ from omnidraft.learning.material.history import History
 from omnidraft.learning.material.keeping import Keeping, files_of
 from omnidraft.learning.schedule import Schedule, Waits
 from omnidraft.learning.status import status_of, version_facts
-from omnidraft.paths import Part, ProfilePaths
+from omnidraft.settings.config import LearningSettings
+from omnidraft.storage.paths import Part, ProfilePaths
 
 log = logging.getLogger("omnidraft.learning")
 

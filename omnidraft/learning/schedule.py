@@ -14,7 +14,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from omnidraft.config import LearningSettings
 from omnidraft.errors import OmniDraftError
 from omnidraft.learning.adapters.serving import Adapters, Choice
 from omnidraft.learning.due import Due
@@ -25,6 +24,7 @@ from omnidraft.learning.material.expansions import table_files
 from omnidraft.learning.material.keeping import Keeping
 from omnidraft.learning.trainer_events import Ended, Event
 from omnidraft.learning.trainer_runs import Run, Runs
+from omnidraft.settings.config import LearningSettings
 
 log = logging.getLogger("omnidraft.learning")
 TICK = 0.25

@@ -14,7 +14,7 @@ from omnidraft.learning.facts import State, Status, VersionInfo
 from omnidraft.learning.material.history import History
 from omnidraft.learning.material.keeping import Keeping
 from omnidraft.learning.schedule import Schedule
-from omnidraft.paths import measured
+from omnidraft.storage.paths import measured
 
 
 def status_of(schedule: Schedule, keeping: Keeping, version: int, active: bool, why_not: str) -> Status:

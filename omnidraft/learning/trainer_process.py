@@ -8,11 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from omnidraft import system
 from omnidraft.learning.job import Job
 from omnidraft.learning.trainer_events import Ended, Event, Finished, from_line
-from omnidraft.line_child import LineChild
-from omnidraft.vault import with_keys
+from omnidraft.processes import system
+from omnidraft.processes.line_child import LineChild
+from omnidraft.storage.vault import with_keys
 
 OnEvent = Callable[[Event], None]
 MODULE = "omnidraft.learning.training.trainer"

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from omnidraft.config import LearningSettings
 from omnidraft.learning.adapters.serving import Adapters, Choice
 from omnidraft.learning.adapters.store import AdapterStore
 from omnidraft.learning.adapters.versions import Version
@@ -21,6 +20,7 @@ from omnidraft.learning.material.keeping import Keeping
 from omnidraft.learning.trainer_events import Compared, Ended, Event, Refused, advance, conclude
 from omnidraft.learning.trainer_kept import KeptTrainer
 from omnidraft.learning.trainer_process import TrainerProcess
+from omnidraft.settings.config import LearningSettings
 
 log = logging.getLogger("omnidraft.learning")
 

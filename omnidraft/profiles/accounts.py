@@ -16,9 +16,9 @@ import time
 from pathlib import Path
 
 from omnidraft.errors import SettingsError, StorageError
-from omnidraft.files import write_atomically
-from omnidraft.paths import MAX_NAME, profile_name
 from omnidraft.profiles.throttle import Lanes, Throttle, TooManyTries
+from omnidraft.storage.files import write_atomically
+from omnidraft.storage.paths import MAX_NAME, profile_name
 
 DAYS = 30
 LONGEST_PASSWORD = 1024

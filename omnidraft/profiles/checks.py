@@ -17,9 +17,9 @@ from typing import IO
 
 import numpy as np
 
-from omnidraft import sqlite
 from omnidraft.chats import ChatStore, export_json, read_json
 from omnidraft.errors import StorageError
+from omnidraft.storage import sqlite
 
 SQLITE_MAGIC = b"SQLite format 3\0"
 SEARCH_INDEX = "message_index"  # of conversations; made anew from them

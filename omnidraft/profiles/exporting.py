@@ -17,13 +17,13 @@ import zipfile
 from contextlib import closing, suppress
 from pathlib import Path
 
-from omnidraft import sqlite
 from omnidraft.errors import StorageError
-from omnidraft.files import read, reason, sync_folder
-from omnidraft.paths import DataHome, ProfilePaths
 from omnidraft.profiles.folders import DATABASES, OUTGOING, ended, existing
-from omnidraft.settings_file import load_settings
-from omnidraft.vault import vault_of
+from omnidraft.settings.file import load_settings
+from omnidraft.storage import sqlite
+from omnidraft.storage.files import read, reason, sync_folder
+from omnidraft.storage.paths import DataHome, ProfilePaths
+from omnidraft.storage.vault import vault_of
 
 FORMAT = "omnidraft-profile"
 VERSION = 1

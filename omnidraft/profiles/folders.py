@@ -14,10 +14,10 @@ from pathlib import Path
 import psutil
 
 from omnidraft.errors import SettingsError, StorageError
-from omnidraft.files import reason, sync_folder
-from omnidraft.paths import DataHome, Part, ProfilePaths, make_folder, measured, profile_name
-from omnidraft.sqlite import is_open
-from omnidraft.vault import vault_of
+from omnidraft.storage.files import reason, sync_folder
+from omnidraft.storage.paths import DataHome, Part, ProfilePaths, make_folder, measured, profile_name
+from omnidraft.storage.sqlite import is_open
+from omnidraft.storage.vault import vault_of
 
 DELETED = ".deleted-"  # renamed so before removal: a kill in between never leaves half a profile
 INCOMING = ".incoming-"  # an import being checked

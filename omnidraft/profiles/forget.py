@@ -18,14 +18,14 @@ from pathlib import Path
 
 from omnidraft.chats import ChatStore, Message
 from omnidraft.errors import StorageError
-from omnidraft.files import erase, sync_folder
 from omnidraft.learning.adapters.serving import MERGED
 from omnidraft.learning.adapters.store import AdapterStore
 from omnidraft.learning.material.replay import ReplayStore
-from omnidraft.paths import DataHome, ProfilePaths
 from omnidraft.profiles.folders import existing, in_use
 from omnidraft.profiles.sources import SOURCES, find_source, ngram_tables
 from omnidraft.profiles.uploads import clear_uploads
+from omnidraft.storage.files import erase, sync_folder
+from omnidraft.storage.paths import DataHome, ProfilePaths
 from omnidraft.vocab.eviction import ANONYMOUS
 from omnidraft.vocab.ngram_store import NgramStore
 

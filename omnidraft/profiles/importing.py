@@ -14,16 +14,16 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from omnidraft.config import changed
-from omnidraft.encryption.copying import encrypt_folder
 from omnidraft.errors import OmniDraftError, SettingsError, StorageError
-from omnidraft.files import reason, sync_folder
-from omnidraft.paths import DataHome, ProfilePaths, make_folder, profile_name
 from omnidraft.profiles.checks import check_adapter_file, check_chats, check_database
 from omnidraft.profiles.exporting import BLOCK, FORMAT, MANIFEST, VERSION
 from omnidraft.profiles.folders import DATABASES, INCOMING, Profile, free_name
-from omnidraft.settings_file import load_settings, save_settings
-from omnidraft.vault import vault_of
+from omnidraft.settings.config import changed
+from omnidraft.settings.file import load_settings, save_settings
+from omnidraft.storage.encryption.copying import encrypt_folder
+from omnidraft.storage.files import reason, sync_folder
+from omnidraft.storage.paths import DataHome, ProfilePaths, make_folder, profile_name
+from omnidraft.storage.vault import vault_of
 
 MAX_ENTRIES = 20_000
 MAX_BYTES = 8 << 30

@@ -11,13 +11,13 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from omnidraft import sqlite
 from omnidraft.chats import ChatStore
 from omnidraft.errors import StorageError
-from omnidraft.json_text import read_json
 from omnidraft.learning.adapters.candidate import read_candidate
 from omnidraft.learning.adapters.store import AdapterStore
-from omnidraft.paths import ProfilePaths
+from omnidraft.storage import sqlite
+from omnidraft.storage.json_text import read_json
+from omnidraft.storage.paths import ProfilePaths
 from omnidraft.vocab.eviction import ANONYMOUS
 
 SHORTEST_PREFIX = 4  # of a conversation's id

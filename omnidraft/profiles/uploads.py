@@ -12,8 +12,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from omnidraft.errors import StorageError
-from omnidraft.files import erase
-from omnidraft.paths import DataHome, make_folder
+from omnidraft.storage.files import erase
+from omnidraft.storage.paths import DataHome, make_folder
 
 _DIGEST = re.compile("[0-9a-f]{64}")  # Gradio keeps an upload in a folder named after its content
 

@@ -16,7 +16,7 @@ import numpy as np
 from tokenizers import Tokenizer as Library
 
 from omnidraft.errors import ModelError
-from omnidraft.json_text import read_json
+from omnidraft.storage.json_text import read_json
 from omnidraft.vocab.vocabulary import TokenKind, Vocabulary, turn_end
 
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-F]{2})>")

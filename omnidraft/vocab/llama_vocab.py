@@ -18,7 +18,7 @@ import numpy as np
 from llama_cpp import llama_cpp as api
 
 from omnidraft.errors import ModelError
-from omnidraft.trial import TRIALS
+from omnidraft.storage.trial import TRIALS
 from omnidraft.vocab import llama_log
 from omnidraft.vocab.vocabulary import TokenKind, Vocabulary, turn_end
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING
 
-from omnidraft.config import CacheSettings
+from omnidraft.settings.config import CacheSettings
 from omnidraft.vocab.eviction import Entry, EvictionOrder
 from omnidraft.vocab.pair_map import PairMap
 from omnidraft.vocab.trie import Trie

@@ -13,9 +13,9 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from omnidraft import sqlite
-from omnidraft.dict_table import DictTable
 from omnidraft.errors import StorageError
+from omnidraft.storage import sqlite
+from omnidraft.storage.dict_table import DictTable
 
 FORMAT = 1
 _META = "meta"

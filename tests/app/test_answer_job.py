@@ -9,8 +9,8 @@ import pytest
 
 from omnidraft.app.answer_job import AnswerJob
 from omnidraft.app.assistant import Assistant
-from omnidraft.config import DraftSettings, ModelSettings, SamplingSettings
-from omnidraft.paths import find_data_home
+from omnidraft.settings.config import DraftSettings, ModelSettings, SamplingSettings
+from omnidraft.storage.paths import find_data_home
 from ui.chat.stream import MAX_SILENCE, MIN_INTERVAL, follow, silence
 
 QUESTION = [{"role": "user", "content": "Tell me a long story."}]

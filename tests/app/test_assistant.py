@@ -9,10 +9,10 @@ from contextlib import closing
 import pytest
 
 from omnidraft.app.assistant import CAPTURE, Assistant, Busy
-from omnidraft.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.decoding.events import Finished, Notice, Token
 from omnidraft.errors import ModelError, StorageError
-from omnidraft.paths import find_data_home
+from omnidraft.settings.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
+from omnidraft.storage.paths import find_data_home
 
 GREEDY = SamplingSettings(temperature=0.0, max_tokens=32)
 FIXED = DraftSettings(mode="fixed", length=4)

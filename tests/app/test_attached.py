@@ -10,7 +10,7 @@ from omnidraft.app.sessions import Sessions
 from omnidraft.chats import TextFile
 from omnidraft.chats.files import with_files
 from omnidraft.errors import ContextFull
-from omnidraft.paths import find_data_home
+from omnidraft.storage.paths import find_data_home
 
 LONG = TextFile("long.txt", "".join(f"line {n} of many\n" for n in range(2000)))
 SHORT = TextFile("short.txt", "Buy milk.\n")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from omnidraft.app.changes import TAKEN_UP, take_up
-from omnidraft.config import AppSettings, CacheSettings, changed, describe
 from omnidraft.errors import ModelError
+from omnidraft.settings.config import AppSettings, CacheSettings, changed, describe
 
 
 class Loaded:

@@ -7,8 +7,8 @@ import pytest
 from omnidraft.app import hub as downloads
 from omnidraft.app.hub import Download
 from omnidraft.app.hub_files import SUGGESTED, HubError, RemoteModel, list_models
-from omnidraft.backends.gguf_file import read_info
-from omnidraft.paths import DataHome
+from omnidraft.backends.gguf.file import read_info
+from omnidraft.storage.paths import DataHome
 from tests.ui.conftest import free_port
 from tests.ui.stub_hub import REPO, StubHub
 

@@ -11,10 +11,10 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from omnidraft.app import hub_drafters, hub_fit, hub_search
 from omnidraft.app.hub_files import HubError, list_models
 from omnidraft.app.memory import context_of
-from omnidraft.backends.estimate import header_estimate
-from omnidraft.backends.gguf_file import read_info
-from omnidraft.config import ModelSettings
-from omnidraft.paths import BUNDLED_MODELS
+from omnidraft.backends.gguf.file import read_info
+from omnidraft.backends.llama.estimate import header_estimate
+from omnidraft.settings.config import ModelSettings
+from omnidraft.storage.paths import BUNDLED_MODELS
 from omnidraft.vocab import Vocabulary
 from tests.app.test_hub import serve  # noqa: F401  a fixture
 from tests.ui.stub_hub import REPO

@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import pytest
 
 from omnidraft.app import models_list
-from omnidraft.backends.gguf_file import ModelInfo
-from omnidraft.config import AppSettings
-from omnidraft.paths import BUNDLED_MODELS, find_data_home
+from omnidraft.backends.gguf.file import ModelInfo
+from omnidraft.settings.config import AppSettings
+from omnidraft.storage.paths import BUNDLED_MODELS, find_data_home
 from ui.models import cards as model_cards
 from ui.models import places as model_places
 

@@ -12,13 +12,13 @@ import pytest
 from omnidraft.app import conversing, larger
 from omnidraft.app.race_view import RacePlan, RaceView, progress
 from omnidraft.app.session import Session, StillAnswering
-from omnidraft.config import changed
 from omnidraft.errors import ModelError, OmniDraftError
 from omnidraft.lab.race import Taught
 from omnidraft.lab.topics import own_prompts, topic_prompts
 from omnidraft.learning import learner
 from omnidraft.learning.schedule import Waits
-from omnidraft.paths import find_data_home
+from omnidraft.settings.config import changed
+from omnidraft.storage.paths import find_data_home
 
 PATIENCE = 600  # seconds; an update takes ten where the machine is free
 

@@ -12,16 +12,16 @@ import pytest
 import omnidraft.app.session
 from omnidraft.app import conversing, models_list
 from omnidraft.app.session import Session, StillAnswering
-from omnidraft.backends.gguf_file import ModelInfo
-from omnidraft.config import AppSettings
+from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.decoding.events import Finished, Round, Statistics
 from omnidraft.errors import ModelError, OmniDraftError
-from omnidraft.paths import find_data_home
-from omnidraft.settings_file import load_settings
+from omnidraft.server.api import answers as api
+from omnidraft.server.api.reply import Reply
+from omnidraft.server.api.request import Asked
+from omnidraft.settings.config import AppSettings
+from omnidraft.settings.file import load_settings
+from omnidraft.storage.paths import find_data_home
 from tests.ui.fake_assistant import FakeAssistant
-from ui.api import answers as api
-from ui.api.reply import Reply
-from ui.api.request import Asked
 from ui.chat.parts import stored_live
 from ui.models import page as models_page
 

@@ -7,9 +7,9 @@ import pytest
 import omnidraft.app.session
 from omnidraft.app.session import Session
 from omnidraft.app.speed_store import speed_key
-from omnidraft.config import ModelSettings
 from omnidraft.errors import SettingsError
-from omnidraft.paths import find_data_home
+from omnidraft.settings.config import ModelSettings
+from omnidraft.storage.paths import find_data_home
 from tests.ui.fake_assistant import FakeAssistant
 
 

@@ -10,13 +10,13 @@ import omnidraft.app.session
 from omnidraft.app import conversing
 from omnidraft.app.sessions import Sessions
 from omnidraft.app.tool_use import MAX_CALLS, MAX_STEPS
-from omnidraft.backends.llama_cpp import LlamaTarget
-from omnidraft.backends.templates import ChatTemplate
+from omnidraft.backends.llama.model import LlamaTarget
+from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.chats import TextFile, export_json, import_json
 from omnidraft.chats.steps import NOT_ALLOWED, Step, ToolCall, messages_with_steps, open_call, steps_of
-from omnidraft.config import ModelSettings
 from omnidraft.errors import ModelError
-from omnidraft.paths import find_data_home
+from omnidraft.settings.config import ModelSettings
+from omnidraft.storage.paths import find_data_home
 from tests.backends.tool_templates import TEMPLATES, copy_with_template
 from tests.ui.scripted_assistant import ScriptedAssistant, call
 

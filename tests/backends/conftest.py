@@ -9,7 +9,7 @@ import gguf
 import numpy as np
 import pytest
 
-from omnidraft.backends.gguf_header import read_header
+from omnidraft.backends.gguf.header import read_header
 from tests.backends.tiny_models import MODELS
 
 LAYERS = ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from omnidraft.backends.templates import ChatTemplate
+from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.vocab import Vocabulary
 from tests.backends.hf_folders import write_tokenizer
 from tests.backends.spm_tokenizers import add_tokens, invent_pieces, write_json

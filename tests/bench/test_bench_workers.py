@@ -10,10 +10,10 @@ from contextlib import suppress
 import pytest
 
 from omnidraft.__main__ import main
-from omnidraft.addresses import Address
 from omnidraft.bench import workers
 from omnidraft.bench.relay import Relay
-from omnidraft.paths import find_data_home
+from omnidraft.settings.addresses import Address
+from omnidraft.storage.paths import find_data_home
 from tests.lent import needs_rpc
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from omnidraft.bench.columns import COLUMNS, columns, label, name_of, sampling_of
-from omnidraft.config import SamplingSettings
 from omnidraft.errors import SettingsError
+from omnidraft.settings.config import SamplingSettings
 
 
 def test_the_usual_columns_are_two_temperatures_and_the_defaults():

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from omnidraft.__main__ import main
-from omnidraft.backends.gguf_file import read_info
+from omnidraft.backends.gguf.file import read_info
 from omnidraft.bench.learn_plan import LearnPlan
 from omnidraft.bench.learn_tester import Count
 from omnidraft.bench.paper import ngrams, report
@@ -17,9 +17,9 @@ from omnidraft.bench.paper.machines import DESKTOP, GPU, PAPER, measured, projec
 from omnidraft.bench.paper.plan import TABLES, Plan, estimate, full, quick
 from omnidraft.bench.paper.plot import png
 from omnidraft.bench.paper.run import run
-from omnidraft.config import LearningSettings
 from omnidraft.errors import SettingsError
-from omnidraft.paths import DataHome
+from omnidraft.settings.config import LearningSettings
+from omnidraft.storage.paths import DataHome
 
 # Projections
 

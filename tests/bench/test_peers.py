@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from omnidraft.__main__ import main
-from omnidraft.backends.llama_cpp import LlamaDrafter
+from omnidraft.backends.llama.model import LlamaDrafter
 from omnidraft.bench.peers import report
 from omnidraft.bench.peers.bursts import Answer, Burst, answer_of
 from omnidraft.bench.peers.llama_server import LlamaServer
@@ -22,7 +22,7 @@ from omnidraft.bench.peers.run import Found, run
 from omnidraft.bench.regimes import OWN
 from omnidraft.errors import ModelError, SettingsError
 from omnidraft.lab.prompts import TASKS
-from omnidraft.paths import DataHome
+from omnidraft.storage.paths import DataHome
 
 
 @pytest.fixture

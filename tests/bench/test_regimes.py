@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from omnidraft.backends.expand import SHAPES
+from omnidraft.backends.gguf.expand import SHAPES
 from omnidraft.bench import regimes
 from omnidraft.bench.regimes import OWN
 from omnidraft.learning.adapters.gguf import write_adapter
 from omnidraft.learning.training.drafter import TorchDrafter
-from omnidraft.paths import DataHome
+from omnidraft.storage.paths import DataHome
 
 
 def test_a_drafter_is_enlarged_beside_a_large_target_unless_told_otherwise():

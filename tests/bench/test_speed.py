@@ -12,13 +12,13 @@ from omnidraft.bench.cells import Costs, make_cell, summary
 from omnidraft.bench.counted import count_fixed
 from omnidraft.bench.recorded import RecordedTarget
 from omnidraft.bench.speed import Plan, draft_settings, run, typical
-from omnidraft.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.decoding.cost import CostModel
 from omnidraft.decoding.events import Round
 from omnidraft.errors import ModelError, SettingsError
 from omnidraft.lab.prompts import load_prompts
 from omnidraft.lab.trace import Trace, record
-from omnidraft.paths import BUNDLED_MODELS, DataHome
+from omnidraft.settings.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
+from omnidraft.storage.paths import BUNDLED_MODELS, DataHome
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from omnidraft.chats import ChatStore, Preset, Prompt
-from omnidraft.config import SamplingSettings
 from omnidraft.errors import StorageError
+from omnidraft.settings.config import SamplingSettings
 
 BRIEF = Preset("Brief", "Answer in one line.", SamplingSettings(temperature=0.2, seed=5), "tiny-target-a-f16")
 

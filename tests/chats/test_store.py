@@ -7,8 +7,8 @@ import pytest
 
 from omnidraft.chats import ChatStore, Message, answer_meta
 from omnidraft.chats import store as store_module
-from omnidraft.config import SamplingSettings
 from omnidraft.errors import StorageError
+from omnidraft.settings.config import SamplingSettings
 
 
 def test_a_conversation_keeps_its_settings(store):

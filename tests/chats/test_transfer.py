@@ -15,8 +15,8 @@ from omnidraft.chats import (
     import_json,
     import_markdown,
 )
-from omnidraft.config import SamplingSettings
 from omnidraft.errors import StorageError
+from omnidraft.settings.config import SamplingSettings
 
 
 def shape(store, chat):

@@ -19,7 +19,7 @@ import pytest
 from gguf import GGUFReader
 
 from omnidraft.__main__ import _COMMANDS, _parser, main
-from omnidraft.backends.gguf_file import read_info
+from omnidraft.backends.gguf.file import read_info
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 240  # seconds: a busy machine takes a minute for what takes two seconds otherwise

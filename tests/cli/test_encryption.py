@@ -9,14 +9,14 @@ import sys
 import pytest
 
 import app
-from omnidraft import system
 from omnidraft.__main__ import main
 from omnidraft.chats import ChatStore
-from omnidraft.encryption import opening
-from omnidraft.encryption.passphrase import NEW_VARIABLE, VARIABLE
-from omnidraft.paths import find_data_home
-from omnidraft.vault import HEADER
-from tests.encryption.homes import PASSPHRASE, QUICK, found
+from omnidraft.processes import system
+from omnidraft.storage.encryption import opening
+from omnidraft.storage.encryption.passphrase import NEW_VARIABLE, VARIABLE
+from omnidraft.storage.paths import find_data_home
+from omnidraft.storage.vault import HEADER
+from tests.storage.encryption.homes import PASSPHRASE, QUICK, found
 
 pytestmark = pytest.mark.skipif(system.memory_folder() is None, reason="encryption needs a folder in memory")
 

@@ -14,7 +14,6 @@ import pytest
 from omnidraft.__main__ import main
 from omnidraft.app.assistant import Assistant
 from omnidraft.chats import ChatStore, answer_meta
-from omnidraft.config import AppSettings, DraftSettings, ModelSettings, SamplingSettings, changed
 from omnidraft.decoding.events import Finished, Token
 from omnidraft.errors import StorageError
 from omnidraft.learning.adapters.candidate import Candidate, keep_candidate
@@ -22,9 +21,10 @@ from omnidraft.learning.adapters.store import AdapterStore
 from omnidraft.learning.adapters.versions import Meta
 from omnidraft.learning.material.record import Record, encode
 from omnidraft.learning.material.replay import ReplayStore
-from omnidraft.paths import ProfilePaths, find_data_home
 from omnidraft.profiles.forget import forget_chat
-from omnidraft.settings_file import load_settings, save_settings
+from omnidraft.settings.config import AppSettings, DraftSettings, ModelSettings, SamplingSettings, changed
+from omnidraft.settings.file import load_settings, save_settings
+from omnidraft.storage.paths import ProfilePaths, find_data_home
 from omnidraft.vocab.ngram_store import NgramStore
 
 SECRET = "Write a Python function that counts the walruses in Quxington harbour 77310."

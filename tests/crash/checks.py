@@ -13,8 +13,8 @@ from omnidraft.chats import ChatStore
 from omnidraft.learning.adapters.store import AdapterStore
 from omnidraft.learning.adapters.versions import read_version
 from omnidraft.learning.material.replay import ReplayStore
-from omnidraft.paths import DataHome, ProfilePaths
-from omnidraft.settings_file import load_settings
+from omnidraft.settings.file import load_settings
+from omnidraft.storage.paths import DataHome, ProfilePaths
 
 
 @dataclass

@@ -22,7 +22,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from omnidraft.paths import find_data_home
+from omnidraft.storage.paths import find_data_home
 from tests.crash.checks import Said, check
 from tests.ui.conftest import free_port
 

@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from omnidraft import database
 from omnidraft.app import conversing
 from omnidraft.app.session import Session
 from omnidraft.chats import export_json, import_json
-from omnidraft.config import AppSettings, changed
 from omnidraft.errors import OmniDraftError
-from omnidraft.paths import find_data_home
 from omnidraft.profiles.exporting import export_profile
-from omnidraft.settings_file import load_settings, save_settings
+from omnidraft.settings.config import AppSettings, changed
+from omnidraft.settings.file import load_settings, save_settings
+from omnidraft.storage import database
+from omnidraft.storage.paths import find_data_home
 from tests.crash.checks import check_private, check_profile
 
 FEW = {"model.threads": 1, "model.n_ctx": 256, "sampling.max_tokens": 8, "sampling.temperature": 0.0}

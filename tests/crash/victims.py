@@ -20,14 +20,14 @@ from omnidraft.app import conversing
 from omnidraft.app.session import Session
 from omnidraft.chats import TextFile, export_json, import_json
 from omnidraft.cli import chat as terminal_chat  # noqa: F401 - loaded before the forks
-from omnidraft.config import changed
 from omnidraft.errors import OmniDraftError
-from omnidraft.files import keep_private
-from omnidraft.paths import find_data_home
 from omnidraft.profiles.exporting import export_profile
 from omnidraft.profiles.folders import delete_profile, remove_leftovers
 from omnidraft.profiles.importing import import_profile
-from omnidraft.settings_file import load_settings, save_settings
+from omnidraft.settings.config import changed
+from omnidraft.settings.file import load_settings, save_settings
+from omnidraft.storage.files import keep_private
+from omnidraft.storage.paths import find_data_home
 from ui import server  # noqa: F401 - loaded before the forks
 
 QUESTIONS = ("What is 23 + 45?", "Write a function that adds two numbers.", "What day comes after Monday?", "Hello!")

@@ -11,12 +11,12 @@ from time import sleep
 import pytest
 
 from omnidraft.app.speed_store import SpeedStore
-from omnidraft.backends.llama_cpp import LlamaDrafter, LlamaTarget
-from omnidraft.backends.templates import ChatTemplate
-from omnidraft.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
+from omnidraft.backends.llama.model import LlamaDrafter, LlamaTarget
+from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.decoding.events import Finished, Round
 from omnidraft.decoding.processor import _allowed
 from omnidraft.engine import Engine
+from omnidraft.settings.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.vocab import PairMap, Translator
 from omnidraft.vocab.ngram_cache import NgramCache
 

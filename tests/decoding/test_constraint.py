@@ -8,12 +8,12 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from omnidraft.config import SamplingSettings
 from omnidraft.decoding.constraint import ConstrainedSampler
 from omnidraft.decoding.events import Token
 from omnidraft.decoding.loop import decode
 from omnidraft.decoding.request import DecodeRequest
 from omnidraft.errors import ModelError
+from omnidraft.settings.config import SamplingSettings
 from omnidraft.vocab import TokenKind
 from tests.decoding import toys
 from tests.decoding.test_exactness import LENGTH, p_value

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from omnidraft.config import SamplingSettings
 from omnidraft.decoding.events import Finished, Token
 from omnidraft.decoding.loop import decode
 from omnidraft.decoding.request import DecodeRequest
+from omnidraft.settings.config import SamplingSettings
 from omnidraft.vocab import TokenKind
 from tests.decoding import toys
 

@@ -8,7 +8,6 @@ from time import perf_counter
 import numpy as np
 import pytest
 
-from omnidraft.config import SamplingSettings
 from omnidraft.decoding.drafting import Drafting
 from omnidraft.decoding.events import Finished, Prefill, Round, Token
 from omnidraft.decoding.length import FixedLength
@@ -18,6 +17,7 @@ from omnidraft.decoding.request import DecodeRequest
 from omnidraft.decoding.sampling import Sampler
 from omnidraft.decoding.speculation import Speculation
 from omnidraft.decoding.verify import verify_by_equality
+from omnidraft.settings.config import SamplingSettings
 from tests.decoding import toys
 from tests.fakes import ToyModel, random_logits, toy_vocabulary
 

@@ -8,11 +8,11 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from omnidraft.config import SamplingSettings
 from omnidraft.decoding.events import Token
 from omnidraft.decoding.loop import decode
 from omnidraft.decoding.penalties import Penalties, looked_at
 from omnidraft.decoding.request import DecodeRequest
+from omnidraft.settings.config import SamplingSettings
 from tests.decoding import toys
 from tests.decoding.test_exactness import LENGTH, answer, p_value
 from tests.fakes import TokenKind

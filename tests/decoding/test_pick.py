@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from omnidraft.config import SamplingSettings
 from omnidraft.decoding import likely
 from omnidraft.decoding.likely import likely_tokens
 from omnidraft.decoding.pick import CoupledPicker
 from omnidraft.decoding.sampling import Sampler
+from omnidraft.settings.config import SamplingSettings
 from tests.decoding import toys
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from omnidraft.config import SamplingSettings
 from omnidraft.decoding import sampling
 from omnidraft.decoding.sampling import HEAD, Sampler
+from omnidraft.settings.config import SamplingSettings
 from omnidraft.vocab import TokenKind
 from tests.fakes import toy_vocabulary
 

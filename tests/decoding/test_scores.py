@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from omnidraft.config import SamplingSettings
 from omnidraft.decoding.events import Token
 from omnidraft.decoding.loop import decode
 from omnidraft.decoding.request import DecodeRequest
 from omnidraft.decoding.scores import Scorer
+from omnidraft.settings.config import SamplingSettings
 from tests.decoding import toys
 from tests.fakes import TokenKind
 

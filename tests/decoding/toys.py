@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from omnidraft.config import CacheSettings, DraftSettings
 from omnidraft.decoding.drafting import Drafting
 from omnidraft.decoding.length import FixedLength
 from omnidraft.decoding.speculation import Speculation
+from omnidraft.settings.config import CacheSettings, DraftSettings
 from omnidraft.vocab import PairMap, Translator, Vocabulary
 from omnidraft.vocab.ngram_cache import NgramCache
 from tests.fakes import ToyModel, random_logits, toy_vocabulary

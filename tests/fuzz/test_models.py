@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers.pre_tokenizers import ByteLevel
 
-from omnidraft.backends.adapter_check import check_adapter
-from omnidraft.backends.estimate import header_estimate
-from omnidraft.backends.gguf_file import read_info, usable_info
-from omnidraft.backends.gguf_header import read_header
-from omnidraft.backends.header_checks import check_settings, check_vocabulary
-from omnidraft.backends.hf_folder import read_folder
-from omnidraft.config import ModelSettings
+from omnidraft.backends.gguf.adapter_check import check_adapter
+from omnidraft.backends.gguf.file import read_info, usable_info
+from omnidraft.backends.gguf.header import read_header
+from omnidraft.backends.gguf.header_checks import check_settings, check_vocabulary
+from omnidraft.backends.hf.folder import read_folder
+from omnidraft.backends.llama.estimate import header_estimate
+from omnidraft.settings.config import ModelSettings
 from omnidraft.vocab import Vocabulary
 from tests.fuzz.cases import as_json, damaged, fuzz, refused_at_most, several
 

@@ -12,19 +12,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnidraft.backends.grammar import Grammar, GrammarState, check_grammar
-from omnidraft.backends.json_schema import json_grammar
-from omnidraft.backends.templates import ChatTemplate
+from omnidraft.backends.prompting.grammar import Grammar, GrammarState, check_grammar
+from omnidraft.backends.prompting.json_schema import json_grammar
+from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.chats import ChatStore, export_json, export_markdown, import_json, import_markdown
-from omnidraft.config import AppSettings
 from omnidraft.lab.prompts import load_prompts
-from omnidraft.paths import find_data_home
 from omnidraft.profiles.exporting import export_profile
 from omnidraft.profiles.importing import import_profile
-from omnidraft.settings_file import load_settings, save_settings
+from omnidraft.server.api.request import Asked
+from omnidraft.settings.config import AppSettings
+from omnidraft.settings.file import load_settings, save_settings
+from omnidraft.storage.paths import find_data_home
 from omnidraft.vocab import Vocabulary
 from tests.fuzz.cases import ODD, as_json, damaged, fuzz, refused_at_most, several
-from ui.api.request import Asked
 
 SEEDS = st.integers(0, 2**48).map(random.Random)
 

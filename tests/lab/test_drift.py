@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 
 from omnidraft.__main__ import main
-from omnidraft.config import LearningSettings
 from omnidraft.errors import ModelError, SettingsError, StorageError
 from omnidraft.lab import progress
 from omnidraft.lab import runs as drift
@@ -26,7 +25,8 @@ from omnidraft.lab.plot import THEMES, figure, png
 from omnidraft.lab.schedule import BUNDLED, Schedule, Segment, choose_prompts, load_schedule
 from omnidraft.lab.store import Options, Point, RunState, RunStore
 from omnidraft.learning.material.replay import ReplayStore
-from omnidraft.paths import find_data_home
+from omnidraft.settings.config import LearningSettings
+from omnidraft.storage.paths import find_data_home
 
 ROOT = Path(__file__).resolve().parents[2]
 A, A2, B = "tiny-target-a", "tiny-target-a2", "tiny-target-b"

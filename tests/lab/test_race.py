@@ -7,12 +7,12 @@ from types import SimpleNamespace
 import pytest
 
 from omnidraft.app.assistant import Assistant
-from omnidraft.config import DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.decoding.events import Finished, Round, Statistics, Token
 from omnidraft.lab import race as racing
 from omnidraft.lab.race import Began, Paired, Said, paired, race, score, trained
 from omnidraft.lab.topics import topic_prompts
-from omnidraft.paths import DataHome
+from omnidraft.settings.config import DraftSettings, ModelSettings, SamplingSettings
+from omnidraft.storage.paths import DataHome
 
 FIXED = DraftSettings(mode="fixed", length=3)
 SAMPLING = SamplingSettings(max_tokens=20)

@@ -72,7 +72,7 @@ def write(home: Path):
 def _open(home: Path):
     from living import open_assistant
 
-    from omnidraft.paths import find_data_home
+    from omnidraft.storage.paths import find_data_home
 
     return open_assistant(find_data_home(home), MODELS)
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from omnidraft.app.assistant import Assistant
-from omnidraft.config import DraftSettings, ModelSettings, SamplingSettings, changed
 from omnidraft.decoding.events import Finished
 from omnidraft.lab.prompts import load_prompts
-from omnidraft.paths import DataHome
+from omnidraft.settings.config import DraftSettings, ModelSettings, SamplingSettings, changed
+from omnidraft.storage.paths import DataHome
 
 GREEDY = SamplingSettings(temperature=0, max_tokens=48)
 FIXED = DraftSettings(mode="fixed", length=4)

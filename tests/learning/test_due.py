@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from types import SimpleNamespace
 
-from omnidraft.config import LearningSettings
 from omnidraft.learning.adapters.serving import Adapters, Choice
 from omnidraft.learning.adapters.store import AdapterStore
 from omnidraft.learning.adapters.versions import ADAPTER, WEIGHTS, Meta
 from omnidraft.learning.due import LIVE_ANSWERS, Due, has_fallen
 from omnidraft.learning.facts import ServedAnswer
 from omnidraft.learning.material.history import History
+from omnidraft.settings.config import LearningSettings
 
 
 def test_a_served_version_that_accepts_less_is_looked_at_once(tmp_path):

@@ -23,7 +23,7 @@ from omnidraft.learning.adapters.versions import read_version
 from omnidraft.learning.job import update_job
 from omnidraft.learning.material.expansions import table_files
 from omnidraft.learning.material.replay import ReplayStore
-from omnidraft.paths import find_data_home
+from omnidraft.storage.paths import find_data_home
 
 RUNNER = Path(__file__).with_name("kill_runner.py")
 TIMES = 50

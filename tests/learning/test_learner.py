@@ -12,11 +12,11 @@ from living import FIXED, GREEDY, ONE, PROMPTS, ask, open_assistant, until
 
 from omnidraft.app.assistant import Assistant, Busy
 from omnidraft.chats import ChatStore
-from omnidraft.config import changed
 from omnidraft.learning.adapters.store import AdapterStore
 from omnidraft.learning.material.record import encode
 from omnidraft.learning.material.replay import ReplayStore
-from omnidraft.paths import find_data_home
+from omnidraft.settings.config import changed
+from omnidraft.storage.paths import find_data_home
 
 SECRET = "How many walruses live in Quxington harbour 77310?"
 

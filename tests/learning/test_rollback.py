@@ -8,11 +8,11 @@ import pytest
 from living import FIXED, PROMPTS, open_assistant, until
 from making import made
 
-from omnidraft.config import SamplingSettings
 from omnidraft.learning.adapters.store import AdapterStore
 from omnidraft.learning.due import FEWEST_BEFORE, LIVE_ANSWERS
 from omnidraft.learning.facts import Update
-from omnidraft.paths import find_data_home
+from omnidraft.settings.config import SamplingSettings
+from omnidraft.storage.paths import find_data_home
 
 SHORT = SamplingSettings(temperature=0, max_tokens=20)
 

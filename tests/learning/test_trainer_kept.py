@@ -12,7 +12,6 @@ import pytest
 from fake_trainer import ANSWERS
 from living import ask, open_assistant, until
 
-from omnidraft.config import changed
 from omnidraft.learning import trainer_kept, trainer_process
 from omnidraft.learning.adapters.store import AdapterStore
 from omnidraft.learning.job import Job
@@ -20,7 +19,8 @@ from omnidraft.learning.trainer_events import Ended, Finished, Refused
 from omnidraft.learning.trainer_kept import KeptTrainer
 from omnidraft.learning.training.prepared import Prepared
 from omnidraft.learning.training.update import run
-from omnidraft.paths import find_data_home
+from omnidraft.settings.config import changed
+from omnidraft.storage.paths import find_data_home
 
 JOB = Job("d.gguf", "f", "r.sqlite", {}, "store", "v", target="seeded", seed=0)
 

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from omnidraft.chats import ChatStore
-from omnidraft.config import AppSettings, changed
 from omnidraft.learning.material.record import Record
 from omnidraft.learning.material.replay import ReplayStore
-from omnidraft.paths import ProfilePaths, find_data_home
 from omnidraft.profiles import create_profile
-from omnidraft.settings_file import save_settings
+from omnidraft.settings.config import AppSettings, changed
+from omnidraft.settings.file import save_settings
+from omnidraft.storage.paths import ProfilePaths, find_data_home
 from omnidraft.vocab import NgramCache, PairMap, Vocabulary
 
 SETTINGS = changed(AppSettings(), **{"theme": "dark", "sampling.top_k": 7})

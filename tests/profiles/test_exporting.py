@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from omnidraft.chats import ChatStore
-from omnidraft.config import changed
 from omnidraft.errors import SettingsError, StorageError
 from omnidraft.learning.material.replay import ReplayStore
-from omnidraft.paths import find_data_home
 from omnidraft.profiles import create_profile, export_profile, import_profile, list_profiles
-from omnidraft.settings_file import load_settings, save_settings
+from omnidraft.settings.config import changed
+from omnidraft.settings.file import load_settings, save_settings
+from omnidraft.storage.paths import find_data_home
 
 from .conftest import contents, record
 
@@ -170,7 +170,7 @@ def test_what_is_imported_is_private(home, ada, tmp_path):
 EXPORTING = """
 import os, sys, zipfile
 from pathlib import Path
-from omnidraft.paths import find_data_home
+from omnidraft.storage.paths import find_data_home
 from omnidraft.profiles import exporting
 exporting._add = lambda *_: os.kill(os.getpid(), 9)
 exporting.export_profile(find_data_home(sys.argv[1]), "Ada", Path(sys.argv[2]))

@@ -11,7 +11,6 @@ import pytest
 
 from omnidraft.chats import ChatStore
 from omnidraft.errors import SettingsError, StorageError
-from omnidraft.paths import DataHome
 from omnidraft.profiles import (
     create_profile,
     delete_profile,
@@ -21,6 +20,7 @@ from omnidraft.profiles import (
     profile_size,
     rename_profile,
 )
+from omnidraft.storage.paths import DataHome
 
 
 def names(home):

@@ -17,9 +17,9 @@ from sqlitedict import SqliteDict
 
 from omnidraft.chats import ChatStore
 from omnidraft.errors import OmniDraftError, StorageError
-from omnidraft.paths import find_data_home
 from omnidraft.profiles import export_profile, import_profile
 from omnidraft.profiles.checks import looks_like_pickle
+from omnidraft.storage.paths import find_data_home
 
 
 @pytest.fixture

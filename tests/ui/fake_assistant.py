@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
-from omnidraft.paths import DataHome
-from omnidraft.settings_file import load_settings
+from omnidraft.settings.file import load_settings
+from omnidraft.storage.paths import DataHome
 
 
 class FakeAssistant:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from types import SimpleNamespace
 
-from omnidraft.backends.templates import ChatTemplate
+from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.decoding.events import Finished, Statistics, Token
 from omnidraft.engine import Engine
 from tests.backends.tool_templates import HERMES

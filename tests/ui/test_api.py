@@ -9,10 +9,10 @@ import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
+from omnidraft.server.api import routes as api
+from omnidraft.server.guard.security import is_local
 from tests.backends.hf_folders import write_folder
 from tests.ui.conftest import SETTINGS
-from ui.api import routes as api
-from ui.guard.security import is_local
 
 MODEL = "tiny-target-a-f16"
 ASK = [{"role": "user", "content": "Tell me about your day."}]

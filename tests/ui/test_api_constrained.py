@@ -85,10 +85,10 @@ def test_any_object_is_an_object_as_far_as_it_got(server):
 def test_other_verifications_step_aside(models, tmp_path, verification):
     """On the assistant itself: the settings of the running app are the other tests'."""
     from omnidraft.app.assistant import Assistant
-    from omnidraft.backends.grammar import Grammar
-    from omnidraft.config import DraftSettings, ModelSettings, SamplingSettings
+    from omnidraft.backends.prompting.grammar import Grammar
     from omnidraft.decoding.events import Notice, Token
-    from omnidraft.paths import find_data_home
+    from omnidraft.settings.config import DraftSettings, ModelSettings, SamplingSettings
+    from omnidraft.storage.paths import find_data_home
 
     assistant = Assistant(find_data_home(tmp_path))
     assistant.load(

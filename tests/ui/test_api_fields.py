@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
-from omnidraft.config import AppSettings
-from ui.api import answers
-from ui.api import routes as api
-from ui.api.fields import BadRequest
+from omnidraft.server.api import answers
+from omnidraft.server.api import routes as api
+from omnidraft.server.api.fields import BadRequest
+from omnidraft.settings.config import AppSettings
 
 UNDERSTOOD = 418
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string", "maxLength": 3}}, "required": ["a"]}

@@ -9,7 +9,7 @@ import omnidraft.app.conversing
 import omnidraft.app.session
 from omnidraft.app.sessions import Sessions
 from omnidraft.chats import TextFile
-from omnidraft.paths import find_data_home
+from omnidraft.storage.paths import find_data_home
 from tests.ui.fake_assistant import FakeAssistant, by, clicked, shown
 from ui.chat import page as chat_page
 from ui.chat.events import Answering

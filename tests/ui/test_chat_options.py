@@ -6,7 +6,7 @@ import gradio as gr
 import pytest
 
 from omnidraft.chats import Conversation
-from omnidraft.config import SamplingSettings, describe
+from omnidraft.settings.config import SamplingSettings, describe
 from ui.chat import options as chat_options
 
 RULES = {setting.name: setting.rule for setting in describe(SamplingSettings)}

@@ -9,7 +9,7 @@ import omnidraft.app.session
 from omnidraft.app import conversing
 from omnidraft.app.sessions import Sessions
 from omnidraft.chats.steps import open_call, steps_meta, with_call
-from omnidraft.paths import find_data_home
+from omnidraft.storage.paths import find_data_home
 from tests.ui.chatting import arrived, ask, new_chat, tab, wait_idle
 from tests.ui.conftest import Server, write_settings
 from tests.ui.fake_assistant import by, clicked, shown

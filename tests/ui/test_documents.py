@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.documents.test_reading import docx_of, pdf_of
+from tests.app.documents.test_reading import docx_of, pdf_of
 from tests.ui.chatting import new_chat, wait_idle
 from tests.ui.conftest import SETTINGS, Server, write_settings
 

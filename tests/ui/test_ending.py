@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from ui.guard.ending import Ending, Server
+from omnidraft.server.guard.ending import Ending, Server
 
 
 async def endless(request: Request) -> Response:

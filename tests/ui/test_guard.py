@@ -17,10 +17,10 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from omnidraft.app.sessions import Sessions
-from omnidraft.paths import find_data_home
 from omnidraft.profiles.accounts import Accounts, add_account
-from ui.guard import auth
-from ui.guard.security import Guard
+from omnidraft.server.guard import auth
+from omnidraft.server.guard.security import Guard
+from omnidraft.storage.paths import find_data_home
 from ui.server import make_app
 
 HERE = "http://127.0.0.1:7860"
@@ -208,7 +208,7 @@ def test_a_full_disk_is_a_sentence_on_every_route(app, monkeypatch):
     def full(*_):
         raise sqlite3.OperationalError("database or disk is full")
 
-    monkeypatch.setattr("omnidraft.database._migrate", full)
+    monkeypatch.setattr("omnidraft.storage.database._migrate", full)
     new = {"Cookie": "omnidraft_profile=new"}
     (app.home.profiles / "new").mkdir()
     app.cookies.clear()  # what earlier answers set would stand in place of this one

@@ -19,8 +19,8 @@ import pytest
 from omnidraft.chats import ChatStore
 from omnidraft.lab.schedule import BUNDLED
 from omnidraft.lab.store import Options, Point, RunStore, runs_folder
-from omnidraft.paths import BUNDLED_MODELS, find_data_home
 from omnidraft.profiles.accounts import add_account
+from omnidraft.storage.paths import BUNDLED_MODELS, find_data_home
 from tests.ui.conftest import SETTINGS, Server, write_settings
 
 SECRET = "Brunhilde"

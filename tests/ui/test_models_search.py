@@ -6,7 +6,7 @@ import pytest
 from tokenizers import pre_tokenizers
 
 from omnidraft.app.hub_drafters import DRAFTERS
-from omnidraft.paths import BUNDLED_MODELS
+from omnidraft.storage.paths import BUNDLED_MODELS
 from tests.app.test_hub_search import tokenizer
 from tests.ui.chatting import choose, said, write
 from tests.ui.conftest import SETTINGS

@@ -7,7 +7,7 @@ import pytest
 from omnidraft.app import worker_list
 from omnidraft.app.session import Session
 from omnidraft.errors import SettingsError
-from omnidraft.paths import find_data_home
+from omnidraft.storage.paths import find_data_home
 from tests.lent import free_port, named, needs_rpc, workers
 from tests.ui.conftest import SETTINGS, Server, write_settings
 from ui.models import workers as page

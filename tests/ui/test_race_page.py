@@ -11,11 +11,11 @@ import omnidraft.app.session
 from omnidraft.app.race_job import RaceJob
 from omnidraft.app.race_view import RacePlan
 from omnidraft.app.sessions import Sessions
-from omnidraft.config import AppSettings
 from omnidraft.errors import ModelError, SettingsError
 from omnidraft.lab.race import Score
 from omnidraft.lab.topics import own_prompts, topic_prompts
-from omnidraft.paths import BUNDLED_MODELS, find_data_home
+from omnidraft.settings.config import AppSettings
+from omnidraft.storage.paths import BUNDLED_MODELS, find_data_home
 from tests.ui.chatting import arrived, choose, write
 from tests.ui.fake_assistant import FakeAssistant
 from ui.drift import race_view

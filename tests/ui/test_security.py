@@ -6,7 +6,7 @@ import http.client
 
 import pytest
 
-from ui.guard.security import HEADERS, allowed_hosts
+from omnidraft.server.guard.security import HEADERS, allowed_hosts
 
 
 def request(server, method: str = "GET", path: str = "/", **headers: str) -> http.client.HTTPResponse:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from types import SimpleNamespace
 
-from omnidraft.config import AppSettings, describe
+from omnidraft.settings.config import AppSettings, describe
 from tests.ui.chatting import arrived, ask, choose, said, write
 from ui.settings import cache_html
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import app
-from omnidraft.file_lock import FileLock
 from omnidraft.profiles.accounts import add_account
+from omnidraft.storage.file_lock import FileLock
 from tests.ui.conftest import free_port
 
 

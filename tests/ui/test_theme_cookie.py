@@ -9,8 +9,8 @@ from fastapi import FastAPI
 from fastapi.responses import PlainTextResponse
 from starlette.testclient import TestClient
 
-from omnidraft.config import AppSettings
 from omnidraft.errors import StorageError
+from omnidraft.settings.config import AppSettings
 from ui.common.theme_cookie import ThemeCookie
 
 

@@ -9,10 +9,10 @@ from starlette.testclient import TestClient
 
 from omnidraft.app import conversing
 from omnidraft.app.sessions import Sessions
-from omnidraft.config import AppSettings, SamplingSettings, describe
-from omnidraft.paths import find_data_home
+from omnidraft.server.api import routes as api
+from omnidraft.settings.config import AppSettings, SamplingSettings, describe
+from omnidraft.storage.paths import find_data_home
 from tests.ui.fake_assistant import by
-from ui.api import routes as api
 from ui.chat.turns import turns
 from ui.common import fields
 from ui.common.field_events import keep

@@ -11,11 +11,11 @@ import gguf
 import llama_cpp
 import pytest
 
-from omnidraft.backends.gguf_file import read_info
-from omnidraft.backends.llama_cpp import LlamaTarget
-from omnidraft.backends.llama_runtime import supports_architecture
-from omnidraft.config import ModelSettings
+from omnidraft.backends.gguf.file import read_info
+from omnidraft.backends.llama.model import LlamaTarget
+from omnidraft.backends.llama.runtime import supports_architecture
 from omnidraft.errors import ModelError
+from omnidraft.settings.config import ModelSettings
 from omnidraft.vocab import Vocabulary, llama_log
 
 _DEAF = llama_cpp.llama_log_callback(lambda level, text, data: None)

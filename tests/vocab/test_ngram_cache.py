@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlitedict import SqliteDict
 
-from omnidraft.config import CacheSettings
 from omnidraft.errors import StorageError
+from omnidraft.settings.config import CacheSettings
 from omnidraft.vocab import NgramCache
 from tests.vocab.conftest import ROOT, pair_map
 
@@ -298,7 +298,7 @@ def test_pairs_share_a_file_but_no_entries(path):
 CHILD = """
 import sys, time
 from pathlib import Path
-from omnidraft.config import CacheSettings
+from omnidraft.settings.config import CacheSettings
 from omnidraft.vocab import NgramCache, PairMap, Vocabulary
 root, path = Path(sys.argv[1]), Path(sys.argv[2])
 names = ("tiny-drafter", "tiny-target-a")
@@ -425,7 +425,7 @@ def test_a_writer_thread_that_died_is_replaced_by_the_next_commit(pair, path):
 
 @pytest.mark.timeout(60)
 def test_a_writer_thread_that_dies_meanwhile_is_an_error_and_not_a_hang(pair, path, monkeypatch):
-    monkeypatch.setattr("omnidraft.dict_table.ANSWER_SECONDS", 1e9)  # it is its death that ends the wait
+    monkeypatch.setattr("omnidraft.storage.dict_table.ANSWER_SECONDS", 1e9)  # it is its death that ends the wait
     cache = NgramCache.open(path, pair, CacheSettings(seed=False))
     monkeypatch.setattr(type(cache._store._table), "alive", True)
     cache._store._table.conn.close()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnidraft.config import CacheSettings
+from omnidraft.settings.config import CacheSettings
 from omnidraft.vocab import NgramCache, PairMap, Translator
 from tests.vocab.conftest import pair_map, vocabulary
 

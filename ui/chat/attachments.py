@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
-from omnidraft import documents
+from omnidraft.app import documents
 from omnidraft.app.attached import BEGINNING, END, REFUSE, Sizes
 from omnidraft.chats import TextFile
 from omnidraft.errors import OmniDraftError

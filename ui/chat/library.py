@@ -14,8 +14,8 @@ from omnidraft.app.presets import apply_preset, other_model, preset_of
 from omnidraft.app.session import Session
 from omnidraft.chats import Library, Preset, Prompt
 from omnidraft.errors import OmniDraftError, StorageError
-from omnidraft.files import reason
 from omnidraft.profiles.uploads import taken
+from omnidraft.storage.files import reason
 from ui.chat.handlers import Handlers, Updates
 from ui.chat.named_rows import SCRIPT, named_row
 from ui.common.notes import note

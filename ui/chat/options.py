@@ -9,8 +9,8 @@ import gradio as gr
 
 from omnidraft.app.session import Session
 from omnidraft.chats import Conversation
-from omnidraft.config import SamplingSettings, describe
 from omnidraft.errors import SettingsError
+from omnidraft.settings.config import SamplingSettings, describe
 
 _DEFAULT = SamplingSettings()
 PRESETS: dict[str, dict[str, Any]] = {

@@ -12,8 +12,8 @@ from omnidraft.app.sessions import Sessions
 from omnidraft.chats import ChatStore, Conversation, export_json, export_markdown, import_json, import_markdown
 from omnidraft.chats.foreign import is_zip, read_foreign
 from omnidraft.errors import OmniDraftError, StorageError
-from omnidraft.files import reason
-from ui.common.request import session_of_request
+from omnidraft.server.request_session import session_of_request
+from omnidraft.storage.files import reason
 
 
 def add_routes(app: FastAPI, sessions: Sessions) -> None:

@@ -9,8 +9,8 @@ import gradio as gr
 
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
-from omnidraft.config import Setting, value_of
 from omnidraft.errors import OmniDraftError
+from omnidraft.settings.config import Setting, value_of
 from ui.common import fields
 from ui.common.layout import PRIVATE
 from ui.common.notes import note

@@ -9,8 +9,8 @@ from typing import Any
 
 import gradio as gr
 
-from omnidraft.config import Setting
 from omnidraft.errors import SettingsError
+from omnidraft.settings.config import Setting
 
 Component = gr.Checkbox | gr.Dropdown | gr.Textbox
 TITLES = {

@@ -1,38 +1,14 @@
-"""Which profile a request belongs to. The only place that reads it, so that one rule decides for every page.
-
-With accounts it is the name that signed in. Without, it is the profile this browser picked, if there is such a one.
-"""
+"""The session of the browser that an event of a page comes from."""
 
 from __future__ import annotations
 
-from urllib.parse import unquote
-
 import gradio as gr
-from fastapi import Request
 
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
-from omnidraft.errors import SettingsError
-
-COOKIE = "omnidraft_profile"
+from omnidraft.server.request_session import session_of_request
 
 
 def session_of(sessions: Sessions, request: gr.Request) -> Session:
     """The session of the profile this browser works in, for an event of a page."""
     return session_of_request(sessions, request.request)
-
-
-def session_of_request(sessions: Sessions, request: Request) -> Session:
-    """The same for a plain request."""
-    if sessions.accounts is not None:
-        # The gate let nobody through without a name; anything else is a defect and must not fall back to a profile.
-        return sessions.get(request.scope["omnidraft_user"])
-    picked = unquote(request.cookies.get(COOKIE, ""))
-    return sessions.get(picked if picked and _exists(sessions, picked) else None)
-
-
-def _exists(sessions: Sessions, name: str) -> bool:
-    try:
-        return sessions.home.profile(name, create=False).root.is_dir()
-    except SettingsError:
-        return False

@@ -13,8 +13,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from omnidraft.app.sessions import Sessions
 from omnidraft.errors import OmniDraftError
+from omnidraft.server.request_session import session_of_request
 from ui.common.layout import PAGES
-from ui.common.request import session_of_request
 from ui.common.theme import COOKIE, COOKIE_LASTS
 
 UNSET = "system"  # without a cookie a page follows the system's colours

@@ -16,9 +16,10 @@ from omnidraft.errors import ModelError, OmniDraftError
 from omnidraft.lab import plot as drift_plot
 from omnidraft.lab.export import to_csv, to_json
 from omnidraft.profiles.uploads import taken
+from omnidraft.server.request_session import session_of_request
 from ui.common.layout import PRIVATE, mobile_bar, side_head
 from ui.common.notes import note
-from ui.common.request import session_of, session_of_request
+from ui.common.request import session_of
 from ui.drift import form as drift_form
 from ui.drift import race as drift_race
 from ui.drift import view as drift_view

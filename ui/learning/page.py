@@ -13,9 +13,9 @@ import gradio as gr
 
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
-from omnidraft.config import AppSettings, describe, value_of
 from omnidraft.errors import OmniDraftError
 from omnidraft.learning.facts import Update
+from omnidraft.settings.config import AppSettings, describe, value_of
 from ui.common import field_events, fields, tables
 from ui.common.layout import PRIVATE, mobile_bar, side_head
 from ui.common.notes import note

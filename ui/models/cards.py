@@ -9,10 +9,10 @@ from omnidraft.app import models_list
 from omnidraft.app.hub import Download
 from omnidraft.app.memory import context_of, estimate
 from omnidraft.app.session import Session
-from omnidraft.backends.gguf_file import ModelInfo
-from omnidraft.config import ModelSettings
+from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.errors import ModelError
 from omnidraft.format import count, percent, short, size
+from omnidraft.settings.config import ModelSettings
 
 KINDS = {
     "vocabulary": "a vocabulary without weights",

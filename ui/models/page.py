@@ -14,9 +14,9 @@ import gradio as gr
 from omnidraft.app import models_list
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
-from omnidraft.backends.llama_runtime import gpu_offload
-from omnidraft.config import AppSettings, Setting, describe, value_of
+from omnidraft.backends.llama.runtime import gpu_offload
 from omnidraft.errors import OmniDraftError
+from omnidraft.settings.config import AppSettings, Setting, describe, value_of
 from omnidraft.vocab import PairMap, Vocabulary
 from ui.chat.switching import describe_switch
 from ui.common import field_events, fields

@@ -19,13 +19,13 @@ from omnidraft.bench.paper.learned import adapter_of
 from omnidraft.bench.paper.machines import PAPER, projected
 from omnidraft.bench.paper.ngrams import recorded
 from omnidraft.bench.paper.plan import Plan
-from omnidraft.config import DraftSettings
 from omnidraft.decoding.acceptance import AcceptanceHead
 from omnidraft.decoding.cost import CostModel
 from omnidraft.decoding.knowledge import Knowledge
 from omnidraft.engine import Memory
 from omnidraft.lab.prompts import Prompt
 from omnidraft.lab.trace import Trace
+from omnidraft.settings.config import DraftSettings
 
 WARM_UP = 16  # prompts the head learns on first
 GAMMA = DraftSettings(mode="gamma", gamma=0.3, lookup=False)

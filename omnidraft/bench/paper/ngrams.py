@@ -16,9 +16,9 @@ from omnidraft.bench.learn_plan import LearnPlan, choose, label
 from omnidraft.bench.learn_tester import Tester
 from omnidraft.bench.paper.learned import adapter_of
 from omnidraft.bench.paper.plan import Plan
-from omnidraft.config import CacheSettings
 from omnidraft.learning.material.record import Record
-from omnidraft.paths import DataHome
+from omnidraft.settings.config import CacheSettings
+from omnidraft.storage.paths import DataHome
 from omnidraft.vocab.ngram_cache import NgramCache
 
 SHARES = (0.25, 0.5)

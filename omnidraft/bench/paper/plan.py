@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from omnidraft.bench.learn_plan import LearnPlan
-from omnidraft.config import LearningSettings
 from omnidraft.errors import SettingsError
 from omnidraft.lab.prompts import TASKS
+from omnidraft.settings.config import LearningSettings
 
 METHODS = ("dm", "hybrid", "projected")
 LOSSES = ("ngram", "dm_nll", "dm", "hybrid", "both_kl", "projected")

@@ -10,11 +10,11 @@ from pathlib import Path
 from omnidraft.bench.learn import Told
 from omnidraft.bench.paper import adapting, learned, ngrams, timed
 from omnidraft.bench.paper.plan import Plan, estimate
-from omnidraft.config import DraftSettings
 from omnidraft.errors import SettingsError
-from omnidraft.files import write_atomically
 from omnidraft.lab.prompts import Prompt
-from omnidraft.paths import DataHome
+from omnidraft.settings.config import DraftSettings
+from omnidraft.storage.files import write_atomically
+from omnidraft.storage.paths import DataHome
 
 _PROBE = Prompt("probe", "qa", None, ({"role": "user", "content": "What is a river?"},))
 

@@ -17,8 +17,8 @@ from omnidraft.bench.learn import Told
 from omnidraft.bench.opened import engine_of
 from omnidraft.bench.paper.machines import DESKTOP, GPU, PAPER, Machine, measured, projected
 from omnidraft.bench.paper.plan import Plan
-from omnidraft.config import CacheSettings, ModelSettings
-from omnidraft.paths import DataHome
+from omnidraft.settings.config import CacheSettings, ModelSettings
+from omnidraft.storage.paths import DataHome
 
 WIDTHS = (1, 2, 3, 4, 5, 6, 8)  # rows of a pass
 TEXT, REPEATS = 64, 7

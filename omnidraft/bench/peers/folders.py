@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from omnidraft.backends.hf_assisted import AssistedModel
+from omnidraft.backends.hf.assisted import AssistedModel
 from omnidraft.bench.columns import Column
 from omnidraft.bench.peers.bursts import Answer, Burst, answer_of
 from omnidraft.bench.peers.peer import PLAIN, Models, Question, greedy

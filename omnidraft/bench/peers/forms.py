@@ -6,14 +6,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from omnidraft.backends.expand import SHAPES, expanded_model
-from omnidraft.backends.expand.shapes import BLOCK
-from omnidraft.backends.expand.source import LlamaFile
+from omnidraft.backends.gguf.expand import SHAPES, expanded_model
+from omnidraft.backends.gguf.expand.shapes import BLOCK
+from omnidraft.backends.gguf.expand.source import LlamaFile
 from omnidraft.bench import regimes
 from omnidraft.bench.peers.learned import Learned
 from omnidraft.bench.peers.peer import Models
 from omnidraft.bench.peers.plan import Plan
-from omnidraft.paths import DataHome
+from omnidraft.storage.paths import DataHome
 
 N_CTX = 1024
 

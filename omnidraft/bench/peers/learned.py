@@ -10,8 +10,8 @@ from pathlib import Path
 
 from omnidraft.bench import learn_answers
 from omnidraft.bench.learn_plan import LearnPlan
-from omnidraft.files import write_atomically
 from omnidraft.lab.prompts import Prompt
+from omnidraft.storage.files import write_atomically
 
 LOSS = "projected"
 

@@ -8,18 +8,18 @@ from itertools import accumulate, islice
 from pathlib import Path
 
 from omnidraft.app.assistant import Assistant
-from omnidraft.backends.llama_cpp import LlamaDrafter
-from omnidraft.backends.templates import ChatTemplate
+from omnidraft.backends.llama.model import LlamaDrafter
+from omnidraft.backends.prompting.seats import DrafterSeat
+from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.bench.columns import Column
 from omnidraft.bench.opened import drafting_of, engine_of, pair_of
 from omnidraft.bench.peers.bursts import Answer, Burst, answer_of
 from omnidraft.bench.peers.peer import PLAIN, Models, Question
-from omnidraft.config import CacheSettings, DraftSettings, ModelSettings
 from omnidraft.decoding.events import Event, Round, Token
 from omnidraft.engine import Memory
 from omnidraft.lab.trace import seconds
-from omnidraft.paths import DataHome
-from omnidraft.seats import DrafterSeat
+from omnidraft.settings.config import CacheSettings, DraftSettings, ModelSettings
+from omnidraft.storage.paths import DataHome
 from omnidraft.vocab import NgramCache, Translator
 
 LOOKUP, UNTRAINED, LEARNED = "lookup", "untrained", "learned"

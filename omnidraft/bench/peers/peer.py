@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from omnidraft.backends.prompting.seats import Message
 from omnidraft.bench.columns import Column, name_of, sampling_of
 from omnidraft.bench.peers.bursts import Answer
-from omnidraft.config import SamplingSettings
 from omnidraft.lab.prompts import Prompt
-from omnidraft.seats import Message
+from omnidraft.settings.config import SamplingSettings
 
 PLAIN = "plain"
 

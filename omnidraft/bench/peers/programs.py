@@ -10,7 +10,7 @@ from omnidraft.bench.peers.learned import learn_from
 from omnidraft.bench.peers.peer import Models, Opening, Peer
 from omnidraft.bench.peers.plan import Plan
 from omnidraft.errors import ModelError
-from omnidraft.paths import DataHome
+from omnidraft.storage.paths import DataHome
 
 
 def openings(

@@ -13,17 +13,17 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from omnidraft.backends.gguf_file import read_info
-from omnidraft.backends.prompt import prompt_ids
-from omnidraft.backends.templates import ChatTemplate
+from omnidraft.backends.gguf.file import read_info
+from omnidraft.backends.prompting.prompt import prompt_ids
+from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.bench.columns import Column, name_of
 from omnidraft.bench.learn_plan import label
 from omnidraft.bench.peers.bursts import Answer
 from omnidraft.bench.peers.peer import PLAIN, Models, Opening, Peer, Question
 from omnidraft.bench.peers.plan import Plan, digest
 from omnidraft.errors import OmniDraftError, SettingsError
-from omnidraft.files import write_atomically
 from omnidraft.lab.prompts import Prompt
+from omnidraft.storage.files import write_atomically
 from omnidraft.vocab import Vocabulary
 
 Told = Callable[[str], None]

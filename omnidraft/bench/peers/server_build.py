@@ -15,7 +15,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from omnidraft.errors import ModelError, StorageError
-from omnidraft.paths import DataHome
+from omnidraft.storage.paths import DataHome
 
 OPTIONS = {
     "CMAKE_BUILD_TYPE": "Release",

@@ -21,9 +21,9 @@ from zipfile import BadZipFile
 import numpy as np
 
 from omnidraft.errors import StorageError
-from omnidraft.files import erase, read, reason, sync_folder
-from omnidraft.json_text import read_json
 from omnidraft.learning.adapters.files import place, unfinished_folder
+from omnidraft.storage.files import erase, read, reason, sync_folder
+from omnidraft.storage.json_text import read_json
 
 FILE = ".candidate.npz"  # the dot keeps it out of exported profiles
 _ABOUT = "about"

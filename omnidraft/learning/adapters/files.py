@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from omnidraft.files import as_stored, erase, put_in, sync_folder
-from omnidraft.vault import vault_of
+from omnidraft.storage.files import as_stored, erase, put_in, sync_folder
+from omnidraft.storage.vault import vault_of
 
 DAMAGED = ".damaged-"
 KEPT_ASIDE = 2

@@ -14,12 +14,12 @@ import numpy as np
 from gguf import GGMLQuantizationType, GGUFReader, ReaderTensor
 from gguf.quants import dequantize, quantize
 
-from omnidraft.backends.expand.gguf_stream import need_space, replacing
-from omnidraft.backends.expand.source import open_gguf
+from omnidraft.backends.gguf.expand.gguf_stream import need_space, replacing
+from omnidraft.backends.gguf.expand.source import open_gguf
 from omnidraft.errors import ModelError
-from omnidraft.files import put_in, readable
 from omnidraft.learning.adapters.versions import ADAPTER, Version
-from omnidraft.vault import vault_of
+from omnidraft.storage.files import put_in, readable
+from omnidraft.storage.vault import vault_of
 
 LARGEST = 400 << 20  # bytes of a drafter; beyond it the adapter weighs little and a copy weighs much
 _ROWS = 4096  # added to at once

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from omnidraft.errors import StorageError
-from omnidraft.files import read, write_atomically
-from omnidraft.json_text import read_json
+from omnidraft.storage.files import read, write_atomically
+from omnidraft.storage.json_text import read_json
 
 CURRENT = "current.json"
 VERSION_NAME = re.compile(r"v\d{6,}")

@@ -11,18 +11,18 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from omnidraft.backends.llama_cpp import LlamaDrafter
-from omnidraft.config import ModelSettings
+from omnidraft.backends.llama.model import LlamaDrafter
 from omnidraft.decoding.acceptance import AcceptanceHead
 from omnidraft.decoding.knowledge import Knowledge
 from omnidraft.errors import ModelError, StorageError
-from omnidraft.files import erase, read, readable
-from omnidraft.json_text import read_json
 from omnidraft.learning.adapters.files import set_aside
 from omnidraft.learning.adapters.merge import can_merge, merged_path
 from omnidraft.learning.adapters.store import SHARED, AdapterStore, open_store, warm_start
 from omnidraft.learning.adapters.versions import Version, model_fingerprint
 from omnidraft.learning.facts import Origin
+from omnidraft.settings.config import ModelSettings
+from omnidraft.storage.files import erase, read, readable
+from omnidraft.storage.json_text import read_json
 from omnidraft.vocab import Vocabulary
 
 AUTO = "auto"  # as an adapter's path: what was learned for this drafter and vocabulary

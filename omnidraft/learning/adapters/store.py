@@ -15,7 +15,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from omnidraft.errors import StorageError
-from omnidraft.files import erase, read, reason, sync_folder, write_atomically
 from omnidraft.learning.adapters.candidate import drop_candidate, forget_candidate
 from omnidraft.learning.adapters.files import (
     DAMAGED,
@@ -29,6 +28,7 @@ from omnidraft.learning.adapters.files import (
 )
 from omnidraft.learning.adapters.pointer import VERSION_NAME, Pointer, read_pointer, write_pointer
 from omnidraft.learning.adapters.versions import ADAPTER, HEAD, META, WEIGHTS, Meta, Version, digest, read_version
+from omnidraft.storage.files import erase, read, reason, sync_folder, write_atomically
 
 SHARED = "shared"
 KEPT = 5

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
 from omnidraft.errors import StorageError
-from omnidraft.files import read
-from omnidraft.json_text import read_json
+from omnidraft.storage.files import read
+from omnidraft.storage.json_text import read_json
 
 ADAPTER = "adapter.gguf"  # what llama.cpp serves, F16
 WEIGHTS = "weights.npz"  # what training continues from, F32

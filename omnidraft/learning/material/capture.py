@@ -9,8 +9,8 @@ from itertools import accumulate
 
 import numpy as np
 
-from omnidraft.backends.prompt import ends_without_space, prompt_ids
-from omnidraft.backends.templates import ChatTemplate
+from omnidraft.backends.prompting.prompt import ends_without_space, prompt_ids
+from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.decoding.events import Finished, Token
 from omnidraft.errors import ModelError
 from omnidraft.learning.adapters.serving import Choice

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from omnidraft.errors import StorageError
-from omnidraft.files import read, write_atomically
+from omnidraft.storage.files import read, write_atomically
 
 if TYPE_CHECKING:
     from omnidraft.vocab import PairMap

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 
-from omnidraft.database import Database, Migration
 from omnidraft.learning.facts import ServedAnswer, Update
+from omnidraft.storage.database import Database, Migration
 
 APPLICATION_ID = 0x4F44_4D31  # "ODM1" in the SQLite header
 KEPT_UPDATES, KEPT_ANSWERS = 2000, 50_000

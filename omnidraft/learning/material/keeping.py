@@ -11,15 +11,15 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from omnidraft.config import LearningSettings
-from omnidraft.file_lock import FileLock
 from omnidraft.learning.adapters.serving import Adapters
 from omnidraft.learning.material.capture import Answered, Pairing, record_of, served_by
 from omnidraft.learning.material.history import History
 from omnidraft.learning.material.plan import waiting
 from omnidraft.learning.material.record import Record
 from omnidraft.learning.material.replay import ReplayStore
-from omnidraft.paths import Part, ProfilePaths, measured
+from omnidraft.settings.config import LearningSettings
+from omnidraft.storage.file_lock import FileLock
+from omnidraft.storage.paths import Part, ProfilePaths, measured
 
 LOCK = "learning.lock"
 

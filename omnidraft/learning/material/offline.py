@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from omnidraft.backends.gguf_file import read_info
-from omnidraft.backends.llama_cpp import LlamaTarget
-from omnidraft.backends.prompt import ends_without_space, prompt_ids
-from omnidraft.backends.templates import ChatTemplate
-from omnidraft.config import DraftSettings, ModelSettings, SamplingSettings
+from omnidraft.backends.gguf.file import read_info
+from omnidraft.backends.llama.model import LlamaTarget
+from omnidraft.backends.prompting.prompt import ends_without_space, prompt_ids
+from omnidraft.backends.prompting.seats import Message
+from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.decoding.events import Token
 from omnidraft.engine import Engine
 from omnidraft.learning.material.capture import capture
 from omnidraft.learning.material.record import Record
-from omnidraft.seats import Message
+from omnidraft.settings.config import DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.vocab import PairMap, Vocabulary
 
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from omnidraft.decoding.events import Captured
 from omnidraft.errors import StorageError
-from omnidraft.json_text import read_json
+from omnidraft.storage.json_text import read_json
 
 MAGIC = b"ODR1"
 LEAST = 1e-5  # a candidate below this is worth less than its three bytes; its mass goes to `rest`

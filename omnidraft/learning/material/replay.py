@@ -18,11 +18,11 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from omnidraft import sqlite
-from omnidraft.dict_table import DictTable
 from omnidraft.errors import StorageError
-from omnidraft.json_text import read_json
 from omnidraft.learning.material.record import Record, decode, encode
+from omnidraft.storage import sqlite
+from omnidraft.storage.dict_table import DictTable
+from omnidraft.storage.json_text import read_json
 
 APPLICATION = 0x4F44_5231  # "ODR1" in the SQLite header: only such files are opened
 SCHEMA = 1

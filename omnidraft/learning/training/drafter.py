@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from transformers import AutoModelForCausalLM
 
 from omnidraft.errors import ModelError, StorageError
-from omnidraft.files import read
 from omnidraft.learning.training.batches import Batch
+from omnidraft.storage.files import read
 
 Weights = Mapping[str, np.ndarray | torch.Tensor]
 OUTPUT = "output"  # the output layer's name in a GGUF

@@ -17,7 +17,6 @@ from pathlib import Path
 import torch
 from transformers.utils import logging
 
-from omnidraft.config import LearningSettings
 from omnidraft.learning.adapters.serving import Adapters, Choice
 from omnidraft.learning.adapters.versions import Version
 from omnidraft.learning.job import Job, update_job
@@ -26,6 +25,7 @@ from omnidraft.learning.material.replay import ReplayStore
 from omnidraft.learning.trainer_events import Estimated, Published, Refused
 from omnidraft.learning.training import update as updating
 from omnidraft.learning.training.prepared import Prepared
+from omnidraft.settings.config import LearningSettings
 
 
 @dataclass(frozen=True)

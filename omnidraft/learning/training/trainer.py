@@ -18,11 +18,11 @@ from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 
-from omnidraft import system
 from omnidraft.errors import OmniDraftError
 from omnidraft.learning.job import Job
 from omnidraft.learning.trainer_events import Event, Failed, Finished
-from omnidraft.vault import take_keys
+from omnidraft.processes import system
+from omnidraft.storage.vault import take_keys
 
 
 def main() -> int:

@@ -35,7 +35,7 @@ from omnidraft.learning.training.drafter import TorchDrafter, arrays_of, give, r
 from omnidraft.learning.training.evaluate import Estimate, Verdict, estimates, judge, means
 from omnidraft.learning.training.prepared import Prepared
 from omnidraft.learning.training.rehearsal import Rehearsal
-from omnidraft.vault import vault_of
+from omnidraft.storage.vault import vault_of
 
 LONGEST = 16  # updates a candidate has to become better than what is served
 SETTLED = 100  # answers, from which on half the steps do: .44 accepted for .42 after 300, for two thirds of the time

@@ -8,13 +8,13 @@ import torch
 from living import ONE, ask, open_assistant, until
 from making import made
 
-from omnidraft.config import changed
 from omnidraft.learning.adapters.store import SHARED, AdapterStore
 from omnidraft.learning.facts import Update
 from omnidraft.learning.job import update_job
 from omnidraft.learning.training import update as updating
 from omnidraft.learning.training.drafter import TorchDrafter, read_weights
-from omnidraft.paths import find_data_home
+from omnidraft.settings.config import changed
+from omnidraft.storage.paths import find_data_home
 
 
 @pytest.fixture

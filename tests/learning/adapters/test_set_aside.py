@@ -9,7 +9,7 @@ from making import made, misshapen
 from omnidraft.app.assistant import Assistant
 from omnidraft.learning.adapters.store import AdapterStore
 from omnidraft.learning.adapters.versions import ADAPTER, META, WEIGHTS, Meta
-from omnidraft.paths import find_data_home
+from omnidraft.storage.paths import find_data_home
 
 
 @pytest.fixture

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from learning_helpers import random_record
 
-from omnidraft.config import LearningSettings
 from omnidraft.errors import StorageError
 from omnidraft.learning.material.keeping import Keeping
 from omnidraft.learning.material.record import Record
 from omnidraft.learning.material.replay import ReplayStore
-from omnidraft.paths import ProfilePaths
+from omnidraft.settings.config import LearningSettings
+from omnidraft.storage.paths import ProfilePaths
 
 
 def test_with_a_damaged_history_nothing_is_kept_open_and_the_next_load_says_so_again(tmp_path):

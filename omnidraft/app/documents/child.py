@@ -1,0 +1,90 @@
+"""What runs in the child process: one file's text by the library for its kind. Whatever happens here harms nobody.
+
+Run as `python -m omnidraft.app.documents.child '{"path": ..., "suffix": ..., "most": ..., "seconds": ..., "memory": ...}'`;
+says one line of JSON: {"text": ...} or {"refused": the rest of a sentence that begins with the file's name}.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import zipfile
+from collections.abc import Iterator
+from typing import Any
+
+from omnidraft.processes.bounded_child import limit_this_process
+
+UNPACKED = 256 << 20  # bytes of everything in an Office file: a page of text packs into a hundredth
+ENTRIES = 20_000
+
+
+class Refused(Exception):
+    """The rest of a sentence that begins with the file's name."""
+
+
+def main(request: dict[str, Any]) -> dict[str, str]:
+    limit_this_process(request["seconds"], request["memory"])
+    parts = {".pdf": _pdf, ".docx": _docx, ".xlsx": _xlsx}[request["suffix"]](request["path"])
+    try:
+        text = _joined(parts, request["most"])
+    except Refused as refused:
+        return {"refused": str(refused)}
+    if not text.strip():
+        return {"refused": "holds no text; a scan has only pictures of it."}
+    return {"text": text}
+
+
+def _joined(parts: Iterator[str], most: int) -> str:
+    kept, length = [], 0
+    for part in parts:
+        length += len(part) + 1
+        if length > most:
+            raise Refused(f"holds more than {most:,} characters of text; attach a part of it.")
+        kept.append(part)
+    return "\n".join(kept).replace("\r\n", "\n").replace("\r", "\n").replace("\0", "")
+
+
+def _pdf(path: str) -> Iterator[str]:
+    from pypdf import PdfReader
+
+    reader = PdfReader(path)
+    if reader.is_encrypted and not reader.decrypt(""):
+        raise Refused("is protected by a password; save it without one.")
+    for page in reader.pages:
+        yield page.extract_text().strip() + "\n"
+
+
+def _docx(path: str) -> Iterator[str]:
+    from docx import Document
+    from docx.table import Table
+
+    _check_zip(path)
+    for block in Document(path).iter_inner_content():
+        if isinstance(block, Table):
+            yield from ("\t".join(cell.text for cell in row.cells) for row in block.rows)
+        else:
+            yield block.text
+
+
+def _xlsx(path: str) -> Iterator[str]:
+    from openpyxl import load_workbook
+
+    _check_zip(path)
+    with open(path, "rb") as file:  # a path would be judged by its name
+        for sheet in load_workbook(file, read_only=True, data_only=True).worksheets:
+            yield f"Sheet {sheet.title}:"
+            for row in sheet.iter_rows(values_only=True):
+                if line := "\t".join("" if value is None else str(value) for value in row).rstrip("\t"):
+                    yield line
+
+
+def _check_zip(path: str) -> None:
+    """Refused where the parts unpack to far more than text can need. One that lies about it is read no further."""
+    with zipfile.ZipFile(path) as archive:
+        entries = archive.infolist()
+    if len(entries) > ENTRIES or sum(entry.file_size for entry in entries) > UNPACKED:
+        raise Refused("unpacks to far more than a document needs, so it was left out.")
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(main(json.loads(sys.argv[1]))) + "\n")

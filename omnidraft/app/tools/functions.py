@@ -1,0 +1,123 @@
+"""The built-in functions: what a model is told of each, and running one with the arguments that it gave."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from omnidraft.app.tools.calculator import calculate
+from omnidraft.app.tools.errors import ToolError
+from omnidraft.chats import TextFile
+
+MAX_RESULT = 6_000  # characters of a result that a model reads
+MAX_ARGUMENTS = 4_000
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """One function. parameters: {name: (JSON type, description, whether it must be given)}."""
+
+    description: str
+    parameters: dict[str, tuple[str, str, bool]]
+    run: Callable[[dict[str, Any], Sequence[TextFile]], str]
+
+    def described(self, name: str) -> dict[str, Any]:
+        """As OpenAI's format has it."""
+        schema = {
+            "type": "object",
+            "properties": {
+                key: {"type": kind, "description": help_} for key, (kind, help_, _) in self.parameters.items()
+            },
+            "required": [key for key, (_, _, needed) in self.parameters.items() if needed],
+        }
+        return {"type": "function", "function": {"name": name, "description": self.description, "parameters": schema}}
+
+
+def _clock(given: dict[str, Any], files: Sequence[TextFile]) -> str:
+    zone = given.get("timezone")
+    if zone is None:
+        now = datetime.now().astimezone()
+    else:
+        try:
+            now = datetime.now(ZoneInfo(zone))
+        except (KeyError, ValueError, OSError):
+            raise ToolError(f"There is no time zone named {zone[:60]}; use a name like Europe/Paris.") from None
+    return now.strftime("%A, %Y-%m-%d %H:%M:%S ") + f"UTC{now.strftime('%z')}"
+
+
+def _read(given: dict[str, Any], files: Sequence[TextFile]) -> str:
+    name, first = given["name"], given.get("from_line", 1)
+    file = next((file for file in reversed(files) if file.name == name), None)
+    if file is None:
+        known = ", ".join(dict.fromkeys(file.name for file in files)) or "none"
+        raise ToolError(f"No file of that name is attached to this conversation; attached: {known}.")
+    lines = file.text.splitlines(keepends=True)
+    if not 1 <= first <= max(len(lines), 1):
+        raise ToolError(f"The file has {len(lines):,} lines.")
+    text = "".join(lines[first - 1 :])
+    if len(text) <= MAX_RESULT - 200:
+        return text
+    shown = text[: MAX_RESULT - 200]
+    last = first + shown.count("\n")
+    return f"{shown}\n[Cut here, in line {last:,} of {len(lines):,}; call again with from_line to read on.]"
+
+
+BUILT_IN: dict[str, Function] = {
+    "calculator": Function(
+        "Computes an arithmetic expression exactly.",
+        {"expression": ("string", "For example (2 + 3) * sqrt(16) / 7", True)},
+        lambda given, files: calculate(given["expression"]),
+    ),
+    "clock": Function(
+        "Tells the date, the day of the week and the time.",
+        {"timezone": ("string", "A name like Europe/Paris; left out: where the user is", False)},
+        _clock,
+    ),
+    "read_file": Function(
+        "Reads a text file that the user attached to this conversation.",
+        {
+            "name": ("string", "The file's name", True),
+            "from_line": ("integer", "The line to begin with, 1 if left out", False),
+        },
+        _read,
+    ),
+}
+_KINDS: dict[str, type] = {"string": str, "integer": int}
+
+
+def offered(files: Sequence[TextFile]) -> list[dict[str, Any]]:
+    """What a model is offered where these files are attached."""
+    return [function.described(name) for name, function in BUILT_IN.items() if files or name != "read_file"]
+
+
+def run(name: str, arguments: str, files: Sequence[TextFile]) -> str:
+    """The result of a call as text; where it cannot be followed, a sentence that says why. Never raises."""
+    try:
+        if (function := BUILT_IN.get(name)) is None:
+            raise ToolError(f"There is no function named {name[:60]}.")
+        result = function.run(_checked(function, arguments), files)
+    except ToolError as error:
+        return f"Error: {error}"
+    return result if len(result) <= MAX_RESULT else f"{result[: MAX_RESULT - 20]} [cut]"
+
+
+def _checked(function: Function, arguments: str) -> dict[str, Any]:
+    """The arguments, each known and of its type."""
+    if len(arguments) > MAX_ARGUMENTS:
+        raise ToolError("The arguments are too long.")
+    try:
+        given = json.loads(arguments)
+    except (ValueError, RecursionError):
+        raise ToolError("The arguments are not JSON.") from None
+    if not isinstance(given, dict):
+        raise ToolError("The arguments are not an object.")
+    for name, (kind, _, needed) in function.parameters.items():
+        if name not in given and not needed:
+            continue
+        if type(given.get(name)) is not _KINDS[kind]:
+            raise ToolError(f"The argument {name} must be given as a {kind}.")
+    return {name: given[name] for name in function.parameters if name in given}

@@ -1,0 +1,255 @@
+"""Makes a GGUF file of a Llama-architecture Hugging Face folder, so that it can draft: `convert_folder`.
+
+Checks before it is kept that llama.cpp tokenizes with it as the folder's own tokenizer does. Knows the Llama layout
+only; other architectures are refused.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+
+from omnidraft.backends.gguf.convert_vocab import VocabularyKeys, read_vocabulary
+from omnidraft.backends.gguf.expand.gguf_stream import need_space, replacing, scratch
+from omnidraft.backends.hf.folder import read_config, read_template, weight_files
+from omnidraft.backends.hf.weights import Weights
+from omnidraft.errors import ModelError, StorageError
+from omnidraft.storage.files import reason
+from omnidraft.vocab import Vocabulary
+
+DTYPES = ("F32", "F16", "Q8_0")
+_LAYER = {
+    "input_layernorm.weight": "attn_norm.weight",
+    "post_attention_layernorm.weight": "ffn_norm.weight",
+    "self_attn.q_proj.weight": "attn_q.weight",
+    "self_attn.k_proj.weight": "attn_k.weight",
+    "self_attn.v_proj.weight": "attn_v.weight",
+    "self_attn.o_proj.weight": "attn_output.weight",
+    "mlp.gate_proj.weight": "ffn_gate.weight",
+    "mlp.up_proj.weight": "ffn_up.weight",
+    "mlp.down_proj.weight": "ffn_down.weight",
+}
+_IGNORED = ("rotary_emb.inv_freq",)
+_PROBES = (
+    "The quick  brown\tfox's 12345 déjà-vu,\n\n  if x >= 3.14: return '中文' 😀 don't",
+    "Hello there. How are you?\r\n1. One\n2. TWO   three  don't we'll I'D\n\n\n",
+    "def f(x_1):\n    return {'a': [1, 22, 333, 4444]}  # naïve №½ ﬁ",
+)
+
+
+def convert_folder(folder: Path, out: Path, dtype: str = "F16", name: str | None = None) -> Path:
+    """Write the model in `folder` as GGUF to `out`; `dtype` of the matrices is "F32", "F16" or "Q8_0".
+
+    ModelError in one sentence for a folder that cannot be converted; then `out` is not touched.
+    """
+    if dtype not in DTYPES:
+        raise ModelError(f"{dtype} is not among the types a folder can be converted to: {', '.join(DTYPES)}.")
+    config = read_config(folder)
+    _check(folder, config)
+    weights = Weights(weight_files(folder))
+    keys = read_vocabulary(folder, config)
+    keys.pad(len(weights.read("model.embed_tokens.weight")))
+    need_space(out.parent, 4 * weights.elements)
+    splitter = _fitting_splitter(folder, keys, out)
+    try:
+        with replacing(out) as temporary:
+            writer = gguf.GGUFWriter(temporary, "llama")
+            _put_settings(writer, config, dtype, name or folder.resolve().name)
+            _put_vocabulary(writer, keys, splitter, read_template(folder))
+            for tensor, array in _tensors(folder, config, weights):
+                _add(writer, tensor, array, dtype)
+            _finish(writer)
+    except OSError as error:
+        raise StorageError(f"{out} cannot be written: {reason(error)}.") from error
+    return out
+
+
+def folder_vocabulary(folder: Path) -> Vocabulary:
+    """The vocabulary of a folder, from tokenizer.json or, where there is only that, tokenizer.model."""
+    if (folder / "tokenizer.json").is_file():
+        return Vocabulary.from_tokenizer_json(folder / "tokenizer.json")
+    config = read_config(folder)
+    keys = read_vocabulary(folder, config)
+    keys.pad(max(len(keys.tokens), config.get("vocab_size") or 0))
+    with tempfile.TemporaryDirectory() as temporary:
+        return _only_vocabulary(keys, "default", Path(temporary, "vocabulary.gguf"))
+
+
+def _only_vocabulary(keys: VocabularyKeys, splitter: str, path: Path) -> Vocabulary:
+    """Written to `path` as GGUF and read back: as llama.cpp will tokenize."""
+    writer = gguf.GGUFWriter(path, "llama")
+    _put_vocabulary(writer, keys, splitter, None)
+    _finish(writer)
+    return Vocabulary.from_gguf(path)
+
+
+def _check(folder: Path, config: dict[str, Any]) -> None:
+    """Refuse what the Llama layout does not cover."""
+    kind = config.get("model_type")
+    if kind != "llama":
+        raise ModelError(
+            f"{folder} is a '{kind}' model; only Llama-like folders can be imported, so use a GGUF of this model."
+        )
+    act, bias = config.get("hidden_act", "silu"), config.get("attention_bias") or config.get("mlp_bias")
+    if act != "silu" or bias:
+        raise ModelError(f"{folder} differs from Llama's layout ({'biases' if bias else act}); use a GGUF of it.")
+    if config.get("quantization_config"):
+        raise ModelError(f"{folder} is quantized already; import the unquantized folder.")
+    _rope_factors(config)
+
+
+def _rope(config: dict[str, Any]) -> dict[str, Any]:
+    """Rotary settings, wherever this version of the configuration keeps them."""
+    settings = {"rope_theta": config.get("rope_theta", 10000.0), **(config.get("rope_scaling") or {})}
+    settings.update(config.get("rope_parameters") or {})
+    settings["kind"] = settings.get("rope_type") or settings.get("type") or "default"
+    return settings
+
+
+def _head_width(config: dict[str, Any]) -> int:
+    return config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+
+
+def _rope_factors(config: dict[str, Any]) -> np.ndarray | None:
+    """Llama 3's divisors of the rotary frequencies, (head width / 2,); None for plain or linearly scaled ones."""
+    rope = _rope(config)
+    if rope["kind"] in ("default", "linear"):
+        return None
+    if rope["kind"] != "llama3":
+        raise ModelError(f"Rotary scaling of the kind '{rope['kind']}' cannot be imported; use a GGUF of this model.")
+    width = _head_width(config)
+    frequencies = rope["rope_theta"] ** (-np.arange(0, width, 2, dtype=np.float64) / width)
+    factor, low, high = rope["factor"], rope["low_freq_factor"], rope["high_freq_factor"]
+    old = rope["original_max_position_embeddings"]
+    share = np.clip((old * frequencies / (2 * math.pi) - low) / (high - low), 0, 1)  # 1: kept, 0: divided by factor
+    return (1 / ((1 - share) / factor + share)).astype(np.float32)
+
+
+def _put_settings(writer: gguf.GGUFWriter, config: dict[str, Any], dtype: str, name: str) -> None:
+    heads = config["num_attention_heads"]
+    writer.add_name(name)
+    writer.add_context_length(config.get("max_position_embeddings", 2048))
+    writer.add_embedding_length(config["hidden_size"])
+    writer.add_block_count(config["num_hidden_layers"])
+    writer.add_feed_forward_length(config["intermediate_size"])
+    writer.add_head_count(heads)
+    writer.add_head_count_kv(config.get("num_key_value_heads") or heads)
+    writer.add_key_length(_head_width(config))
+    writer.add_value_length(_head_width(config))
+    writer.add_rope_dimension_count(_head_width(config))
+    writer.add_layer_norm_rms_eps(config.get("rms_norm_eps", 1e-6))
+    rope = _rope(config)
+    writer.add_rope_freq_base(float(rope["rope_theta"]))
+    if rope["kind"] == "linear":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+        writer.add_rope_scaling_factor(float(rope["factor"]))
+    types = {"F32": "ALL_F32", "F16": "MOSTLY_F16", "Q8_0": "MOSTLY_Q8_0"}
+    writer.add_file_type(gguf.LlamaFileType[types[dtype]])
+
+
+def _put_vocabulary(writer: gguf.GGUFWriter, keys: VocabularyKeys, splitter: str, template: str | None) -> None:
+    writer.add_tokenizer_model(keys.model)
+    writer.add_tokenizer_pre(splitter)
+    writer.add_token_list(keys.tokens)
+    writer.add_token_types(keys.types)
+    writer.add_vocab_size(len(keys.tokens))
+    if keys.model == "llama":
+        writer.add_token_scores(keys.scores)
+        writer.add_add_space_prefix(keys.adds_space)
+    else:
+        writer.add_token_merges(keys.merges)
+    writer.add_add_bos_token(keys.add_bos)
+    for add, token in (
+        (writer.add_bos_token_id, keys.bos), (writer.add_eos_token_id, keys.eos),
+        (writer.add_unk_token_id, keys.unknown),
+    ):  # fmt: skip
+        if token is not None:
+            add(token)
+    if template:
+        writer.add_chat_template(template)
+
+
+def _tensors(folder: Path, config: dict[str, Any], weights: Weights) -> Iterator[tuple[str, np.ndarray]]:
+    """(GGUF name, float32 array) of every weight; ModelError if there are some this layout has no place for."""
+    left = {name for name in weights.names if not name.endswith(_IGNORED)}
+
+    def take(name: str) -> np.ndarray:
+        left.discard(name)
+        return weights.read(name)
+
+    embedding = take("model.embed_tokens.weight")
+    yield "token_embd.weight", embedding
+    yield "output_norm.weight", take("model.norm.weight")
+    if "lm_head.weight" in left:
+        output = take("lm_head.weight")
+        if not config.get("tie_word_embeddings"):  # a tied folder may still repeat the tensor
+            yield "output.weight", output
+    factors = _rope_factors(config)
+    if factors is not None:
+        yield "rope_freqs.weight", factors
+    heads = config["num_attention_heads"]
+    count = {"q": heads, "k": config.get("num_key_value_heads") or heads}
+    for layer in range(config["num_hidden_layers"]):
+        for theirs, ours in _LAYER.items():
+            array = take(f"model.layers.{layer}.{theirs}")
+            if ours in ("attn_q.weight", "attn_k.weight"):
+                array = permuted(array, count[ours[5]])
+            yield f"blk.{layer}.{ours}", array
+    if left:
+        raise ModelError(f"{folder} has weights that Llama's layout has no place for: {sorted(left)[0]}.")
+
+
+def permuted(array: np.ndarray, heads: int) -> np.ndarray:
+    """Rows reordered within each head from (first halves, second halves) of the rotated pairs to pair by pair."""
+    rows, columns = array.shape
+    return array.reshape(heads, 2, rows // heads // 2, columns).swapaxes(1, 2).reshape(rows, columns)
+
+
+def _add(writer: gguf.GGUFWriter, name: str, array: np.ndarray, dtype: str) -> None:
+    """Matrices as `dtype`, vectors as float32."""
+    if array.ndim < 2 or dtype == "F32":
+        writer.add_tensor(name, np.ascontiguousarray(array, np.float32))
+    elif dtype == "Q8_0" and array.shape[-1] % 32 == 0:
+        kind = gguf.GGMLQuantizationType.Q8_0
+        writer.add_tensor(name, gguf.quants.quantize(array, kind), raw_dtype=kind)
+    else:
+        if np.abs(array).max(initial=0) > np.finfo(np.float16).max:
+            raise ModelError(f"{name} has numbers too large for F16; import with --dtype F32.")
+        writer.add_tensor(name, array.astype(np.float16))
+
+
+def _finish(writer: gguf.GGUFWriter) -> None:
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def _fitting_splitter(folder: Path, keys: VocabularyKeys, out: Path) -> str:
+    """The way of cutting text with which llama.cpp tokenizes like the folder's own tokenizer.json.
+
+    A tokenizer.model has nothing to compare with here: then every probe must come back byte by byte.
+    """
+    tokenize = _reference(folder)
+    for splitter in keys.splitters:
+        with scratch(out) as temporary:
+            ours = _only_vocabulary(keys, splitter, temporary)
+        if all(_alike(ours, tokenize, probe) for probe in _PROBES):
+            return splitter
+    raise ModelError(f"{folder} has a tokenizer that llama.cpp cannot follow exactly; use a GGUF of this model.")
+
+
+def _alike(ours: Vocabulary, tokenize: Callable[[str], list[int]] | None, probe: str) -> bool:
+    ids = ours.encode(probe)
+    return b"".join(ours.pieces[i] for i in ids) == probe.encode() and (tokenize is None or ids == tokenize(probe))
+
+
+def _reference(folder: Path) -> Callable[[str], list[int]] | None:
+    file = folder / "tokenizer.json"
+    return Vocabulary.from_tokenizer_json(file).encode if file.is_file() else None

@@ -1,0 +1,216 @@
+"""What a GGUF file says about the model inside: `read_info`, without reading tensor data.
+
+Every fault that would make llama.cpp refuse the file, or abort the process, is found here first and told in one
+sentence. It knows the names of GGUF's metadata keys; it loads no model.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import llama_cpp
+
+from omnidraft.backends.gguf.header import ArrayShape, GgufHeader, read_header
+from omnidraft.backends.gguf.header_checks import check_settings, check_vocabulary
+from omnidraft.backends.llama.runtime import supports_architecture, type_layout, type_names
+from omnidraft.errors import ModelError
+
+Kind = Literal["model", "vocabulary", "encoder", "adapter", "projector", "damaged"]
+
+_SPLIT = re.compile(r"^(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf$")
+_FTYPES = {
+    value: re.sub(r"LLAMA_FTYPE_(MOSTLY|ALL)_", "", name)
+    for name, value in vars(llama_cpp).items()
+    if name.startswith(("LLAMA_FTYPE_MOSTLY_", "LLAMA_FTYPE_ALL_"))
+}
+_MOST_PARTS = 9999
+_UNUSABLE = {
+    "vocabulary": "holds a vocabulary without weights",
+    "encoder": "is an encoder, which cannot generate text",
+    "adapter": "is a LoRA adapter, not a model",
+    "projector": "is the image part of a model, not a language model",
+}
+_FAMILIES = {"llama": "spm", "bert": "wpm", "t5": "ugm"}
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """One model file. Counts are 0 and texts "" where the file does not say.
+
+    kind: "model" can be a target or drafter; "vocabulary" has no weights; "encoder", "adapter" and "projector" cannot
+    generate text on their own; "damaged" carries the sentence in `error`. `chat_template` is None if the file has
+    none. `parts` are all files of a split model, in order. `file_size` in bytes, over all parts.
+    """
+
+    path: Path
+    name: str
+    architecture: str = ""
+    parameters: int = 0
+    quantization: str = ""
+    n_ctx_train: int = 0
+    width: int = 0
+    layers: int = 0
+    heads: int = 0
+    kv_heads: int = 0
+    vocabulary_family: str = ""
+    vocabulary_size: int = 0
+    file_size: int = 0
+    chat_template: str | None = None
+    tied: bool = False
+    kind: Kind = "model"
+    parts: tuple[Path, ...] = ()
+    error: str | None = None
+
+
+def read_info(path: str | Path) -> ModelInfo:
+    """What the file at `path` holds. ModelError in one sentence if llama.cpp could not use it."""
+    path = Path(path)
+    header = read_header(path)
+    headers = [header, *(read_header(part) for part in _further_parts(header))]
+    for part in headers:
+        _check_tensor_data(part)
+    architecture = _text(header, "general.architecture")
+    check_settings(header, architecture)
+    if not architecture:
+        raise ModelError(f"{path} does not say which architecture it has; it is not a language model file.")
+    kind = _kind(header, architecture)
+    if kind in ("model", "vocabulary") and not supports_architecture(architecture):
+        raise ModelError(
+            f"{path} has the architecture '{architecture[:100]}', which the installed llama.cpp does not support; "
+            "choose another model or a newer llama-cpp-python."
+        )
+    return _info(path, headers, architecture, kind)
+
+
+def usable_info(path: str | Path) -> ModelInfo:
+    """`read_info` for a file that shall be loaded: refuses what cannot generate text, and looks into the vocabulary."""
+    info = read_info(path)
+    if info.kind in _UNUSABLE:
+        raise ModelError(f"{info.path} {_UNUSABLE[info.kind]}; choose a chat model.")
+    check_vocabulary(path)
+    return info
+
+
+def split_number(path: Path) -> int | None:
+    """1 for the first file of a split model, 2 for the second; None for a file that is not a part by its name."""
+    match = _SPLIT.match(path.name)
+    return int(match["number"]) if match else None
+
+
+def _info(path: Path, headers: list[GgufHeader], architecture: str, kind: Kind) -> ModelInfo:
+    header = headers[0]
+    heads = _number(header, f"{architecture}.attention.head_count")
+    return ModelInfo(
+        path=path,
+        name=_text(header, "general.name") or path.stem,
+        architecture=architecture,
+        parameters=sum(tensor.elements for part in headers for tensor in part.tensors.values()),
+        quantization=_quantization(headers),
+        n_ctx_train=_number(header, f"{architecture}.context_length"),
+        width=_number(header, f"{architecture}.embedding_length"),
+        layers=_number(header, f"{architecture}.block_count"),
+        heads=heads,
+        kv_heads=_number(header, f"{architecture}.attention.head_count_kv") or heads,
+        vocabulary_family=_family(header),
+        vocabulary_size=_length(header.metadata.get("tokenizer.ggml.tokens")),
+        file_size=sum(part.file_size for part in headers),
+        chat_template=_text(header, "tokenizer.chat_template") or None,
+        tied=kind == "model" and not any("output.weight" in part.tensors for part in headers),
+        kind=kind,
+        parts=tuple(part.path for part in headers),
+    )
+
+
+def _kind(header: GgufHeader, architecture: str) -> Kind:
+    type_name = _text(header, "general.type")
+    if type_name == "adapter":
+        return "adapter"
+    if type_name in ("mmproj", "clip-vision") or architecture == "clip":
+        return "projector"
+    if not header.tensors:
+        return "vocabulary"
+    pooled = header.metadata.get(f"{architecture}.pooling_type", 0)
+    if header.metadata.get(f"{architecture}.attention.causal") is False or pooled or architecture == "t5encoder":
+        return "encoder"
+    return "model"
+
+
+def _further_parts(header: GgufHeader) -> list[Path]:
+    """The other files of a split model; ModelError if `header` is not the first part or one is missing."""
+    count = header.metadata.get("split.count", 1)
+    if not isinstance(count, int) or count <= 1:
+        return []
+    number = header.metadata.get("split.no", 0)
+    if not isinstance(number, int) or count > _MOST_PARTS:
+        raise ModelError(f"{header.path} is damaged: it does not say which part of a model it is.")
+    match = _SPLIT.match(header.path.name)
+    if match is None:
+        raise ModelError(
+            f"{header.path} is one of {count} parts, but was renamed; parts must end in -00001-of-{count:05d}.gguf."
+        )
+    names = [f"{match['stem']}-{part:05d}-of-{count:05d}.gguf" for part in range(1, count + 1)]
+    if number != 0:
+        raise ModelError(f"{header.path} is part {number + 1} of {count}; open {names[0]} instead.")
+    parts = [header.path.with_name(name) for name in names[1:]]
+    for part in parts:
+        if not part.is_file():
+            raise ModelError(f"{header.path} needs {part.name} beside it, which is missing; copy all {count} parts.")
+    return parts
+
+
+def _check_tensor_data(header: GgufHeader) -> None:
+    """Every tensor's type known and its bytes inside the file: llama.cpp maps the file trusting both."""
+    end = 0
+    for name, tensor in header.tensors.items():
+        layout = type_layout(tensor.type)
+        if layout is None:
+            raise ModelError(
+                f"{header.path} stores {name} in a number format ({tensor.type}) the installed llama.cpp does not "
+                "know; use another quantization of this model."
+            )
+        block, size = layout
+        if 0 in tensor.shape or tensor.shape[0] % block:
+            raise ModelError(f"{header.path} is damaged: {name} has the impossible shape {tensor.shape}.")
+        end = max(end, tensor.offset + tensor.elements // block * size)
+    if header.tensors and header.data_start + end > header.file_size:
+        raise ModelError(
+            f"{header.path} is cut short: it has {header.file_size:,} bytes of {header.data_start + end:,}; "
+            "download or copy it again."
+        )
+
+
+def _quantization(headers: list[GgufHeader]) -> str:
+    kind = headers[0].metadata.get("general.file_type")
+    if isinstance(kind, int) and kind in _FTYPES:
+        return _FTYPES[kind]
+    sizes: Counter[int] = Counter()
+    for header in headers:
+        for tensor in header.tensors.values():
+            sizes[tensor.type] += tensor.elements
+    return type_names().get(sizes.most_common(1)[0][0], "") if sizes else ""
+
+
+def _family(header: GgufHeader) -> str:
+    model = _text(header, "tokenizer.ggml.model")
+    return (_text(header, "tokenizer.ggml.pre") or "bpe") if model == "gpt2" else _FAMILIES.get(model, model)
+
+
+def _text(header: GgufHeader, key: str) -> str:
+    value = header.metadata.get(key, "")
+    return value if isinstance(value, str) else ""
+
+
+def _number(header: GgufHeader, key: str) -> int:
+    """A count; some architectures give one per layer, then the largest."""
+    value: Any = header.metadata.get(key, 0)
+    values = [value] if not isinstance(value, list) else value
+    return max((int(one) for one in values if isinstance(one, (int, float)) and math.isfinite(one)), default=0)
+
+
+def _length(value: Any) -> int:
+    return value.length if isinstance(value, ArrayShape) else len(value) if isinstance(value, list) else 0

@@ -1,0 +1,200 @@
+"""What a Hugging Face folder says about the model inside: `read_folder`, from its JSON files and tensor headers alone.
+
+Finds the faults that can be told without the libraries that would run it. Imports neither torch nor transformers.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from omnidraft.backends.gguf.file import ModelInfo
+from omnidraft.errors import ModelError
+from omnidraft.storage.json_text import read_json
+
+SINGLE = ("model.safetensors", "pytorch_model.bin")
+INDEXED = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
+BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1, "BOOL": 1}
+_GENERATING = ("ForCausalLM", "LMHeadModel")
+_ATTENTION = {"full_attention", "sliding_attention", "chunked_attention"}
+_HEADER_LIMIT = 100 << 20
+
+
+def is_model_folder(path: Path) -> bool:
+    """Whether `path` holds a configuration and weights as Hugging Face's libraries lay them out."""
+    return (path / "config.json").is_file() and any((path / name).is_file() for name in (*SINGLE, *INDEXED))
+
+
+def read_folder(path: str | Path) -> ModelInfo:
+    """What the folder at `path` holds. ModelError in one sentence if it cannot be a target."""
+    path = Path(path)
+    try:
+        return _read(path)
+    except ModelError:
+        raise
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read ({error.strerror or error}).") from None
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, MemoryError):
+        raise ModelError(f"{path} holds settings that make no sense; download or copy it again.") from None
+
+
+def _read(path: Path) -> ModelInfo:
+    config = read_config(path)
+    _check_kind(path, config)
+    parts = weight_files(path)
+    inner = inner_config(config)
+    heads = _number(inner, "num_attention_heads", "n_head")
+    tensors = tensor_headers(parts)
+    types: Counter[str] = Counter()
+    for _, kind, shape in tensors:
+        types[kind] += elements(shape)
+    return ModelInfo(
+        path=path,
+        name=path.resolve().name,
+        architecture=str(config.get("model_type", "")),
+        parameters=sum(elements(shape) for _, _, shape in tensors),
+        quantization=types.most_common(1)[0][0] if types else _declared_type(config),
+        n_ctx_train=_number(inner, "max_position_embeddings", "n_positions", "seq_length"),
+        width=_number(inner, "hidden_size", "n_embd", "d_model"),
+        layers=_number(inner, "num_hidden_layers", "n_layer"),
+        heads=heads,
+        kv_heads=_number(inner, "num_key_value_heads") or heads,
+        vocabulary_family=_tokenizer_family(path),
+        vocabulary_size=_number(inner, "vocab_size"),
+        file_size=sum(part.stat().st_size for part in parts),
+        chat_template=read_template(path),
+        tied=bool(config.get("tie_word_embeddings", inner.get("tie_word_embeddings", True))),
+        parts=tuple(parts),
+    )
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """config.json of a folder; ModelError if there is none or it is no JSON object."""
+    file = path / "config.json"
+    if not path.is_dir():
+        raise ModelError(f"{path} does not exist; check the path to the model folder.")
+    if not file.is_file():
+        raise ModelError(f"{path} holds no config.json, so it is no Hugging Face model folder; name a file inside it.")
+    try:
+        config = read_json(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        config = None
+    if not isinstance(config, dict):
+        raise ModelError(f"{file} cannot be read; download or copy it again.")
+    return config
+
+
+def inner_config(config: dict[str, Any]) -> dict[str, Any]:
+    """The part that describes the text model, where others stand beside it."""
+    inner = config.get("text_config")
+    return inner if isinstance(inner, dict) else config
+
+
+def _check_kind(path: Path, config: dict[str, Any]) -> None:
+    names = [name for name in config.get("architectures") or [] if isinstance(name, str)]
+    if config.get("is_encoder_decoder") or (names and not any(name.endswith(_GENERATING) for name in names)):
+        held = ", ".join(names) or "an encoder-decoder model"
+        raise ModelError(f"{path} holds {held[:100]}, which is no plain text model.")
+    quantized = config.get("quantization_config")
+    if quantized:
+        method = quantized.get("quant_method", "unknown") if isinstance(quantized, dict) else "unknown"
+        raise ModelError(
+            f"{path} is quantized with {str(method)[:100]}, which needs packages that do not belong to this program; "
+            "use the unquantized folder or a GGUF of this model."
+        )
+    kinds = set(config.get("layer_types") or ()) - _ATTENTION
+    if kinds:
+        named = ", ".join(sorted(map(str, kinds)))[:100]
+        raise ModelError(
+            f"{path} has layers that carry a state ({named}) and cannot take tokens back "
+            "in a Hugging Face folder; use a GGUF of this model."
+        )
+
+
+def weight_files(path: Path) -> list[Path]:
+    """The files that hold the weights, safetensors preferred; ModelError if there are none or some are missing."""
+    for single, index in zip(SINGLE, INDEXED, strict=True):
+        if (path / single).is_file():
+            return [path / single]
+        if (path / index).is_file():
+            return _shards(path, path / index)
+    raise ModelError(f"{path} holds no weights (model.safetensors or pytorch_model.bin); download it again.")
+
+
+def _shards(path: Path, index: Path) -> list[Path]:
+    try:
+        names = sorted(set(read_json(index.read_text(encoding="utf-8"))["weight_map"].values()))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        raise ModelError(f"{index} cannot be read; download or copy it again.") from None
+    if any(Path(name).name != name for name in names):
+        raise ModelError(f"{index} names files outside its folder, so it is not trusted.")
+    missing = [name for name in names if not (path / name).is_file()]
+    if missing:
+        raise ModelError(f"{path} lacks {missing[0]} ({len(missing)} of {len(names)} parts); download it again.")
+    return [path / name for name in names]
+
+
+def tensor_headers(parts: list[Path]) -> list[tuple[str, str, list[int]]]:
+    """(name, type, shape) of every tensor in safetensors files; [] for pytorch_model.bin, which does not say."""
+    return [entry for part in parts if part.suffix == ".safetensors" for entry in _safetensors_header(part)]
+
+
+def _safetensors_header(file: Path) -> list[tuple[str, str, list[int]]]:
+    try:
+        size = file.stat().st_size
+        with file.open("rb") as stream:
+            length = struct.unpack("<Q", stream.read(8))[0]
+            if length > min(size, _HEADER_LIMIT):
+                raise ValueError
+            header = read_json(stream.read(length))
+        tensors = {name: entry for name, entry in header.items() if name != "__metadata__"}
+        end = max((entry["data_offsets"][1] for entry in tensors.values()), default=0)
+        if 8 + length + end > size:
+            raise ModelError(f"{file} is cut short: it has {size:,} bytes of {8 + length + end:,}; download it again.")
+        return [(name, str(entry["dtype"]), [int(n) for n in entry["shape"]]) for name, entry in tensors.items()]
+    except OSError as error:
+        raise ModelError(f"{file} cannot be read ({error.strerror}).") from None
+    except (struct.error, ValueError, KeyError, TypeError, AttributeError, IndexError):
+        raise ModelError(f"{file} is damaged inside its header; download or copy it again.") from None
+
+
+def read_template(path: Path) -> str | None:
+    """The folder's chat template: chat_template.jinja, else tokenizer_config.json's ("default" of several)."""
+    try:
+        return (path / "chat_template.jinja").read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        pass
+    try:
+        template = read_json((path / "tokenizer_config.json").read_text(encoding="utf-8")).get("chat_template")
+    except (OSError, ValueError, AttributeError):
+        return None
+    if isinstance(template, list):
+        named = {entry.get("name"): entry.get("template") for entry in template if isinstance(entry, dict)}
+        template = named.get("default")
+    return template if isinstance(template, str) and template else None
+
+
+def elements(shape: list[int]) -> int:
+    count = 1
+    for extent in shape:
+        count *= extent
+    return count
+
+
+def _tokenizer_family(path: Path) -> str:
+    try:
+        with (path / "tokenizer.json").open(encoding="utf-8") as file:
+            return "bpe" if '"ByteLevel"' in file.read() else "spm"
+    except (OSError, ValueError):
+        return "spm" if (path / "tokenizer.model").is_file() else ""
+
+
+def _declared_type(config: dict[str, Any]) -> str:
+    names = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
+    return names.get(str(config.get("dtype") or config.get("torch_dtype")), "")
+
+
+def _number(config: dict[str, Any], *keys: str) -> int:
+    return next((int(config[key]) for key in keys if isinstance(config.get(key), (int, float))), 0)

@@ -1,0 +1,205 @@
+"""Targets in Hugging Face folders, run by transformers on the processor, a CUDA GPU or Apple's.
+
+`HfTarget` keeps `tokens` and the KV cache equal at all times, as `LlamaTarget` does. How a folder becomes a model on a
+device is hf_load.py's matter.
+"""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from omnidraft.backends.base import Aborted
+from omnidraft.backends.gguf.convert import folder_vocabulary
+from omnidraft.backends.gguf.file import ModelInfo
+from omnidraft.backends.hf.folder import read_folder
+from omnidraft.backends.hf.load import choose_device, choose_dtype, first_line, import_torch, load
+from omnidraft.backends.llama.memory import give_back
+from omnidraft.errors import ModelError
+from omnidraft.processes.cores import physical_cores
+from omnidraft.processes.thread_pool import release_helpers
+from omnidraft.settings.config import ModelSettings
+from omnidraft.vocab import Vocabulary
+
+_CUT_TOLERANCE = 0.05  # of the logits' spread: rounding moves them less, a wrong state more
+
+
+class HfTarget:
+    """A `LanguageModel` on transformers.
+
+    name, n_ctx (tokens), n_batch (ids per pass), device ("cpu", "cuda:0", "mps"), dtype ("float32", ...); notices:
+    sentences about settings that could not be followed.
+    """
+
+    can_rewind = True
+    cannot_rewind_reason: str | None = None
+
+    def __init__(self, info: ModelInfo, settings: ModelSettings, vocabulary: Vocabulary) -> None:
+        self.info = info
+        self.name = info.name
+        self.vocabulary = vocabulary
+        self.tokens: list[int] = []
+        self.notices: list[str] = []
+        self.n_batch = settings.n_batch
+        self.n_ctx = self._context_length(settings)
+        self.device = choose_device(settings.device)
+        self.dtype = choose_dtype(info, self.device, settings.dtype, self.n_ctx, self.n_batch)
+        if settings.kv_type != "f16":
+            self.notices.append(
+                f"A {settings.kv_type} cache exists only for GGUF files; this one is kept as the model computes."
+            )
+        self._lock = threading.Lock()
+        self._abort = threading.Event()
+        threads = settings.threads or physical_cores()
+        loaded = load(info, self.device, self.dtype, threads, self.n_ctx, self.n_batch)
+        self._model, self._cache, self._rows, self._inputs = loaded.model, loaded.cache, loaded.rows, loaded.inputs
+        try:
+            self._watch_layers()
+            self._check_cut()
+        except BaseException:
+            self.close()
+            raise
+
+    @classmethod
+    def open(cls, path: str | Path, settings: ModelSettings, *, vocabulary: Vocabulary | None = None) -> HfTarget:
+        """Load the folder at `path`; ModelError in one sentence if it cannot serve."""
+        info = read_folder(path)
+        return cls(info, settings, vocabulary or folder_vocabulary(info.path))
+
+    def _context_length(self, settings: ModelSettings) -> int:
+        trained = self.info.n_ctx_train
+        wanted = settings.n_ctx or trained or 4096
+        if trained and wanted > trained:
+            if settings.n_ctx != ModelSettings().n_ctx:  # the default means "at most"
+                self.notices.append(
+                    f"{self.name} was trained for {trained} tokens of context, so {wanted} became {trained}."
+                )
+            return trained
+        return wanted
+
+    def _watch_layers(self) -> None:
+        """Let `abort` be noticed between layers: a pass over a long prompt takes seconds."""
+
+        def look(*_ignored: object) -> None:
+            if self._abort.is_set():
+                raise Aborted
+
+        layers = getattr(self._model.base_model, "layers", None)
+        for layer in layers if layers is not None else ():
+            layer.register_forward_pre_hook(look)
+
+    def _check_cut(self) -> None:
+        """That taking tokens back really works, on a few tokens: any other cache than ours would show here."""
+        ids = np.flatnonzero(self.vocabulary.ordinary)[:4].tolist()
+        whole = self.extend(ids, 2).copy()
+        self.rewind(2)
+        again = self.extend(ids[2:], 2)
+        seen = np.isfinite(whole)
+        if np.abs(again[seen] - whole[seen]).max() > _CUT_TOLERANCE * max(float(whole[seen].std()), 1e-3):
+            raise ModelError(
+                f"{self.info.path} cannot take back tokens it has read, which targets in folders must; "
+                "use a GGUF of this model."
+            )
+        self.rewind(0)
+
+    def extend(self, ids: Sequence[int], rows: int) -> np.ndarray:
+        """See `LanguageModel.extend`. On ModelError or Aborted, whole passes already done stay in `tokens`."""
+        with self._lock:
+            self._live()
+            self._abort.clear()
+            if not 0 <= rows <= len(ids):
+                raise ValueError(f"{rows} rows asked of {len(ids)} ids")
+            self._check_ids(ids)
+            parts = []
+            for start in range(0, len(ids), self.n_batch):
+                step = ids[start : start + self.n_batch]
+                wanted = max(0, start + len(step) - max(start, len(ids) - rows))
+                part = self._read(step, wanted)
+                if wanted:
+                    parts.append(part)
+            if not parts:
+                return np.empty((0, self.vocabulary.size), np.float32)
+            return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def _check_ids(self, ids: Sequence[int]) -> None:
+        if len(self.tokens) + len(ids) > self.n_ctx:
+            raise ModelError(
+                f"The context of {self.name} is full: {len(self.tokens)} tokens plus {len(ids)} more exceed "
+                f"{self.n_ctx}; shorten the conversation or raise n_ctx."
+            )
+        if any(not 0 <= id < self._inputs for id in ids):  # a GPU would stop the whole process at one
+            raise ModelError(f"{self.name} has no token with one of these ids; it has {self._inputs}.")
+
+    def _read(self, ids: Sequence[int], wanted: int) -> np.ndarray:
+        """One pass; the last `wanted` rows of logits. The cache is as before if it fails."""
+        torch = import_torch()
+        held = len(self.tokens)
+        try:
+            with torch.inference_mode():
+                given = torch.tensor([list(ids)], device=self.device)
+                if wanted:
+                    output = self._model(given, past_key_values=self._cache, use_cache=True, logits_to_keep=wanted)
+                    logits = output.logits[0, -wanted:].float().cpu().numpy()
+                else:
+                    self._model.base_model(given, past_key_values=self._cache, use_cache=True)
+                    logits = np.empty((0, self._rows), np.float32)
+        except Aborted:
+            self._cache.cut(held)
+            raise
+        except RuntimeError as error:
+            self._cache.cut(held)
+            raise ModelError(f"{self.name} could not compute: {first_line(error)}.") from error
+        except BaseException:
+            self._cache.cut(held)
+            raise
+        self.tokens.extend(ids)
+        return self._fitted(logits)
+
+    def _fitted(self, logits: np.ndarray) -> np.ndarray:
+        """One column per row of the vocabulary; tokens the model has no logit for can never be drawn."""
+        missing = self.vocabulary.size - logits.shape[1]
+        if missing <= 0:
+            return logits[:, : self.vocabulary.size]
+        return np.pad(logits, ((0, 0), (0, missing)), constant_values=-np.inf)
+
+    def rewind(self, length: int) -> None:
+        """Cut the cache back to `length` tokens."""
+        with self._lock:
+            self._live()
+            if not 0 <= length <= len(self.tokens):
+                raise ValueError(f"cannot rewind {len(self.tokens)} tokens to {length}")
+            self._cache.cut(length)
+            del self.tokens[length:]
+            if length == 0:
+                release_helpers()
+
+    def abort(self) -> None:
+        """Interrupt an `extend` that is running now, between two layers; one that starts later is not affected."""
+        self._abort.set()
+
+    def close(self) -> None:
+        """Interrupt, then free the model. Harmless when repeated."""
+        self.abort()
+        with self._lock:
+            if self._model is None:
+                return
+            self._model = self._cache = None
+            self.tokens.clear()
+            gc.collect()
+            give_back()
+            if self.device.startswith("cuda"):
+                import_torch().cuda.empty_cache()
+
+    def _live(self) -> None:
+        if self._model is None:
+            raise ModelError(f"{self.name} is closed.")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()

@@ -1,0 +1,306 @@
+"""One llama.cpp model with one context: the library's pointers, its batch, and views of its results.
+
+Owns and frees everything it allocates, in order: adapter, context, model, batch. It passes token ids through and
+knows nothing of vocabularies, of which tokens the cache holds, or of what they are for.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import llama_cpp
+import numpy as np
+
+from omnidraft.backends.gguf.file import ModelInfo
+from omnidraft.backends.llama.embeddings import LlamaEmbedder
+from omnidraft.backends.llama.memory import pass_bytes, prompt_step
+from omnidraft.backends.llama.placement import Placement
+from omnidraft.backends.llama.runtime import AbortFlag, begin_call, failure_reason, gpu_offload
+from omnidraft.errors import ModelError
+from omnidraft.processes.cores import physical_cores, step_threads
+from omnidraft.settings.config import ModelSettings
+from omnidraft.storage.trial import TRIALS
+
+_KV_TYPES = {
+    "f16": llama_cpp.GGML_TYPE_F16,
+    "q8_0": llama_cpp.GGML_TYPE_Q8_0,
+    "q4_0": llama_cpp.GGML_TYPE_Q4_0,
+}
+_UBATCH = 512
+_NARROW = 16  # ids up to which a pass is a round's and not part of a prompt
+_LIGHT = 4 << 20  # bytes of weights up to which a second row costs less than it saves (see `_takes_pairs`)
+_PARTIAL = llama_cpp.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY
+
+
+class LlamaContext:
+    """`n_ctx` tokens of context, `max_rows` rows of logits per pass, `capacity` ids per `decode`.
+
+    rollback: how many tokens of the last pass recurrent layers can take back by themselves; fewer than asked for
+    (0) where the architecture has no such thing. With `simulated` nothing is read or reserved and nothing can be
+    computed: llama.cpp only works out (and logs) what it would reserve. That may end the process, so do it in a child.
+    placement: layers that lie on other machines; losing one of them ends the process too.
+    """
+
+    def __init__(
+        self,
+        info: ModelInfo,
+        settings: ModelSettings,
+        n_ctx: int,
+        max_rows: int,
+        rollback: int = 0,
+        *,
+        simulated: bool = False,
+        placement: Placement | None = None,
+    ) -> None:
+        self._batch: Any = None  # pointers of the library's, and its batch
+        self._model: Any = None
+        self._context: Any = None
+        self._adapter: Any = None
+        self.max_rows = max_rows
+        self.capacity = max(settings.n_batch, max_rows)
+        self.abort = AbortFlag()
+        begin_call()
+        try:
+            self._model = self._load(info, settings, simulated, placement)
+            self._context = self._create(info, settings, n_ctx, rollback)
+            self.rollback = llama_cpp.llama_n_rs_seq(self._context)
+            self._memory = llama_cpp.llama_get_memory(self._context)
+            if not self._memory:
+                raise ModelError(f"{info.path} is an encoder, which cannot generate text; choose a chat model.")
+        except BaseException:
+            self.close()
+            raise
+        self.interrupted_by(self.abort)
+        vocabulary = llama_cpp.llama_model_get_vocab(self._model)
+        self.n_vocab = llama_cpp.llama_vocab_n_tokens(vocabulary)
+        self._n_ctx = n_ctx
+        self._pairs = self.capacity > 1 and self._takes_pairs(info)
+        self._allocate_batch()
+        self._logits = _Rows(self.n_vocab)
+        self._outputs = 0
+
+    def interrupted_by(self, flag: AbortFlag) -> None:
+        """End a pass that is running when `flag` is set, from now on."""
+        self.abort = flag
+        llama_cpp.llama_set_abort_callback(self._context, flag.callback, flag.data)
+
+    @staticmethod
+    def _load(info: ModelInfo, settings: ModelSettings, simulated: bool, placement: Placement | None) -> int:
+        TRIALS.require(info.path)
+        parameters = llama_cpp.llama_model_default_params()
+        parameters.n_gpu_layers = settings.n_gpu_layers
+        if placement is not None:
+            placement.apply(parameters)
+        if simulated:
+            parameters.no_alloc = True
+            parameters.load_mode = llama_cpp.LLAMA_LOAD_MODE_NONE
+        model = llama_cpp.llama_model_load_from_file(os.fsencode(info.path), parameters)
+        if not model:
+            raise ModelError(f"{info.path} could not be loaded: {failure_reason()}.")
+        refusal = None
+        if llama_cpp.llama_model_has_encoder(model):
+            refusal = "is an encoder or encoder-decoder model"
+        elif llama_cpp.llama_model_is_diffusion(model):
+            refusal = "is a diffusion model"
+        if refusal:
+            llama_cpp.llama_model_free(model)
+            raise ModelError(f"{info.path} {refusal}, which cannot generate text token by token; choose a chat model.")
+        return model
+
+    def _create(self, info: ModelInfo, settings: ModelSettings, n_ctx: int, rollback: int) -> int:
+        parameters = llama_cpp.llama_context_default_params()
+        parameters.n_ctx = n_ctx
+        parameters.n_batch = self.capacity
+        parameters.n_ubatch, parameters.flash_attn_type = _attention(info, settings, n_ctx, min(self.capacity, _UBATCH))
+        self._plain_attention = parameters.flash_attn_type == llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED
+        parameters.n_seq_max = 1
+        parameters.n_rs_seq = rollback
+        parameters.swa_full = True  # a window that forgets could take back only as much as it has spare
+        # Sizes the compute buffer: without it every row of a prompt step reserves a row of logits (300 MB at 152k).
+        # Asking for more aborts the process, so `decode` checks.
+        parameters.n_outputs_max = self.max_rows
+        self._threads = settings.threads or physical_cores(), settings.threads or step_threads(pass_bytes(info))
+        self._wide = True
+        parameters.n_threads = parameters.n_threads_batch = self._threads[0]
+        parameters.pooling_type = llama_cpp.LLAMA_POOLING_TYPE_NONE
+        parameters.type_k = parameters.type_v = _KV_TYPES[settings.kv_type]
+        context = llama_cpp.llama_init_from_model(self._model, parameters)
+        if not context:
+            raise ModelError(
+                f"{info.path} could not be given a context of {n_ctx} tokens with a {settings.kv_type} cache "
+                f"({failure_reason()}); try a shorter context or another kv_type."
+            )
+        return context
+
+    def _allocate_batch(self) -> None:
+        batch = self._batch = llama_cpp.llama_batch_init(self.capacity, 0, 1)
+        shape = (self.capacity,)
+        self._ids = np.ctypeslib.as_array(batch.token, shape)
+        self._positions = np.ctypeslib.as_array(batch.pos, shape)
+        self._flags = np.ctypeslib.as_array(batch.logits, shape)
+        self._counted = np.arange(self.capacity, dtype=np.int32)
+        np.ctypeslib.as_array(batch.n_seq_id, shape)[:] = 1
+        for row in range(self.capacity):
+            batch.seq_id[row][0] = 0
+
+    def decode(self, ids: Sequence[int], position: int, outputs: int) -> int:
+        """One `llama_decode` of `ids` at `position`, results for the last `outputs` ids; llama.cpp's return code.
+
+        0 done, 1 no room, 2 aborted, negative invalid or failed.
+        """
+        count = len(ids)
+        if count > self.capacity or outputs > self.max_rows:
+            raise ValueError(f"{count} ids with {outputs} outputs exceed {self.capacity} and {self.max_rows}")
+        if (count > _NARROW) != self._wide:
+            self._wide = not self._wide
+            threads = self._threads[0 if self._wide else 1]
+            llama_cpp.llama_set_n_threads(self._context, threads, threads)
+        self._outputs = outputs
+        if count == 1:
+            self._ids[0], self._positions[0], self._flags[0] = ids[0], position, outputs
+            if self._pairs and position + 1 < self._n_ctx:
+                return self._decode_pair(position)
+        else:
+            self._ids[:count] = ids
+            np.add(self._counted[:count], position, out=self._positions[:count])
+            self._flags[: count - outputs] = 0
+            self._flags[count - outputs : count] = 1
+        self._batch.n_tokens = count
+        return llama_cpp.llama_decode(self._context, self._batch)
+
+    def _decode_pair(self, position: int) -> int:
+        """The first id of the batch with a second row behind it, which it cannot see and which is cut off again."""
+        self._ids[1], self._positions[1], self._flags[1] = self._ids[0], position + 1, 0
+        self._batch.n_tokens = 2
+        code = llama_cpp.llama_decode(self._context, self._batch)
+        if code == 0:
+            self.cut(position + 1)
+        return code
+
+    def _takes_pairs(self, info: ModelInfo) -> bool:
+        """Whether a pass of one row is slower than one of two.
+
+        Without flash attention llama.cpp multiplies one row with the keys by a call for every key and head, and two
+        rows in blocks. On one thread of two cores a step of a drafter of 3.3 MB behind 40, 150, 400 and 1,000 tokens
+        takes 0.24, 0.25, 0.33, 0.51 ms alone and 0.19, 0.19, 0.22, 0.29 as one of two rows. With two threads, or
+        larger weights, reading them for the second row takes more than that saves.
+        """
+        one_thread = self._threads[1] == 1
+        return one_thread and self._plain_attention and self.memory_kind == "attention" and pass_bytes(info) <= _LIGHT
+
+    def logits(self, rows: int) -> np.ndarray:
+        """The last `rows` rows of logits of the last `decode`, (rows, n_vocab), in place."""
+        return self._logits.view(llama_cpp.llama_get_logits(self._context), self._outputs)[self._outputs - rows :]
+
+    def cut(self, length: int) -> bool:
+        """Forget everything from position `length` on; False if this kind of memory cannot."""
+        return bool(llama_cpp.llama_memory_seq_rm(self._memory, 0, length, -1))
+
+    def clear(self) -> None:
+        llama_cpp.llama_memory_clear(self._memory, False)
+
+    def save_state(self) -> bytes:
+        """A copy of what recurrent layers hold now; keys and values stay where they are and are cut instead."""
+        size = llama_cpp.llama_state_seq_get_size_ext(self._context, 0, _PARTIAL)
+        buffer = (ctypes.c_uint8 * size)()
+        if llama_cpp.llama_state_seq_get_data_ext(self._context, buffer, size, 0, _PARTIAL) != size:
+            raise ModelError("llama.cpp could not copy this model's state.")
+        return bytes(buffer)
+
+    def restore_state(self, state: bytes, length: int) -> bool:
+        """Put back what `save_state` gave behind `length` tokens; False if this kind of memory cannot."""
+        buffer = (ctypes.c_uint8 * len(state)).from_buffer_copy(state)
+        done = llama_cpp.llama_state_seq_set_data_ext(self._context, buffer, len(state), 0, _PARTIAL)
+        return done == len(state) and self.cut(length) and self.held == length
+
+    @property
+    def held(self) -> int:
+        """Positions in the cache."""
+        return llama_cpp.llama_memory_seq_pos_max(self._memory, 0) + 1
+
+    @property
+    def memory_kind(self) -> str:
+        """ "recurrent", "hybrid" or "attention"."""
+        if llama_cpp.llama_model_is_recurrent(self._model):
+            return "recurrent"
+        return "hybrid" if llama_cpp.llama_model_is_hybrid(self._model) else "attention"
+
+    def set_adapter(self, path: str | None, scale: float) -> None:
+        """Swap the LoRA adapter (None: none). `path` must have passed the adapter check: llama.cpp aborts on others."""
+        adapter = None
+        if path is not None:
+            begin_call()
+            adapter = llama_cpp.llama_adapter_lora_init(self._model, os.fsencode(path))
+            if not adapter:
+                raise ModelError(f"{path} could not be loaded as an adapter: {failure_reason()}.")
+        # The context keeps bare pointers: the old adapter is freed only after the new one is in its place.
+        pointers = (llama_cpp.llama_adapter_lora_p_ctypes * 1)()
+        if adapter:
+            pointers[0] = ctypes.cast(adapter, llama_cpp.llama_adapter_lora_p_ctypes)
+            failed = llama_cpp.llama_set_adapters_lora(self._context, pointers, 1, (ctypes.c_float * 1)(scale))
+        else:
+            failed = llama_cpp.llama_set_adapters_lora(self._context, None, 0, None)
+        if failed:
+            if adapter:
+                llama_cpp.llama_adapter_lora_free(adapter)
+            raise ModelError(f"{path} could not be set as an adapter (llama.cpp code {failed}).")
+        if self._adapter:
+            llama_cpp.llama_adapter_lora_free(self._adapter)
+        self._adapter = adapter
+
+    def embedder(self, length: int) -> LlamaEmbedder:
+        """A second context for texts of up to `length` tokens; it must be closed before this one is."""
+        return LlamaEmbedder(self._model, length, self._threads[0], self.abort)
+
+    def close(self) -> None:
+        """Free everything; harmless when repeated."""
+        if self._context:
+            if self._adapter:
+                llama_cpp.llama_set_adapters_lora(self._context, None, 0, None)
+                llama_cpp.llama_adapter_lora_free(self._adapter)
+            llama_cpp.llama_free(self._context)
+        if self._model:
+            llama_cpp.llama_model_free(self._model)
+        if self._batch is not None:
+            self._ids = self._positions = self._flags = np.empty(0)
+            llama_cpp.llama_batch_free(self._batch)
+        self._batch = self._model = self._context = self._adapter = None
+
+
+def _attention(info: ModelInfo, settings: ModelSettings, n_ctx: int, step: int) -> tuple[int, int]:
+    """(prompt tokens computed at once, whether flash attention is used).
+
+    On the processor flash attention makes the few-row passes of verification more expensive: 5 rows behind 300 tokens
+    take 4.9 ms instead of 1.5 at 4M parameters, 349 instead of 269 behind 1,000 tokens at 0.4B. But a quantized V
+    cache exists only in its kernels, very long contexts need it for memory, and on a GPU llama.cpp chooses.
+    """
+    if settings.kv_type != "f16":
+        return step, llama_cpp.LLAMA_FLASH_ATTN_TYPE_ENABLED
+    affordable = prompt_step(info, n_ctx, step)
+    if (settings.n_gpu_layers and gpu_offload()) or not affordable:
+        return step, llama_cpp.LLAMA_FLASH_ATTN_TYPE_AUTO
+    return affordable, llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED
+
+
+class _Rows:
+    """numpy views of a float buffer llama.cpp owns, one for each row count, made again only when the buffer moves."""
+
+    def __init__(self, columns: int) -> None:
+        self._columns = columns
+        self._address: int | None = None
+        self._views: dict[int, np.ndarray] = {}
+
+    def view(self, pointer: ctypes._Pointer, rows: int) -> np.ndarray:
+        address = ctypes.cast(pointer, ctypes.c_void_p).value
+        if address != self._address:
+            self._address = address
+            self._views.clear()
+        if (view := self._views.get(rows)) is None:
+            if not address:
+                raise RuntimeError("llama.cpp has no results to read")
+            buffer = (ctypes.c_float * (rows * self._columns)).from_address(address)
+            view = self._views[rows] = np.frombuffer(memoryview(buffer), np.float32).reshape(rows, self._columns)
+        return view

@@ -1,0 +1,168 @@
+"""How much memory a GGUF model takes with its context, asked before it is loaded: `estimate`, `check_memory`.
+
+llama.cpp itself works out its buffers, without reserving them, in a child process: the exact figures for every
+architecture, and nothing of this process at stake. Loads that are far from filling the memory are not asked about.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from omnidraft.backends.gguf.file import ModelInfo, read_info
+from omnidraft.backends.gguf.header import read_header
+from omnidraft.backends.llama.memory import available_bytes, kv_cache_bytes, prompt_step, tensor_bytes
+from omnidraft.errors import ModelError
+from omnidraft.processes.bounded_child import limit_this_process, run_bounded
+from omnidraft.settings.config import ModelSettings
+from omnidraft.storage.trial import WITHIN
+
+_CLOSE = 0.5  # of the free memory: from here on it is worth half a second to know exactly
+_COMPUTING = 1 << 30  # bytes that the buffers to compute in hardly ever reach
+# Bytes llama.cpp holds per entry of the vocabulary: its text, twice, the map to find it, and the rank of a merge.
+_PER_TOKEN, _PER_TOKEN_WITHOUT_MERGES = 320, 190
+_GRAPH = 2_000_000  # bytes of a context's own bookkeeping: graphs and their allocation
+_UBATCH = 512
+_PADDING = 256  # tokens to which llama.cpp rounds a cache up
+_SECONDS = 60.0
+_MEMORY = 4 << 30  # for the child, beside the weights
+_MIB = 1 << 20
+_CACHE = re.compile(r"(?:kv_cache\w*|memory_recurrent): size = +([0-9.]+) MiB")
+_BUFFER = re.compile(r"(compute|output) buffer size = +([0-9.]+) MiB")
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Bytes: the weights with the vocabulary, the cache (keys, values, recurrent states), the buffers to compute in."""
+
+    weights: int
+    cache: int
+    compute: int
+
+    @property
+    def total(self) -> int:
+        return self.weights + self.cache + self.compute
+
+    def __str__(self) -> str:
+        parts = f"weights {size(self.weights)}, cache {size(self.cache)}, computing {size(self.compute)}"
+        return f"{size(self.total)} ({parts})"
+
+
+def weight_bytes(info: ModelInfo) -> int:
+    """Bytes of all tensors and of the vocabulary."""
+    merges = read_header(info.path).metadata.get("tokenizer.ggml.model") != "llama"
+    per_token = _PER_TOKEN if merges else _PER_TOKEN_WITHOUT_MERGES
+    return sum(tensor_bytes(info).values()) + per_token * info.vocabulary_size
+
+
+def header_estimate(info: ModelInfo, settings: ModelSettings, n_ctx: int, max_rows: int = 64) -> Estimate:
+    """What the file's header tells: what pages show, and where a load that is far from filling the memory stops."""
+    step, scores = _step(info, settings, n_ctx)
+    buffers = 4 * (step * (4 * info.width + n_ctx) + scores + max_rows * info.vocabulary_size)
+    compute = buffers + _unlogged(info, settings, n_ctx, max_rows)
+    return Estimate(weight_bytes(info), kv_cache_bytes(info, n_ctx, settings.kv_type) or 0, compute)
+
+
+def _step(info: ModelInfo, settings: ModelSettings, n_ctx: int) -> tuple[int, int]:
+    """(prompt tokens computed at once, attention scores held for them: none with flash attention)."""
+    most = min(settings.n_batch, _UBATCH, n_ctx)
+    step = prompt_step(info, n_ctx, most) if settings.kv_type == "f16" else 0
+    return (step, step * n_ctx * info.heads) if step else (most, 0)
+
+
+def _unlogged(info: ModelInfo, settings: ModelSettings, n_ctx: int, max_rows: int) -> int:
+    """Bytes that llama.cpp takes only while it computes, and does not log.
+
+    A copy of the rows of logits, and the threads' work area: what a matrix product multiplies with, in F16, of which
+    the attention scores are the largest. It grows as the context fills, and leaves its last smaller self behind.
+    """
+    step, scores = _step(info, settings, n_ctx)
+    work = 2 * max(scores, step * info.width)
+    return work + work // 2 + 4 * max_rows * info.vocabulary_size + _GRAPH
+
+
+def estimate(
+    info: ModelInfo, settings: ModelSettings, n_ctx: int, max_rows: int = 64, rollback: int = 0
+) -> Estimate | None:
+    """What loading `info` with a context of `n_ctx` tokens will take; None if llama.cpp cannot tell."""
+    request = {
+        "path": str(Path(info.path).resolve()), "settings": asdict(settings), "n_ctx": n_ctx, "max_rows": max_rows,
+        "rollback": rollback,
+    }  # fmt: skip
+    try:
+        told = run_bounded(__spec__.name, request, _SECONDS, _MEMORY + weight_bytes(info), {WITHIN: "1"}).answer
+    except OSError:
+        return None
+    if told is None:
+        return None
+    cache, buffers = told
+    return Estimate(weight_bytes(info), cache, buffers + _unlogged(info, settings, n_ctx, max_rows))
+
+
+def check_memory(info: ModelInfo, settings: ModelSettings, n_ctx: int, max_rows: int = 64, rollback: int = 0) -> None:
+    """ModelError with the numbers and a way out if the model with its context does not fit into free memory.
+
+    Nothing is said where part of it goes to a GPU or the system does not tell what is free.
+    """
+    free = available_bytes()
+    if free is None or settings.n_gpu_layers:
+        return
+    known = header_estimate(info, settings, n_ctx, max_rows)
+    if known.total <= _CLOSE * free and free - known.total > _COMPUTING:
+        return
+    full = known if known.weights + known.cache > free else estimate(info, settings, n_ctx, max_rows, rollback) or known
+    if full.total > free:
+        raise ModelError(
+            f"{info.name} needs {full} with a context of {n_ctx} tokens, but {size(free)} of memory are free; "
+            f"{_suggestion(full, settings, n_ctx, free)}."
+        )
+
+
+def _suggestion(full: Estimate, settings: ModelSettings, n_ctx: int, free: int) -> str:
+    """What would fit: a shorter context, a smaller number format of the cache, or only another model."""
+    left = free - full.weights - full.compute
+    fits = int(0.95 * left / full.cache * n_ctx) // _PADDING * _PADDING if full.cache else 0
+    if fits >= 512:
+        smaller = " or the KV cache format to q8_0" if settings.kv_type == "f16" else ""
+        return f"set the context length to {fits} or less{smaller}"
+    if settings.kv_type == "f16" and full.cache * 0.55 < left:
+        return "set the KV cache format to q8_0"
+    return (
+        "choose a smaller model or a more strongly quantized file of this one, or let other machines hold layers: "
+        "start python -m omnidraft worker there and name it with --workers or on the Models page"
+    )
+
+
+def size(count: int) -> str:
+    """For a sentence: "4.6 GB", "60.0 MB"."""
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
+
+
+def _simulate(request: dict) -> tuple[int, int]:
+    """(cache, buffers) in bytes, as llama.cpp logs them."""
+    from omnidraft.backends.llama.context import LlamaContext
+    from omnidraft.vocab import llama_log
+
+    settings = replace(ModelSettings(), **request["settings"])
+    with llama_log.recording() as pieces:
+        LlamaContext(
+            read_info(request["path"]),
+            settings,
+            request["n_ctx"],
+            request["max_rows"],
+            request["rollback"],
+            simulated=True,
+        ).close()
+    log = "".join(pieces)
+    cache = sum(float(size) for size in _CACHE.findall(log))
+    buffers = sum(float(size) for _, size in _BUFFER.findall(log))
+    return int(cache * _MIB), int(buffers * _MIB)
+
+
+if __name__ == "__main__":
+    asked = json.loads(sys.argv[1])
+    limit_this_process(asked["seconds"], asked["memory"])
+    print(json.dumps(_simulate(asked)))

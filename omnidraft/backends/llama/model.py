@@ -1,0 +1,316 @@
+"""Targets and drafters in GGUF files, run by llama.cpp through its low-level interface.
+
+`LlamaTarget` and `LlamaDrafter` keep `tokens` and the KV cache equal at all times, whatever fails in between. They
+know nothing of chat, sampling or verification.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+
+from omnidraft.backends.base import Aborted
+from omnidraft.backends.gguf.adapter_check import check_adapter
+from omnidraft.backends.gguf.file import ModelInfo, usable_info
+from omnidraft.backends.llama.context import LlamaContext
+from omnidraft.backends.llama.estimate import check_memory
+from omnidraft.backends.llama.placement import Placement
+from omnidraft.backends.llama.rewind import Method, Rewinder, rollback_steps
+from omnidraft.backends.llama.runtime import AbortFlag, failure_reason, gpu_offload
+from omnidraft.errors import ModelError
+from omnidraft.processes.thread_pool import release_helpers
+from omnidraft.settings.config import ModelSettings
+from omnidraft.storage.files import readable
+from omnidraft.storage.trial import TRIALS
+from omnidraft.vocab import Vocabulary
+
+_SAME = 0.02  # of the logits' spread: rounding moves them less, a wrong state more
+
+
+class LlamaTarget:
+    """A `LanguageModel` on llama.cpp.
+
+    name, n_ctx (tokens), n_batch (ids per pass), max_rows (rows of logits per pass),
+    can_rewind and, if not, cannot_rewind_reason; rewind_method: "cut", "rollback" or "replay" (see llama_rewind.py);
+    notices: sentences about settings that could not be followed.
+    """
+
+    _replays = True  # whether a model that cannot cut its memory may put back an older state and read on from there
+
+    def __init__(
+        self,
+        info: ModelInfo,
+        settings: ModelSettings,
+        vocabulary: Vocabulary,
+        max_rows: int,
+        placement: Placement | None = None,
+    ) -> None:
+        self.info = info
+        self.name = info.name
+        self.vocabulary = vocabulary
+        self.tokens: list[int] = []
+        self.notices: list[str] = []
+        self.max_rows = max_rows
+        self.n_ctx = self._context_length(settings)
+        if settings.n_gpu_layers and not gpu_offload():
+            self.notices.append("This build of llama-cpp-python has no GPU support, so n_gpu_layers has no effect.")
+        self._lock = threading.Lock()
+        rollback = rollback_steps(info) if self._replays else 0
+        if placement is None:
+            check_memory(info, settings, self.n_ctx, max_rows, rollback)
+        self._context: LlamaContext | None = LlamaContext(
+            info, settings, self.n_ctx, max_rows, rollback, placement=placement
+        )
+        self._rewinder = Rewinder(self._context, "cut")
+        self.n_batch = self._context.capacity
+        try:
+            if self._context.n_vocab != vocabulary.size:
+                raise ModelError(f"{info.path} has {self._context.n_vocab} logits for {vocabulary.size} tokens.")
+            self.can_rewind = True  # while trying out
+            self.can_rewind = self._find_rewind()
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            release_helpers()  # answers are mostly computed in another thread
+        self.cannot_rewind_reason = None if self.can_rewind else self._why_not()
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path,
+        settings: ModelSettings,
+        *,
+        vocabulary: Vocabulary | None = None,
+        max_rows: int = 64,
+        placement: Placement | None = None,
+    ) -> Self:
+        """Load the model at `path`; ModelError in one sentence if it cannot serve.
+
+        Its vocabulary is read apart from the weights, so that it outlives them; give it if it is known already.
+        `placement`: layers that workers hold. Only for a process that may end with them (target_process.py).
+        """
+        info = usable_info(path)
+        return cls(info, settings, vocabulary or Vocabulary.from_gguf(info.path), max_rows, placement)
+
+    def _context_length(self, settings: ModelSettings) -> int:
+        trained = self.info.n_ctx_train
+        wanted = settings.n_ctx or trained or 4096
+        if trained and wanted > trained:
+            if settings.n_ctx != ModelSettings().n_ctx:  # the default means "at most"
+                self.notices.append(
+                    f"{self.name} was trained for {trained} tokens of context, so {wanted} became {trained}."
+                )
+            return trained
+        return wanted
+
+    def _find_rewind(self) -> bool:
+        """Find a way to take tokens back that works, on a few tokens; this also reads the weights in."""
+        context = self._live()
+        start = self.vocabulary.bos if self.vocabulary.bos is not None else 0
+        if context.decode([start, start], 0, 1) != 0:
+            raise ModelError(f"{self.info.path} loads, but computing with it fails: {failure_reason()}.")
+        if context.memory_kind == "attention":
+            works = context.cut(1) and context.held == 1
+            context.clear()
+            return works
+        context.clear()
+        possible: dict[Method, bool] = {"rollback": bool(context.rollback), "replay": self._replays}
+        return any(self._rewinds_by(method) for method, is_possible in possible.items() if is_possible)
+
+    def _rewinds_by(self, method: Method) -> bool:
+        """Whether the logits behind tokens taken back and read again are the ones from before."""
+        self._rewinder = Rewinder(self._live(), method)
+        ids = np.flatnonzero(self.vocabulary.ordinary)[:6].tolist()
+        try:
+            self.extend(ids[:3], 0)
+            expected = self.extend(ids[3:], 3)[-2:].copy()
+            self.rewind(4)
+            again = self.extend(ids[4:], 2)
+            return bool(np.abs(again - expected).max() <= _SAME * max(float(expected.std()), 1e-6))
+        except ModelError:
+            return False
+        finally:
+            self.rewind(0)
+
+    def _why_not(self) -> str:
+        kind = self._live().memory_kind
+        if kind == "attention":
+            return f"{self.name} cannot take back tokens it has read, so it answers without a drafter."
+        return (
+            f"{self.name} is a {kind} model: its state cannot take back tokens it has read, "
+            "so it answers without a drafter."
+        )
+
+    @property
+    def rewind_method(self) -> Method:
+        return self._rewinder.method
+
+    def extend(self, ids: Sequence[int], rows: int) -> np.ndarray:
+        """See `LanguageModel.extend`. On ModelError or Aborted, whole steps already read stay in `tokens`.
+
+        More than `max_rows` rows take several passes and come back as a copy.
+        """
+        with self._lock:
+            context = self._live()
+            context.abort.clear()
+            if not 0 <= rows <= len(ids):
+                raise ValueError(f"{rows} rows asked of {len(ids)} ids")
+            self._check_room(len(ids))
+            if rows <= self.max_rows:
+                return self._extend(context, ids, rows)
+            first = len(ids) - rows + self.max_rows
+            parts = [self._extend(context, ids[:first], self.max_rows).copy()]
+            for start in range(first, len(ids), self.max_rows):
+                part = ids[start : start + self.max_rows]
+                parts.append(self._extend(context, part, len(part)).copy())
+            return np.concatenate(parts)
+
+    def _extend(self, context: LlamaContext, ids: Sequence[int], rows: int) -> np.ndarray:
+        if 0 < len(ids) <= self.n_batch:  # as most passes are: one step
+            self._rewinder.before_pass(len(self.tokens), rows)
+            self._read(context, ids, rows)
+        else:
+            self._extend_by_steps(context, ids, rows)
+        return context.logits(rows) if rows else np.empty((0, self.vocabulary.size), np.float32)
+
+    def _extend_by_steps(self, context: LlamaContext, ids: Sequence[int], rows: int) -> None:
+        start = 0
+        for count, outputs in self._steps(len(ids), rows):
+            self._rewinder.before_pass(len(self.tokens), outputs)
+            self._read(context, ids[start : start + count], outputs)
+            start += count
+
+    def _steps(self, count: int, rows: int) -> Iterator[tuple[int, int]]:
+        """(ids, outputs) of each pass: full batches, and all `rows` in the last one."""
+        while count > self.n_batch:
+            step = min(self.n_batch, count - rows)
+            yield step, 0
+            count -= step
+        if count:
+            yield count, rows
+
+    def _read(self, context: LlamaContext, ids: Sequence[int], outputs: int) -> None:
+        held = len(self.tokens)
+        code = context.decode(ids, held, outputs)
+        if code == 0:
+            self.tokens.extend(ids)
+            return
+        # After an abort or a failure some of this pass may be in the cache, and a state may be half advanced.
+        if not (self._rewinder.method == "cut" and context.cut(held) and context.held == held):
+            context.clear()
+            self._rewinder.forget()
+            self.tokens.clear()
+        if code == 2:
+            raise Aborted
+        if code == 1:
+            raise ModelError(f"The context of {self.name} has no room for {len(ids)} more tokens behind {held}.")
+        raise ModelError(f"{self.name} could not compute: {failure_reason()} (code {code}).")
+
+    def _check_room(self, count: int) -> None:
+        if len(self.tokens) + count > self.n_ctx:
+            raise ModelError(
+                f"The context of {self.name} is full: {len(self.tokens)} tokens plus {count} more exceed {self.n_ctx}; "
+                "shorten the conversation or raise the context length."
+            )
+
+    def rewind(self, length: int) -> None:
+        """Cut the cache back to `length` tokens. 0 always works; other lengths raise ModelError if not `can_rewind`.
+
+        With 0 this thread is taken to be done for the moment, and its helpers go (see thread_pool.py). Where
+        other lengths mean reading tokens again, an abort raises Aborted and leaves those in `tokens` that were read.
+        """
+        with self._lock:
+            context = self._live()
+            if not 0 <= length <= len(self.tokens):
+                raise ValueError(f"cannot rewind {len(self.tokens)} tokens to {length}")
+            if length == 0:
+                release_helpers()
+            if length == len(self.tokens):
+                return
+            if length and not self.can_rewind:
+                raise ModelError(self.cannot_rewind_reason or f"{self.name} could not take back tokens.")
+            left = self._rewinder.back_to(length, len(self.tokens))
+            again = self.tokens[left:length]
+            del self.tokens[left:]
+            if again:
+                context.abort.clear()
+            for start in range(0, len(again), self.n_batch):
+                self._read(context, again[start : start + self.n_batch], 0)
+
+    def embed(self, texts: Sequence[Sequence[int]], stopped: Callable[[], bool]) -> np.ndarray:
+        """See `Embedding.embed`."""
+        with self._lock:
+            context = self._live()
+            context.abort.clear()
+            found = []
+            with context.embedder(max(map(len, texts))) as embedder:
+                for ids in texts:
+                    if stopped():
+                        raise Aborted
+                    found.append(embedder.mean(ids))
+            release_helpers()
+            return np.stack(found)
+
+    def interrupted_by(self, flag: AbortFlag) -> None:
+        """Take `flag` for interrupting from now on, in place of the own one that `abort` sets."""
+        self._live().interrupted_by(flag)
+
+    def abort(self) -> None:
+        """Interrupt an `extend` that is running now; one that starts later is not affected."""
+        context = self._context
+        if context is not None:
+            context.abort.set()
+
+    def close(self) -> None:
+        """Interrupt, then free the model. Harmless when repeated."""
+        self.abort()
+        with self._lock:
+            if self._context is not None:
+                self._context.close()
+                self._context = None
+            self.tokens.clear()
+
+    def _live(self) -> LlamaContext:
+        if self._context is None:
+            raise ModelError(f"{self.name} is closed.")
+        return self._context
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_context", None) is not None:
+            self.close()
+
+
+class LlamaDrafter(LlamaTarget):
+    """A `DraftModel` on llama.cpp: also swaps LoRA adapters."""
+
+    adapter: str | None = None
+    _replays = False  # it is taken back every round, by passes of one token each
+
+    def set_adapter(self, path: str | Path | None, scale: float = 1.0) -> None:
+        """Load a GGUF LoRA in place of the current one and forget the cache; None removes it.
+
+        ModelError if the file does not fit this model; then the current adapter and the cache stay as they are.
+        """
+        with nullcontext() if path is None else readable(path) as file:
+            if file is not None:
+                check_adapter(file, self.info)
+                TRIALS.require(self.info.path, file)
+            with self._lock:
+                context = self._live()
+                context.set_adapter(None if file is None else str(file), scale)
+                context.clear()
+                self._rewinder.forget()
+                self.tokens.clear()
+                self.adapter = None if path is None else str(path)

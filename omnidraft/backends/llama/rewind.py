@@ -1,0 +1,109 @@
+"""Taking tokens back in a llama.cpp context, by the cheapest way its memory allows.
+
+"cut": a KV cache, sliding windows included, forgets any tail at once. "rollback": llama.cpp keeps the last states of a
+recurrent layer (`n_rs_seq`). "replay": the state is copied out before a pass that may have to be taken back, put back,
+and the tokens that stay are read again. Knows token ids only as what it is given to count.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from omnidraft.backends.gguf.file import ModelInfo
+from omnidraft.backends.llama.memory import state_bytes
+
+Method = Literal["cut", "rollback", "replay"]
+ROLLBACK = 16  # states kept per sequence: a round seldom proposes more
+_ROLLBACK_BUDGET = 512 << 20  # bytes they may take together
+
+
+class Context(Protocol):
+    """What is needed of a `LlamaContext`."""
+
+    rollback: int
+
+    def cut(self, length: int) -> bool: ...
+    def clear(self) -> None: ...
+    def save_state(self) -> bytes: ...
+    def restore_state(self, state: bytes, length: int) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The state behind the first `length` tokens."""
+
+    length: int
+    state: bytes
+
+
+class Rewinder:
+    """Keeps what is needed to take tokens back, and takes them back."""
+
+    def __init__(self, context: Context, method: Method) -> None:
+        self.method = method
+        self._context = context
+        self._prompt: Mark | None = None  # where the answer began: it may be asked for again
+        self._round: Mark | None = None  # before the last pass over proposals
+        self._start = 0  # tokens before the last pass, if it can be rolled back
+        self._reading = False
+
+    def before_pass(self, held: int, rows: int) -> None:
+        """A pass that gives `rows` rows of logits is about to extend `held` tokens."""
+        if self.method == "cut":
+            return
+        if rows == 0:
+            self._reading = True
+        elif self._reading and held:
+            self._prompt, self._reading = Mark(held, self._context.save_state()), False
+        covered = self.method == "rollback" and rows <= self._context.rollback + 1
+        if rows > 1 and not covered:
+            self._round = Mark(held, self._context.save_state())
+        self._start = held
+
+    def back_to(self, length: int, held: int) -> int:
+        """Take back what is behind `length` of `held` tokens, or more. Returns how many tokens are left.
+
+        If that is less than `length`, the caller reads those in between again.
+        """
+        if length == 0:
+            return self._forget()
+        if self.method == "cut":
+            return length if self._context.cut(length) else self._forget()
+        if self._can_roll_back(length, held) and self._context.cut(length):
+            self._start = held  # one rollback per pass: the kept states count from its end
+            return length
+        self._start = held
+        marks = [mark for mark in (self._prompt, self._round) if mark is not None and mark.length <= length]
+        if marks:
+            mark = max(marks, key=lambda m: m.length)
+            if self._context.restore_state(mark.state, mark.length):
+                self._drop_behind(mark.length)
+                return mark.length
+        return self._forget()
+
+    def _can_roll_back(self, length: int, held: int) -> bool:
+        # llama.cpp also accepts cuts to the very start of the pass and beyond, and then computes with a wrong state.
+        return self.method == "rollback" and self._start < length and held - length <= self._context.rollback
+
+    def forget(self) -> None:
+        """The context was emptied."""
+        self._prompt = self._round = None
+        self._start, self._reading = 0, False
+
+    def _forget(self) -> int:
+        self._context.clear()
+        self.forget()
+        return 0
+
+    def _drop_behind(self, length: int) -> None:
+        if self._prompt is not None and self._prompt.length > length:
+            self._prompt = None
+        if self._round is not None and self._round.length > length:
+            self._round = None
+
+
+def rollback_steps(info: ModelInfo) -> int:
+    """How many states to ask llama.cpp to keep for a model with recurrent layers; 0 for others or if they are large."""
+    each = state_bytes(info)
+    return min(ROLLBACK, _ROLLBACK_BUDGET // each) if each else 0

@@ -1,0 +1,60 @@
+"""The child that opens an unknown file first: does with it what the program would do, and says how that went.
+
+Prints one line of JSON: "" if the file was opened, or refused in a sentence of ours; else what is wrong. Whatever ends
+this process otherwise would have ended the program.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from omnidraft.processes.bounded_child import limit_this_process
+
+_CONTEXT = 512
+_TEXTS = ("Hello there,  12345!\n", "déjà-vu 中文 😀\t\x00\x7f", " ", "<|im_end|></s>[INST]", "a" * 300)
+
+
+def _open(path: Path, adapter: str | None) -> None:
+    from omnidraft.backends.gguf.file import read_info
+    from omnidraft.backends.gguf.header_checks import check_vocabulary
+    from omnidraft.backends.llama.model import LlamaDrafter
+    from omnidraft.settings.config import ModelSettings
+    from omnidraft.vocab import Vocabulary
+
+    info = read_info(path)
+    check_vocabulary(path)
+    vocabulary = Vocabulary.from_gguf(path)
+    ids = [id for text in _TEXTS for id in vocabulary.encode(text, at_start=True)]
+    with suppress(ValueError):  # some vocabularies cannot spell every byte
+        vocabulary.encode_bytes(bytes(range(256)))
+    if info.kind != "model":
+        return
+    with LlamaDrafter.open(path, ModelSettings(n_ctx=_CONTEXT), vocabulary=vocabulary, max_rows=8) as model:
+        if adapter is not None:
+            model.set_adapter(adapter)
+        model.extend(ids[: max(0, model.n_ctx - 8)], min(len(ids), 4))
+
+
+def _try(path: Path, adapter: str | None) -> str:
+    from omnidraft.errors import OmniDraftError
+
+    try:
+        _open(path, adapter)
+    except OmniDraftError:
+        return ""  # the program will say the same
+    except Exception as error:
+        return f"is damaged or of a kind that is not understood ({type(error).__name__}), so it is not opened."
+    return ""
+
+
+def main(request: dict[str, Any]) -> None:
+    limit_this_process(request["seconds"], request["memory"])
+    print(json.dumps(_try(Path(request["path"]), request["adapter"])), flush=True)
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

@@ -1,0 +1,242 @@
+"""Compiles chat templates, which come with model files and are not trusted.
+
+jinja2's immutable sandbox keeps a template from Python's internals; here it also loses the globals and filters no chat
+template needs, and all it does is paid for out of a budget, so that no template takes the program's time or memory.
+The few helpers that templates in circulation expect are the ones Hugging Face's library offers. Knows nothing of
+models or messages.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from types import BuiltinMethodType
+from typing import Any
+
+import jinja2
+from jinja2 import nodes
+from jinja2.ext import Extension
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.utils import Namespace
+from jinja2.visitor import NodeTransformer
+
+from omnidraft.backends.prompting import template_budget
+from omnidraft.backends.prompting.template_budget import TemplateLimit, current
+from omnidraft.backends.prompting.template_operations import check_binary, check_format, check_method, filters, tests
+
+MAX_SOURCE = 1 << 17  # characters; those in circulation have up to 30,000
+# Filters of our own; no template can write names with a space.
+_SPEND, _MADE, _SEEN, _TAKEN, _CONCAT = "spend ", "made ", "seen ", "taken ", "concat "
+_WIDTH_IN_TIME = re.compile(r"%[-_0^#]*\d")
+
+
+class _Generation(Extension):
+    """`{% generation %}` marks the assistant's words for training; for prompts its body is all that counts."""
+
+    tags = {"generation"}  # noqa: RUF012 (jinja2's protocol)
+
+    def parse(self, parser: Any) -> Any:
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+
+class _PlainNamespace(Namespace):
+    """`namespace(...)` without underscore names: those reach into the object that carries the values."""
+
+    def __init__(*args: Any, **values: Any) -> None:
+        self, *mappings = args
+        values = dict(*mappings, **values)
+        for name in values:
+            _refuse_private(name)
+        Namespace.__init__(self, values)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        _refuse_private(name)
+        super().__setitem__(name, value)
+
+    def __repr__(self) -> str:
+        return "namespace"  # its values may hold it, or each other many times over
+
+
+def _refuse_private(name: object) -> None:
+    if str(name).startswith("_"):
+        raise jinja2.exceptions.SecurityError(f"chat templates may not store the attribute {name}")
+
+
+def _refuse(message: str) -> None:
+    raise jinja2.TemplateError(message)
+
+
+def _now(form: str) -> str:
+    if len(form) > 1000 or _WIDTH_IN_TIME.search(form):
+        raise TemplateLimit
+    return datetime.now().strftime(form)
+
+
+class _Counting(NodeTransformer):
+    """Puts payment where jinja2 has no place for it: turns of loops, literals, slices, comparisons, `~`."""
+
+    def _body(self, node: Any) -> Any:
+        self.generic_visit(node)
+        work = sum(1 for part in node.body for _ in part.find_all(nodes.Node))
+        text = sum(len(data.data) for part in node.body for data in _found(part, nodes.TemplateData))
+        node.body.insert(0, nodes.ExprStmt(_filtered(nodes.Const((1 + work // 8, text)), _SPEND)))
+        return node
+
+    visit_Macro = visit_CallBlock = _body
+
+    def visit_For(self, node: nodes.For) -> Any:
+        node = self._body(node)
+        if node.test is not None:  # turns that the test leaves out count as well
+            node.iter = _filtered(node.iter, _TAKEN)
+        return node
+
+    def _literal(self, node: Any) -> Any:
+        self.generic_visit(node)
+        plain = getattr(node, "ctx", "load") != "load" or not any(
+            not isinstance(part, (nodes.Const, nodes.Pair)) for part in node.find_all(nodes.Expr)
+        )
+        return node if plain else _filtered(node, _MADE)
+
+    visit_List = visit_Tuple = visit_Dict = _literal
+
+    def visit_Getitem(self, node: nodes.Getitem) -> Any:
+        self.generic_visit(node)
+        return _filtered(node, _TAKEN) if isinstance(node.arg, nodes.Slice) else node
+
+    def visit_Compare(self, node: nodes.Compare) -> Any:
+        self.generic_visit(node)
+        node.expr = _filtered(node.expr, _SEEN)
+        for operand in node.ops:
+            operand.expr = _filtered(operand.expr, _SEEN)
+        return node
+
+    def visit_Concat(self, node: nodes.Concat) -> Any:
+        self.generic_visit(node)
+        return _filtered(nodes.List(node.nodes), _CONCAT)
+
+
+def _found(node: nodes.Node, kind: type) -> Iterable[Any]:
+    return [node] if isinstance(node, kind) else node.find_all(kind)
+
+
+def _filtered(node: Any, name: str) -> nodes.Expr:
+    if name == _SEEN and isinstance(node, nodes.Const):
+        return node
+    return nodes.Filter(node, name, [], [], None, None)
+
+
+def _spend(amounts: tuple[int, int]) -> None:
+    current().spend(*amounts)
+
+
+def _seen(value: Any) -> Any:
+    current().look_through(value)
+    return value
+
+
+def _taken(value: Any) -> Any:
+    budget = current()
+    budget.look_over(value)
+    return budget.made(value) if not hasattr(value, "__len__") else value
+
+
+def _concat(parts: Iterable[Any]) -> str:
+    """Texts in a row, which must be small enough together; also the whole of a template and of its macros."""
+    budget, texts = current(), []
+    for part in parts:
+        budget.weigh(part)
+        text = str(part)
+        budget.fits(len(text))
+        texts.append(text)
+    budget.fits(sum(map(len, texts)))
+    return "".join(texts)
+
+
+class _Environment(ImmutableSandboxedEnvironment):
+    intercepted_binops = frozenset(("+", "*", "**", "%"))
+    concat = staticmethod(_concat)
+
+    def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
+        template = _Counting().visit(super()._parse(source, name, filename))
+        return template.set_environment(self)
+
+    def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+        check_binary(operator, left, right)
+        return current().made(super().call_binop(context, operator, left, right))
+
+    def call(__self, __context: Any, __obj: Any, *args: Any, **options: Any) -> Any:
+        budget = current()
+        budget.spend(4)
+        if isinstance(__obj, BuiltinMethodType) and __obj.__self__ is not None:
+            check_method(__obj.__self__, __obj.__name__, args, options)
+        return budget.made(super().call(__context, __obj, *args, **options))
+
+    def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
+        wrapped = super().wrap_str_format(value)
+        if wrapped is None:
+            return None
+
+        def run(*args: Any, **options: Any) -> str:
+            check_format(value.__self__, "{", (*args, *options.values()))
+            return wrapped(*args, **options)
+
+        return run
+
+
+@jinja2.pass_context
+def _shown(_context: Any, value: Any) -> Any:
+    """Weighed before it is written. The context is not needed, but keeps jinja2 from calling this while compiling."""
+    current().weigh(value)
+    return value
+
+
+class SafeTemplate:
+    """A compiled template. Renderings that ask for too much end in TemplateLimit, a jinja2.TemplateError."""
+
+    def __init__(self, template: jinja2.Template) -> None:
+        self._template = template
+
+    def render(self, variables: dict[str, Any]) -> str:
+        """jinja2.TemplateError whatever the template does wrong."""
+        try:
+            template_budget.begin(variables)
+            return self._template.render(variables)
+        except jinja2.TemplateError:
+            raise
+        except (RecursionError, MemoryError):
+            raise TemplateLimit from None
+        except Exception as error:  # foreign code: anything it does wrong is the template's failure
+            raise jinja2.TemplateError(f"{type(error).__name__}: {str(error)[:200]}") from None
+
+
+def compile_template(source: str) -> SafeTemplate:
+    """The template, ready to render; jinja2.TemplateError if it is not valid."""
+    if len(source) > MAX_SOURCE:
+        raise jinja2.TemplateError(f"it is longer than {MAX_SOURCE:,} characters")
+    environment = _Environment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, "jinja2.ext.loopcontrols"], finalize=_shown,
+        optimized=False,  # nothing is computed while compiling
+    )  # fmt: skip
+    allowed: dict[str, Any] = {
+        **filters(), _SPEND: _spend, _MADE: lambda value: current().made(value), _SEEN: _seen, _TAKEN: _taken,
+        _CONCAT: _concat,
+    }  # fmt: skip
+    environment.filters = allowed
+    environment.tests = dict[str, Any](tests())
+    environment.globals = {
+        "range": environment.globals["range"],  # the sandbox's, which bounds the length
+        "dict": lambda *mappings, **values: dict(*mappings, **values),
+        "namespace": _PlainNamespace,
+        "raise_exception": _refuse,
+        "strftime_now": _now,
+    }
+    try:
+        return SafeTemplate(environment.from_string(source))
+    except jinja2.TemplateError:
+        raise
+    except (RecursionError, MemoryError):
+        raise jinja2.TemplateError("it is nested too deeply") from None
+    except Exception as error:  # jinja2 and Python's compiler have many ways to stumble over a text
+        raise jinja2.TemplateError(f"{type(error).__name__}: {str(error)[:200]}") from None

@@ -1,0 +1,96 @@
+"""A loaded model's place in a conversation: what it was told last, and what of a conversation still fits its context.
+
+Knows templates and vocabularies, and nothing of how an answer comes about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from omnidraft.backends.base import DraftModel, LanguageModel
+from omnidraft.backends.prompting.prompt import answer_ids, count_ids, fit_context, prompt_ids
+from omnidraft.backends.prompting.raw_text import RawText
+from omnidraft.backends.prompting.templates import ChatTemplate
+from omnidraft.errors import ContextFull
+
+Message = dict[str, str]
+Asked = Sequence[Message] | RawText
+
+
+@dataclass(frozen=True, slots=True)
+class Continued:
+    """The answer to go on with: its text, and its ids where they are known.
+
+    ended: the model itself ended it there, so that it may not do so again at once.
+    """
+
+    text: str
+    ids: Sequence[int] = ()
+    ended: bool = False
+
+
+@dataclass(slots=True)
+class Seat:
+    """A loaded model with its chat template, and the ids of the conversation it last saw."""
+
+    model: LanguageModel
+    template: ChatTemplate
+    committed: list[int]
+
+    def answer_ids(self, text: str, ids: Sequence[int]) -> list[int]:
+        """The ids of an answer that is there already; `ids` where they are known."""
+        return answer_ids(self.model.vocabulary, text, self.template.answer_prefix if text else "", ids)
+
+    def prompt(self, messages: Asked, max_tokens: int, written: int) -> tuple[Asked, list[int], int]:
+        """(what of `messages` fits, the model's ids of it, how many of the oldest turns were left out)."""
+        if isinstance(messages, RawText):
+            return messages, messages.target_ids(self.model.vocabulary, self.committed, self.model.n_ctx), 0
+        kept, dropped = self._fit(list(messages), max_tokens, written)
+        return kept, prompt_ids(self.template, self.model.vocabulary, kept, self.committed), dropped
+
+    def room(self, messages: Sequence[Message], max_tokens: int) -> int:
+        """How many more tokens fit into the context beside these messages and the room kept for an answer."""
+        limit = self.model.n_ctx - self._reserve(max_tokens)
+        return limit - count_ids(self.template, self.model.vocabulary, messages, (), limit)
+
+    def _reserve(self, max_tokens: int) -> int:
+        """Room kept for an answer: a quarter of the context, or max_tokens if that is less."""
+        return min(max_tokens, self.model.n_ctx // 4)
+
+    def _fit(self, messages: list[Message], max_tokens: int, written: int) -> tuple[list[Message], int]:
+        """Keep room for an answer.
+
+        A long answer of which `written` tokens are there goes on with whatever room is left.
+        """
+        limit = self.model.n_ctx
+
+        def count(kept: Sequence[Message]) -> int:
+            return count_ids(self.template, self.model.vocabulary, kept, self.committed, limit) + written
+
+        try:
+            return fit_context(messages, limit - self._reserve(max_tokens), count)
+        except ContextFull:
+            if not written:
+                raise
+            if (turn := count(_last_turn(messages))) > limit:
+                raise ContextFull(_full_sentence(turn, limit)) from None
+            return fit_context(messages, limit, count)
+
+
+@dataclass(slots=True)
+class DrafterSeat(Seat):
+    """The drafter's seat."""
+
+    model: DraftModel
+
+
+def _last_turn(messages: Sequence[Message]) -> list[Message]:
+    return [*(m for m in messages if m["role"] == "system"), messages[-1]]
+
+
+def _full_sentence(tokens: int, n_ctx: int) -> str:
+    return (
+        f"The answer and its question take {tokens:,} tokens, and the model's context of {n_ctx:,} has no room to go "
+        "on; raise the context length."
+    )

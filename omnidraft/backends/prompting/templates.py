@@ -1,0 +1,250 @@
+"""Chat templates: messages in, spans of text and control tokens out.
+
+A control token in the result was written by the template. What a person or a model wrote is text, even where it
+spells a control token: such strings are replaced by placeholders before rendering and come back as text. Knows
+nothing of token ids beyond the control tokens' own.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import jinja2
+
+from omnidraft.backends.gguf.file import ModelInfo
+from omnidraft.backends.prompting.sandbox import SafeTemplate, compile_template
+from omnidraft.backends.prompting.template_budget import TemplateLimit
+from omnidraft.backends.prompting.tool_prompt import (
+    PROBE,
+    PROBE_MESSAGES,
+    as_text,
+    mapped,
+    strings,
+    uses_tools,
+    with_calls,
+)
+from omnidraft.errors import ModelError
+from omnidraft.vocab import Vocabulary
+
+Message = Mapping[str, Any]
+
+_PLAIN = (
+    "{% for m in messages %}{% if m['role'] == 'system' %}{{ m['content'] }}{% else %}"
+    "{{ m['role'] | capitalize }}: {{ m['content'] }}{% endif %}{{ '\\n\\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}Assistant:{% endif %}"
+)
+_CHATML = (
+    "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+_PRIVATE_USE = range(0xE000, 0xF900)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of a rendered prompt: text, or one control token (then `text` is how the template spells it)."""
+
+    text: str
+    control_id: int | None = None
+
+    @property
+    def control(self) -> bool:
+        return self.control_id is not None
+
+
+class ChatTemplate:
+    """Renders conversations for one model.
+
+    note: a sentence if the file's own template is missing or unusable and a plain one stands in, else None;
+    stop: strings that end an answer when the template has no control token for it.
+    """
+
+    def __init__(self, source: str | None, vocabulary: Vocabulary, name: str = "The model") -> None:
+        self.name = name
+        self.note: str | None = None
+        self.stop: tuple[str, ...] = ()
+        self._controls = {text: id for text, id in vocabulary.controls.items() if text}
+        self._pattern = _alternatives(self._controls)
+        ids = {id: text for text, id in self._controls.items()}
+        self._special = {
+            "bos_token": "" if vocabulary.bos is None else ids.get(vocabulary.bos, ""),
+            "eos_token": "" if vocabulary.eos is None else ids.get(vocabulary.eos, ""),
+            "unk_token": "",
+            "pad_token": "",
+        }
+        self._source, self._template = self._compile(source)
+
+    @classmethod
+    def from_model(cls, info: ModelInfo, vocabulary: Vocabulary) -> ChatTemplate:
+        """The template in the model's file, or a stand-in (see `note`)."""
+        return cls(info.chat_template, vocabulary, info.name)
+
+    def _compile(self, source: str | None) -> tuple[str, SafeTemplate]:
+        if source:
+            try:
+                return source, compile_template(source)
+            except jinja2.TemplateError as error:
+                self.note = f"The chat template of {self.name} is not valid ({error}), so a plain one is used."
+        else:
+            self.note = f"{self.name} has no chat template, so a plain one is used."
+        if {"<|im_start|>", "<|im_end|>"} <= self._controls.keys():
+            return _CHATML, compile_template(_CHATML)
+        self.stop = ("\nUser:",)
+        return _PLAIN, compile_template(_PLAIN)
+
+    def render(self, messages: Sequence[Message], add_generation_prompt: bool = True) -> list[Span]:
+        """Spans of the conversation as this model reads it; neighbouring text is one span.
+
+        A template without a system role, or one that insists on alternating roles, gets the system message folded
+        into the first user message and neighbours of one role joined. ModelError if it refuses even that. Tools
+        (tool_prompt.py) are rendered where the template supports them, else calls and results become text.
+        """
+        tools: list[Any] = []
+        if not uses_tools(messages):
+            flat: list[dict[str, Any]] = [_flat(message) for message in messages]
+        elif self.supports_tools:
+            flat = [with_calls(message, _flat(message)) for message in messages]
+            tools = list(messages[-1].get("tools") or ())
+        else:
+            flat = [as_text(message, _flat(message)) for message in messages]
+        sentinel = self._unused_character([flat, tools])
+        hidden = [{**self._protect(message, sentinel), "role": message["role"]} for message in flat]
+        spans = self._spans(self._attempt(hidden, add_generation_prompt, self._protect(tools, sentinel)), sentinel)
+        if not spans:
+            raise ModelError(f"The chat template of {self.name} writes nothing of this conversation.")
+        return spans
+
+    @cached_property
+    def supports_tools(self) -> bool:
+        """Whether the template writes the tools it is given."""
+        try:
+            return PROBE in self._render(PROBE_MESSAGES, True, PROBE_MESSAGES[0]["tools"])
+        except jinja2.TemplateError:
+            return False
+
+    @property
+    def source(self) -> str:
+        """The template's own text."""
+        return self._source
+
+    @cached_property
+    def answer_prefix(self) -> str:
+        """What stands between the generation prompt and an earlier answer, " " behind `ASSISTANT:`, mostly "".
+
+        A model tends to begin its answer with it; take it off before storing the answer, or it stands there twice.
+        """
+        asked = [{"role": "user", "content": "a"}]
+        prompt = "".join(span.text for span in self.render(asked))
+        whole = "".join(
+            span.text for span in self.render([*asked, {"role": "assistant", "content": "\N{BULLET}"}], False)
+        )
+        between, found, _ = whole.removeprefix(prompt).partition("\N{BULLET}")
+        return between if found and whole.startswith(prompt) and between.isspace() else ""
+
+    @cached_property
+    def opens_thoughts(self) -> bool:
+        """Whether the prompt itself ends with `<think>`, so that an answer begins inside its thoughts."""
+        prompt = "".join(span.text for span in self.render([{"role": "user", "content": "a"}]))
+        return prompt.rstrip().endswith("<think>")
+
+    def _attempt(self, messages: list[dict[str, Any]], add_generation_prompt: bool, tools: Sequence[Any] = ()) -> str:
+        try:
+            text = self._render(messages, add_generation_prompt, tools)
+            if _stand_in(text, [m["content"].strip() for m in messages if m["role"] == "system"]):
+                return text  # else the template passed over the system message in silence
+        except TemplateLimit as error:
+            raise self._refusal(error) from None
+        except jinja2.TemplateError:
+            pass
+        try:
+            rich = tools or any(m["role"] == "tool" or "tool_calls" in m for m in messages)
+            return self._render(messages if rich else _alternating(messages), add_generation_prompt, tools)
+        except jinja2.TemplateError as error:
+            raise self._refusal(error) from None
+
+    def _refusal(self, error: jinja2.TemplateError) -> ModelError:
+        return ModelError(f"The chat template of {self.name} refuses this conversation: {error}.")
+
+    def _render(self, messages: list[dict[str, Any]], add_generation_prompt: bool, tools: Sequence[Any] = ()) -> str:
+        variables = dict(self._special, messages=messages, add_generation_prompt=add_generation_prompt)
+        return self._template.render({**variables, "tools": list(tools) or None, "documents": None})
+
+    def _unused_character(self, values: Any) -> str:
+        texts = [self._source, *strings(values)]
+        used = set().union(*texts)
+        free = next((chr(code) for code in _PRIVATE_USE if chr(code) not in used), None)
+        while free is None:  # all of them are in use: then three in a row that nobody could foresee
+            row = "".join(chr(secrets.choice(_PRIVATE_USE)) for _ in range(3))
+            free = row if not any(row in text for text in texts) else None
+        return free
+
+    def _protect(self, value: Any, sentinel: str) -> Any:
+        """`value` with every control string in it spelt as sentinel, number, sentinel."""
+        pattern = self._pattern
+        if pattern is None:
+            return value
+        numbers = {text: number for number, text in enumerate(self._controls)}
+        hide = lambda match: f"{sentinel}{numbers[match[0]]}{sentinel}"  # noqa: E731
+        return mapped(value, lambda text: pattern.sub(hide, text))
+
+    def _spans(self, rendered: str, sentinel: str) -> list[Span]:
+        texts = list(self._controls)
+        show = lambda match: texts[int(match[1])]  # noqa: E731
+        placeholder = re.compile(f"{sentinel}(\\d+){sentinel}")
+        spans = []
+        pieces = self._pattern.split(rendered) if self._pattern else [rendered]
+        for index, piece in enumerate(pieces):
+            if index % 2:
+                spans.append(Span(piece, self._controls[piece]))
+            elif piece:
+                spans.append(Span(placeholder.sub(show, piece).replace(sentinel, "")))
+        return spans
+
+
+def control_pattern(vocabulary: Vocabulary) -> re.Pattern[str] | None:
+    """What finds the control tokens that a text spells; None if there are none."""
+    return _alternatives(text for text in vocabulary.controls if text)
+
+
+def _alternatives(strings: Iterable[str]) -> re.Pattern[str] | None:
+    ordered = sorted(strings, key=len, reverse=True)
+    return re.compile("(" + "|".join(map(re.escape, ordered)) + ")") if ordered else None
+
+
+def _stand_in(text: str, parts: Sequence[str]) -> bool:
+    """Whether all `parts` stand in `text`; quick where they stand there in their order."""
+    end = 0
+    for part in parts:
+        place = text.find(part, end)
+        if place < 0 and part not in text:
+            return False
+        end = place + len(part) if place >= 0 else end
+    return True
+
+
+def _flat(message: Message) -> dict[str, str]:
+    """The message with plain strings: content given as a list of parts becomes their text."""
+    content = message.get("content") or ""
+    if not isinstance(content, str):
+        content = "".join(part if isinstance(part, str) else part.get("text", "") for part in content)
+    # A lone surrogate (half an emoji cut by a browser) has no UTF-8 form.
+    return {"role": str(message["role"]), "content": content.encode("utf-8", "replace").decode()}
+
+
+def _alternating(messages: list[dict[str, str]]) -> list[dict[str, str]]:
+    """The same words in user and assistant turns that alternate, beginning with the user's."""
+    result: list[dict[str, str]] = []
+    for message in messages:
+        role = "assistant" if message["role"] == "assistant" else "user"
+        if result and result[-1]["role"] == role:
+            result[-1] = {"role": role, "content": result[-1]["content"] + "\n\n" + message["content"]}
+        else:
+            result.append({"role": role, "content": message["content"]})
+    if result and result[0]["role"] == "assistant":
+        result.insert(0, {"role": "user", "content": ""})
+    return result

@@ -1,0 +1,160 @@
+"""A target in a process of its own: `python -m omnidraft.backends.remote.target_child`, one JSON line on stdin tells what.
+
+llama.cpp aborts the process when a worker is lost, and here that costs nothing but this process. Requests come over a
+socket, rows of logits go into shared memory. When stdin closes, the app is gone and this process ends at once, also in
+the middle of a pass. Knows nothing of chats, and opens no file but the model's.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import socket
+import sys
+import threading
+import time
+
+from omnidraft.backends.base import Aborted
+from omnidraft.backends.llama.model import LlamaTarget
+from omnidraft.backends.llama.placement import Placement
+from omnidraft.backends.llama.runtime import AbortFlag
+from omnidraft.backends.remote import rpc_library
+from omnidraft.backends.remote.rpc_sockets import notice_lost_peers
+from omnidraft.backends.remote.target_messages import (
+    ABORTED,
+    DEFECT,
+    DONE,
+    EXTEND,
+    LOADING,
+    OPENED,
+    REFUSED,
+    Gone,
+    Reply,
+    Request,
+    SharedRows,
+    receive_request,
+    send_reply,
+)
+from omnidraft.errors import OmniDraftError
+from omnidraft.processes import system
+from omnidraft.settings.config import ModelSettings
+
+_LOOKS = 0.5  # seconds between looks for new connections while the model loads
+_TELLS = 0.2  # seconds between two words about how far loading has come
+
+
+class _FlagOfTheOther(AbortFlag):
+    """Set and cleared by the process that asks: it alone knows which request an interruption was meant for."""
+
+    def set(self) -> None:
+        pass
+
+    def clear(self) -> None:
+        pass
+
+
+def main() -> int:
+    asked = json.loads(sys.stdin.readline())
+    system.leave_no_core()
+    threading.Thread(target=_end_with_the_app, daemon=True).start()
+    connection = _connect(asked)
+    try:
+        target = _open(asked, connection)
+    except OmniDraftError as error:
+        send_reply(connection, Reply(REFUSED, text=str(error)))
+        return 1
+    rows = SharedRows(target.max_rows, target.vocabulary.size, asked["rows"])
+    target.interrupted_by(_FlagOfTheOther((ctypes.c_char * 2).from_buffer(rows.flag.data)))
+    send_reply(connection, Reply(OPENED, text=json.dumps(_description(target))))
+    try:
+        while True:
+            send_reply(connection, _answer(target, receive_request(connection), rows))
+    except Gone:
+        return 0
+
+
+def _connect(asked: dict) -> socket.socket:
+    if sys.platform == "win32":
+        return socket.fromshare(bytes.fromhex(asked["share"]))
+    return socket.socket(fileno=asked["descriptor"])
+
+
+def _open(asked: dict, connection: socket.socket) -> LlamaTarget:
+    settings = ModelSettings(**asked["settings"])
+    loading = threading.Event()
+    placement = None
+    if asked["workers"]:
+        threading.Thread(target=_watch_connections, args=(loading,), daemon=True).start()
+        devices = [device for worker in asked["workers"] for device in rpc_library.register(worker)]
+        handles = [device.handle for device in devices]
+        placement = Placement(handles, asked["layers"], rpc_library.processor_buffers())
+        placement.told_of_progress(_Progress(connection))
+    target = LlamaTarget.open(asked["path"], settings, max_rows=asked["max_rows"], placement=placement)
+    loading.set()
+    notice_lost_peers()
+    return target
+
+
+def _watch_connections(loaded: threading.Event) -> None:
+    while not loaded.wait(_LOOKS):
+        notice_lost_peers()
+
+
+class _Progress:
+    """Tells the app how far loading has come; called by llama.cpp for every tensor."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._told = 0.0
+
+    def __call__(self, share: float) -> bool:
+        if time.monotonic() - self._told >= _TELLS:
+            self._told = time.monotonic()
+            try:
+                send_reply(self._connection, Reply(LOADING, seconds=share))
+            except Gone:
+                return False
+        return True
+
+
+def _description(target: LlamaTarget) -> dict:
+    return {
+        "n_ctx": target.n_ctx,
+        "n_batch": target.n_batch,
+        "can_rewind": target.can_rewind,
+        "cannot_rewind_reason": target.cannot_rewind_reason,
+        "rewind_method": target.rewind_method,
+        "notices": target.notices,
+    }
+
+
+def _answer(target: LlamaTarget, request: Request, shared: SharedRows) -> Reply:
+    """seconds of the reply: the model's work, without what this process adds to it."""
+    start, found = time.perf_counter(), None
+    how, text = DONE, ""
+    try:
+        if request.keep < len(target.tokens):
+            target.rewind(request.keep)
+        if request.what == EXTEND:
+            found = target.extend(request.ids, request.rows)
+    except Aborted:
+        how = ABORTED
+    except OmniDraftError as error:
+        how, text = REFUSED, str(error)
+    except Exception as error:
+        how, text = DEFECT, repr(error)
+    seconds = time.perf_counter() - start
+    if found is not None and request.rows:
+        shared.rows[: request.rows] = found
+    return Reply(how, len(target.tokens), seconds, text)
+
+
+def _end_with_the_app() -> None:
+    sys.stdin.read()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    code = main()
+    os._exit(code)  # the library's threads wait on connections

@@ -1,0 +1,323 @@
+"""`TargetProcess`: a target behind the same protocol, computed by a process of its own whose end ends nothing here.
+
+llama.cpp aborts the process when it loses a worker. Here that is a ModelError with a sentence, an emptied cache, and a
+process that is started again by the next pass. A pass that takes far longer than it could is given up. Knows nothing
+of chats or drafters.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from time import monotonic, perf_counter
+
+import numpy as np
+import psutil
+
+from omnidraft.backends.base import Aborted
+from omnidraft.backends.gguf.file import usable_info
+from omnidraft.backends.remote.rpc_probe import reachable
+from omnidraft.backends.remote.target_link import TargetLink
+from omnidraft.backends.remote.target_messages import (
+    ABORTED,
+    DEFECT,
+    EXTEND,
+    LOADING,
+    OPENED,
+    REFUSED,
+    Gone,
+    Reply,
+    Request,
+)
+from omnidraft.backends.remote.widths import Widths
+from omnidraft.backends.remote.workers import Plan, plan
+from omnidraft.errors import ModelError
+from omnidraft.settings.config import ModelSettings
+from omnidraft.vocab import Vocabulary
+
+STALLED = 30.0  # seconds beyond what a pass could take, then the workers are given up
+LOADING_STALLED = 120.0  # seconds in which loading gets no further: the largest tensor must have crossed the network
+MAX_ROWS = 64
+_PATIENCE = 2.0  # times one token's time for each token of a pass: more than any pass takes
+_UNKNOWN_PASS = 1.0  # seconds a token is taken to need before one was timed
+_NARROW = 4  # tokens of passes whose time says what a single one needs
+_LET_GO = 0.5  # seconds an interrupted pass gets to end by itself
+_LOST_WORKER = ("RPC server crashed", "Failed to connect", "RPC handshake failed")  # llama.cpp's last words
+
+
+class TargetProcess:
+    """A `LanguageModel`. `plan` says where the layers lie; `restarts` how often the process was started anew.
+
+    overhead: seconds that the last pass took longer than the model itself, for those who measure.
+    """
+
+    n_ctx: int  # this and what follows is told by the process
+    n_batch: int
+    can_rewind = True
+    cannot_rewind_reason: str | None = None
+    rewind_method = "cut"
+    resends = property(lambda self: self.plan is not None)  # whether a change of width costs, whatever a pass takes
+
+    def __init__(self, path: Path, settings: ModelSettings, progress: Callable[[float], None]) -> None:
+        self.info = usable_info(path)
+        self.name = self.info.name
+        self.vocabulary = Vocabulary.from_gguf(self.info.path)
+        self.settings = settings
+        self.max_rows = MAX_ROWS
+        self.notices: list[str] = []
+        self.plan: Plan | None = None
+        self.restarts = -1
+        self.overhead = 0.0
+        self._progress = progress
+        self._tokens: list[int] = []
+        self._link: TargetLink | None = None
+        self._lock = threading.RLock()
+        self._interrupted = self._closed = False
+        self._left: list[int] | None = None  # what the cache may hold once a pass that was left behind is over
+        self._single: float | None = None  # seconds a pass of few tokens takes
+        self.widths = Widths()
+        self._launch()
+
+    @classmethod
+    def open(
+        cls, path: str | Path, settings: ModelSettings, progress: Callable[[float], None] = lambda share: None
+    ) -> TargetProcess:
+        """Load the model at `path` in a process of its own, over the workers that `settings` name.
+
+        ModelError in one sentence if it cannot serve. `progress` hears which share of the weights is in place.
+        """
+        return cls(Path(path), settings, progress)
+
+    @property
+    def tokens(self) -> list[int]:
+        if self._left is not None:
+            with self._lock:
+                self._catch_up()
+        return self._tokens
+
+    @property
+    def pid(self) -> int | None:
+        """Of the process; None while there is none."""
+        link = self._link
+        return link.pid if link is not None else None
+
+    def processor_seconds(self) -> float:
+        """What the process has used of this machine's processors; 0 while there is none."""
+        pid = self.pid
+        with suppress(psutil.Error):
+            times = psutil.Process(pid).cpu_times() if pid is not None else None
+            return times.user + times.system if times is not None else 0.0
+        return 0.0
+
+    def extend(self, ids: Sequence[int], rows: int) -> np.ndarray:
+        """See `LanguageModel.extend`; also ModelError if a worker or the process was lost. Then the cache is empty."""
+        with self._lock:
+            if not 0 <= rows <= len(ids):
+                raise ValueError(f"{rows} rows asked of {len(ids)} ids")
+            if rows <= self.max_rows:
+                return self._extend(ids, rows)
+            first = len(ids) - rows + self.max_rows
+            parts = [self._extend(ids[:first], self.max_rows).copy()]
+            for start in range(first, len(ids), self.max_rows):
+                part = ids[start : start + self.max_rows]
+                parts.append(self._extend(part, len(part)).copy())
+            return np.concatenate(parts)
+
+    def rewind(self, length: int) -> None:
+        """See `LanguageModel.rewind`. What is cut is told along with the next pass, so nothing is sent here."""
+        with self._lock:
+            tokens = self.tokens
+            if not 0 <= length <= len(tokens):
+                raise ValueError(f"cannot rewind {len(tokens)} tokens to {length}")
+            if 0 < length < len(tokens) and not self.can_rewind:
+                raise ModelError(self.cannot_rewind_reason or f"{self.name} could not take back tokens.")
+            del tokens[length:]
+
+    def abort(self) -> None:
+        """Interrupt an `extend` that is running now; one that starts later is not affected."""
+        self._interrupted = True
+        if (link := self._link) is not None:
+            link.interrupt(True)
+
+    def release(self) -> None:
+        """End the process, so that others can have its workers; the next pass starts it again."""
+        with self._lock:
+            self._end()
+
+    def close(self) -> None:
+        """Free the model. Harmless when repeated."""
+        self._closed = True
+        if (link := self._link) is not None:
+            link.kill()  # a pass that is running ends with it
+        self.release()
+
+    def _extend(self, ids: Sequence[int], rows: int) -> np.ndarray:
+        start = perf_counter()
+        link = self._ready()
+        after = [*self._tokens, *ids]
+        filled = self._filled(ids, rows, len(after))
+        reply = self._exchange(link, Request(EXTEND, len(self._tokens), rows + len(filled) - len(ids), filled), after)
+        self._tokens = after[: reply.held]
+        if reply.how == ABORTED:
+            raise Aborted
+        if reply.how == REFUSED:
+            raise ModelError(reply.text)
+        if reply.how == DEFECT:
+            raise RuntimeError(f"in the process that computes {self.name}: {reply.text}")
+        if len(ids) <= _NARROW:
+            self._single = reply.seconds if self._single is None else max(reply.seconds, 0.9 * self._single)
+        self.overhead = perf_counter() - start - reply.seconds
+        return link.rows[:rows]
+
+    def _filled(self, ids: Sequence[int], rows: int, length: int) -> Sequence[int]:
+        """`ids` with superfluous ones behind them where another width costs more: they are cut with the next pass."""
+        if not rows == len(ids) > 1:
+            return ids
+        more = self.widths.missing(rows)
+        return [*ids, *[ids[-1]] * more] if more and length + more <= self.n_ctx else ids
+
+    def _ready(self) -> TargetLink:
+        """The process, started again if it had ended, with nothing under way and no interruption."""
+        if self._closed:
+            raise ModelError(f"{self.name} is closed.")
+        self._catch_up()
+        if self._link is None:
+            self._launch()
+        assert self._link is not None
+        self._interrupted = False
+        self._link.interrupt(False)
+        return self._link
+
+    def _exchange(self, link: TargetLink, request: Request, tokens: list[int]) -> Reply:
+        """Send a request and wait for its reply. One that is interrupted and does not end soon is left behind."""
+        limit = self._patience(len(request.ids))
+        leaving = _Leaving(lambda: self._interrupted and self.can_rewind)
+        try:
+            link.send(request)
+            reply = link.await_reply(limit, leaving)
+        except Gone:
+            raise self._lost(loading=False) from None
+        except TimeoutError:
+            raise self._stalled(limit, loading=False) from None
+        if reply is None:
+            self._left = tokens
+            raise Aborted
+        return reply
+
+    def _patience(self, count: int) -> float:
+        """Seconds until a pass of `count` tokens is given up: none of many takes longer than one alone."""
+        return STALLED + _PATIENCE * count * (self._single or _UNKNOWN_PASS)
+
+    def _catch_up(self) -> None:
+        """Wait for a pass that was left behind, and know what the cache holds then."""
+        if self._left is None or self._link is None:
+            return
+        tokens, self._left = self._left, None
+        try:
+            self._tokens = tokens[: self._link.reply(self._patience(len(tokens))).held]
+        except (Gone, TimeoutError):  # the next pass starts it again
+            self._end()
+
+    def _launch(self) -> None:
+        """Start the process and load the model; ModelError in one sentence if that fails, then nothing is left."""
+        if self.settings.workers:
+            self.plan = plan(self.info, self.settings, self.settings.n_ctx or self.info.n_ctx_train or 4096)
+        self._link = TargetLink(self._asked(), self.max_rows, self.vocabulary.size)
+        try:
+            while (reply := self._link.reply(LOADING_STALLED)).how == LOADING:
+                self._progress(reply.seconds)
+        except Gone:
+            raise self._lost(loading=True) from None
+        except TimeoutError:
+            raise self._stalled(LOADING_STALLED, loading=True) from None
+        except BaseException:
+            self._end()
+            raise
+        if reply.how != OPENED:
+            self._end()
+            raise ModelError(reply.text)
+        for name, value in json.loads(reply.text).items():
+            setattr(self, name, value)
+        if self.plan is not None:
+            self.notices.append(f"{self.name} lies on several machines: {self.plan}.")
+        self.restarts += 1
+        if self.plan is not None and self.rewind_method == "cut":
+            self._settle_widths()
+
+    def _settle_widths(self) -> None:
+        ids = [self.vocabulary.bos or 0] * 8
+
+        def seconds_of(rows: int) -> float:
+            self.rewind(0)
+            start = perf_counter()
+            self._extend(ids[:rows], rows)
+            return perf_counter() - start
+
+        self.widths.settle(seconds_of)
+        self.rewind(0)
+
+    def _asked(self) -> dict:
+        workers = self.plan.workers if self.plan is not None else ()
+        return {
+            "path": str(Path(self.info.path).resolve()),
+            "settings": asdict(self.settings),
+            "workers": [f"{address.resolved()}:{address.port}" for address in workers],
+            "layers": self.plan.layers_on_workers if self.plan is not None else [],
+        }
+
+    def _end(self) -> None:
+        """Let go of the process; the cache is gone with it."""
+        self._tokens, self._left = [], None
+        link, self._link = self._link, None
+        if link is not None:
+            link.end()
+
+    def _lost(self, loading: bool) -> ModelError:
+        """What to say of a process that ended by itself, once it is cleared away."""
+        code, words = self._link.ended() if self._link is not None else (0, "")
+        away = [worker for worker in (self.plan.workers if self.plan else ()) if not reachable(worker)]
+        self._end()
+        if away or any(sign in words for sign in _LOST_WORKER):
+            who = f"worker at {away[0]}" if away else "worker"
+            return ModelError(f"The connection to the {who} was lost{_afterwards(loading)}")
+        how = f"signal {-code}" if code < 0 else f"exit code {code}"
+        return ModelError(f"The process that computes {self.name} ended ({how}){_afterwards(loading)}")
+
+    def _stalled(self, limit: float, loading: bool) -> ModelError:
+        self._end()
+        who = "The workers did" if self.plan is not None else f"The process that computes {self.name} did"
+        return ModelError(f"{who} not answer for {limit:.0f} seconds and were given up{_afterwards(loading)}")
+
+    def __enter__(self) -> TargetProcess:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_link", None) is not None:
+            self.close()
+
+
+class _Leaving:
+    """Whether to stop waiting: some time after `interrupted` has become true, as most passes end by themselves."""
+
+    def __init__(self, interrupted: Callable[[], bool]) -> None:
+        self._interrupted = interrupted
+        self._since: float | None = None
+
+    def __call__(self) -> bool:
+        if not self._interrupted():
+            return False
+        self._since = self._since or monotonic()
+        return monotonic() - self._since > _LET_GO
+
+
+def _afterwards(loading: bool) -> str:
+    if loading:
+        return " while the model was loaded; check it and load again."
+    return "; what was written stays, and the next message loads the model again."

@@ -1,0 +1,193 @@
+"""How a model is spread over this machine and workers: who is there, what fits where, which layers each takes.
+
+Asks workers (rpc_probe.py) and the file's header; loads nothing. What comes out is what target_process.py hands on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from omnidraft.backends.gguf.file import ModelInfo
+from omnidraft.backends.gguf.header import read_header
+from omnidraft.backends.llama.estimate import size
+from omnidraft.backends.llama.memory import available_bytes, kv_cache_bytes
+from omnidraft.backends.llama.runtime import type_layout
+from omnidraft.backends.remote.rpc_probe import SECONDS, Found, NoWorker, probe
+from omnidraft.errors import ModelError
+from omnidraft.settings.addresses import Address, parse_addresses, parse_split
+from omnidraft.settings.config import ModelSettings
+
+HERE = "this machine"
+_SPARE = 0.95  # of what is free may be filled
+_BUFFERS = 24 << 20  # bytes a device takes before the first layer: graphs, work areas
+_STEP = 512  # prompt tokens computed at once
+_WIDE = 12  # floats a prompt token takes at once in a layer, in widths of the model
+_UNKNOWN = 1 << 62  # free bytes of a system that does not say
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One device's share of a model. first, last: its layers, counted from 0, `last` behind the last; bytes: theirs."""
+
+    name: str
+    first: int
+    last: int
+    bytes: int
+    free: int
+
+    @property
+    def layers(self) -> int:
+        return self.last - self.first
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Where a model's layers lie: here first, then on the workers' devices in their order."""
+
+    workers: tuple[Address, ...]
+    parts: tuple[Part, ...]
+    found: tuple[Found, ...] = ()
+
+    @property
+    def layers_on_workers(self) -> list[int]:
+        return [part.layers for part in self.parts[1:]]
+
+    def __str__(self) -> str:
+        used = [part for part in self.parts if part.layers]
+        return ", ".join(f"layers {part.first + 1} to {part.last} on {part.name}" for part in used)
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """Bytes. layers: each with its part of the cache; around: what stays here; computing: on each device."""
+
+    layers: tuple[int, ...]
+    around: int
+    computing: int
+
+    @property
+    def total(self) -> int:
+        return sum(self.layers) + self.around + self.computing
+
+
+def find(addresses: Sequence[Address], seconds: float = SECONDS) -> list[Found | NoWorker]:
+    """Who answers at each address within `seconds`, all asked at once."""
+    if not addresses:
+        return []
+    with ThreadPoolExecutor(len(addresses)) as asking:
+        return list(asking.map(_found, addresses, [seconds] * len(addresses)))
+
+
+def _found(address: Address, seconds: float) -> Found | NoWorker:
+    try:
+        return probe(address, seconds)
+    except NoWorker as error:
+        return error
+    except ModelError as error:  # its name leads nowhere
+        return NoWorker(str(error))
+
+
+def plan(info: ModelInfo, settings: ModelSettings, n_ctx: int) -> Plan:
+    """Spread `info` over this machine and the workers of `settings`; ModelError in one sentence if that cannot be."""
+    addresses = parse_addresses(settings.workers)
+    found = []
+    for one in find(addresses):
+        if isinstance(one, NoWorker):
+            raise one
+        found.append(one)
+    here = available_bytes()
+    names = [HERE, *(_name(one, i) for one in found for i in range(len(one.memory)))]
+    free = [_UNKNOWN if here is None else here, *(free for one in found for free, _ in one.memory)]
+    shares = _shares(parse_split(settings.split), found)
+    needs = measure_needs(info, settings, n_ctx)
+    counts = distribute(needs, free, shares)
+    if counts is None:
+        raise ModelError(_too_little(info, needs, names, free, n_ctx, bool(shares)))
+    return Plan(addresses, _parts(names, counts, needs, free), tuple(found))
+
+
+def _name(found: Found, device: int) -> str:
+    return str(found.address) if len(found.memory) == 1 else f"{found.address} (device {device + 1})"
+
+
+def _shares(split: tuple[float, ...], found: Sequence[Found]) -> tuple[float, ...]:
+    """The wanted shares, this machine's first; a split that names only the workers leaves nothing here."""
+    if not split:
+        return ()
+    devices = sum(len(one.memory) for one in found)
+    if len(split) == devices:
+        split = (0.0, *split)
+    if len(split) != devices + 1:
+        raise ModelError(
+            f"The split names {len(split)} shares, but there are {devices} workers' devices and this machine; "
+            f"name {devices + 1} shares, this machine's first, or {devices} for the workers alone."
+        )
+    return split
+
+
+def measure_needs(info: ModelInfo, settings: ModelSettings, n_ctx: int) -> Needs:
+    layers, around = [0] * info.layers, 0
+    for path in info.parts or (info.path,):
+        for name, tensor in read_header(path).tensors.items():
+            block, bytes_each = type_layout(tensor.type) or (1, 4)
+            count = tensor.elements // block * bytes_each
+            kind, _, rest = name.partition(".")
+            number = rest.partition(".")[0]
+            if kind == "blk" and number.isdecimal() and int(number) < info.layers:
+                layers[int(number)] += count
+            else:
+                around += count
+    cache = (kv_cache_bytes(info, n_ctx, settings.kv_type) or 0) // max(info.layers, 1)
+    step = min(settings.n_batch, _STEP)
+    computing = _BUFFERS + 4 * step * _WIDE * info.width + min(128 << 20, 4 * step * n_ctx * max(info.heads, 1))
+    rows = 4 * 64 * info.vocabulary_size
+    return Needs(tuple(count + cache for count in layers), around + rows + 320 * info.vocabulary_size, computing)
+
+
+def distribute(needs: Needs, free: Sequence[int], shares: Sequence[float] = ()) -> list[int] | None:
+    """How many layers each takes, by `shares` or else by room; None if they do not fit so. The first is this machine.
+
+    Layers differ in size here and there; the largest counts for all.
+    """
+    each = max(needs.layers, default=0) or 1
+    room = [_SPARE * bytes_ - needs.computing for bytes_ in free]
+    room[0] -= needs.around
+    fits = [max(0, int(left // each)) for left in room]
+    total = len(needs.layers)
+    if room[0] < 0 or sum(fits) < total:
+        return None
+    if shares:
+        counts = _rounded([share / sum(shares) * total for share in shares], total)
+        return counts if all(count <= most for count, most in zip(counts, fits, strict=True)) else None
+    known = [min(most, total) for most in fits]
+    return _rounded([most / sum(known) * total for most in known], total, known)
+
+
+def _rounded(wanted: Sequence[float], total: int, most: Sequence[int] | None = None) -> list[int]:
+    """Whole numbers that add up to `total`, the largest remainders rounded up, none above its `most`."""
+    most = most or [total] * len(wanted)
+    counts = [min(int(want), limit) for want, limit in zip(wanted, most, strict=True)]
+    while sum(counts) < total:
+        open_ = [i for i, limit in enumerate(most) if counts[i] < limit]
+        counts[max(open_, key=lambda i: wanted[i] - counts[i])] += 1
+    return counts
+
+
+def _parts(names: Sequence[str], counts: Sequence[int], needs: Needs, free: Sequence[int]) -> tuple[Part, ...]:
+    parts, first = [], 0
+    for i, (name, count) in enumerate(zip(names, counts, strict=True)):
+        held = sum(needs.layers[first : first + count]) + (needs.around if i == 0 else 0)
+        parts.append(Part(name, first, first + count, held, free[i]))
+        first += count
+    return tuple(parts)
+
+
+def _too_little(
+    info: ModelInfo, needs: Needs, names: Sequence[str], free: Sequence[int], n_ctx: int, split: bool
+) -> str:
+    there = ", ".join(f"{size(bytes_)} on {name}" for name, bytes_ in zip(names, free, strict=True))
+    enough = sum(free) * _SPARE > needs.total + needs.computing * len(free)
+    way_out = "change the split or leave it out" if split and enough else "add a worker, or set n_ctx or n_batch lower"
+    return f"{info.name} needs {size(needs.total)} with a context of {n_ctx} tokens, but free are {there}; {way_out}."

@@ -1,0 +1,178 @@
+"""From a request for an answer to the answer: its choices are written one after the other, each when nobody else's is.
+
+What a request may hold is in request.py, what comes back in reply.py and the forms.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from fastapi import Request
+from fastapi.responses import JSONResponse, Response, StreamingResponse
+from starlette.concurrency import run_in_threadpool
+
+from omnidraft.app.answer_job import AnswerJob
+from omnidraft.app.embedding_job import EmbeddingJob
+from omnidraft.app.heard import Heard
+from omnidraft.app.session import Session, StillAnswering
+from omnidraft.backends.gguf.file import ModelInfo
+from omnidraft.backends.prompting.grammar import Grammar, GrammarState
+from omnidraft.backends.prompting.raw_text import RawText
+from omnidraft.backends.prompting.tool_calls import call_grammar, format_of
+from omnidraft.decoding.events import Event
+from omnidraft.engine import Engine
+from omnidraft.errors import OmniDraftError
+from omnidraft.server.api import models
+from omnidraft.server.api.body import read_body
+from omnidraft.server.api.chat_form import ChatForm
+from omnidraft.server.api.errors import error_reply, refused
+from omnidraft.server.api.fields import BadRequest
+from omnidraft.server.api.logprobs import Logprobs
+from omnidraft.server.api.reply import Reply, completion, stream
+from omnidraft.server.api.request import Asked, Choice, Prompt
+from omnidraft.server.api.text_form import TextForm
+
+GONE = "The client went away."
+
+
+async def complete(session: Session, request: Request, read: Callable[[Session, bytes], Asked]) -> Response:
+    """The answer to a request that `read` understands."""
+    try:
+        # Reading a large body or turning a schema into a grammar takes its time; others go on meanwhile.
+        asked = await run_in_threadpool(read, session, await read_body(request))
+        first, *others = asked.choices
+        reply = await start(session, first, request)
+        if asked.stream:
+            return await _streamed(reply, [partial(start, session, one, request) for one in others], asked, request)
+        return await _whole(session, reply, others, request)
+    except OmniDraftError as error:
+        return refused(error)
+
+
+async def _streamed(reply: Reply, others: list, asked: Asked, request: Request) -> Response:
+    while not reply.job.over and not await run_in_threadpool(reply.job.wait, 0, 0.2):
+        if await request.is_disconnected():
+            reply.job.stop()
+    if (failed := _failed(reply.job)) is not None:  # before the first word it can still be told with a status
+        return failed
+    return StreamingResponse(stream(reply, others, asked.usage), media_type="text/event-stream")
+
+
+async def _whole(session: Session, reply: Reply, others: list[Choice], request: Request) -> Response:
+    replies = [reply]
+    while True:
+        job = replies[-1].job
+        if not await ends(job, request):
+            return error_reply(GONE, 499)
+        if (failed := _failed(job)) is not None:
+            return failed
+        if len(replies) > len(others):
+            return JSONResponse(completion(replies))
+        replies.append(await start(session, others[len(replies) - 1], request))
+
+
+def _failed(job: AnswerJob) -> Response | None:
+    """The refusal of a job that ended with an error; None while it has not."""
+    if not job.error or not job.over:
+        return None
+    return error_reply(job.error, 500) if job.failure is None else refused(job.failure, otherwise=500)
+
+
+async def start(session: Session, choice: Choice, request: Request) -> Reply:
+    """A choice's job, as soon as no other answer is being written."""
+    name, model = await run_in_threadpool(models.find, session, choice.asked.model)
+    begin = partial(_answer, session, name, model, choice)
+    return await when_idle(session, request, begin, again=choice.index > 0)
+
+
+async def ends(job: AnswerJob | EmbeddingJob, request: Request) -> bool:
+    """Wait until the job is over; False, and it is stopped, if the client goes away before."""
+    try:
+        while not job.over:
+            if await request.is_disconnected():
+                return False
+            await run_in_threadpool(job.join, 0.1)
+    finally:
+        job.stop()
+    return True
+
+
+async def when_idle(session: Session, request: Request, begin: Callable[[], Any], again: bool = False) -> Any:
+    """What `begin` gives, as soon as no answer is being written and nobody waits longer; BadRequest if the client goes
+    away before, LineFull if too many wait and this request was not let in before (`again`)."""
+    with session.line.place(again) as place:
+        while True:
+            if await request.is_disconnected():
+                raise BadRequest(GONE, 499)
+            if place.is_first and not session.busy:
+                try:
+                    return await run_in_threadpool(begin)
+                except StillAnswering:
+                    pass  # a page's answer began in the meantime
+            await asyncio.sleep(0.05)
+
+
+def _answer(session: Session, name: str, model: ModelInfo, choice: Choice) -> Reply:
+    asked, chat = choice.asked, isinstance(choice.prompt, list) and isinstance(choice.prompt[0], dict)
+    with session.turn(guest=model.path):
+        engine = session.assistant.engine
+        assert engine is not None
+        seat = engine.target
+        form = format_of(seat.template.source) if asked.tools is not None else None
+        heard = Heard.of(form.markers, seat.model.vocabulary) if form is not None else None
+        scores = None
+        if asked.alternatives is not None:
+            scores = Logprobs(seat.model.vocabulary, seat.template.answer_prefix if chat else "")
+        prompt = _with_tools(choice.prompt, asked) if chat else _raw(choice.prompt, engine)
+        job = session.answer(
+            prompt,
+            choice.sampling,
+            asked.draft,
+            grammar=_checked_grammar(engine, asked),
+            alternatives=asked.alternatives,
+            watch=_all([one.watch for one in (heard, scores) if one is not None]),
+        )
+        if chat:
+            return Reply(job, name, choice.index, choice.again, ChatForm(job, heard, asked.tools, form, scores))
+        echo = prompt.text if asked.echo else ""
+        return Reply(job, name, choice.index, choice.again, TextForm(job, echo, scores))
+
+
+def _all(watchers: list[Callable[[AnswerJob, Event], None]]) -> Callable[[AnswerJob, Event], None]:
+    def watch(job: AnswerJob, event: Event) -> None:
+        for one in watchers:
+            one(job, event)
+
+    return watch
+
+
+def _raw(prompt: Prompt, engine: Engine) -> RawText:
+    if isinstance(prompt, str):
+        return RawText(prompt)
+    try:
+        return RawText.of_ids(prompt, engine.target.model.vocabulary)
+    except ValueError:
+        raise BadRequest(f"prompt has token ids that {engine.target.model.name} does not know.") from None
+
+
+def _checked_grammar(engine: Engine, asked: Asked) -> Grammar | None:
+    """What the answer must follow; GrammarError if that is no grammar, BadRequest if tools are not known here."""
+    grammar, tools, target = asked.grammar, asked.tools, engine.target
+    if tools is not None:
+        if not target.template.supports_tools:
+            raise BadRequest(f"The chat template of {target.model.name} does not support tools; choose another model.")
+        if tools.forced:
+            grammar = call_grammar(format_of(target.template.source), tools.forced)
+    if grammar is not None:
+        GrammarState(grammar, target.model.vocabulary)
+    return grammar
+
+
+def _with_tools(messages: Any, asked: Asked) -> Any:
+    if asked.tools is None:
+        return messages
+    *earlier, last = messages
+    return [*earlier, {**last, "tools": asked.tools.offered}]

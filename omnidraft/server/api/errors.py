@@ -1,0 +1,30 @@
+"""Refusals as OpenAI's clients read them: a status, a sentence, and where there is one the code they know."""
+
+from __future__ import annotations
+
+from fastapi.responses import JSONResponse
+
+from omnidraft.app.line import LineFull
+from omnidraft.backends.prompting.grammar import GrammarError
+from omnidraft.errors import ContextFull, OmniDraftError, SettingsError
+from omnidraft.server.api.fields import BadRequest
+
+TOO_LONG = "context_length_exceeded"
+
+
+def error_reply(message: str | None, status: int, code: str | None = None) -> JSONResponse:
+    kind = "invalid_request_error" if status < 500 else "server_error"
+    return JSONResponse({"error": {"message": message, "type": kind, "param": None, "code": code}}, status_code=status)
+
+
+def refused(error: OmniDraftError, otherwise: int = 503) -> JSONResponse:
+    """What to answer to a request that led to `error`; `otherwise`: the status where it is not the request's fault."""
+    if isinstance(error, BadRequest):
+        return error_reply(str(error), error.status, error.code)
+    if isinstance(error, LineFull):
+        reply = error_reply(str(error), 429, "rate_limit_exceeded")
+        reply.headers["Retry-After"] = str(error.seconds)
+        return reply
+    if isinstance(error, ContextFull):
+        return error_reply(str(error), 400, TOO_LONG)
+    return error_reply(str(error), 400 if isinstance(error, (SettingsError, GrammarError)) else otherwise)

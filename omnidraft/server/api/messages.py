@@ -1,0 +1,68 @@
+"""The messages of a request for a chat completion, checked."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from omnidraft.server.api.fields import BadRequest
+
+ROLES = ("system", "developer", "user", "assistant", "tool")
+
+
+def messages_of(given: Any) -> list[dict[str, Any]]:
+    if not isinstance(given, list) or not given:
+        raise BadRequest("messages must be a list with at least one message.")
+    found = [_message(message) for message in given]
+    if found[-1]["role"] not in ("user", "tool"):
+        raise BadRequest("The last message must be the user's or a tool's.")
+    return found
+
+
+def _message(message: Any) -> dict[str, Any]:
+    role = message.get("role") if isinstance(message, dict) else None
+    if role not in ROLES:
+        raise BadRequest(f"Every message needs one of the roles {', '.join(ROLES)}.")
+    calls = message.get("tool_calls") if role == "assistant" else None
+    content = message.get("content")
+    found: dict[str, Any] = {
+        "role": "system" if role == "developer" else role,
+        "content": "" if content is None and calls else _text(content),
+    }
+    if calls:
+        found["tool_calls"] = _calls(calls)
+    if role == "tool":
+        if not isinstance(message.get("tool_call_id"), str):
+            raise BadRequest("A tool's message needs the tool_call_id of the call it answers.")
+        found["tool_call_id"] = message["tool_call_id"]
+        if isinstance(message.get("name"), str):
+            found["name"] = message["name"]
+    return found
+
+
+def _calls(given: Any) -> list[dict[str, Any]]:
+    found = []
+    for call in given if isinstance(given, list) else [None]:
+        function = call.get("function") if isinstance(call, dict) else None
+        try:
+            arguments = json.loads(function["arguments"] or "{}")
+            if not isinstance(function["name"], str) or not isinstance(arguments, dict):
+                raise TypeError
+        except (TypeError, KeyError, ValueError, RecursionError):
+            raise BadRequest("Every tool call needs a function with its name and its arguments as JSON.") from None
+        function = {"name": function["name"], "arguments": function["arguments"] or "{}"}
+        found.append({"id": str(call.get("id") or ""), "type": "function", "function": function})
+    return found
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else None
+    if parts is None or not all(map(_is_text_part, parts)):
+        raise BadRequest("A message's content must be text, or a list of text parts.")
+    return "".join(part.get("text", "") for part in parts)
+
+
+def _is_text_part(part: Any) -> bool:
+    return isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text", ""), str)

@@ -1,0 +1,186 @@
+"""What a request to the API asks for, checked: prompts, sampling, how many choices, what the answer must look like.
+
+Every refusal is a `BadRequest` whose sentence says what is wrong. Messages and tools are other modules' business.
+Knows no engine and writes no answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from omnidraft.app.session import Session
+from omnidraft.backends.prompting.grammar import Grammar, GrammarError, check_grammar, json_grammar
+from omnidraft.server.api.body import json_body
+from omnidraft.server.api.fields import BadRequest, field, texts, whole
+from omnidraft.server.api.messages import messages_of
+from omnidraft.server.api.tools import Tools, tools_of
+from omnidraft.settings.config import DraftSettings, SamplingSettings
+
+MAX_CHOICES = 32  # of one prompt; they are written one after the other
+MAX_PROMPTS = 32
+MAX_ALTERNATIVES = 20
+SHORT = 16  # tokens of a completion of the older kind, unless it asks for more
+_SEEDS = 2**63
+# Refused unless they ask for nothing: 0 is equal to False.
+_UNSUPPORTED = ("functions", "function_call", "logit_bias", "audio", "modalities")
+_UNSUPPORTED_TEXT = ("suffix", "tools", "messages", *_UNSUPPORTED)
+_SAMPLING = (
+    "temperature",
+    "top_p",
+    "seed",
+    "top_k",
+    "min_p",
+    "repeat_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+)
+_LONGEST = ("max_completion_tokens", "max_tokens")
+
+Prompt = list[dict[str, Any]] | str | list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request that makes sense. prompts: messages, or texts or token ids to go on with; alternatives: how many of the
+    likeliest tokens are to be told beside each, None: no log probabilities at all."""
+
+    model: str
+    prompts: list[Prompt]
+    sampling: SamplingSettings
+    draft: DraftSettings
+    grammar: Grammar | None
+    tools: Tools | None
+    stream: bool
+    usage: bool  # whether a stream ends with the usage
+    n: int = 1  # choices for each prompt
+    alternatives: int | None = None
+    echo: bool = False
+
+    @classmethod
+    def chat(cls, session: Session, data: bytes) -> Asked:
+        """What a request for a chat completion with this body asks for."""
+        body = _supported(json_body(data), _UNSUPPORTED)
+        grammar, tools = _grammar(body), tools_of(body)
+        if grammar is not None and tools is not None:
+            raise BadRequest("Tools cannot be offered together with response_format or grammar; send one of them.")
+        told = field(body, "logprobs", bool)
+        alternatives = whole(body, "top_logprobs", 0, MAX_ALTERNATIVES)
+        if alternatives is not None and not told:
+            raise BadRequest("top_logprobs needs logprobs to be true.")
+        return cls(
+            prompts=[messages_of(body.get("messages"))],
+            grammar=grammar,
+            tools=tools,
+            alternatives=(alternatives or 0) if told else None,
+            **_common(session, body, session.settings.sampling),
+        )
+
+    @classmethod
+    def text(cls, session: Session, data: bytes) -> Asked:
+        """What a request for a completion of the older kind asks for."""
+        body = _supported(json_body(data), _UNSUPPORTED_TEXT)
+        alternatives, echo = whole(body, "logprobs", 0, MAX_ALTERNATIVES), bool(field(body, "echo", bool))
+        if echo and alternatives is not None:
+            raise BadRequest("echo cannot be used together with logprobs: a prompt's own are not computed here.")
+        common = _common(session, body, replace(session.settings.sampling, max_tokens=SHORT))
+        if whole(body, "best_of", 1, MAX_CHOICES) not in (None, common["n"]):
+            raise BadRequest("best_of must be left out or equal to n.")
+        return cls(
+            prompts=texts(body, "prompt", MAX_PROMPTS),
+            grammar=_grammar(body),
+            tools=None,
+            alternatives=alternatives,
+            echo=echo,
+            **common,
+        )
+
+    @property
+    def choices(self) -> list[Choice]:
+        """Every choice asked for, in the order of its index."""
+        return [Choice(self, p * self.n + i, prompt) for p, prompt in enumerate(self.prompts) for i in range(self.n)]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of the choices that a request asks for."""
+
+    asked: Asked
+    index: int
+    prompt: Prompt
+
+    @property
+    def again(self) -> bool:
+        """Whether the choice before has the same prompt."""
+        return self.index % self.asked.n > 0
+
+    @property
+    def sampling(self) -> SamplingSettings:
+        """A seed leads to different choices of one prompt, the same ones every time."""
+        sampling, place = self.asked.sampling, self.index % self.asked.n
+        return sampling if sampling.seed is None else replace(sampling, seed=(sampling.seed + place) % _SEEDS)
+
+
+def _supported(body: dict[str, Any], refused: tuple[str, ...]) -> dict[str, Any]:
+    for name in refused:
+        if body.get(name) not in (None, False, [], {}, ["text"], ""):
+            raise BadRequest(f"{name} is not supported here.")
+    return body
+
+
+def _common(session: Session, body: dict[str, Any], sampling: SamplingSettings) -> dict[str, Any]:
+    """What both kinds of requests have."""
+    options = field(body, "stream_options", dict) or {}
+    return {
+        "model": field(body, "model", str) or "",
+        "sampling": _sampling(sampling, body),
+        "draft": _draft(session.settings.draft, body),
+        "stream": bool(field(body, "stream", bool)),
+        "usage": bool(field(options, "include_usage", bool)),
+        "n": whole(body, "n", 1, MAX_CHOICES) or 1,
+    }
+
+
+def _sampling(settings: SamplingSettings, body: dict[str, Any]) -> SamplingSettings:
+    """The settings' own rules refuse what is of another type."""
+    values = {name: body[name] for name in _SAMPLING if body.get(name) is not None}
+    longest = [body[name] for name in _LONGEST if body.get(name) is not None]
+    if longest:
+        values["max_tokens"] = longest[0]
+    stop = field(body, "stop", str, list)
+    if stop is not None:
+        values["stop"] = (stop,) if isinstance(stop, str) else tuple(stop)
+    return replace(settings, **values)
+
+
+def _draft(settings: DraftSettings, body: dict[str, Any]) -> DraftSettings:
+    speculation = field(body, "speculation", bool)
+    return settings if speculation is None else replace(settings, enabled=speculation)
+
+
+def _grammar(body: dict[str, Any]) -> Grammar | None:
+    """What `response_format` or `grammar` (GBNF) asks for."""
+    form, text = field(body, "response_format", dict), field(body, "grammar", str)
+    kind = form.get("type") if form is not None else None
+    if form is not None and kind not in ("text", "json_object", "json_schema"):
+        raise BadRequest("response_format must be of type text, json_object or json_schema.")
+    constrained = kind in ("json_object", "json_schema")
+    if text is not None and constrained:
+        raise BadRequest("response_format and grammar cannot be used together.")
+    try:
+        if constrained:
+            return Grammar(json_grammar(_schema(form) if kind == "json_schema" else None))
+        if text is None:
+            return None
+        check_grammar(text)
+        return Grammar(text)
+    except GrammarError as error:
+        raise BadRequest(str(error)) from None
+
+
+def _schema(form: dict[str, Any]) -> dict[str, Any]:
+    described = form.get("json_schema")
+    schema = described.get("schema") if isinstance(described, dict) else None
+    if not isinstance(schema, dict):
+        raise BadRequest("response_format of type json_schema needs json_schema.schema, an object.")
+    return schema

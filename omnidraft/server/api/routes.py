@@ -1,0 +1,80 @@
+"""The OpenAI-compatible API over the same engine: models, chat completions, completions, embeddings.
+
+Nothing said through it is stored. It waits while another answer is being written, and stops writing when the client
+goes away. A model it loads stays until the profile's own is asked something. Served to this machine only, unless an
+API key guards it.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Awaitable, Callable
+
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse, Response
+from starlette.concurrency import run_in_threadpool
+
+from omnidraft.app import models_list
+from omnidraft.app.session import Session
+from omnidraft.app.sessions import Sessions
+from omnidraft.errors import OmniDraftError
+from omnidraft.server.api import answers, models
+from omnidraft.server.api.embeddings import embed
+from omnidraft.server.api.errors import error_reply, refused
+from omnidraft.server.api.request import Asked
+from omnidraft.server.request_session import session_of_request
+
+Handler = Callable[[Session, Request], Awaitable[Response]]
+
+
+def add_routes(app: FastAPI, sessions: Sessions, key: str | None, exposed: bool) -> None:
+    """`key`: what clients must send as a bearer token. Without one an `exposed` server refuses its API altogether."""
+
+    async def guarded(request: Request, handler: Handler) -> Response:
+        if (refusal := _refusal(request, key, exposed)) is not None:
+            return refusal
+        try:
+            return await handler(session_of_request(sessions, request), request)
+        except OmniDraftError as error:
+            return refused(error)
+
+    @app.get("/v1/models")
+    async def list_models(request: Request) -> Response:
+        return await guarded(request, _models)
+
+    @app.get("/v1/models/{name:path}")
+    async def model(name: str, request: Request) -> Response:
+        return await guarded(request, lambda session, _: _model(session, name))
+
+    @app.post("/v1/chat/completions")
+    async def chat_completions(request: Request) -> Response:
+        return await guarded(request, lambda *given: answers.complete(*given, Asked.chat))
+
+    @app.post("/v1/completions")
+    async def completions(request: Request) -> Response:
+        return await guarded(request, lambda *given: answers.complete(*given, Asked.text))
+
+    @app.post("/v1/embeddings")
+    async def embeddings(request: Request) -> Response:
+        return await guarded(request, embed)
+
+
+async def _models(session: Session, _: Request) -> Response:
+    known = models_list.identifiers(await run_in_threadpool(models.targets, session))
+    return JSONResponse({"object": "list", "data": [models.described(*one) for one in known.items()]})
+
+
+async def _model(session: Session, name: str) -> Response:
+    return JSONResponse(models.described(*await run_in_threadpool(models.find, session, name)))
+
+
+def _refusal(request: Request, key: str | None, exposed: bool) -> Response | None:
+    if key is None:
+        if exposed:
+            why = "This server is reachable from other machines; start it with --api-key to use its API."
+            return error_reply(why, 403)
+        return None
+    given = request.headers.get("authorization", "").removeprefix("Bearer ").strip()
+    if hmac.compare_digest(given.encode(), key.encode()):
+        return None
+    return error_reply("The API key is missing or wrong.", 401, "invalid_api_key")

@@ -1,0 +1,278 @@
+"""The settings, one small frozen dataclass per concern, each checked when it is made.
+
+An instance that exists is valid. Every field carries one line of help and its accepted range (`describe`).
+Knows nothing of files (settings_file.py) and of who applies a setting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, TypeVar
+
+from omnidraft.errors import SettingsError
+from omnidraft.settings.addresses import parse_addresses, parse_split
+from omnidraft.settings.fields import (
+    Rule,
+    Setting,
+    check,
+    choice,
+    describe,
+    group,
+    integer,
+    number,
+    refusal,
+    switch,
+    text,
+    texts,
+)
+
+__all__ = [
+    "AppSettings",
+    "CacheSettings",
+    "DraftSettings",
+    "LearningSettings",
+    "ModelSettings",
+    "SamplingSettings",
+    "Setting",
+    "changed",
+    "describe",
+    "from_dict",
+    "to_dict",
+]
+
+S = TypeVar("S")
+MAX_CACHE_MB = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingSettings:
+    """How the next token is drawn from the target's distribution."""
+
+    temperature: float = number(0.8, 0.0, 10.0, "Randomness: 0 always takes the most probable token, 1 samples as is.")
+    top_k: int = integer(40, 0, 1_000_000, "Only the k most probable tokens may be drawn; 0 switches this off.")
+    top_p: float = number(0.95, 0.0, 1.0, "Only the most probable tokens that together reach this share; 1 is off.")
+    min_p: float = number(0.05, 0.0, 1.0, "Only tokens at least this fraction as probable as the best one; 0 is off.")
+    repeat_penalty: float = number(1.0, 0.5, 3.0, "Makes tokens that came up recently less likely; 1 is off.")
+    repeat_last_n: int = integer(64, 0, 1_000_000, "How many of the last tokens the repetition penalty looks at.")
+    presence_penalty: float = number(0.0, -2.0, 2.0, "Taken off the logit of what the answer said already; 0 is off.")
+    frequency_penalty: float = number(
+        0.0, -2.0, 2.0, "Taken off the logit of a token as often as the answer has said it; 0 is off."
+    )
+    seed: int | None = integer(None, 0, 2**63 - 1, "Same seed, same text; left empty, every answer gets a fresh one.")
+    max_tokens: int = integer(1024, 1, 1_000_000, "The answer ends after this many tokens at the latest.")
+    stop: tuple[str, ...] = texts("Texts that end the answer when they appear; they are not shown.", at_most=16)
+
+    def __post_init__(self) -> None:
+        check(self, "sampling.")
+
+    @classmethod
+    def unfiltered(cls, **values: Any) -> SamplingSettings:
+        """Draws from the target's whole distribution: no top-k, top-p or min-p unless `values` say so."""
+        return cls(**{"top_k": 0, "top_p": 1.0, "min_p": 0.0, **values})
+
+
+@dataclass(frozen=True, slots=True)
+class DraftSettings:
+    """Whether and how far the drafter drafts, and how its proposals are verified."""
+
+    enabled: bool = switch(True, "Let the drafter propose tokens; off decodes plainly, with the same text.")
+    mode: str = choice(
+        "adaptive",
+        ("adaptive", "fixed", "gamma", "lookup"),
+        "Draft length: by measured cost (adaptive), always the same (fixed), by the paper's gamma rule, or no drafter "
+        "and only copies of earlier text (lookup).",
+    )
+    length: int = integer(4, 1, 64, "Drafter tokens per round in fixed mode.")
+    gamma: float = number(0.3, 0.0, 1.0, "Gamma mode stops once some rejection is more probable than this.")
+    max_length: int = integer(16, 1, 64, "Most drafter tokens per round in adaptive and gamma mode.")
+    verification: str = choice(
+        "coupled",
+        ("coupled", "rejection", "paper"),
+        "How proposals are verified: coupled and rejection are exact, paper is the published approximation.",
+    )
+    lookup: bool = switch(True, "Also propose continuations copied from earlier text.")
+
+    def __post_init__(self) -> None:
+        check(self, "draft.")
+
+
+@dataclass(frozen=True, slots=True)
+class CacheSettings:
+    """The n-gram cache that merges drafted pieces into the target's tokens."""
+
+    enabled: bool = switch(True, "Merge drafted pieces into target tokens through the n-gram cache.")
+    capacity: int = integer(20_000, 1, 10_000_000, "Largest size of the cache, in the unit below.")
+    unit: str = choice("entries", ("entries", "MB"), "What the capacity counts: entries or megabytes.")
+    policy: str = choice("lru", ("lru", "lfu", "lfu-aging"), "Which n-gram goes when the cache is full.")
+    seed: bool = switch(True, "Fill a new cache from the two vocabularies, so that the first answer already merges.")
+
+    def __post_init__(self) -> None:
+        check(self, "cache.")
+        if self.unit == "MB" and self.capacity > MAX_CACHE_MB:
+            raise refusal(
+                "cache.capacity", self.capacity, f"a whole number from 1 to {MAX_CACHE_MB:,} when counted in MB"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSettings:
+    """How a model is loaded; a change takes effect when it is loaded again."""
+
+    n_ctx: int = integer(
+        4096, 64, 16_777_216, "Context length in tokens; 0 takes the model's own.", also=(0,), reload=True
+    )
+    threads: int = integer(0, 0, 1024, "Processor threads; 0 chooses by the machine.", reload=True)
+    n_gpu_layers: int = integer(0, 0, 1000, "Layers computed on the GPU; 0 keeps all on the processor.", reload=True)
+    kv_type: str = choice("f16", ("f16", "q8_0", "q4_0"), "Number format of the KV cache; q saves memory.", reload=True)
+    n_batch: int = integer(512, 1, 16_384, "Tokens per step while the prompt is read.", reload=True)
+    device: str = choice(
+        "auto",
+        ("auto", "cpu", "cuda", "mps"),
+        "Where models in Hugging Face folders run; auto takes a GPU if there is one.",
+        reload=True,
+    )
+    dtype: str = choice(
+        "auto",
+        ("auto", "float32", "bfloat16", "float16", "int8"),
+        "Number format of models in Hugging Face folders; auto takes float32 on the processor, half of it on a GPU.",
+        reload=True,
+    )
+
+    workers: str | None = text(
+        None, "Workers that hold layers of the target, as host:port with commas between them.", reload=True
+    )
+    split: str | None = text(
+        None, "Shares of the layers with commas, this machine first; left empty, by free memory.", reload=True
+    )
+
+    def __post_init__(self) -> None:
+        check(self, "model.")
+        parse_addresses(self.workers)
+        parse_split(self.split)
+
+
+@dataclass(frozen=True, slots=True)
+class LearningSettings:
+    """How the drafter learns from the answers while its owner is not waiting."""
+
+    enabled: bool = switch(True, "Let the drafter learn from your answers in idle time.")
+    loss: str = choice(
+        "projected",
+        ("projected", "hybrid", "dm", "ngram", "dm_nll", "both_kl"),
+        "What training minimises; projected is ours, the others are the paper's.",
+    )
+    rank: int = integer(32, 1, 256, "Rank of the LoRA adapter: higher learns more and drafts slower.")
+    learning_rate: float = number(2e-3, 1e-7, 1.0, "Step size of the training.")
+    rehearsal: float = number(
+        1.0,
+        0.0,
+        100.0,
+        "How firmly training keeps what the drafter knew before; 0: not at all.",
+    )
+    interval: int = integer(8, 1, 10_000, "Train after this many new answers.")
+    replay_mb: int = integer(256, 1, 102_400, "Most megabytes of earlier answers kept for training.")
+    cpu_percent: int = integer(50, 1, 100, "Most processor time the training may take, in percent.")
+    keep_minutes: float = number(
+        15.0,
+        0.0,
+        10_000.0,
+        "Minutes the training process waits for the next update, the drafter in memory; 0 ends it at once.",
+    )
+    scope: str = choice(
+        "per-target", ("per-target", "shared"), "One adapter per target vocabulary, or one shared by all targets."
+    )
+
+    def __post_init__(self) -> None:
+        check(self, "learning.")
+
+
+@dataclass(frozen=True, slots=True)
+class AppSettings:
+    """Everything a profile remembers between starts."""
+
+    target: str | None = text(None, "The target model's file or folder.", reload=True)
+    drafter: str | None = text(None, "The drafter's file; left empty, the bundled one.", reload=True)
+    model_folders: tuple[str, ...] = texts("More folders to look for models in.", at_most=64)
+    model_programs: tuple[str, ...] = texts(
+        "Other programs whose models are listed: huggingface, lmstudio, ollama.", at_most=3
+    )
+    unload_after: float = number(
+        60.0, 0.0, 100_000.0, "Minutes without a question after which the models leave memory; 0 keeps them."
+    )
+    theme: str = choice("system", ("system", "light", "dark"), "Colours of the pages.")
+    sampling: SamplingSettings = field(
+        default_factory=SamplingSettings, metadata=group(SamplingSettings, "How tokens are drawn.")
+    )
+    draft: DraftSettings = field(
+        default_factory=DraftSettings, metadata=group(DraftSettings, "Drafting and verification.")
+    )
+    cache: CacheSettings = field(default_factory=CacheSettings, metadata=group(CacheSettings, "The n-gram cache."))
+    model: ModelSettings = field(default_factory=ModelSettings, metadata=group(ModelSettings, "How models are loaded."))
+    learning: LearningSettings = field(
+        default_factory=LearningSettings, metadata=group(LearningSettings, "How the drafter learns.")
+    )
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+def to_dict(settings: Any) -> dict[str, Any]:
+    """Plain values (str, int, float, bool, None, list, dict) of a settings object, for TOML and JSON."""
+    return {name: _plain(value) for name, value in asdict(settings).items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _plain(inner) for name, inner in value.items()}
+    return list(value) if isinstance(value, tuple) else value
+
+
+def from_dict(cls: type[S], data: Mapping[str, Any], prefix: str = "") -> tuple[S, list[str]]:
+    """Build settings from plain values. Returns them and one warning per unknown key, which is left out.
+
+    Raises SettingsError for a value that its field refuses.
+    """
+    rules: dict[str, Rule] = {f.name: f.metadata["rule"] for f in fields(cls)}  # type: ignore[arg-type]
+    values: dict[str, Any] = {}
+    warnings: list[str] = []
+    for name, value in data.items():
+        rule = rules.get(name)
+        if rule is None:
+            warnings.append(f"The setting {prefix}{name} is unknown and was ignored.")
+        elif rule.kind == "group" and rule.of is not None:
+            if not isinstance(value, Mapping):
+                raise refusal(prefix + name, value, "a group of settings")
+            values[name], more = from_dict(rule.of, value, f"{prefix}{name}.")
+            warnings += more
+        else:
+            values[name] = value
+    return cls(**values), warnings
+
+
+def changed(settings: AppSettings, **values: Any) -> AppSettings:
+    """A copy with some settings replaced, named as `describe` names them: changed(s, **{"sampling.top_k": 40}).
+
+    Raises SettingsError for an unknown name or a refused value.
+    """
+    known = {setting.name for setting in describe(AppSettings)}
+    groups: dict[str, dict[str, Any]] = {}
+    top: dict[str, Any] = {}
+    for name, value in values.items():
+        if name not in known:
+            raise SettingsError(f"There is no setting named {name}.")
+        section, dot, inner = name.partition(".")
+        if dot:
+            groups.setdefault(section, {})[inner] = value
+        else:
+            top[name] = value
+    for section, inner_values in groups.items():
+        top[section] = replace(getattr(settings, section), **inner_values)
+    return replace(settings, **top)
+
+
+def value_of(settings: Any, name: str) -> Any:
+    """The value behind a dotted name."""
+    for part in name.split("."):
+        settings = getattr(settings, part)
+    return settings

@@ -1,0 +1,170 @@
+"""Small-file safety: write a file whole or not at all, and set a damaged one aside without losing it.
+
+Files of an encrypted data home are sealed as they are written and opened as they are read. Knows nothing of what the
+files hold.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import os
+import shutil
+import stat
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from omnidraft.errors import StorageError
+from omnidraft.storage.sealed import seal, sealed_bytes, unseal, unsealed_bytes
+from omnidraft.storage.vault import vault_of
+
+LEFTOVER_SECONDS = 3600  # a temporary file this old belongs to a process that was killed
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Replace `path` by `data` (mode 0600): a kill or a power cut leaves the old content or the new, never a mixture.
+
+    Raises StorageError if the folder is missing or cannot be written.
+    """
+    target = Path(os.path.realpath(path))  # a settings file may be a link into someone's dotfiles; keep the link
+    try:
+        _remove_leftovers(target)
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(as_stored(path, data))
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(name, target)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(name)
+            raise
+        sync_folder(target.parent)
+    except OSError as error:
+        raise StorageError(f"{path} cannot be written: {reason(error)}.") from error
+
+
+def as_stored(path: Path, data: bytes) -> bytes:
+    """What to write to `path` so that `read` gives `data`."""
+    vault = vault_of(path)
+    return data if vault is None else sealed_bytes(data, vault.key_for(Path(path).absolute()))
+
+
+def read(path: Path) -> bytes:
+    """What a file holds, opened if it is sealed. OSError if it cannot be read, StorageError if it cannot be opened."""
+    data = Path(path).read_bytes()
+    vault = vault_of(path)
+    if vault is None:
+        return data
+    try:
+        return unsealed_bytes(data, vault.key_for(Path(path).absolute()))
+    except StorageError as error:
+        raise StorageError(f"{path} {error}.") from None
+
+
+@contextlib.contextmanager
+def readable(path: Path | str) -> Iterator[Path]:
+    """The file itself, or a copy in memory of one that is sealed, for libraries that open files by name; it is gone
+    behind the block, whoever has it open. StorageError if it cannot be opened."""
+    path = Path(path)
+    vault = vault_of(path)
+    if vault is None:
+        yield path
+        return
+    with vault.scratch() as folder:
+        copy = folder / path.name
+        try:
+            with open(path, "rb") as source, open(copy, "wb") as target:
+                unseal(source, target, vault.key_for(path.absolute()))
+        except StorageError as error:
+            raise StorageError(f"{path} {error}.") from None
+        except OSError as error:
+            raise StorageError(f"{path} cannot be opened in memory: {reason(error)}.") from error
+        yield copy
+
+
+def put_in(made: Path, path: Path) -> None:
+    """Store the content of a readable file at `path`, sealed where that is encrypted, down to the disk."""
+    vault = vault_of(path)
+    with open(made, "rb") as source, open(path, "wb") as target:
+        if vault is None:
+            shutil.copyfileobj(source, target)
+        else:
+            seal(source, target, vault.key_for(Path(path).absolute()))
+        target.flush()
+        os.fsync(target.fileno())
+
+
+def erase(path: Path) -> None:
+    """Overwrite a file or a folder's files with zeros and remove it; links are only removed. StorageError."""
+    try:
+        for file in [p for p in (path, *path.rglob("*")) if p.is_file() and not p.is_symlink()]:
+            _overwrite(file)
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise StorageError(f"{path} cannot be removed: {reason(error)}.") from error
+
+
+def keep_private() -> None:
+    """What this process and its children make from now on is its owner's alone: files 0600, folders 0700."""
+    os.umask(0o077)
+
+
+def make_private(folder: Path) -> None:
+    """Take from others what they may do with a folder and all in it; links are passed over."""
+    for path in (folder, *folder.rglob("*")):
+        with contextlib.suppress(OSError):
+            mode = path.lstat().st_mode
+            if mode & 0o077 and (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+                path.chmod(stat.S_IMODE(mode) & 0o700)
+
+
+def move_aside(path: Path) -> Path | None:
+    """Rename `path` to the first free `<name>.damaged-N` and return that; None if there is no such file."""
+    if not os.path.lexists(path):
+        return None
+    number = 1
+    while os.path.lexists(aside := path.with_name(f"{path.name}.damaged-{number}")):
+        number += 1
+    try:
+        os.rename(path, aside)
+        sync_folder(path.parent)
+    except OSError as error:
+        raise StorageError(f"{path} cannot be moved aside: {reason(error)}.") from error
+    return aside
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a rename inside `folder` survive a power cut, on systems that can open folders."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def reason(error: OSError) -> str:
+    """The system's words for what went wrong, without error number and path."""
+    return (error.strerror or str(error)).rstrip(".").lower()
+
+
+def _remove_leftovers(target: Path) -> None:
+    for leftover in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
+        with contextlib.suppress(OSError):
+            if time.time() - leftover.stat().st_mtime > LEFTOVER_SECONDS:
+                leftover.unlink()
+
+
+def _overwrite(file: Path) -> None:
+    with open(file, "r+b") as data:
+        left = os.fstat(data.fileno()).st_size
+        while left > 0:
+            left -= data.write(bytes(min(left, 1 << 20)))
+        data.flush()
+        os.fsync(data.fileno())

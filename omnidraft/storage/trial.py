@@ -1,0 +1,170 @@
+"""Files that llama.cpp shall open are opened in a child process first: `require`.
+
+llama.cpp checks much of a file by assertions that end the process. What a header tells is checked where headers are
+read; for the rest a child does once with an unknown file what the program would do, and only what passed is opened
+here. Verdicts are kept by the file's size, time and samples of its content, in the data home's cache where one is
+known. The bundled models and files that this program wrote itself are trusted. Knows nothing of models.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import threading
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from omnidraft.errors import ModelError, StorageError
+from omnidraft.processes.bounded_child import run_bounded
+from omnidraft.storage.files import write_atomically
+from omnidraft.storage.paths import BUNDLED_MODELS
+from omnidraft.storage.vault import is_opened
+
+WITHIN = "OMNIDRAFT_TRIAL"  # set in children that may crash: they try nothing out themselves
+_CHILD = "omnidraft.backends.llama.trial_child"
+_SECONDS, _BYTES_PER_SECOND = 120.0, 20 << 20  # for a small file, and how slowly a large one may be read
+_MEMORY = 4 << 30  # beside three times the file
+_KEPT = 1000
+_SAMPLES, _SAMPLE = 32, 1 << 16
+CRASHED = "ended OmniDraft when it was used last, so it is not loaded by itself; choose it again to try it once more."
+_PART = re.compile(r"-\d{5}-of-(\d{5})\.gguf$")
+
+
+class Trials:
+    """Verdicts: "" for a file that passed, a sentence for one that must not be opened."""
+
+    def __init__(self) -> None:
+        self._folder: Path | None = None
+        self._verdicts: dict[str, str] = {}
+        self._trusted = {os.path.realpath(BUNDLED_MODELS)}
+        self._lock = threading.Lock()  # the same file is not tried twice at once
+
+    def keep_in(self, folder: Path) -> None:
+        """Keep verdicts in this folder from now on, and take up those that are there."""
+        with self._lock:
+            if folder != self._folder:
+                self._folder = folder
+                self._verdicts = {**self._read(), **self._verdicts}
+
+    def trust(self, folder: Path) -> None:
+        """What lies in `folder` was written by this program and need not be tried."""
+        self._trusted.add(os.path.realpath(folder))
+
+    def require(self, path: Path | str, adapter: Path | str | None = None) -> None:
+        """ModelError unless the model at `path`, with this adapter if there is one, can be opened without harm.
+
+        Takes as long as opening it does, and a second, where the file is not known yet; else a moment.
+        """
+        tried = adapter or path
+        if WITHIN in os.environ or self._is_trusted(tried):
+            return
+        with self._lock:
+            try:
+                size, key = _marks(path, adapter)
+            except OSError:
+                return  # who opens it says what is wrong with it
+            if key not in self._verdicts:
+                self._keep(key, self._try(str(path), str(adapter) if adapter else None, size))
+            if verdict := self._verdicts[key]:
+                raise ModelError(f"{tried} {verdict}")
+
+    def blame(self, path: Path | str, adapter: Path | str | None = None) -> None:
+        """Remember that the program ended while it used this model, with this adapter if there is one."""
+        with self._lock, suppress(OSError):
+            if not self._is_trusted(path):
+                self._keep(_marks(path, None)[1], CRASHED)
+            if adapter is not None and not self._is_trusted(adapter):
+                self._keep(_marks(path, adapter)[1], CRASHED)
+
+    def refuse_crashed(self, path: Path | str) -> None:
+        """ModelError if the program ended while it used what lies at `path`; for what is not tried out."""
+        with self._lock, suppress(OSError):
+            if self._verdicts.get(_marks(path, None)[1]) == CRASHED:
+                raise ModelError(f"{path} {CRASHED}")
+
+    def forgive(self, path: Path | str) -> None:
+        """Somebody chose this model, knowing that it may have ended the program."""
+        with self._lock, suppress(OSError):
+            key = _marks(path, None)[1]
+            for crashed in [k for k, v in self._verdicts.items() if k.partition("+")[0] == key and v == CRASHED]:
+                self._keep(crashed, "")
+
+    def _is_trusted(self, path: Path | str) -> bool:
+        real = os.path.realpath(path)
+        return is_opened(path) or any(real.startswith(folder + os.sep) for folder in self._trusted)
+
+    def _try(self, path: str, adapter: str | None, size: int) -> str:
+        """The verdict of a child; ModelError where there is none."""
+        seconds = _SECONDS + size / _BYTES_PER_SECOND
+        request = {"path": path, "adapter": adapter}
+        tried = adapter or path
+        try:
+            outcome = run_bounded(_CHILD, request, seconds, _MEMORY + 3 * size, {WITHIN: "1"})
+        except OSError as error:
+            raise ModelError(f"{tried} could not be tried out first ({error.strerror}), so it is not opened.") from None
+        if outcome.late:
+            raise ModelError(f"{tried} could not be opened within {seconds:.0f} s when it was tried out.")
+        if outcome.answer is None:
+            return "makes llama.cpp end the whole program, so it is not opened; it is damaged, or made for another one."
+        return str(outcome.answer)
+
+    def _read(self) -> dict[str, str]:
+        if self._folder is None:
+            return {}
+        try:
+            found = json.loads((self._folder / "trials.json").read_bytes())
+            return {key: value for key, value in found.items() if isinstance(value, str)}
+        except (OSError, ValueError, AttributeError, RecursionError):
+            return {}
+
+    def _keep(self, key: str, verdict: str) -> None:
+        self._verdicts[key] = verdict
+        while len(self._verdicts) > _KEPT:
+            del self._verdicts[next(iter(self._verdicts))]
+        if self._folder is not None:
+            with suppress(StorageError):  # it is tried again the next time then
+                write_atomically(self._folder / "trials.json", json.dumps(self._verdicts).encode())
+
+
+def _marks(path: Path | str, adapter: Path | str | None) -> tuple[int, str]:
+    """`_mark` of a model, with its adapter's if there is one."""
+    size, key = _mark(Path(path))
+    return size, key if adapter is None else f"{key}+{_mark(Path(adapter))[1]}"
+
+
+def _mark(path: Path) -> tuple[int, str]:
+    """Bytes of a file with its other parts, and what tells it from every other: size, time and samples of all."""
+    found, total = hashlib.sha256(_library().encode()), 0
+    for part in _parts(path):
+        status = part.stat()
+        total += status.st_size
+        found.update(f"{status.st_size} {status.st_mtime_ns} ".encode())
+        if not part.is_file():
+            continue
+        with part.open("rb") as file:
+            for i in range(_SAMPLES + 1):
+                file.seek(max(0, status.st_size - _SAMPLE) * i // _SAMPLES)
+                found.update(file.read(_SAMPLE))
+    return total, found.hexdigest()
+
+
+def _parts(path: Path) -> list[Path]:
+    match = _PART.search(path.name)
+    if match is None:
+        return [path]
+    count, stem = int(match[1]), path.name[: match.start()]
+    parts = [path.with_name(f"{stem}-{n:05d}-of-{match[1]}.gguf") for n in range(1, min(count, 999) + 1)]
+    return [part for part in parts if part.is_file()] or [path]
+
+
+def _library() -> str:
+    try:
+        return version("llama-cpp-python")
+    except PackageNotFoundError:
+        return ""
+
+
+TRIALS = Trials()

@@ -1,0 +1,394 @@
+"""An expanded model is the small model at another price: same logits, same text, same adapters, unused padding."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import tracemalloc
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import llama_cpp
+import numpy as np
+import pytest
+from expand_runner import Runner, difference, same_text
+from gguf import GGUFReader, GGUFWriter
+
+from omnidraft.backends.gguf import expand
+from omnidraft.backends.gguf.expand import gguf_stream, quantize_model
+from omnidraft.backends.gguf.expand.layout import DEAD, FREE, IGNORED, SILENT, Layout
+from omnidraft.backends.gguf.expand.source import LlamaFile
+from omnidraft.cli import models_expand
+from omnidraft.errors import ModelError, SettingsError, StorageError
+from omnidraft.vocab import TokenKind, Vocabulary
+
+# Same heads as the bundled models, and heads of twice the size with two query heads to a key/value head.
+PLAIN = expand.Shape("plain", width=384, layers=8, heads=12, kv_heads=12, head_dim=32, ffn=1024, vocab=9000)
+GROUPED = expand.Shape("grouped", width=640, layers=7, heads=20, kv_heads=10, head_dim=64, ffn=1024, vocab=9000)
+
+# Where a rounded activation falls on the other side, 8-bit activations differ by 1/127 of their block's largest.
+TOLERANCE = {"F32": 1e-4, "F16": 0.02, "Q8_0": 0.3, "Q4_0": 0.4}
+
+PROMPTS = {
+    "tiny-target-a": "<|start_header_id|>user<|end_header_id|>\n\n{}<|eot_id|>"
+    "<|start_header_id|>assistant<|end_header_id|>\n\n",
+    "tiny-target-a2": "<|start_header_id|>user<|end_header_id|>\n\n{}<|eot_id|>"
+    "<|start_header_id|>assistant<|end_header_id|>\n\n",
+    "tiny-target-b": "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n",
+    "tiny-drafter": "USER: {} ASSISTANT:",
+}
+QUESTIONS = (
+    "A farmer has 12 cows and buys 30 more. He sells 7. How many cows does he have?",
+    "Write a python function to find the largest of three numbers.",
+)
+
+
+def bundled(models: Path, name: str) -> Path:
+    return models / f"{name}-f16.gguf"
+
+
+def write_float32(source: Path, out: Path) -> Path:
+    """The same model with every weight in F32, written without the code under test."""
+    reader, writer = GGUFReader(source), GGUFWriter(out, "llama")
+    for key, field in reader.fields.items():
+        if not key.startswith("GGUF.") and key not in ("general.architecture", "general.file_type"):
+            writer.add_key_value(key, field.contents(), field.types[0], field.types[-1])
+    for tensor in reader.tensors:
+        writer.add_tensor(tensor.name, tensor.data.astype(np.float32))
+    return finish(writer, out)
+
+
+def finish(writer: GGUFWriter, out: Path) -> Path:
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return out
+
+
+@pytest.fixture(scope="session")
+def alike(models, tmp_path_factory):
+    """The small model stored in a type: what an expansion in that type is compared with."""
+    folder, made = tmp_path_factory.mktemp("alike"), {}
+
+    def build(name: str, dtype: str) -> Path:
+        source, out = bundled(models, name), folder / f"{name}-{dtype}.gguf"
+        if dtype == "F16":
+            return source
+        if (name, dtype) not in made:
+            made[name, dtype] = write_float32(source, out) if dtype == "F32" else quantize_model(source, out, dtype)
+        return made[name, dtype]
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def enlarged(models, tmp_path_factory):
+    """Expansions, each built once."""
+    folder = tmp_path_factory.mktemp("enlarged")
+
+    def build(name: str, shape: expand.Shape, dtype: str, seed: int = 0) -> Path:
+        return expand.expanded_model(folder, bundled(models, name), shape, dtype, seed)
+
+    return build
+
+
+def compare(small_path: Path, large_path: Path, name: str, dtype: str, length: int = 32) -> float:
+    """Assert that both models mean the same on every question; returns the largest logit difference seen."""
+    worst = 0.0
+    exact = dtype == "F32"
+    with Runner(small_path, exact_cache=exact) as small, Runner(large_path, exact_cache=exact) as large:
+        for question in QUESTIONS:
+            ids = small.tokenize(PROMPTS[name].format(question))
+            assert large.tokenize(PROMPTS[name].format(question)) == ids
+            said = small.greedy(ids, length)
+            text = ids + said
+            ours, theirs = small.logits(text), large.logits(text)
+            gap = difference(ours, theirs)
+            assert gap < TOLERANCE[dtype]
+            assert same_text(small, large, ids, length, max(gap, small.rounding(ids, said), large.rounding(ids, said)))
+            assert theirs[:, small.size :].max(initial=-np.inf) < ours.min() - 500
+            worst = max(worst, gap)
+    return worst
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype"),
+    [*((PLAIN, dtype) for dtype in TOLERANCE), (GROUPED, "F32"), (GROUPED, "Q4_0")],
+    ids=lambda value: getattr(value, "name", value),
+)
+@pytest.mark.parametrize("name", ["tiny-target-a", "tiny-target-b", "tiny-drafter"])
+def test_the_expansion_writes_the_small_models_text(alike, enlarged, name, shape, dtype):
+    compare(alike(name, dtype), enlarged(name, shape, dtype), name, dtype)
+
+
+@pytest.mark.parametrize("dtype", ["Q8_0", "Q4_0"])
+@pytest.mark.parametrize("name", ["tiny-target-a", "tiny-drafter"])
+def test_quantizing_the_expansion_rounds_the_small_weights_as_quantizing_the_small_model(alike, enlarged, name, dtype):
+    small, large = LlamaFile(alike(name, dtype)), LlamaFile(enlarged(name, GROUPED, dtype))
+    layout = Layout(small.shape, large.shape)
+    for model in (small, large):
+        assert {t.tensor_type.name for t in model.tensors.values() if len(t.shape) == 2} == {dtype}
+    for tensor in small.tensors:
+        if tensor.startswith("blk.") and not tensor.endswith("norm"):
+            rows, columns = layout.matrix(tensor.split(".")[2])
+            cells = np.ix_(np.flatnonzero(rows >= 0), np.flatnonzero(columns >= 0))
+            source = small.weight(tensor)[np.ix_(rows[rows >= 0], columns[columns >= 0])]
+            assert np.array_equal(large.weight(tensor)[cells], source), tensor
+    width, vocab = small.shape.width, small.shape.vocab
+    for tensor in {"token_embd", "output"} & set(small.tensors):
+        assert np.array_equal(large.weight(tensor)[:vocab, :width], small.weight(tensor))
+
+
+def test_filler_is_random_and_changes_nothing(models, enlarged):
+    paths = [enlarged("tiny-target-a", GROUPED, "F32", seed) for seed in (0, 1)]
+    first, second = map(LlamaFile, paths)
+    assert not np.array_equal(first.weight("blk.6.ffn_up"), second.weight("blk.6.ffn_up"))
+    with Runner(paths[0]) as one, Runner(paths[1]) as other:
+        ids = one.tokenize(QUESTIONS[0])
+        real = LlamaFile(bundled(models, "tiny-target-a")).shape.vocab
+        assert np.array_equal(one.logits(ids)[:, :real], other.logits(ids)[:, :real])
+
+
+def test_most_weights_cost_what_real_ones_cost(enlarged):
+    model = LlamaFile(enlarged("tiny-target-a", GROUPED, "F32"))
+    for layer in range(GROUPED.layers):
+        for kind in ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"):
+            weights = np.abs(model.weight(f"blk.{layer}.{kind}"))
+            assert np.mean(weights > 0) > 0.4, (layer, kind)
+            assert not np.any((weights > 0) & (weights < 1e-30)), (layer, kind)
+
+
+def test_a_layout_reads_no_filler_into_a_real_result():
+    small = expand.Shape("small", width=64, layers=1, heads=4, kv_heads=2, head_dim=32, ffn=64, vocab=10)
+    large = expand.Shape("large", width=128, layers=2, heads=12, kv_heads=4, head_dim=64, ffn=96, vocab=20)
+    layout = Layout(small, large)
+    rows, columns = layout.matrix("attn_q")
+    assert sorted(rows[rows >= 0]) == list(range(128))
+    assert set(rows[rows < 0]) == {FREE}
+    assert set(columns[64:]) == {DEAD}
+    attended = layout.matrix("attn_output")[1].reshape(12, 64)
+    # Heads 0, 1 and 3, 4 are real; 2 and 5 share their keys and values; 6 to 11 have silent values.
+    assert [head for head in range(12) if attended[head, 0] >= 0] == [0, 1, 3, 4]
+    assert set(attended[[2, 5], :32].ravel()) == {IGNORED}
+    assert set(attended[6:].ravel()) == {DEAD}
+    assert set(layout.matrix("ffn_up", real=False)[0]) == {SILENT}
+    assert set(layout.matrix("ffn_down", real=False)[1]) == {DEAD}
+
+
+@pytest.mark.parametrize("name", ["tiny-target-a", "tiny-target-b", "tiny-drafter"])
+def test_padding_changes_no_token(models, enlarged, name):
+    with Runner(bundled(models, name)) as small, Runner(enlarged(name, PLAIN, "F16")) as large:
+        assert large.size == 9000
+        unused = f"<unused {large.size - 1}> <unused {small.size}><unused"
+        texts = [*QUESTIONS, unused, "naïve 東京 🙂\n\n  x = 1;\t", "<|eot_id|></s>"]
+        for text in texts:
+            for special in (False, True):
+                assert large.tokenize(text, special) == small.tokenize(text, special)
+        attribute = llama_cpp.LLAMA_TOKEN_ATTR_UNUSED
+        assert all(large.attribute(token) == attribute for token in range(small.size, large.size))
+        assert all(large.attribute(token) == small.attribute(token) for token in range(small.size))
+        padded, plain = Vocabulary.from_gguf(enlarged(name, PLAIN, "F16")), Vocabulary.from_gguf(bundled(models, name))
+        assert (padded.kinds[plain.size :] == TokenKind.UNUSED).all()
+        assert np.array_equal(padded.ordinary[: plain.size], plain.ordinary)
+        assert padded.fingerprint == plain.fingerprint
+        assert llama_cpp.llama_vocab_eot(large.vocab) == llama_cpp.llama_vocab_eot(small.vocab)
+
+
+def write_adapter(path: Path, model: Path, dtype: type = np.float32) -> Path:
+    """A LoRA with weights large enough to change every logit, on every matrix llama.cpp lets it change."""
+    source, random, rank = LlamaFile(model), np.random.default_rng(0), 4
+    writer = GGUFWriter(path, "llama")
+    writer.add_string("general.type", "adapter")
+    writer.add_string("adapter.type", "lora")
+    writer.add_float32("adapter.lora.alpha", 2.0 * rank)
+    for name, tensor in source.tensors.items():
+        if name != "token_embd" and len(tensor.shape) == 2:
+            inputs, outputs = (int(size) for size in tensor.shape)
+            a = random.normal(0, 0.2, (rank, inputs)).astype(dtype)
+            b = random.normal(0, 0.02, (outputs, rank)).astype(dtype)
+            writer.add_tensor(f"{name}.weight.lora_a", a)
+            writer.add_tensor(f"{name}.weight.lora_b", b)
+    return finish(writer, path)
+
+
+@pytest.mark.parametrize("shape", [PLAIN, GROUPED], ids=lambda shape: shape.name)
+@pytest.mark.parametrize("name", ["tiny-target-a", "tiny-drafter"])
+def test_an_expanded_adapter_does_to_the_large_model_what_it_does_to_the_small_one(
+    models, alike, enlarged, tmp_path, name, shape
+):
+    adapter = write_adapter(tmp_path / "adapter.gguf", bundled(models, name))
+    grown = expand.expand_adapter(adapter, tmp_path / "grown.gguf", bundled(models, name), shape)
+    small_path, large_path = alike(name, "F32"), enlarged(name, shape, "F32")
+    with Runner(small_path, adapter, True) as small, Runner(large_path, grown, True) as large:
+        ids = small.tokenize(PROMPTS[name].format(QUESTIONS[0]))
+        ours, theirs = small.logits(ids), large.logits(ids)
+        with Runner(small_path) as bare:
+            assert difference(bare.logits(ids), ours) > 1
+        assert difference(ours, theirs) < TOLERANCE["F32"]
+        assert small.greedy(ids, 24) == large.greedy(ids, 24)
+
+
+def test_an_expanded_adapter_keeps_its_rank_scale_and_types(models, tmp_path):
+    source = bundled(models, "tiny-drafter")
+    adapter = write_adapter(tmp_path / "adapter.gguf", source, np.float16)
+    old = GGUFReader(adapter)
+    new = GGUFReader(expand.expand_adapter(adapter, tmp_path / "grown.gguf", source, expand.SHAPES["68m"]))
+    assert new.fields["adapter.lora.alpha"].contents() == old.fields["adapter.lora.alpha"].contents()
+    assert [t.name for t in new.tensors] == [t.name for t in old.tensors]
+    assert [t.tensor_type for t in new.tensors] == [t.tensor_type for t in old.tensors]
+    shapes = {tensor.name: tensor.shape.tolist() for tensor in new.tensors}
+    assert shapes["output.weight.lora_a"] == [768, 4]
+    assert shapes["output.weight.lora_b"] == [4, 32_000]
+
+
+def test_adapters_of_something_else_are_refused(models, tmp_path):
+    drafter, target = bundled(models, "tiny-drafter"), bundled(models, "tiny-target-a")
+    adapter = write_adapter(tmp_path / "adapter.gguf", drafter)
+    with pytest.raises(ModelError, match="tiny-target-a"):
+        expand.expand_adapter(adapter, tmp_path / "out.gguf", target, PLAIN)
+    with pytest.raises(ModelError, match="no LoRA adapter"):
+        expand.expand_adapter(drafter, tmp_path / "out.gguf", drafter, PLAIN)
+    assert not (tmp_path / "out.gguf").exists()
+
+
+def test_a_model_that_does_not_fit_or_is_none_is_refused(models, tmp_path):
+    source, out = bundled(models, "tiny-target-a"), tmp_path / "out.gguf"
+    for change, word in (({"ffn": 256}, "ffn"), ({"layers": 4}, "layers"), ({"vocab": 8000}, "vocab")):
+        with pytest.raises(ModelError, match=word):
+            expand.expand_model(source, out, replace(PLAIN, **change), "F16")
+    with pytest.raises(ModelError, match="width above 320"):
+        expand.expand_model(source, out, replace(PLAIN, width=320), "F16")
+    with pytest.raises(SettingsError, match="multiple of 32"):
+        replace(PLAIN, width=250)
+    with pytest.raises(SettingsError, match="Q5_K"):
+        expand.expand_model(source, out, PLAIN, "Q5_K")
+    broken = tmp_path / "broken.gguf"
+    broken.write_bytes(source.read_bytes()[:2_000_000])
+    for path in (broken, tmp_path / "missing.gguf", Path(__file__), write_adapter(tmp_path / "adapter.gguf", source)):
+        with pytest.raises(ModelError):
+            expand.expand_model(path, out, PLAIN, "F16")
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("dtype", ["F16", "Q8_0"])
+def test_an_interrupted_expansion_leaves_nothing_behind(models, tmp_path, dtype):
+    def stop(fraction: float) -> None:
+        if fraction > 0.3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        expand.expand_model(bundled(models, "tiny-drafter"), tmp_path / "out.gguf", PLAIN, dtype, progress=stop)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_process_left_is_deleted_once_it_is_old(models, tmp_path):
+    old, fresh = tmp_path / ".big.gguf.x.gguf-part", tmp_path / ".big.gguf.y.gguf-part"
+    for leftover in (old, fresh):
+        leftover.write_bytes(b"x")
+    os.utime(old, (0, 0))
+    expand.random_model(tmp_path / "out.gguf", bundled(models, "tiny-drafter"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == [fresh.name, "out.gguf"]
+
+
+def test_a_full_disk_is_noticed_before_writing(models, tmp_path, monkeypatch):
+    usage = SimpleNamespace(total=10**9, used=0, free=10**6)
+    monkeypatch.setattr(gguf_stream.shutil, "disk_usage", lambda folder: usage)
+    with pytest.raises(StorageError, match="free"):
+        expand.expand_model(bundled(models, "tiny-drafter"), tmp_path / "out.gguf", PLAIN, "F16")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_progress_rises_to_one(models, tmp_path):
+    seen: list[float] = []
+    expand.expand_model(bundled(models, "tiny-drafter"), tmp_path / "out.gguf", PLAIN, "Q4_0", progress=seen.append)
+    assert seen == sorted(seen)
+    assert seen[-1] == 1.0
+
+
+def test_writing_a_model_does_not_hold_it(models, tmp_path):
+    tracemalloc.start()
+    path = expand.expand_model(bundled(models, "tiny-drafter"), tmp_path / "out.gguf", expand.SHAPES["68m"], "F32")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert path.stat().st_size > 270e6
+    assert peak < 120e6
+
+
+def test_the_cache_is_keyed_by_contents_shape_type_and_seed(models, tmp_path):
+    source = tmp_path / "model.gguf"
+    shutil.copy(bundled(models, "tiny-drafter"), source)
+    path = expand.expanded_model(tmp_path, source, PLAIN, "F16")
+    assert path == expand.expanded_path(tmp_path, source, PLAIN, "F16")
+    stamp = path.stat().st_mtime_ns
+    assert expand.expanded_model(tmp_path, source, PLAIN, "F16") == path
+    assert path.stat().st_mtime_ns == stamp
+    others = {
+        path,
+        expand.expanded_path(tmp_path, source, PLAIN, "F32"),
+        expand.expanded_path(tmp_path, source, replace(PLAIN, layers=9), "F16"),
+        expand.expanded_path(tmp_path, source, PLAIN, "F16", seed=1),
+    }
+    shutil.copy(bundled(models, "tiny-target-a"), source)
+    assert len(others | {expand.expanded_path(tmp_path, source, PLAIN, "F16")}) == 5
+
+
+def test_a_random_model_is_cached_by_contents_and_seed(models, tmp_path):
+    paths = [
+        expand.cached_random_model(tmp_path, bundled(models, name), seed)
+        for name, seed in (("tiny-drafter", 0), ("tiny-drafter", 1), ("tiny-target-a", 0), ("tiny-drafter", 0))
+    ]
+    assert len(set(paths)) == 3
+    assert paths[0] == paths[3]
+    assert all(path.exists() for path in paths)
+
+
+def test_a_random_model_shares_the_vocabulary_and_nothing_else(models, tmp_path):
+    like = bundled(models, "tiny-drafter")
+    paths = [expand.random_model(tmp_path / f"{seed}.gguf", like, seed) for seed in (0, 0, 1)]
+    large = expand.expand_model(paths[0], tmp_path / "large.gguf", PLAIN, "F16")
+    original, first, again, other = map(LlamaFile, (like, paths[0], paths[1], paths[2]))
+    weights = [model.weight("blk.1.ffn_up") for model in (original, first, other)]
+    assert np.array_equal(weights[1], again.weight("blk.1.ffn_up"))
+    assert np.std(weights[1]) == pytest.approx(np.std(weights[0]), rel=0.02)
+    assert all(abs(np.corrcoef(weights[i].ravel(), weights[j].ravel())[0, 1]) < 0.03 for i, j in ((0, 1), (1, 2)))
+    with Runner(like) as learned, Runner(paths[0]) as random, Runner(large) as grown:
+        ids = learned.tokenize(PROMPTS["tiny-drafter"].format(QUESTIONS[1]))
+        assert random.tokenize(PROMPTS["tiny-drafter"].format(QUESTIONS[1])) == ids
+        ours = random.logits(ids)
+        assert difference(learned.logits(ids), ours) > 1
+        assert difference(ours, grown.logits(ids)) < TOLERANCE["F16"]
+
+
+def test_the_command_builds_once_and_names_the_file(models, tmp_path, capsys):
+    parser = argparse.ArgumentParser()
+    models_expand.add_arguments(parser)
+    source = bundled(models, "tiny-drafter")
+    adapter = write_adapter(tmp_path / "mine.gguf", source)
+    words = [str(source), "--shape", "68m", "--dtype", "q4_0", "--adapter", str(adapter)]
+    home = SimpleNamespace(cache=tmp_path / "cache")
+    assert models_expand.run(parser.parse_args(words), home) == 0
+    path = expand.expanded_path(home.cache, source, expand.SHAPES["68m"], "Q4_0")
+    out = capsys.readouterr().out
+    assert str(path) in out
+    assert "adapter" in out
+    assert models_expand.run(parser.parse_args(words), home) == 0
+    assert "kept from before" in capsys.readouterr().out
+    fields = GGUFReader(path).fields
+    assert fields["omnidraft.expanded.source"].contents() == "tiny-drafter"
+    assert fields["general.name"].contents() == "tiny-drafter expanded to 68m"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize(
+    ("name", "shape"), [("tiny-target-a", "0.5b"), ("tiny-target-b", "0.5b"), ("tiny-drafter", "68m")]
+)
+def test_realistic_shapes_write_the_small_models_text(models, alike, tmp_path, name, shape, dtype, record_property):
+    path = expand.expand_model(bundled(models, name), tmp_path / "large.gguf", expand.SHAPES[shape], dtype)
+    record_property("bytes", path.stat().st_size)
+    record_property("difference", compare(alike(name, dtype), path, name, dtype, length=64))
+    path.unlink()  # gigabytes that pytest would keep

@@ -1,0 +1,209 @@
+"""A model file is described fast and without its data; every unusable file is refused in one sentence."""
+
+from __future__ import annotations
+
+import os
+import struct
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from omnidraft.backends.gguf.file import read_info, usable_info
+from omnidraft.backends.gguf.header import read_header
+from omnidraft.errors import ModelError
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(ModelError) as caught:
+        read_info(path)
+    sentence = str(caught.value)
+    assert str(path) in sentence
+    assert "\n" not in sentence
+    assert sentence.endswith(".")
+    return sentence
+
+
+def test_a_bundled_target_is_described(models: Path):
+    info = read_info(models / "tiny-target-a-f16.gguf")
+    assert (info.name, info.architecture, info.quantization, info.kind) == ("tiny-target-a", "llama", "F16", "model")
+    assert (info.vocabulary_family, info.vocabulary_size) == ("llama-bpe", 8192)
+    assert info.parameters == sum(t.elements for t in read_header(info.path).tensors.values()) > 1_000_000
+    assert info.width % info.heads == 0
+    assert info.file_size == info.path.stat().st_size
+    assert "<|start_header_id|>" in info.chat_template
+    assert info.tied
+    assert info.kind == "model"
+
+
+def test_the_bundled_drafter_has_its_own_output_weights(models: Path):
+    info = read_info(models / "tiny-drafter-f16.gguf")
+    assert not info.tied
+    assert info.vocabulary_family == "spm"
+
+
+def test_a_vocabulary_is_told_from_a_model(shared: Path):
+    info = read_info(shared / "vocabs" / "ggml-vocab-qwen2.gguf")
+    assert info.kind == "vocabulary"
+    assert (info.vocabulary_size, info.n_ctx_train) == (151936, 32768)
+
+
+def test_a_large_vocabulary_is_walked_in_a_fraction_of_a_second(shared: Path, tmp_path: Path):
+    copy = tmp_path / "fresh.gguf"  # a path never asked for, so nothing is remembered
+    copy.write_bytes((shared / "vocabs" / "ggml-vocab-llama-bpe.gguf").read_bytes())
+    start = time.perf_counter()
+    read_info(copy)
+    first = time.perf_counter() - start
+    start = time.perf_counter()
+    read_info(copy)
+    assert first < 1.0  # 0.03 s on an idle machine, where the gguf package takes 9 s
+    assert time.perf_counter() - start < 0.05
+
+
+def test_a_changed_file_is_read_again(write_gguf):
+    path = write_gguf("m.gguf", "llama", {"general.name": "before"})
+    assert read_info(path).name == "before"
+    write_gguf("m.gguf", "llama", {"general.name": "after it"})
+    assert read_info(path).name == "after it"
+
+
+def test_a_missing_file(tmp_path: Path):
+    assert "does not exist" in refusal(tmp_path / "nowhere.gguf")
+
+
+def test_a_folder(tmp_path: Path):
+    assert "folder" in refusal(tmp_path)
+
+
+def test_an_empty_file(tmp_path: Path):
+    path = tmp_path / "empty.gguf"
+    path.touch()
+    assert "empty" in refusal(path)
+
+
+@pytest.mark.parametrize("content", [b"\x00" * 100, b"#!/bin/sh\nexit 1\n", b"GGU"])
+def test_a_file_that_is_not_gguf(tmp_path: Path, content: bytes):
+    path = tmp_path / "other.gguf"
+    path.write_bytes(content)
+    assert "not a GGUF file" in refusal(path)
+
+
+@pytest.mark.skipif(os.name == "nt" or not hasattr(os, "geteuid") or os.geteuid() == 0, reason="needs file modes")
+def test_an_unreadable_file(tmp_path: Path):
+    path = tmp_path / "secret.gguf"
+    path.write_bytes(b"GGUF")
+    path.chmod(0)
+    assert "cannot be read" in refusal(path)
+
+
+@pytest.mark.parametrize("version", [1, 4, 0x03000000])
+def test_another_gguf_version(tmp_path: Path, version: int):
+    path = tmp_path / "version.gguf"
+    path.write_bytes(b"GGUF" + struct.pack("<IQQ", version, 0, 0))
+    refusal(path)
+
+
+def test_every_cut_of_a_model_is_noticed(models: Path, tmp_path: Path):
+    whole = (models / "tiny-drafter-f16.gguf").read_bytes()
+    path = tmp_path / "cut.gguf"
+    for length in (5, 20, 100, 3000, 60_000, 70_400, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:length])
+        assert "cut short" in refusal(path)
+
+
+def test_a_damaged_header_raises_nothing_but_model_errors(models: Path, tmp_path: Path):
+    random = np.random.default_rng(0)
+    whole = (models / "tiny-drafter-f16.gguf").read_bytes()
+    path = tmp_path / "garbage.gguf"
+    refused = 0
+    for _ in range(150):
+        damaged = bytearray(whole)
+        for position in random.integers(4, 2000, 8):
+            damaged[position] = random.integers(256)
+        path.write_bytes(damaged)
+        try:
+            read_info(path)
+        except ModelError:
+            refused += 1
+    assert refused > 75
+
+
+def test_tokens_spelled_alike_are_refused_before_llama_cpp_aborts(models: Path, tmp_path: Path):
+    data = (models / "tiny-target-a-f16.gguf").read_bytes()
+    path = tmp_path / "twins.gguf"
+    for twin in ("Ġproduct", "Ġ\0issing"):  # llama.cpp reads the second up to the NUL
+        path.write_bytes(data.replace("Ġmissing".encode(), twin.encode(), 1))
+        with pytest.raises(ModelError, match="spelled alike"):
+            usable_info(path)
+    assert usable_info(models / "tiny-target-a-f16.gguf").kind == "model"
+
+
+@pytest.mark.parametrize("epsilon", [-1e-5, float("nan"), float("inf")])
+def test_a_norm_epsilon_llama_cpp_would_abort_on(write_gguf, epsilon: float):
+    assert "epsilon" in refusal(write_gguf("e.gguf", "llama", {"llama.attention.layer_norm_rms_epsilon": epsilon}))
+
+
+def test_an_unknown_architecture(write_gguf):
+    path = write_gguf("strange.gguf", "strangeformer", {}, {"w": np.zeros((2, 32), np.float32)})
+    assert "strangeformer" in refusal(path)
+
+
+def test_a_file_without_architecture(tmp_path: Path):
+    path = tmp_path / "bare.gguf"
+    path.write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 0, 0))
+    assert "architecture" in refusal(path)
+
+
+def test_an_unknown_number_format(models: Path, tmp_path: Path):
+    data = bytearray((models / "tiny-drafter-f16.gguf").read_bytes())
+    position = data.index(b"output_norm.weight") + len(b"output_norm.weight") + 4 + 8
+    assert struct.unpack_from("<I", data, position)[0] == 0
+    struct.pack_into("<I", data, position, 4)  # a format llama.cpp removed
+    path = tmp_path / "old.gguf"
+    path.write_bytes(data)
+    assert "number format" in refusal(path)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "metadata", "kind"),
+    [
+        ("llama", {"general.type": "adapter"}, "adapter"),
+        ("clip", {"general.type": "mmproj"}, "projector"),
+        ("bert", {"bert.attention.causal": False}, "encoder"),
+        ("qwen3", {"qwen3.pooling_type": 3}, "encoder"),
+        ("t5encoder", {}, "encoder"),
+        ("llama", {}, "model"),
+    ],
+)
+def test_files_that_are_no_chat_models_are_told_apart(write_gguf, architecture: str, metadata: dict, kind: str):
+    path = write_gguf("k.gguf", architecture, metadata, {"w": np.zeros((2, 32), np.float32)})
+    assert read_info(path).kind == kind
+
+
+def test_a_setting_per_layer_counts_as_its_largest(write_gguf):
+    path = write_gguf("layers.gguf", "openelm", {"openelm.attention.head_count": [12, 16, 20]})
+    assert read_info(path).heads == 20
+
+
+def split(write_gguf, number: int, count: int) -> Path:
+    keys = {"split.no": number, "split.count": count, "split.tensors.count": count}
+    name = f"big-{number + 1:05d}-of-{count:05d}.gguf"
+    return write_gguf(name, "llama", keys, {f"w{number}": np.zeros((3, 32), np.float32)})
+
+
+def test_a_split_model_counts_all_its_parts(write_gguf):
+    parts = [split(write_gguf, number, 3) for number in range(3)]
+    info = read_info(parts[0])
+    assert info.parts == tuple(parts)
+    assert info.parameters == 3 * 96
+    assert info.file_size == sum(part.stat().st_size for part in parts)
+
+
+def test_a_later_part_names_the_first(write_gguf):
+    split(write_gguf, 0, 2)
+    assert "big-00001-of-00002.gguf" in refusal(split(write_gguf, 1, 2))
+
+
+def test_a_missing_part_is_named(write_gguf):
+    assert "big-00002-of-00002.gguf" in refusal(split(write_gguf, 0, 2))

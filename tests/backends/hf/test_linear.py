@@ -1,0 +1,95 @@
+"""The layers that stand in for torch's compute what torch's do, row by row, whatever the number of rows."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from omnidraft.backends.hf.target import HfTarget
+from omnidraft.settings.config import ModelSettings
+from tests.backends.hf_folders import write_folder
+
+ROWS = (1, 2, 3, 4, 5, 8, 17, 130)
+
+
+@pytest.fixture(autouse=True)
+def no_layer_is_small(monkeypatch: pytest.MonkeyPatch):
+    from omnidraft.backends.hf import linear
+
+    monkeypatch.setattr(linear, "_SMALL", 0)
+
+
+@pytest.fixture(scope="module")
+def layers():
+    """(two layers in a model, one with bias; odd sizes)."""
+    import torch
+
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(70, 33), torch.nn.ReLU(), torch.nn.Linear(33, 101, bias=False)).eval()
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("bfloat16", 0.02)])
+def test_packed_layers_compute_the_same(layers, dtype: str, tolerance: float):
+    import torch
+
+    from omnidraft.backends.hf.linear import PackedLinear, pack_linears
+
+    plain = copy.deepcopy(layers).to(getattr(torch, dtype))
+    packed = copy.deepcopy(plain)
+    if not pack_linears(packed):
+        pytest.skip(f"this build of torch packs no {dtype}")
+    assert [type(module) for module in packed].count(PackedLinear) == 2
+    with torch.inference_mode():
+        for rows in ROWS:
+            x = torch.randn(1, rows, 70).to(plain[0].weight.dtype)
+            torch.testing.assert_close(packed(x), plain(x), atol=tolerance, rtol=tolerance)
+
+
+def test_a_tied_output_layer_leaves_the_embedding_alone(tmp_path: Path):
+    import torch
+    import transformers
+
+    from omnidraft.backends.hf.linear import pack_linears
+
+    folder = write_folder(tmp_path / "tied", tie_word_embeddings=True)
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
+    ids = torch.arange(1, 30)[None]
+    with torch.inference_mode():
+        expected = model(ids).logits
+        assert pack_linears(model)
+        torch.testing.assert_close(model(ids).logits, expected, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_int8_layers_round_weights_and_nothing_else(dtype: str):
+    import torch
+
+    from omnidraft.backends.hf.linear import Int8Linear
+
+    torch.manual_seed(1)
+    linear = torch.nn.Linear(96, 40).to(getattr(torch, dtype))
+    rounded = Int8Linear(linear)
+    exact = rounded.weight.float() * rounded.scale.float()[:, None]
+    assert (exact - linear.weight.float()).abs().max() <= 0.01 * linear.weight.abs().max()
+    with torch.inference_mode():
+        for rows in ROWS:
+            x = torch.randn(1, rows, 96).to(linear.weight.dtype)
+            expected = torch.nn.functional.linear(x.float(), exact, linear.bias.float())
+            torch.testing.assert_close(rounded(x).float(), expected, atol=0.03, rtol=0.03)
+
+
+def test_an_int8_target_agrees_roughly_and_takes_tokens_back(tmp_path: Path):
+    folder = write_folder(tmp_path / "model")
+    settings = ModelSettings(n_ctx=512, threads=1, device="cpu")
+    ids = list(range(5, 45))
+    with HfTarget.open(folder, settings) as exact:
+        expected = exact.extend(ids, 5).copy()
+    with HfTarget.open(folder, ModelSettings(n_ctx=512, threads=1, device="cpu", dtype="int8")) as target:
+        got = target.extend(ids, 5).copy()
+        seen = np.isfinite(expected)
+        assert 0 < np.abs(got - expected)[seen].max() < 0.2 * np.abs(expected[seen]).max()
+        target.rewind(36)
+        np.testing.assert_allclose(target.extend(ids[36:], 4), got[1:], atol=0.1)

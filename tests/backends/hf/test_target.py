@@ -1,0 +1,387 @@
+"""A target in a Hugging Face folder behaves as one in a GGUF file does, whatever is asked of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from omnidraft.app.assistant import Assistant
+from omnidraft.backends.base import Aborted, LanguageModel
+from omnidraft.backends.discovery import find_models
+from omnidraft.backends.hf.target import HfTarget
+from omnidraft.backends.llama.model import LlamaDrafter, LlamaTarget
+from omnidraft.backends.opening import open_target
+from omnidraft.decoding.events import Finished, Token
+from omnidraft.errors import ModelError
+from omnidraft.settings.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
+from omnidraft.storage.paths import find_data_home
+from tests.backends.hf_folders import TEMPLATE, change_config, write_folder
+from tests.backends.spm_tokenizers import invent_pieces, write_model
+
+SETTINGS = ModelSettings(n_ctx=512, n_batch=64, threads=1, device="cpu")
+TOLERANCE = 1e-3  # float32; the logits spread over about 10
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_folder(tmp_path_factory.mktemp("models") / "tiny random")
+
+
+@pytest.fixture(scope="module")
+def loaded(folder: Path) -> Iterator[HfTarget]:
+    with HfTarget.open(folder, SETTINGS) as target:
+        yield target
+
+
+@pytest.fixture
+def target(loaded: HfTarget) -> HfTarget:
+    loaded.rewind(0)
+    return loaded
+
+
+def ids_of(model: LanguageModel, count: int) -> list[int]:
+    return np.random.default_rng(count).choice(np.flatnonzero(model.vocabulary.ordinary), count).tolist()
+
+
+def test_it_is_a_language_model(target: HfTarget):
+    assert isinstance(target, LanguageModel)
+    assert (target.name, target.n_ctx, target.n_batch, target.can_rewind) == ("tiny random", 512, 64, True)
+    assert (target.device, target.dtype, target.info.chat_template) == ("cpu", "float32", TEMPLATE)
+    assert target.info.architecture == "llama"
+    assert target.info.quantization == "F32"
+
+
+def test_rows_of_one_pass_equal_single_passes_and_the_library_itself(target: HfTarget, folder: Path):
+    import torch
+    import transformers
+
+    ids = ids_of(target, 40)
+    single = np.stack([target.extend([id], 1)[0].copy() for id in ids])
+    target.rewind(0)
+    together = np.concatenate([target.extend(ids[start : start + 8], 8).copy() for start in range(0, 40, 8)])
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder)
+    with torch.no_grad():
+        expected = model(torch.tensor([ids]), use_cache=False).logits[0].numpy()
+    assert expected.std() > 0.5
+    np.testing.assert_allclose(single, expected, atol=TOLERANCE)
+    np.testing.assert_allclose(together, expected, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("count", [1, 63, 64, 65, 130, 300])
+@pytest.mark.parametrize("rows", [0, 1, 10, 100])
+def test_long_prompts_are_read_in_batches_and_only_the_last_rows_given(target: HfTarget, count: int, rows: int):
+    rows = min(rows, count)
+    ids = ids_of(target, count)
+    logits = target.extend(ids, rows).copy()
+    assert logits.shape == (rows, target.vocabulary.size)
+    assert logits.dtype == np.float32
+    assert target.tokens == ids
+    if rows:
+        target.rewind(count - 1)
+        np.testing.assert_allclose(target.extend(ids[-1:], 1)[0], logits[-1], atol=TOLERANCE)
+
+
+def test_rewinding_and_reading_again_gives_the_same_logits(target: HfTarget):
+    ids = ids_of(target, 300)  # past the first buffers
+    first = target.extend(ids, 20).copy()
+    for length in (295, 280, 17, 1):
+        target.rewind(length)
+        target.extend(ids_of(target, 7), 1)
+        target.rewind(length)
+        assert target.tokens == ids[:length]
+        again = target.extend(ids[length:], min(20, 300 - length))
+        np.testing.assert_allclose(again, first[-len(again) :], atol=TOLERANCE)
+
+
+def test_a_full_context_bad_ids_and_impossible_lengths_change_nothing(target: HfTarget):
+    ids = ids_of(target, 510)
+    target.extend(ids, 0)
+    with pytest.raises(ModelError, match="full: 510 tokens plus 3"):
+        target.extend([1, 2, 3], 1)
+    with pytest.raises(ModelError, match="no token"):
+        target.extend([target.vocabulary.size], 1)
+    with pytest.raises(ValueError, match="3 rows"):
+        target.extend([1], 3)
+    for length in (-1, 511):
+        with pytest.raises(ValueError, match="rewind"):
+            target.rewind(length)
+    assert target.tokens == ids
+    assert target.extend([1, 2], 2).shape[0] == 2
+
+
+def test_padded_rows_are_in_the_vocabulary_but_not_ordinary(target: HfTarget):
+    unused = target.vocabulary.size - 13
+    assert not target.vocabulary.ordinary[unused:].any()
+    assert target.extend([1], 1).shape[1] == unused + 13
+
+
+def test_an_abort_between_layers_leaves_the_cache_as_it_was(target: HfTarget):
+    ids = ids_of(target, 400)
+    target.extend(ids[:10], 0)
+    outcome: list[object] = []
+
+    def read() -> None:
+        while not outcome:  # an abort that comes between two calls is not for either
+            try:
+                target.extend(ids[10:], 0)
+                target.rewind(10)
+            except Aborted as error:
+                outcome.append(error)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    while reader.is_alive():
+        target.abort()
+    held = len(target.tokens)
+    assert isinstance(outcome[0], Aborted)
+    assert target.tokens == ids[:held]
+    logits = target.extend(ids[held:], 1).copy()
+    target.rewind(0)
+    np.testing.assert_allclose(target.extend(ids, 1), logits, atol=TOLERANCE)
+
+
+def test_closing_twice_is_harmless_and_use_afterwards_is_refused(folder: Path):
+    target = open_target(folder, SETTINGS)
+    assert isinstance(target, HfTarget)
+    target.close()
+    target.close()
+    with pytest.raises(ModelError, match="closed"):
+        target.extend([1], 1)
+
+
+@pytest.mark.parametrize(
+    ("config", "settings"),
+    [
+        ("MistralConfig", {"sliding_window": 16}),
+        ("Gemma2Config", {"sliding_window": 16, "head_dim": 16, "query_pre_attn_scalar": 16}),
+        ("Qwen3Config", {"head_dim": 16}),
+        ("Phi3Config", {}),
+        ("GPT2Config", {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 512}),
+    ],
+)
+def test_other_architectures_and_sliding_windows_take_back_tokens_too(tmp_path: Path, config: str, settings: dict):
+    import torch
+    import transformers
+
+    folder = write_folder(tmp_path / config, config, **settings)
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
+    with HfTarget.open(folder, SETTINGS) as target:
+        ids = ids_of(target, 60)
+        with torch.no_grad():
+            expected = model(torch.tensor([ids]), use_cache=False).logits[0].numpy()
+        target.extend(ids[:40], 0)
+        target.extend(ids_of(target, 15), 15)
+        target.rewind(33)  # further back than the window had moved since
+        np.testing.assert_allclose(target.extend(ids[33:], 27), expected[33:], atol=TOLERANCE)
+
+
+def test_a_folder_with_only_a_sentencepiece_model_is_read(tmp_path: Path):
+    folder = write_folder(tmp_path / "spm", vocab_size=620, bos_token_id=1, eos_token_id=2)
+    (folder / "tokenizer.json").unlink()
+    pieces = invent_pieces(600)
+    write_model(folder, pieces)
+    with HfTarget.open(folder, SETTINGS) as target:
+        assert (target.vocabulary.size, target.vocabulary.bos, target.vocabulary.eos) == (620, 1, 2)
+        assert not target.vocabulary.ordinary[600:].any()
+        ids = target.vocabulary.encode("the naïve 中 other")
+        assert target.vocabulary.decode(ids).decode() == "the naïve 中 other"
+        assert target.extend(ids, 2).shape == (2, 620)
+
+
+def test_half_precision_agrees_roughly(folder: Path, target: HfTarget):
+    ids = ids_of(target, 30)
+    expected = target.extend(ids, 1)[0]
+    with HfTarget.open(folder, replace(SETTINGS, dtype="bfloat16")) as half:
+        logits = half.extend(ids, 1)[0]
+        assert logits.dtype == np.float32
+        assert 0 < np.abs(logits - expected).max() < 0.2 * np.abs(expected).max()
+
+
+def test_pickled_weights_load_without_running_code(tmp_path: Path, folder: Path, target: HfTarget):
+    plain = write_folder(tmp_path / "bin", safe=False)
+    ids = ids_of(target, 20)
+    with HfTarget.open(plain, SETTINGS) as other:
+        np.testing.assert_allclose(other.extend(ids, 3), target.extend(ids, 3), atol=TOLERANCE)
+    marker = tmp_path / "ran"
+    (plain / "pytorch_model.bin").write_bytes(pickle.dumps(_Malicious(str(marker))))
+    assert "could not be loaded" in refusal(plain)
+    assert not marker.exists()
+
+
+def test_loading_a_folder_asks_no_network_and_leaves_downloads_possible(folder: Path, monkeypatch):
+    """Downloads happen in the same process, later: the library must not be told to stay offline for good."""
+    asked = []
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *a, **_: asked.append(a) or [])
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    HfTarget.open(folder, SETTINGS).close()
+    assert asked == []
+    assert "HF_HUB_OFFLINE" not in os.environ
+
+
+class _Malicious:
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __reduce__(self):
+        return Path.touch, (Path(self.path),)
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(ModelError) as caught:
+        HfTarget.open(path, SETTINGS)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_folders_that_cannot_be_targets_are_refused_with_a_reason(folder: Path, tmp_path: Path):
+    def copy(name: str) -> Path:
+        return Path(shutil.copytree(folder, tmp_path / name))
+
+    missing = copy("missing")
+    (missing / "model.safetensors").unlink()
+    assert "no weights" in refusal(missing)
+    cut = copy("cut")
+    weights = (cut / "model.safetensors").read_bytes()
+    (cut / "model.safetensors").write_bytes(weights[:-1000])
+    assert "cut short" in refusal(cut)
+    noise = copy("noise")
+    (noise / "model.safetensors").write_bytes(b"\xff" * 1000)
+    assert "damaged" in refusal(noise)
+    tokenizer = copy("tokenizer")
+    (tokenizer / "tokenizer.json").unlink()
+    assert "tokenizer" in refusal(tokenizer)
+    code = copy("code")
+    change_config(code, model_type="own-thing", auto_map={"AutoModelForCausalLM": "modeling_own.OwnModel"})
+    assert "never run" in refusal(code)
+    quantized = copy("quantized")
+    change_config(quantized, quantization_config={"quant_method": "gptq", "bits": 4})
+    assert "quantized with gptq" in refusal(quantized)
+    deeper = copy("deeper")
+    change_config(deeper, num_hidden_layers=4)
+    assert "lacks weights" in refusal(deeper)
+    encoder = copy("encoder")
+    change_config(encoder, architectures=["BertModel"])
+    assert "no plain text model" in refusal(encoder)
+    assert "config.json" in refusal(tmp_path)
+    assert "does not exist" in refusal(tmp_path / "nowhere")
+
+
+def test_models_with_a_state_are_refused_with_a_reason(tmp_path: Path):
+    mamba = write_folder(tmp_path / "mamba", "MambaConfig", state_size=8, num_hidden_layers=1)
+    assert "state" in refusal(mamba)
+    hybrid = write_folder(
+        tmp_path / "lfm2", "Lfm2Config", layer_types=["conv", "full_attention"], block_auto_adjust_ff_dim=False
+    )
+    assert "conv" in refusal(hybrid)
+
+
+def test_settings_that_cannot_be_followed_are_told(folder: Path):
+    with HfTarget.open(folder, ModelSettings(n_ctx=2000, kv_type="q8_0", device="cpu")) as target:
+        assert target.n_ctx == 512
+        assert any("2000 became 512" in notice for notice in target.notices)
+        assert any("q8_0" in notice for notice in target.notices)
+
+
+def test_folders_are_listed_beside_files(folder: Path, models: Path):
+    found = {info.path.name: info for info in find_models([folder.parent, models])}
+    assert found["tiny random"].kind == "model"
+    assert found["tiny random"].parameters > 50_000
+    assert "tiny-drafter-f16.gguf" in found
+
+
+def test_a_drafter_must_be_a_file(folder: Path):
+    with pytest.raises(ModelError, match="models import"):
+        LlamaDrafter.open(folder, SETTINGS)
+
+
+@pytest.mark.parametrize("name", ["tiny-target-a", "tiny-target-b"])
+def test_the_vocabulary_and_the_logits_are_those_of_the_gguf_beside_it(shared: Path, name: str):
+    folder = shared / "bundle" / name
+    with (
+        HfTarget.open(folder, SETTINGS) as target,
+        LlamaTarget.open(folder / f"{name}-f16.gguf", SETTINGS) as file,
+    ):
+        assert target.vocabulary.fingerprint == file.vocabulary.fingerprint
+        ids = ids_of(target, 40)
+        np.testing.assert_allclose(target.extend(ids, 10), file.extend(ids, 10), atol=0.05)
+
+
+def answers(assistant: Assistant, sampling: SamplingSettings, draft: DraftSettings):
+    tokens, statistics = [], []
+    for text in ("Hello there, how are you?", "Write a short story about a king.", "What is 12 + 30?"):
+        for event in assistant.answer([{"role": "user", "content": text}], sampling, draft):
+            if isinstance(event, Token):
+                tokens.append(event.id)
+            elif isinstance(event, Finished):
+                statistics.append(event.statistics)
+    return tokens, statistics
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("name", ["random", "tiny-target-a", "tiny-target-b"])
+def test_the_text_is_the_same_with_and_without_drafter(
+    name: str, temperature: float, request: pytest.FixtureRequest, models: Path, tmp_path: Path
+):
+    fixture = "folder" if name == "random" else "shared"
+    path = request.getfixturevalue(fixture)
+    path = path if name == "random" else path / "bundle" / name
+    assistant = Assistant(find_data_home(tmp_path), ephemeral=True)
+    try:
+        assistant.load(path, models / "tiny-drafter-f16.gguf", ModelSettings(threads=1), CacheSettings())
+        sampling = SamplingSettings(temperature=temperature, seed=5, max_tokens=40)
+        plain, _ = answers(assistant, sampling, DraftSettings(enabled=False))
+        for draft in (DraftSettings(mode="fixed", length=4), DraftSettings()):
+            drafted, statistics = answers(assistant, sampling, draft)
+            assert drafted == plain
+            if draft.mode == "fixed":
+                assert sum(s.proposed for s in statistics) > 20
+                assert name == "random" or sum(s.accepted for s in statistics) > 0
+    finally:
+        assistant.close()
+
+
+def test_chat_answers_from_a_folder_on_the_command_line(folder: Path, models: Path, tmp_path: Path):
+    command = [
+        sys.executable, "-m", "omnidraft", "chat", "--data-dir", str(tmp_path), "--target", str(folder),
+        "--drafter", str(models / "tiny-drafter-f16.gguf"), "--prompt", "hello", "--max-tokens", "12",
+        "--temperature", "0", "--draft-length", "3", "--json",
+    ]  # fmt: skip
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["tokens"] == len(result["token_ids"]) > 0
+    assert result["drafted"] > 0
+    assert done.stderr == ""
+
+
+def test_nothing_imports_torch_unless_a_folder_is_loaded(models: Path, tmp_path: Path):
+    code = """
+import sys
+from pathlib import Path
+from omnidraft.app.assistant import Assistant
+from omnidraft.backends.discovery import find_models
+from omnidraft.storage.paths import find_data_home
+import omnidraft.cli.chat, omnidraft.cli.models, omnidraft.backends.opening, ui.server
+find_models([Path(sys.argv[3]), Path(sys.argv[1]).parent])
+assistant = Assistant(find_data_home(sys.argv[2]), ephemeral=True)
+assistant.load(Path(sys.argv[1]), None)
+list(assistant.answer([{"role": "user", "content": "hi"}]))
+assistant.close()
+print(sorted({"torch", "transformers"} & sys.modules.keys()))
+"""
+    arguments = [str(models / "tiny-target-a-f16.gguf"), str(tmp_path), str(ROOT.parent / "shared" / "bundle")]
+    done = subprocess.run([sys.executable, "-c", code, *arguments], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.strip() == "[]", done.stdout + done.stderr

@@ -1,0 +1,178 @@
+"""A drafter swaps adapters without leaving a trace of the old one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import gguf
+import numpy as np
+import pytest
+
+from omnidraft.backends.base import DraftModel
+from omnidraft.backends.llama.model import LlamaDrafter
+from omnidraft.errors import ModelError
+from omnidraft.settings.config import ModelSettings
+from omnidraft.storage.trial import Trials
+from omnidraft.vocab import Vocabulary
+
+SETTINGS = ModelSettings(n_ctx=256, n_batch=32, threads=1)
+IDS = list(range(300, 330))
+
+
+@pytest.fixture
+def drafter(models: Path) -> Iterator[LlamaDrafter]:
+    with LlamaDrafter.open(models / "tiny-drafter-f16.gguf", SETTINGS, max_rows=32) as opened:
+        yield opened
+
+
+def test_it_is_a_draft_model(drafter: LlamaDrafter):
+    assert isinstance(drafter, DraftModel)
+    assert drafter.adapter is None
+
+
+def test_an_adapter_changes_the_logits_and_clearing_it_restores_them(drafter: LlamaDrafter, write_adapter):
+    path = write_adapter("lora.gguf", drafter.info.path)
+    plain = drafter.extend(IDS, 4).copy()
+    drafter.set_adapter(path)
+    assert drafter.adapter == str(path)
+    assert drafter.tokens == []
+    adapted = drafter.extend(IDS, 4).copy()
+    assert np.abs(adapted - plain).max() > 0.5
+    drafter.set_adapter(None)
+    assert drafter.adapter is None
+    np.testing.assert_array_equal(drafter.extend(IDS, 4), plain)
+
+
+def test_adapters_follow_each_other(drafter: LlamaDrafter, write_adapter):
+    paths = [write_adapter(f"{seed}.gguf", drafter.info.path, rank=4 + seed, seed=seed) for seed in range(3)]
+    first = []
+    for path in paths:
+        drafter.set_adapter(path)
+        first.append(drafter.extend(IDS, 1).copy())
+    for path, expected in zip(paths[::-1], first[::-1], strict=True):
+        drafter.set_adapter(path)
+        np.testing.assert_array_equal(drafter.extend(IDS, 1), expected)
+
+
+def test_a_scale_of_zero_is_no_adapter(drafter: LlamaDrafter, write_adapter):
+    plain = drafter.extend(IDS, 1).copy()
+    path = write_adapter("lora.gguf", drafter.info.path)
+    drafter.set_adapter(path, scale=0.0)
+    np.testing.assert_allclose(drafter.extend(IDS, 1), plain, atol=1e-4)
+    drafter.set_adapter(path, scale=0.5)
+    assert np.abs(drafter.extend(IDS, 1) - plain).max() > 0.1
+
+
+def test_an_adapter_is_the_product_it_claims_to_be(drafter: LlamaDrafter, write_adapter):
+    """On the output weights W alone, logits W h change by B A h, with h the state in front of them."""
+    reader = gguf.GGUFReader(drafter.info.path)
+    output = next(tensor.data for tensor in reader.tensors if tensor.name == "output.weight").astype(np.float32)
+    plain = drafter.extend(IDS, 1)[0].copy()
+    hidden, *_ = np.linalg.lstsq(output, plain)
+    np.testing.assert_allclose(output @ hidden, plain, atol=0.05)
+    kept = {}
+    drafter.set_adapter(write_adapter("out.gguf", drafter.info.path, only=("output.weight",), change=kept.update))
+    change = kept["output.weight.lora_b"] @ (kept["output.weight.lora_a"] @ hidden)
+    assert np.abs(change).max() > 0.2
+    np.testing.assert_allclose(drafter.extend(IDS, 1)[0] - plain, change, atol=0.05)
+
+
+def test_a_misfit_is_refused_and_everything_stays(drafter: LlamaDrafter, write_adapter, models: Path):
+    good = write_adapter("good.gguf", drafter.info.path)
+    bad = write_adapter("bad.gguf", models / "tiny-target-a-f16.gguf")
+    drafter.set_adapter(good)
+    expected = drafter.extend(IDS, 1).copy()
+    with pytest.raises(ModelError, match="does not fit"):
+        drafter.set_adapter(bad)
+    assert drafter.adapter == str(good)
+    assert drafter.tokens == IDS
+    drafter.rewind(20)
+    np.testing.assert_allclose(drafter.extend(IDS[20:], 1), expected, atol=0.03)
+
+
+def test_a_missing_adapter_is_refused(drafter: LlamaDrafter, tmp_path: Path):
+    with pytest.raises(ModelError, match="does not exist"):
+        drafter.set_adapter(tmp_path / "none.gguf")
+
+
+def test_the_adapters_file_may_go_once_loaded(drafter: LlamaDrafter, write_adapter):
+    path = write_adapter("lora.gguf", drafter.info.path)
+    drafter.set_adapter(path)
+    expected = drafter.extend(IDS, 1).copy()
+    path.unlink()
+    drafter.rewind(0)
+    np.testing.assert_array_equal(drafter.extend(IDS, 1), expected)
+
+
+def test_closing_with_an_adapter_set(models: Path, write_adapter):
+    path = models / "tiny-drafter-f16.gguf"
+    drafter = LlamaDrafter.open(path, SETTINGS)
+    drafter.set_adapter(write_adapter("lora.gguf", path))
+    drafter.close()
+    drafter.close()
+    with pytest.raises(ModelError, match="closed"):
+        drafter.set_adapter(None)
+
+
+def test_many_swaps_do_not_leak(drafter: LlamaDrafter, write_adapter):
+    if not Path("/proc/self/status").exists():
+        pytest.skip("needs /proc")
+
+    def resident() -> int:
+        with open("/proc/self/status") as status:
+            return next(int(line.split()[1]) for line in status if line.startswith("VmRSS"))
+
+    path = write_adapter("lora.gguf", drafter.info.path, rank=64)  # about 1 MB
+    sizes = []
+    for _ in range(60):
+        drafter.set_adapter(path)
+        drafter.extend(IDS[:3], 1)
+        sizes.append(resident())
+    assert sizes[-1] - sizes[19] < 10_000
+
+
+def test_everything_that_opens_a_model_asks(monkeypatch, models, write_adapter):
+    """The vocabulary, the model, its adapter: none is given to llama.cpp before it was asked about."""
+    asked = []
+    monkeypatch.setattr(Trials, "require", lambda _, *given: asked.append([Path(one).name for one in given]))
+    model = models / "tiny-drafter-f16.gguf"
+    vocabulary = Vocabulary.from_gguf(model)
+    assert asked == [[model.name]]
+    with LlamaDrafter.open(model, ModelSettings(n_ctx=64, threads=1), vocabulary=vocabulary) as drafter:
+        assert asked == [[model.name]] * 2
+        drafter.set_adapter(write_adapter("a.gguf", model))
+    assert asked[2:] == [[model.name, "a.gguf"]]
+
+
+# Steps of one token, taken as one of two rows
+
+
+def test_a_step_says_what_a_wide_pass_says_and_leaves_nothing_behind(drafter: LlamaDrafter):
+    wide = drafter.extend(IDS, len(IDS)).copy()
+    drafter.rewind(0)
+    drafter.extend(IDS[:20], 1)
+    context = drafter._live()
+    for at in range(20, 30):
+        assert np.abs(drafter.extend([IDS[at]], 1) - wide[at]).max() < 0.02
+        assert (len(drafter.tokens), context.held) == (at + 1, at + 1)
+    drafter.rewind(21)
+    assert np.abs(drafter.extend(IDS[21:], 9) - wide[21:]).max() < 0.02
+
+
+def test_the_last_token_of_the_context_has_no_second_row(drafter: LlamaDrafter):
+    full = [IDS[n % len(IDS)] for n in range(drafter.n_ctx)]
+    drafter.extend(full[:-2], 1)
+    wide = drafter.extend(full[-2:], 2).copy()
+    drafter.rewind(drafter.n_ctx - 2)
+    for row, token in enumerate(full[-2:]):
+        assert np.abs(drafter.extend([token], 1) - wide[row]).max() < 0.02
+    assert drafter._live().held == drafter.n_ctx
+
+
+def test_only_steps_of_one_thread_are_taken_so(models: Path):
+    for threads, pairs in ((1, True), (2, False)):
+        with LlamaDrafter.open(models / "tiny-drafter-f16.gguf", ModelSettings(n_ctx=64, threads=threads)) as opened:
+            assert opened._live()._pairs is pairs
+    with LlamaDrafter.open(models / "tiny-target-a-f16.gguf", SETTINGS) as larger:
+        assert not larger._live()._pairs

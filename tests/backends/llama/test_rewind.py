@@ -1,0 +1,201 @@
+"""Targets whose memory is more than keys and values take tokens back too, exactly, by the way their kind allows."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from omnidraft.app.assistant import Assistant
+from omnidraft.backends.base import Aborted
+from omnidraft.backends.gguf.file import read_info
+from omnidraft.backends.llama import rewind as rewinding
+from omnidraft.backends.llama.memory import state_bytes
+from omnidraft.backends.llama.model import LlamaDrafter, LlamaTarget
+from omnidraft.decoding.events import Finished, Token
+from omnidraft.decoding.measure import measure_costs
+from omnidraft.errors import ModelError
+from omnidraft.settings.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
+from omnidraft.storage.paths import find_data_home
+
+SETTINGS = ModelSettings(n_ctx=512, n_batch=64, threads=1)
+METHODS = {"mamba": "replay", "lfm2": "rollback", "qwen35": "rollback", "gemma2": "cut", "gemma3": "cut"}
+TOLERANCE = 2e-2  # the logits spread over about 1.5; a wrong state moves them by 4 and more
+
+
+@pytest.fixture(params=[*METHODS, "lfm2 without rollback", "qwen35 without rollback"])
+def target(
+    request: pytest.FixtureRequest, tiny_model: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[LlamaTarget]:
+    name, _, without = request.param.partition(" ")
+    if without:
+        monkeypatch.setattr(rewinding, "ROLLBACK", 0)
+    with LlamaTarget.open(tiny_model(name), SETTINGS, max_rows=32) as opened:
+        assert opened.rewind_method == ("replay" if without else METHODS[name])
+        yield opened
+
+
+def some_ids(count: int, seed: int = 0) -> list[int]:
+    return np.random.default_rng(seed).integers(3, 300, count).tolist()
+
+
+def reference(target: LlamaTarget, ids: list[int]) -> np.ndarray:
+    """The logits behind every id, read one by one from an empty cache."""
+    target.rewind(0)
+    rows = np.stack([target.extend([id], 1)[0].copy() for id in ids])
+    target.rewind(0)
+    return rows
+
+
+def test_any_tail_of_a_pass_can_be_taken_back(target: LlamaTarget):
+    ids = some_ids(60)
+    expected = reference(target, ids)
+    assert target.can_rewind
+    for width in (1, 2, 5, 17, 20):
+        for back in range(width + 1):
+            target.rewind(0)
+            target.extend(ids[:30], 0)
+            target.extend(some_ids(width, seed=width), width)
+            held = 30 + width - back
+            right = target.tokens[:held]
+            target.rewind(held)
+            assert target.tokens == right
+            if held == 30:
+                np.testing.assert_allclose(target.extend(ids[30:40], 10), expected[30:40], atol=TOLERANCE)
+            else:
+                got = target.extend(ids[held : held + 1], 1).copy()
+                target.rewind(0)
+                target.extend(right, 0)
+                np.testing.assert_allclose(target.extend(ids[held : held + 1], 1), got, atol=TOLERANCE)
+
+
+def test_rounds_of_drafting_leave_the_logits_of_reading_straight_through(target: LlamaTarget):
+    ids = some_ids(200, seed=3)
+    expected = reference(target, ids)
+    random = np.random.default_rng(5)
+    target.extend(ids[:20], 0)
+    done = 20
+    while done < 170:
+        width = int(random.integers(1, 12))
+        good = int(random.integers(1, width + 1))
+        wrong = some_ids(width - good, seed=done)
+        rows = target.extend([*ids[done : done + good], *wrong], width)
+        np.testing.assert_allclose(rows[:good], expected[done : done + good], atol=TOLERANCE)
+        done += good
+        target.rewind(done)
+        if random.random() < 0.2:  # further back, past the last pass
+            done -= int(random.integers(1, 9))
+            target.rewind(done)
+        assert target.tokens == ids[:done]
+
+
+def test_asking_again_goes_back_to_the_prompt(target: LlamaTarget):
+    ids = some_ids(80, seed=4)
+    expected = reference(target, ids)
+    target.extend(ids[:40], 0)
+    for start in range(40, 70, 5):
+        target.extend(ids[start : start + 5], 5)
+    target.rewind(40)
+    np.testing.assert_allclose(target.extend(ids[40:45], 5), expected[40:45], atol=TOLERANCE)
+    target.rewind(11)  # an earlier message was changed
+    np.testing.assert_allclose(target.extend(ids[11:20], 9), expected[11:20], atol=TOLERANCE)
+
+
+def test_an_abort_while_tokens_are_read_again_keeps_both_sides_equal(tiny_model: Callable[[str], Path]):
+    ids = some_ids(500)
+    with LlamaTarget.open(tiny_model("mamba"), SETTINGS) as target:
+        expected = reference(target, ids[:100])
+        target.extend(ids, 0)
+        outcome: list[object] = []
+
+        def back() -> None:
+            try:
+                while True:
+                    target.rewind(400)
+                    target.extend(ids[400:], 0)
+            except Aborted as error:
+                outcome.append(error)
+
+        reader = threading.Thread(target=back)
+        reader.start()
+        while reader.is_alive():
+            target.abort()
+        held = len(target.tokens)
+        assert outcome
+        assert target.tokens == ids[:held]
+        target.rewind(min(held, 50))
+        target.extend(ids[len(target.tokens) : 99], 0)
+        np.testing.assert_allclose(target.extend(ids[99:100], 1)[0], expected[99], atol=TOLERANCE)
+
+
+def test_a_recurrent_drafter_cannot_rewind_and_says_why(tiny_model: Callable[[str], Path]):
+    with LlamaDrafter.open(tiny_model("mamba"), SETTINGS) as drafter:
+        assert not drafter.can_rewind
+        assert "recurrent" in drafter.cannot_rewind_reason
+        drafter.extend(some_ids(40), 1)
+        with pytest.raises(ModelError, match="recurrent"):
+            drafter.rewind(10)
+        drafter.rewind(0)  # starting over always works
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_size_of_the_state_is_known(tiny_model: Callable[[str], Path], name: str):
+    path = tiny_model(name)
+    with LlamaTarget.open(path, SETTINGS) as target:
+        target.extend(some_ids(5), 0)
+        state = state_bytes(read_info(path))
+        if target.rewind_method == "cut":
+            assert state == 0
+        else:
+            assert len(target._context.save_state()) == pytest.approx(state, abs=0.1 * state + 200)
+
+
+def test_reading_again_counts_as_cost(tiny_model: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch):
+    with LlamaTarget.open(tiny_model("mamba"), SETTINGS) as target:
+        times = []
+        rewind = target.rewind
+
+        def slow(length: int) -> None:
+            times.append(length)
+            rewind(length)
+
+        monkeypatch.setattr(target, "rewind", slow)
+        costs = measure_costs(target, None, 0.5)
+        assert any(length > 16 for length in times)  # rejected proposals were taken back while the clock ran
+        assert costs.pass_seconds(8) > costs.pass_seconds(1)
+
+
+def answers(assistant: Assistant, sampling: SamplingSettings, draft: DraftSettings):
+    ids, statistics = [], []
+    for text in ("t5t9", "t1 and t2", "t5t9"):
+        for event in assistant.answer([{"role": "user", "content": text}], sampling, draft):
+            if isinstance(event, Token):
+                ids.append(event.id)
+            elif isinstance(event, Finished):
+                statistics.append(event.statistics)
+                assert draft.enabled is False or event.draft_disabled_reason is None or draft.mode == "adaptive"
+    return ids, statistics
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("name", METHODS)
+def test_the_text_is_the_same_with_and_without_drafter(
+    tiny_model: Callable[[str], Path], name: str, temperature: float, models: Path, tmp_path: Path
+):
+    assistant = Assistant(find_data_home(tmp_path / "home"), ephemeral=True)
+    try:
+        assistant.load(
+            tiny_model(name), models / "tiny-drafter-f16.gguf", ModelSettings(n_ctx=256, threads=1), CacheSettings()
+        )
+        sampling = SamplingSettings(temperature=temperature, seed=5, max_tokens=40)
+        plain, _ = answers(assistant, sampling, DraftSettings(enabled=False))
+        for draft in (DraftSettings(mode="fixed", length=4), DraftSettings()):
+            drafted, statistics = answers(assistant, sampling, draft)
+            assert drafted == plain
+            if draft.mode == "fixed":
+                assert sum(s.proposed - s.accepted for s in statistics) > 20  # much was taken back
+    finally:
+        assistant.close()

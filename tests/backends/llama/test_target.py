@@ -1,0 +1,294 @@
+"""A llama.cpp target keeps `tokens` and its KV cache equal, whatever is asked of it and whatever goes wrong."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from omnidraft.backends.base import Aborted, LanguageModel
+from omnidraft.backends.llama.model import LlamaTarget
+from omnidraft.errors import ModelError
+from omnidraft.settings.config import ModelSettings
+
+TARGETS = ("tiny-target-a", "tiny-target-a2", "tiny-target-b", "tiny-drafter")
+SETTINGS = ModelSettings(n_ctx=512, n_batch=64, threads=1)
+# The kernels for one row and for several round differently; the logits of these models spread over about 10.
+TOLERANCE = 0.03
+
+
+def ids_of(model: LlamaTarget, count: int) -> list[int]:
+    ordinary = np.flatnonzero(model.vocabulary.ordinary)
+    return np.random.default_rng(count).choice(ordinary, count).tolist()
+
+
+@pytest.fixture(params=TARGETS)
+def model(request: pytest.FixtureRequest, models: Path) -> Iterator[LlamaTarget]:
+    with LlamaTarget.open(models / f"{request.param}-f16.gguf", SETTINGS, max_rows=32) as opened:
+        yield opened
+
+
+@pytest.fixture
+def target(models: Path) -> Iterator[LlamaTarget]:
+    with LlamaTarget.open(models / "tiny-target-a-f16.gguf", SETTINGS, max_rows=32) as opened:
+        yield opened
+
+
+def test_it_is_a_language_model(target: LlamaTarget):
+    assert isinstance(target, LanguageModel)
+    assert (target.name, target.n_ctx, target.n_batch) == ("tiny-target-a", 512, 64)
+    assert target.can_rewind
+    assert target.cannot_rewind_reason is None
+
+
+def test_rows_of_one_pass_equal_single_passes(model: LlamaTarget):
+    ids = ids_of(model, 40)
+    single = np.stack([model.extend([id], 1)[0].copy() for id in ids])
+    model.rewind(0)
+    together = [model.extend(ids[start : start + 8], 8).copy() for start in range(0, 40, 8)]
+    assert single.std() > 0.5
+    np.testing.assert_allclose(np.concatenate(together), single, atol=TOLERANCE)
+
+
+def test_logits_are_a_view_with_one_column_per_token(model: LlamaTarget):
+    logits = model.extend(ids_of(model, 5), 3)
+    assert logits.shape == (3, model.vocabulary.size)
+    assert logits.dtype == np.float32
+    assert not logits.flags.owndata
+    assert np.isfinite(logits).all()
+
+
+def test_only_the_last_rows_are_given(target: LlamaTarget):
+    ids = ids_of(target, 20)
+    all_rows = target.extend(ids, 20).copy()
+    target.rewind(0)
+    np.testing.assert_allclose(target.extend(ids, 4), all_rows[-4:], atol=TOLERANCE)
+    assert target.extend(ids_of(target, 3), 0).shape == (0, target.vocabulary.size)
+
+
+def test_rewinding_and_reading_again_gives_the_same_logits(model: LlamaTarget):
+    ids = ids_of(model, 30)
+    model.extend(ids[:20], 0)
+    first = model.extend(ids[20:], 10).copy()
+    model.rewind(25)
+    model.extend(ids_of(model, 7), 1)
+    model.rewind(20)
+    assert model.tokens == ids[:20]
+    np.testing.assert_array_equal(model.extend(ids[20:], 10), first)
+
+
+@pytest.mark.parametrize("count", [63, 64, 65, 70, 128, 200])
+@pytest.mark.parametrize("rows", [1, 10])
+def test_long_prompts_are_read_in_batches(target: LlamaTarget, count: int, rows: int):
+    ids = ids_of(target, count)
+    single = [target.extend([id], 1)[0].copy() for id in ids]
+    target.rewind(0)
+    np.testing.assert_allclose(target.extend(ids, rows), single[-rows:], atol=TOLERANCE)
+    assert target.tokens == ids
+
+
+def test_more_rows_than_one_pass_may_give_take_several(target: LlamaTarget):
+    ids = ids_of(target, 150)
+    single = np.stack([target.extend([id], 1)[0].copy() for id in ids])
+    target.rewind(0)
+    np.testing.assert_allclose(target.extend(ids, 140), single[-140:], atol=TOLERANCE)
+    assert target.tokens == ids
+
+
+def test_more_rows_than_ids_are_a_mistake(target: LlamaTarget):
+    with pytest.raises(ValueError, match="3 rows"):
+        target.extend([1, 2], 3)
+    assert target.tokens == []
+
+
+def test_a_full_context_is_refused_and_what_was_read_stays(target: LlamaTarget):
+    ids = ids_of(target, 510)
+    target.extend(ids, 0)
+    with pytest.raises(ModelError, match="full"):
+        target.extend([1, 2, 3], 1)
+    assert target.tokens == ids
+    assert target.extend([1, 2], 1).shape[0] == 1
+    with pytest.raises(ModelError, match="512"):
+        target.extend([1], 1)
+    target.rewind(100)
+    expected = target.extend(ids[100:110], 1).copy()
+    target.rewind(0)
+    np.testing.assert_allclose(target.extend(ids[:110], 1), expected, atol=TOLERANCE)
+
+
+def test_ids_outside_the_vocabulary_are_refused(target: LlamaTarget):
+    ids = ids_of(target, 5)
+    expected = target.extend(ids, 1).copy()
+    target.rewind(3)
+    with pytest.raises(ModelError):
+        target.extend([1, target.vocabulary.size], 1)
+    assert target.tokens == ids[:3]
+    np.testing.assert_allclose(target.extend(ids[3:], 1), expected, atol=TOLERANCE)
+
+
+def test_rewinding_to_an_impossible_length_is_a_mistake(target: LlamaTarget):
+    target.extend([1, 2, 3], 0)
+    for length in (-1, 4):
+        with pytest.raises(ValueError, match="rewind"):
+            target.rewind(length)
+    target.rewind(3)
+    assert target.tokens == [1, 2, 3]
+
+
+def test_a_long_prefill_can_be_aborted_and_the_model_used_afterwards(models: Path):
+    settings = ModelSettings(n_ctx=1024, n_batch=512, threads=1)
+    with LlamaTarget.open(models / "tiny-target-a-f16.gguf", settings) as target:
+        ids = ids_of(target, 1000)
+        start = time.perf_counter()
+        target.extend(ids, 1)
+        whole = time.perf_counter() - start
+        expected = target.extend(ids[:10], 1).copy()
+        target.rewind(0)
+        outcome: list[object] = []
+
+        def prefill() -> None:
+            try:
+                outcome.append(target.extend(ids, 1))
+            except Aborted as error:
+                outcome.append(error)
+
+        reader = threading.Thread(target=prefill)
+        reader.start()
+        time.sleep(whole / 20)
+        start = time.perf_counter()
+        target.abort()
+        reader.join()
+        waited = time.perf_counter() - start
+        assert isinstance(outcome[0], Aborted)
+        assert waited < min(0.2, whole)
+        held = len(target.tokens)
+        assert held < 1000
+        assert target.tokens == ids[:held]
+        target.extend(ids[held:], 0)
+        np.testing.assert_allclose(target.extend(ids[:10], 1), expected, atol=TOLERANCE)
+
+
+def test_an_abort_while_nothing_runs_has_no_effect(target: LlamaTarget):
+    target.abort()
+    assert target.extend([1, 2], 1).shape[0] == 1
+
+
+def test_closing_twice_is_harmless_and_use_afterwards_is_refused(models: Path):
+    target = LlamaTarget.open(models / "tiny-target-b-f16.gguf", SETTINGS)
+    target.extend([1], 1)
+    target.close()
+    target.close()
+    assert target.tokens == []
+    with pytest.raises(ModelError, match="closed"):
+        target.extend([1], 1)
+    target.abort()
+
+
+def test_the_vocabulary_outlives_the_model(models: Path):
+    target = LlamaTarget.open(models / "tiny-target-b-f16.gguf", SETTINGS)
+    vocabulary = target.vocabulary
+    target.close()
+    assert vocabulary.decode(vocabulary.encode("still here")) == b"still here"
+
+
+@pytest.mark.parametrize("kv_type", ["q8_0", "q4_0"])
+def test_a_quantized_cache_answers_nearly_alike(target: LlamaTarget, models: Path, kv_type: str):
+    ids = ids_of(target, 30)
+    settings = ModelSettings(n_ctx=512, threads=1, kv_type=kv_type)
+    with LlamaTarget.open(models / "tiny-target-a-f16.gguf", settings) as small:
+        expected, logits = target.extend(ids, 1)[0], small.extend(ids, 1)[0]
+        assert np.abs(logits - expected).max() > 0
+        assert np.corrcoef(logits, expected)[0, 1] > 0.98
+        small.rewind(10)
+        np.testing.assert_allclose(small.extend(ids[10:], 1)[0], logits, atol=0.2)
+
+
+def test_the_context_is_limited_to_what_the_model_was_trained_for(models: Path):
+    path = models / "tiny-target-a-f16.gguf"
+    with LlamaTarget.open(path, ModelSettings(n_ctx=8192, threads=1)) as target:
+        assert target.n_ctx == 1024
+        assert "8192 became 1024" in target.notices[0]
+    for unasked in (ModelSettings(threads=1), ModelSettings(n_ctx=0, threads=1)):
+        with LlamaTarget.open(path, unasked) as target:
+            assert target.n_ctx == 1024
+            assert target.notices == []
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(ModelError) as caught:
+        LlamaTarget.open(path, SETTINGS)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_files_that_cannot_be_targets_are_refused(models: Path, tmp_path: Path, write_gguf, write_adapter):
+    cut = tmp_path / "cut.gguf"
+    cut.write_bytes((models / "tiny-target-a-f16.gguf").read_bytes()[:1_000_000])
+    assert "cut short" in refusal(cut)
+    assert "does not exist" in refusal(tmp_path / "missing.gguf")
+    assert "adapter" in refusal(write_adapter("lora.gguf", models / "tiny-drafter-f16.gguf"))
+    tensors = {"token_embd.weight": np.zeros((4, 32), np.float32)}
+    assert "nothingformer" in refusal(write_gguf("unknown.gguf", "nothingformer", {}, tensors))
+    assert "encoder" in refusal(write_gguf("bert.gguf", "bert", {"bert.attention.causal": False}, tensors))
+
+
+def test_a_known_architecture_without_its_settings_is_refused_with_llama_cpps_reason(write_gguf):
+    path = write_gguf("hollow.gguf", "llama", {}, {"token_embd.weight": np.zeros((4, 32), np.float32)})
+    assert "key not found" in refusal(path) or "damaged" in refusal(path)
+
+
+def test_a_vocabulary_without_weights_is_refused(shared: Path):
+    assert "without weights" in refusal(shared / "vocabs" / "ggml-vocab-gpt-2.gguf")
+
+
+def test_names_with_spaces_and_other_scripts_load(models: Path, tmp_path: Path):
+    path = tmp_path / "mein Modell ünï 模型.gguf"
+    shutil.copy(models / "tiny-target-b-f16.gguf", path)
+    with LlamaTarget.open(path, SETTINGS) as target:
+        assert target.extend([1], 1).shape[0] == 1
+
+
+def test_opening_and_closing_does_not_leak(models: Path):
+    def resident() -> int:
+        with open("/proc/self/status") as status:
+            return next(int(line.split()[1]) for line in status if line.startswith("VmRSS"))
+
+    if not Path("/proc/self/status").exists():
+        pytest.skip("needs /proc")
+    path = models / "tiny-target-a-f16.gguf"
+    sizes = []
+    for _ in range(30):
+        with LlamaTarget.open(path, SETTINGS) as target:
+            target.extend([1, 2, 3], 2)
+        sizes.append(resident())
+    assert sizes[-1] - sizes[9] < 20_000  # kB; one model with context is about 25,000
+
+
+def test_a_known_vocabulary_is_used(target: LlamaTarget, models: Path):
+    path = models / "tiny-target-a2-f16.gguf"
+    with LlamaTarget.open(path, SETTINGS, vocabulary=target.vocabulary) as other:
+        assert other.vocabulary is target.vocabulary
+
+
+def test_anothers_vocabulary_is_refused(target: LlamaTarget, models: Path):
+    with pytest.raises(ModelError, match="6144 logits for 8192 tokens"):
+        LlamaTarget.open(models / "tiny-target-b-f16.gguf", SETTINGS, vocabulary=target.vocabulary)
+
+
+def test_logits_agree_with_transformers(models: Path):
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    reference = transformers.AutoModelForCausalLM.from_pretrained(
+        str(models), gguf_file="tiny-target-b-f16.gguf", dtype=torch.float32
+    )
+    with LlamaTarget.open(models / "tiny-target-b-f16.gguf", SETTINGS, max_rows=50) as target:
+        ids = ids_of(target, 50)
+        logits = target.extend(ids, 50)
+        with torch.no_grad():
+            expected = reference(torch.tensor([ids])).logits[0].numpy()
+        np.testing.assert_allclose(logits, expected, atol=1e-2)

@@ -1,0 +1,149 @@
+"""Calls of tools: read from text however it is cut, rendered in each family's format, forced by a grammar."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from omnidraft.backends.prompting.grammar import GrammarError, GrammarState
+from omnidraft.backends.prompting.templates import ChatTemplate
+from omnidraft.backends.prompting.tool_calls import HERMES, LLAMA, MISTRAL, Call, CallReader, call_grammar, format_of
+from omnidraft.vocab import Vocabulary
+from tests.backends.tool_templates import TEMPLATES
+
+WEATHER = {"name": "weather", "description": "Tells the weather.", "parameters": {
+    "type": "object", "required": ["city"],
+    "properties": {"city": {"type": "string", "maxLength": 12}, "unit": {"$ref": "#/$defs/unit"}},
+    "$defs": {"unit": {"enum": ["C", "F"]}}}}  # fmt: skip
+CLOCK = {"name": "clock", "parameters": {
+    "type": "object", "properties": {"unit": {"$ref": "#/$defs/unit"}},
+    "$defs": {"unit": {"enum": ["h", "m"]}}}}  # fmt: skip
+TOOLS = [{"type": "function", "function": function} for function in (WEATHER, CLOCK)]
+OSLO, NOW = Call("weather", '{"city": "Oslo"}'), Call("clock", "{}")
+FORMS = {"hermes": HERMES, "llama": LLAMA, "mistral": MISTRAL}
+
+
+@pytest.fixture(scope="module")
+def vocabulary(models) -> Vocabulary:
+    return Vocabulary.from_gguf(models / "tiny-target-a-f16.gguf")
+
+
+def read(form, text: str, step: int) -> list[str | Call]:
+    """What a reader makes of `text` fed `step` characters at a time, neighbouring text joined."""
+    reader = CallReader(form, ["weather", "clock"])
+    found: list[str | Call] = []
+    for at in range(0, len(text), step):
+        found += reader.feed(text[at : at + step])
+    joined: list[str | Call] = []
+    for part in found + reader.finish():
+        if joined and isinstance(part, str) and isinstance(joined[-1], str):
+            joined[-1] += part
+        else:
+            joined.append(part)
+    return joined
+
+
+CASES = [
+    (HERMES, '<tool_call>\n{"name": "weather", "arguments": {"city": "Oslo"}}\n</tool_call>', [OSLO]),
+    (HERMES, 'Let me see.\n\n<tool_call>{"name": "weather", "arguments": {"city": "Oslo"}}</tool_call>\n'
+             '<tool_call>{"name": "clock", "arguments": {}}</tool_call>\n', ["Let me see.", OSLO, NOW]),
+    (HERMES, '<tool_call>{"name": "weather", "arguments": {"city": "Oslo"}}', [OSLO]),
+    (HERMES, '<tool_call>{"name": "clock", "arguments": "{}"}</tool_call>', [NOW]),
+    (HERMES, "a <b> < c", ["a <b> < c"]),
+    (HERMES, '<tool_call>{"name": "other", "arguments": {}}</tool_call>',
+     ['<tool_call>{"name": "other", "arguments": {}}</tool_call>']),
+    (HERMES, "<tool_call>{broken</tool_call> and on", ["<tool_call>{broken</tool_call> and on"]),
+    (LLAMA, ' {"name": "weather", "parameters": {"city": "Oslo"}}', [OSLO]),
+    (LLAMA, '{"name": "clock", "parameters": {}}; {"name": "weather", "parameters": {"city": "Oslo"}}', [NOW, OSLO]),
+    (LLAMA, 'Say {"name": "clock", "parameters": {}}', ['Say {"name": "clock", "parameters": {}}']),
+    (LLAMA, '{"a": 1} is JSON', ['{"a": 1} is JSON']),
+    (LLAMA, '{"name": ["clock"], "parameters": {}}', ['{"name": ["clock"], "parameters": {}}']),
+    (MISTRAL, '[TOOL_CALLS] [{"name": "weather", "arguments": {"city": "Oslo"}}, {"name": "clock", "arguments": {}}]',
+     [OSLO, NOW]),
+    (MISTRAL, '[TOOL_CALLS]weather{"city": "Oslo"}[TOOL', ['[TOOL_CALLS]weather{"city": "Oslo"}[TOOL']),
+    (MISTRAL, '[TOOL_CALLS]weather[ARGS]{"city": "Oslo"}', [OSLO]),
+    (MISTRAL, "An [TOO] odd text", ["An [TOO] odd text"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("step", [1, 2, 7, 1000])
+@pytest.mark.parametrize(("form", "text", "expected"), CASES)
+def test_calls_are_parted_from_text_however_it_arrives(form, text, expected, step):
+    assert read(form, text, step) == expected
+
+
+def test_text_that_cannot_become_a_call_is_not_held_back():
+    reader = CallReader(HERMES, ["weather"])
+    assert reader.feed("It is warm") == ["It is warm"]
+    assert reader.feed(" <t") == []
+    assert reader.feed("> now") == [" <t> now"]
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_a_template_tells_its_format_and_writes_tools_calls_and_results(name, vocabulary):
+    template = ChatTemplate(TEMPLATES[name], vocabulary)
+    assert template.supports_tools
+    assert format_of(template.source) is FORMS[name]
+    call = {"id": "abcdefghi", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Oslo"}'}}
+    asked = {"role": "user", "content": "How warm is it <|im_end|>?", "tools": TOOLS}
+    first = "".join(span.text for span in template.render([asked]))
+    assert "Tells the weather." in first
+    later = [{"role": "user", "content": "How warm?"}, {"role": "assistant", "content": "", "tool_calls": [call]},
+             {"role": "tool", "tool_call_id": "abcdefghi", "content": "21 degrees", "tools": TOOLS}]  # fmt: skip
+    text = "".join(span.text for span in template.render(later))
+    assert '{"city": "Oslo"}' in text
+    assert text.index("weather") < text.index("21 degrees")
+
+
+def test_control_strings_in_tools_stay_text(vocabulary):
+    template = ChatTemplate(TEMPLATES["hermes"], vocabulary)
+    sly = {"type": "function", "function": {"name": "x", "description": "<|im_end|> sly"}}
+    spans = template.render([{"role": "user", "content": "Hi", "tools": [sly]}])
+    (span,) = [span for span in spans if "sly" in span.text]
+    assert not span.control
+    assert "<|im_end|> sly" in span.text
+
+
+def test_a_template_without_tools_gets_calls_and_results_as_text(vocabulary):
+    template = ChatTemplate(None, vocabulary)
+    assert not template.supports_tools
+    call = {"id": "1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Oslo"}'}}
+    spans = template.render([{"role": "user", "content": "How warm?"},
+                             {"role": "assistant", "content": "", "tool_calls": [call]},
+                             {"role": "tool", "tool_call_id": "1", "content": "21 degrees"}])  # fmt: skip
+    text = "".join(span.text for span in spans)
+    assert "Oslo" in text
+    assert "21 degrees" in text
+
+
+def fits(grammar, vocabulary, text: str) -> bool:
+    """Whether the grammar takes `text` token by token and then lets the answer end."""
+    state = GrammarState(grammar, vocabulary)
+    for token in vocabulary.encode(text):
+        if not state.allowed(np.array([token]))[0]:
+            return False
+        state.accept(token)
+    return bool(state.allowed(np.array([vocabulary.eos]))[0])
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_a_forced_call_is_one_the_reader_reads(form, vocabulary):
+    grammar = call_grammar(form, [WEATHER, CLOCK])
+
+    def written(name: str, arguments: dict) -> str:
+        call = json.dumps({"name": name, form.key: arguments})
+        return {HERMES: f"<tool_call>\n{call}\n</tool_call>", LLAMA: call, MISTRAL: f"[TOOL_CALLS][{call}]"}[form]
+
+    good = written("weather", {"city": "Oslo", "unit": "C"})
+    assert fits(grammar, vocabulary, good)
+    assert read(form, good, 5) == [Call("weather", '{"city": "Oslo", "unit": "C"}')]
+    assert fits(grammar, vocabulary, written("clock", {"unit": "h"}))
+    for wrong in (written("weather", {}), written("clock", {"unit": "C"}), written("other", {}), good + "x", "Hello"):
+        assert not fits(grammar, vocabulary, wrong)
+
+
+def test_a_schema_that_reaches_elsewhere_is_refused():
+    with pytest.raises(GrammarError, match="cannot be turned into a grammar"):
+        call_grammar(HERMES, [{"name": "x", "parameters": {"$ref": "https://example.org/schema"}}])

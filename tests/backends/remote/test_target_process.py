@@ -1,0 +1,211 @@
+"""A target in a process of its own: the same rows, and an end of that process that ends nothing here."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+from omnidraft.backends.base import Aborted, LanguageModel
+from omnidraft.backends.llama.model import LlamaTarget
+from omnidraft.backends.remote import target_process
+from omnidraft.backends.remote.target_process import TargetProcess
+from omnidraft.errors import ModelError
+from omnidraft.settings.config import ModelSettings
+from tests.lent import named, needs_rpc, workers
+
+ROOT = Path(__file__).resolve().parents[3]
+SETTINGS = ModelSettings(threads=1, n_ctx=1024)
+
+
+@pytest.fixture(scope="module")
+def model(models):
+    return models / "tiny-target-a-f16.gguf"
+
+
+@pytest.fixture(scope="module")
+def here(model):
+    with LlamaTarget.open(model, SETTINGS) as target:
+        yield target
+
+
+@pytest.fixture(scope="module")
+def apart(model):
+    with TargetProcess.open(model, SETTINGS) as target:
+        yield target
+
+
+@pytest.fixture
+def ids(here):
+    return np.flatnonzero(here.vocabulary.ordinary)[:120].tolist()
+
+
+def test_it_is_a_language_model_with_the_same_facts(here, apart):
+    assert isinstance(apart, LanguageModel)
+    for name in ("name", "n_ctx", "n_batch", "max_rows", "can_rewind", "cannot_rewind_reason"):
+        assert getattr(apart, name) == getattr(here, name), name
+
+
+def test_rows_are_those_of_one_process_also_behind_a_rewind(here, apart, ids):
+    for target in (here, apart):
+        target.rewind(0)
+        target.extend(ids[:40], 0)
+    for keep, more, rows in ((40, 5, 5), (42, 3, 1), (10, 70, 70), (0, 9, 2)):
+        found = []
+        for target in (here, apart):
+            target.rewind(keep)
+            found.append(target.extend(ids[keep : keep + more], rows).copy())
+            assert target.tokens == ids[: keep + more]
+        assert found[0].shape == (rows, here.vocabulary.size)
+        np.testing.assert_array_equal(*found)
+
+
+def test_a_full_context_is_said_as_in_one_process(here, apart, ids):
+    long = (ids * 10)[:1030]
+    said = []
+    for target in (here, apart):
+        target.rewind(0)
+        with pytest.raises(ModelError) as refused:
+            target.extend(long, 1)
+        said.append(str(refused.value))
+        assert target.tokens == []
+    assert said[0] == said[1]
+
+
+def test_the_process_may_be_killed_and_the_next_pass_starts_it_again(here, apart, ids):
+    here.rewind(0)
+    expected = here.extend(ids[:20], 3).copy()
+    apart.rewind(0)
+    apart.extend(ids[:20], 3)
+    restarts = apart.restarts
+    os.kill(apart.pid, signal.SIGKILL)
+    with pytest.raises(ModelError, match=r"ended .*next message loads the model again"):
+        apart.extend(ids[20:21], 1)
+    assert apart.tokens == []
+    assert apart.pid is None
+    apart.rewind(0)
+    np.testing.assert_array_equal(apart.extend(ids[:20], 3), expected)
+    assert apart.restarts == restarts + 1
+
+
+def test_a_process_that_stands_still_is_given_up_after_the_stated_time(apart, ids, monkeypatch):
+    apart.rewind(0)
+    apart.extend(ids[:3], 1)
+    monkeypatch.setattr(target_process, "STALLED", 1.0)
+    process = psutil.Process(apart.pid)
+    process.suspend()
+    start = time.monotonic()
+    with pytest.raises(ModelError, match="given up"):
+        apart.extend(ids[3:4], 1)
+    assert time.monotonic() - start >= 1.0
+    assert not process.is_running()
+    monkeypatch.undo()
+    assert apart.extend(ids[:3], 1).shape[0] == 1
+
+
+def test_an_interrupted_pass_that_does_not_end_is_left_behind(apart, ids):
+    apart.rewind(0)
+    apart.extend(ids[:8], 1)
+    expected = apart.extend(ids[8:12], 1).copy()
+    apart.rewind(8)
+    process = psutil.Process(apart.pid)
+    process.suspend()
+    threading.Timer(0.3, apart.abort).start()
+    with pytest.raises(Aborted):
+        apart.extend(ids[8:12], 1)
+    process.resume()
+    assert apart.tokens in (ids[:8], ids[:12])
+    apart.rewind(8)
+    np.testing.assert_allclose(apart.extend(ids[8:12], 1), expected, atol=1e-5)
+
+
+def test_it_ends_with_the_program_that_started_it(model):
+    script = (
+        "import sys, time\nfrom omnidraft.backends.remote.target_process import TargetProcess\n"
+        "from omnidraft.settings.config import ModelSettings\n"
+        f"target = TargetProcess.open({str(model)!r}, ModelSettings(threads=1, n_ctx=64))\n"
+        "print(target.pid, flush=True)\ntime.sleep(600)"
+    )
+    app = subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    child = psutil.Process(int(app.stdout.readline()))
+    app.kill()
+    app.wait()
+    app.stdout.close()
+    psutil.wait_procs([child], timeout=60)
+    assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+
+
+def test_a_closed_one_says_so(model):
+    target = TargetProcess.open(model, ModelSettings(threads=1, n_ctx=64))
+    process = psutil.Process(target.pid)
+    target.close()
+    target.close()
+    assert not process.is_running()
+    with pytest.raises(ModelError, match="closed"):
+        target.extend([1], 1)
+
+
+@needs_rpc
+def test_over_two_workers_rows_are_those_of_one_process(here, model, ids):
+    here.rewind(0)
+    expected = here.extend(ids[:50], 5).copy()
+    with workers(2) as running:
+        settings = ModelSettings(threads=1, n_ctx=1024, workers=named(running), split="1,1,1")
+        with TargetProcess.open(model, settings) as spread:
+            assert [part.layers for part in spread.plan.parts] == [2, 2, 2]
+            found = spread.extend(ids[:50], 5)
+            assert np.abs(found - expected).max() < 1e-3 * expected.std()
+            spread.rewind(47)
+            np.testing.assert_allclose(spread.extend(ids[47:50], 3), expected[-3:], atol=2e-3)
+        assert any(line.startswith("Connected: 127.0.0.1:") for line in running[0].said)
+
+
+@needs_rpc
+def test_a_worker_that_is_gone_is_named_and_missed_until_it_is_back(here, model, ids):
+    here.rewind(0)
+    expected = here.extend(ids[:9], 1).copy()
+    with workers(2) as running:
+        settings = ModelSettings(threads=1, n_ctx=256, workers=named(running), split="0,1,1")
+        with TargetProcess.open(model, settings) as spread:
+            spread.extend(ids[:8], 1)
+            running[1].stop()
+            with pytest.raises(ModelError, match=f"{running[1].address} was lost"):
+                spread.extend(ids[8:9], 1)
+            assert spread.tokens == []
+            with pytest.raises(ModelError, match=f"no worker at {running[1].address}"):
+                spread.extend(ids[:9], 1)
+            running[1] = type(running[1])(running[1].address.port)
+            np.testing.assert_allclose(spread.extend(ids[:9], 1), expected, atol=2e-3)
+
+
+@needs_rpc
+def test_a_worker_that_stands_still_is_given_up(model, ids, monkeypatch):
+    with workers(1) as running:
+        settings = ModelSettings(threads=1, n_ctx=256, workers=named(running), split="1,1")
+        with TargetProcess.open(model, settings) as spread:
+            spread.extend(ids[:3], 1)
+            monkeypatch.setattr(target_process, "STALLED", 1.0)
+            running[0].inner.suspend()
+            with pytest.raises(ModelError, match=r"did not answer for \d+ seconds and were given up"):
+                spread.extend(ids[3:4], 1)
+            with pytest.raises(ModelError, match="does not answer within"):
+                spread.extend(ids[:4], 1)
+            running[0].inner.resume()
+            assert spread.extend(ids[:4], 1).shape[0] == 1
+
+
+def test_its_time_on_the_processor_is_this_programs(apart, ids):
+    before = apart.processor_seconds()
+    apart.rewind(0)
+    apart.extend(ids[:100], 50)
+    assert apart.processor_seconds() > before > 0
+    apart.release()
+    assert apart.processor_seconds() == 0.0

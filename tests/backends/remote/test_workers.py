@@ -1,0 +1,233 @@
+"""Workers: who answers, what fits where, what is refused, and what bytes from strangers do to one."""
+
+from __future__ import annotations
+
+import http.server
+import random
+import socket
+import struct
+import threading
+import time
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+
+import psutil
+import pytest
+
+from omnidraft.backends.gguf.file import usable_info
+from omnidraft.backends.llama.runtime import gpu_offload
+from omnidraft.backends.remote import rpc_library
+from omnidraft.backends.remote import workers as spreading
+from omnidraft.backends.remote.rpc_probe import Found, NoWorker, probe
+from omnidraft.backends.remote.target_process import TargetProcess
+from omnidraft.backends.remote.workers import Needs, distribute, find, measure_needs, plan
+from omnidraft.errors import ModelError
+from omnidraft.settings.addresses import Address
+from omnidraft.settings.config import ModelSettings
+from tests.lent import Worker, free_port, named, needs_rpc, workers
+
+
+@pytest.fixture(scope="module")
+def info(models):
+    return usable_info(models / "tiny-target-a-f16.gguf")
+
+
+def needs(layers: int, each: int = 10, around: int = 0) -> Needs:
+    return Needs((each,) * layers, around, 0)
+
+
+def test_layers_go_where_there_is_room():
+    assert distribute(needs(6), [1000, 1000, 1000]) == [2, 2, 2]
+    assert distribute(needs(10), [45, 1000, 1000]) == [2, 4, 4]
+    assert distribute(needs(10), [1000, 22, 22]) == [7, 2, 1]
+    assert sum(distribute(needs(80), [300, 333, 480])) == 80
+
+
+def test_what_stays_here_takes_its_room():
+    assert distribute(needs(10, around=950), [1000, 1000]) == [0, 10]
+    assert distribute(needs(10, around=960), [1000, 1000]) is None
+
+
+def test_none_gets_more_than_fits():
+    for free in ([50, 60, 20], [11, 200, 11], [0, 0, 130], [106, 0, 0]):
+        counts = distribute(needs(10 if sum(free) > 120 else 8), free)
+        if counts is not None:
+            assert all(10 * count <= 0.95 * bytes_ for count, bytes_ in zip(counts, free, strict=True))
+    assert distribute(needs(10), [50, 50]) is None
+
+
+def test_a_split_is_followed_or_refused():
+    assert distribute(needs(8), [1000, 1000, 1000], (2, 1, 1)) == [4, 2, 2]
+    assert distribute(needs(7), [1000, 1000, 1000], (0, 1, 1)) == [0, 4, 3]
+    assert distribute(needs(8), [1000, 30, 1000], (0, 1, 1)) is None
+
+
+def test_every_byte_of_the_file_is_counted_once(info):
+    found = measure_needs(info, ModelSettings(n_ctx=512), 512)
+    assert len(found.layers) == info.layers
+    weights = sum(found.layers) + found.around
+    assert info.file_size < weights < info.file_size + 40_000_000
+
+
+def answering(*memory: int) -> list[Found]:
+    return [
+        Found(Address("127.0.0.1", 50052 + i), "7.0.0", ((free, free),), 0.001) for i, free in enumerate(memory)
+    ]  # fmt: skip
+
+
+def test_the_plan_names_layers_and_says_what_is_missing(info, monkeypatch):
+    monkeypatch.setattr(spreading, "find", lambda addresses: answering(10**9, 10**9))
+    monkeypatch.setattr(spreading, "available_bytes", lambda: 10**9)
+    settings = ModelSettings(n_ctx=512, workers="127.0.0.1:50052,127.0.0.1:50053", split="1,1,1")
+    made = plan(info, settings, 512)
+    assert (
+        str(made) == "layers 1 to 2 on this machine, layers 3 to 4 on 127.0.0.1:50052, layers 5 to 6 on 127.0.0.1:50053"
+    )
+    assert [part.layers for part in plan(info, replace(settings, split="1,2"), 512).parts] == [0, 2, 4]
+    with pytest.raises(ModelError, match="names 4 shares"):
+        plan(info, replace(settings, split="1,1,1,1"), 512)
+    monkeypatch.setattr(spreading, "find", lambda addresses: answering(10**6, 10**6))
+    monkeypatch.setattr(spreading, "available_bytes", lambda: 10**6)
+    with pytest.raises(ModelError, match=r"needs [\d.]+ MB with a context of 512 tokens, but free are 1\.0 MB on this"):
+        plan(info, replace(settings, split=None), 512)
+
+
+@contextmanager
+def listening(answer):
+    """A server that calls answer(connection) for everyone who comes."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            with suppress(OSError):
+                while True:
+                    connection, _ = server.accept()
+                    with connection, suppress(OSError):
+                        answer(connection)
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield Address("127.0.0.1", server.getsockname()[1])
+
+
+def hello(*version: int):
+    def answer(connection: socket.socket) -> None:
+        connection.recv(33)
+        connection.sendall(struct.pack("<Q", 28) + bytes(version) + bytes(25))
+        connection.recv(64)
+
+    return answer
+
+
+@pytest.mark.parametrize(("answer", "said"), [
+    (lambda c: c.close(), "not a worker"),
+    (lambda c: c.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n" + b"x" * 200), "not a worker"),
+    (lambda c: c.sendall(b"\xff" * 100), "not a worker"),
+    (lambda c: time.sleep(1.5), "does not answer within 0.5 seconds"),
+    (hello(6, 9, 1), r"speaks version 6\.9\.1 of the protocol, this machine 7\.0"),
+    (hello(7, 1, 0), r"speaks version 7\.1\.0"),
+    (hello(7, 0, 0), "not a worker"),
+])  # fmt: skip
+def test_what_answers_instead_of_a_worker_is_told_in_a_sentence(answer, said):
+    with listening(answer) as address, pytest.raises(NoWorker, match=said):
+        probe(address, 0.5)
+
+
+def test_a_web_server_and_a_closed_port():
+    server = http.server.HTTPServer(("127.0.0.1", 0), http.server.SimpleHTTPRequestHandler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        with pytest.raises(NoWorker):
+            probe(Address("127.0.0.1", server.server_port), 2.0)
+    finally:
+        server.shutdown()
+        server.server_close()
+    with pytest.raises(NoWorker, match="There is no worker at"):
+        probe(Address("127.0.0.1", free_port()), 2.0)
+
+
+def test_all_are_asked_and_each_answers_for_itself():
+    found = find([Address("127.0.0.1", free_port()), Address("no-such-host.invalid", 5)])
+    assert [type(one) for one in found] == [NoWorker, NoWorker]
+    assert "leads nowhere" in str(found[1])
+
+
+@needs_rpc
+def test_a_worker_says_what_it_lends_and_keeps_to_its_limit(models):
+    worker = Worker(memory=200 * 10**6)
+    try:
+        assert "0.2 GB" in worker.lends
+        found = probe(worker.address, 60)
+        assert found.version.startswith("7.0.")
+        ((free, total),) = found.memory
+        assert total == 200 * 10**6
+        assert 150 * 10**6 < free <= total
+        assert 0 < found.latency < 60
+        settings = ModelSettings(threads=1, n_ctx=65536, workers=str(worker.address), split="0,1")
+        with pytest.raises(ModelError, match=r"needs .*, but free are"):
+            TargetProcess.open(models / "tiny-target-a-f16.gguf", replace(settings, n_batch=2048))
+        assert psutil.Process(worker.inner.pid).is_running()
+    finally:
+        worker.stop()
+    with pytest.raises(NoWorker):
+        probe(worker.address, 2.0)
+
+
+def test_a_build_that_could_use_workers_has_no_graphics_card_for_that():
+    """llama.cpp's own answer is yes of every build with the RPC backend."""
+    cards = [
+        device for device in rpc_library.local_devices() if device.type in (rpc_library.GPU, rpc_library.INTEGRATED)
+    ]
+    assert gpu_offload() == bool(cards)
+
+
+@needs_rpc
+def test_nobody_is_told_apart_from_busy(models):
+    with workers(1) as running:
+        settings = ModelSettings(threads=1, n_ctx=256, workers=named(running))
+        target = models / "tiny-target-a-f16.gguf"
+        busy = pytest.raises(NoWorker, match="may be at work for another program")
+        with TargetProcess.open(target, settings), busy:
+            probe(running[0].address, 1.0)
+        assert probe(running[0].address, 60).memory
+
+
+def strangers(worker: Worker, count: int, seed: int) -> int:
+    """Send `count` random byte strings, half of them behind a proper greeting; how often the worker started again."""
+    draw = random.Random(seed)
+    greeting = struct.pack("<BQ", 14, 24) + bytes(24)
+    for number in range(count):
+        data = draw.randbytes(draw.choice([1, 9, 40, 300, 5000]))
+        if number % 2:
+            data = greeting + bytes([draw.randrange(18)]) + struct.pack("<Q", draw.choice([0, 4, 8, 16, 304])) + data
+        with suppress(OSError), socket.create_connection((worker.address.host, worker.address.port), timeout=20) as one:
+            one.sendall(data)
+            one.settimeout(0.05)
+            with suppress(OSError):
+                one.recv(100)
+    return sum("starts again" in line for line in worker.said)
+
+
+def survives(worker: Worker, restarts: int) -> None:
+    """It answers again, or has said that it gave up."""
+    end = time.monotonic() + 120
+    while True:
+        try:
+            assert probe(worker.address, 20).memory
+            print(f"the worker started again {restarts} times")
+            return
+        except NoWorker:
+            assert time.monotonic() < end
+            time.sleep(0.2)
+
+
+@needs_rpc
+def test_random_bytes_leave_a_worker_that_answers():
+    with workers(1) as running:
+        survives(running[0], strangers(running[0], 30, 1))
+
+
+@needs_rpc
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_a_thousand_random_byte_strings():
+    with workers(1) as running:
+        survives(running[0], strangers(running[0], 1000, 2))

@@ -1,0 +1,179 @@
+"""Settings: what exists is valid, and what is refused says why."""
+
+import math
+from dataclasses import FrozenInstanceError, fields
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from omnidraft.errors import SettingsError
+from omnidraft.settings.config import (
+    AppSettings,
+    CacheSettings,
+    DraftSettings,
+    LearningSettings,
+    ModelSettings,
+    SamplingSettings,
+    changed,
+    describe,
+    from_dict,
+    to_dict,
+    value_of,
+)
+
+SETTINGS = describe(AppSettings)
+GROUPS = {
+    "sampling": SamplingSettings,
+    "draft": DraftSettings,
+    "cache": CacheSettings,
+    "model": ModelSettings,
+    "learning": LearningSettings,
+}
+
+
+def test_every_field_of_every_class_is_described_by_one_line():
+    named = {f"{group}.{f.name}" for group, cls in GROUPS.items() for f in fields(cls)}
+    named |= {f.name for f in fields(AppSettings) if f.name not in GROUPS}
+    assert {s.name for s in SETTINGS} == named
+    for setting in SETTINGS:
+        assert setting.help.endswith(".")
+        assert "\n" not in setting.help
+        assert value_of(AppSettings(), setting.name) == setting.default
+
+
+def test_field_metadata_holds_help_and_range():
+    metadata = {f.name: f.metadata for f in fields(SamplingSettings)}
+    assert (metadata["temperature"]["min"], metadata["temperature"]["max"]) == (0.0, 10.0)
+    assert metadata["temperature"]["help"].startswith("Randomness")
+
+
+@pytest.mark.parametrize("setting", [s for s in SETTINGS if s.rule.low is not None], ids=lambda s: s.name)
+def test_numbers_are_accepted_at_their_bounds_and_refused_beyond(setting):
+    low, high = setting.rule.low, setting.rule.high
+    for value in (low, high, *setting.rule.also):
+        if setting.name == "cache.capacity" and value > 4096:
+            continue  # its bound depends on the unit, tested below
+        assert value_of(changed(AppSettings(), **{setting.name: value}), setting.name) == value
+    beyond = (low - 1, high + 1) if setting.rule.kind == "integer" else (low - 1, math.nextafter(high, math.inf))
+    for value in beyond:
+        if value in setting.rule.also:
+            continue
+        with pytest.raises(SettingsError) as error:
+            changed(AppSettings(), **{setting.name: value})
+        assert setting.name in str(error.value)
+        assert repr(value) in str(error.value)
+        assert setting.rule.accepted in str(error.value)
+
+
+WRONG = (True, "1", None, math.nan, math.inf, -math.inf, 1.5, [], {}, b"1", 10**400, 10**6000, object(), ("a",), "")
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda s: s.name)
+def test_wrong_types_are_refused_with_one_sentence_naming_the_setting(setting):
+    accepted = {
+        "integer": lambda v: isinstance(v, int) and not isinstance(v, bool) and v <= setting.rule.high,
+        "number": lambda v: isinstance(v, float) and math.isfinite(v) and v <= setting.rule.high,
+        "switch": lambda v: isinstance(v, bool),
+        "choice": lambda v: False,
+        "text": lambda v: isinstance(v, str) and v != "",
+        "texts": lambda v: isinstance(v, (list, tuple)),
+    }[setting.rule.kind]
+    for value in WRONG:
+        if accepted(value) or (value is None and setting.rule.optional):
+            changed(AppSettings(), **{setting.name: value})
+            continue
+        with pytest.raises(SettingsError) as error:
+            changed(AppSettings(), **{setting.name: value})
+        assert setting.name in str(error.value)
+        assert len(str(error.value)) < 300
+        assert "\n" not in str(error.value)
+
+
+@given(value=st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.binary()))
+def test_any_value_is_either_stored_as_it_is_or_refused(value):
+    for setting in SETTINGS:
+        try:
+            kept = value_of(changed(AppSettings(), **{setting.name: value}), setting.name)
+        except SettingsError:
+            continue
+        assert kept == value
+        assert isinstance(kept, bool) == isinstance(value, bool)
+
+
+def test_a_whole_number_becomes_a_float_where_a_float_is_meant():
+    settings = SamplingSettings(temperature=1, top_p=1)
+    assert type(settings.temperature) is float
+    assert type(settings.top_p) is float
+
+
+def test_sampling_begins_with_the_filters_people_expect_and_can_do_without():
+    usual, whole = SamplingSettings(), SamplingSettings.unfiltered(temperature=1.0, top_k=5)
+    assert (usual.temperature, usual.top_k, usual.top_p, usual.min_p) == (0.8, 40, 0.95, 0.05)
+    assert (whole.temperature, whole.top_k, whole.top_p, whole.min_p) == (1.0, 5, 1.0, 0.0)
+
+
+def test_stop_accepts_a_list_and_keeps_a_tuple():
+    assert SamplingSettings(stop=["\n\n", "User:"]).stop == ("\n\n", "User:")
+    with pytest.raises(SettingsError, match=r"sampling\.stop"):
+        SamplingSettings(stop="a single text would be read letter by letter")
+    with pytest.raises(SettingsError):
+        SamplingSettings(stop=[""])
+
+
+def test_texts_that_utf8_cannot_say_are_refused():
+    with pytest.raises(SettingsError):
+        AppSettings(target="\ud83d")
+    with pytest.raises(SettingsError):
+        AppSettings(target="a\0b")
+
+
+def test_a_cache_counted_in_megabytes_has_its_own_bound():
+    CacheSettings(capacity=4096, unit="MB")
+    CacheSettings(capacity=20_000, unit="entries")
+    with pytest.raises(SettingsError, match=r"cache\.capacity is 20000.*4,096"):
+        CacheSettings(capacity=20_000, unit="MB")
+
+
+def test_the_context_may_be_the_models_own_but_not_absurdly_small():
+    assert ModelSettings(n_ctx=0).n_ctx == 0
+    with pytest.raises(SettingsError, match=r"model\.n_ctx is 1, but must be 0 or a whole number from 64"):
+        ModelSettings(n_ctx=1)
+
+
+def test_settings_cannot_be_changed_in_place():
+    with pytest.raises(FrozenInstanceError):
+        AppSettings().theme = "dark"
+
+
+def test_a_group_must_be_of_its_class():
+    with pytest.raises(SettingsError, match="sampling"):
+        AppSettings(sampling={"temperature": 1.0})
+    with pytest.raises(SettingsError, match="draft"):
+        AppSettings(draft=SamplingSettings())
+
+
+def test_plain_values_and_back_are_the_same_settings():
+    settings = changed(
+        AppSettings(),
+        **{
+            "target": "models/a.gguf",
+            "sampling.stop": ["x"],
+            "sampling.seed": 7,
+            "draft.mode": "gamma",
+            "theme": "dark",
+        },
+    )
+    assert from_dict(AppSettings, to_dict(settings)) == (settings, [])
+
+
+def test_unknown_names_are_left_out_with_a_warning_each():
+    settings, warnings = from_dict(AppSettings, {"colour": 1, "sampling": {"top_k": 5, "topp": 0.5}})
+    assert settings == changed(AppSettings(), **{"sampling.top_k": 5})
+    assert len(warnings) == 2
+    assert "colour" in warnings[0]
+    assert "sampling.topp" in warnings[1]
+    with pytest.raises(SettingsError, match="colour"):
+        changed(AppSettings(), colour=1)
+    with pytest.raises(SettingsError, match="sampling"):
+        from_dict(AppSettings, {"sampling": 3})

@@ -1,0 +1,227 @@
+"""The settings file: readable, editable by hand, and never lost."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import tomllib
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from omnidraft.errors import OmniDraftError, SettingsError, StorageError
+from omnidraft.settings.config import AppSettings, changed, describe
+from omnidraft.settings.file import load_settings, reset_settings, save_settings
+
+OTHER = changed(AppSettings(), **{"target": "models/a.gguf", "sampling.top_k": 20, "draft.enabled": False})
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "settings.toml"
+
+
+def test_without_a_file_the_defaults_hold(path):
+    assert load_settings(path) == (AppSettings(), [])
+    assert not path.exists()
+
+
+def test_what_is_saved_is_loaded_again(path):
+    save_settings(path, OTHER)
+    assert load_settings(path) == (OTHER, [])
+    save_settings(path, AppSettings())
+    assert load_settings(path) == (AppSettings(), [])
+
+
+def test_the_file_is_private_and_explains_every_setting(path):
+    save_settings(path, OTHER)
+    assert path.stat().st_mode & 0o777 == 0o600
+    text = path.read_text()
+    for setting in describe(AppSettings):
+        assert setting.help in text
+
+
+def test_defaults_stand_in_the_file_as_comments_so_that_better_ones_can_follow(path):
+    save_settings(path, OTHER)
+    assert tomllib.loads(path.read_text()) == {
+        "target": "models/a.gguf",
+        "sampling": {"top_k": 20},
+        "draft": {"enabled": False},
+        "cache": {},
+        "model": {},
+        "learning": {},
+    }
+
+
+def test_saving_keeps_comments_and_keys_of_another_version(path):
+    path.write_text('future = [1, 2] # not ours\n\n[sampling] # mine\ntemperature = 1 # warm\nnew = "x"\n')
+    loaded, warnings = load_settings(path)
+    assert loaded.sampling.temperature == 1.0
+    assert len(warnings) == 2
+    save_settings(path, changed(loaded, **{"sampling.temperature": 0.5, "model.n_ctx": 0}))
+    text = path.read_text()
+    assert "# mine" in text
+    assert "# warm" in text
+    assert tomllib.loads(text)["future"] == [1, 2]
+    assert tomllib.loads(text)["sampling"]["new"] == "x"
+    assert load_settings(path)[0] == changed(loaded, **{"sampling.temperature": 0.5, "model.n_ctx": 0})
+
+
+def test_a_setting_that_is_emptied_leaves_the_file(path):
+    save_settings(path, OTHER)
+    save_settings(path, changed(OTHER, target=None))
+    assert load_settings(path)[0].target is None
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        "sampling.top_k = 3\ndraft.length = 2\n",
+        "sampling = { top_k = 3 }\n",
+        "[sampling]\ntop_k = 3\n[draft]\nlength = 2\n[sampling.extra]\nx = 1\n",
+        "\ufeff[sampling]\r\ntop_k = 3\r\n",
+        '"theme" = "dark"\n[ "sampling" ]\n"top_k" = 0x3\n',
+    ],
+)
+def test_any_layout_of_valid_toml_survives_a_save(path, layout):
+    path.write_text(layout, encoding="utf-8", newline="")
+    loaded, _ = load_settings(path)
+    wanted = changed(loaded, **{"sampling.top_k": 9, "learning.rank": 8, "target": 'a "b"\n.gguf'})
+    save_settings(path, wanted)
+    assert load_settings(path)[0] == wanted
+
+
+TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=30)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    target=st.none() | TEXT,
+    stop=st.lists(TEXT, max_size=16),
+    temperature=st.floats(0, 10),
+    seed=st.none() | st.integers(0, 2**63 - 1),
+    second=TEXT,
+)
+def test_any_accepted_settings_survive_the_file(tmp_path_factory, target, stop, temperature, seed, second):
+    path = tmp_path_factory.mktemp("settings") / "settings.toml"
+    first = changed(
+        AppSettings(),
+        **{"target": target, "sampling.stop": stop, "sampling.temperature": temperature, "sampling.seed": seed},
+    )
+    save_settings(path, first)
+    assert load_settings(path) == (first, [])
+    save_settings(path, changed(first, drafter=second))
+    assert load_settings(path) == (changed(first, drafter=second), [])
+
+
+DAMAGED = [
+    b"[sampling\n",
+    b"\xff\xfe\x00",
+    b"a = " + b"[" * 100_000,
+    b"top_k = " + b"9" * 10_000,
+    b"a = 1\na = 2\n",
+    b"\0" * 64,
+]
+
+
+@pytest.mark.parametrize("content", DAMAGED, ids=range(len(DAMAGED)))
+def test_a_damaged_file_is_reported_and_left_alone(path, content):
+    path.write_bytes(content)
+    for action in (lambda: load_settings(path), lambda: save_settings(path, OTHER)):
+        with pytest.raises(StorageError, match="damaged") as error:
+            action()
+        assert str(path) in str(error.value)
+    assert path.read_bytes() == content
+
+
+def test_a_refused_value_names_file_and_setting_and_is_left_alone(path):
+    path.write_text("[sampling]\ntemperature = -3\n")
+    for action in (lambda: load_settings(path), lambda: save_settings(path, OTHER)):
+        with pytest.raises(SettingsError, match=r"sampling\.temperature is -3.*from 0 to 10") as error:
+            action()
+        assert str(path) in str(error.value)
+    assert path.read_text() == "[sampling]\ntemperature = -3\n"
+
+
+def test_reset_moves_the_damaged_file_aside_each_time_under_a_new_name(path):
+    for number in (1, 2, 3):
+        path.write_bytes(b"damage %d [" % number)
+        aside = reset_settings(path)
+        assert aside == path.with_name(f"settings.toml.damaged-{number}")
+        assert aside.read_bytes() == b"damage %d [" % number
+        assert load_settings(path) == (AppSettings(), [])
+
+
+def test_a_folder_in_place_of_the_file_is_one_clear_error(path):
+    path.mkdir()
+    with pytest.raises(StorageError, match="cannot be read"):
+        load_settings(path)
+    with pytest.raises(StorageError):
+        save_settings(path, OTHER)
+
+
+def test_a_missing_folder_is_one_clear_error(tmp_path):
+    with pytest.raises(StorageError, match="cannot be written"):
+        save_settings(tmp_path / "missing" / "settings.toml", OTHER)
+
+
+def test_a_linked_settings_file_stays_a_link(path, tmp_path):
+    real = tmp_path / "dotfiles.toml"
+    real.write_text("")
+    path.symlink_to(real)
+    save_settings(path, OTHER)
+    assert path.is_symlink()
+    assert load_settings(real)[0] == OTHER
+
+
+def test_threads_that_save_at_once_leave_one_of_their_settings(path):
+    choices = [changed(AppSettings(), **{"sampling.top_k": k}) for k in range(8)]
+    errors = []
+
+    def save(mine):
+        try:
+            for _ in range(10):
+                save_settings(path, mine)
+        except OmniDraftError as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=save, args=(mine,)) for mine in choices]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    assert load_settings(path)[0] in choices
+    assert os.listdir(path.parent) == ["settings.toml"]
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from omnidraft.settings.config import AppSettings, changed
+from omnidraft.settings.file import save_settings
+number = 0
+while True:
+    number += 1
+    values = {"sampling.seed": number, "target": "x" * (number % 4000 + 1)}
+    save_settings(Path(sys.argv[1]), changed(AppSettings(), **values))
+    print(number, flush=True)
+"""
+
+
+def test_killed_while_saving_the_file_holds_the_last_settings_or_the_next(path):
+    for wait in (0.0, 0.003, 0.007, 0.011, 0.05):
+        child = subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True)
+        assert child.stdout.readline() == "1\n"
+        time.sleep(wait)
+        child.send_signal(signal.SIGKILL)
+        printed = child.stdout.read().split()
+        child.wait()
+        last = int(printed[-1]) if printed else 1
+        loaded, warnings = load_settings(path)
+        assert warnings == []
+        assert loaded.sampling.seed in (last, last + 1)
+        assert len(loaded.target) == loaded.sampling.seed % 4000 + 1

@@ -1,0 +1,126 @@
+"""Processes in encrypted homes: drift runs in a child, the app with what a browser sends, programs that are killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import psutil
+import pytest
+
+from omnidraft.chats import ChatStore
+from omnidraft.lab.jobs import DriftLab
+from omnidraft.lab.schedule import Schedule, Segment
+from omnidraft.lab.store import Options
+from omnidraft.storage.encryption.passphrase import VARIABLE
+from omnidraft.storage.vault import held
+from tests.storage.encryption.homes import MARKS, PASSPHRASE, found, opened
+
+ROOT = Path(__file__).resolve().parents[3]
+SECRET = b"Zanzibarquux"
+
+
+@pytest.mark.parametrize("learning", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_a_drift_run_works_with_the_key_of_its_part_alone(tmp_path, models, learning):
+    prompts = tmp_path / "mine.txt"
+    prompts.write_text("".join(f"Zanzibarquux has {n} apples. How many?\n" for n in range(12 if learning else 2)))
+    with opened(tmp_path / "home", encrypt=True) as home:
+        lab = DriftLab(home, home.profile())
+        kept = lab.add_prompts(prompts)
+        plan = Schedule("mine", (Segment("tiny-target-a", str(kept), 12 if learning else 2),))
+        targets = {"tiny-target-a": models / "tiny-target-a-f16.gguf"}
+        options = Options(max_tokens=12, threads=1, learning=learning)
+        run = lab.start(plan, targets, models / "tiny-drafter-f16.gguf", options)
+        child = psutil.Process(lab._child.pid)
+        visible = " ".join([*child.cmdline(), *child.environ().values()])
+        assert held(home.root).key("drift").hex() not in visible
+        lab._thread.join(240)
+        assert lab.error == ""
+        assert (lab.state(run).status, lab.state(run).done) == ("finished", plan.total)
+        assert not found(home.root, [SECRET, b"tiny-target", *MARKS])
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def sent(port: int) -> bytes:
+    """A file sent as the page sends it; the answer, once the app listens."""
+    part = b'--x\r\nContent-Disposition: form-data; name="files"; filename="a.txt"\r\n\r\n' + SECRET + b"\r\n--x--\r\n"
+    headers = {"Content-Type": "multipart/form-data; boundary=x"}
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/gradio_api/upload", part, headers)
+    give_up = time.monotonic() + 120
+    while True:
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                return answer.read()
+        except OSError:
+            assert time.monotonic() < give_up
+            time.sleep(0.2)
+
+
+def test_the_app_serves_an_encrypted_home_and_leaves_nothing(tmp_path):
+    port, root = free_port(), tmp_path / "home"
+    command = [sys.executable, "app.py", "--data-dir", str(root), "--port", str(port), "--encrypt"]
+    with open(tmp_path / "log", "w") as log:
+        app = subprocess.Popen(command, cwd=ROOT, env={**os.environ, VARIABLE: PASSPHRASE}, stdout=log, stderr=log)
+    try:
+        memory = Path("/dev/shm")
+        upload = sent(port)
+        (folder,) = memory.glob(f"omnidraft-{app.pid}-*")
+        assert str(folder).encode() in upload
+        assert not found(root, [SECRET, *MARKS])
+    finally:
+        app.send_signal(signal.SIGINT)
+        app.wait(60)
+    assert not folder.exists()
+    log = (tmp_path / "log").read_text()
+    assert f"Data: {root}, encrypted" in log
+    assert PASSPHRASE not in log
+
+
+WRITER = """
+import sys
+from tests.storage.encryption.homes import opened
+from omnidraft.chats import ChatStore
+from pathlib import Path
+
+pytestmark = pytest.mark.skipif(system.memory_folder() is None, reason="encryption needs a folder in memory")
+with opened(Path(sys.argv[1])) as home, ChatStore(home.profile().chats) as store:
+    chat = store.conversations()[0].id
+    number = len(store.path(chat))
+    while True:
+        store.append(chat, "user", f"Zanzibarquux {number}")
+        print(number, flush=True)
+        number += 1
+"""
+
+
+def test_an_answer_that_was_stored_survives_kills_encrypted(tmp_path):
+    root = tmp_path / "home"
+    with opened(root, encrypt=True) as home, ChatStore(home.profile().chats) as store:
+        chat = store.create("kills").id
+    last = -1
+    for kill in range(4):
+        child = subprocess.Popen([sys.executable, "-c", WRITER, str(root)], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        for line in child.stdout:
+            last = int(line)
+            if last >= 10 * (kill + 1):
+                break
+        child.kill()
+        last = max([last, *map(int, child.stdout.read().split())])
+        child.wait()
+        child.stdout.close()
+        assert not found(root, [SECRET])
+        with opened(root) as home, ChatStore(home.profile().chats) as store:
+            texts = [message.content for message in store.path(chat)]
+            assert texts == [f"Zanzibarquux {number}" for number in range(len(texts))]
+            assert len(texts) > last

@@ -1,0 +1,179 @@
+"""A used encrypted home: conversations, an update, n-grams, an export; then all its bytes are searched."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+from omnidraft.app import conversing
+from omnidraft.app.session import Session
+from omnidraft.backends.llama.model import LlamaDrafter
+from omnidraft.chats import TextFile
+from omnidraft.chats.library import Preset, Prompt
+from omnidraft.lab.prompts import load_prompts
+from omnidraft.learning.adapters.candidate import Candidate, keep_candidate, read_candidate
+from omnidraft.learning.job import Job, update_job
+from omnidraft.learning.material.expansions import table_files
+from omnidraft.learning.material.record import encode
+from omnidraft.learning.material.replay import ReplayStore
+from omnidraft.learning.trainer_events import Ended, Published
+from omnidraft.learning.trainer_process import PARTS, TrainerProcess
+from omnidraft.processes import system
+from omnidraft.profiles import export_profile, exporting, import_profile
+from omnidraft.profiles.sources import SOURCES, ngram_tables
+from omnidraft.settings.config import DraftSettings, ModelSettings, SamplingSettings, changed
+from omnidraft.storage.encryption import make_plain
+from omnidraft.storage.paths import DataHome, find_data_home
+from omnidraft.storage.vault import held
+from omnidraft.vocab.ngram_store import NgramStore
+from tests.storage.encryption.homes import MARKS, PASSPHRASE, asked, found, opened
+
+pytestmark = pytest.mark.skipif(system.memory_folder() is None, reason="encryption needs a folder in memory")
+
+QUESTION = "Zanzibarquux has 12 Frobnitzkes and buys 7 more. How many are there?"
+TITLE, PRESET, PROMPT, FILE = "On Wumpelstadt", "Snorkelwitz terse", "Brindlemorph", "geheimnis.txt"
+NAMES = [text.encode() for text in (QUESTION[:12], "Frobnitzkes", TITLE, PRESET, PROMPT, FILE, "Quillonade")]
+GREEDY = SamplingSettings(temperature=0, max_tokens=32)
+
+
+def converse(session: Session) -> list[int]:
+    """A conversation as the page has one, with a file, a preset and a prompt; the ids of its answer."""
+    chat = session.store.create(TITLE)
+    session.store.library.save(Preset(PRESET, "Answer Quillonade tersely."))
+    session.store.library.save(Prompt(PROMPT, "Say it again, Brindlemorph."))
+    job = conversing.ask(session, chat.id, QUESTION, [TextFile(FILE, "Frobnitzkes are counted daily.")])
+    job.join(120)
+    assert job.over
+    answer = session.store.path(chat.id)[-1]
+    assert len(answer.token_ids) > 5
+    return answer.token_ids
+
+
+def learn_from(session: Session) -> Job:
+    """Ten more answers in the replay, and an update by them that will be published, whatever it is worth."""
+    assistant = session.assistant
+    for number, prompt in enumerate(load_prompts("math")[:10]):
+        for _ in assistant.answer(prompt.messages, GREEDY, DraftSettings(mode="fixed"), chat=f"chat-{number}"):
+            pass
+    pairing = assistant.loaded.pairing
+    tables = table_files(assistant.home.cache, pairing.pair, "shared")
+    vocabulary, settings = pairing.pair.target.fingerprint, assistant.settings.learning
+    adapters, replay = assistant.loaded.adapters, assistant.profile.replay
+    job = update_job(pairing.choice, vocabulary, pairing.target, settings, replay, tables, adapters.merged, 1)
+    return dataclasses.replace(job, gated=False, passes=1, least_steps=2, rehearsal=0.0, cpu_percent=50)
+
+
+def train(job: Job) -> list:
+    """What the training process says; nothing of its keys can be seen from outside."""
+    events: list = []
+    process = TrainerProcess(job, events.append)
+    seen = psutil.Process(process.pid)
+    visible = " ".join([*seen.cmdline(), *seen.environ().values()])
+    vault = held(Path(job.store).parents[4])
+    assert not [part for part in (*PARTS, "chats") if vault.key(part).hex() in visible]
+    assert PASSPHRASE not in visible
+    assert process.wait(240)
+    process.kill()
+    return events
+
+
+def fragments(ids: list[int], job: Job) -> list[bytes]:
+    """Ids as they are stored: of an answer as JSON, of another as packed in the replay, of an n-gram as in its row."""
+    with ReplayStore(Path(job.replay), read_only=True) as replay:
+        record = replay.get(min(replay.answers))
+    (table,) = ngram_tables(Path(job.replay).with_name("ngrams.sqlite"))
+    ngrams = NgramStore(Path(job.replay).with_name("ngrams.sqlite"), table)
+    row = next(row for _, row in ngrams.rows if any("chat-" in source for source in row[SOURCES]))
+    ngrams.close()
+    row = json.dumps(row, separators=(",", ":")).encode()
+    return [json.dumps(ids[:8])[1:-1].encode(), encode(record)[8:40], row]
+
+
+@pytest.fixture(scope="module")
+def used(models, tmp_path_factory):
+    """(home, job, token fragments, what its files showed while everything was open)"""
+    root = tmp_path_factory.mktemp("used") / "home"
+    with opened(root, encrypt=True) as home:
+        target, drafter = (str(models / f"tiny-{name}-f16.gguf") for name in ("target-a", "drafter"))
+        session = Session(home, "default", target, drafter)
+        session.assistant.settings = changed(
+            session.assistant.settings, **{"model.threads": 1, "model.n_ctx": 512, "sampling.temperature": 0.0}
+        )
+        session.ensure_loaded()
+        session.assistant.learner.hold()
+        try:
+            ids = converse(session)
+            job = learn_from(session)
+            events = train(job)
+            assert [type(e) for e in events if isinstance(e, Published | Ended)] == [Published, Ended], events
+            assert session.assistant._serve()
+            served = session.assistant.loaded.choice
+            assert served.version is not None
+            assert served.is_merged
+            answer = converse(session)[: len(ids)]  # with the merged file, through a copy in memory
+            keep_candidate(Path(job.store), Candidate({"a.lora_a": np.ones((3, 3), np.float32)}, "", 1, 2, (TITLE,)))
+            pieces = fragments(ids, job)
+            shown = found(root, [*NAMES, *pieces, *MARKS])
+        finally:
+            session.close()
+            assert answer == ids  # at temperature 0, by whatever it is drafted
+        yield home, job, pieces, shown
+
+
+def test_nothing_readable_is_on_the_disk_while_it_is_used_or_afterwards(used):
+    home, _, pieces, shown = used
+    assert shown == set()
+    assert found(home.root, [*NAMES, *pieces, *MARKS]) == set()
+    assert sorted(path.name for path in home.root.iterdir()) == [
+        "app.lock", "cache", "encryption.json", "encryption.lock", "models", "profiles",
+    ]  # fmt: skip
+
+
+def test_the_same_bytes_are_found_in_the_same_home_made_plain(used, tmp_path):
+    """Else the search would find nothing anywhere."""
+    home, _, pieces, _ = used
+    root = Path(shutil.copytree(home.root, tmp_path / "home"))
+    make_plain(root, asked())
+    sought = {*NAMES, *MARKS, *pieces}
+    assert found(root, sought) == sought
+
+
+def test_a_version_and_its_candidate_are_opened_from_their_sealed_files(used, models):
+    _, job, _, _ = used
+    assert read_candidate(Path(job.store)).chats == (TITLE,)
+    version = next(Path(job.store).glob("v*"))
+    with LlamaDrafter.open(models / "tiny-drafter-f16.gguf", ModelSettings(threads=1, n_ctx=256)) as drafter:
+        drafter.set_adapter(version / "adapter.gguf")
+        assert drafter.adapter == str(version / "adapter.gguf")
+        drafter.extend([1, 2, 3], 1)
+
+
+def test_an_export_is_packed_in_memory(used, tmp_path, monkeypatch):
+    home, _, _, _ = used
+    write, seen = exporting._write, []
+
+    def look(name: str, staging: Path, target: Path) -> None:
+        seen.append(found(home.root, [*NAMES, *MARKS]))
+        assert not staging.is_relative_to(home.root)
+        assert b"SQLite format 3" in (staging / "chats.sqlite").read_bytes()
+        write(name, staging, target)
+
+    monkeypatch.setattr(exporting, "_write", look)
+    export_profile(home, "default", tmp_path / "out.zip")
+    assert seen == [set()]
+    other = find_data_home(tmp_path / "other")
+    brought = import_profile(other, tmp_path / "out.zip")
+    assert found(other.root, [TITLE.encode(), MARKS[0]])
+    assert brought.name == "default"
+
+
+def test_what_a_browser_sends_lies_in_memory(used):
+    home, _, _, _ = used
+    assert isinstance(home, DataHome)
+    assert home.uploads.is_relative_to(held(home.root).memory)

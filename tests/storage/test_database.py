@@ -1,0 +1,152 @@
+"""Our SQLite files: owned, migrated forward step by step, transactions whole."""
+
+import os
+import sqlite3
+import threading
+
+import pytest
+
+from omnidraft.chats import ChatStore
+from omnidraft.chats.schema import APPLICATION_ID, MIGRATIONS
+from omnidraft.errors import StorageError
+from omnidraft.storage.database import Database, open_database, split_statements
+
+ID = 0x4F440001
+FIRST = ("first", "CREATE TABLE words (word TEXT);")
+SECOND = ("second", "ALTER TABLE words ADD COLUMN length INTEGER;\nUPDATE words SET length = length(word);")
+
+
+def test_migrations_run_once_in_order_and_keep_the_content(tmp_path):
+    path = tmp_path / "x.sqlite"
+    connection = open_database(path, ID, [FIRST])
+    connection.execute("INSERT INTO words VALUES ('walrus')")
+    connection.close()
+    for _ in range(2):
+        connection = open_database(path, ID, [FIRST, SECOND])
+        assert connection.execute("SELECT * FROM words").fetchall() == [("walrus", 6)]
+        assert [n for (n,) in connection.execute("SELECT name FROM migrations ORDER BY applied")] == ["first", "second"]
+        connection.close()
+
+
+def test_a_failing_migration_leaves_the_file_as_it_was(tmp_path):
+    path = tmp_path / "x.sqlite"
+    open_database(path, ID, [FIRST]).close()
+    broken = ("broken", "INSERT INTO words VALUES ('x'); SELECT nonsense FROM nowhere;")
+    with pytest.raises(StorageError):
+        open_database(path, ID, [FIRST, broken])
+    connection = open_database(path, ID, [FIRST])
+    assert connection.execute("SELECT * FROM words").fetchall() == []
+    connection.close()
+
+
+def test_a_file_of_a_newer_version_is_refused(tmp_path):
+    path = tmp_path / "x.sqlite"
+    open_database(path, ID, [FIRST, SECOND]).close()
+    with pytest.raises(StorageError, match="newer version"):
+        open_database(path, ID, [FIRST])
+
+
+def test_a_file_of_another_store_is_refused(tmp_path):
+    path = tmp_path / "x.sqlite"
+    open_database(path, ID, [FIRST]).close()
+    with pytest.raises(StorageError, match="did not write"):
+        open_database(path, ID + 1, [FIRST])
+
+
+def test_every_earlier_version_of_the_conversations_opens_today(tmp_path):
+    for done in range(1, len(MIGRATIONS) + 1):
+        path = tmp_path / f"{done}.sqlite"
+        connection = open_database(path, APPLICATION_ID, MIGRATIONS[:done])
+        connection.execute(
+            "INSERT INTO conversations (id, title, named, created, updated, system, speculation) "
+            "VALUES ('c', 'Old', 1, 1.0, 2.0, '', 1)"
+        )
+        connection.execute("INSERT INTO messages VALUES (1, 'm', 'c', NULL, 'user', 'an old walrus', 1.0, 1, '{}')")
+        connection.close()
+        with ChatStore(path) as store:
+            assert [m.content for m in store.path("c")] == ["an old walrus"]
+            assert store.search("walrus")
+
+
+def test_many_threads_may_make_a_file_at_once(tmp_path):
+    errors = []
+
+    def make():
+        try:
+            open_database(tmp_path / "x.sqlite", ID, [FIRST, SECOND]).close()
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=make) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+
+
+def test_what_fails_inside_a_transaction_undoes_all_of_it(tmp_path):
+    database = Database(tmp_path / "x.sqlite", ID, [FIRST])
+
+    def fail():
+        with database.changing():
+            database.run("INSERT INTO words VALUES ('outer')")
+            with database.changing():
+                database.run("INSERT INTO words VALUES ('inner')")
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert database.all("SELECT * FROM words") == []
+    with database.changing():
+        database.run("INSERT INTO words VALUES ('kept')")
+    database.close()
+    database = Database(tmp_path / "x.sqlite", ID, [FIRST])
+    assert database.all("SELECT * FROM words") == [("kept",)]
+    database.close()
+
+
+def test_the_file_is_prepared_for_kills_and_for_erasing(tmp_path):
+    connection = open_database(tmp_path / "x.sqlite", ID, [FIRST])
+    settings = {
+        name: connection.execute(f"PRAGMA {name}").fetchone()[0]
+        for name in ("journal_mode", "synchronous", "secure_delete", "foreign_keys", "trusted_schema", "temp_store")
+    }
+    connection.close()
+    assert settings == {
+        "journal_mode": "wal",
+        "synchronous": 2,
+        "secure_delete": 1,
+        "foreign_keys": 1,
+        "trusted_schema": 0,
+        "temp_store": 2,
+    }
+
+
+def test_our_own_mistakes_are_not_dressed_up_as_damage(tmp_path):
+    database = Database(tmp_path / "x.sqlite", ID, [("one", "CREATE TABLE t (x INTEGER PRIMARY KEY);")])
+    database.run("INSERT INTO t VALUES (1)")
+    with pytest.raises(sqlite3.IntegrityError):
+        database.run("INSERT INTO t VALUES (1)")
+    database.close()
+    with pytest.raises(sqlite3.ProgrammingError):
+        database.all("SELECT 1")
+
+
+def test_scripts_are_split_at_statement_ends_only():
+    script = "CREATE TRIGGER t AFTER INSERT ON a BEGIN\n SELECT 1;\n SELECT 2;\nEND;\nSELECT ';';\n"
+    assert len(list(split_statements(script))) == 2
+    with pytest.raises(ValueError, match="unfinished"):
+        list(split_statements("SELECT 1"))
+
+
+def test_a_file_is_its_owners_alone_and_so_are_its_logs(tmp_path):
+    before = os.umask(0o022)
+    try:
+        connection = open_database(tmp_path / "x.sqlite", ID, [FIRST])
+        connection.execute("INSERT INTO words VALUES ('walrus')")
+        modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+        connection.close()
+    finally:
+        os.umask(before)
+    assert modes == {"x.sqlite": 0o600, "x.sqlite-wal": 0o600, "x.sqlite-shm": 0o600}

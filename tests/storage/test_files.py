@@ -1,0 +1,83 @@
+"""Small files are written whole, and nothing is left lying around."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from omnidraft.errors import StorageError
+from omnidraft.storage.files import make_private, move_aside, write_atomically
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_a_file_is_replaced_and_private(tmp_path):
+    path = tmp_path / "a [b]*?.toml"
+    write_atomically(path, b"one")
+    write_atomically(path, b"two")
+    assert path.read_bytes() == b"two"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert os.listdir(tmp_path) == [path.name]
+
+
+def test_what_a_killed_writer_left_goes_after_an_hour_and_only_that(tmp_path):
+    for name in (".x.toml.old.tmp", ".x.toml.young.tmp", ".y.toml.old.tmp"):
+        (tmp_path / name).write_text("x")
+        if "old" in name:
+            os.utime(tmp_path / name, (time.time() - 4000,) * 2)
+    write_atomically(tmp_path / "x.toml", b"")
+    assert sorted(os.listdir(tmp_path)) == [".x.toml.young.tmp", ".y.toml.old.tmp", "x.toml"]
+
+
+def test_where_writing_fails_the_old_content_and_no_rubbish_stays(tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "inside").touch()
+    with pytest.raises(StorageError, match="folder cannot be written"):
+        write_atomically(tmp_path / "folder", b"x")
+    with pytest.raises(StorageError, match="cannot be written: no such file"):
+        write_atomically(tmp_path / "missing" / "x", b"x")
+    assert os.listdir(tmp_path) == ["folder"]
+
+
+def test_moving_aside_never_replaces_an_earlier_one(tmp_path):
+    path = tmp_path / "x"
+    assert move_aside(path) is None
+    for number in (1, 2):
+        path.write_text(str(number))
+        assert move_aside(path).name == f"x.damaged-{number}"
+    path.symlink_to(tmp_path / "nowhere")
+    assert move_aside(path).is_symlink()
+    assert (tmp_path / "x.damaged-1").read_text() == "1"
+
+
+def test_what_others_could_read_becomes_private_but_links_lead_nowhere(tmp_path):
+    home, elsewhere = tmp_path / "home", tmp_path / "elsewhere"
+    (home / "adapters").mkdir(parents=True)
+    for file in (home / "chats.sqlite", home / "adapters" / "x.gguf", elsewhere):
+        file.write_text("x")
+        file.chmod(0o644)
+    (home / "adapters").chmod(0o755)
+    (home / "link").symlink_to(elsewhere)
+    make_private(home)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (home, *home.rglob("*"), elsewhere)}
+    assert modes == {"home": 0o700, "adapters": 0o700, "chats.sqlite": 0o600, "x.gguf": 0o600, "link": 0o644,
+                     "elsewhere": 0o644}  # fmt: skip
+
+
+@pytest.mark.parametrize("module", ["app", "omnidraft"])
+def test_what_the_programs_write_is_private(tmp_path, module):
+    """Whatever they write with, a library's own files included."""
+    script = (
+        f"import os, sys; os.umask(0o022); from {module if module == 'app' else 'omnidraft.__main__'} import main\n"
+        "try: main(['--help'] if sys.argv[1] == 'no' else ['profile', 'list', '--data-dir', sys.argv[1]])\n"
+        "except SystemExit: pass\n"
+        "open(os.path.join(sys.argv[2], 'made'), 'w').close()"
+    )
+    if module == "app":
+        script = script.replace("['profile', 'list', '--data-dir', sys.argv[1]]", "['--data-dir', '/dev/null']")
+    done = subprocess.run([sys.executable, "-c", script, str(tmp_path / "home"), str(tmp_path)], cwd=ROOT, timeout=120)
+    assert done.returncode == 0
+    assert (tmp_path / "made").stat().st_mode & 0o777 == 0o600

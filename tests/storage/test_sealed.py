@@ -1,0 +1,57 @@
+"""What is sealed is read with its key alone, and only whole."""
+
+from __future__ import annotations
+
+import pytest
+
+from omnidraft.errors import StorageError
+from omnidraft.storage.sealed import BLOCK, MAGIC, derive, is_sealed, sealed_bytes, unsealed_bytes
+
+KEY, OTHER = bytes(range(32)), bytes(32)
+
+
+@pytest.mark.parametrize("size", [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK])
+def test_what_was_sealed_comes_back(size):
+    data = bytes(i % 251 for i in range(size))
+    sealed = sealed_bytes(data, KEY)
+    assert is_sealed(sealed)
+    assert unsealed_bytes(sealed, KEY) == data
+    assert size < 9 or data[:9] not in sealed
+
+
+def test_the_same_file_never_looks_the_same():
+    assert sealed_bytes(b"the same", KEY) != sealed_bytes(b"the same", KEY)
+
+
+def test_another_key_reads_nothing():
+    with pytest.raises(StorageError):
+        unsealed_bytes(sealed_bytes(b"text", KEY), OTHER)
+
+
+def damages(sealed: bytes):
+    block = BLOCK + 16
+    head, first, second, last = sealed[:40], *(sealed[40 + i * block : 40 + (i + 1) * block] for i in range(3))
+    yield head + second + first + last  # blocks exchanged
+    yield head + first + second  # the end is missing
+    yield head + first + last
+    yield sealed[:-1]
+    yield sealed + b"\0"
+    yield sealed + last
+    yield b""
+    yield b"plain text"
+    yield head[:20]
+    for at in (3, 20, 50, len(sealed) - 1):
+        yield sealed[:at] + bytes([sealed[at] ^ 1]) + sealed[at + 1 :]
+
+
+def test_what_is_not_whole_is_refused():
+    sealed = sealed_bytes(bytes(2 * BLOCK + 100), KEY)
+    assert sealed[: len(MAGIC)] == MAGIC
+    for damaged in damages(sealed):
+        with pytest.raises(StorageError, match="damaged"):
+            unsealed_bytes(damaged, KEY)
+
+
+def test_derived_keys_have_nothing_in_common():
+    assert len({derive(KEY, purpose) for purpose in ("part chats", "part replay")} | {KEY}) == 3
+    assert derive(KEY, "part chats") == derive(KEY, "part chats") != derive(OTHER, "part chats")
