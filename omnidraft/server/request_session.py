@@ -1,4 +1,4 @@
-"""Which profile a request belongs to. The only place that reads it, so that one rule decides for every page and the API.
+"""Which profile a request belongs to. The only place that reads it, so one rule decides for all pages and the API.
 
 With accounts it is the name that signed in. Without, it is the profile this browser picked, if there is such a one.
 """

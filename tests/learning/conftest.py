@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from world import World
 
 from omnidraft.lab.prompts import load_prompts
 from omnidraft.learning.material.expansions import ExpansionTable
 from omnidraft.learning.material.offline import Answering
 from omnidraft.learning.material.record import Record
+from tests.learning.world import World
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -70,9 +70,8 @@ def write(home: Path):
 
 
 def _open(home: Path):
-    from living import open_assistant
-
     from omnidraft.storage.paths import find_data_home
+    from tests.learning.living import open_assistant
 
     return open_assistant(find_data_home(home), MODELS)
 
@@ -93,7 +92,7 @@ def app(home: Path):
 
 def swap(home: Path):
     """The app swapping between two versions as fast as it can, and answering in between."""
-    from living import ask
+    from tests.learning.living import ask
 
     def body() -> None:
         assistant = _open(home)

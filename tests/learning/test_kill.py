@@ -15,7 +15,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-from living import ask, open_assistant, until
 
 from omnidraft.learning.adapters.candidate import FILE, read_candidate
 from omnidraft.learning.adapters.store import AdapterStore
@@ -24,6 +23,7 @@ from omnidraft.learning.job import update_job
 from omnidraft.learning.material.expansions import table_files
 from omnidraft.learning.material.replay import ReplayStore
 from omnidraft.storage.paths import find_data_home
+from tests.learning.living import ask, open_assistant, until
 
 RUNNER = Path(__file__).with_name("kill_runner.py")
 TIMES = 50

@@ -8,7 +8,6 @@ import threading
 import time
 
 import pytest
-from living import FIXED, GREEDY, ONE, PROMPTS, ask, open_assistant, until
 
 from omnidraft.app.assistant import Assistant, Busy
 from omnidraft.chats import ChatStore
@@ -17,6 +16,7 @@ from omnidraft.learning.material.record import encode
 from omnidraft.learning.material.replay import ReplayStore
 from omnidraft.settings.config import changed
 from omnidraft.storage.paths import find_data_home
+from tests.learning.living import FIXED, GREEDY, ONE, PROMPTS, ask, open_assistant, until
 
 SECRET = "How many walruses live in Quxington harbour 77310?"
 

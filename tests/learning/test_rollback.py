@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 
 import pytest
-from living import FIXED, PROMPTS, open_assistant, until
-from making import made
 
 from omnidraft.learning.adapters.store import AdapterStore
 from omnidraft.learning.due import FEWEST_BEFORE, LIVE_ANSWERS
 from omnidraft.learning.facts import Update
 from omnidraft.settings.config import SamplingSettings
 from omnidraft.storage.paths import find_data_home
+from tests.learning.living import FIXED, PROMPTS, open_assistant, until
+from tests.learning.making import made
 
 SHORT = SamplingSettings(temperature=0, max_tokens=20)
 

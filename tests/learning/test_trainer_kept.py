@@ -9,8 +9,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-from fake_trainer import ANSWERS
-from living import ask, open_assistant, until
 
 from omnidraft.learning import trainer_kept, trainer_process
 from omnidraft.learning.adapters.store import AdapterStore
@@ -21,14 +19,15 @@ from omnidraft.learning.training.prepared import Prepared
 from omnidraft.learning.training.update import run
 from omnidraft.settings.config import changed
 from omnidraft.storage.paths import find_data_home
+from tests.learning.fake_trainer import ANSWERS
+from tests.learning.living import ask, open_assistant, until
 
 JOB = Job("d.gguf", "f", "r.sqlite", {}, "store", "v", target="seeded", seed=0)
 
 
 @pytest.fixture
 def fake(monkeypatch):
-    monkeypatch.setattr(trainer_process, "MODULE", "fake_trainer")
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+    monkeypatch.setattr(trainer_process, "MODULE", "tests.learning.fake_trainer")
 
 
 @pytest.fixture

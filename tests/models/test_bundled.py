@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 from gguf import GGUFReader
-from llama_file import LlamaFile
 from tokenizers import Regex, Tokenizer
 from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel, Sequence, Split
 
 from models.recipe.specs import SPECS, ModelSpec
 from models.recipe.tokenizers import BYTE_TOKENS, SPACE_MARK, SPLIT_PATTERNS
+from tests.models.llama_file import LlamaFile
 
 TEXTS = [
     "What are the symptoms of hay fever?",

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from llama_file import LlamaFile
 from tokenizers import Tokenizer
 from transformers import LlamaForCausalLM
 
@@ -24,6 +23,7 @@ from models.recipe.specs import DRAFTER, TARGET_A, TARGET_B, ModelSpec
 from models.recipe.start import rows_of, start_from
 from models.recipe.tokenizers import train_tokenizer
 from models.recipe.train import Trainer, TrainSettings, new_model, pick_positions
+from tests.models.llama_file import LlamaFile
 
 TOY = [
     replace(TARGET_A, vocabulary_size=420, layers=2, width=32, feed_forward=64, heads=2),

@@ -1,6 +1,7 @@
 """What runs in the child process: one file's text by the library for its kind. Whatever happens here harms nobody.
 
-Run as `python -m omnidraft.app.documents.child '{"path": ..., "suffix": ..., "most": ..., "seconds": ..., "memory": ...}'`;
+Run as `python -m omnidraft.app.documents.child '{"path": ..., "suffix": ..., "most": ..., "seconds": ...,
+"memory": ...}'`;
 says one line of JSON: {"text": ...} or {"refused": the rest of a sentence that begins with the file's name}.
 """
 

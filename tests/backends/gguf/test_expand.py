@@ -13,7 +13,6 @@ from types import SimpleNamespace
 import llama_cpp
 import numpy as np
 import pytest
-from expand_runner import Runner, difference, same_text
 from gguf import GGUFReader, GGUFWriter
 
 from omnidraft.backends.gguf import expand
@@ -23,6 +22,7 @@ from omnidraft.backends.gguf.expand.source import LlamaFile
 from omnidraft.cli import models_expand
 from omnidraft.errors import ModelError, SettingsError, StorageError
 from omnidraft.vocab import TokenKind, Vocabulary
+from tests.backends.gguf.expand_runner import Runner, difference, same_text
 
 # Same heads as the bundled models, and heads of twice the size with two query heads to a key/value head.
 PLAIN = expand.Shape("plain", width=384, layers=8, heads=12, kv_heads=12, head_dim=32, ffn=1024, vocab=9000)

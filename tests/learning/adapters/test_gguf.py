@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 import torch
-from learning_helpers import llama_logits, read_adapter
 
 from omnidraft.backends.gguf.adapter_check import check_adapter
 from omnidraft.backends.gguf.file import read_info
 from omnidraft.errors import ModelError
 from omnidraft.learning.adapters.gguf import write_adapter
 from omnidraft.learning.training.drafter import TorchDrafter
+from tests.learning.learning_helpers import llama_logits, read_adapter
 
 RANK = 32
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from living import ONE, ask, open_assistant, until
-from making import made
 
 from omnidraft.learning.adapters.store import SHARED, AdapterStore
 from omnidraft.learning.facts import Update
@@ -15,6 +13,8 @@ from omnidraft.learning.training import update as updating
 from omnidraft.learning.training.drafter import TorchDrafter, read_weights
 from omnidraft.settings.config import changed
 from omnidraft.storage.paths import find_data_home
+from tests.learning.living import ONE, ask, open_assistant, until
+from tests.learning.making import made
 
 
 @pytest.fixture

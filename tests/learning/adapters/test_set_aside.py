@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from living import ONE, ask
-from making import made, misshapen
 
 from omnidraft.app.assistant import Assistant
 from omnidraft.learning.adapters.store import AdapterStore
 from omnidraft.learning.adapters.versions import ADAPTER, META, WEIGHTS, Meta
 from omnidraft.storage.paths import find_data_home
+from tests.learning.living import ONE, ask
+from tests.learning.making import made, misshapen
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from learning_helpers import random_record
 
 from omnidraft.errors import StorageError
 from omnidraft.learning.material.keeping import Keeping
@@ -12,6 +11,7 @@ from omnidraft.learning.material.record import Record
 from omnidraft.learning.material.replay import ReplayStore
 from omnidraft.settings.config import LearningSettings
 from omnidraft.storage.paths import ProfilePaths
+from tests.learning.learning_helpers import random_record
 
 
 def test_with_a_damaged_history_nothing_is_kept_open_and_the_next_load_says_so_again(tmp_path):

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from learning_helpers import random_record
 
 from omnidraft.decoding.events import Candidates
 from omnidraft.errors import StorageError
 from omnidraft.learning.material.record import LEAST, STEPS_PER_NAT, decode, encode, gather_candidates
+from tests.learning.learning_helpers import random_record
 
 
 @settings(max_examples=25, deadline=None)

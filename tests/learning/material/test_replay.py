@@ -10,12 +10,12 @@ from contextlib import closing
 
 import numpy as np
 import pytest
-from learning_helpers import random_record
 from sqlitedict import SqliteDict
 
 from omnidraft.errors import StorageError
 from omnidraft.learning.material.record import encode
 from omnidraft.learning.material.replay import HELD_OUT_EVERY, ReplayStore
+from tests.learning.learning_helpers import random_record
 
 
 def filled(path, count, limit_mb=10.0, chats=("c1",)):
@@ -134,7 +134,7 @@ def test_a_forgotten_conversation_is_gone_from_the_files(tmp_path):
 
 WRITER = """
 import sys, numpy as np
-from learning_helpers import random_record
+from tests.learning.learning_helpers import random_record
 from omnidraft.learning.material.replay import ReplayStore
 store = ReplayStore(sys.argv[1], 0.02); rng = np.random.default_rng(0)
 print("ready", flush=True)

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-import toy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnidraft.learning.material.expansions import ExpansionTable
 from omnidraft.learning.training.alignment import teach
 from omnidraft.learning.training.batches import batches, collate, windows
+from tests.learning import toy
 
 TABLE = toy.table()
 

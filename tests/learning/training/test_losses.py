@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import torch
-import toy
 
 from omnidraft.learning.training import losses
 from omnidraft.learning.training.batches import collate, windows
+from tests.learning import toy
 
 TARGETS = [0, 4, 7, 2, 9, 3, 5, 6, 8, 10]
 

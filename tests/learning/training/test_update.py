@@ -8,8 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from learning_helpers import llama_logits
-from world import World
 
 from omnidraft.errors import StorageError
 from omnidraft.learning.adapters.candidate import read_candidate
@@ -25,6 +23,8 @@ from omnidraft.learning.training.batches import windows
 from omnidraft.learning.training.drafter import TorchDrafter, read_weights
 from omnidraft.learning.training.evaluate import standard_error
 from omnidraft.learning.training.update import run
+from tests.learning.learning_helpers import llama_logits
+from tests.learning.world import World
 
 
 def spelled(record: Record, targets: np.ndarray, table: ExpansionTable, **changes) -> Record:
