@@ -1,4 +1,4 @@
-"""A target in a process of its own, `python -m omnidraft.backends.remote.target_child`: a JSON line on stdin tells what.
+"""A target in a process of its own, `python -m omnidraft.backends.remote.target_child`: a JSON line on stdin says what.
 
 llama.cpp aborts the process when a worker is lost, and here that costs nothing but this process. Requests come over a
 socket, rows of logits go into shared memory. When stdin closes, the app is gone and this process ends at once, also in
