@@ -16,7 +16,7 @@ from typing import Any
 
 from omnidraft.processes import system
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from omnidraft.processes import system
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 
 class LineChild:

@@ -19,8 +19,8 @@ from omnidraft.storage.files import reason
 from omnidraft.storage.vault import PROFILES, held, vault_of
 
 VARIABLE = "OMNIDRAFT_HOME"
-PORTABLE = Path(__file__).resolve().parent.parent / "user_data"
-BUNDLED_MODELS = Path(__file__).resolve().parent.parent / "models"
+PORTABLE = Path(__file__).resolve().parents[2] / "user_data"
+BUNDLED_MODELS = Path(__file__).resolve().parents[2] / "models"
 DEFAULT_PROFILE = "default"
 MAX_NAME = 64
 MAX_NAME_BYTES = 200  # file systems stop at 255, and temporary names add to it
