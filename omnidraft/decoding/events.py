@@ -78,6 +78,7 @@ class Round:
     """One target pass. Times in seconds; `other` is what is left of the round's wall time.
 
     copied: how many of the proposals were copies of earlier text; a round proposes copies or drafts, never both.
+    threads: see `Statistics`.
     """
 
     drafted: int
@@ -90,6 +91,7 @@ class Round:
     verify: float
     other: float
     copied: int = 0
+    threads: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,7 @@ class Statistics:
     guard: in words, whether the drafter drafted at the end, by measured speed; "" where nobody measured.
     copied, copied_tested, copied_accepted: the part of `proposed`, `tested` and `accepted` that the drafter had no
     share in, since it was copied from earlier text. plain, plain_seconds: rounds nothing was drafted or proposed for.
+    threads: processor threads of the last pass, and those there are; None where the target does not say.
     """
 
     prompt_tokens: int = 0
@@ -130,6 +133,7 @@ class Statistics:
     verify: float = 0.0
     other: float = 0.0
     guard: str = ""
+    threads: tuple[int, int] | None = None
 
     @property
     def near_ties(self) -> int:
@@ -159,6 +163,7 @@ class Statistics:
         """Add a round, but for its tokens."""
         self.rounds += done.drafted > 0 or done.proposed > 0
         self.target_passes += 1
+        self.threads = done.threads or self.threads
         for name in _SUMS:
             setattr(self, name, getattr(self, name) + getattr(done, name))
         if done.copied:

@@ -122,6 +122,7 @@ class _Answer:
             verify=after - before,
             other=perf_counter() - start - (after - before) - guess.draft - guess.translate,
             copied=sum(p.origin == "lookup" for p in proposals),
+            threads=getattr(self.target, "threads", None),
         )
         self._count(done, tokens)
         if self.speculation is not None and not first:

@@ -7,11 +7,11 @@ set that numpy and torch read when they load.
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from omnidraft.processes.cores import physical_cores
 from omnidraft.settings.config import LearningSettings
 
 if TYPE_CHECKING:
@@ -79,12 +79,12 @@ class Job:
     @property
     def threads(self) -> int:
         """Torch threads that stay inside the budget when they all work."""
-        return max(1, int((os.cpu_count() or 1) * self.cpu_percent / 100))
+        return max(1, int(physical_cores() * self.cpu_percent / 100))
 
     @property
     def duty(self) -> float:
         """Share of the time those threads may work: less than 1 only if the budget is below one core."""
-        return min(1.0, (os.cpu_count() or 1) * self.cpu_percent / 100 / self.threads)
+        return min(1.0, physical_cores() * self.cpu_percent / 100 / self.threads)
 
 
 def update_job(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -74,3 +75,11 @@ def test_the_panel_shows_what_learning_brought():
     assert "Since version 3: 21% → 58% of drafts accepted, 1.1× → 1.4× the speed of plain decoding." in shown
     without = words(panel(live_of(round_of(4, 1, drafted=4)), gain=Gain("v000003", (0.21, 0.58), None)))
     assert "×" not in without
+
+
+def test_the_panel_says_how_many_threads_computed():
+    plain = round_of(0, 0)
+    assert "2 of 2 threads." in words(panel(live_of(replace(plain, threads=(2, 2)))))
+    shown = words(panel(live_of(replace(plain, threads=(2, 2)), replace(plain, threads=(1, 2)))))
+    assert "1 of 2 threads: the machine is busy" in shown
+    assert "threads" not in words(panel(live_of(plain)))

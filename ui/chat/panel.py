@@ -192,4 +192,7 @@ def _small_print(s: Statistics) -> str:
     if s.prompt_tokens:
         fresh = s.prompt_tokens - s.reused_tokens
         parts.append(f"{count(fresh)} of {count(s.prompt_tokens)} prompt tokens read in {seconds(s.prefill)}")
+    if s.threads is not None:
+        used, most = s.threads
+        parts.append(f"{used} of {most} threads" + (": the machine is busy" if used < most else ""))
     return f'<p class="od-small">{"; ".join(parts)}.</p>'

@@ -10,6 +10,7 @@ import gc
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from time import perf_counter
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from omnidraft.backends.hf.load import choose_device, choose_dtype, first_line, 
 from omnidraft.backends.llama.memory import give_back
 from omnidraft.errors import ModelError
 from omnidraft.processes.cores import physical_cores
+from omnidraft.processes.thread_choice import ThreadChoice
 from omnidraft.processes.thread_pool import release_helpers
 from omnidraft.settings.config import ModelSettings
 from omnidraft.vocab import Vocabulary
@@ -54,8 +56,9 @@ class HfTarget:
             )
         self._lock = threading.Lock()
         self._abort = threading.Event()
-        threads = settings.threads or physical_cores()
-        loaded = load(info, self.device, self.dtype, threads, self.n_ctx, self.n_batch)
+        most = settings.threads or physical_cores()
+        self._threads = ThreadChoice(most, least=settings.threads or 1)
+        loaded = load(info, self.device, self.dtype, most, self.n_ctx, self.n_batch)
         self._model, self._cache, self._rows, self._inputs = loaded.model, loaded.cache, loaded.rows, loaded.inputs
         try:
             self._watch_layers()
@@ -138,6 +141,9 @@ class HfTarget:
         """One pass; the last `wanted` rows of logits. The cache is as before if it fails."""
         torch = import_torch()
         held = len(self.tokens)
+        if torch.get_num_threads() != self._threads.count:
+            torch.set_num_threads(self._threads.count)
+        begun = perf_counter()
         try:
             with torch.inference_mode():
                 given = torch.tensor([list(ids)], device=self.device)
@@ -156,8 +162,14 @@ class HfTarget:
         except BaseException:
             self._cache.cut(held)
             raise
+        self._threads.passed(len(ids), perf_counter() - begun)
         self.tokens.extend(ids)
         return self._fitted(logits)
+
+    @property
+    def threads(self) -> tuple[int, int] | None:
+        """Processor threads of the next pass, and the most it may have; None if a GPU computes."""
+        return (self._threads.count, self._threads.most) if self.device == "cpu" else None
 
     def _fitted(self, logits: np.ndarray) -> np.ndarray:
         """One column per row of the vocabulary; tokens the model has no logit for can never be drawn."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Sequence
+from time import perf_counter
 from typing import Any
 
 import llama_cpp
@@ -21,6 +22,7 @@ from omnidraft.backends.llama.placement import Placement
 from omnidraft.backends.llama.runtime import AbortFlag, begin_call, failure_reason, gpu_offload
 from omnidraft.errors import ModelError
 from omnidraft.processes.cores import physical_cores, step_threads
+from omnidraft.processes.thread_choice import ThreadChoice
 from omnidraft.settings.config import ModelSettings
 from omnidraft.storage.trial import TRIALS
 
@@ -122,9 +124,11 @@ class LlamaContext:
         # Sizes the compute buffer: without it every row of a prompt step reserves a row of logits (300 MB at 152k).
         # Asking for more aborts the process, so `decode` checks.
         parameters.n_outputs_max = self.max_rows
-        self._threads = settings.threads or physical_cores(), settings.threads or step_threads(pass_bytes(info))
-        self._wide = True
-        parameters.n_threads = parameters.n_threads_batch = self._threads[0]
+        most, least = settings.threads or physical_cores(), settings.threads or 1
+        self.threads = ThreadChoice(settings.threads or step_threads(pass_bytes(info)), least)
+        self._prompt_threads = ThreadChoice(most, least, patience=1)  # the passes of a prompt are few, and long
+        self._set_threads = most
+        parameters.n_threads = parameters.n_threads_batch = most
         parameters.pooling_type = llama_cpp.LLAMA_POOLING_TYPE_NONE
         parameters.type_k = parameters.type_v = _KV_TYPES[settings.kv_type]
         context = llama_cpp.llama_init_from_model(self._model, parameters)
@@ -154,11 +158,21 @@ class LlamaContext:
         count = len(ids)
         if count > self.capacity or outputs > self.max_rows:
             raise ValueError(f"{count} ids with {outputs} outputs exceed {self.capacity} and {self.max_rows}")
-        if (count > _NARROW) != self._wide:
-            self._wide = not self._wide
-            threads = self._threads[0 if self._wide else 1]
-            llama_cpp.llama_set_n_threads(self._context, threads, threads)
         self._outputs = outputs
+        narrow = count <= _NARROW
+        threads = self.threads if narrow else self._prompt_threads
+        if threads.count != self._set_threads:
+            self._set_threads = threads.count
+            llama_cpp.llama_set_n_threads(self._context, threads.count, threads.count)
+        begun = perf_counter()
+        code = self._pass(ids, position, outputs)
+        if code == 0:
+            taken = perf_counter() - begun
+            threads.passed(*(count, taken) if narrow else (count.bit_length(), taken / count))
+        return code
+
+    def _pass(self, ids: Sequence[int], position: int, outputs: int) -> int:
+        count = len(ids)
         if count == 1:
             self._ids[0], self._positions[0], self._flags[0] = ids[0], position, outputs
             if self._pairs and position + 1 < self._n_ctx:
@@ -188,7 +202,7 @@ class LlamaContext:
         takes 0.24, 0.25, 0.33, 0.51 ms alone and 0.19, 0.19, 0.22, 0.29 as one of two rows. With two threads, or
         larger weights, reading them for the second row takes more than that saves.
         """
-        one_thread = self._threads[1] == 1
+        one_thread = self.threads.count == 1
         return one_thread and self._plain_attention and self.memory_kind == "attention" and pass_bytes(info) <= _LIGHT
 
     def logits(self, rows: int) -> np.ndarray:
@@ -253,7 +267,7 @@ class LlamaContext:
 
     def embedder(self, length: int) -> LlamaEmbedder:
         """A second context for texts of up to `length` tokens; it must be closed before this one is."""
-        return LlamaEmbedder(self._model, length, self._threads[0], self.abort)
+        return LlamaEmbedder(self._model, length, self._prompt_threads.count, self.abort)
 
     def close(self) -> None:
         """Free everything; harmless when repeated."""

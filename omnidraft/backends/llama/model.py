@@ -57,7 +57,8 @@ class LlamaTarget:
         self.notices: list[str] = []
         self.max_rows = max_rows
         self.n_ctx = self._context_length(settings)
-        if settings.n_gpu_layers and not gpu_offload():
+        self._on_gpu = bool(settings.n_gpu_layers) and gpu_offload()
+        if settings.n_gpu_layers and not self._on_gpu:
             self.notices.append("This build of llama-cpp-python has no GPU support, so n_gpu_layers has no effect.")
         self._lock = threading.Lock()
         rollback = rollback_steps(info) if self._replays else 0
@@ -146,6 +147,13 @@ class LlamaTarget:
             f"{self.name} is a {kind} model: its state cannot take back tokens it has read, "
             "so it answers without a drafter."
         )
+
+    @property
+    def threads(self) -> tuple[int, int] | None:
+        """Processor threads of the next pass of a round, and the most it may have; None if a GPU computes."""
+        if self._context is None or self._on_gpu:
+            return None
+        return self._context.threads.count, self._context.threads.most
 
     @property
     def rewind_method(self) -> Method:

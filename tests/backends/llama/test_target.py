@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 
 from omnidraft.backends.base import Aborted, LanguageModel
+from omnidraft.backends.llama.memory import pass_bytes
 from omnidraft.backends.llama.model import LlamaTarget
 from omnidraft.errors import ModelError
+from omnidraft.processes.cores import step_threads
 from omnidraft.settings.config import ModelSettings
 
 TARGETS = ("tiny-target-a", "tiny-target-a2", "tiny-target-b", "tiny-drafter")
@@ -292,3 +294,14 @@ def test_logits_agree_with_transformers(models: Path):
         with torch.no_grad():
             expected = reference(torch.tensor([ids])).logits[0].numpy()
         np.testing.assert_allclose(logits, expected, atol=1e-2)
+
+
+def test_threads_are_chosen_unless_a_number_was_set(models: Path):
+    path = models / "tiny-target-a-f16.gguf"
+    with LlamaTarget.open(path, ModelSettings(n_ctx=512, threads=3)) as target:
+        for _ in range(50):
+            target.extend([5], 1)
+        assert target.threads == (3, 3)
+    with LlamaTarget.open(path, ModelSettings(n_ctx=512)) as target:
+        used, most = target.threads
+        assert 1 <= used <= most == step_threads(pass_bytes(target.info))
