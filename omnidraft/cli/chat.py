@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--n-gpu-layers", type=int, help="layers computed on the GPU")
     parser.add_argument("--kv-type", choices=("f16", "q8_0", "q4_0"), help="number format of the KV cache")
     for setting in describe(ModelSettings):
-        if setting.name in ("device", "dtype"):
+        if setting.name in ("device", "dtype", "exact"):
             parser.add_argument(f"--{setting.name}", choices=setting.rule.choices, help=setting.rule.help)
     parser.add_argument("--workers", help="host:port of workers that hold layers of the target, with commas between")
     parser.add_argument("--split", help="shares of the layers with commas, this machine first (default: free memory)")
@@ -109,7 +109,8 @@ def _whole_number(text: str) -> int:
 
 def _load(args: argparse.Namespace, assistant: Assistant) -> None:
     names = {"n_ctx": args.ctx, "threads": args.threads, "n_gpu_layers": args.n_gpu_layers, "kv_type": args.kv_type,
-             "device": args.device, "dtype": args.dtype, "workers": args.workers, "split": args.split}  # fmt: skip
+             "device": args.device, "dtype": args.dtype, "exact": args.exact,
+             "workers": args.workers, "split": args.split}  # fmt: skip
     model = dataclasses.replace(
         assistant.settings.model, **{name: value for name, value in names.items() if value is not None}
     )

@@ -72,6 +72,7 @@ class _Answer:
         self.text = TextStream(self.sampling.stop)
         self.statistics = Statistics(prompt_tokens=len(self.committed))
         self._finished: FinishReason | None = None
+        self._widest = getattr(self.target, "widest", self.target.n_ctx)
         self._ends = self.target.vocabulary.eog.__contains__
         self._constrained = request.constraint is not None
         self._recent, before = looked_at(self.sampling, self.committed, request.written)
@@ -133,7 +134,7 @@ class _Answer:
     def _room(self) -> int:
         """How many proposals still make sense: the context and the answer must hold them and one token more."""
         context = self.target.n_ctx - len(self.committed)
-        return min(context, self.sampling.max_tokens - self.statistics.tokens - 1)
+        return min(context, self.sampling.max_tokens - self.statistics.tokens - 1, self._widest - 1)
 
     def _emit(self, verdict: Verdict, proposals: Sequence[Proposal]) -> list[Token]:
         """Turn what stands into tokens, cut where the answer ends, and rewind the target behind the newest."""

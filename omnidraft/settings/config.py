@@ -124,6 +124,13 @@ class ModelSettings:
     )
     threads: int = integer(0, 0, 1024, "Processor threads; 0 chooses by the machine.", reload=True)
     n_gpu_layers: int = integer(0, 0, 1000, "Layers computed on the GPU; 0 keeps all on the processor.", reload=True)
+    exact: str = choice(
+        "auto",
+        ("auto", "bits"),
+        "auto keeps drafted text equal to plain text but for near-ties of rounding; bits keeps every last bit, by "
+        "passes of one kind alone.",
+        reload=True,
+    )
     kv_type: str = choice("f16", ("f16", "q8_0", "q4_0"), "Number format of the KV cache; q saves memory.", reload=True)
     n_batch: int = integer(512, 1, 16_384, "Tokens per step while the prompt is read.", reload=True)
     device: str = choice(

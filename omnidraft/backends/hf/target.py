@@ -27,14 +27,15 @@ from omnidraft.processes.thread_pool import release_helpers
 from omnidraft.settings.config import ModelSettings
 from omnidraft.vocab import Vocabulary
 
+_ONE_WIDTH = 8  # rows of every pass of a round where all of them shall compute the same bits
 _CUT_TOLERANCE = 0.05  # of the logits' spread: rounding moves them less, a wrong state more
 
 
 class HfTarget:
     """A `LanguageModel` on transformers.
 
-    name, n_ctx (tokens), n_batch (ids per pass), device ("cpu", "cuda:0", "mps"), dtype ("float32", ...); notices:
-    sentences about settings that could not be followed.
+    name, n_ctx (tokens), n_batch (ids per pass), widest (rows of a round's pass), device ("cpu", "cuda:0", "mps"),
+    dtype ("float32", ...); notices: sentences about settings that could not be followed.
     """
 
     can_rewind = True
@@ -57,8 +58,11 @@ class HfTarget:
         self._lock = threading.Lock()
         self._abort = threading.Event()
         most = settings.threads or physical_cores()
-        self._threads = ThreadChoice(most, least=settings.threads or 1)
-        loaded = load(info, self.device, self.dtype, most, self.n_ctx, self.n_batch)
+        self._padded = settings.exact == "bits"
+        self.widest = _ONE_WIDTH if self._padded else self.n_ctx
+        self._threads = ThreadChoice(most, least=most if self._padded else settings.threads or 1)
+        room = self.n_ctx + _ONE_WIDTH * self._padded
+        loaded = load(info, self.device, self.dtype, most, room, self.n_batch)
         self._model, self._cache, self._rows, self._inputs = loaded.model, loaded.cache, loaded.rows, loaded.inputs
         try:
             self._watch_layers()
@@ -141,15 +145,17 @@ class HfTarget:
         """One pass; the last `wanted` rows of logits. The cache is as before if it fails."""
         torch = import_torch()
         held = len(self.tokens)
+        more = _ONE_WIDTH - len(ids) if self._padded and len(ids) < _ONE_WIDTH else 0
         if torch.get_num_threads() != self._threads.count:
             torch.set_num_threads(self._threads.count)
         begun = perf_counter()
         try:
             with torch.inference_mode():
-                given = torch.tensor([list(ids)], device=self.device)
+                given = torch.tensor([[*ids, *[ids[-1]] * more]], device=self.device)
                 if wanted:
-                    output = self._model(given, past_key_values=self._cache, use_cache=True, logits_to_keep=wanted)
-                    logits = output.logits[0, -wanted:].float().cpu().numpy()
+                    kept = wanted if not more else _ONE_WIDTH
+                    output = self._model(given, past_key_values=self._cache, use_cache=True, logits_to_keep=kept)
+                    logits = output.logits[0, kept - more - wanted : kept - more].float().cpu().numpy()
                 else:
                     self._model.base_model(given, past_key_values=self._cache, use_cache=True)
                     logits = np.empty((0, self._rows), np.float32)
@@ -162,6 +168,8 @@ class HfTarget:
         except BaseException:
             self._cache.cut(held)
             raise
+        if more:
+            self._cache.cut(held + len(ids))
         self._threads.passed(len(ids), perf_counter() - begun)
         self.tokens.extend(ids)
         return self._fitted(logits)

@@ -16,6 +16,7 @@ import llama_cpp
 import numpy as np
 
 from omnidraft.backends.gguf.file import ModelInfo
+from omnidraft.backends.llama.bits import alike_at_any_width
 from omnidraft.backends.llama.embeddings import LlamaEmbedder
 from omnidraft.backends.llama.memory import pass_bytes, prompt_step
 from omnidraft.backends.llama.placement import Placement
@@ -43,7 +44,10 @@ class LlamaContext:
     rollback: how many tokens of the last pass recurrent layers can take back by themselves; fewer than asked for
     (0) where the architecture has no such thing. With `simulated` nothing is read or reserved and nothing can be
     computed: llama.cpp only works out (and logs) what it would reserve. That may end the process, so do it in a child.
-    placement: layers that lie on other machines; losing one of them ends the process too.
+    placement: layers that lie on other machines; losing one of them ends the process too. verifies: whether the bits
+    of passes of different widths shall be the same where they can be (see `bits`).
+    least_rows: narrower passes are padded with rows that are cut off again; padded_wholly: also in the last layer and
+    behind it, which are computed only for rows whose logits are wanted.
     """
 
     def __init__(
@@ -56,6 +60,7 @@ class LlamaContext:
         *,
         simulated: bool = False,
         placement: Placement | None = None,
+        verifies: bool = False,
     ) -> None:
         self._batch: Any = None  # pointers of the library's, and its batch
         self._model: Any = None
@@ -67,7 +72,7 @@ class LlamaContext:
         begin_call()
         try:
             self._model = self._load(info, settings, simulated, placement)
-            self._context = self._create(info, settings, n_ctx, rollback)
+            self._context = self._create(info, settings, n_ctx, rollback, verifies)
             self.rollback = llama_cpp.llama_n_rs_seq(self._context)
             self._memory = llama_cpp.llama_get_memory(self._context)
             if not self._memory:
@@ -79,10 +84,11 @@ class LlamaContext:
         vocabulary = llama_cpp.llama_model_get_vocab(self._model)
         self.n_vocab = llama_cpp.llama_vocab_n_tokens(vocabulary)
         self._n_ctx = n_ctx
-        self._pairs = self.capacity > 1 and self._takes_pairs(info)
+        self.padded_wholly = False
+        self.least_rows = 2 if self.capacity > 1 and self._takes_pairs(info) else 1
         self._allocate_batch()
         self._logits = _Rows(self.n_vocab)
-        self._outputs = 0
+        self._outputs = self._wanted = 0  # rows of logits computed, and those asked for
 
     def interrupted_by(self, flag: AbortFlag) -> None:
         """End a pass that is running when `flag` is set, from now on."""
@@ -112,11 +118,12 @@ class LlamaContext:
             raise ModelError(f"{info.path} {refusal}, which cannot generate text token by token; choose a chat model.")
         return model
 
-    def _create(self, info: ModelInfo, settings: ModelSettings, n_ctx: int, rollback: int) -> int:
+    def _create(self, info: ModelInfo, settings: ModelSettings, n_ctx: int, rollback: int, verifies: bool) -> int:
         parameters = llama_cpp.llama_context_default_params()
         parameters.n_ctx = n_ctx
         parameters.n_batch = self.capacity
-        parameters.n_ubatch, parameters.flash_attn_type = _attention(info, settings, n_ctx, min(self.capacity, _UBATCH))
+        step = min(self.capacity, _UBATCH)
+        parameters.n_ubatch, parameters.flash_attn_type = _attention(info, settings, n_ctx, step, verifies)
         self._plain_attention = parameters.flash_attn_type == llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED
         parameters.n_seq_max = 1
         parameters.n_rs_seq = rollback
@@ -158,7 +165,7 @@ class LlamaContext:
         count = len(ids)
         if count > self.capacity or outputs > self.max_rows:
             raise ValueError(f"{count} ids with {outputs} outputs exceed {self.capacity} and {self.max_rows}")
-        self._outputs = outputs
+        self._outputs = self._wanted = outputs
         narrow = count <= _NARROW
         threads = self.threads if narrow else self._prompt_threads
         if threads.count != self._set_threads:
@@ -173,25 +180,21 @@ class LlamaContext:
 
     def _pass(self, ids: Sequence[int], position: int, outputs: int) -> int:
         count = len(ids)
-        if count == 1:
+        rows = self.least_rows if count < self.least_rows and position + self.least_rows <= self._n_ctx else count
+        if rows == 1:
             self._ids[0], self._positions[0], self._flags[0] = ids[0], position, outputs
-            if self._pairs and position + 1 < self._n_ctx:
-                return self._decode_pair(position)
         else:
             self._ids[:count] = ids
-            np.add(self._counted[:count], position, out=self._positions[:count])
             self._flags[: count - outputs] = 0
             self._flags[count - outputs : count] = 1
-        self._batch.n_tokens = count
-        return llama_cpp.llama_decode(self._context, self._batch)
-
-    def _decode_pair(self, position: int) -> int:
-        """The first id of the batch with a second row behind it, which it cannot see and which is cut off again."""
-        self._ids[1], self._positions[1], self._flags[1] = self._ids[0], position + 1, 0
-        self._batch.n_tokens = 2
+            if rows > count:  # behind those that are wanted, which cannot see them
+                self._ids[count:rows], self._flags[count:rows] = ids[-1], self.padded_wholly
+                self._outputs += (rows - count) * self.padded_wholly
+            np.add(self._counted[:rows], position, out=self._positions[:rows])
+        self._batch.n_tokens = rows
         code = llama_cpp.llama_decode(self._context, self._batch)
-        if code == 0:
-            self.cut(position + 1)
+        if rows > count and code == 0:
+            self.cut(position + count)
         return code
 
     def _takes_pairs(self, info: ModelInfo) -> bool:
@@ -207,7 +210,8 @@ class LlamaContext:
 
     def logits(self, rows: int) -> np.ndarray:
         """The last `rows` rows of logits of the last `decode`, (rows, n_vocab), in place."""
-        return self._logits.view(llama_cpp.llama_get_logits(self._context), self._outputs)[self._outputs - rows :]
+        first = self._wanted - rows
+        return self._logits.view(llama_cpp.llama_get_logits(self._context), self._outputs)[first : self._wanted]
 
     def cut(self, length: int) -> bool:
         """Forget everything from position `length` on; False if this kind of memory cannot."""
@@ -284,14 +288,16 @@ class LlamaContext:
         self._batch = self._model = self._context = self._adapter = None
 
 
-def _attention(info: ModelInfo, settings: ModelSettings, n_ctx: int, step: int) -> tuple[int, int]:
+def _attention(info: ModelInfo, settings: ModelSettings, n_ctx: int, step: int, verifies: bool) -> tuple[int, int]:
     """(prompt tokens computed at once, whether flash attention is used).
 
     On the processor flash attention makes the few-row passes of verification more expensive: 5 rows behind 300 tokens
     take 4.9 ms instead of 1.5 at 4M parameters, 349 instead of 269 behind 1,000 tokens at 0.4B. But a quantized V
-    cache exists only in its kernels, very long contexts need it for memory, and on a GPU llama.cpp chooses.
+    cache exists only in its kernels, very long contexts need it for memory, and on a GPU llama.cpp chooses. verifies:
+    of a target, whose rows shall have the same bits in passes of any width: only its kernels give them.
     """
-    if settings.kv_type != "f16":
+    same_bits = verifies and (settings.exact == "bits" or alike_at_any_width(info))
+    if settings.kv_type != "f16" or same_bits:
         return step, llama_cpp.LLAMA_FLASH_ATTN_TYPE_ENABLED
     affordable = prompt_step(info, n_ctx, step)
     if (settings.n_gpu_layers and gpu_offload()) or not affordable:

@@ -17,6 +17,7 @@ import numpy as np
 from omnidraft.backends.base import Aborted
 from omnidraft.backends.gguf.adapter_check import check_adapter
 from omnidraft.backends.gguf.file import ModelInfo, usable_info
+from omnidraft.backends.llama.bits import ROWS, WIDTHS, width_class
 from omnidraft.backends.llama.context import LlamaContext
 from omnidraft.backends.llama.estimate import check_memory
 from omnidraft.backends.llama.placement import Placement
@@ -36,10 +37,12 @@ class LlamaTarget:
     """A `LanguageModel` on llama.cpp.
 
     name, n_ctx (tokens), n_batch (ids per pass), max_rows (rows of logits per pass),
+    widest: rows of the widest pass that computes what plain decoding computes, to the bit where that was asked for;
     can_rewind and, if not, cannot_rewind_reason; rewind_method: "cut", "rollback" or "replay" (see llama_rewind.py);
     notices: sentences about settings that could not be followed.
     """
 
+    _verifies = True
     _replays = True  # whether a model that cannot cut its memory may put back an older state and read on from there
 
     def __init__(
@@ -65,7 +68,7 @@ class LlamaTarget:
         if placement is None:
             check_memory(info, settings, self.n_ctx, max_rows, rollback)
         self._context: LlamaContext | None = LlamaContext(
-            info, settings, self.n_ctx, max_rows, rollback, placement=placement
+            info, settings, self.n_ctx, max_rows, rollback, placement=placement, verifies=self._verifies
         )
         self._rewinder = Rewinder(self._context, "cut")
         self.n_batch = self._context.capacity
@@ -74,6 +77,9 @@ class LlamaTarget:
                 raise ModelError(f"{info.path} has {self._context.n_vocab} logits for {vocabulary.size} tokens.")
             self.can_rewind = True  # while trying out
             self.can_rewind = self._find_rewind()
+            self.widest = max_rows
+            if self._verifies and settings.exact == "bits":
+                self._keep_to_one_class()
         except BaseException:
             self.close()
             raise
@@ -138,6 +144,30 @@ class LlamaTarget:
             return False
         finally:
             self.rewind(0)
+
+    def _keep_to_one_class(self) -> None:
+        """Pad plain passes, and bound the others, so that all of them compute the same bits."""
+        if self.rewind_method != "cut" or not self.can_rewind:
+            self.notices.append(f"{self.name} cannot keep to passes of one kind, so near-ties of rounding may show.")
+            return
+        ids = np.resize(np.flatnonzero(self.vocabulary.ordinary)[:97], self._PREFIX + ROWS).tolist()
+        found = width_class({width: self._rows_read_by(width, ids) for width in WIDTHS})
+        context = self._live()
+        context.least_rows, context.padded_wholly, self.widest = found.least, True, found.widest
+        if found.widest == 1:
+            self.notices.append(f"No two widths of pass compute the same bits with {self.name}, so nothing is drafted.")
+
+    _PREFIX = 24  # ids before those that are compared: attention has something to attend to
+
+    def _rows_read_by(self, width: int, ids: list[int]) -> list[bytes]:
+        self.extend(ids[: self._PREFIX], 0)
+        rows = []
+        for start in range(self._PREFIX, len(ids), width):
+            step = ids[start : start + width]
+            step += step[-1:] * (width - len(step))  # the last pass is as wide as the others
+            rows += [row.tobytes() for row in self.extend(step, width)]
+        self.rewind(0)
+        return rows[:ROWS]
 
     def _why_not(self) -> str:
         kind = self._live().memory_kind
@@ -304,6 +334,7 @@ class LlamaDrafter(LlamaTarget):
     """A `DraftModel` on llama.cpp: also swaps LoRA adapters."""
 
     adapter: str | None = None
+    _verifies = False
     _replays = False  # it is taken back every round, by passes of one token each
 
     def set_adapter(self, path: str | Path | None, scale: float = 1.0) -> None:

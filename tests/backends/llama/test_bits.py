@@ -1,0 +1,126 @@
+"""Passes of one class of widths compute the same bits, and a text that keeps to one is plain text to the last bit."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from omnidraft.app.assistant import Assistant
+from omnidraft.backends.gguf.expand import SHAPES, expanded_model
+from omnidraft.backends.gguf.file import read_info
+from omnidraft.backends.hf.export import export_folder
+from omnidraft.backends.llama.bits import WIDTHS, WidthClass, alike_at_any_width, width_class
+from omnidraft.backends.llama.model import LlamaTarget
+from omnidraft.decoding.events import Token
+from omnidraft.settings.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
+from omnidraft.storage.paths import find_data_home
+
+BITS = ModelSettings(n_ctx=512, exact="bits")
+
+
+def read(*groups: tuple[int, ...]) -> dict[int, list[bytes]]:
+    """Rows of passes, alike within each group of widths."""
+    return {width: [bytes([index])] for index, group in enumerate(groups) for width in group}
+
+
+@pytest.mark.parametrize(
+    ("groups", "expected"),
+    [
+        ([WIDTHS], WidthClass(1, 16)),
+        ([(1,), WIDTHS[1:]], WidthClass(2, 16)),
+        ([(1, 2, 3), (4,), (5,), (6,), (8,), (16,)], WidthClass(1, 3)),
+        ([(1, 2, 3, 5), (4, 6, 8, 16)], WidthClass(1, 3)),
+        ([(1,), (2, 3, 4), (5, 6, 8), (16,)], WidthClass(2, 4)),
+        ([(width,) for width in WIDTHS], WidthClass(1, 1)),
+    ],
+)
+def test_the_class_of_plain_decoding_if_it_has_room_for_guesses_else_that_of_two_rows(groups, expected):
+    assert width_class(read(*groups)) == expected
+
+
+def test_rows_of_every_width_in_the_class_have_the_same_bits_over_many_tokens(models: Path):
+    """Also those behind keys and values that passes of the same width wrote."""
+    with LlamaTarget.open(models / "tiny-target-a-f16.gguf", BITS) as target:
+        ids = np.random.default_rng(0).choice(np.flatnonzero(target.vocabulary.ordinary), 260).tolist()
+        found = []
+        for widths in ((1,), (target.widest,), (3, 1, 5, 2)):
+            target.rewind(0)
+            target.extend(ids[:20], 1)
+            rows, done = [], 20
+            for width in itertools.cycle(widths):
+                if done + width > len(ids):
+                    break
+                rows.append(target.extend(ids[done : done + width], width).copy())
+                done += width
+            found.append(np.concatenate(rows)[:200])
+        assert target.widest > 3
+        np.testing.assert_array_equal(found[0], found[1])
+        np.testing.assert_array_equal(found[0], found[2])
+
+
+def test_padding_leaves_nothing_behind(models: Path):
+    with LlamaTarget.open(models / "tiny-target-a-f16.gguf", BITS) as target:
+        assert target._context.least_rows == 2
+        target.extend([5, 6, 7], 1)
+        target.extend([8], 1)
+        assert target.tokens == [5, 6, 7, 8]
+        assert target._context.held == 4
+        full = target.n_ctx - len(target.tokens)
+        target.extend([9] * full, 1)  # to the last place of the context
+        assert target._context.held == target.n_ctx
+
+
+def texts(assistant: Assistant, draft: DraftSettings, prompts: list[str], sampling: SamplingSettings):
+    found = []
+    for number, prompt in enumerate(prompts):
+        asked = [{"role": "user", "content": prompt}]
+        events = assistant.answer(asked, replace(sampling, seed=number), draft)
+        found.append([event.id for event in events if isinstance(event, Token)])
+    return found
+
+
+PROMPTS = [f"What is {a} + {b}?" for a, b in ((23, 45), (7, 8), (60, 31))] + ["Write a function that adds two lists."]
+SLOW = [pytest.param(name, exact, marks=pytest.mark.slow) for name, exact in (
+    ("Q8_0", "bits"), ("Q4_0", "bits"), ("Q4_K_M", "bits"), ("Q8_0", "auto"), ("Q4_0", "auto"), ("folder", "bits")
+)]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def target_in(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The bundled target, another format of it at a larger size, or a folder of it."""
+
+    def made(name: str) -> Path:
+        small = models / "tiny-target-a-f16.gguf"
+        if name == "F16":
+            return small
+        if name == "folder":
+            export_folder(small, tmp_path_factory.mktemp("exported") / "folder")
+            return next(tmp_path_factory.getbasetemp().glob("exported*/folder"))
+        return expanded_model(tmp_path_factory.getbasetemp() / "enlarged", small, SHAPES["0.1b"], name)
+
+    return made
+
+
+@pytest.mark.parametrize(("name", "exact"), [("F16", "bits"), *SLOW])
+def test_texts_at_high_temperature_are_the_same_with_and_without_drafter(
+    models: Path, tmp_path: Path, target_in: Callable[[str], Path], name: str, exact: str
+):
+    sampling = SamplingSettings(temperature=1.5, top_k=0, top_p=1.0, min_p=0.0, max_tokens=48)
+    settings = ModelSettings(n_ctx=512, exact=exact, device="cpu")
+    assistant = Assistant(find_data_home(tmp_path / "home"), ephemeral=True)
+    try:
+        assistant.load(target_in(name), models / "tiny-drafter-f16.gguf", settings, CacheSettings())
+        plain = texts(assistant, DraftSettings(enabled=False), PROMPTS, sampling)
+        for draft in (DraftSettings(mode="fixed", length=4), DraftSettings()):
+            assert texts(assistant, draft, PROMPTS, sampling) == plain
+    finally:
+        assistant.close()
+
+
+def test_a_format_whose_kernels_take_rows_together_has_classes(models: Path):
+    assert not alike_at_any_width(read_info(models / "tiny-target-a-f16.gguf"))
