@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from omnidraft.backends.base import LanguageModel
-from omnidraft.backends.prompting.grammar import Grammar
-from omnidraft.backends.prompting.raw_text import RawText
-from omnidraft.backends.prompting.seats import Continued, Message
 from omnidraft.decoding.constraint import Constraint
 from omnidraft.decoding.events import Statistics
 from omnidraft.decoding.speculation import Speculation
 from omnidraft.settings.config import DraftSettings, SamplingSettings
 
+if TYPE_CHECKING:  # the loop computes without templates, which bring llama.cpp
+    from omnidraft.backends.prompting.grammar import Grammar
+    from omnidraft.backends.prompting.raw_text import RawText
+    from omnidraft.backends.prompting.seats import Continued, Message
 
 @dataclass(frozen=True, slots=True)
 class AnswerRequest:
