@@ -165,34 +165,31 @@ class LlamaContext:
             self._set_threads = threads.count
             llama_cpp.llama_set_n_threads(self._context, threads.count, threads.count)
         begun = perf_counter()
-        code = self._pass(ids, position, outputs)
+        pair = self._fill(ids, position, outputs)
+        code = llama_cpp.llama_decode(self._context, self._batch)
         if code == 0:
+            if pair:
+                self.cut(position + 1)
             taken = perf_counter() - begun
             threads.passed(*(count, taken) if narrow else (count.bit_length(), taken / count))
         return code
 
-    def _pass(self, ids: Sequence[int], position: int, outputs: int) -> int:
+    def _fill(self, ids: Sequence[int], position: int, outputs: int) -> bool:
+        """Put the ids into the batch; True if a lone one got a second row behind it, which it cannot see and which is
+        to be cut off again."""
         count = len(ids)
+        pair = count == 1 and self._pairs and position + 1 < self._n_ctx
         if count == 1:
             self._ids[0], self._positions[0], self._flags[0] = ids[0], position, outputs
-            if self._pairs and position + 1 < self._n_ctx:
-                return self._decode_pair(position)
+            if pair:
+                self._ids[1], self._positions[1], self._flags[1] = ids[0], position + 1, 0
         else:
             self._ids[:count] = ids
             np.add(self._counted[:count], position, out=self._positions[:count])
             self._flags[: count - outputs] = 0
             self._flags[count - outputs : count] = 1
-        self._batch.n_tokens = count
-        return llama_cpp.llama_decode(self._context, self._batch)
-
-    def _decode_pair(self, position: int) -> int:
-        """The first id of the batch with a second row behind it, which it cannot see and which is cut off again."""
-        self._ids[1], self._positions[1], self._flags[1] = self._ids[0], position + 1, 0
-        self._batch.n_tokens = 2
-        code = llama_cpp.llama_decode(self._context, self._batch)
-        if code == 0:
-            self.cut(position + 1)
-        return code
+        self._batch.n_tokens = count + pair
+        return pair
 
     def _takes_pairs(self, info: ModelInfo) -> bool:
         """Whether a pass of one row is slower than one of two.
