@@ -7,25 +7,25 @@ turns when the context is full, and says why when it decodes plainly. It knows n
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
 
 from omnidraft.backends.base import DraftModel, LanguageModel
-from omnidraft.backends.prompting.grammar import Grammar, GrammarState
+from omnidraft.backends.prompting.grammar import GrammarState
 from omnidraft.backends.prompting.prompt import ends_without_space, prompt_ids
 from omnidraft.backends.prompting.raw_text import RawText
-from omnidraft.backends.prompting.seats import Asked, Continued, DrafterSeat, Message, Seat
+from omnidraft.backends.prompting.seats import Continued, DrafterSeat, Message, Seat
 from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.decoding.cost import CostModel
 from omnidraft.decoding.drafting import Drafting
-from omnidraft.decoding.events import Event, Finished, Notice, Statistics, Token
+from omnidraft.decoding.events import Event, Notice, Statistics
 from omnidraft.decoding.knowledge import Knowledge
 from omnidraft.decoding.lookup import SuffixLookup
 from omnidraft.decoding.loop import decode
 from omnidraft.decoding.measure import measure_costs
 from omnidraft.decoding.policy import make_policy
 from omnidraft.decoding.processor import Apart, counts_as_ours
-from omnidraft.decoding.request import DecodeRequest
+from omnidraft.decoding.request import AnswerRequest, DecodeInput
 from omnidraft.decoding.speculation import Speculation
 from omnidraft.errors import ModelError
 from omnidraft.settings.config import DraftSettings, SamplingSettings
@@ -97,71 +97,37 @@ class Engine:
             return "the drafter cannot rewind its cache"
         return None
 
-    def answer(
-        self,
-        messages: Asked,
-        sampling: SamplingSettings,
-        draft: DraftSettings,
-        *,
-        capture: int = 0,
-        source: str | None = None,
-        continued: Continued | None = None,
-        grammar: Grammar | None = None,
-        alternatives: int | None = None,
-    ) -> Generator[Event, None, None]:
-        """Events of one answer to `messages` ({"role", "content"}, the last one the user's), or behind a raw text.
+    def answer(self, request: AnswerRequest) -> Generator[Event, None, None]:
+        """Events of one answer. Closing the generator stops it; both caches stay consistent.
 
-        source names the conversation to the n-gram cache. With `continued` the answer goes on from there: events are
-        of what is new, and with the seed it began with it becomes what it would have been uninterrupted. `grammar`
-        is what the answer must follow; `alternatives`: see `DecodeRequest`. Closing the generator stops the answer;
-        both caches stay consistent. Raises ContextFull if even the last message does not fit the context, GrammarError
-        if the grammar is not valid.
+        Raises ContextFull if even the last message does not fit the context, GrammarError if the grammar is not valid.
         """
         self._cancelled = False
-        constraint = GrammarState(grammar, self.target.model.vocabulary) if grammar else None
+        draft, sampling, continued, target = request.draft, request.sampling, request.continued, self.target
+        constraint = GrammarState(request.grammar, target.model.vocabulary) if request.grammar else None
         if constraint is not None and draft.enabled and draft.verification != "coupled" and sampling.temperature > 0:
             yield Notice(_COUPLED)
         written = self.written_ids(continued)
-        seat, raw = self.target, isinstance(messages, RawText)
-        messages, ids, dropped = seat.prompt(messages, sampling.max_tokens, len(written))
+        prompt, ids, dropped = target.prompt(request.prompt, sampling.max_tokens, len(written))
         if dropped:
             yield Notice(_dropped_sentence(dropped))
-        prompt = ids + written
-        if not raw:
-            sampling = replace(sampling, stop=(*sampling.stop, *seat.template.stop))
-        seed = sampling.seed if sampling.seed is not None else secrets.randbits(48)
-        state, reason = self._drafting(messages, draft, source, continued.text if continued else "")
+        state, reason = self._drafting(prompt, draft, request.source, continued.text if continued else "")
         knowledge = self._knowledge(sampling) if self._measures(draft) else None
         speculation = self._speculation(state, draft, knowledge)
-        prefix = "" if written or raw else seat.template.answer_prefix
-        seat.committed = list(prompt)
-        self.memory.lookup.begin(prompt)
-        request = DecodeRequest(
-            seat.model, prompt, sampling, seed, speculation,
-            capture=capture, tolerance=self.tolerance, cancelled=lambda: self._cancelled, draft_disabled_reason=reason,
-            written=len(written), go_on=continued is not None and continued.ended, constraint=constraint,
-            alternatives=alternatives,
+        target.committed = ids + written
+        self.memory.lookup.begin(target.committed)
+        raw = isinstance(request.prompt, RawText)
+        given = DecodeInput(
+            target.model, target.committed, secrets.randbits(48) if sampling.seed is None else sampling.seed,
+            speculation, constraint, () if raw else target.template.stop,
+            # The template will write it before this answer itself.
+            prefix="" if written or raw else target.template.answer_prefix,
+            written=len(written), tolerance=self.tolerance, cancelled=lambda: self._cancelled,
+            why_plain=lambda statistics: self._gave_up(draft, knowledge, statistics) or reason,
         )  # fmt: skip
-        gave_up = lambda statistics: self._gave_up(draft, knowledge, statistics)  # noqa: E731
-        yield from self._followed(decode(request), prefix, state, speculation, gave_up)
-
-    def _followed(
-        self, events: Generator[Event, None, None], prefix: str, state: Drafting | None,
-        speculation: Speculation | None,
-        gave_up: Callable[[Statistics], str | None],
-    ) -> Iterator[Event]:  # fmt: skip
-        """The answer's events; both seats know what they hold, however it ends."""
         try:
-            for event in events:
-                if isinstance(event, Token):
-                    self.target.committed.append(event.id)
-                    if prefix and event.text:  # the template will write it before this answer itself
-                        event, prefix = replace(event, text=event.text.removeprefix(prefix)), ""
-                elif isinstance(event, Finished) and (why := gave_up(event.statistics)) is not None:
-                    event = replace(event, draft_disabled_reason=why)
-                yield event
-        finally:
-            events.close()
+            yield from decode(request, given)
+        finally:  # both models know what they hold, however it ended
             if speculation is not None:
                 speculation.finish()
             if state is not None and self.drafter is not None:
@@ -177,7 +143,7 @@ class Engine:
         return Speculation(state, make_policy(draft, knowledge, translator), draft.verification, lookup)
 
     def _drafting(
-        self, messages: Asked, draft: DraftSettings, source: str | None, begun: str
+        self, prompt: Sequence[Message] | RawText, draft: DraftSettings, source: str | None, begun: str
     ) -> tuple[Drafting | None, str | None]:
         """The drafter's side of an answer, or None and the reason why it does not draft."""
         if (reason := self.why_plain(draft)) is not None:
@@ -188,11 +154,11 @@ class Engine:
         assert seat is not None  # otherwise there was a reason
         assert translator is not None
         try:
-            if isinstance(messages, RawText):
-                ids, virtual = messages.prompt_ids(seat.model.vocabulary, seat.committed), False
+            if isinstance(prompt, RawText):
+                ids, virtual = prompt.prompt_ids(seat.model.vocabulary, seat.committed), False
             else:
-                ids = prompt_ids(seat.template, seat.model.vocabulary, messages, seat.committed)
-                virtual = not begun and ends_without_space(seat.template.render(messages))
+                ids = prompt_ids(seat.template, seat.model.vocabulary, prompt, seat.committed)
+                virtual = not begun and ends_without_space(seat.template.render(prompt))
             ids += seat.answer_ids(begun, seat.committed[len(ids) :] if seat.committed[: len(ids)] == ids else ())
         except ModelError as error:  # a conversation that only the drafter's template refuses is still answered
             return None, str(error)

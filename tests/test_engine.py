@@ -17,6 +17,7 @@ from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.decoding.events import Finished, Notice, Prefill, Round, Token
 from omnidraft.decoding.near_tie import batch_difference
 from omnidraft.decoding.prefill import common_prefix
+from omnidraft.decoding.request import AnswerRequest
 from omnidraft.engine import Engine
 from omnidraft.errors import ModelError
 from omnidraft.settings.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
@@ -91,7 +92,7 @@ def ids_of(events) -> list[int]:
 
 
 def ask(engine, messages, sampling=GREEDY, draft=FIXED):
-    return list(engine.answer(messages, sampling, draft))
+    return list(engine.answer(AnswerRequest(messages, sampling, draft)))
 
 
 def same(events, expected) -> bool:
@@ -248,7 +249,7 @@ def test_an_answer_abandoned_anywhere_leaves_the_next_one_unaffected(engine, dra
     count = len(ask(engine, messages, sampling, draft))
     for taken in sorted({1, 2, 3, 4, 7, count // 2, count - 2}):
         engine.target.model.rewind(0)
-        running = engine.answer(messages, sampling, draft)
+        running = engine.answer(AnswerRequest(messages, sampling, draft))
         assert len(list(itertools.islice(running, taken))) == taken
         running.close()
         assert same(ask(engine, other, sampling, PLAIN), expected_other)
@@ -258,7 +259,7 @@ def test_an_answer_abandoned_anywhere_leaves_the_next_one_unaffected(engine, dra
 def test_cancelling_while_the_prompt_is_read_ends_at_once(engine):
     messages = [user("Tell me more about it. " * 100)]
     events = []
-    for event in engine.answer(messages, GREEDY, FIXED):
+    for event in engine.answer(AnswerRequest(messages, GREEDY, FIXED)):
         events.append(event)
         if len(events) == 2:
             engine.cancel()
@@ -273,7 +274,7 @@ def test_cancelling_from_another_thread_ends_a_long_answer(engine):
     engine.target.model.vocabulary.eog, kept = frozenset(), engine.target.model.vocabulary.eog
     try:
         events = []
-        for event in engine.answer([user("Tell me everything.")], sampling, FIXED):
+        for event in engine.answer(AnswerRequest([user("Tell me everything.")], sampling, FIXED)):
             events.append(event)
             if len(ids_of(events)) == 40:
                 other = threading.Thread(target=engine.cancel)
@@ -355,7 +356,7 @@ def test_the_drafter_follows_what_was_verified(engine, verification):
 def resume(engine, messages, begun, sampling=GREEDY, draft=FIXED, *, ids: bool = True, ended: bool = False):
     """Go on with an answer of which these events are known."""
     known = Continued(text_of(begun).removesuffix("\ufffd"), ids_of(begun) if ids else (), ended)
-    return list(engine.answer(messages, sampling, draft, continued=known))
+    return list(engine.answer(AnswerRequest(messages, sampling, draft, continued=known)))
 
 
 @pytest.mark.parametrize("draft", [PLAIN, FIXED, DraftSettings(mode="adaptive")], ids=["plain", "fixed", "adaptive"])

@@ -11,6 +11,7 @@ import pytest
 from omnidraft.app.assistant import Assistant
 from omnidraft.bench.columns import DEFAULT, sampling_of
 from omnidraft.decoding.events import Finished, Token
+from omnidraft.decoding.request import AnswerRequest
 from omnidraft.lab.prompts import TASKS, load_prompts
 from omnidraft.settings.config import CacheSettings, DraftSettings, ModelSettings
 from omnidraft.storage.paths import find_data_home
@@ -36,7 +37,7 @@ def prompts(per_task: int):
 
 def answer(assistant, prompt, sampling, draft):
     ids, finished = [], None
-    for event in assistant.answer(prompt.messages, sampling, draft):
+    for event in assistant.answer(AnswerRequest(prompt.messages, sampling, draft)):
         if isinstance(event, Token):
             ids.append(event.id)
         elif isinstance(event, Finished):

@@ -1,4 +1,4 @@
-"""An answer that is written on a thread of its own, so that it outlives the page that asked for it.
+"""An answer in the making: it outlives the page that asked for it.
 
 Pages look at the job's text and counters whenever they like; closing or reloading one changes nothing. `stop` ends
 the answer, also while the prompt is being read. Knows no page and no storage: `finished` is told when all is over.
@@ -10,25 +10,25 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import asdict, replace
 
 from omnidraft.app.assistant import Assistant
 from omnidraft.app.live import Live
-from omnidraft.backends.prompting.grammar import Grammar
-from omnidraft.backends.prompting.seats import Asked, Continued
+from omnidraft.backends.prompting.seats import Message
 from omnidraft.chats.steps import Step
 from omnidraft.decoding.events import Event, Finished, Prefill, Token
+from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import OmniDraftError
-from omnidraft.settings.config import DraftSettings, SamplingSettings
 
-CUT = ("length", "context", "cancelled")  # ends that are not the answer's own
 log = logging.getLogger("omnidraft.ui")
 
 
 class AnswerJob:
-    """One answer in the making. `text` is all of it so far; `error` is a sentence if it failed.
+    """One answer: `run` writes it, on a thread of its own. `text` is all of it so far; `error` is a sentence if it
+    failed.
 
-    With `continued` it goes on with an answer whose `pieces` (text, origin) were shown before; `begun` is all of its
+    Where the request goes on with an answer, `pieces` (text, origin) of it were shown before; `begun` is all of its
     text where that is more. Behind every end `more` is asked what the answer goes on with; None ends it. `steps` are
     the calls it has made so far, which `marker` begins.
     """
@@ -36,38 +36,28 @@ class AnswerJob:
     def __init__(
         self,
         assistant: Assistant,
-        messages: Asked,
-        sampling: SamplingSettings,
-        draft: DraftSettings,
+        request: AnswerRequest,
         *,
-        chat: str | None = None,
         message: str | None = None,
-        continued: Continued | None = None,
         begun: str | None = None,
         steps: Sequence[Step] = (),
         marker: str = "",
         pieces: Sequence[tuple[str, str]] = (),
-        grammar: Grammar | None = None,
-        alternatives: int | None = None,
         watch: Callable[[AnswerJob, Event], None] = lambda job, event: None,
-        more: Callable[[AnswerJob], Asked | None] = lambda job: None,
+        more: Callable[[AnswerJob], Sequence[Message] | None] = lambda job: None,
         finished: Callable[[AnswerJob], None] = lambda job: None,
     ) -> None:
-        self.chat = chat
+        self.request = request
+        self.chat = request.source
         self.message = message  # the stored message this answer fills
         # What was there before this job went on with it.
-        self.begun = begun if begun is not None else continued.text if continued else ""
+        self.begun = begun if begun is not None else request.continued.text if request.continued else ""
         self.steps = steps
         self.live = Live(pieces=list(pieces))
         self.error: str | None = None
         self.failure: OmniDraftError | None = None  # what `error` tells, where it is one of ours
         self.started = time.time()
         self._assistant = assistant
-        self._messages = messages
-        self._settings = (sampling, draft)
-        self._grammar = grammar
-        self._alternatives = alternatives
-        self._continued = continued
         self._parts: list[str] = [self.begun]
         self._marker = marker
         self._watch = watch
@@ -77,7 +67,6 @@ class AnswerJob:
         self._version = 0
         self._stopping = False
         self._over = False
-        self._thread = threading.Thread(target=self._run, name="answer", daemon=True)
 
     @property
     def text(self) -> str:
@@ -103,10 +92,6 @@ class AnswerJob:
     def stopped(self) -> bool:
         return self._stopping
 
-    def start(self) -> AnswerJob:
-        self._thread.start()
-        return self
-
     def stop(self) -> None:
         """End the answer as soon as possible; what was written stays. Nothing happens to one that is over."""
         with self._changed:  # over or not must not change meanwhile: the assistant may be at another answer then
@@ -121,19 +106,43 @@ class AnswerJob:
             return self._version
 
     def join(self, timeout: float | None = None) -> None:
-        self._thread.join(timeout)
+        """Block until the job is over, at most `timeout` seconds."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._over, timeout)
 
-    def _run(self) -> None:
+    def run(self) -> None:
+        """Write the answer, to its end or until it is stopped."""
         try:
-            self._follow()
-            while not self._stopping and (messages := self._more(self)) is not None:
-                self._go_on(messages)
+            request, earlier = self.request, None
+            while not self._stopping:
+                with closing(self._assistant.answer(request, wait=False)) as events:
+                    for event in events:
+                        self._take(event)
+                        # A stop that came before the engine had started counts as well.
+                        if self._stopping and isinstance(event, Prefill):
+                            break
+                if earlier is not None:
+                    self.live.add_earlier(earlier)
+                if self._stopping or (messages := self._more(self)) is None:
+                    break
+                request, earlier = replace(request, prompt=messages, continued=None), asdict(self.live.statistics)
         except OmniDraftError as error:
             self.error, self.failure = str(error), error
         except Exception:
             # The page must hear that it is over; the traceback belongs in the log.
             log.exception("the answer ended with a defect")
             self.error = "Something went wrong inside the program; its log has the details."
+        self._end()
+
+    def _take(self, event: Event) -> None:
+        self.live.take(event)
+        if isinstance(event, (Token, Finished)) and event.text:
+            self._parts.append(event.text)
+        self._watch(self, event)
+        if not isinstance(event, Token):
+            self._announce()
+
+    def _end(self) -> None:
         try:
             self._finished(self)
         except OmniDraftError as error:
@@ -144,46 +153,7 @@ class AnswerJob:
                 self._over = True
                 self._changed.notify_all()
 
-    def _go_on(self, messages: Asked) -> None:
-        earlier = asdict(self.live.statistics)
-        self._messages, self._continued = messages, None
-        self._follow()
-        self.live.add_earlier(earlier)
-
-    def _follow(self) -> None:
-        if self._stopping:
-            return
-        events = self._assistant.answer(
-            self._messages,
-            *self._settings,
-            chat=self.chat,
-            wait=False,
-            continued=self._continued,
-            grammar=self._grammar,
-            alternatives=self._alternatives,
-        )
-        try:
-            for event in map(_whole, events):
-                self.live.take(event)
-                if isinstance(event, (Token, Finished)) and event.text:
-                    self._parts.append(event.text)
-                self._watch(self, event)
-                if not isinstance(event, Token):
-                    self._announce()
-                # A stop that came before the engine had started counts as well.
-                if self._stopping and isinstance(event, Prefill):
-                    break
-        finally:
-            events.close()
-
     def _announce(self) -> None:
         with self._changed:
             self._version += 1
             self._changed.notify_all()
-
-
-def _whole(event: Event) -> Event:
-    """An answer that was cut inside a character ends before it: whoever continues it writes the whole character."""
-    if isinstance(event, Finished) and event.reason in CUT and event.text.endswith("\N{REPLACEMENT CHARACTER}"):
-        return replace(event, text=event.text[:-1])
-    return event

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -19,12 +19,10 @@ from omnidraft.app.embedding import embed
 from omnidraft.app.loaded_pair import Asked as AskedPair
 from omnidraft.app.loaded_pair import LoadedPair
 from omnidraft.backends.base import LanguageModel
-from omnidraft.backends.prompting.grammar import Grammar
-from omnidraft.backends.prompting.raw_text import RawText
-from omnidraft.backends.prompting.seats import Asked, Continued, Message
 from omnidraft.chats import ChatStore
 from omnidraft.decoding.events import Event, Finished, Notice, Token
 from omnidraft.decoding.near_tie import batch_difference
+from omnidraft.decoding.request import AnswerRequest
 from omnidraft.engine import Engine
 from omnidraft.errors import ModelError, OmniDraftError, StorageError
 from omnidraft.learning.adapters.serving import AUTO, NO_ADAPTER
@@ -32,7 +30,7 @@ from omnidraft.learning.learner import Learner
 from omnidraft.learning.material.capture import CAPTURE, Answered
 from omnidraft.profiles.forget import Forgotten, forget_everything_from, forget_from
 from omnidraft.profiles.uploads import clear_uploads
-from omnidraft.settings.config import AppSettings, CacheSettings, DraftSettings, ModelSettings, SamplingSettings
+from omnidraft.settings.config import AppSettings, CacheSettings, ModelSettings
 from omnidraft.settings.file import load_settings
 from omnidraft.storage.paths import DataHome
 
@@ -146,43 +144,29 @@ class Assistant:
                 self._engine().tolerance = 2 * batch_difference(target, ids)
                 self._engine().target.committed = []
 
-    def answer(
-        self,
-        messages: Asked,
-        sampling: SamplingSettings | None = None,
-        draft: DraftSettings | None = None,
-        *,
-        chat: str | None = None,
-        wait: bool = True,
-        continued: Continued | None = None,
-        grammar: Grammar | None = None,
-        alternatives: int | None = None,
-    ) -> Generator[Event, None, None]:
+    @property
+    def capture(self) -> int:
+        """How many of the target's top ids learning wants with each token of an answer; 0 where nothing is learned."""
+        return CAPTURE if self.learner.wants_answers else 0
+
+    def answer(self, request: AnswerRequest, *, wait: bool = True) -> Generator[Event, None, None]:
         """Events of one answer; closing the generator or calling `stop` ends it early. Busy if not `wait`ing.
 
-        With `continued` the answer goes on from there; the learner, who wants whole answers to somebody, does not hear
-        of it, nor of what goes on behind a raw text. `grammar` is what the answer must follow; `alternatives`: see
-        `decode`.
+        The learner, who wants whole answers to somebody, does not hear of one that goes on, nor of one that captures
+        nothing.
         """
         if not self._lock.acquire(blocking=wait):
             raise Busy("Another answer is being written; stop it or wait for it.")
+        tokens: list[Token] | None = [] if request.capture and request.continued is None else None
         try:
             self.learner.answer_begins()
-            sampling, wanted = sampling or self.settings.sampling, self.learner.wants_answers
-            events = self._engine().answer(
-                messages,
-                sampling,
-                draft or self.settings.draft,
-                capture=CAPTURE if wanted and continued is None else 0,
-                source=chat,
-                continued=continued,
-                grammar=grammar,
-                alternatives=alternatives,
-            )
-            if continued is not None or isinstance(messages, RawText):
-                yield from events
-            else:
-                yield from self._followed(events, messages, chat, sampling)
+            with closing(self._engine().answer(request)) as events:
+                for event in events:
+                    if tokens is not None and isinstance(event, Token):
+                        tokens.append(event)
+                    yield event
+                    if tokens is not None and isinstance(event, Finished):
+                        self.learner.take(Answered(request, tokens, event))
             if (failure := self._commit()) is not None:
                 yield Notice(failure)
         finally:
@@ -211,24 +195,6 @@ class Assistant:
         except StorageError as error:
             return str(error)
         return None
-
-    def _followed(
-        self,
-        events: Generator[Event, None, None],
-        messages: Sequence[Message],
-        chat: str | None,
-        sampling: SamplingSettings,
-    ) -> Iterator[Event]:
-        tokens: list[Token] = []
-        try:
-            for event in events:
-                if isinstance(event, Token):
-                    tokens.append(event)
-                yield event
-                if isinstance(event, Finished):
-                    self.learner.take(Answered(chat, messages, tokens, event, sampling.temperature))
-        finally:
-            events.close()
 
     def forget(self, store: ChatStore, chat: str) -> Forgotten:
         """Remove a conversation and all that was learned from it; `store` is the open store of conversations.

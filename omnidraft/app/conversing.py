@@ -17,6 +17,7 @@ from omnidraft.app.session import Session
 from omnidraft.app.tool_use import UNSUPPORTED, decided, files_in, use_of
 from omnidraft.chats import Conversation, Message, TextFile, files_meta
 from omnidraft.chats.steps import messages_with_steps, open_call, steps_meta
+from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import ModelError
 from omnidraft.settings.config import DraftSettings, SamplingSettings
 
@@ -53,7 +54,7 @@ def ask(session: Session, chat: str, text: str, files: Sequence[TextFile] = (), 
     with session.turn(target_of(session, chat)):
         files = fitted(session, session.store.get(chat), text, files, too_long)
         session.store.append(chat, "user", text, meta=files_meta(files))
-        return answer(session, chat)
+        return session.start(_new_answer(session, chat))
 
 
 def edit(
@@ -63,7 +64,7 @@ def edit(
     with session.turn(target_of(session, chat)):
         files = fitted(session, session.store.get(chat), text, files, too_long)
         session.store.edit(message, text, files_meta(files))
-        return answer(session, chat)
+        return session.start(_new_answer(session, chat))
 
 
 def regenerate(session: Session, chat: str) -> AnswerJob:
@@ -73,21 +74,7 @@ def regenerate(session: Session, chat: str) -> AnswerJob:
         if not path:
             raise ModelError("There is nothing to answer yet.")
         question = path[-1] if path[-1].role == "user" else session.store.message(path[-1].parent or "")
-        return answer(session, chat, question=question, fresh=True)
-
-
-def answer(session: Session, chat: str, question: Message | None = None, fresh: bool = False) -> AnswerJob:
-    """Start the answer to `question`, by default the last message shown; inside the session's turn."""
-    settings = session.store.get(chat)
-    path = session.store.path(chat)
-    if question is not None:
-        path = path[: [m.id for m in path].index(question.id) + 1]
-    sampling = sampling_of(session, settings)
-    if fresh or sampling.seed is None:
-        # Drawn here and stored at once, so that an answer cut off by a crash can be continued with it.
-        sampling = replace(sampling, seed=secrets.randbits(48))
-    keeper = KeptAnswer.of_new(session, path[-1], sampling.seed)
-    return _start(session, settings, path, sampling, keeper)
+        return session.start(_new_answer(session, chat, question, fresh=True))
 
 
 def resume(session: Session, chat: str) -> AnswerJob:
@@ -99,7 +86,7 @@ def resume(session: Session, chat: str) -> AnswerJob:
             raise ModelError("There is no answer to go on with.")
         if open_call(path[-1].steps) is not None:
             raise ModelError("Decide about the call first.")
-        return _go_on(session, settings, path[:-1], path[-1])
+        return session.start(_more_of(session, settings, path[:-1], path[-1]))
 
 
 def decide(session: Session, chat: str, message: str, call: str, choice: str) -> AnswerJob | None:
@@ -113,18 +100,34 @@ def decide(session: Session, chat: str, message: str, call: str, choice: str) ->
             settings = session.store.update(chat, tools=allowed)
         meta = {**path[-1].meta, "steps": steps_meta(steps)}
         session.store.save_partial(message, path[-1].content, meta, final=True)
-        return None if open_call(steps) else _go_on(session, settings, path[:-1], session.store.message(message))
+        if open_call(steps):
+            return None
+        return session.start(_more_of(session, settings, path[:-1], session.store.message(message)))
 
 
-def _go_on(session: Session, settings: Conversation, path: list[Message], last: Message) -> AnswerJob:
-    """Go on with an answer where it stopped, or behind the functions it asked for."""
+def _new_answer(session: Session, chat: str, question: Message | None = None, fresh: bool = False) -> AnswerJob:
+    """The answer to `question`, by default the last message shown; inside the session's turn."""
+    settings = session.store.get(chat)
+    path = session.store.path(chat)
+    if question is not None:
+        path = path[: [m.id for m in path].index(question.id) + 1]
+    sampling = sampling_of(session, settings)
+    if fresh or sampling.seed is None:
+        # Drawn here and stored at once, so that an answer cut off by a crash can be continued with it.
+        sampling = replace(sampling, seed=secrets.randbits(48))
+    keeper = KeptAnswer.of_new(session, path[-1], sampling.seed)
+    return _job(session, settings, path, sampling, keeper)
+
+
+def _more_of(session: Session, settings: Conversation, path: list[Message], last: Message) -> AnswerJob:
+    """An answer from where it stopped, or behind the functions it asked for."""
     sampling = sampling_of(session, settings)
     if (seed := last.meta.get("seed")) is not None:
         sampling = replace(sampling, seed=seed)
-    return _start(session, settings, path, sampling, KeptAnswer.of_begun(session, last))
+    return _job(session, settings, path, sampling, KeptAnswer.of_begun(session, last))
 
 
-def _start(
+def _job(
     session: Session, settings: Conversation, path: list[Message], sampling: SamplingSettings, keeper: KeptAnswer
 ) -> AnswerJob:
     if settings.target is None and session.loaded is not None:
@@ -132,17 +135,14 @@ def _start(
     messages, use = messages_of(settings, path), None
     if settings.tools is not None and (engine := session.assistant.engine) is not None:
         use = use_of(engine, messages, path, keeper.message, settings.tools)
-    job = session.answer(
-        use.prompt() if use is not None else [*messages, *messages_with_steps(keeper.before, keeper.message.steps)],
-        sampling,
-        draft_of(session, settings),
-        chat=settings.id,
-        message=keeper.message.id,
-        continued=keeper.continued,
-        begun=keeper.message.content,
-        steps=keeper.message.steps,
-        pieces=keeper.pieces,
-        finished=keeper.finish,
+    said = messages_with_steps(keeper.before, keeper.message.steps)
+    request = AnswerRequest(
+        use.prompt() if use is not None else [*messages, *said], sampling, draft_of(session, settings),
+        continued=keeper.continued, source=settings.id, capture=session.assistant.capture,
+    )  # fmt: skip
+    job = AnswerJob(
+        session.assistant, request, message=keeper.message.id, begun=keeper.message.content,
+        steps=keeper.message.steps, pieces=keeper.pieces, finished=keeper.finish,
         **({"watch": keeper.watch_with(use), "more": use.more, "marker": use.marker} if use is not None
            else {"watch": keeper.watch}),
     )  # fmt: skip

@@ -25,11 +25,10 @@ from omnidraft.app.race_job import RaceJob
 from omnidraft.app.race_view import RacePlan
 from omnidraft.app.shown_chats import ShownChats
 from omnidraft.backends.gguf.file import usable_info
-from omnidraft.backends.prompting.seats import Asked
 from omnidraft.chats import ChatStore
 from omnidraft.errors import ModelError, OmniDraftError
 from omnidraft.lab.jobs import DriftLab
-from omnidraft.settings.config import AppSettings, DraftSettings, ModelSettings, SamplingSettings, changed
+from omnidraft.settings.config import AppSettings, DraftSettings, ModelSettings, changed
 from omnidraft.settings.file import reset_settings, save_settings
 from omnidraft.storage.paths import DataHome
 from omnidraft.storage.trial import TRIALS
@@ -244,16 +243,17 @@ class Session:
             act(self.assistant.loaded.cache)
             self.assistant.loaded.cache.commit()
 
-    def answer(self, messages: Asked, sampling: SamplingSettings, draft: DraftSettings, **more: Any) -> AnswerJob:
-        """Start an answer with the loaded target, inside a `turn`; StillAnswering while another is being written."""
+    def start(self, job: AnswerJob) -> AnswerJob:
+        """Have the loaded target write an answer, inside a `turn`; StillAnswering while another is being written."""
         with self._lock:
             self._must_be_idle()
             self._used = time.monotonic()
-            self.job = AnswerJob(self.assistant, messages, sampling, draft, **more).start()
-            return self.job
+            self.job = job
+            threading.Thread(target=job.run, name="answer", daemon=True).start()
+            return job
 
     def embed(self, texts: Sequence[str | Sequence[int]]) -> EmbeddingJob:
-        """Start to turn texts into vectors, inside a `turn`, as `answer` does."""
+        """Start to turn texts into vectors, inside a `turn`, as `start` does."""
         with self._lock:
             self._must_be_idle()
             self._used = time.monotonic()

@@ -9,6 +9,7 @@ from pathlib import Path
 from omnidraft.app.assistant import Assistant
 from omnidraft.bench.opened import engine_of
 from omnidraft.decoding.events import Finished
+from omnidraft.decoding.request import AnswerRequest
 from omnidraft.lab.prompts import TASKS, load_prompts
 from omnidraft.settings.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.storage.paths import DataHome
@@ -56,7 +57,7 @@ def _task(assistant: Assistant, task: str, prompts: int, max_tokens: int, temper
     sums = [0, 0, 0, 0]
     for number, prompt in enumerate(load_prompts(task, limit=prompts)):
         sampling = SamplingSettings.unfiltered(temperature=temperature, seed=number, max_tokens=max_tokens)
-        for event in assistant.answer(prompt.messages, sampling, DRAFT):
+        for event in assistant.answer(AnswerRequest(prompt.messages, sampling, DRAFT)):
             if isinstance(event, Finished):
                 s = event.statistics
                 found = (s.proposed, s.accepted, s.tokens, s.target_passes)

@@ -13,6 +13,7 @@ from omnidraft.bench.opened import engine_of
 from omnidraft.decoding.acceptance import AcceptanceHead
 from omnidraft.decoding.cost import CostModel
 from omnidraft.decoding.knowledge import Knowledge
+from omnidraft.decoding.request import AnswerRequest
 from omnidraft.engine import Memory
 from omnidraft.lab.prompts import load_prompts
 from omnidraft.settings.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
@@ -62,7 +63,7 @@ def measure(
         for task in tasks:
             for number, prompt in enumerate(load_prompts(task, limit=prompts)):
                 sampling = SamplingSettings.unfiltered(temperature=temperature, seed=number, max_tokens=64)
-                for _ in assistant.answer(prompt.messages, sampling, DRAFT):
+                for _ in assistant.answer(AnswerRequest(prompt.messages, sampling, DRAFT)):
                     pass
     finally:
         assistant.close()

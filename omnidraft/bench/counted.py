@@ -9,6 +9,7 @@ from omnidraft.backends.prompting.prompt import prompt_ids
 from omnidraft.backends.prompting.seats import DrafterSeat, Message
 from omnidraft.bench.opened import engine_of
 from omnidraft.bench.recorded import RecordedTarget
+from omnidraft.decoding.request import AnswerRequest
 from omnidraft.engine import Engine
 from omnidraft.lab.trace import Trace, record
 from omnidraft.settings.config import DraftSettings, SamplingSettings
@@ -33,5 +34,5 @@ def count_fixed(
         for length in lengths:
             engine.forget()
             draft = DraftSettings(mode="fixed", length=length)
-            found[length].append(record(engine.answer(messages, sampling, draft)))
+            found[length].append(record(engine.answer(AnswerRequest(messages, sampling, draft))))
     return found

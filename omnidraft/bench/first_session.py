@@ -22,6 +22,7 @@ from typing import Any
 
 from omnidraft.app.assistant import Assistant
 from omnidraft.bench.opened import engine_of
+from omnidraft.decoding.request import AnswerRequest
 from omnidraft.lab.prompts import Prompt
 from omnidraft.lab.race import PLAIN, drafter_acceptance, median_interval, per_token, trained
 from omnidraft.lab.topics import parted, topic_prompts
@@ -118,7 +119,11 @@ def _answers(assistant: Assistant, plan: Plan, prompt: Prompt, number: int) -> L
     for way in WAYS[turn:] + WAYS[:turn]:
         engine_of(assistant).forget()
         chat = f"first-session-{number}" if way == "default" else None
-        traces[way] = record(assistant.answer(prompt.messages, sampling, drafts[way], chat=chat))
+        traces[way] = record(
+            assistant.answer(
+                AnswerRequest(prompt.messages, sampling, drafts[way], source=chat, capture=assistant.capture)
+            )
+        )
     same = all(trace.ids == traces["plain"].ids for trace in traces.values())
     return Lived(number, version, traces, same)
 

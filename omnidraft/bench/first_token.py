@@ -12,6 +12,7 @@ from omnidraft.bench import regimes
 from omnidraft.bench.opened import engine_of
 from omnidraft.bench.speed import draft_settings
 from omnidraft.decoding.events import Prefill, Token
+from omnidraft.decoding.request import AnswerRequest
 from omnidraft.lab.prompts import load_prompts
 from omnidraft.settings.config import CacheSettings, ModelSettings, SamplingSettings
 from omnidraft.storage.paths import DataHome
@@ -71,7 +72,9 @@ def _first_token(assistant: Assistant, messages: list[dict[str, str]], method: s
     engine_of(assistant).forget()
     length = 0
     start = perf_counter()
-    events = assistant.answer(messages, SamplingSettings(temperature=0.0, max_tokens=4), draft_settings(method))
+    events = assistant.answer(
+        AnswerRequest(messages, SamplingSettings(temperature=0.0, max_tokens=4), draft_settings(method))
+    )
     for event in events:
         if isinstance(event, Prefill):
             length = event.total

@@ -21,6 +21,7 @@ from omnidraft.bench import regimes
 from omnidraft.bench.opened import pair_of
 from omnidraft.decoding.events import Finished
 from omnidraft.decoding.measure import step_seconds
+from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import ModelError
 from omnidraft.lab.prompts import load_prompts
 from omnidraft.learning.adapters.merge import write_merged
@@ -59,7 +60,9 @@ class Workshop:
         began = time.perf_counter()
         sampling = SamplingSettings(temperature=0, max_tokens=tokens)
         messages = self.prompts[number % len(self.prompts)].messages
-        *_, finished = assistant.answer(messages, sampling, _DRAFT, chat=f"bench-{number}")
+        *_, finished = assistant.answer(
+            AnswerRequest(messages, sampling, _DRAFT, source=f"bench-{number}", capture=assistant.capture)
+        )
         assert isinstance(finished, Finished)
         return finished.statistics.tokens, time.perf_counter() - began
 

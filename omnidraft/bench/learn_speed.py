@@ -19,6 +19,7 @@ from omnidraft.bench.columns import Column, sampling_of
 from omnidraft.bench.learn_plan import LearnPlan, choose, label
 from omnidraft.bench.opened import engine_of
 from omnidraft.bench.speed import draft_settings
+from omnidraft.decoding.request import AnswerRequest
 from omnidraft.engine import Memory
 from omnidraft.lab.trace import Trace, record
 from omnidraft.settings.config import CacheSettings, ModelSettings
@@ -98,7 +99,7 @@ def _measure(
                     engine_of(assistant).forget()
                     engine_of(assistant).memory = memories[method]
                     sampling = sampling_of(temperature, seed=number, max_tokens=plan.test_tokens)
-                    events = assistant.answer(prompt.messages, sampling, draft_settings(method))
+                    events = assistant.answer(AnswerRequest(prompt.messages, sampling, draft_settings(method)))
                     traces[method].append(record(events))
             for method in METHODS[1:]:
                 yield _speed((*labels, temperature, method), traces["plain"], traces[method])

@@ -15,6 +15,7 @@ from omnidraft.backends.llama.model import LlamaDrafter
 from omnidraft.backends.opening import open_target
 from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.bench.columns import Column, sampling_of
+from omnidraft.decoding.request import AnswerRequest
 from omnidraft.engine import Engine
 from omnidraft.lab.prompts import Prompt
 from omnidraft.lab.trace import Trace, record
@@ -90,7 +91,7 @@ class Tester:
         for number, prompt in enumerate(prompts):
             self.engine.forget()
             sampling = sampling_of(temperature, seed=seed * 1_000_003 + number, max_tokens=max_tokens)
-            yield record(self.engine.answer(list(prompt.messages), sampling, draft))
+            yield record(self.engine.answer(AnswerRequest(list(prompt.messages), sampling, draft)))
 
     def close(self) -> None:
         self._closing.close()

@@ -20,7 +20,7 @@ from omnidraft.decoding.drafting import Drafting
 from omnidraft.decoding.events import Finished, Round
 from omnidraft.decoding.length import FixedLength
 from omnidraft.decoding.loop import decode
-from omnidraft.decoding.request import DecodeRequest
+from omnidraft.decoding.request import AnswerRequest, DecodeInput
 from omnidraft.decoding.speculation import Speculation
 from omnidraft.settings.config import CacheSettings, SamplingSettings
 from omnidraft.storage.paths import BUNDLED_MODELS
@@ -64,7 +64,8 @@ def measure(temperature: float, tokens: int = 400, draft_length: int = 4) -> Ove
         speculation = Speculation(Drafting(drafter, translator, [1, 2, 3]), FixedLength(draft_length))
         before = target.seconds + drafter.seconds
         start = perf_counter()
-        events = list(decode(DecodeRequest(target, [1, 2, 3], sampling, seed, speculation, capture=CAPTURE)))
+        given = DecodeInput(target, [1, 2, 3], seed, speculation)
+        events = list(decode(AnswerRequest((), sampling, capture=CAPTURE), given))
         total = perf_counter() - start - (target.seconds + drafter.seconds - before)
         target.rewind(0)
         drafter.rewind(0)

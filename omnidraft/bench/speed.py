@@ -21,6 +21,7 @@ from omnidraft.bench.cells import Cell, Costs, make_cell
 from omnidraft.bench.columns import Column, sampling_of
 from omnidraft.bench.counted import count_fixed
 from omnidraft.bench.opened import drafting_of, engine_of, pair_of
+from omnidraft.decoding.request import AnswerRequest
 from omnidraft.engine import Memory
 from omnidraft.errors import SettingsError
 from omnidraft.lab.prompts import load_prompts
@@ -205,4 +206,4 @@ class _Bench:
         engine.pair_drafter(seat.model, seat.template, translator)
         engine.forget()
         engine.memory = self._memories[way]
-        return record(self._assistant.answer(messages, sampling, draft_settings(way.method)))
+        return record(self._assistant.answer(AnswerRequest(messages, sampling, draft_settings(way.method))))

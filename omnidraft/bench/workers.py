@@ -18,6 +18,7 @@ from omnidraft.bench import regimes
 from omnidraft.bench.network import Network, network
 from omnidraft.bench.speed import draft_settings
 from omnidraft.decoding.events import Finished, Round
+from omnidraft.decoding.request import AnswerRequest
 from omnidraft.engine import Memory
 from omnidraft.lab.prompts import load_prompts
 from omnidraft.lab.trace import Trace, record
@@ -137,7 +138,9 @@ def _answers(
             engine.memory = memories[method]
             sampling = SamplingSettings(temperature=plan.temperature, seed=number, max_tokens=plan.max_tokens)
             watched = _Watched(net)
-            trace = record(watched.events(assistant.answer(prompt.messages, sampling, draft_settings(method))))
+            trace = record(
+                watched.events(assistant.answer(AnswerRequest(prompt.messages, sampling, draft_settings(method))))
+            )
             answers[method].append((trace, watched.near))
             for i in range(2):
                 carried[method][i] += watched.carried[i]

@@ -16,6 +16,7 @@ from omnidraft.cli.converse import converse, new_chat
 from omnidraft.cli.interrupt import Interrupts
 from omnidraft.cli.report import print_json, report, summary
 from omnidraft.decoding.events import Finished, Notice, Token
+from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import SettingsError
 from omnidraft.lab.prompts import Prompt, load_prompts
 from omnidraft.settings.config import DraftSettings, ModelSettings, SamplingSettings, describe
@@ -168,7 +169,9 @@ def _answer_one(
     ids: list[int] = []
     finished: Finished | None = None
     with Interrupts(assistant.stop) as interrupts:
-        for event in assistant.answer(prompt.messages, sampling, draft, chat=chat):
+        for event in assistant.answer(
+            AnswerRequest(prompt.messages, sampling, draft, source=chat, capture=assistant.capture)
+        ):
             if isinstance(event, (Token, Finished)):
                 text.append(event.text)
                 if not args.json:

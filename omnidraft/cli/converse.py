@@ -13,6 +13,7 @@ from omnidraft.app.assistant import Assistant
 from omnidraft.cli.interrupt import Interrupts
 from omnidraft.cli.report import summary
 from omnidraft.decoding.events import Finished, Notice, Token
+from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import OmniDraftError
 from omnidraft.settings.config import DraftSettings, SamplingSettings
 
@@ -96,7 +97,7 @@ def _answer(
     """Print an answer as it comes; returns its text, also if it was stopped, and its end."""
     said: list[str] = []
     finished = None
-    events = assistant.answer(messages, sampling, draft, chat=chat)
+    events = assistant.answer(AnswerRequest(messages, sampling, draft, source=chat, capture=assistant.capture))
     with Interrupts(assistant.stop) as interrupts:
         try:
             for event in events:

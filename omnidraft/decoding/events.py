@@ -18,6 +18,7 @@ Origin = Literal["target", "direct", "ngram", "split", "lookup"]
 ORIGINS: tuple[Origin, ...] = ("target", "direct", "ngram", "split", "lookup")
 _SUMS = ("drafted", "proposed", "tested", "accepted", "copied", "draft", "translate", "verify", "other")
 FinishReason = Literal["stop", "stop_string", "length", "context", "cancelled"]
+CUT = ("length", "context", "cancelled")  # ends that are not the answer's own
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,11 @@ import numpy as np
 
 from omnidraft.backends.base import Aborted
 from omnidraft.decoding.constraint import ConstrainedSampler
-from omnidraft.decoding.events import Event, Finished, FinishReason, Round, Statistics, Token
+from omnidraft.decoding.events import CUT, Event, Finished, FinishReason, Round, Statistics, Token
 from omnidraft.decoding.penalties import looked_at
 from omnidraft.decoding.pick import GreedyPicker
 from omnidraft.decoding.prefill import prefill
-from omnidraft.decoding.request import DecodeRequest
+from omnidraft.decoding.request import AnswerRequest, DecodeInput
 from omnidraft.decoding.sampling import Sampler
 from omnidraft.decoding.speculation import NOTHING
 from omnidraft.decoding.strategy import Equality, Strategy, choose_strategy
@@ -30,53 +30,59 @@ from omnidraft.processes.thread_pool import release_helpers
 from omnidraft.vocab import Proposal
 
 
-def decode(request: DecodeRequest) -> Generator[Event, None, None]:
-    """Answer the request's prompt until the target ends it, a stop string, or a limit."""
-    answer = _Answer(request)
+def decode(request: AnswerRequest, given: DecodeInput) -> Generator[Event, None, None]:
+    """Answer the prompt until the target ends it, a stop string, or a limit."""
+    answer = _Answer(request, given)
     start = perf_counter()
     reason: FinishReason = "cancelled"
     try:
-        for progress in prefill(request.target, answer.committed[:-1]):
+        for progress in prefill(given.target, answer.committed[:-1]):
             answer.statistics.reused_tokens = progress.reused
             yield progress
-            if request.cancelled():
+            if given.cancelled():
                 raise Aborted
         answer.statistics.prefill = perf_counter() - start
         while True:
             if (ended := answer.ended()) is not None:
                 reason = ended
                 break
-            if request.cancelled():
+            if given.cancelled():
                 raise Aborted
-            yield from answer.round()
+            for event in answer.round():
+                if isinstance(event, Token):
+                    given.committed.append(event.id)
+                yield event
     except Aborted:  # the reason stays "cancelled"
         pass
     finally:
         release_helpers()
-    if request.speculation is not None:
-        answer.statistics.guard = request.speculation.policy.state
-    yield Finished(reason, answer.statistics, answer.text.finish(), request.seed, request.draft_disabled_reason)
+    statistics = answer.statistics
+    if given.speculation is not None:
+        statistics.guard = given.speculation.policy.state
+    rest = answer.text.finish(cut=reason in CUT)
+    yield Finished(reason, statistics, rest, given.seed, given.why_plain(statistics))
 
 
 class _Answer:
     """State of one answer between rounds."""
 
-    def __init__(self, request: DecodeRequest) -> None:
-        self.target = request.target
-        self.committed = list(request.prompt)
+    def __init__(self, request: AnswerRequest, given: DecodeInput) -> None:
+        self.target = given.target
+        self.committed = list(given.committed)
         self.sampling = request.sampling
-        self.speculation = request.speculation
-        self.tolerance = request.tolerance
-        self._written = request.written
-        self._barred = sorted(self.target.vocabulary.eog) if request.go_on else []
-        self.text = TextStream(self.sampling.stop)
+        self.speculation = given.speculation
+        self.tolerance = given.tolerance
+        self._written = given.written
+        may_not_end = request.continued is not None and request.continued.ended
+        self._barred = sorted(self.target.vocabulary.eog) if may_not_end else []
+        self.text = TextStream((*self.sampling.stop, *given.stop), given.prefix)
         self.statistics = Statistics(prompt_tokens=len(self.committed))
         self._finished: FinishReason | None = None
         self._widest = getattr(self.target, "widest", self.target.n_ctx)
         self._ends = self.target.vocabulary.eog.__contains__
-        self._constrained = request.constraint is not None
-        self._recent, before = looked_at(self.sampling, self.committed, request.written)
-        self._sampler = _sampler(request, before)
+        self._constrained = given.constraint is not None
+        self._recent, before = looked_at(self.sampling, self.committed, given.written)
+        self._sampler = _sampler(request, given, before)
         self._strategy = self._choose()
 
     def _choose(self) -> Strategy:
@@ -170,9 +176,9 @@ class _Answer:
         s.count(done)
 
 
-def _sampler(request: DecodeRequest, before: int) -> Sampler:
-    more: dict[str, Any] = {"margins": request.tolerance > 0, "before": before, "alternatives": request.alternatives}
-    basic = request.sampling, request.target.vocabulary, request.seed, request.capture
-    if request.constraint is None:
+def _sampler(request: AnswerRequest, given: DecodeInput, before: int) -> Sampler:
+    more: dict[str, Any] = {"margins": given.tolerance > 0, "before": before, "alternatives": request.alternatives}
+    basic = request.sampling, given.target.vocabulary, given.seed, request.capture
+    if given.constraint is None:
         return Sampler(*basic, **more)
-    return ConstrainedSampler(*basic, request.constraint, **more)
+    return ConstrainedSampler(*basic, given.constraint, **more)

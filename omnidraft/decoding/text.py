@@ -7,9 +7,13 @@ from collections.abc import Sequence
 
 
 class TextStream:
-    """Feed token bytes, get showable text. `stopped` is true once a stop string was met (it is never shown)."""
+    """Feed token bytes, get showable text, but for a `prefix` it may begin with.
 
-    def __init__(self, stop: Sequence[str] = ()) -> None:
+    `stopped` is true once a stop string was met (it is never shown).
+    """
+
+    def __init__(self, stop: Sequence[str] = (), prefix: str = "") -> None:
+        self._prefix = prefix
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._stop = [s for s in stop if s]
         self._beginnings = {s[0] for s in self._stop}
@@ -17,13 +21,17 @@ class TextStream:
         self.stopped = False
 
     def feed(self, data: bytes) -> str:
-        return self._release(self._decoder.decode(data))
+        text = self._release(self._decoder.decode(data))
+        if self._prefix and text:
+            text, self._prefix = text.removeprefix(self._prefix), ""
+        return text
 
-    def finish(self) -> str:
-        """What was held back, at the end of the answer: an unfinished character shows as U+FFFD."""
+    def finish(self, *, cut: bool = False) -> str:
+        """What was held back, at the end of the answer. An unfinished character shows as U+FFFD; not where the answer
+        was `cut`, for whoever continues it writes the whole character."""
         if self.stopped:
             return ""
-        text = self._release(self._decoder.decode(b"", final=True))
+        text = self._release(self._decoder.decode(b"", final=not cut))
         rest, self._held = self._held, ""
         return text if self.stopped else text + rest
 

@@ -10,13 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from omnidraft.decoding.events import Finished, Token
+from omnidraft.decoding.request import AnswerRequest
 from omnidraft.engine import Engine
 from omnidraft.lab.prompts import Prompt
 from omnidraft.lab.store import RunState
 from omnidraft.learning.material.capture import CAPTURE, Answered, Pairing, record_of
 from omnidraft.learning.material.expansions import table_files
 from omnidraft.learning.training.stream import StreamLearner
-from omnidraft.settings.config import LearningSettings
+from omnidraft.settings.config import LearningSettings, SamplingSettings
 from omnidraft.vocab import PairMap
 
 
@@ -47,7 +48,8 @@ class RunLearner:
         """Learn from an answer, once: a run killed behind an update answers its prompt again."""
         stream = self._stream
         assert stream is not None  # there was a target to answer
-        answer = Answered(prompt.id, prompt.messages, tokens, finished, self._state.options.temperature)
+        sampling = SamplingSettings(temperature=self._state.options.temperature)
+        answer = Answered(AnswerRequest(prompt.messages, sampling, source=prompt.id), tokens, finished)
         record = None if stream.holds(prompt.id) else record_of(answer, self._pairing)
         if record is not None:
             stream.add(replace(record, task=prompt.task))

@@ -15,6 +15,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from omnidraft.decoding.events import Event, Token
+from omnidraft.decoding.request import AnswerRequest
 from omnidraft.lab.prompts import Prompt
 from omnidraft.lab.trace import Trace, record
 from omnidraft.learning.facts import Status
@@ -37,9 +38,10 @@ class Answering(Protocol):
     @property
     def learner(self) -> Any: ...
 
-    def answer(
-        self, messages: Any, sampling: Any, draft: Any, *, chat: str | None = None, wait: bool = True
-    ) -> Iterator[Event]: ...
+    @property
+    def capture(self) -> int: ...
+
+    def answer(self, request: AnswerRequest, *, wait: bool = True) -> Iterator[Event]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +117,7 @@ def race(
             found[lane] = events = []
             assistant.engine.forget()
             seeded = replace(sampling, seed=number if sampling.seed is None else sampling.seed + number)
-            for event in assistant.answer(prompt.messages, seeded, ways[lane]):
+            for event in assistant.answer(AnswerRequest(prompt.messages, seeded, ways[lane])):
                 events.append(event)
                 yield Said(lane, event)
             if cancelled():
@@ -193,7 +195,9 @@ def teach(
     is a conversation named after `chat`."""
     for number, prompt in enumerate(prompts):
         assistant.engine.forget()
-        for _ in assistant.answer(prompt.messages, sampling, draft, chat=f"{chat}-{number}"):
+        for _ in assistant.answer(
+            AnswerRequest(prompt.messages, sampling, draft, source=f"{chat}-{number}", capture=assistant.capture)
+        ):
             pass
         if cancelled():
             return

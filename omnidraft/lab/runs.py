@@ -16,6 +16,7 @@ from typing import Protocol
 from omnidraft.backends.llama.model import LlamaDrafter
 from omnidraft.decoding.events import Event as AnswerEvent
 from omnidraft.decoding.events import Finished, Token
+from omnidraft.decoding.request import AnswerRequest
 from omnidraft.engine import Engine, Memory
 from omnidraft.errors import ModelError, SettingsError
 from omnidraft.lab.models import PLAIN, LoadedTarget, draft_settings
@@ -233,7 +234,7 @@ class DriftRun:
         capture = self._learner.capture if self._learner is not None and drafting else 0
         events = []
         try:
-            for event in engine.answer(prompt.messages, sampling, settings, capture=capture):
+            for event in engine.answer(AnswerRequest(prompt.messages, sampling, settings, capture=capture)):
                 events.append(event)
                 if self._stop.is_set():  # it may have come before the engine had begun
                     engine.cancel()

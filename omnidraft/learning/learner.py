@@ -93,7 +93,7 @@ class Learner:
 
     def take(self, answer: Answered) -> None:
         """Keep a finished answer for learning; returns at once."""
-        if self.wants_answers and answer.chat is not None:
+        if self.wants_answers and answer.request.source is not None:
             self._schedule.put(answer)
 
     def spare_memory(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from itertools import pairwise
 
@@ -9,6 +10,7 @@ import pytest
 
 from omnidraft.app.answer_job import AnswerJob
 from omnidraft.app.assistant import Assistant
+from omnidraft.decoding.request import AnswerRequest
 from omnidraft.settings.config import DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.storage.paths import find_data_home
 from ui.chat.stream import MAX_SILENCE, MIN_INTERVAL, follow, silence
@@ -27,7 +29,10 @@ def assistant(models, tmp_path_factory):
 
 
 def job(assistant, messages=QUESTION, sampling=LONG, **more) -> AnswerJob:
-    return AnswerJob(assistant, messages, sampling, PLAIN, **more)
+    """One that is being written."""
+    made = AnswerJob(assistant, AnswerRequest(messages, sampling, PLAIN), **more)
+    threading.Thread(target=made.run, daemon=True).start()
+    return made
 
 
 def wait_for(condition, seconds: float = 20.0) -> None:
@@ -39,7 +44,7 @@ def wait_for(condition, seconds: float = 20.0) -> None:
 
 def test_an_answer_ends_by_itself_and_tells_its_keeper_once(assistant):
     kept = []
-    done = job(assistant, sampling=SamplingSettings(temperature=0, max_tokens=12), finished=kept.append).start()
+    done = job(assistant, sampling=SamplingSettings(temperature=0, max_tokens=12), finished=kept.append)
     done.join(30)
     assert done.over
     assert done.error is None
@@ -49,21 +54,21 @@ def test_an_answer_ends_by_itself_and_tells_its_keeper_once(assistant):
 
 
 def test_a_stop_in_the_middle_keeps_what_was_written(assistant):
-    running = job(assistant).start()
+    running = job(assistant)
     wait_for(lambda: running.live.statistics.tokens > 5 or running.over)
     running.stop()
     running.join(10)
     assert running.over
     assert running.live.finish_reason in ("cancelled", "stop")
     assert running.text
-    again = job(assistant, sampling=SamplingSettings(temperature=0, max_tokens=5)).start()
+    again = job(assistant, sampling=SamplingSettings(temperature=0, max_tokens=5))
     again.join(30)
     assert again.error is None
 
 
 def test_a_stop_while_the_prompt_is_read_ends_before_the_first_token(assistant):
     prompt = [{"role": "user", "content": " ".join(f"word{i}" for i in range(180))}]
-    running = job(assistant, prompt).start()
+    running = job(assistant, prompt)
     wait_for(lambda: running.live.prefill is not None and running.live.prefill.done < running.live.prefill.total)
     running.stop()
     running.join(10)
@@ -73,9 +78,9 @@ def test_a_stop_while_the_prompt_is_read_ends_before_the_first_token(assistant):
 
 
 def test_a_second_answer_is_refused_in_a_sentence(assistant):
-    running = job(assistant).start()
+    running = job(assistant)
     wait_for(lambda: running.live.statistics.tokens > 0 or running.over)
-    second = job(assistant).start()
+    second = job(assistant)
     second.join(10)
     if not second.live.statistics.tokens:
         assert "Another answer" in (second.error or "")
@@ -84,7 +89,7 @@ def test_a_second_answer_is_refused_in_a_sentence(assistant):
 
 
 def test_updates_come_at_most_twenty_times_a_second_and_end_with_the_whole_text(assistant):
-    running = job(assistant).start()
+    running = job(assistant)
     moments, texts = [], []
     for seen in follow(running):
         moments.append(time.monotonic())

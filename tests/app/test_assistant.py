@@ -10,6 +10,7 @@ import pytest
 
 from omnidraft.app.assistant import CAPTURE, Assistant, Busy
 from omnidraft.decoding.events import Finished, Notice, Token
+from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import ModelError, StorageError
 from omnidraft.settings.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.storage.paths import find_data_home
@@ -39,7 +40,7 @@ def assistant(home, files):
 
 
 def ask(assistant, sampling=GREEDY, draft=FIXED) -> list:
-    return list(assistant.answer(QUESTION, sampling, draft))
+    return list(assistant.answer(AnswerRequest(QUESTION, sampling, draft)))
 
 
 def ids_of(events) -> list[int]:
@@ -132,18 +133,20 @@ def test_new_model_settings_reach_the_drafter_too(assistant, files):
 
 
 def test_only_one_answer_runs_at_a_time(assistant):
-    running = assistant.answer(QUESTION, GREEDY, FIXED)
+    running = assistant.answer(AnswerRequest(QUESTION, GREEDY, FIXED))
     next(running)
     with pytest.raises(Busy):
-        next(assistant.answer(QUESTION, GREEDY, FIXED, wait=False))
+        next(assistant.answer(AnswerRequest(QUESTION, GREEDY, FIXED), wait=False))
     running.close()
-    assert ids_of(assistant.answer(QUESTION, GREEDY, FIXED, wait=False))
+    assert ids_of(assistant.answer(AnswerRequest(QUESTION, GREEDY, FIXED), wait=False))
 
 
 def test_stopping_from_another_thread_ends_the_answer_and_keeps_what_was_learned(assistant):
     assistant.target.vocabulary.eog = frozenset()  # an answer without an end of its own
     events = []
-    for event in assistant.answer(QUESTION, SamplingSettings(temperature=1.0, seed=1, max_tokens=100_000), FIXED):
+    for event in assistant.answer(
+        AnswerRequest(QUESTION, SamplingSettings(temperature=1.0, seed=1, max_tokens=100_000), FIXED)
+    ):
         events.append(event)
         if len(ids_of(events)) == 50:
             stopper = threading.Thread(target=assistant.stop)
@@ -162,7 +165,7 @@ def test_a_cache_that_cannot_be_written_costs_a_notice_not_the_answer(assistant,
     events = ask(assistant)
     assert isinstance(events[-2], Finished)
     assert events[-1] == Notice("The n-gram cache cannot be used: database or disk is full.")
-    running = assistant.answer(QUESTION, GREEDY, FIXED)
+    running = assistant.answer(AnswerRequest(QUESTION, GREEDY, FIXED))
     next(running)
     running.close()
     monkeypatch.undo()
@@ -174,12 +177,12 @@ def test_the_learner_gets_finished_answers_with_the_targets_candidates(home, mod
     assistant, heard = Assistant(home, learn=True), []
     monkeypatch.setattr(assistant.learner, "take", heard.append)
     assistant.load(models / "tiny-target-a-f16.gguf", models / "tiny-drafter-f16.gguf", ONE)
-    events = list(assistant.answer(QUESTION, GREEDY, FIXED, chat="c1"))
-    running = assistant.answer(QUESTION, GREEDY, FIXED)
+    events = list(assistant.answer(AnswerRequest(QUESTION, GREEDY, FIXED, source="c1", capture=assistant.capture)))
+    running = assistant.answer(AnswerRequest(QUESTION, GREEDY, FIXED, source="c2", capture=assistant.capture))
     next(running)
     running.close()  # abandoned: nobody hears of it
     (answered,) = heard
-    assert (answered.chat, answered.messages) == ("c1", QUESTION)
+    assert (answered.request.source, answered.request.prompt) == ("c1", QUESTION)
     assert [t.id for t in answered.tokens] == ids_of(events)
     assert all(len(t.candidates.ids) == CAPTURE for t in answered.tokens)
     assistant.close()
@@ -208,7 +211,11 @@ def test_n_grams_are_noted_with_the_conversation_they_came_from(models, tmp_path
     )  # fmt: skip
     try:
         messages = [{"role": "user", "content": "Tom has 12 apples and buys 7 more. How many does he have?"}]
-        for _ in assistant.answer(messages, SamplingSettings(temperature=0, max_tokens=40), chat="chat-7"):
+        for _ in assistant.answer(
+            AnswerRequest(
+                messages, SamplingSettings(temperature=0, max_tokens=40), source="chat-7", capture=assistant.capture
+            )
+        ):
             pass
         assert len(assistant.loaded.cache) > 0
         assert assistant.loaded.cache.forget("another") == 0

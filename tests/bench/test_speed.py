@@ -14,6 +14,7 @@ from omnidraft.bench.recorded import RecordedTarget
 from omnidraft.bench.speed import Plan, draft_settings, run, typical
 from omnidraft.decoding.cost import CostModel
 from omnidraft.decoding.events import Round
+from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import ModelError, SettingsError
 from omnidraft.lab.prompts import load_prompts
 from omnidraft.lab.trace import Trace, record
@@ -39,14 +40,16 @@ def test_counted_rounds_are_those_of_a_real_run(assistant, temperature):
     for number, prompt in enumerate(load_prompts("dialogue", split="test", limit=2)):
         sampling = SamplingSettings(temperature=temperature, seed=number, max_tokens=48)
         engine.forget()
-        plain = record(assistant.answer(prompt.messages, sampling, DraftSettings(enabled=False)))
+        plain = record(assistant.answer(AnswerRequest(prompt.messages, sampling, DraftSettings(enabled=False))))
         answers.append((prompt.messages, sampling, plain.ids))
     seats = (engine.drafter, engine.translator)
     counted = count_fixed(assistant, *seats, answers, [1, 3])
     for length, traces in counted.items():
         for (messages, sampling, ids), trace in zip(answers, traces, strict=True):
             engine.forget()
-            real = record(assistant.answer(messages, sampling, DraftSettings(mode="fixed", length=length)))
+            real = record(
+                assistant.answer(AnswerRequest(messages, sampling, DraftSettings(mode="fixed", length=length)))
+            )
             assert trace.ids == real.ids == ids
             assert [_counts(r) for r in trace.rounds] == [_counts(r) for r in real.rounds]
     assert sum(t.accepted for t in counted[3]) > 0

@@ -15,6 +15,7 @@ from omnidraft.__main__ import main
 from omnidraft.app.assistant import Assistant
 from omnidraft.chats import ChatStore, answer_meta
 from omnidraft.decoding.events import Finished, Token
+from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import StorageError
 from omnidraft.learning.adapters.candidate import Candidate, keep_candidate
 from omnidraft.learning.adapters.store import AdapterStore
@@ -83,7 +84,13 @@ class Lived:
     def _converse(self, store: ChatStore, assistant: Assistant, text: str) -> tuple[str, str]:
         chat = store.create().id
         store.append(chat, "user", text)
-        events = list(assistant.answer([{"role": "user", "content": text}], GREEDY, FIXED, chat=chat))
+        events = list(
+            assistant.answer(
+                AnswerRequest(
+                    [{"role": "user", "content": text}], GREEDY, FIXED, source=chat, capture=assistant.capture
+                )
+            )
+        )
         said = "".join(e.text for e in events if isinstance(e, (Token, Finished)))
         ids = [e.id for e in events if isinstance(e, Token)]
         store.append(chat, "assistant", said, meta=answer_meta(token_ids=ids, target="tiny-target-a"))

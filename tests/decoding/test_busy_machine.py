@@ -15,6 +15,7 @@ from omnidraft.backends.llama.model import LlamaDrafter, LlamaTarget
 from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.decoding.events import Finished, Round
 from omnidraft.decoding.processor import _allowed
+from omnidraft.decoding.request import AnswerRequest
 from omnidraft.engine import Engine
 from omnidraft.settings.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.vocab import PairMap, Translator
@@ -61,7 +62,7 @@ def answers(engine: Engine, draft: DraftSettings, count: int, seed: int = 0, tok
         engine.forget()
         sampling = SamplingSettings(temperature=1.0, seed=seed + number, max_tokens=tokens)
         messages = [{"role": "user", "content": PROMPTS[number % len(PROMPTS)]}]
-        events = list(engine.answer(messages, sampling, draft))
+        events = list(engine.answer(AnswerRequest(messages, sampling, draft)))
         found.append(([e.id for e in events if hasattr(e, "candidates")], events))
     return found
 

@@ -10,8 +10,6 @@ import pytest
 
 from omnidraft.decoding.constraint import ConstrainedSampler
 from omnidraft.decoding.events import Token
-from omnidraft.decoding.loop import decode
-from omnidraft.decoding.request import DecodeRequest
 from omnidraft.errors import ModelError
 from omnidraft.settings.config import SamplingSettings
 from omnidraft.vocab import TokenKind
@@ -45,7 +43,7 @@ class NoRepeats:
 
 
 def answer(sampling, seed, speculation=None) -> tuple[int, ...]:
-    events = decode(DecodeRequest(toys.target(), toys.PROMPT, sampling, seed, speculation, constraint=NoRepeats()))
+    events = toys.decoded(toys.target(), toys.PROMPT, sampling, seed, speculation, constraint=NoRepeats())
     return tuple(e.id for e in events if isinstance(e, Token))
 
 

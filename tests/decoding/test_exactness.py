@@ -10,8 +10,6 @@ import pytest
 from scipy import stats
 
 from omnidraft.decoding.events import Finished, Token
-from omnidraft.decoding.loop import decode
-from omnidraft.decoding.request import DecodeRequest
 from omnidraft.settings.config import SamplingSettings
 from omnidraft.vocab import TokenKind
 from tests.decoding import toys
@@ -20,9 +18,7 @@ LENGTH = 4  # tokens of an answer: the first comes without drafting, three are s
 
 
 def answer(target, sampling, seed, speculation=None) -> tuple[int, ...]:
-    return tuple(
-        e.id for e in decode(DecodeRequest(target, toys.PROMPT, sampling, seed, speculation)) if isinstance(e, Token)
-    )
+    return tuple(e.id for e in toys.decoded(target, toys.PROMPT, sampling, seed, speculation) if isinstance(e, Token))
 
 
 def exact_probabilities(target, temperature: float) -> dict[tuple[int, ...], float]:
@@ -119,7 +115,7 @@ def test_coupled_acceptance_lies_between_its_bounds():
     lower = upper = 0.0
     for seed in range(4_000):
         speculation = toys.speculation(drafter, translate, 1)
-        events = list(decode(DecodeRequest(target, toys.PROMPT, sampling, seed, speculation)))
+        events = list(toys.decoded(target, toys.PROMPT, sampling, seed, speculation))
         statistics = next(e.statistics for e in events if isinstance(e, Finished))
         tested += statistics.tested
         accepted += statistics.accepted

@@ -12,8 +12,6 @@ from omnidraft.decoding.drafting import Drafting
 from omnidraft.decoding.events import Finished, Prefill, Round, Token
 from omnidraft.decoding.length import FixedLength
 from omnidraft.decoding.lookup import SuffixLookup
-from omnidraft.decoding.loop import decode
-from omnidraft.decoding.request import DecodeRequest
 from omnidraft.decoding.sampling import Sampler
 from omnidraft.decoding.speculation import Speculation
 from omnidraft.decoding.verify import verify_by_equality
@@ -48,7 +46,7 @@ def ids(events) -> list[int]:
 
 
 def plain_ids(sampling=GREEDY, seed=0, **more) -> list[int]:
-    return ids(list(decode(DecodeRequest(toys.target(**more), PROMPT, sampling, seed))))
+    return ids(list(toys.decoded(toys.target(**more), PROMPT, sampling, seed)))
 
 
 def spelled(answer) -> list[int]:
@@ -75,17 +73,17 @@ def never_right() -> ToyModel:
 def on_script(drafter, length=4, sampling=GREEDY, **more):
     """The scripted target's answer with `drafter`."""
     speculation = toys.speculation(drafter, toys.translator(), length)
-    return list(decode(DecodeRequest(scripted(TARGET, SCRIPT, len(PROMPT), **more), PROMPT, sampling, 0, speculation)))
+    return list(toys.decoded(scripted(TARGET, SCRIPT, len(PROMPT), **more), PROMPT, sampling, 0, speculation))
 
 
 def speculative(drafter, length=4, sampling=GREEDY, seed=0, verification="coupled", **more):
     speculation = toys.speculation(drafter, toys.translator(), length, verification)
-    return list(decode(DecodeRequest(toys.target(**more), PROMPT, sampling, seed, speculation)))
+    return list(toys.decoded(toys.target(**more), PROMPT, sampling, seed, speculation))
 
 
 def test_plain_decoding_is_the_same_call_without_a_drafter():
     target = toys.target()
-    events = list(decode(DecodeRequest(target, PROMPT, GREEDY, 0)))
+    events = list(toys.decoded(target, PROMPT, GREEDY, 0))
     s = finished(events).statistics
     assert s.tokens == s.target_passes == GREEDY.max_tokens
     assert s.tokens_per_pass == 1
@@ -135,9 +133,7 @@ def test_the_counters_fit_together(verification):
 
 def test_the_seconds_add_up_to_the_time_that_passed():
     speculation = toys.speculation(toys.drafter(), toys.translator())
-    answer = decode(
-        DecodeRequest(toys.target(), PROMPT, SamplingSettings(temperature=1.0, max_tokens=200), 0, speculation)
-    )
+    answer = toys.decoded(toys.target(), PROMPT, SamplingSettings(temperature=1.0, max_tokens=200), 0, speculation)
     start = perf_counter()
     events = list(answer)
     passed = perf_counter() - start
@@ -164,7 +160,7 @@ def test_nothing_is_accepted_past_the_end():
     lookup = SuffixLookup([script])
     lookup.begin(PROMPT)
     speculation = Speculation(None, CopyAll(8), lookup=lookup)
-    events = list(decode(DecodeRequest(ending(script), PROMPT, GREEDY, 0, speculation)))
+    events = list(toys.decoded(ending(script), PROMPT, GREEDY, 0, speculation))
     assert finished(events).statistics.origins["lookup"] > 0
     assert ids(events) == script[:7]
     assert finished(events).reason == "stop"
@@ -173,9 +169,7 @@ def test_nothing_is_accepted_past_the_end():
 def test_the_drafter_may_propose_the_end_and_drafts_nothing_behind_it():
     script = [A, B, END]
     drafter = scripted(DRAFTER, [A, B, DRAFTER.eos, C, C], len(PROMPT))
-    events = list(
-        decode(DecodeRequest(ending(script), PROMPT, GREEDY, 0, toys.speculation(drafter, toys.translator(False))))
-    )
+    events = list(toys.decoded(ending(script), PROMPT, GREEDY, 0, toys.speculation(drafter, toys.translator(False))))
     assert ids(events) == script
     s = finished(events).statistics
     assert (s.drafted, s.proposed, s.accepted) == (2, 2, 2)
@@ -187,7 +181,7 @@ def test_a_stop_string_ends_the_answer_and_is_not_shown(stop):
     sampling = SamplingSettings(temperature=0.0, max_tokens=24, stop=("zz", stop))
     drafter = scripted(DRAFTER, script, len(PROMPT))
     for speculation in (None, toys.speculation(drafter, toys.translator(False), 6)):
-        events = list(decode(DecodeRequest(ending(script), PROMPT, sampling, 0, speculation)))
+        events = list(toys.decoded(ending(script), PROMPT, sampling, 0, speculation))
         shown = "".join(e.text for e in events if isinstance(e, (Token, Finished)))
         whole = TARGET.decode(script).decode()
         assert shown == whole[: whole.index(stop)]
@@ -196,9 +190,7 @@ def test_a_stop_string_ends_the_answer_and_is_not_shown(stop):
 
 
 def test_what_only_began_like_a_stop_string_is_shown_at_the_end():
-    events = list(
-        decode(DecodeRequest(ending([B, A, END]), PROMPT, SamplingSettings(temperature=0.0, stop=("ac",)), 0))
-    )
+    events = list(toys.decoded(ending([B, A, END]), PROMPT, SamplingSettings(temperature=0.0, stop=("ac",)), 0))
     assert [e.text for e in events if isinstance(e, Token)] == ["b", "", ""]
     assert finished(events).text == "a"
 
@@ -263,7 +255,7 @@ def test_the_drafter_reads_what_was_verified_after_every_round(vocabulary, verif
         drafter.drafting = speculation.drafting
         said = []
         sampling = SamplingSettings(temperature=1.0, max_tokens=24)
-        for event in decode(DecodeRequest(toys.target(), PROMPT, sampling, seed, speculation)):
+        for event in toys.decoded(toys.target(), PROMPT, sampling, seed, speculation):
             if isinstance(event, Token):
                 said.append(event.id)
             elif isinstance(event, Round):
@@ -295,7 +287,7 @@ def test_an_answer_abandoned_at_any_event_leaves_both_models_consistent(verifica
 
 def _speculating(target, drafter, prompt, sampling, verification):
     drafting = Drafting(drafter, toys.translator(), prompt)
-    return decode(DecodeRequest(target, prompt, sampling, 5, Speculation(drafting, FixedLength(3), verification)))
+    return toys.decoded(target, prompt, sampling, 5, Speculation(drafting, FixedLength(3), verification))
 
 
 @pytest.mark.parametrize("who", ["target", "drafter"])
@@ -317,7 +309,7 @@ def test_a_stop_is_noticed_between_the_batches_of_a_long_prompt():
     target = toys.target()
     prompt = [A, B, C] * 10
     events = []
-    for event in decode(DecodeRequest(target, prompt, GREEDY, 0, cancelled=lambda: len(events) >= 3)):
+    for event in toys.decoded(target, prompt, GREEDY, 0, cancelled=lambda: len(events) >= 3):
         events.append(event)
     assert [type(e) for e in events] == [Prefill, Prefill, Prefill, Finished]
     assert finished(events).reason == "cancelled"
@@ -326,12 +318,10 @@ def test_a_stop_is_noticed_between_the_batches_of_a_long_prompt():
 
 def test_the_second_turn_reads_only_what_is_new():
     target = toys.target()
-    first = ids(list(decode(DecodeRequest(target, PROMPT, GREEDY, 0))))
+    first = ids(list(toys.decoded(target, PROMPT, GREEDY, 0)))
     target.passes.clear()
     prompt = [*PROMPT, *first, C, C, A]
-    s = finished(
-        list(decode(DecodeRequest(target, prompt, SamplingSettings(temperature=0.0, max_tokens=1), 0)))
-    ).statistics
+    s = finished(list(toys.decoded(target, prompt, SamplingSettings(temperature=0.0, max_tokens=1), 0))).statistics
     assert s.prompt_tokens == len(prompt)
     assert s.reused_tokens == len(PROMPT) + len(first) - 1  # the newest token had not been read yet
     assert sum(n for n, _ in target.passes) == len(prompt) - s.reused_tokens
@@ -339,19 +329,17 @@ def test_the_second_turn_reads_only_what_is_new():
 
 def test_a_model_that_cannot_rewind_starts_over_where_the_conversation_was_changed():
     target = toys.target(can_rewind=False)
-    first = ids(list(decode(DecodeRequest(target, PROMPT, GREEDY, 0))))
+    first = ids(list(toys.decoded(target, PROMPT, GREEDY, 0)))
     assert first == plain_ids()
-    continued = finished(list(decode(DecodeRequest(target, [*PROMPT, *first, C], GREEDY, 0)))).statistics
+    continued = finished(list(toys.decoded(target, [*PROMPT, *first, C], GREEDY, 0))).statistics
     assert continued.reused_tokens > 0
-    changed = finished(list(decode(DecodeRequest(target, [*PROMPT, C], GREEDY, 0)))).statistics
+    changed = finished(list(toys.decoded(target, [*PROMPT, C], GREEDY, 0))).statistics
     assert changed.reused_tokens == 0
 
 
 def test_every_token_carries_the_targets_own_top_candidates():
     events = list(
-        decode(
-            DecodeRequest(toys.target(), PROMPT, SamplingSettings(temperature=0.7, top_k=2, max_tokens=8), 3, capture=3)
-        )
+        toys.decoded(toys.target(), PROMPT, SamplingSettings(temperature=0.7, top_k=2, max_tokens=8), 3, capture=3)
     )
     history = tuple(PROMPT)
     for token in (e for e in events if isinstance(e, Token)):

@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 
 from omnidraft.decoding.events import Token
-from omnidraft.decoding.loop import decode
 from omnidraft.decoding.penalties import Penalties, looked_at
-from omnidraft.decoding.request import DecodeRequest
 from omnidraft.settings.config import SamplingSettings
 from tests.decoding import toys
 from tests.decoding.test_exactness import LENGTH, answer, p_value
@@ -71,7 +69,7 @@ def test_an_answer_cut_and_gone_on_with_is_the_whole_one(temperature):
     sampling = SamplingSettings.unfiltered(max_tokens=30, temperature=temperature, **STRONG)
     whole = answer(toys.target(), sampling, 3)
     begun = list(whole[:11])
-    rest = decode(DecodeRequest(toys.target(), [*toys.PROMPT, *begun], sampling, 3, written=len(begun)))
+    rest = toys.decoded(toys.target(), [*toys.PROMPT, *begun], sampling, 3, written=len(begun))
     said = [*begun, *(e.id for e in rest if isinstance(e, Token))]
     assert said[: len(whole)] == list(whole)
 

@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 
 from omnidraft.decoding.events import Token
-from omnidraft.decoding.loop import decode
-from omnidraft.decoding.request import DecodeRequest
 from omnidraft.decoding.scores import Scorer
 from omnidraft.settings.config import SamplingSettings
 from tests.decoding import toys
@@ -23,7 +21,7 @@ SETTINGS = [
 
 def scored(settings, seed: int, speculation=None, alternatives: int = 3) -> list[Token]:
     sampling = SamplingSettings.unfiltered(max_tokens=16, **settings)
-    events = decode(DecodeRequest(toys.target(), toys.PROMPT, sampling, seed, speculation, alternatives=alternatives))
+    events = toys.decoded(toys.target(), toys.PROMPT, sampling, seed, speculation, alternatives=alternatives)
     return [e for e in events if isinstance(e, Token)]
 
 
@@ -66,7 +64,7 @@ def test_other_verifications_tell_them_too(verification):
 
 
 def test_nobody_pays_for_what_nobody_asked():
-    events = decode(DecodeRequest(toys.target(), toys.PROMPT, SamplingSettings(max_tokens=4), 0))
+    events = toys.decoded(toys.target(), toys.PROMPT, SamplingSettings(max_tokens=4), 0)
     assert all(e.scores is None for e in events if isinstance(e, Token))
 
 

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator, Sequence
+
+from omnidraft.backends.base import LanguageModel
 from omnidraft.decoding.drafting import Drafting
+from omnidraft.decoding.events import Event
 from omnidraft.decoding.length import FixedLength
+from omnidraft.decoding.loop import decode
+from omnidraft.decoding.request import AnswerRequest, DecodeInput
 from omnidraft.decoding.speculation import Speculation
-from omnidraft.settings.config import CacheSettings, DraftSettings
+from omnidraft.settings.config import CacheSettings, DraftSettings, SamplingSettings
 from omnidraft.vocab import PairMap, Translator, Vocabulary
 from omnidraft.vocab.ngram_cache import NgramCache
 from tests.fakes import ToyModel, random_logits, toy_vocabulary
@@ -40,3 +46,12 @@ def drafter(seed: int = 2, **more) -> ToyModel:
 def speculation(model: ToyModel, translate: Translator, length: int = 4, verification: str = "coupled") -> Speculation:
     return Speculation(Drafting(model, translate, [0, 1]), FixedLength(length), DraftSettings(
         verification=verification).verification)  # fmt: skip
+
+
+def decoded(
+    target: LanguageModel, prompt: Sequence[int], sampling: SamplingSettings, seed: int,
+    speculation: Speculation | None = None, *, capture: int = 0, alternatives: int | None = None, **given,
+) -> Generator[Event, None, None]:  # fmt: skip
+    """The answer behind a prompt of ids."""
+    request = AnswerRequest((), sampling, capture=capture, alternatives=alternatives)
+    return decode(request, DecodeInput(target, list(prompt), seed, speculation, **given))

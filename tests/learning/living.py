@@ -8,6 +8,7 @@ from pathlib import Path
 
 from omnidraft.app.assistant import Assistant
 from omnidraft.decoding.events import Finished
+from omnidraft.decoding.request import AnswerRequest
 from omnidraft.lab.prompts import load_prompts
 from omnidraft.settings.config import DraftSettings, ModelSettings, SamplingSettings, changed
 from omnidraft.storage.paths import DataHome
@@ -34,7 +35,9 @@ def ask(assistant: Assistant, numbers: range, chat: str = "chat-{}", text: str =
     finished = []
     for number in numbers:
         messages = [{"role": "user", "content": text}] if text else PROMPTS[number].messages
-        *_, last = assistant.answer(messages, GREEDY, FIXED, chat=chat.format(number))
+        *_, last = assistant.answer(
+            AnswerRequest(messages, GREEDY, FIXED, source=chat.format(number), capture=assistant.capture)
+        )
         finished.append(last)
     return finished
 

@@ -11,6 +11,7 @@ import pytest
 
 from omnidraft.app.assistant import Assistant, Busy
 from omnidraft.chats import ChatStore
+from omnidraft.decoding.request import AnswerRequest
 from omnidraft.learning.adapters.store import AdapterStore
 from omnidraft.learning.material.record import encode
 from omnidraft.learning.material.replay import ReplayStore
@@ -75,7 +76,10 @@ def test_answers_under_the_new_version_are_counted_for_it(taught):
 def test_text_is_the_same_before_and_after_a_swap(taught, home, models):
     plain = Assistant(home, ephemeral=True)
     plain.load(models / "tiny-target-a-f16.gguf", models / "tiny-drafter-f16.gguf", ONE)
-    ids = [[e.id for e in a.answer(PROMPTS[5].messages, GREEDY, FIXED) if hasattr(e, "id")] for a in (plain, taught)]
+    ids = [
+        [e.id for e in a.answer(AnswerRequest(PROMPTS[5].messages, GREEDY, FIXED)) if hasattr(e, "id")]
+        for a in (plain, taught)
+    ]
     assert ids[0] == ids[1]
     plain.close()
 
@@ -157,7 +161,7 @@ def test_pages_that_look_while_everything_is_forgotten_neither_hinder_it_nor_fai
 
 def test_nothing_is_forgotten_under_a_running_answer(taught, tmp_path):
     with ChatStore(tmp_path / "chats.sqlite") as store:
-        running = taught.answer(PROMPTS[0].messages, GREEDY, FIXED, chat="c")
+        running = taught.answer(AnswerRequest(PROMPTS[0].messages, GREEDY, FIXED, source="c", capture=taught.capture))
         next(running)
         with pytest.raises(Busy):
             taught.forget_everything(store)
@@ -190,7 +194,9 @@ def test_an_answer_pauses_training_at_once_and_the_user_can_too(home, models, tm
     assistant = open_assistant(find_data_home(tmp_path), models, interval=6)
     ask(assistant, range(6))
     until(lambda: assistant.learner.status().state == "training")
-    running = assistant.answer(PROMPTS[9].messages, GREEDY, FIXED, chat="c9")
+    running = assistant.answer(
+        AnswerRequest(PROMPTS[9].messages, GREEDY, FIXED, source="c9", capture=assistant.capture)
+    )
     next(running)
     assert assistant.learner.status().state == "paused"
     running.close()

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from omnidraft.decoding.request import AnswerRequest
 from omnidraft.learning.adapters.store import AdapterStore
 from omnidraft.learning.due import FEWEST_BEFORE, LIVE_ANSWERS
 from omnidraft.learning.facts import Update
@@ -42,7 +43,9 @@ def answer(assistant, count: int) -> float:
     tested = accepted = 0
     for number in range(count):
         messages = PROMPTS[number % len(PROMPTS)].messages
-        *_, last = assistant.answer(messages, SHORT, FIXED, chat=f"c{before + number}")
+        *_, last = assistant.answer(
+            AnswerRequest(messages, SHORT, FIXED, source=f"c{before + number}", capture=assistant.capture)
+        )
         tested, accepted = tested + last.statistics.tested, accepted + last.statistics.accepted
     until(lambda: len(assistant.learner.served_answers(10_000)) == before + count)
     return accepted / tested

@@ -14,11 +14,10 @@ import numpy as np
 import pytest
 
 from omnidraft.backends.llama.model import LlamaDrafter, LlamaTarget
-from omnidraft.decoding.loop import decode
-from omnidraft.decoding.request import DecodeRequest
 from omnidraft.processes.cores import physical_cores
 from omnidraft.processes.thread_pool import release_helpers
 from omnidraft.settings.config import ModelSettings, SamplingSettings
+from tests.decoding import toys
 
 THREADS = 3
 SETTINGS = ModelSettings(n_ctx=256, threads=THREADS)
@@ -71,7 +70,7 @@ def test_helpers_stay_between_passes_and_go_when_the_model_is_emptied(alone: int
 
 def test_an_answer_leaves_no_helpers_whether_it_ends_or_is_left(alone: int, target: LlamaTarget):
     for last in (None, 3):
-        events = decode(DecodeRequest(target, [5, 6, 7], SamplingSettings(temperature=0.0, max_tokens=8), 0))
+        events = toys.decoded(target, [5, 6, 7], SamplingSettings(temperature=0.0, max_tokens=8), 0)
         for number, _ in enumerate(events):
             if number == 2:
                 assert settled(alone + THREADS - 1) == alone + THREADS - 1
@@ -85,9 +84,7 @@ def test_an_answer_in_another_thread_has_the_only_helpers(alone: int, target: Ll
     counted = []
 
     def answer() -> None:
-        for number, _ in enumerate(
-            decode(DecodeRequest(target, [5, 6, 7], SamplingSettings(temperature=0.0, max_tokens=8), 0))
-        ):
+        for number, _ in enumerate(toys.decoded(target, [5, 6, 7], SamplingSettings(temperature=0.0, max_tokens=8), 0)):
             if number == 3:
                 counted.append(settled(alone + THREADS))
 

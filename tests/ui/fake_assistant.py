@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
+from omnidraft.decoding.request import AnswerRequest
 from omnidraft.settings.file import load_settings
 from omnidraft.storage.paths import DataHome
 
@@ -29,7 +30,7 @@ class FakeAssistant:
         self.loaded = SimpleNamespace(target_file=None, cache=None, pair=None)
         self.loads: list[Path] = []
         self.answered: list[str] = []
-        self.stops = 0
+        self.stops = self.capture = 0
         self.go_on = threading.Event()
         self.go_on.set()
 
@@ -49,7 +50,7 @@ class FakeAssistant:
     def unload(self) -> None:
         self.engine = self.target = self.loaded.target_file = None
 
-    def answer(self, messages: object, *_: object, **__: object) -> Iterator:
+    def answer(self, request: AnswerRequest, *, wait: bool = True) -> Iterator:
         self.answered.append(self.target.name)
         self.go_on.wait(20)
         yield from ()

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import ClassVar
 
 from omnidraft.decoding.events import Finished, Statistics, Token
+from omnidraft.decoding.request import AnswerRequest
 from tests.backends.tool_templates import HERMES
 from tests.ui.fake_assistant import FakeAssistant
 
@@ -45,8 +46,8 @@ class ScriptedAssistant(FakeAssistant):
         )
         return told
 
-    def answer(self, messages, *_: object, **__: object) -> Iterator:
-        self.read.append(list(messages))
+    def answer(self, request: AnswerRequest, *, wait: bool = True) -> Iterator:
+        self.read.append(list(request.prompt))
         self.answered.append(self.target.name)
         self.go_on.wait(20)
         text = self.says.pop(0) if self.says else "All right."

@@ -15,7 +15,7 @@ def say(texts: list[str]) -> None:
     """From now on every engine of this process answers with the next of `texts`, token by token."""
     left = list(texts)
 
-    def answer(self: Engine, messages: object, *_: object, **__: object) -> Iterator:
+    def answer(self: Engine, request: object) -> Iterator:
         ids = self.target.model.vocabulary.encode(left.pop(0) if left else "All right.")
         self._cancelled = False
         for at, token in enumerate(ids):

@@ -11,6 +11,7 @@ import time
 import openai
 import pytest
 
+from omnidraft.decoding.request import AnswerRequest
 from tests.ui.test_api import ASK, MODEL, client
 
 SCHEMA = {
@@ -100,7 +101,9 @@ def test_other_verifications_step_aside(models, tmp_path, verification):
         DraftSettings(enabled=False),
     ):
         events = list(
-            assistant.answer(ASK, SamplingSettings(seed=5, max_tokens=30), draft, grammar=Grammar("root ::= [a-z ]+"))
+            assistant.answer(
+                AnswerRequest(ASK, SamplingSettings(seed=5, max_tokens=30), draft, grammar=Grammar("root ::= [a-z ]+"))
+            )
         )
         texts.append("".join(event.text for event in events if isinstance(event, Token)))
         notices.append([event.text for event in events if isinstance(event, Notice)])

@@ -7,8 +7,10 @@ import pytest
 
 import omnidraft.app.conversing
 import omnidraft.app.session
+from omnidraft.app.answer_job import AnswerJob
 from omnidraft.app.sessions import Sessions
 from omnidraft.chats import TextFile
+from omnidraft.decoding.request import AnswerRequest
 from omnidraft.storage.paths import find_data_home
 from tests.ui.fake_assistant import FakeAssistant, by, clicked, shown
 from ui.chat import page as chat_page
@@ -60,7 +62,7 @@ def begun(session, chat: str, text: str = "Hello") -> None:
 def begun_by_api(session) -> None:
     session.prepare()
     session.assistant.go_on.clear()
-    session.answer([], session.settings.sampling, session.settings.draft)
+    session.start(AnswerJob(session.assistant, AnswerRequest([])))
 
 
 def values_of(session, system: str) -> list:

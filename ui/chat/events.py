@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import gradio as gr
 
 from omnidraft.app import conversing
@@ -40,13 +42,11 @@ class Answering(Handlers):
             session.store.edit(editing, text, {"edited": True})
             yield from view.open(session, session.store.get(name), None)
         elif editing:
-            yield from view.run(
-                session, name, lambda: conversing.edit(session, name, editing, text, files, too_long), (text, files)
-            )
+            start = partial(conversing.edit, session, name, editing, text, files, too_long)
+            yield from view.run(session, name, start, (text, files))
         else:
-            yield from view.run(
-                session, name, lambda: conversing.ask(session, name, text, files, too_long), (text, files)
-            )
+            start = partial(conversing.ask, session, name, text, files, too_long)
+            yield from view.run(session, name, start, (text, files))
 
     def follow(self, chat: str | None, followed: Followed, request: gr.Request) -> Updates:
         yield from self.view.follow(session_of(self.sessions, request), chat, followed)
@@ -61,9 +61,9 @@ class Answering(Handlers):
         data = event._data
         match data["kind"]:
             case "regenerate":
-                yield from self.view.run(session, name, lambda: conversing.regenerate(session, name))
+                yield from self.view.run(session, name, partial(conversing.regenerate, session, name))
             case "continue":
-                yield from self.view.run(session, name, lambda: conversing.resume(session, name))
+                yield from self.view.run(session, name, partial(conversing.resume, session, name))
             case "edit":
                 yield self.view.edit(session, session.store.message(data["id"]))
             case "delete":

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from omnidraft.app.answer_job import CUT
 from omnidraft.app.conversing import unanswered
 from omnidraft.chats import Message
 from omnidraft.chats.steps import Step, open_call
+from omnidraft.decoding.events import CUT
 from omnidraft.format import size
 from ui.chat import tools
 from ui.chat.markdown_text import CODE, without_html

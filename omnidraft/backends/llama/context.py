@@ -172,13 +172,17 @@ class LlamaContext:
             self._set_threads = threads.count
             llama_cpp.llama_set_n_threads(self._context, threads.count, threads.count)
         begun = perf_counter()
-        code = self._pass(ids, position, outputs)
+        rows = self._fill(ids, position, outputs)
+        code = llama_cpp.llama_decode(self._context, self._batch)
         if code == 0:
+            if rows > count:
+                self.cut(position + count)
             taken = perf_counter() - begun
             threads.passed(*(count, taken) if narrow else (count.bit_length(), taken / count))
         return code
 
-    def _pass(self, ids: Sequence[int], position: int, outputs: int) -> int:
+    def _fill(self, ids: Sequence[int], position: int, outputs: int) -> int:
+        """Put the ids into the batch; how many rows that made, with those that pad it and are to be cut off again."""
         count = len(ids)
         rows = self.least_rows if count < self.least_rows and position + self.least_rows <= self._n_ctx else count
         if rows == 1:
@@ -192,10 +196,7 @@ class LlamaContext:
                 self._outputs += (rows - count) * self.padded_wholly
             np.add(self._counted[:rows], position, out=self._positions[:rows])
         self._batch.n_tokens = rows
-        code = llama_cpp.llama_decode(self._context, self._batch)
-        if rows > count and code == 0:
-            self.cut(position + count)
-        return code
+        return rows
 
     def _takes_pairs(self, info: ModelInfo) -> bool:
         """Whether a pass of one row is slower than one of two.

@@ -7,10 +7,10 @@ know nothing of chat, sampling or verification.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Self
+from typing import NoReturn, Self
 
 import numpy as np
 
@@ -190,7 +190,7 @@ class LlamaTarget:
         return self._rewinder.method
 
     def extend(self, ids: Sequence[int], rows: int) -> np.ndarray:
-        """See `LanguageModel.extend`. On ModelError or Aborted, whole steps already read stay in `tokens`.
+        """See `LanguageModel.extend`. On ModelError or Aborted, whole passes already read stay in `tokens`.
 
         More than `max_rows` rows take several passes and come back as a copy.
         """
@@ -199,47 +199,42 @@ class LlamaTarget:
             context.abort.clear()
             if not 0 <= rows <= len(ids):
                 raise ValueError(f"{rows} rows asked of {len(ids)} ids")
-            self._check_room(len(ids))
-            if rows <= self.max_rows:
-                return self._extend(context, ids, rows)
-            first = len(ids) - rows + self.max_rows
-            parts = [self._extend(context, ids[:first], self.max_rows).copy()]
-            for start in range(first, len(ids), self.max_rows):
-                part = ids[start : start + self.max_rows]
-                parts.append(self._extend(context, part, len(part)).copy())
-            return np.concatenate(parts)
+            if len(self.tokens) + len(ids) > self.n_ctx:
+                raise ModelError(self._full(len(ids)))
+            start, parts = 0, []
+            for count, outputs in self._passes(len(ids), rows):
+                part = ids if count == len(ids) else ids[start : start + count]
+                self._rewinder.before_pass(len(self.tokens), outputs)
+                if code := context.decode(part, len(self.tokens), outputs):
+                    self._failed(code, count)
+                self.tokens.extend(part)
+                start += count
+                if rows > self.max_rows and outputs:
+                    parts.append(context.logits(outputs).copy())
+            if parts:
+                return np.concatenate(parts)
+            return context.logits(rows) if rows else np.empty((0, self.vocabulary.size), np.float32)
 
-    def _extend(self, context: LlamaContext, ids: Sequence[int], rows: int) -> np.ndarray:
-        if 0 < len(ids) <= self.n_batch:  # as most passes are: one step
-            self._rewinder.before_pass(len(self.tokens), rows)
-            self._read(context, ids, rows)
-        else:
-            self._extend_by_steps(context, ids, rows)
-        return context.logits(rows) if rows else np.empty((0, self.vocabulary.size), np.float32)
+    def _passes(self, count: int, rows: int) -> list[tuple[int, int]]:
+        """(ids, rows) of each pass: full batches without rows, then at most `max_rows` rows in each."""
+        if 0 < count <= self.n_batch and rows <= self.max_rows:  # as most are
+            return [(count, rows)]
+        first, passes = min(rows, self.max_rows), []
+        left = count - rows + first
+        while left > self.n_batch:
+            step = min(self.n_batch, left - first)
+            passes.append((step, 0))
+            left -= step
+        if left:
+            passes.append((left, first))
+        return [*passes, *((n := min(more, self.max_rows), n) for more in range(rows - first, 0, -self.max_rows))]
 
-    def _extend_by_steps(self, context: LlamaContext, ids: Sequence[int], rows: int) -> None:
-        start = 0
-        for count, outputs in self._steps(len(ids), rows):
-            self._rewinder.before_pass(len(self.tokens), outputs)
-            self._read(context, ids[start : start + count], outputs)
-            start += count
+    def _failed(self, code: int, count: int) -> NoReturn:
+        """A pass over `count` ids gave this code of llama.cpp's.
 
-    def _steps(self, count: int, rows: int) -> Iterator[tuple[int, int]]:
-        """(ids, outputs) of each pass: full batches, and all `rows` in the last one."""
-        while count > self.n_batch:
-            step = min(self.n_batch, count - rows)
-            yield step, 0
-            count -= step
-        if count:
-            yield count, rows
-
-    def _read(self, context: LlamaContext, ids: Sequence[int], outputs: int) -> None:
-        held = len(self.tokens)
-        code = context.decode(ids, held, outputs)
-        if code == 0:
-            self.tokens.extend(ids)
-            return
-        # After an abort or a failure some of this pass may be in the cache, and a state may be half advanced.
+        After an abort or a failure some of it may be in the cache, and a state may be half advanced.
+        """
+        context, held = self._live(), len(self.tokens)
         if not (self._rewinder.method == "cut" and context.cut(held) and context.held == held):
             context.clear()
             self._rewinder.forget()
@@ -247,15 +242,14 @@ class LlamaTarget:
         if code == 2:
             raise Aborted
         if code == 1:
-            raise ModelError(f"The context of {self.name} has no room for {len(ids)} more tokens behind {held}.")
+            raise ModelError(f"The context of {self.name} has no room for {count} more tokens behind {held}.")
         raise ModelError(f"{self.name} could not compute: {failure_reason()} (code {code}).")
 
-    def _check_room(self, count: int) -> None:
-        if len(self.tokens) + count > self.n_ctx:
-            raise ModelError(
-                f"The context of {self.name} is full: {len(self.tokens)} tokens plus {count} more exceed {self.n_ctx}; "
-                "shorten the conversation or raise the context length."
-            )
+    def _full(self, count: int) -> str:
+        return (
+            f"The context of {self.name} is full: {len(self.tokens)} tokens plus {count} more exceed {self.n_ctx}; "
+            "shorten the conversation or raise the context length."
+        )
 
     def rewind(self, length: int) -> None:
         """Cut the cache back to `length` tokens. 0 always works; other lengths raise ModelError if not `can_rewind`.
@@ -279,7 +273,10 @@ class LlamaTarget:
             if again:
                 context.abort.clear()
             for start in range(0, len(again), self.n_batch):
-                self._read(context, again[start : start + self.n_batch], 0)
+                part = again[start : start + self.n_batch]
+                if code := context.decode(part, len(self.tokens), 0):
+                    self._failed(code, len(part))
+                self.tokens.extend(part)
 
     def embed(self, texts: Sequence[Sequence[int]], stopped: Callable[[], bool]) -> np.ndarray:
         """See `Embedding.embed`."""

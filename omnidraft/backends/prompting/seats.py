@@ -15,7 +15,6 @@ from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.errors import ContextFull
 
 Message = dict[str, str]
-Asked = Sequence[Message] | RawText
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +41,9 @@ class Seat:
         """The ids of an answer that is there already; `ids` where they are known."""
         return answer_ids(self.model.vocabulary, text, self.template.answer_prefix if text else "", ids)
 
-    def prompt(self, messages: Asked, max_tokens: int, written: int) -> tuple[Asked, list[int], int]:
+    def prompt(
+        self, messages: Sequence[Message] | RawText, max_tokens: int, written: int
+    ) -> tuple[Sequence[Message] | RawText, list[int], int]:
         """(what of `messages` fits, the model's ids of it, how many of the oldest turns were left out)."""
         if isinstance(messages, RawText):
             return messages, messages.target_ids(self.model.vocabulary, self.committed, self.model.n_ctx), 0

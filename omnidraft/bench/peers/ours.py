@@ -16,6 +16,7 @@ from omnidraft.bench.opened import drafting_of, engine_of, pair_of
 from omnidraft.bench.peers.bursts import Answer, Burst, answer_of
 from omnidraft.bench.peers.peer import PLAIN, Models, Question
 from omnidraft.decoding.events import Event, Round, Token
+from omnidraft.decoding.request import AnswerRequest
 from omnidraft.engine import Memory
 from omnidraft.lab.trace import seconds
 from omnidraft.settings.config import CacheSettings, DraftSettings, ModelSettings
@@ -77,7 +78,7 @@ class Ours:
         engine = engine_of(self._assistant)
         engine.forget()
         engine.memory = self._memories[way]
-        events = list(self._assistant.answer(question.messages, question.sampling, DRAFTS[way]))
+        events = list(self._assistant.answer(AnswerRequest(question.messages, question.sampling, DRAFTS[way])))
         return answer_of(_bursts(events))
 
     def keeps_text(self, way: str, column: Column) -> bool:

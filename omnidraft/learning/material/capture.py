@@ -10,8 +10,10 @@ from itertools import accumulate
 import numpy as np
 
 from omnidraft.backends.prompting.prompt import ends_without_space, prompt_ids
+from omnidraft.backends.prompting.raw_text import RawText
 from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.decoding.events import Finished, Token
+from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import ModelError
 from omnidraft.learning.adapters.serving import Choice
 from omnidraft.learning.facts import ServedAnswer
@@ -37,29 +39,27 @@ class Pairing:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A finished answer. chat: its conversation, None where it belongs to none; tokens carry the captured
-    distributions."""
+    """A finished answer; tokens carry the captured distributions."""
 
-    chat: str | None
-    messages: Sequence[dict[str, str]]
+    request: AnswerRequest
     tokens: Sequence[Token]
     finished: Finished
-    temperature: float = 1.0
 
 
 def record_of(answer: Answered, pairing: Pairing) -> Record | None:
     """The answer as training material; None if the drafter cannot spell it or its template refuses the conversation."""
-    if not any(token.candidates is not None for token in answer.tokens):
+    request = answer.request
+    if isinstance(request.prompt, RawText) or not any(token.candidates is not None for token in answer.tokens):
         return None
-    messages = list(answer.messages)
+    messages = list(request.prompt)
     try:
         prompt = prompt_ids(pairing.template, pairing.pair.drafter, messages)
         space = ends_without_space(pairing.template.render(messages))
     except ModelError:
         return None
     return capture(
-        pairing.pair, prompt, answer.tokens, virtual_space=space, chat=answer.chat or "", target=pairing.target,
-        time=clock.time(), temperature=answer.temperature,
+        pairing.pair, prompt, answer.tokens, virtual_space=space, chat=request.source or "", target=pairing.target,
+        time=clock.time(), temperature=request.sampling.temperature,
     )  # fmt: skip
 
 

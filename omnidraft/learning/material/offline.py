@@ -14,6 +14,7 @@ from omnidraft.backends.prompting.prompt import ends_without_space, prompt_ids
 from omnidraft.backends.prompting.seats import Message
 from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.decoding.events import Token
+from omnidraft.decoding.request import AnswerRequest
 from omnidraft.engine import Engine
 from omnidraft.learning.material.capture import capture
 from omnidraft.learning.material.record import Record
@@ -42,7 +43,7 @@ class Answering:
         top: int = 48,
     ) -> Record | None:
         """One answer as a record of its `top` candidates per position; None if the answer is empty."""
-        events = self.engine.answer(messages, sampling, DraftSettings(enabled=False), capture=top)
+        events = self.engine.answer(AnswerRequest(messages, sampling, DraftSettings(enabled=False), capture=top))
         tokens = [event for event in events if isinstance(event, Token)]
         prompt = prompt_ids(self._template, self.pair.drafter, messages)
         space = ends_without_space(self._template.render(messages))

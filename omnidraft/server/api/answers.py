@@ -23,6 +23,7 @@ from omnidraft.backends.prompting.grammar import Grammar, GrammarState
 from omnidraft.backends.prompting.raw_text import RawText
 from omnidraft.backends.prompting.tool_calls import call_grammar, format_of
 from omnidraft.decoding.events import Event
+from omnidraft.decoding.request import AnswerRequest
 from omnidraft.engine import Engine
 from omnidraft.errors import OmniDraftError
 from omnidraft.server.api import models
@@ -127,14 +128,10 @@ def _answer(session: Session, name: str, model: ModelInfo, choice: Choice) -> Re
         if asked.alternatives is not None:
             scores = Logprobs(seat.model.vocabulary, seat.template.answer_prefix if chat else "")
         prompt = _with_tools(choice.prompt, asked) if chat else _raw(choice.prompt, engine)
-        job = session.answer(
-            prompt,
-            choice.sampling,
-            asked.draft,
-            grammar=_checked_grammar(engine, asked),
-            alternatives=asked.alternatives,
-            watch=_all([one.watch for one in (heard, scores) if one is not None]),
-        )
+        grammar = _checked_grammar(engine, asked)
+        wanted = AnswerRequest(prompt, choice.sampling, asked.draft, grammar=grammar, alternatives=asked.alternatives)
+        watchers: list[Callable[[AnswerJob, Event], None]] = [one.watch for one in (heard, scores) if one is not None]
+        job = session.start(AnswerJob(session.assistant, wanted, watch=_all(watchers)))
         if chat:
             return Reply(job, name, choice.index, choice.again, ChatForm(job, heard, asked.tools, form, scores))
         echo = prompt.text if asked.echo else ""

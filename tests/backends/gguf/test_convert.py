@@ -16,6 +16,7 @@ from omnidraft.backends.gguf.file import read_info
 from omnidraft.backends.gguf.spm_file import read_spm
 from omnidraft.backends.llama.model import LlamaDrafter
 from omnidraft.decoding.events import Finished, Token
+from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import ModelError
 from omnidraft.settings.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.storage.paths import find_data_home
@@ -152,7 +153,7 @@ def test_import_on_the_command_line_makes_a_drafter(
         assistant.load(models / "tiny-target-b-f16.gguf", path, ModelSettings(threads=1), CacheSettings())
         texts, sampling = [], SamplingSettings(temperature=0, max_tokens=16)
         for draft in (DraftSettings(enabled=False), DraftSettings(mode="fixed", length=3)):
-            events = list(assistant.answer([{"role": "user", "content": "Hi."}], sampling, draft))
+            events = list(assistant.answer(AnswerRequest([{"role": "user", "content": "Hi."}], sampling, draft)))
             texts.append([event.id for event in events if isinstance(event, Token)])
         assert texts[0] == texts[1]
         assert next(e for e in events if isinstance(e, Finished)).statistics.drafted > 10

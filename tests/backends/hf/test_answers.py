@@ -12,6 +12,7 @@ import pytest
 
 from omnidraft.app.assistant import Assistant
 from omnidraft.decoding.events import Finished, Token
+from omnidraft.decoding.request import AnswerRequest
 from omnidraft.settings.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.storage.paths import find_data_home
 from tests.backends.hf_folders import write_folder
@@ -46,7 +47,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory, models: Path, shared: Path
 def answer(assistant: Assistant, messages: list[dict], sampling: SamplingSettings, draft: DraftSettings):
     """(ids, text, how it ended)."""
     ids, text = [], ""
-    for event in assistant.answer(messages, sampling, draft):
+    for event in assistant.answer(AnswerRequest(messages, sampling, draft)):
         if isinstance(event, (Token, Finished)):
             text += event.text
         if isinstance(event, Token):
@@ -99,7 +100,7 @@ def test_a_stop_text_ends_the_answer_at_the_same_place(assistant: Assistant):
 
 def test_an_answer_stopped_in_the_middle_leaves_the_cache_usable(assistant: Assistant):
     expected, _, _ = answer(assistant, said("what now?"), SAMPLING, FIXED)
-    events = assistant.answer(said("what now?"), SAMPLING, FIXED)
+    events = assistant.answer(AnswerRequest(said("what now?"), SAMPLING, FIXED))
     seen = []
     for event in events:
         if isinstance(event, Token):
@@ -120,7 +121,7 @@ def test_reading_a_long_prompt_can_be_stopped(assistant: Assistant, draft: Draft
     ended: list = []
 
     def read() -> None:
-        for event in assistant.answer(long, SAMPLING, draft):
+        for event in assistant.answer(AnswerRequest(long, SAMPLING, draft)):
             began.set()
             ended[:] = [event]
 

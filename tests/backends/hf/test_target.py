@@ -24,6 +24,7 @@ from omnidraft.backends.hf.target import HfTarget
 from omnidraft.backends.llama.model import LlamaDrafter, LlamaTarget
 from omnidraft.backends.opening import open_target
 from omnidraft.decoding.events import Finished, Token
+from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import ModelError
 from omnidraft.settings.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.storage.paths import find_data_home
@@ -322,7 +323,7 @@ def test_the_vocabulary_and_the_logits_are_those_of_the_gguf_beside_it(shared: P
 def answers(assistant: Assistant, sampling: SamplingSettings, draft: DraftSettings):
     tokens, statistics = [], []
     for text in ("Hello there, how are you?", "Write a short story about a king.", "What is 12 + 30?"):
-        for event in assistant.answer([{"role": "user", "content": text}], sampling, draft):
+        for event in assistant.answer(AnswerRequest([{"role": "user", "content": text}], sampling, draft)):
             if isinstance(event, Token):
                 tokens.append(event.id)
             elif isinstance(event, Finished):
@@ -373,12 +374,13 @@ import sys
 from pathlib import Path
 from omnidraft.app.assistant import Assistant
 from omnidraft.backends.discovery import find_models
+from omnidraft.decoding.request import AnswerRequest
 from omnidraft.storage.paths import find_data_home
 import omnidraft.cli.chat, omnidraft.cli.models, omnidraft.backends.opening, ui.server
 find_models([Path(sys.argv[3]), Path(sys.argv[1]).parent])
 assistant = Assistant(find_data_home(sys.argv[2]), ephemeral=True)
 assistant.load(Path(sys.argv[1]), None)
-list(assistant.answer([{"role": "user", "content": "hi"}]))
+list(assistant.answer(AnswerRequest([{"role": "user", "content": "hi"}])))
 assistant.close()
 print(sorted({"torch", "transformers"} & sys.modules.keys()))
 """

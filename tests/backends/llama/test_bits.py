@@ -17,6 +17,7 @@ from omnidraft.backends.hf.export import export_folder
 from omnidraft.backends.llama.bits import WIDTHS, WidthClass, alike_at_any_width, width_class
 from omnidraft.backends.llama.model import LlamaTarget
 from omnidraft.decoding.events import Token
+from omnidraft.decoding.request import AnswerRequest
 from omnidraft.settings.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.storage.paths import find_data_home
 
@@ -79,7 +80,7 @@ def texts(assistant: Assistant, draft: DraftSettings, prompts: list[str], sampli
     found = []
     for number, prompt in enumerate(prompts):
         asked = [{"role": "user", "content": prompt}]
-        events = assistant.answer(asked, replace(sampling, seed=number), draft)
+        events = assistant.answer(AnswerRequest(asked, replace(sampling, seed=number), draft))
         found.append([event.id for event in events if isinstance(event, Token)])
     return found
 

@@ -17,6 +17,7 @@ from omnidraft.backends.llama.memory import state_bytes
 from omnidraft.backends.llama.model import LlamaDrafter, LlamaTarget
 from omnidraft.decoding.events import Finished, Token
 from omnidraft.decoding.measure import measure_costs
+from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import ModelError
 from omnidraft.settings.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.storage.paths import find_data_home
@@ -171,7 +172,7 @@ def test_reading_again_counts_as_cost(tiny_model: Callable[[str], Path], monkeyp
 def answers(assistant: Assistant, sampling: SamplingSettings, draft: DraftSettings):
     ids, statistics = [], []
     for text in ("t5t9", "t1 and t2", "t5t9"):
-        for event in assistant.answer([{"role": "user", "content": text}], sampling, draft):
+        for event in assistant.answer(AnswerRequest([{"role": "user", "content": text}], sampling, draft)):
             if isinstance(event, Token):
                 ids.append(event.id)
             elif isinstance(event, Finished):

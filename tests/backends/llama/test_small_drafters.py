@@ -15,6 +15,7 @@ import pytest
 from omnidraft.app.assistant import Assistant
 from omnidraft.backends.gguf.header import read_header, read_strings
 from omnidraft.decoding.events import Finished, Token
+from omnidraft.decoding.request import AnswerRequest
 from omnidraft.settings.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.storage.paths import find_data_home
 
@@ -89,7 +90,11 @@ def drafts(path: Path, models: Path, home: Path) -> None:
             sampling = SamplingSettings(temperature=temperature, seed=3, max_tokens=16)
             texts = []
             for draft in (DraftSettings(enabled=False), DraftSettings(mode="fixed", length=3)):
-                events = list(assistant.answer([{"role": "user", "content": "Hello, who are you?"}], sampling, draft))
+                events = list(
+                    assistant.answer(
+                        AnswerRequest([{"role": "user", "content": "Hello, who are you?"}], sampling, draft)
+                    )
+                )
                 texts.append([event.id for event in events if isinstance(event, Token)])
             assert texts[0] == texts[1]
             done = next(event for event in events if isinstance(event, Finished))

@@ -24,6 +24,7 @@ from omnidraft.app.session import Session
 from omnidraft.backends.gguf.expand import SHAPES, expanded_model
 from omnidraft.bench.network import can_separate, network
 from omnidraft.decoding.events import Finished, Token
+from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import OmniDraftError
 from omnidraft.lab.prompts import TASKS, load_prompts
 from omnidraft.settings.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
@@ -46,7 +47,7 @@ def spread(running) -> ModelSettings:
 
 def answer(assistant: Assistant, messages, sampling: SamplingSettings):
     ids, finished = [], None
-    for event in assistant.answer(messages, sampling, DRAFTED):
+    for event in assistant.answer(AnswerRequest(messages, sampling, DRAFTED)):
         if isinstance(event, Token):
             ids.append(event.id)
         elif isinstance(event, Finished):
@@ -104,7 +105,11 @@ def test_what_is_learned_over_workers_serves_here_and_back(running, models, tmp_
             assert held == (seen[-1][0] if seen else 0)
             prompt = load_prompts("code", limit=3)[number]
             sampling = SamplingSettings(temperature=0.0, max_tokens=48)
-            list(assistant.answer(prompt.messages, sampling, DRAFTED, chat="c"))
+            list(
+                assistant.answer(
+                    AnswerRequest(prompt.messages, sampling, DRAFTED, source="c", capture=assistant.capture)
+                )
+            )
             pair = assistant.loaded.pair
             seen.append((len(assistant.loaded.cache), (pair.target.fingerprint, pair.drafter.fingerprint)))
         finally:

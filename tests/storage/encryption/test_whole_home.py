@@ -16,6 +16,7 @@ from omnidraft.app.session import Session
 from omnidraft.backends.llama.model import LlamaDrafter
 from omnidraft.chats import TextFile
 from omnidraft.chats.library import Preset, Prompt
+from omnidraft.decoding.request import AnswerRequest
 from omnidraft.lab.prompts import load_prompts
 from omnidraft.learning.adapters.candidate import Candidate, keep_candidate, read_candidate
 from omnidraft.learning.job import Job, update_job
@@ -59,7 +60,11 @@ def learn_from(session: Session) -> Job:
     """Ten more answers in the replay, and an update by them that will be published, whatever it is worth."""
     assistant = session.assistant
     for number, prompt in enumerate(load_prompts("math")[:10]):
-        for _ in assistant.answer(prompt.messages, GREEDY, DraftSettings(mode="fixed"), chat=f"chat-{number}"):
+        for _ in assistant.answer(
+            AnswerRequest(
+                prompt.messages, GREEDY, DraftSettings(mode="fixed"), source=f"chat-{number}", capture=assistant.capture
+            )
+        ):
             pass
     pairing = assistant.loaded.pairing
     tables = table_files(assistant.home.cache, pairing.pair, "shared")
