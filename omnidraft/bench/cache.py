@@ -1,20 +1,25 @@
-"""What the n-gram cache is worth: acceptance at draft length 4 without it, learning from nothing, and seeded."""
+"""`bench cache`: what the n-gram cache is worth without training: without it, learning from nothing, and seeded.
+
+Drafts of four pieces. Every kind of cache answers a task's prompts one after another and learns as it goes. A cell is
+one target with one kind of sampling.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from omnidraft.app.assistant import Assistant
-from omnidraft.bench.opened import engine_of
-from omnidraft.decoding.events import Finished
-from omnidraft.decoding.request import AnswerRequest
-from omnidraft.lab.prompts import TASKS, load_prompts
-from omnidraft.settings.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
-from omnidraft.storage.paths import DataHome
+from omnidraft.app.default_models import choose_target, need_drafter
+from omnidraft.bench.columns import Column, columns, label, name_of, sampling_of
+from omnidraft.bench.pairs import Pair, Way
+from omnidraft.bench.plans import Cache
+from omnidraft.bench.report import Report, Table
+from omnidraft.bench.runner import Work, decides
+from omnidraft.lab.prompts import load_prompts
+from omnidraft.settings.config import CacheSettings, ModelSettings
 
-DRAFT = DraftSettings(mode="fixed", length=4)
 CACHES = {
     "direct map": CacheSettings(enabled=False),
     "cache, empty": CacheSettings(seed=False),
@@ -22,49 +27,47 @@ CACHES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class CacheRow:
-    """Sums over a task's prompts (task "all": over all tasks), answered one after another with one cache."""
-
-    target: str
-    task: str
-    cache: str
-    proposed: int
-    accepted: int
-    acceptance_rate: float
-    tokens_per_pass: float
+def run(plan: Cache, work: Work) -> Iterator[Report]:
+    rows: list[dict] = []
+    for name in plan.target:
+        for column in columns(plan.temperature):
+            target, drafter = choose_target(name, work.home), need_drafter(plan.drafter, work.home)
+            depends = decides(plan, ("target", "temperature"), target, drafter)
+            make = partial(_cell, plan, work, target, drafter, column)
+            rows += work.cells.get(f"{target.stem}-cache-{name_of(column)}", depends, make)
+            yield Report(rows, [table(rows)])
 
 
-def measure(
-    home: DataHome, target: Path, drafter: Path, prompts: int, max_tokens: int, temperature: float, threads: int = 0
-) -> Iterator[CacheRow]:
-    """A row per task and kind of cache, then one over all tasks; nothing is kept on disk."""
+def _cell(plan: Cache, work: Work, target: Path, drafter: Path, column: Column) -> list[dict[str, Any]]:
+    """A row per task and kind of cache, then one over all tasks."""
+    rows = []
     for kind, settings in CACHES.items():
-        assistant = Assistant(home, ephemeral=True)
-        try:
-            assistant.load(target, drafter, ModelSettings(threads=threads), settings)
-            rows, name = [], engine_of(assistant).target.model.name
-            for task in TASKS:
-                rows.append(_task(assistant, task, prompts, max_tokens, temperature))
-                yield _row(name, task, kind, rows[-1])
-            yield _row(name, "all", kind, [sum(column) for column in zip(*rows, strict=True)])
-        finally:
-            assistant.close()
+        work.told(f"{target.stem} {label(column)}: {kind}")
+        with Pair(work.home, target, drafter, ModelSettings(threads=plan.threads), settings) as pair:
+            sums = {task: _sums(pair, plan, task, column) for task in plan.tasks}
+        sums["all"] = [sum(part) for part in zip(*sums.values(), strict=True)]
+        names = {"target": target.stem, "temperature": column}
+        for task, (proposed, accepted, tokens, passes) in sums.items():
+            rates = {"acceptance_rate": accepted / max(proposed, 1), "tokens_per_pass": tokens / max(passes, 1)}
+            rows.append({**names, "task": task, "cache": kind, "proposed": proposed, "accepted": accepted, **rates})
+    return rows
 
 
-def _task(assistant: Assistant, task: str, prompts: int, max_tokens: int, temperature: float) -> list[int]:
+def _sums(pair: Pair, plan: Cache, task: str, column: Column) -> list[int]:
     """[proposed, accepted, tokens, target passes] over the task's first prompts."""
     sums = [0, 0, 0, 0]
-    for number, prompt in enumerate(load_prompts(task, limit=prompts)):
-        sampling = SamplingSettings.unfiltered(temperature=temperature, seed=number, max_tokens=max_tokens)
-        for event in assistant.answer(AnswerRequest(prompt.messages, sampling, DRAFT)):
-            if isinstance(event, Finished):
-                s = event.statistics
-                found = (s.proposed, s.accepted, s.tokens, s.target_passes)
-                sums = [a + b for a, b in zip(sums, found, strict=True)]
+    for number, prompt in enumerate(load_prompts(task, limit=plan.prompts)):
+        sampling = sampling_of(column, seed=number, max_tokens=plan.max_tokens)
+        trace = pair.answer(Way("fixed:4"), prompt.messages, sampling)
+        found = (trace.proposed, trace.accepted, trace.tokens, len(trace.rounds))
+        sums = [a + b for a, b in zip(sums, found, strict=True)]
     return sums
 
 
-def _row(target: str, task: str, kind: str, sums: list[int]) -> CacheRow:
-    proposed, accepted, tokens, passes = sums
-    return CacheRow(target, task, kind, proposed, accepted, accepted / max(proposed, 1), tokens / max(passes, 1))
+def table(rows: Sequence[dict]) -> Table:
+    return Table(
+        "The n-gram cache without training: drafts of four pieces",
+        ["target", "sampling", "task", "cache", "accepted", "tokens/pass"],
+        [[r["target"], label(r["temperature"]), r["task"], r["cache"], r["acceptance_rate"], r["tokens_per_pass"]]
+         for r in rows],
+    )  # fmt: skip

@@ -5,6 +5,7 @@ A column is a temperature, with nothing filtered out, or DEFAULT: what the app d
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from omnidraft.errors import SettingsError
@@ -15,14 +16,13 @@ COLUMNS = "0,1,default"
 Column = float | str
 
 
-def columns(text: str) -> list[Column]:
-    """Temperatures and `default` with commas between them, each one that a sampler takes."""
+def columns(names: Sequence[str]) -> list[Column]:
+    """Temperatures and `default`, each one that a sampler takes."""
     try:
-        return [column_of(part.strip()) for part in text.split(",")]
+        return [column_of(name.strip()) for name in names]
     except ValueError:
-        raise SettingsError(
-            f"--temperature takes numbers and {DEFAULT!r} with commas between them, not {text[:40]!r}."
-        ) from None
+        shown = ",".join(names)[:40]
+        raise SettingsError(f"--temperature takes numbers and {DEFAULT!r}, not {shown!r}.") from None
 
 
 def column_of(name: str) -> Column:

@@ -7,11 +7,15 @@ report that is started again goes on with.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import accumulate
 from pathlib import Path
 
 from omnidraft.bench.columns import column_of, label
+from omnidraft.bench.plot import Line, Panel
+from omnidraft.bench.report import Report, Table
+from omnidraft.bench.runner import Told
 from omnidraft.errors import SettingsError, StorageError
 from omnidraft.lab import progress
 from omnidraft.lab import runs as drift
@@ -28,7 +32,6 @@ SOON = 5  # prompts behind a switch that are told apart, to be held against the 
 RECOVERED = 0.9
 NONE, PER_TARGET, SHARED = "none", "per-target", "shared"
 SCHEDULES = ("step", "a-a2-a", "a-b-a", "a-a-a")
-Told = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,29 +176,45 @@ def recovery(averages: Sequence[float | None], level: float | None) -> int | Non
     return None
 
 
-def markdown(found: Sequence[Switch], asked: Options) -> Iterator[str]:
-    """A table a schedule."""
+def report(finished: Sequence[tuple[Variant, RunState]], asked: Options) -> Report:
+    """A table and a picture a schedule."""
+    found = [one for variant, state in finished for one in switches(variant, state)]
     length = "adaptive draft length" if asked.draft_length is None else f"draft length {asked.draft_length}"
     sampling = label(column_of(f"{asked.temperature:g}"))
-    yield (f"{sampling}, {length}, at most {asked.max_tokens} tokens; averages of {WINDOW} prompts, levels of {LEVEL}. "
-           f"Adapters are kept for each target vocabulary, which targets of one family share.")  # fmt: skip
-    for schedule in dict.fromkeys(one.schedule for one in found):
-        yield from ("", f"| {schedule}: switch to | condition | before | lowest | drop "
-                    f"| prompts 1 to {SOON} | {SOON + 1} to {2 * SOON} | 90% of before after "
-                    "| own level | 90% of it after | at the end |", "|---" * 11 + "|")  # fmt: skip
-        for one in found:
-            if one.schedule == schedule:
-                cells = (f"{one.target}, {one.task}", one.condition, _rate(one.before), _rate(one.lowest),
-                         _rate(one.drop), _rate(one.first), _rate(one.second), _count(one.recovery, one),
-                         _rate(one.own), _count(one.return_, one, one.own), _rate(one.last))  # fmt: skip
-                yield f"| {' | '.join(cells)} |"
+    said = (f"{sampling}, {length}, at most {asked.max_tokens} tokens; averages of {WINDOW} prompts, levels of {LEVEL}. "
+            f"Adapters are kept for each target vocabulary, which targets of one family share.")  # fmt: skip
+    names = dict.fromkeys(variant.schedule.name for variant, _ in finished)
+    tables = [_table(name, [one for one in found if one.schedule == name]) for name in names]
+    panels = [_panel([one for one in finished if one[0].schedule.name == name]) for name in names]
+    return Report({"options": asdict(asked), "switches": found}, tables, [said], panels)
 
 
-def _rate(value: float | None) -> str:
-    return "" if value is None else f"{value:.3f}"
+def _table(name: str, found: Sequence[Switch]) -> Table:
+    head = [f"{name}: switch to", "condition", "before", "lowest", "drop", f"prompts 1 to {SOON}",
+            f"{SOON + 1} to {2 * SOON}", "90% of before after", "own level", "90% of it after", "at the end"]  # fmt: skip
+    return Table("", head, [
+        [f"{one.target}, {one.task}", one.condition, one.before, one.lowest, one.drop, one.first, one.second,
+         _count(one.recovery, one, one.before), one.own, _count(one.return_, one, one.own), one.last] for one in found
+    ])  # fmt: skip
 
 
-def _count(value: int | None, one: Switch, level: float | None = 0.0) -> str:
+def _count(value: int | None, one: Switch, level: float | None) -> str | None:
     if level is None:
-        return ""
+        return None
     return f"{value}" if value is not None else f"not in {one.prompts}"
+
+
+def _panel(finished: Sequence[tuple[Variant, RunState]]) -> Panel:
+    """Moving averages of acceptance, dashed without n-gram cache, broken and marked at the switches."""
+    segments = finished[0][0].schedule.segments
+    ends = list(accumulate(segment.count for segment in segments))
+    lines = []
+    for variant, state in finished:
+        x, y = list[float](), list[float | None]()
+        for number, end in enumerate(ends):
+            here = [point for point in state.points if point.segment == number]
+            x += [*(point.index + 1 for point in here), end + 0.5]
+            y += [*moving_average(here), None]
+        lines.append(Line(variant.condition, x, y, dashed=not variant.cache))
+    title = " -> ".join(f"{s.target}, {s.task}" for s in segments)
+    return Panel(title, "prompts", "acceptance", lines, [end + 0.5 for end in ends[:-1]])

@@ -9,22 +9,24 @@ from. The home is a temporary folder: nothing of the caller's is read or changed
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from omnidraft.app.assistant import Assistant
-from omnidraft.bench.opened import engine_of
-from omnidraft.decoding.request import AnswerRequest
+from omnidraft.app.default_models import choose_target, need_drafter
+from omnidraft.bench import statistics as stats
+from omnidraft.bench.busy import busy_processes
+from omnidraft.bench.pairs import engine_of
+from omnidraft.bench.plans import FirstSession
+from omnidraft.bench.report import Report, Table
+from omnidraft.bench.runner import Told, Work
 from omnidraft.lab.prompts import Prompt
-from omnidraft.lab.race import PLAIN, drafter_acceptance, median_interval, per_token, trained
+from omnidraft.lab.race import PLAIN, drafter_acceptance, per_token, trained
 from omnidraft.lab.topics import parted, topic_prompts
 from omnidraft.lab.trace import Trace, record
 from omnidraft.settings.config import SamplingSettings
@@ -34,22 +36,6 @@ WAYS = ("plain", "drafted", "default")  # drafted: by the drafter alone, without
 BUSY_ANSWERS = 10
 SETTLED = 20  # answers after which the busy processes' traces must be gone
 LONG = 100  # tokens
-Told = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Plan:
-    """prompts: asked while the drafter learns; after: asked behind that; busy: processes that compute beside the first
-    ten answers. threads: 0 as the app chooses."""
-
-    target: Path
-    drafter: Path
-    topic: str = "math"
-    prompts: int = 40
-    after: int = 20
-    busy: int = 0
-    seed: int = 0
-    threads: int = 0
 
 
 @dataclass(slots=True)
@@ -74,27 +60,24 @@ class Session:
     seconds: float = 0.0
 
 
-def run(plan: Plan, told: Told = lambda _line: None) -> dict[str, Any]:
-    """Live the session and report it as one JSON object."""
+def run(plan: FirstSession, work: Work) -> Iterator[Report]:
+    """Live the session; one report at its end."""
+    target, drafter = choose_target(plan.target, work.home), need_drafter(plan.drafter, work.home)
     learned_from, after = parted(topic_prompts(plan.topic), plan.prompts, plan.after)
-    begun = time.monotonic()
+    begun, session = time.monotonic(), Session()
     with tempfile.TemporaryDirectory(prefix="omnidraft-") as folder, ExitStack() as closing:
         assistant = Assistant(find_data_home(folder), learn=True)
         closing.callback(assistant.close)
-        model = replace(assistant.settings.model, threads=plan.threads)
-        assistant.load(plan.target, plan.drafter, model)
-        session = Session()
-        for lived in _live(assistant, plan, learned_from, 0, told):
-            session.lived.append(lived)
-        for lived in _live(assistant, plan, after, len(learned_from), told, learning=False):
-            session.lived.append(lived)
+        assistant.load(target, drafter, replace(assistant.settings.model, threads=plan.threads))
+        session.lived += _live(assistant, plan, learned_from, 0, work.told)
+        session.lived += _live(assistant, plan, after, len(learned_from), work.told, learning=False)
         session.updates = assistant.learner.history()[::-1]
         session.seconds = time.monotonic() - begun
-    return report(plan, session)
+    yield report(plan, target, drafter, session)
 
 
 def _live(
-    assistant: Assistant, plan: Plan, prompts: Sequence[Prompt], first: int, told: Told, learning: bool = True
+    assistant: Assistant, plan: FirstSession, prompts: Sequence[Prompt], first: int, told: Told, learning: bool = True
 ) -> Iterator[Lived]:
     """Answer the prompts; with `learning` wait after each for the update that is due."""
     with ExitStack() as closing:
@@ -110,7 +93,7 @@ def _live(
                 _wait(assistant, told)
 
 
-def _answers(assistant: Assistant, plan: Plan, prompt: Prompt, number: int) -> Lived:
+def _answers(assistant: Assistant, plan: FirstSession, prompt: Prompt, number: int) -> Lived:
     version = assistant.learner.status().served or ""
     settings = assistant.settings
     drafts = {"plain": PLAIN, "drafted": replace(settings.draft, lookup=False), "default": settings.draft}
@@ -119,11 +102,7 @@ def _answers(assistant: Assistant, plan: Plan, prompt: Prompt, number: int) -> L
     for way in WAYS[turn:] + WAYS[:turn]:
         engine_of(assistant).forget()
         chat = f"first-session-{number}" if way == "default" else None
-        traces[way] = record(
-            assistant.answer(
-                AnswerRequest(prompt.messages, sampling, drafts[way], source=chat, capture=assistant.capture)
-            )
-        )
+        traces[way] = record(assistant.answer(prompt.messages, sampling, drafts[way], chat=chat))
     same = all(trace.ids == traces["plain"].ids for trace in traces.values())
     return Lived(number, version, traces, same)
 
@@ -142,28 +121,8 @@ def _wait(assistant: Assistant, told: Told) -> None:
         told(f"update {status.last.number}: {status.last.outcome}, {status.last.cpu_seconds:.1f} CPU seconds")
 
 
-_BUSY = """import os
-parent = os.getppid()
-while os.getppid() == parent:  # not for ever, if who began it is killed
-    for _ in range(100_000):
-        pass
-"""
-
-
-@contextmanager
-def busy_processes(count: int) -> Iterator[None]:
-    """`count` processes that take what they get of the processor, until the end of the block."""
-    running = [subprocess.Popen([sys.executable, "-c", _BUSY]) for _ in range(count)]
-    try:
-        yield
-    finally:
-        for process in running:
-            process.kill()
-            process.wait()
-
-
-def report(plan: Plan, session: Session) -> dict[str, Any]:
-    """The figures. Speedups are medians over answers of plain decoding's time a token over the way's."""
+def report(plan: FirstSession, target: Path, drafter: Path, session: Session) -> Report:
+    """Speedups are medians over answers of plain decoding's time a token over the way's."""
     bare = [one for one in session.lived[: plan.prompts] if not one.version]
     after = session.lived[plan.prompts :]
     groups = {
@@ -172,14 +131,19 @@ def report(plan: Plan, session: Session) -> dict[str, Any]:
         "learned": (after, "drafted"),
         "learned_with_copies": (after, "default"),
     }
-    return {
-        "target": plan.target.stem, "drafter": plan.drafter.stem, "topic": plan.topic, "cores": os.cpu_count(),
+    speedups = {name: _median(lived, way) for name, (lived, way) in groups.items()}
+    per_pass = {name: _per_pass(lived, way) for name, (lived, way) in groups.items()}
+    accepted = {name: drafter_acceptance([one.traces["drafted"] for one in lived])
+                for name, lived in (("untrained", bare), ("learned", after))}  # fmt: skip
+    settled = _median(session.lived[SETTLED:], "default")
+    long = [one.speedup("default") for one in session.lived if one.traces["default"].tokens > LONG]
+    values = {
+        "target": target.stem, "drafter": drafter.stem, "topic": plan.topic, "cores": os.cpu_count(),
         "busy": plan.busy, "seconds": round(session.seconds, 1),
-        **{name: _median(lived, way) for name, (lived, way) in groups.items()},
-        "intervals": {name: _interval(lived, way) for name, (lived, way) in groups.items()},
+        **{name: value and value.mean for name, value in speedups.items()},
+        "intervals": {name: value and (value.low, value.high) for name, value in speedups.items()},
         "answers": {"untrained": len(bare), "learned": len(after)},
-        "acceptance": {"untrained": _acceptance(bare), "learned": _acceptance(after)},
-        "tokens_per_pass": {name: _per_pass(lived, way) for name, (lived, way) in groups.items()},
+        "acceptance": accepted, "tokens_per_pass": per_pass,
         "tokens_per_second": {way: _rate(session.lived, way) for way in WAYS},
         "version": after[-1].version if after else "",
         "updates": [
@@ -188,29 +152,22 @@ def report(plan: Plan, session: Session) -> dict[str, Any]:
         ],
         "update_cpu_seconds": round(sum(u.cpu_seconds for u in session.updates), 2),
         "same_text": sum(one.same for one in session.lived),
-        "from_answer_20": _median(session.lived[SETTLED:], "default"),
-        "lowest_long_answer": min(
-            (one.speedup("default") for one in session.lived if one.traces["default"].tokens > LONG), default=None
-        ),
+        "from_answer_20": settled and settled.mean,
+        "lowest_long_answer": min(long, default=None),
         "each": [
             {"number": one.number, "tokens": one.traces["default"].tokens, "version": one.version,
              "drafted": round(one.speedup("drafted"), 3), "default": round(one.speedup("default"), 3)}
             for one in session.lived
         ],
     }  # fmt: skip
+    rows = [[name.replace("_", " "), speedups[name], per_pass[name], accepted.get(name)] for name in groups]
+    said = (f"{values['same_text']} of {len(session.lived)} texts the same; {len(session.updates)} updates, "
+            f"{values['update_cpu_seconds']:.0f} CPU seconds, {session.seconds:.0f} s")  # fmt: skip
+    return Report(values, [Table("", ["", "speedup [95%]", "tokens/pass", "accepted"], rows)], [said])
 
 
-def _median(lived: Sequence[Lived], way: str) -> float | None:
-    return median(one.speedup(way) for one in lived) if lived else None
-
-
-def _interval(lived: Sequence[Lived], way: str) -> tuple[float, float] | None:
-    return median_interval([one.speedup(way) for one in lived]) if lived else None
-
-
-def _acceptance(lived: Sequence[Lived]) -> float | None:
-    """Of the drafter's own proposals."""
-    return drafter_acceptance([one.traces["drafted"] for one in lived])
+def _median(lived: Sequence[Lived], way: str) -> stats.Value | None:
+    return stats.median([one.speedup(way) for one in lived]) if lived else None
 
 
 def _per_pass(lived: Sequence[Lived], way: str) -> float | None:
@@ -227,15 +184,3 @@ def _line(lived: Lived) -> str:
         f"answer {lived.number + 1}: {lived.traces['default'].tokens} tokens, drafted x{lived.speedup('drafted'):.2f}, "
         f"with copies x{lived.speedup('default'):.2f}, {lived.version or 'bare drafter'}"
     )
-
-
-def lines(found: dict[str, Any]) -> Iterator[str]:
-    """The report for people."""
-    for name in ("untrained", "learned", "learned_with_copies"):
-        low, high = found["intervals"][name] or (float("nan"), float("nan"))
-        value = found[name]
-        shown = "-" if value is None else f"x{value:.2f} [{low:.2f}, {high:.2f}]"
-        yield f"{name.replace('_', ' '):20} {shown}"
-    rates = [found["acceptance"][name] for name in ("untrained", "learned")]
-    yield "acceptance           " + " -> ".join("-" if rate is None else f"{rate:.3f}" for rate in rates)
-    yield f"{len(found['updates'])} updates, {found['update_cpu_seconds']:.0f} CPU seconds, {found['seconds']:.0f} s"

@@ -1,4 +1,4 @@
-"""What learning costs the one who waits: pauses, swaps, drafter steps with an adapter, and generation beside it.
+"""`bench idle`: what learning costs the one who waits: pauses, swaps, and generation beside it.
 
 Works in a data home of its own, with an adapter trained there, expanded to the shape that is measured.
 """
@@ -6,6 +6,7 @@ Works in a data home of its own, with an adapter trained there, expanded to the 
 from __future__ import annotations
 
 import statistics
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,25 +16,48 @@ from pathlib import Path
 import psutil
 
 from omnidraft.app.assistant import Assistant
+from omnidraft.app.default_models import choose_target, need_drafter
 from omnidraft.backends.gguf.expand import SHAPES, expanded_adapter, expanded_model
-from omnidraft.backends.llama.model import LlamaDrafter
 from omnidraft.bench import regimes
-from omnidraft.bench.opened import pair_of
+from omnidraft.bench.plans import Idle
+from omnidraft.bench.report import Report, Table
+from omnidraft.bench.runner import Work
 from omnidraft.decoding.events import Finished
-from omnidraft.decoding.measure import step_seconds
-from omnidraft.decoding.request import AnswerRequest
-from omnidraft.errors import ModelError
+from omnidraft.errors import ModelError, SettingsError
 from omnidraft.lab.prompts import load_prompts
 from omnidraft.learning.adapters.merge import write_merged
 from omnidraft.learning.adapters.store import open_store
 from omnidraft.learning.adapters.versions import ADAPTER, WEIGHTS, Version, model_fingerprint
 from omnidraft.settings.config import DraftSettings, ModelSettings, SamplingSettings, changed
-from omnidraft.storage.paths import DataHome
+from omnidraft.storage.paths import DataHome, find_data_home
+from omnidraft.vocab import PairMap
 
 Facts = dict[str, object]
 ANSWERS = 16
 _DRAFT = DraftSettings(mode="fixed", length=4)
 _SHAPE = "68m"
+
+
+def run(plan: Idle, work: Work) -> Iterator[Report]:
+    """The parts one after another, all with what was learned at the beginning."""
+    found: list[Facts] = []
+    with tempfile.TemporaryDirectory(prefix="omnidraft-") as own:
+        target, drafter = choose_target(plan.target, work.home), need_drafter(plan.drafter, work.home)
+        shop = Workshop(work.home, find_data_home(own), target, drafter, plan.threads)
+        work.told("train")
+        version, trained = shop.train(pauses=10)
+        parts: dict[str, Callable[[], Facts]] = {
+            "train": lambda: trained,
+            "swaps": lambda: swaps(shop, version),
+            "slowdown": lambda: slowdown(shop, plan.regime, plan.pairs, plan.max_tokens),
+        }
+        for name in plan.what:
+            if name not in parts:
+                raise SettingsError(f"There is no part {name[:40]}; known are {', '.join(parts)}.")
+            work.told(name)
+            found.append({"what": name} | parts[name]())
+            rows = [[one.pop("what"), "  ".join(f"{k} {v}" for k, v in one.items())] for one in map(dict, found)]
+            yield Report(found, [Table("", ["", "milliseconds unless named otherwise"], rows)])
 
 
 class Workshop:
@@ -60,9 +84,7 @@ class Workshop:
         began = time.perf_counter()
         sampling = SamplingSettings(temperature=0, max_tokens=tokens)
         messages = self.prompts[number % len(self.prompts)].messages
-        *_, finished = assistant.answer(
-            AnswerRequest(messages, sampling, _DRAFT, source=f"bench-{number}", capture=assistant.capture)
-        )
+        *_, finished = assistant.answer(messages, sampling, _DRAFT, chat=f"bench-{number}")
         assert isinstance(finished, Finished)
         return finished.statistics.tokens, time.perf_counter() - began
 
@@ -90,30 +112,14 @@ class Workshop:
         }  # fmt: skip
 
 
-def steps(shop: Workshop, version: Version, dtype: str) -> Facts:
-    """Milliseconds of a drafter step at the 68M shape: bare, with the adapter, merged; the fastest of many each."""
-    drafter, adapter = _expanded(shop, version, dtype)
-    merged = write_merged(drafter, adapter, shop.own.cache / "merged.gguf")
-    times: dict[str, list[float]] = {}
-    with LlamaDrafter.open(drafter, shop.model) as one, LlamaDrafter.open(merged, shop.model) as whole:
-        for _ in range(12):
-            for name, model, path in (("bare", one, None), ("adapter", one, adapter), ("merged", whole, None)):
-                if model is one:
-                    model.set_adapter(path)
-                times.setdefault(name, []).append(step_seconds(model, 16))
-    best = {name: _ms(min(values)) for name, values in times.items()}
-    ratios = {f"{name}_ratio": round(best[name] / best["bare"], 3) for name in ("adapter", "merged")}
-    return {"dtype": dtype, **best, **ratios}
-
-
-def swaps(shop: Workshop, version: Version, dtype: str, times: int = 12) -> Facts:
+def swaps(shop: Workshop, version: Version, times: int = 12) -> Facts:
     """Milliseconds for which an answer would have to wait while the app swaps versions of a 68M drafter."""
-    drafter, adapter = _expanded(shop, version, dtype)
+    drafter, adapter = _expanded(shop, version)
     taken: dict[str, list[float]] = {"adapter": [], "merged": []}
     with shop.assistant(shop.target, drafter) as assistant:
         assistant.learner.hold()
         store = open_store(
-            shop.own.profile().adapters, drafter, model_fingerprint(drafter), pair_of(assistant).target.fingerprint
+            shop.own.profile().adapters, drafter, model_fingerprint(drafter), _pair(assistant).target.fingerprint
         )
         for _ in range(2):
             meta = replace(version.meta, parent=None, chats=())
@@ -122,7 +128,7 @@ def swaps(shop: Workshop, version: Version, dtype: str, times: int = 12) -> Fact
             for name in ("v000001", "v000002"):
                 store.choose(name)
                 if i == times // 2:  # from here on as merged files
-                    choice = assistant.loaded.choose(drafter, pair_of(assistant), "auto", "per-target")
+                    choice = assistant.loaded.choose(drafter, _pair(assistant), "auto", "per-target")
                     assert choice.adapter is not None
                     assert choice.merged is not None
                     write_merged(drafter, choice.adapter, choice.merged)
@@ -132,7 +138,7 @@ def swaps(shop: Workshop, version: Version, dtype: str, times: int = 12) -> Fact
                 assistant.loaded.take_up(made)
                 taken["merged" if made.choice.is_merged else "adapter"].append(time.perf_counter() - began)
                 made.close()
-    return {"dtype": dtype, **{f"{name}_ms": _ms(max(values, default=0.0)) for name, values in taken.items()},
+    return {**{f"{name}_ms": _ms(max(values, default=0.0)) for name, values in taken.items()},
             "swaps": {name: len(values) for name, values in taken.items()}}  # fmt: skip
 
 
@@ -158,9 +164,14 @@ def slowdown(shop: Workshop, regime: str, pairs: int, tokens: int) -> Facts:
             "fastest_ratio": round(min(seconds[True]) / min(seconds[False]), 4)}  # fmt: skip
 
 
-def _expanded(shop: Workshop, version: Version, dtype: str) -> tuple[Path, Path]:
+def _pair(assistant: Assistant) -> PairMap:
+    assert assistant.loaded.pair is not None  # it was loaded with a drafter
+    return assistant.loaded.pair
+
+
+def _expanded(shop: Workshop, version: Version) -> tuple[Path, Path]:
     shape = SHAPES[_SHAPE]
-    drafter = expanded_model(shop.home.cache, shop.drafter, shape, dtype)
+    drafter = expanded_model(shop.home.cache, shop.drafter, shape, regimes.DRAFTER_DTYPE)
     return drafter, expanded_adapter(shop.home.cache, version.adapter, shop.drafter, shape)
 
 

@@ -1,208 +1,197 @@
 """`bench learn`: what online learning gains, by the app's own updates and the real engine, learning frozen at the test.
 
-Cells (target, task, seed) are run one after another and each condition's numbers are kept in a file of their own, so
-that a run that was interrupted goes on where it stopped and a larger one takes over what a smaller one found.
-Conditions: `direct` (the untrained drafter by the direct map alone, the paper's SpD_DM), `cache` (with the n-gram
-cache), each loss (with the cache, learned from the stream), and `offline` (the same answers distilled to convergence).
+A stream is the answers of one target to one task (or to all, one after the other: SEQUENCE) under one seed. What a
+target says does not depend on who drafts, so it is answered once and learned from under every condition: `direct` (the
+untrained drafter by the direct map alone, the paper's SpD_DM), `cache` (with the n-gram cache), and each loss (with the
+cache, learned answer by answer). A cell is a stream under a condition.
 """
 
 from __future__ import annotations
 
-import json
 import shutil
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, astuple, dataclass, replace
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
+from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
 
-from omnidraft.bench.columns import Column, name_of
-from omnidraft.bench.learn_answers import answered, taken_over
-from omnidraft.bench.learn_plan import LearnPlan, Prompts, choose, label
-from omnidraft.bench.learn_stream import distil, live
-from omnidraft.bench.learn_tester import Tester
+from omnidraft.app.default_models import choose_target, need_drafter
+from omnidraft.bench import learn_report
+from omnidraft.bench.answering import Answering
+from omnidraft.bench.columns import Column, columns, name_of, sampling_of
+from omnidraft.bench.learn_report import CACHE, DIRECT, SEQUENCE, Stream
+from omnidraft.bench.pairs import Pair, Way, said
+from omnidraft.bench.plans import LOSSES, Learn
+from omnidraft.bench.questions import Prompts, choose, label
+from omnidraft.bench.report import Report
+from omnidraft.bench.runner import Work, decides
 from omnidraft.errors import SettingsError, StorageError
 from omnidraft.learning.material.expansions import ExpansionTable
-from omnidraft.learning.material.offline import Answering
-from omnidraft.learning.material.record import Record
-from omnidraft.learning.training.stream import StreamLearner, quiet_torch
+from omnidraft.learning.material.record import Record, decode, encode
+from omnidraft.learning.training.stream import StreamLearner, StreamUpdate, quiet_torch
+from omnidraft.settings.config import LearningSettings, ModelSettings
 from omnidraft.storage.files import write_atomically
 from omnidraft.vocab.ngram_cache import NgramCache
 
-DIRECT, CACHE, OFFLINE, SEQUENCE = "direct", "cache", "offline", "sequence"
-REFERENCE_LOSS = "projected"
-Result = dict  # a condition's JSON object
-Told = Callable[[str], None]
+FIXED = Way("fixed:4")
+_LATER = ("target", "tasks", "loss", "seeds", "sequence", "threads")  # a run may go on with more of these
+_LENGTH = struct.Struct("<I")
 
 
-@dataclass(frozen=True)
-class Cell:
-    """One target, task (or SEQUENCE) and seed. folder: where its numbers, answers and adapters are."""
-
-    target: str
-    task: str
-    seed: int
-    folder: Path
-
-    @property
-    def name(self) -> str:
-        return f"{self.target} {self.task} seed {self.seed}"
+def run(plan: Learn, work: Work) -> Iterator[Report]:
+    found = []
+    for one in results(plan, work):
+        found.append(one)
+        yield learn_report.report(found)
 
 
-def run(
-    plan: LearnPlan, folder: Path, maps: Path, told: Told = lambda _line: None
-) -> Iterator[tuple[Cell, str, Result]]:
-    """(cell, condition, result) of the whole plan, those of earlier runs in `folder` included. maps: for pair maps."""
-    _same_plan(plan, folder)
+def results(plan: Learn, work: Work) -> Iterator[tuple[Stream, str, dict]]:
+    """Every stream under every condition."""
+    if unknown := [loss for loss in plan.loss if loss not in LOSSES]:
+        raise SettingsError(f"There is no loss {unknown[0]}; known are {', '.join(LOSSES)}.")
+    if plan.sequence and len(plan.tasks) < 2:
+        raise SettingsError("A sequence takes at least two tasks.")
     quiet_torch(plan.threads)
     for seed in range(plan.seeds):
-        for target in plan.targets:
-            for task in plan.tasks:
-                cell = Cell(target.stem, label(task), seed, folder / f"{target.stem}-{label(task)}-s{seed}")
-                yield from _Runner(plan, target, cell, [choose(plan, task, seed)], maps, told).results()
-            if plan.sequence:
-                cell = Cell(target.stem, SEQUENCE, seed, folder / f"{target.stem}-{SEQUENCE}-s{seed}")
-                every = [choose(plan, task, seed) for task in plan.tasks]
-                yield from _Runner(plan, target, cell, every, maps, told).results()
+        for name in plan.target:
+            target = choose_target(name, work.home)
+            parts = [choose(task, seed, plan.train_prompts, plan.test_prompts) for task in plan.tasks]
+            streams = [(part.task, [part]) for part in parts] + ([(SEQUENCE, parts)] if plan.sequence else [])
+            for task, asked in streams:
+                yield from _Run(plan, work, Stream(target.stem, task, seed), target, asked).results()
 
 
-class _Runner:
-    """Runs one cell. Models and answers are loaded when the first missing condition needs them."""
+def adapter_of(folder: Path, target: Path, task: str, loss: str) -> Path | None:
+    """What the stream with seed 0 learned by a loss, in the folder of the cells; None if no update was let through."""
+    path = folder / Stream(target.stem, label(task), 0).name / f"{loss}.gguf"
+    return path if path.is_file() else None
 
-    def __init__(
-        self, plan: LearnPlan, target: Path, cell: Cell, prompts: Sequence[Prompts], maps: Path, told: Told
-    ) -> None:
-        self.plan, self.target, self.cell, self.prompts, self.maps, self.told = plan, target, cell, prompts, maps, told
-        self._tester: Tester | None = None
 
-    def results(self) -> Iterator[tuple[Cell, str, Result]]:
-        wanted = [DIRECT, CACHE, *self.plan.losses]
-        if self.plan.reference and len(self.prompts) == 1:
-            wanted.insert(3, OFFLINE)
-        self._same_prompts()
-        try:
-            for condition in wanted:
-                path = self.cell.folder / f"{condition}.json"
-                if not path.exists():
-                    self.told(f"{self.cell.name}: {condition}")
-                    self._prepare()
-                    result = self._condition(condition)
-                    write_atomically(path, json.dumps(result).encode())
-                yield self.cell, condition, json.loads(path.read_bytes())
-        finally:
-            if self._tester is not None:
-                self._tester.close()
+def answers_of(folder: Path, stream: Stream) -> list[Record]:
+    """The answers a stream learned from."""
+    return [record for path in sorted((folder / stream.name).glob("*.answers")) for record in read(path)]
 
-    def _same_prompts(self) -> None:
-        """Refuse to take over a cell that was made on other prompts."""
-        path = self.cell.folder / "prompts"
-        mine = " ".join(part.digest for part in self.prompts)
-        made = any(self.cell.folder.glob("*.json"))
-        if made and (not path.is_file() or path.read_text() != mine):
-            raise SettingsError(f"{self.cell.folder} holds a run on other prompts; name another --json file.")
-        self.cell.folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, mine.encode())
 
-    def _prepare(self) -> None:
-        if self._tester is not None:
-            return
-        folder, plan = self.cell.folder, self.plan
-        folder.mkdir(parents=True, exist_ok=True)
-        self.records: list[Record] = []
+class _Run:
+    """One stream. Answers and models are made and loaded when the first missing condition needs them."""
+
+    def __init__(self, plan: Learn, work: Work, stream: Stream, target: Path, parts: Sequence[Prompts]) -> None:
+        self._plan, self._work, self._stream, self._target, self._parts = plan, work, stream, target, parts
+        self._drafter = need_drafter(plan.drafter, work.home)
+        self._columns = columns(plan.temperature)
         self._ends: list[int] = []
-        with Answering(self.target, plan.drafter, self.maps, plan.threads) as answering:
-            for part in self.prompts:
-                path = folder.with_name(f"{self.target.stem}-{part.task}-s{self.cell.seed}-{part.digest}.answers")
-                if self.plan.recorded and not path.exists() and taken_over(path, self.plan.recorded, self._made_with()):
-                    self.told(f"{self.cell.name}: answers taken from {self.plan.recorded}")
-                self.records += answered(
-                    path, answering, part.train, part.task, plan.train_temperature, plan.train_tokens, self.cell.seed
-                )
-                self._ends.append(len(self.records))
-            self.table = ExpansionTable.from_pair(answering.pair)
-            self.vocabulary = answering.pair.target.fingerprint
-        self.table.save(folder / "table.npz")
-        self._tester = Tester(self.target, plan.drafter, self.maps, plan.threads)
-        self.cache = self._tester.cache_after(self.records)
 
-    def _made_with(self) -> dict:
-        """What answers depend on besides their prompts."""
-        decides = self.plan.decides()
-        models = {name: digest for name, digest in decides["models"].items() if name == self.target.stem}
-        return {"models": models} | {name: decides[name] for name in ("train_tokens", "train_temperature")}
+    def results(self) -> Iterator[tuple[Stream, str, dict]]:
+        depends = decides(
+            self._plan, _LATER, self._target, self._drafter, prompts=[part.digest for part in self._parts]
+        )
+        try:
+            for condition in (DIRECT, CACHE, *self._plan.loss):
+                make = partial(self._condition, condition)
+                yield self._stream, condition, self._work.cells.get(f"{self._stream.name}/{condition}", depends, make)
+        finally:
+            if "_pair" in self.__dict__:
+                self._pair.close()
 
-    def _condition(self, condition: str) -> Result:
+    def _place(self, name: str) -> Path:
+        return self._work.cells.place(f"{self._stream.name}/{name}")
+
+    @cached_property
+    def _records(self) -> list[Record]:
+        """The target's answers, read back as a replay rounds them; the expansion table lies beside them."""
+        plan, records = self._plan, list[Record]()
+        with Answering(self._target, self._drafter, self._work.home.cache, plan.threads) as answering:
+            for number, part in enumerate(self._parts):
+                path = self._place(f"{number}-{part.digest}-{plan.train_tokens}.answers")
+                if not path.is_file():
+                    asked = ((f"{part.task}-{i}", part.task, prompt.messages) for i, prompt in enumerate(part.train))
+                    made = answering.records(asked, 1.0, plan.train_tokens, self._stream.seed + 1)
+                    blobs = [encode(record) for record in made]
+                    write_atomically(path, b"".join(_LENGTH.pack(len(blob)) + blob for blob in blobs))
+                records += read(path)
+                self._ends.append(len(records))
+            ExpansionTable.from_pair(answering.pair).save(self._place("table.npz"))
+        return records
+
+    @cached_property
+    def _pair(self) -> Pair:
+        return Pair(self._work.home, self._target, self._drafter, ModelSettings(threads=self._plan.threads))
+
+    @cached_property
+    def _cache(self) -> NgramCache:
+        return self._pair.cache_after(said(self._records))
+
+    def _condition(self, condition: str) -> dict[str, Any]:
+        self._work.told(f"{self._stream.name}: {condition}")
         if condition == DIRECT:
             return {"counts": self._counts(None, None)}
         if condition == CACHE:
-            return {"counts": self._counts(self.cache, None), "cache": self.cache.stats()}
-        adapter = self.cell.folder / f"{condition}.gguf"
-        if condition == OFFLINE:
-            learned = asdict(distil(
-                self.plan.drafter, self.records, self.table, REFERENCE_LOSS, self.plan.learning, self.cell.seed,
-                adapter, lambda n, value: self.told(f"  pass {n}: {value:.4f}"),
-            ))  # fmt: skip
-        else:
-            learned = self._live(condition, adapter)
-        return {"counts": self._counts(self.cache, adapter if adapter.exists() else None), **learned}
+            return {"counts": self._counts(self._cache, None), "cache": self._cache.stats()}
+        learned, adapter = self._learned(condition)
+        return {"counts": self._counts(self._cache, adapter), **learned}
 
-    def _live(self, loss: str, adapter: Path) -> Result:
-        """Learn from the stream; test along the way. Leaves the last version's adapter at `adapter`."""
-        folder = self.cell.folder / f"{loss}.run"
+    def _learned(self, loss: str) -> tuple[dict[str, Any], Path | None]:
+        """Learn from the stream and test along the way; the last version's adapter, if there is one."""
+        folder, kept, records = self._place(f"{loss}.run"), self._place(f"{loss}.gguf"), self._records
         shutil.rmtree(folder, ignore_errors=True)
-        settings = replace(self.plan.learning, loss=loss)
-        learner = StreamLearner(folder, self.plan.drafter, settings, seed=1000 * self.cell.seed)
-        learner.switched(self.vocabulary, self.cell.target, {self.vocabulary: str(self.cell.folder / "table.npz")})
-        updates, stops, served = [], self._stops(), None
-        for update in live(learner, self.records):
+        settings = replace(LearningSettings(), loss=loss)
+        learner = StreamLearner(folder, self._drafter, settings, 1000 * self._stream.seed, threads=self._plan.threads)
+        vocabulary = self._pair.pair.target.fingerprint
+        learner.switched(vocabulary, self._stream.target, {vocabulary: str(self._place("table.npz"))})
+        updates, stops, served = [], self._stops(settings.interval), None
+        for update in live(learner, records):
             served = update.version.adapter if update.version else None
-            kept = {k: v for k, v in asdict(update).items() if k != "version"}
+            facts = {name: value for name, value in asdict(update).items() if name != "version"}
             if update.answers in stops:
-                kept["counts"] = self._counts(self.cache, served, self.plan.temperatures[:1])
-                rates = [_rate(c) for by_task in kept["counts"].values() for c in by_task.values()]
-                self.told(f"  {update.answers} answers: " + "  ".join(f"{rate:.3f}" for rate in rates))
-            updates.append(kept)
+                facts["counts"] = self._counts(self._cache, served, self._columns[:1])
+            updates.append(facts)
         if served is not None:
-            shutil.copyfile(served, adapter)
+            shutil.copyfile(served, kept)
         shutil.rmtree(folder)
-        return {"updates": updates, **{k: sum(u[k] for u in updates) for k in ("seconds", "cpu")}}
+        sums = {name: sum(update[name] for update in updates) for name in ("seconds", "cpu")}
+        return {"updates": updates, **sums}, kept if served is not None else None
 
-    def _stops(self) -> set[int]:
-        """Numbers of answers after which to test: the ends of tasks in a sequence, doublings in a single stream."""
-        step, total = self.plan.learning.interval, len(self.records)
-        if len(self._ends) > 1:
-            return {min(-(-end // step) * step, total) for end in self._ends}
-        return {step << i for i in range(total.bit_length()) if step << i < total} if self.plan.curve else set()
+    def _stops(self, step: int) -> set[int]:
+        """Numbers of answers after which to test along the way: the ends of a sequence's tasks."""
+        ends = self._ends if len(self._ends) > 1 else []
+        return {min(-(-end // step) * step, len(self._records)) for end in ends}
 
-    def _counts(self, cache: NgramCache | None, adapter: Path | None, temperatures: Sequence[Column] = ()) -> dict:
-        """{temperature: {task: [[proposed, accepted, tokens, passes, looped], ...]}}."""
-        assert self._tester is not None  # `with` has opened it
-        ask = self._tester.ask
-        return {
-            name_of(t): {
-                part.task: [
-                    astuple(count)
-                    for count in ask(part.test, t, self.plan.test_tokens, self.cell.seed + 7, cache, adapter)
-                ]
-                for part in self.prompts
-            }
-            for t in temperatures or self.plan.temperatures
-        }
-
-
-def _rate(counts: Sequence[Sequence[int]]) -> float:
-    return sum(c[1] for c in counts) / max(sum(c[0] for c in counts), 1)
+    def _counts(self, cache: NgramCache | None, adapter: Path | None, asked: Sequence[Column] = ()) -> dict:
+        """{sampling: {task: [[proposed, accepted, tokens, passes, looped], ...]}}; the same texts under every
+        condition."""
+        self._pair.draft_with(cache, adapter)
+        seed, longest = (self._stream.seed + 7) * 1_000_003, self._plan.test_tokens
+        found: dict[str, dict[str, list]] = {}
+        for column in asked or self._columns:
+            for part in self._parts:
+                rows = found.setdefault(name_of(column), {}).setdefault(part.task, [])
+                for number, prompt in enumerate(part.test):
+                    sampling = sampling_of(column, seed=seed + number, max_tokens=longest)
+                    trace = self._pair.answer(FIXED, prompt.messages, sampling)
+                    rows.append(
+                        [trace.proposed, trace.accepted, trace.tokens, len(trace.rounds), int(trace.degenerate)]
+                    )
+        return found
 
 
-def _same_plan(plan: LearnPlan, folder: Path) -> None:
-    """Refuse to mix numbers of different plans in one folder. New models may join those there are."""
-    path, asked = folder / "plan.json", plan.decides()
+def live(learner: StreamLearner, records: Sequence[Record]) -> Iterator[StreamUpdate]:
+    """Updates after every few answers (the learner's interval) and after the last one."""
+    for record in records:
+        if (update := learner.add(record)) is not None:
+            yield update
+    if (update := learner.finish()) is not None:
+        yield update
+
+
+def read(path: Path) -> list[Record]:
+    """The records of a file of answers."""
+    data, at, found = path.read_bytes(), 0, list[Record]()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        before = json.loads(path.read_bytes()) if path.exists() else asked
-    except (OSError, ValueError) as error:
-        raise StorageError(f"{path} cannot be used: {error}") from error
-    models = before["models"] | asked["models"]
-    differ = [name for name in asked if name != "models" and before.get(name) != asked[name]]
-    differ += [name for name in before["models"] if models[name] != before["models"][name]]
-    if differ:
-        raise SettingsError(f"{folder} holds a run with other {', '.join(differ)}; name another --json file.")
-    write_atomically(path, json.dumps(asked | {"models": models}, indent=1).encode())
+        while at < len(data):
+            (length,) = _LENGTH.unpack_from(data, at)
+            found.append(decode(data[at + _LENGTH.size : at + _LENGTH.size + length]))
+            at += _LENGTH.size + length
+    except struct.error as error:
+        raise StorageError(f"{path} is damaged; delete it and run again.") from error
+    return found

@@ -1,4 +1,4 @@
-"""What a round costs outside the models, at a vocabulary of real size: `python -m omnidraft bench overhead`.
+"""`bench overhead`: what a round costs outside the models, at a vocabulary of real size.
 
 Two stand-in models hand out prepared logits, so that everything else is what remains: picking pieces, translating,
 sampling, capture, verification, bookkeeping. The vocabularies are the bundled ones, filled up to 32,000 and 128,256
@@ -7,8 +7,8 @@ with made-up pieces that have bytes and expansions like any other.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from statistics import median
 from time import perf_counter
@@ -16,6 +16,9 @@ from time import perf_counter
 import numpy as np
 
 from omnidraft.app.assistant import CAPTURE
+from omnidraft.bench import plans
+from omnidraft.bench.report import Report, Table
+from omnidraft.bench.runner import Work
 from omnidraft.decoding.drafting import Drafting
 from omnidraft.decoding.events import Finished, Round
 from omnidraft.decoding.length import FixedLength
@@ -50,6 +53,17 @@ class Overhead:
     budget_ms: float
     share: float
     quarters: tuple[float, float, float, float]
+
+
+def run(plan: plans.Overhead, work: Work) -> Iterator[Report]:
+    rows = []
+    for temperature in (0.0, 1.0):
+        work.told(f"T = {temperature:g}")
+        rows.append(asdict(measure(temperature, plan.tokens)))
+        names = ["temperature", "rounds", "positions", "total_ms", "budget_ms", "share"]
+        body = [[*(row[name] for name in names), ", ".join(f"{q:.0f}" for q in row["quarters"])] for row in rows]
+        title = f"Outside the models; the budget: {ROUND_MS} ms a round and {POSITION_MS} ms a position"
+        yield Report(rows, [Table(title, [*names, "a round by quarters of the answer, us"], body)])
 
 
 def measure(temperature: float, tokens: int = 400, draft_length: int = 4) -> Overhead:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
-from omnidraft.backends.gguf.expand import SHAPES, Shape, expanded_adapter, expanded_model, random_model
+from omnidraft.backends.gguf.expand import SHAPES, Shape, expanded_adapter, expanded_model
+from omnidraft.bench.plans import REGIMES
+from omnidraft.bench.runner import digest
 from omnidraft.errors import SettingsError
 from omnidraft.learning.adapters.merge import can_merge, write_merged
-from omnidraft.learning.adapters.versions import digest
 from omnidraft.storage.paths import DataHome
 
 FOLDER = "folder"  # a Hugging Face folder in float32, whose passes are nearly flat
-GGUFS = ("bundled", "0.1b-F32", "0.5b-F32", "0.5b-F16", "0.5b-Q8_0", "0.5b-Q4_0", "0.5b-Q4_K_M")
-REGIMES = (*GGUFS, f"0.1b-{FOLDER}", f"0.5b-{FOLDER}")
 DRAFTER_DTYPE = "Q8_0"
 _DRAFTER_SHAPE = "68m"  # the paper's drafter, as people would run it
 OWN = "own"  # as a drafter's shape: the drafter as it is
@@ -57,17 +55,11 @@ def taught(
         drafter = expanded_model(home.cache, drafter, shape, DRAFTER_DTYPE)
     if not can_merge(drafter):
         return drafter, adapter
-    merged = home.cache / "taught" / f"{drafter.stem}-{digest(adapter)[:16]}.gguf"
+    merged = home.cache / "taught" / f"{drafter.stem}-{digest(adapter)}.gguf"
     if not merged.exists():
         merged.parent.mkdir(parents=True, exist_ok=True)
         write_merged(drafter, adapter, merged)
     return merged, None
-
-
-def untaught(home: DataHome, drafter: Path) -> Path:
-    """A drafter like `drafter` with random weights: the worst a drafter can be."""
-    path = home.cache / f"{drafter.stem}-random.gguf"
-    return path if path.exists() else random_model(path, drafter)
 
 
 def folder(home: DataHome, regime: str, target: Path) -> Path:
@@ -87,10 +79,9 @@ def drafter_folder(home: DataHome, regime: str, drafter: Path, drafter_shape: st
 
 
 def _exported(home: DataHome, gguf: Path) -> Path:
-    with open(gguf, "rb") as file:
-        path = home.cache / "folders" / f"{gguf.stem}-{hashlib.file_digest(file, 'sha256').hexdigest()[:16]}"
+    path = home.cache / "folders" / f"{gguf.stem}-{digest(gguf)}"
     if not path.exists():
-        from omnidraft.backends.hf.export import export_folder  # brings torch
+        from omnidraft.bench.transformers_models import export_folder  # brings torch
 
         export_folder(gguf, path)
     return path

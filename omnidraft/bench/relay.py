@@ -1,54 +1,43 @@
-"""A relay for TCP connections that counts bytes and holds them back: a network's delay where the kernel offers none.
+"""A worker on this machine behind a relay for TCP connections, which holds bytes back as a network does.
 
-It knows nothing of what goes through it. What a kernel's queue would not do it cannot show: windows and lost packets.
+The relay knows nothing of what goes through it. What a network does besides it cannot show: windows and lost packets.
 """
 
 from __future__ import annotations
 
 import queue
 import socket
+import subprocess
+import sys
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
+from omnidraft.backends.remote.environment import ROOT, quiet_environment
+from omnidraft.errors import ModelError
 from omnidraft.settings.addresses import Address
 
 _PART = 1 << 18  # bytes taken at once
 
 
 class Relay:
-    """Listens at `address` for connections to `target`. delay: seconds that a byte takes each way; sent, received:
-    bytes towards the target and back."""
+    """Listens at `address` for connections to `target`. delay: seconds that a byte takes each way."""
 
     def __init__(self, target: Address, delay: float = 0.0) -> None:
         self.delay = delay
-        self.sent = self.received = 0
         self._target = target
-        self._cut = threading.Event()
         self._open: list[socket.socket] = []
         self._server = socket.create_server(("127.0.0.1", 0))
         self.address = Address("127.0.0.1", self._server.getsockname()[1])
         threading.Thread(target=self._accept, name="relay", daemon=True).start()
 
-    def cut(self) -> None:
-        """From now on nothing gets through, though no connection ends: a cable that was pulled."""
-        self._cut.set()
-
-    def mend(self) -> None:
-        """New connections get through again; the old ones, which lost bytes, end."""
-        self._cut.clear()
-        self._close_connections()
-
     def close(self) -> None:
         self._server.close()
-        self._close_connections()
-
-    def _close_connections(self) -> None:
         for connection in self._open:
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
             connection.close()
-        self._open = []
 
     def _accept(self) -> None:
         with suppress(OSError):
@@ -60,25 +49,21 @@ class Relay:
                     self._open += [near, far]
                     for one in (near, far):
                         one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                    self._carry(near, far, True)
-                    self._carry(far, near, False)
+                    self._carry(near, far)
+                    self._carry(far, near)
                     continue
                 near.close()
 
-    def _carry(self, source: socket.socket, sink: socket.socket, outward: bool) -> None:
+    def _carry(self, source: socket.socket, sink: socket.socket) -> None:
         due: queue.SimpleQueue[tuple[float, bytes]] = queue.SimpleQueue()
-        for run in (lambda: self._take(source, due, outward), lambda: self._give(due, sink)):
+        for run in (lambda: self._take(source, due), lambda: self._give(due, sink)):
             threading.Thread(target=run, name="relay", daemon=True).start()
 
-    def _take(self, source: socket.socket, due: queue.SimpleQueue, outward: bool) -> None:
+    def _take(self, source: socket.socket, due: queue.SimpleQueue) -> None:
         data = b"-"
         with suppress(OSError):
             while data:
                 data = source.recv(_PART)
-                if outward:
-                    self.sent += len(data)
-                else:
-                    self.received += len(data)
                 due.put((time.perf_counter() + self.delay, data))
         due.put((0.0, b""))
 
@@ -90,6 +75,34 @@ class Relay:
                     break
                 if (wait := at - time.perf_counter()) > 0:
                     time.sleep(wait)
-                if not self._cut.is_set():
-                    sink.sendall(data)
+                sink.sendall(data)
             sink.shutdown(socket.SHUT_RDWR)
+
+
+@contextmanager
+def lent(delay_ms: float, threads: int) -> Iterator[Relay]:
+    """A worker whose round trips take `delay_ms` longer than the machine itself needs, started as people do."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        listen = Address("127.0.0.1", probe.getsockname()[1])
+    process = subprocess.Popen(
+        [sys.executable, "-m", "omnidraft", "worker", "--listen", str(listen), "--threads", str(threads)], cwd=ROOT,
+        env=quiet_environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    relay = None
+    try:
+        said = process.stdout.readline().strip()
+        if not said.startswith("Lending"):
+            raise ModelError(f"A worker did not start: {said or 'it said nothing'}.")
+        relay = Relay(listen, delay_ms / 2000)
+        yield relay
+    finally:
+        if relay is not None:
+            relay.close()
+        process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(20)
+        process.kill()
+        process.wait()
+        process.stdout.close()

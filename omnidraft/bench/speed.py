@@ -1,140 +1,88 @@
-"""`bench speed`: methods against plain decoding, interleaved prompt by prompt in one run.
+"""`bench speed`: methods against plain decoding, in turns, prompt by prompt in one run.
 
-Every method answers the same distinct prompts with the same seeds on the same loaded models, from cold KV caches, and
-keeps its own memory of costs, acceptance and earlier texts. Speed is compared within the run only.
+Every method answers the same distinct prompts with the same seeds on the same loaded models, from empty KV caches, and
+keeps its own memory of costs, acceptance and earlier texts. Speed is compared within the run only. A cell is one target
+in one regime with one kind of sampling.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
-from omnidraft.app.assistant import Assistant
-from omnidraft.backends.llama.model import LlamaDrafter
-from omnidraft.backends.prompting.seats import DrafterSeat, Message
-from omnidraft.backends.prompting.templates import ChatTemplate
+from omnidraft.app.default_models import choose_target, need_drafter
 from omnidraft.bench import regimes
-from omnidraft.bench.cells import Cell, Costs, make_cell
-from omnidraft.bench.columns import Column, sampling_of
-from omnidraft.bench.counted import count_fixed
-from omnidraft.bench.opened import drafting_of, engine_of, pair_of
-from omnidraft.decoding.request import AnswerRequest
-from omnidraft.engine import Memory
-from omnidraft.errors import SettingsError
-from omnidraft.lab.prompts import load_prompts
-from omnidraft.lab.trace import Trace, record
-from omnidraft.settings.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
-from omnidraft.storage.paths import DataHome
-from omnidraft.vocab import Translator
-from omnidraft.vocab.ngram_cache import NgramCache
+from omnidraft.bench import statistics as stats
+from omnidraft.bench.columns import Column, columns, label, name_of, sampling_of
+from omnidraft.bench.pairs import PLAIN, Pair, Way, draft_settings
+from omnidraft.bench.plans import Speed
+from omnidraft.bench.report import Report, Table
+from omnidraft.bench.runner import Work, decides, digest_of, in_turns
+from omnidraft.lab.prompts import Prompt, load_prompts
+from omnidraft.lab.trace import Trace
+from omnidraft.settings.config import ModelSettings
 
-_WARM_UP = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What to run. drafters: "given", "random" or both; temperatures: columns; tasks, methods, regimes by name.
-
-    compared: fixed draft lengths that the adaptive methods are held against by counting. repeats: of the whole; of each
-    prompt the one with the median speedup counts, so that what interrupts a single answer does not. drafter_shape: what
-    the drafter is enlarged to where the target is, "own" for the drafter as it is, None for the regime's.
-    """
-
-    tasks: Sequence[str]
-    methods: Sequence[str]
-    temperatures: Sequence[Column]
-    regimes: Sequence[str]
-    drafters: Sequence[str] = ("given",)
-    prompts: int = 6
-    max_tokens: int = 64
-    seed: int = 0
-    model: ModelSettings = field(default_factory=ModelSettings)
-    compared: Sequence[int] = ()
-    repeats: int = 1
-    drafter_shape: str | None = None
+WARM_UP = 2  # prompts of other tasks, answered first
+_SHORT = 0.98  # a method whose interval ends below this is slower than plain decoding
+_LATER = ("target", "regimes", "tasks", "temperature")  # a run may go on with more of these
+Traces = dict[str, list[dict[Way, list[Trace]]]]  # by task and repeat
 
 
-class Way(NamedTuple):
-    """A method with a drafter; plain decoding has none, but goes by the given one's name."""
-
-    drafter: str
-    method: str
-
-
-Traces = dict[tuple[Column, str], dict[Way, list[Trace]]]  # by temperature and task; one trace a prompt
-
-
-def draft_settings(method: str) -> DraftSettings:
-    """plain, lookup, fixed:K, gamma:X, adaptive, or adaptive-alone (without lookups)."""
-    name, _, value = method.partition(":")
-    try:
-        match name:
-            case "plain":
-                return DraftSettings(enabled=False)
-            case "lookup":
-                return DraftSettings(mode="lookup")
-            case "fixed":
-                return DraftSettings(mode="fixed", length=int(value))
-            case "gamma":
-                return DraftSettings(mode="gamma", gamma=float(value))
-            case "adaptive":
-                return DraftSettings(mode="adaptive")
-            case "adaptive-alone":
-                return DraftSettings(mode="adaptive", lookup=False)
-    except ValueError:
-        pass
-    raise SettingsError(f"There is no method {method}; known are plain, lookup, fixed:K, gamma:X, adaptive.")
+def run(plan: Speed, work: Work) -> Iterator[Report]:
+    """All cells so far, in the order regime, target, temperature, task, method."""
+    ways = list(dict.fromkeys([PLAIN, *map(Way, plan.methods)]))
+    for way in ways:
+        draft_settings(way.method)
+    drafter, rows, costs = need_drafter(plan.drafter, work.home), list[dict](), list[str]()
+    wanted = [
+        (regime, choose_target(name, work.home), column)
+        for regime in plan.regimes for name in plan.target for column in columns(plan.temperature)
+    ]  # fmt: skip
+    for regime, target, column in wanted:
+        prompts = {task: load_prompts(task, split="test", limit=plan.prompts) for task in plan.tasks}
+        depends = decides(plan, _LATER, target, drafter, prompts={t: digest_of(p) for t, p in prompts.items()})
+        make = partial(_cell, plan, work, ways, regime, (target, drafter), column, prompts)
+        cell = work.cells.get(f"{target.stem}-{regime}-{name_of(column)}", depends, make)
+        rows += cell["rows"]
+        costs += [cell["costs"]] if cell["costs"] not in costs else []
+        yield Report(
+            rows,
+            [Table("Speed over plain decoding of the same prompts [95%]", HEAD, [*map(cells, rows)])],
+            [*costs, *summary(rows)],
+        )
 
 
-def run(home: DataHome, plan: Plan, targets: Sequence[Path], drafter: Path) -> Iterator[Cell]:
-    """Cells as a pair of models in a regime is finished, in the order regime, target, temperature, task."""
-    for method in plan.methods:
-        draft_settings(method)
-    for regime in plan.regimes:
-        for target in targets:
-            yield from _pair(home, plan, target, regime, drafter)
+def _cell(
+    plan: Speed, work: Work, ways: Sequence[Way], regime: str, models: tuple[Path, Path], column: Column,
+    prompts: dict[str, list[Prompt]],
+) -> dict[str, Any]:  # fmt: skip
+    """Every prompt once with every way, the whole as often as the plan says, each time with a fresh memory."""
+    files, target = regimes.models(work.home, regime, *models, plan.drafter_shape), models[0]
+    settings = ModelSettings(threads=plan.threads, workers=plan.workers, split=plan.split)
+    sampling = lambda number: sampling_of(column, seed=plan.seed + number, max_tokens=plan.max_tokens)  # noqa: E731
+    found: Traces = {task: [] for task in prompts}
+    with Pair(work.home, *files, settings) as pair:
+        ask = lambda way, number, prompt: pair.answer(way, prompt.messages, sampling(number))  # noqa: E731
+        for _ in range(plan.repeats):
+            pair.forget()
+            in_turns(ways, [load_prompts(task, split="train", limit=1)[0] for task in plan.tasks[:WARM_UP]], ask)
+            for task, asked in prompts.items():
+                work.told(f"{target.stem} {regime} {label(column)}: {task}")
+                found[task].append(in_turns(ways, asked, ask))
+        cost = pair.cost()
+    passes = "  ".join(f"C({n}) {cost.alone(n) / cost.alone(1):.2f}" for n in (2, 3, 4, 5, 8))
+    about = f"{target.stem} {regime}: C(1) {1e3 * cost.alone(1):.2f} ms, {passes}, D {1e3 * cost.step:.2f} ms"
+    names = {"target": target.stem, "regime": regime, "temperature": column}
+    return {"costs": about, "rows": [
+        {**names, "task": task, "method": way.method, **measured(*typical(*_of(repeats, way)))}
+        for task, repeats in found.items() for way in ways
+    ]}  # fmt: skip
 
 
-def _pair(home: DataHome, plan: Plan, target: Path, regime: str, drafter: Path) -> Iterator[Cell]:
-    with ExitStack() as stack:
-        assistant = Assistant(home, ephemeral=True)
-        stack.callback(assistant.close)
-        enlarged, given = regimes.models(home, regime, target, drafter, plan.drafter_shape)
-        assistant.load(enlarged, given, plan.model, CacheSettings())
-        seats = {"given": drafting_of(assistant)}
-        if "random" in plan.drafters:
-            _, random = regimes.models(home, regime, target, regimes.untaught(home, drafter), plan.drafter_shape)
-            seats["random"] = _second_drafter(assistant, random, plan.model.threads, stack)
-        bench = _Bench(assistant, plan, seats)
-        yield from _cells(bench, plan, (target.stem, regime), [bench.run() for _ in range(plan.repeats)])
-
-
-def _second_drafter(
-    assistant: Assistant, path: Path, threads: int, stack: ExitStack
-) -> tuple[DrafterSeat, Translator]:  # fmt: skip
-    """Another drafter with the loaded one's vocabulary, and a cache of its own."""
-    model = LlamaDrafter.open(path, ModelSettings(threads=threads))
-    stack.callback(model.close)
-    cache = NgramCache.open(None, pair_of(assistant), CacheSettings())
-    stack.callback(cache.close)
-    seat = DrafterSeat(model, ChatTemplate.from_model(model.info, model.vocabulary), [])
-    return seat, Translator(pair_of(assistant), cache)
-
-
-def _cells(bench: _Bench, plan: Plan, labels: tuple[str, str], runs: Sequence[Traces]) -> Iterator[Cell]:
-    everything = [t for run in runs for found in run.values() for way in found.values() for t in way]
-    costs = Costs.of(everything, bench.measured)
-    for temperature, task in runs[0]:
-        found = [run[temperature, task] for run in runs]
-        for way in found[0]:
-            plain, own = typical([f[bench.plain] for f in found], [f[way] for f in found])
-            fixed = None
-            if plan.compared and way.method.startswith("adaptive") and way.drafter == "given":
-                fixed = bench.fixed(task, temperature, plain)
-            yield make_cell((*labels, way.drafter, task, temperature, way.method), plain, own, costs, fixed)
+def _of(repeats: Sequence[dict[Way, list[Trace]]], way: Way) -> tuple[list[list[Trace]], list[list[Trace]]]:
+    return [found[PLAIN] for found in repeats], [found[way] for found in repeats]
 
 
 def typical(plain: Sequence[Sequence[Trace]], own: Sequence[Sequence[Trace]]) -> tuple[list[Trace], list[Trace]]:
@@ -146,64 +94,49 @@ def typical(plain: Sequence[Sequence[Trace]], own: Sequence[Sequence[Trace]]) ->
     return [p for p, _ in chosen], [o for _, o in chosen]
 
 
-class _Bench:
-    """Runs prompts through every method on one loaded target."""
+def measured(plain: Sequence[Trace], found: Sequence[Trace]) -> dict[str, Any]:
+    """A method's figures on some prompts. speedup, end_to_end_speedup: of summed times per token against plain, the
+    latter with the reading of the prompt; acceptance_rate: None where nothing was proposed; long: answers of at least
+    32 tokens; degenerate: answers that were cut where they begin to loop."""
+    rounds = [done for trace in found for done in trace.rounds]
+    tokens, proposed = sum(r.emitted for r in rounds), sum(r.proposed for r in rounds)
+    speedup = stats.speedup(plain, found)
+    whole = stats.ratio(*([(t.end_to_end, t.tokens) for t in traces] for traces in (plain, found)))
+    return {
+        "tokens": tokens,
+        "acceptance_rate": sum(r.accepted for r in rounds) / proposed if proposed else None,
+        "tokens_per_pass": tokens / len(rounds),
+        "tokens_per_second": tokens / sum(trace.decode for trace in found),
+        "speedup": speedup.mean, "speedup_ci": (speedup.low, speedup.high),
+        "speedup_median": stats.median(stats.each(plain, found)).mean,
+        "end_to_end_speedup": whole.mean, "end_to_end_ci": (whole.low, whole.high),
+        "drafted_per_pass": sum(r.drafted for r in rounds) / len(rounds),
+        "answers": len(found), "long": sum(t.tokens >= 32 for t in found),
+        "degenerate": sum(t.degenerate for t in found),
+    }  # fmt: skip
 
-    plain = Way("given", "plain")
 
-    def __init__(self, assistant: Assistant, plan: Plan, seats: dict[str, tuple[DrafterSeat, Translator]]) -> None:
-        self._assistant = assistant
-        self._plan = plan
-        self._seats = seats
-        drafted = [Way(d, m) for d in plan.drafters for m in plan.methods if m != "plain"]
-        self._ways = [self.plain, *dict.fromkeys(drafted)]
-        self.measured = engine_of(assistant).measured()
-        self._memories: dict[Way, Memory] = {}
+HEAD = ("target", "regime", "sampling", "task", "method", "accepted", "tokens/pass", "tokens/s", "speedup",
+        "end to end", "answers (long, looped)")  # fmt: skip
 
-    def run(self) -> Traces:
-        """Every prompt once with every way and sampling, each with a fresh memory: one that holds a prompt's answer at
-        another temperature has something to copy."""
-        traces: Traces = {}
-        for temperature in self._plan.temperatures:
-            self._memories = {way: Memory.with_cost(self.measured.copy()) for way in self._ways}
-            self._warm_up(temperature)
-            for task in self._plan.tasks:
-                traces[temperature, task] = self._task(task, temperature)
-        return traces
 
-    def _warm_up(self, temperature: Column) -> None:
-        for task in self._plan.tasks[:_WARM_UP]:
-            prompt = load_prompts(task, split="train", limit=1)[0]
-            for way in self._ways:
-                self._answer(prompt.messages, way, self._sampling(temperature, 1))
+def cells(row: dict[str, Any]) -> list[Any]:
+    """A row of `measured` below HEAD."""
+    return [
+        row["target"], row["regime"], label(row["temperature"]), row["task"], row["method"], row["acceptance_rate"],
+        row["tokens_per_pass"], row["tokens_per_second"], stats.Value(row["speedup"], *row["speedup_ci"]),
+        stats.Value(row["end_to_end_speedup"], *row["end_to_end_ci"]),
+        f"{row['answers']} ({row['long']}, {row['degenerate']})",
+    ]  # fmt: skip
 
-    def _task(self, task: str, temperature: Column) -> dict[Way, list[Trace]]:
-        """Traces by way, one a prompt, ways in turning order so that none is always first."""
-        traces: dict[Way, list[Trace]] = {way: [] for way in self._ways}
-        for number, prompt in enumerate(self._prompts(task)):
-            turn = number % len(self._ways)
-            for way in self._ways[turn:] + self._ways[:turn]:
-                traces[way].append(self._answer(prompt.messages, way, self._sampling(temperature, number)))
-        return traces
 
-    def fixed(self, task: str, temperature: Column, plain: Sequence[Trace]) -> dict[int, list[Trace]]:
-        """What the compared draft lengths would have done with the answers that plain decoding gave."""
-        answers = [
-            (prompt.messages, self._sampling(temperature, number), trace.ids)
-            for number, (prompt, trace) in enumerate(zip(self._prompts(task), plain, strict=True))
-        ]
-        return count_fixed(self._assistant, *self._seats["given"], answers, self._plan.compared)
-
-    def _prompts(self, task: str):
-        return load_prompts(task, split="test", limit=self._plan.prompts)
-
-    def _sampling(self, temperature: Column, number: int) -> SamplingSettings:
-        return sampling_of(temperature, seed=self._plan.seed + number, max_tokens=self._plan.max_tokens)
-
-    def _answer(self, messages: Sequence[Message], way: Way, sampling: SamplingSettings) -> Trace:
-        engine = engine_of(self._assistant)
-        seat, translator = self._seats[way.drafter]
-        engine.pair_drafter(seat.model, seat.template, translator)
-        engine.forget()
-        engine.memory = self._memories[way]
-        return record(self._assistant.answer(AnswerRequest(messages, sampling, draft_settings(way.method))))
+def summary(rows: Sequence[dict]) -> Iterator[str]:
+    """Over all cells of each method: the geometric mean and the worst figures."""
+    for method in dict.fromkeys(row["method"] for row in rows if row["method"] != "plain"):
+        mine = [row for row in rows if row["method"] == method]
+        mean, whole = (stats.geometric([row[name] for row in mine]) for name in ("speedup", "end_to_end_speedup"))
+        yield (
+            f"{method}: {len(mine)} cells, geometric mean x{mean:.3f} (end-to-end x{whole:.3f}), lowest median "
+            f"x{min(row['speedup_median'] for row in mine):.2f}, intervals below {_SHORT}: "
+            f"{sum(row['speedup_ci'][1] < _SHORT for row in mine)}"
+        )

@@ -1,63 +1,61 @@
-"""`bench`: what the project claims about itself, measured on this machine."""
+"""`bench`: what the project claims about itself, measured on this machine.
+
+Every benchmark has a plan, whose fields are its arguments (bench/plans.py), and a module that runs it. Reports are
+printed and written here, whenever a cell is finished.
+"""
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
-import json
+import importlib
 import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import fields
+from functools import partial
+from pathlib import Path
 from types import FrameType
+from typing import Any
 
-from omnidraft.app.default_models import choose_target, need_drafter
-from omnidraft.bench import cache, calibration, overhead
-from omnidraft.cli import bench_learning, bench_paper, bench_peers, bench_speed, bench_workers, drift, learn
-from omnidraft.lab.prompts import TASKS
+from omnidraft.bench import plans
+from omnidraft.bench.report import json_lines, text, write
+from omnidraft.bench.runner import Cells, Work
+from omnidraft.cli import drift
+from omnidraft.errors import StorageError
+from omnidraft.settings.fields import Rule
 from omnidraft.storage.paths import find_data_home
+
+BENCHMARKS: dict[str, tuple[type[plans.Plan], str]] = {
+    "speed": (plans.Speed, "speed"),
+    "load": (plans.Load, "load"),
+    "overhead": (plans.Overhead, "overhead"),
+    "idle": (plans.Idle, "idle"),
+    "first-session": (plans.FirstSession, "first_session"),
+    "cache": (plans.Cache, "cache"),
+    "learn": (plans.Learn, "learn"),
+    "paper": (plans.Paper, "paper"),
+    "peers": (plans.Peers, "peers.run"),
+    "workers": (plans.Workers, "workers"),
+}
+_NUMBERS = {"integer": int, "number": float}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     kinds = parser.add_subparsers(dest="kind", required=True, metavar="KIND")
-    sub = _kind(kinds, "overhead", "time spent outside the models at a 128k vocabulary")
-    sub.add_argument("--tokens", type=int, default=400)
-    sub.set_defaults(bench=_overhead)
-    sub = _kind(kinds, "cache", "acceptance by direct map alone, with an empty and with a seeded n-gram cache")
-    sub.add_argument("--target", nargs="+", default=["tiny-target-a", "tiny-target-b"])
-    sub.add_argument("--drafter")
-    sub.add_argument("--prompts", type=int, default=20, help="prompts per task")
-    sub.add_argument("--max-tokens", type=int, default=64)
-    sub.add_argument("--temperature", type=float, default=0.0)
-    sub.add_argument("--threads", type=int, default=0)
-    sub.set_defaults(bench=_cache)
-    bench_speed.add_speed(_kind(kinds, "speed", "methods against plain decoding, interleaved"))
-    bench_speed.add_costs(
-        _kind(kinds, "costs", "what passes of several widths and a draft step take with these models")
-    )
-    bench_speed.add_first_token(_kind(kinds, "first-token", "the wait for the first token, with and without a drafter"))
-    sub = _kind(kinds, "calibration", "how honest the acceptance head is")
-    sub.add_argument("--target", nargs="+", default=["tiny-target-a"])
-    sub.add_argument("--drafter")
-    sub.add_argument("--tasks", default=",".join(TASKS))
-    sub.add_argument("--prompts", type=int, default=20)
-    sub.add_argument("--temperature", type=float, default=0.0)
-    sub.add_argument("--threads", type=int, default=0)
-    sub.set_defaults(bench=_calibration)
-    bench_learning.add_idle(
-        _kind(kinds, "idle", "what learning costs the one who waits: pauses, swaps, steps, generation beside it")
-    )
-    bench_learning.add_first_session(
-        _kind(kinds, "first-session", "a new user's first answers, updates included, against plain decoding")
-    )
+    for name, (plan, _) in BENCHMARKS.items():
+        sub = _kind(kinds, name, plan.__doc__ or "")
+        for field in fields(plan):
+            _add_field(sub, field.name, field.metadata["rule"], field.default)
+        sub.add_argument("--out", type=Path, metavar="FILE",
+                         help="write the numbers here; what FILE.cells holds is not run again")  # fmt: skip
+        sub.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables here, too")
+        sub.add_argument("--png", type=Path, metavar="FILE", help="draw what there is to draw")
+        sub.set_defaults(bench=_run)
     sub = _kind(kinds, "drift", "acceptance and speed while tasks or targets change")
     drift.add_arguments(sub)
     sub.set_defaults(bench=drift.run)
-    learn.add_kind(kinds)
-    sub = _kind(kinds, "paper", "the published tables, made with these models")
-    bench_paper.add_arguments(sub)
-    sub.set_defaults(bench=bench_paper.run)
-    sub = _kind(kinds, "peers", "other programs and ours on the same weights and prompts, each against its own plain")
-    bench_peers.add_arguments(sub)
-    sub.set_defaults(bench=bench_peers.run)
-    bench_workers.add_arguments(_kind(kinds, "workers", "a target over workers at several delays against one process"))
 
 
 def run(args: argparse.Namespace) -> int:
@@ -72,60 +70,61 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _kind(kinds, name: str, text: str) -> argparse.ArgumentParser:
-    sub = kinds.add_parser(name, help=text, description=text.capitalize() + ".")
+def _kind(kinds: Any, name: str, help: str) -> argparse.ArgumentParser:
+    sub = kinds.add_parser(name, help=help, description=help.capitalize() + ".")
     sub.add_argument("--data-dir", default=argparse.SUPPRESS, help="where this program keeps its data")
-    sub.add_argument("--json", action="store_true", help="one JSON object per line")
+    sub.add_argument("--json", action="store_true", help="print JSON, an object a line")
     return sub
 
 
-def _overhead(args: argparse.Namespace) -> int:
-    for temperature in (0.0, 1.0):
-        found = overhead.measure(temperature, args.tokens)
-        if args.json:
-            print(json.dumps(dataclasses.asdict(found)))
-        else:
-            print(
-                f"T = {found.temperature:g}: {found.rounds} rounds, {found.positions} positions, "
-                f"{found.total_ms:.0f} ms outside the models = {found.share:.0%} of the budget "
-                f"({overhead.ROUND_MS} ms a round + {overhead.POSITION_MS} ms a position); "
-                f"a round by quarters of the answer: {', '.join(f'{q:.0f}' for q in found.quarters)} us"
-            )
+def _add_field(sub: argparse.ArgumentParser, name: str, rule: Rule, default: Any) -> None:
+    flag, known = f"--{name.replace('_', '-')}", {"dest": name, "default": default}
+    if rule.kind == "switch":
+        sub.add_argument(flag, action="store_true", help=rule.help, **known)
+        return
+    shown = ",".join(default) if rule.kind == "texts" else default
+    help = rule.help if default is None else f"{rule.help} (default: {shown})"
+    sub.add_argument(flag, nargs="+" if rule.kind == "texts" else None, help=help.replace("%", "%%"), **known)
+
+
+def plan_of(args: argparse.Namespace) -> plans.Plan:
+    """The plan that the arguments say; SettingsError for what it does not accept."""
+    plan = BENCHMARKS[args.kind][0]
+    return plan(**{field.name: _read(field.metadata["rule"], getattr(args, field.name)) for field in fields(plan)})
+
+
+def _read(rule: Rule, value: Any) -> Any:
+    """As the plan has it. What is no number is left to the plan to refuse."""
+    if rule.kind == "texts" and isinstance(value, list):
+        return tuple(part.strip() for one in value for part in one.split(","))
+    with suppress(ValueError):
+        return _NUMBERS[rule.kind](value) if rule.kind in _NUMBERS and isinstance(value, str) else value
+    return value
+
+
+def _run(args: argparse.Namespace) -> int:
+    """Write after every report; print the last one, also of a run that is interrupted."""
+    plan, home = plan_of(args), find_data_home(args.data_dir)
+    files = [file for file in (args.out, args.markdown, args.png) if file]
+    if missing := [file for file in files if not file.parent.is_dir()]:
+        raise StorageError(f"There is no folder {missing[0].parent} to write {missing[0].name} to.")
+    module = importlib.import_module(f"omnidraft.bench.{BENCHMARKS[args.kind][1]}")  # some bring torch
+    told, report = partial(print, file=sys.stderr, flush=True), None
+    with _cells(args.out) as folder:
+        try:
+            for report in module.run(plan, Work(home, Cells(folder), told)):
+                write(report, args.out, args.markdown, args.png)
+        finally:
+            if report is not None:
+                print(*(json_lines(report) if args.json else text(report)), sep="\n", flush=True)
     return 0
 
 
-def _calibration(args: argparse.Namespace) -> int:
-    home = find_data_home(args.data_dir)
-    drafter = need_drafter(args.drafter, home)
-    for name in args.target:
-        for mode in ("joint", "interleaved"):
-            found = calibration.measure(
-                home, choose_target(name, home), drafter, args.tasks.split(","), args.prompts, args.temperature, mode,
-                args.threads,
-            )  # fmt: skip
-            if args.json:
-                print(json.dumps({"target": name, **dataclasses.asdict(found)}))
-                continue
-            print(f"{name} T = {found.temperature:g} {mode}: {found.proposals} proposals, Brier {found.brier:.3f} "
-                  f"(always the mean: {found.base:.3f})")  # fmt: skip
-            for b in found.bins:
-                said = f"said {b.low:.1f}-{b.high:.1f}"
-                print(f"  {said}: {b.count:5} times, mean {b.predicted:.2f}, was {b.accepted:.2f}")
-    return 0
-
-
-def _cache(args: argparse.Namespace) -> int:
-    home = find_data_home(args.data_dir)
-    drafter = need_drafter(args.drafter, home)
-    for name in args.target:
-        for row in cache.measure(
-            home, choose_target(name, home), drafter, args.prompts, args.max_tokens, args.temperature, args.threads
-        ):
-            if args.json:
-                print(json.dumps(dataclasses.asdict(row)))
-            else:
-                print(
-                    f"{row.target:16} {row.task:9} {row.cache:12} acceptance {row.acceptance_rate:.3f}  "
-                    f"tokens per pass {row.tokens_per_pass:.2f}"
-                )
-    return 0
+@contextmanager
+def _cells(out: Path | None) -> Iterator[Path]:
+    """Where finished cells are kept: beside the file that is written, else nowhere for long."""
+    if out is not None:
+        yield out.with_suffix(".cells")
+        return
+    with tempfile.TemporaryDirectory(prefix="omnidraft-") as folder:
+        yield Path(folder)

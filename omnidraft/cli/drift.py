@@ -7,10 +7,12 @@ import dataclasses
 import json
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 from omnidraft.app.default_models import choose_target, need_drafter
 from omnidraft.bench import drift_report
+from omnidraft.bench.report import json_lines, markdown, write
 from omnidraft.cli.interrupt import Interrupts
 from omnidraft.errors import SettingsError, StorageError
 from omnidraft.lab import progress
@@ -85,21 +87,14 @@ def _conditions(args: argparse.Namespace, home: DataHome) -> int:
     targets = {t: choose_target(t, home) for schedule in schedules for t in schedule.targets}
     drafter, options = need_drafter(args.drafter, home), _options(args)
     wanted, folder = drift_report.variants(schedules), args.out.with_suffix(".cells")
-    finished, found = [], []
-    told = lambda line: print(line, file=sys.stderr, flush=True)  # noqa: E731
-    for variant, state in drift_report.run(wanted, folder, home, targets, drafter, options, told):
-        finished.append((variant, state))
-        found += drift_report.switches(variant, state)
-        values = {"options": dataclasses.asdict(options), "switches": [dataclasses.asdict(one) for one in found]}
-        _write(args.out, json.dumps(values, indent=1).encode())
-        if args.png:
-            from omnidraft.bench.drift_plot import png
-
-            _write(args.png, png(finished))
-    text = "\n".join(drift_report.markdown(found, options))
-    if args.markdown:
-        _write(args.markdown, (text + "\n").encode())
-    print(json.dumps(values) if args.json else text)
+    finished = []
+    for one in drift_report.run(
+        wanted, folder, home, targets, drafter, options, partial(print, file=sys.stderr, flush=True)
+    ):
+        finished.append(one)
+        report = drift_report.report(finished, options)
+        write(report, args.out, args.markdown, args.png)
+    print(*(json_lines(report) if args.json else markdown(report)), sep="\n")
     return 0
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from omnidraft.lab.prompts import load_prompts
 from omnidraft.learning.material.expansions import ExpansionTable
-from omnidraft.learning.material.offline import Answering
+from omnidraft.bench.answering import Answering
 from omnidraft.learning.material.record import Record
 from tests.learning.world import World
 

@@ -1,7 +1,7 @@
 """llama.cpp's own server, a process for each kind of drafting, asked over HTTP and believed about its times.
 
-`ngram-simple` and `ngram-mod` copy earlier text; `draft-simple` drafts with a model of the target's own vocabulary, and
-refuses any other: what it prints of ours is kept. Where the program comes from is server_build.py's matter.
+`ngram-simple` and `ngram-mod` copy earlier text; `draft-simple` drafts with a model of the target's own vocabulary and
+refuses any other. Where the program comes from is server_build.py's matter.
 """
 
 from __future__ import annotations
@@ -17,24 +17,20 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from omnidraft.bench.columns import Column
-from omnidraft.bench.peers.bursts import Answer, Burst, answer_of
-from omnidraft.bench.peers.peer import PLAIN, Models, Question, greedy
+from omnidraft.bench.peers.peer import PLAIN, Answer, Burst, Models, Question, answer_of, greedy
 from omnidraft.errors import ModelError
 
-COPYING = {  # as they are set at first, for texts of thousands of tokens, and for answers as short as a chat's
-    "ngram-simple": ["--spec-type", "ngram-simple"],
-    "ngram-mod": ["--spec-type", "ngram-mod"],
-    "ngram-simple, short": [
+COPYING = {  # set for answers as short as a chat's; as they come, for thousands of tokens, they find nothing to copy
+    "ngram-simple": [
         "--spec-type", "ngram-simple", "--spec-ngram-simple-size-n", "4", "--spec-ngram-simple-size-m", "8",
     ],
-    "ngram-mod, short": [
+    "ngram-mod": [
         "--spec-type", "ngram-mod", "--spec-ngram-mod-n-match", "8", "--spec-ngram-mod-n-min", "2",
         "--spec-ngram-mod-n-max", "8",
     ],
 }  # fmt: skip
 DRAFTING = "draft-simple"
 START_SECONDS = 300.0
-_REFUSAL = ("vocab type", "draft model bos", "draft model eos", "compatible", "failed to initialize")
 _PREFIX = re.compile(r"^[\d.]+ [A-Z] (srv|spec|slot|cmn)?\s*")
 
 
@@ -110,8 +106,6 @@ class Server:
 class LlamaServer:
     """A peer whose ways are servers of their own, sharing the mapped weights."""
 
-    name = "llama.cpp server"
-
     def __init__(self, models: Models, program: Path) -> None:
         self.notes: list[str] = []
         self._servers: dict[str, Server] = {}
@@ -128,7 +122,6 @@ class LlamaServer:
         self.ways = tuple(wanted)
         for way, server in self._servers.items():  # it goes on without drafting then
             self.notes += [f"{way}: {line}" for line in server.complaints("failed to initialize", "not compatible")]
-        self.notes += refusal(program, [*base, "--spec-type", DRAFTING, "-md", str(models.drafter)])
 
     def answer(self, way: str, question: Question) -> Answer:
         sampling = question.sampling
@@ -160,18 +153,6 @@ def _bursts(events: Sequence[dict]) -> Iterator[Burst]:
             raise ModelError(f"llama-server says: {str(event['error'])[:200]}.")
         if event.get("tokens") and not event.get("stop"):
             yield Burst(tuple(event["tokens"]), event["timings"]["predicted_ms"] / 1e3)
-
-
-def refusal(program: Path, arguments: Sequence[str]) -> list[str]:
-    """What the server prints when it is given our drafter, whose vocabulary is another."""
-    try:
-        server = Server(program, arguments)
-    except ModelError as error:
-        return [f"With our drafter: {error}"]
-    try:
-        return [f"With our drafter it prints: {line}" for line in server.complaints(*_REFUSAL)]
-    finally:
-        server.close()
 
 
 def _free_port() -> int:

@@ -1,16 +1,19 @@
-"""What a program has to offer to be compared: ways of answering, the first of them plain. Knows no program."""
+"""What a program has to offer to be compared: ways of answering, the first of them plain. Knows no program.
+
+An answer is bursts of tokens with their times, cut where it begins to loop. What is counted is the same for all: the
+time from the first burst, which ends the reading of the prompt, to the last, over the tokens behind the first.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from omnidraft.backends.prompting.seats import Message
-from omnidraft.bench.columns import Column, name_of, sampling_of
-from omnidraft.bench.peers.bursts import Answer
-from omnidraft.lab.prompts import Prompt
+from omnidraft.bench.columns import Column, sampling_of
+from omnidraft.lab.degenerate import onset
 from omnidraft.settings.config import SamplingSettings
 
 PLAIN = "plain"
@@ -31,11 +34,52 @@ class Question:
         return sampling_of(self.column, seed=self.seed, max_tokens=self.max_tokens)
 
 
+class Burst(NamedTuple):
+    """Tokens that came together, `at` seconds after the question."""
+
+    ids: tuple[int, ...]
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """ids: all that was said. tokens, decode: counted ones (above) and their seconds. per_pass: tokens a target pass,
+    None where the program does not tell. looped: cut at a loop."""
+
+    ids: list[int]
+    tokens: int
+    decode: float
+    per_pass: float | None
+    looped: bool
+
+
+def answer_of(bursts: Iterable[Burst], passes_are_bursts: bool = True) -> Answer:
+    """The answer that came in these bursts; passes_are_bursts: every burst is what one target pass brought."""
+    came = [burst for burst in bursts if burst.ids]
+    ids = [id for burst in came for id in burst.ids]
+    cut = onset(ids)
+    kept = came if cut is None else _until(came, cut)
+    tokens = sum(len(burst.ids) for burst in kept[1:])
+    seconds = kept[-1].at - kept[0].at if kept else 0.0
+    per_pass = tokens / (len(kept) - 1) if passes_are_bursts and len(kept) > 1 else None
+    return Answer(ids, tokens, seconds, per_pass, cut is not None)
+
+
+def _until(bursts: Sequence[Burst], tokens: int) -> list[Burst]:
+    """Whole bursts until `tokens` are reached."""
+    kept: list[Burst] = []
+    for burst in bursts:
+        if sum(len(one.ids) for one in kept) >= tokens:
+            break
+        kept.append(burst)
+    return kept
+
+
 @dataclass(frozen=True, slots=True)
 class Models:
     """The same weights in every form. helper: a drafter of the target's own vocabulary, if there is one; taught: what
-    to open for the drafter that learned (file, adapter), if it did; learned_ids: the answers it learned from, for the
-    n-gram cache."""
+    to open for the drafter that learned (file, adapter), if it did; learned: the answers it learned from (target ids,
+    conversation), for the n-gram cache."""
 
     target: Path
     drafter: Path
@@ -45,13 +89,12 @@ class Models:
     folder: Path | None = None
     drafter_folder: Path | None = None
     taught: tuple[Path, Path | None] | None = None
-    learned_ids: Sequence[Sequence[int]] = ()
+    learned: Sequence[tuple[list[int], str]] = ()
 
 
 class Peer(Protocol):
     """A loaded program. ways: names of its ways, PLAIN first; notes: what it printed or should be known of it."""
 
-    name: str
     ways: tuple[str, ...]
     notes: list[str]
 
@@ -68,12 +111,4 @@ Opening = Callable[[], Peer]
 
 
 def greedy(column: Column) -> bool:
-    return name_of(column) == "0"
-
-
-def chosen(prompts: Sequence[Prompt], count: int) -> list[Prompt]:
-    """The first `count` prompts, none twice."""
-    found: dict[str, Prompt] = {}
-    for prompt in prompts:
-        found.setdefault("\n".join(message["content"] for message in prompt.messages), prompt)
-    return [*found.values()][:count]
+    return column == 0

@@ -1,153 +1,131 @@
 """`bench peers`: programs answer the same prompts with the same weights, in turns, and one that fails is reported.
 
-Cells (sampling, task) are kept in a file each, so that an interrupted run goes on where it stopped. Speeds are compared
-within a cell only. Programs are all loaded at once; those that are not asked wait without computing. For every kind of
-sampling they are loaded anew: some copy what they said before, and would copy their answers to the same prompts.
+A cell is a task with one kind of sampling; speeds are compared within it only. Programs are all loaded at once; those
+that are not asked wait without computing. For every kind of sampling they are loaded anew: some copy what they said
+before, and would copy their answers to the same prompts.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
+from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
 
+from omnidraft.app.default_models import choose_target, need_drafter
 from omnidraft.backends.gguf.file import read_info
 from omnidraft.backends.prompting.prompt import prompt_ids
 from omnidraft.backends.prompting.templates import ChatTemplate
-from omnidraft.bench.columns import Column, name_of
-from omnidraft.bench.learn_plan import label
-from omnidraft.bench.peers.bursts import Answer
-from omnidraft.bench.peers.peer import PLAIN, Models, Opening, Peer, Question
-from omnidraft.bench.peers.plan import Plan, digest
+from omnidraft.bench import plans, regimes
+from omnidraft.bench.columns import Column, columns, label, name_of
+from omnidraft.bench.peers.models import models_of, openings
+from omnidraft.bench.peers.peer import PLAIN, Answer, Opening, Peer, Question
+from omnidraft.bench.peers.server_build import build_server
+from omnidraft.bench.peers.tables import report
+from omnidraft.bench.questions import Prompts, choose
+from omnidraft.bench.report import Report
+from omnidraft.bench.runner import Told, Work, decides, in_turns
 from omnidraft.errors import OmniDraftError, SettingsError
 from omnidraft.lab.prompts import Prompt
-from omnidraft.storage.files import write_atomically
 from omnidraft.vocab import Vocabulary
 
-Told = Callable[[str], None]
 _WARM_UP_TOKENS = 12
+_LATER = ("target", "tasks", "temperature", "peers", "threads", "server", "build_server", "source", "jobs")
 
 
-@dataclass(slots=True)
-class Cell:
-    """One task with one sampling. answers: {"peer way": one a prompt}; same: {"peer way": answers that are plain
-    decoding's of the same program}; promised: ways that promise it."""
+def run(plan: plans.Peers, work: Work) -> Iterator[Report]:
+    """All cells so far. With `build_server` where llama.cpp's server is now, nothing else."""
+    if plan.build_server:
+        program = build_server(work.home, Path(plan.source) if plan.source else None, plan.jobs, work.told)
+        yield Report({"program": str(program)}, notes=[str(program)])
+        return
+    if unknown := [peer for peer in plan.peers if peer not in plans.PEERS]:
+        raise SettingsError(f"There is no peer {unknown[0]}; known are {', '.join(plans.PEERS)}.")
+    regimes.shape_of_drafter(plan.regime, plan.drafter_shape)
+    prompts = [choose(task, 0, max(plan.learn_prompts, 1), plan.prompts) for task in plan.tasks]
 
-    task: str
-    column: Column
-    digest: str
-    answers: dict[str, list[Answer]] = field(default_factory=dict)
-    same: dict[str, int] = field(default_factory=dict)
-    promised: list[str] = field(default_factory=list)
+    def opened() -> tuple[Path, Mapping[str, Opening]]:
+        models = models_of(plan, work, prompts)
+        return models.target, openings(plan, work.home, models)
 
-
-@dataclass(slots=True)
-class Found:
-    """cells so far; failed: {peer: what it said}; notes: {peer: what is worth knowing}."""
-
-    cells: list[Cell] = field(default_factory=list)
-    failed: dict[str, str] = field(default_factory=dict)
-    notes: dict[str, list[str]] = field(default_factory=dict)
+    yield from compared(plan, work, prompts, opened)
 
 
-def run(plan: Plan, folder: Path, openings: Callable[[], tuple[Models, Mapping[str, Opening]]], told: Told
-        ) -> Iterator[Found]:  # fmt: skip
-    """What is found, whenever a cell is finished. openings: the models and how to load each program, asked for only
-    if a cell is missing."""
-    _same_plan(plan, folder)
-    found = Found(**_loaded(folder / "programs.json"))
-    forms: list[tuple[Models, Mapping[str, Opening]]] = []
-    for column in plan.columns:
-        missing = [task for task in plan.tasks if not _path(folder, column, task).exists()]
+def compared(
+    plan: plans.Peers, work: Work, prompts: Sequence[Prompts],
+    opened: Callable[[], tuple[Path, Mapping[str, Opening]]],
+) -> Iterator[Report]:  # fmt: skip
+    """opened: a GGUF of the target and how to load each program, asked for only if a cell is missing."""
+    target, drafter = choose_target(plan.target, work.home), need_drafter(plan.drafter, work.home)
+    cells: list[dict[str, Any]] = []
+    for column in columns(plan.temperature):
         with ExitStack() as closing:
-            if missing:
-                forms = forms or [openings()]
-                bench = _Bench(plan, *forms[0], told, closing)
-            for task in plan.tasks:
-                path, prompts = _path(folder, column, task), plan.test(task)
-                if task in missing:
-                    cell = bench.cell(column, task, prompts, len(missing))
-                    found.failed |= bench.failed
-                    found.notes |= bench.notes
-                    _write(folder / "programs.json", {"failed": found.failed, "notes": found.notes})
-                    _write(path, asdict(cell))
-                found.cells.append(_cell(path, digest(prompts)))
-                yield found
+            bench = _Bench(plan, work.told, opened, closing)
+            for part in prompts:
+                depends = decides(plan, _LATER, target, drafter, peers=list(plan.peers), prompts=part.digest)
+                make = partial(bench.cell, column, part)
+                cells.append(work.cells.get(f"{part.task}-{name_of(column)}", depends, make))
+                yield report(cells, plan)
 
 
 class _Bench:
-    """The loaded programs."""
+    """The programs, loaded when the first cell is missing."""
 
     def __init__(
-        self, plan: Plan, models: Models, openings: Mapping[str, Opening], told: Told, closing: ExitStack
-    ) -> None:
-        self._plan, self._told = plan, told
-        self.failed: dict[str, str] = {}
-        self.notes: dict[str, list[str]] = {}
-        self._peers: dict[str, Peer] = {}
-        for name, opening in openings.items():
-            told(f"loading {name}")
+        self, plan: plans.Peers, told: Told, opened: Callable[[], tuple[Path, Mapping[str, Opening]]],
+        closing: ExitStack,
+    ) -> None:  # fmt: skip
+        self._plan, self._told, self._opened, self._closing = plan, told, opened, closing
+        self._failed: dict[str, str] = {}
+        self._notes: dict[str, list[str]] = {}
+
+    @cached_property
+    def _peers(self) -> dict[str, Peer]:
+        target, programs = self._opened()
+        self._vocabulary = Vocabulary.from_gguf(target)
+        self._template = ChatTemplate.from_model(read_info(target), self._vocabulary)
+        loaded: dict[str, Peer] = {}
+        for name, opening in programs.items():
+            self._told(f"loading {name}")
             try:
-                self._peers[name] = peer = opening()
+                loaded[name] = peer = opening()
             except Exception as error:  # another program may fail in any way; the rest goes on
                 self._fail(name, error)
                 continue
-            closing.callback(peer.close)
-            self.notes[name] = peer.notes
-        if not self._peers:
-            raise SettingsError("None of the programs could be loaded: " + "; ".join(self.failed.values()))
-        self._vocabulary = Vocabulary.from_gguf(models.target)
-        self._template = ChatTemplate.from_model(read_info(models.target), self._vocabulary)
-        self._warm = False
+            self._closing.callback(peer.close)
+            self._notes[name] = peer.notes
+        if not loaded:
+            raise SettingsError("None of the programs could be loaded: " + "; ".join(self._failed.values()))
+        return loaded
 
-    def cell(self, column: Column, task: str, prompts: Sequence[Prompt], cells: int) -> Cell:
-        """Every prompt once with every way of every program, in turning order."""
-        cell = Cell(label(task), column, digest(prompts))
-        self._warm_up(column, self._plan.aside(task), cells)
-        ids: dict[str, list[int]] = {}
-        for number, prompt in enumerate(prompts):
-            self._told(f"{cell.task} {name_of(column)}: prompt {number + 1} of {len(prompts)}")
-            question = self._question(prompt, column, number)
-            ways = [(name, way) for name, peer in self._peers.items() for way in peer.ways]
-            turn = number % max(len(ways), 1)
-            for name, way in ways[turn:] + ways[:turn]:
-                answer = self._ask(name, way, question)
-                if answer is not None:
-                    cell.answers.setdefault(f"{name}|{way}", []).append(replace(answer, ids=[]))
-                    ids[f"{name}|{way}"] = answer.ids
-            self._compare(cell, ids, column)
-        whole = {key: found for key, found in cell.answers.items() if len(found) == len(prompts)}
-        cell.answers, cell.same = whole, {key: count for key, count in cell.same.items() if key in whole}
-        return cell
+    def cell(self, column: Column, part: Prompts) -> dict[str, Any]:
+        """answers: {"program|way": one a prompt}, of ways that answered all; same: {the same: answers that are plain
+        decoding's of the same program}; promised: ways that promise it; failed, notes: by program."""
+        ways = [(name, way) for name, peer in self._peers.items() for way in peer.ways]
+        warm = replace(self._question(column, 0, part.train[-1]), max_tokens=_WARM_UP_TOKENS)
+        for name, way in ways:
+            self._ask(name, way, warm)
+        self._told(f"{part.task} {label(column)}: {len(part.test)} prompts, {len(ways)} ways")
+        ask = lambda way, number, prompt: self._ask(*way, self._question(column, number, prompt))  # noqa: E731
+        came = in_turns(ways, part.test, ask)
+        found = {way: [one for one in answers if one is not None] for way, answers in came.items()}
+        whole = {way: answers for way, answers in found.items() if len(answers) == len(part.test)}
+        drafted = [(name, way) for name, way in whole if way != PLAIN and (name, PLAIN) in whole]
+        return {
+            "task": part.task, "column": column,
+            "answers": {"|".join(way): [asdict(replace(one, ids=[])) for one in answers]
+                        for way, answers in whole.items()},
+            "same": {"|".join(way): _same(whole[way[0], PLAIN], whole[way]) for way in drafted},
+            "promised": ["|".join(way) for way in drafted if self._peers[way[0]].keeps_text(way[1], column)],
+            "failed": self._failed, "notes": self._notes,
+        }  # fmt: skip
 
-    def _compare(self, cell: Cell, ids: Mapping[str, list[int]], column: Column) -> None:
-        for name, peer in self._peers.items():
-            for way in peer.ways:
-                key, plain = f"{name}|{way}", ids.get(f"{name}|{PLAIN}")
-                if way == PLAIN or plain is None or key not in ids:
-                    continue
-                cell.same[key] = cell.same.get(key, 0) + (ids[key] == plain)
-                if peer.keeps_text(way, column) and key not in cell.promised:
-                    cell.promised.append(key)
-
-    def _warm_up(self, column: Column, prompt: Prompt, cells: int) -> None:
-        """A few tokens by every way, which also tell how long the rest with this sampling will take."""
-        if self._warm:
-            return
-        self._warm, seconds = True, 0.0
-        question = replace(self._question(prompt, column, 0), max_tokens=_WARM_UP_TOKENS)
-        for name, peer in list(self._peers.items()):
-            for way in peer.ways:
-                answer = self._ask(name, way, question)
-                seconds += (answer.per_token or 0.0) if answer else 0.0
-        longest = seconds * self._plan.max_tokens * self._plan.prompts * cells
-        self._told(f"{name_of(column)}: at most about {longest / 60:.1f} minutes for {cells} tasks")
-
-    def _question(self, prompt: Prompt, column: Column, number: int) -> Question:
-        ids = prompt_ids(self._template, self._vocabulary, list(prompt.messages), [])
-        return Question(list(prompt.messages), ids, column, self._plan.seed + number, self._plan.max_tokens)
+    def _question(self, column: Column, number: int, prompt: Prompt) -> Question:
+        messages = list(prompt.messages)
+        ids = prompt_ids(self._template, self._vocabulary, messages, [])
+        return Question(messages, ids, column, self._plan.seed + number, self._plan.max_tokens)
 
     def _ask(self, name: str, way: str, question: Question) -> Answer | None:
         if name not in self._peers:
@@ -156,39 +134,14 @@ class _Bench:
             return self._peers[name].answer(way, question)
         except Exception as error:  # as above
             self._fail(name, error)
+            self._peers.pop(name)
             return None
 
     def _fail(self, name: str, error: Exception) -> None:
         said = str(error).strip() or type(error).__name__
-        self.failed[name] = said if isinstance(error, OmniDraftError) else f"{type(error).__name__}: {said[:400]}"
-        self._told(f"{name} failed: {self.failed[name]}")
-        self._peers.pop(name, None)
+        self._failed[name] = said if isinstance(error, OmniDraftError) else f"{type(error).__name__}: {said[:400]}"
+        self._told(f"{name} failed: {self._failed[name]}")
 
 
-def _path(folder: Path, column: Column, task: str) -> Path:
-    return folder / f"{label(task)}-{name_of(column)}.json"
-
-
-def _cell(path: Path, prompts: str) -> Cell:
-    values = json.loads(path.read_bytes())
-    if values["digest"] != prompts:
-        raise SettingsError(f"{path} was made with other prompts; name another --out file.")
-    values["answers"] = {key: [Answer(**one) for one in found] for key, found in values["answers"].items()}
-    return Cell(**values)
-
-
-def _loaded(path: Path) -> dict:
-    return json.loads(path.read_bytes()) if path.exists() else {}
-
-
-def _write(path: Path, values: dict) -> None:
-    write_atomically(path, json.dumps(values).encode())
-
-
-def _same_plan(plan: Plan, folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    path, asked = folder / "plan.json", plan.decides()
-    before = _loaded(path) or asked
-    if differ := [name for name in asked if before.get(name) != asked[name]]:
-        raise SettingsError(f"{folder} holds a run with other {', '.join(differ)}; name another --out file.")
-    _write(path, asked)
+def _same(plain: Sequence[Answer], found: Sequence[Answer]) -> int:
+    return sum(one.ids == other.ids for one, other in zip(plain, found, strict=True))

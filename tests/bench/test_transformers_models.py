@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from omnidraft.backends.gguf.convert import folder_vocabulary
-from omnidraft.backends.hf.assisted import AssistedModel
-from omnidraft.backends.hf.export import export_folder
+from omnidraft.bench.transformers_models import AssistedModel, export_folder
 from omnidraft.backends.opening import open_target
 from omnidraft.errors import ModelError
 from omnidraft.settings.config import ModelSettings, SamplingSettings

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from omnidraft.backends.hf.assisted import AssistedModel
 from omnidraft.bench.columns import Column
-from omnidraft.bench.peers.bursts import Answer, Burst, answer_of
-from omnidraft.bench.peers.peer import PLAIN, Models, Question, greedy
+from omnidraft.bench.peers.peer import PLAIN, Answer, Burst, Models, Question, answer_of, greedy
+from omnidraft.bench.transformers_models import AssistedModel
 from omnidraft.errors import ModelError
 from omnidraft.vocab import Vocabulary
 
 ASSISTED = "assisted"
 
 
-class AssistedFolder:
-    """transformers with a target and a drafter."""
+class Transformers:
+    """A target and a drafter in transformers."""
 
-    name = "transformers"
     ways: tuple[str, ...] = (PLAIN, ASSISTED)
 
     def __init__(self, models: Models) -> None:

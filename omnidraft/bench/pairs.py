@@ -1,0 +1,168 @@
+"""A target and drafters beside it, loaded as the app loads them, that answer in several ways.
+
+Every way has a memory of its own (costs, acceptance, earlier texts) and begins with empty KV caches, so that what one
+way did changes nothing for another. Which ways there are and what is made of their answers is the benchmarks' matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+from omnidraft.app.assistant import Assistant
+from omnidraft.backends.llama.model import LlamaDrafter
+from omnidraft.backends.prompting.seats import DrafterSeat, Message
+from omnidraft.backends.prompting.templates import ChatTemplate
+from omnidraft.decoding.cost import CostModel
+from omnidraft.decoding.events import Event
+from omnidraft.engine import Engine, Memory
+from omnidraft.errors import ModelError, SettingsError
+from omnidraft.lab.trace import Trace, record
+from omnidraft.learning.material.record import Record
+from omnidraft.settings.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
+from omnidraft.storage.paths import DataHome
+from omnidraft.vocab import PairMap, Translator
+from omnidraft.vocab.ngram_cache import NgramCache
+
+GIVEN = "given"
+
+
+class Way(NamedTuple):
+    """A method (see `draft_settings`) with one of the drafters."""
+
+    method: str
+    drafter: str = GIVEN
+
+
+PLAIN = Way("plain")
+
+
+def draft_settings(method: str) -> DraftSettings:
+    """plain, lookup, fixed:K, gamma:X, adaptive, or adaptive-alone (without lookups)."""
+    name, _, value = method.partition(":")
+    try:
+        match name:
+            case "plain":
+                return DraftSettings(enabled=False)
+            case "lookup":
+                return DraftSettings(mode="lookup")
+            case "fixed":
+                return DraftSettings(mode="fixed", length=int(value))
+            case "gamma":
+                return DraftSettings(mode="gamma", gamma=float(value))
+            case "adaptive":
+                return DraftSettings(mode="adaptive")
+            case "adaptive-alone":
+                return DraftSettings(mode="adaptive", lookup=False)
+    except ValueError:
+        pass
+    raise SettingsError(f"There is no method {method[:40]}; known are plain, lookup, fixed:K, gamma:X, adaptive.")
+
+
+class Frozen(Translator):
+    """A translator whose cache learns nothing."""
+
+    def emitted(self, target_id: int, source: str | None = None) -> None:
+        pass
+
+
+class Pair:
+    """Close it. pair: the map of the two vocabularies; drafter: the given one."""
+
+    def __init__(
+        self, home: DataHome, target: Path, drafter: Path, model: ModelSettings, cache: CacheSettings | None = None,
+        adapter: Path | None = None,
+    ) -> None:  # fmt: skip
+        self._model = model
+        with ExitStack() as opening:
+            self.assistant = Assistant(home, ephemeral=True)
+            opening.callback(self.assistant.close)
+            self.assistant.load(target, drafter, model, cache or CacheSettings(), adapter=adapter)
+            loaded, engine = self.assistant.loaded, self.engine
+            if loaded.pair is None or loaded.drafter is None or engine.drafter is None or engine.translator is None:
+                raise ModelError("No drafter is loaded that could be measured.")
+            self.pair: PairMap = loaded.pair
+            self.drafter: LlamaDrafter = loaded.drafter
+            self._drafters = {GIVEN: (engine.drafter, engine.translator)}
+            self._memories: dict[Way, Memory] = {}
+            self._costs: dict[str, CostModel] = {}
+            self._closing = opening.pop_all()
+
+    @property
+    def engine(self) -> Engine:
+        return engine_of(self.assistant)
+
+    def add(self, name: str, file: Path, adapter: Path | None, cache: NgramCache) -> None:
+        """Another drafter of the same vocabulary, with a cache of its own."""
+        model = LlamaDrafter.open(file, self._model)
+        self._closing.callback(model.close)
+        model.set_adapter(str(adapter) if adapter else None)
+        seat = DrafterSeat(model, ChatTemplate.from_model(model.info, model.vocabulary), [])
+        self._drafters[name] = (seat, Translator(self.pair, cache))
+
+    def draft_with(self, cache: NgramCache | None, adapter: Path | None) -> None:
+        """What the given drafter drafts with from now on, without learning from what is asked."""
+        self.drafter.set_adapter(str(adapter) if adapter else None)
+        self._drafters[GIVEN] = (self._drafters[GIVEN][0], Frozen(self.pair, cache))
+
+    def cache_after(self, answers: Iterable[tuple[Sequence[int], str]], settings: CacheSettings | None = None
+                    ) -> NgramCache:  # fmt: skip
+        """An n-gram cache in memory that has seen these answers (target ids, conversation); seeded, as it is by
+        default, unless `settings` say otherwise."""
+        cache = NgramCache.open(None, self.pair, settings or CacheSettings())
+        self._closing.callback(cache.close)
+        for ids, chat in answers:
+            for token in ids:
+                cache.learn(token, chat)
+        return cache
+
+    def forget(self) -> None:
+        """Give every way a fresh memory that knows the measured costs and nothing else."""
+        self._memories = {}
+
+    def cost(self, drafter: str = GIVEN) -> CostModel:
+        """What passes and draft steps take, measured once; empties both KV caches."""
+        if drafter not in self._costs:
+            self._sit(drafter)
+            self._costs[drafter] = self.engine.measured()
+        return self._costs[drafter]
+
+    def _sit(self, drafter: str) -> None:
+        seat, translator = self._drafters[drafter]
+        self.engine.pair_drafter(seat.model, seat.template, translator)
+
+    def answer(self, way: Way, messages: Sequence[Message], sampling: SamplingSettings) -> Trace:
+        return record(self.events(way, messages, sampling))
+
+    def events(self, way: Way, messages: Sequence[Message], sampling: SamplingSettings) -> Iterator[Event]:
+        """One answer, from empty KV caches."""
+        draft = draft_settings(way.method)
+        if way not in self._memories:
+            by_cost = draft.enabled and draft.mode != "fixed"
+            self._memories[way] = Memory.with_cost(self.cost(way.drafter).copy()) if by_cost else Memory()
+        self._sit(way.drafter)
+        self.engine.forget()
+        self.engine.memory = self._memories[way]
+        yield from self.assistant.answer(list(messages), sampling, draft)
+
+    def close(self) -> None:
+        self._closing.close()
+
+    def __enter__(self) -> Pair:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def engine_of(assistant: Assistant) -> Engine:
+    if assistant.engine is None:
+        raise ModelError("Nothing is loaded that could be measured.")
+    return assistant.engine
+
+
+def said(records: Iterable[Record]) -> Iterator[tuple[list[int], str]]:
+    """Recorded answers as `cache_after` takes them."""
+    return ((record.targets.tolist(), record.chat) for record in records)

@@ -1,0 +1,68 @@
+"""Which prompts a benchmark learns from and which it asks: drawn by a seed, never the same in both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from omnidraft.bench.plans import EDIT
+from omnidraft.bench.runner import digest_of
+from omnidraft.errors import SettingsError
+from omnidraft.lab.prompts import TASKS, Prompt, load_prompts
+from omnidraft.lab.topics import TOPICS, lesson_prompts
+
+TEST_SHARE = 5  # of prompts without a split every fifth is for testing
+
+
+@dataclass(frozen=True)
+class Prompts:
+    """A task's prompts under one seed. train: in the order they are asked; of a bundled task lessons are added where
+    there are too few, and where there are too few still, prompts are repeated. test: each once."""
+
+    task: str
+    train: list[Prompt]
+    test: list[Prompt]
+
+    @property
+    def digest(self) -> str:
+        return digest_of([*self.train, *self.test])
+
+
+def choose(task: str, seed: int, train: int, test: int) -> Prompts:
+    """At most `test` prompts to ask and `train` others to learn from; task: a bundled one, EDIT, or a file.
+
+    Raises SettingsError if nothing is left to ask or to learn from.
+    """
+    source = Path(__file__).parent / "peers" / "edit.jsonl" if task == EDIT else task
+    learned, asked = _split(load_prompts(source))
+    rng = np.random.default_rng([seed, *(ord(letter) for letter in label(task)[:16])])
+    if task in TOPICS and len(learned) < train:
+        learned += lesson_prompts(task)
+    taken = {_plain(prompt) for prompt in asked}
+    learned = [prompt for prompt in learned if _plain(prompt) not in taken]
+    if not asked or (train and not learned):
+        raise SettingsError(f"{task} holds no prompts to {'learn from' if asked else 'test on'}.")
+    turns = -(-train // max(len(learned), 1))
+    order = [i for _ in range(turns) for i in rng.permutation(len(learned))][:train]
+    chosen = rng.permutation(len(asked))[:test]
+    return Prompts(label(task), [learned[i] for i in order], [asked[i] for i in chosen])
+
+
+def label(task: str) -> str:
+    """A task's name in tables and folders."""
+    return task if task in (*TASKS, EDIT) else Path(task).stem
+
+
+def _split(prompts: list[Prompt]) -> tuple[list[Prompt], list[Prompt]]:
+    """(to learn from, to ask), no text twice."""
+    once = list({_plain(prompt): prompt for prompt in prompts}.values())
+    if any(prompt.split for prompt in once):
+        return [p for p in once if p.split == "train"], [p for p in once if p.split == "test"]
+    test = once[TEST_SHARE - 1 :: TEST_SHARE]
+    return [p for i, p in enumerate(once) if i % TEST_SHARE != TEST_SHARE - 1], test
+
+
+def _plain(prompt: Prompt) -> str:
+    return " ".join(" ".join(m["content"] for m in prompt.messages).split()).casefold()

@@ -1,0 +1,93 @@
+"""What a benchmark found, and how it is written: as text, as Markdown, as JSON. Knows no benchmark."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, is_dataclass
+from pathlib import Path
+from typing import Any
+
+from omnidraft.bench.plot import Panel, png
+from omnidraft.storage.files import write_atomically
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """rows: as many values each as `head` has names; None stays empty."""
+
+    title: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """values: what programs read, one object or one a line; notes: sentences below the tables."""
+
+    values: Mapping[str, Any] | Sequence[Mapping[str, Any]]
+    tables: Sequence[Table] = ()
+    notes: Sequence[str] = ()
+    panels: Sequence[Panel] = ()
+
+
+def text(report: Report) -> Iterator[str]:
+    """Aligned columns for a terminal."""
+    for table in report.tables:
+        lines = [list(table.head), *(list(map(shown, row)) for row in table.rows)]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        yield from ("", table.title) if table.title else ("",)
+        for line in lines:
+            yield "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+    yield from report.notes
+
+
+def markdown(report: Report) -> Iterator[str]:
+    for table in report.tables:
+        yield from (f"### {table.title}", "") if table.title else ()
+        yield from (f"| {' | '.join(table.head)} |", "|---" * len(table.head) + "|")
+        yield from (f"| {' | '.join(map(shown, row))} |" for row in table.rows)
+        yield ""
+    yield from (f"- {note}" for note in report.notes)
+
+
+def json_lines(report: Report) -> Iterator[str]:
+    """One JSON object a line."""
+    for line in [report.values] if isinstance(report.values, Mapping) else report.values:
+        yield json.dumps(plain(line))
+
+
+def json_file(report: Report) -> bytes:
+    values = report.values if isinstance(report.values, Mapping) else {"rows": report.values}
+    return json.dumps(plain(values), indent=1).encode()
+
+
+def write(report: Report, out: Path | None, tables: Path | None, picture: Path | None) -> None:
+    """The numbers, the tables as Markdown, and what there is to draw, each where it is wanted."""
+    if out:
+        write_atomically(out, json_file(report))
+    if tables:
+        write_atomically(tables, "".join(f"{line}\n" for line in markdown(report)).encode())
+    if picture and report.panels:
+        write_atomically(picture, png(report.panels))
+
+
+def shown(value: Any) -> str:
+    """A cell of a table."""
+    if isinstance(value, float):
+        return f"{value:.3f}" if abs(value) < 1 else f"{value:.2f}" if abs(value) < 100 else f"{value:.0f}"
+    return "" if value is None else str(value)
+
+
+def plain(value: Any) -> Any:
+    """As JSON has it: no NaN, and objects of ours as their fields."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return plain(asdict(value))
+    if isinstance(value, Mapping):
+        return {str(name): plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return str(value) if isinstance(value, Path) else value

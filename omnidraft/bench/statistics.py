@@ -1,0 +1,129 @@
+"""From counts and times of single answers to figures with intervals. Knows nothing of models.
+
+Intervals are 95% bootstrap percentiles: what was paired is drawn again in pairs, counts of several seeds first by seed,
+then by answer, the same for all conditions that are compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+RESAMPLES = 2000
+Counts = Sequence[np.ndarray]  # one (answers, 4) array a seed: proposed, accepted, tokens, passes
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A figure with its interval; NaN where it is not defined (a share of no gap)."""
+
+    mean: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        digits = 3 if abs(self.mean) < 1 else 2
+        return f"{self.mean:.{digits}f} [{self.low:.{digits}f}, {self.high:.{digits}f}]"
+
+
+class Timed(Protocol):
+    """An answer as far as its speed goes: seconds of decoding, and the tokens they brought."""
+
+    @property
+    def decode(self) -> float: ...
+
+    @property
+    def tokens(self) -> int: ...
+
+
+def speedup(plain: Sequence[Timed], found: Sequence[Timed]) -> Value:
+    """Summed seconds a token of `plain` over those of `found`, answers to the same prompts side by side."""
+    return ratio([(p.decode, p.tokens) for p in plain], [(f.decode, f.tokens) for f in found])
+
+
+def ratio(plain: Sequence[tuple[float, int]], found: Sequence[tuple[float, int]]) -> Value:
+    """The same of pairs (seconds, tokens)."""
+    both = np.hstack([np.array(plain, float), np.array(found, float)])
+    drawn = np.random.default_rng(0).integers(len(both), size=(RESAMPLES, len(both)))
+
+    def of(sums: np.ndarray) -> np.ndarray:
+        return (sums[..., 0] / sums[..., 1]) / (sums[..., 2] / sums[..., 3])
+
+    return _value(of(both.sum(0)), of(both[drawn].sum(1)))
+
+
+def each(plain: Sequence[Timed], found: Sequence[Timed]) -> list[float]:
+    """Speedups answer by answer, of those that have something to count on both sides."""
+    pairs = zip(plain, found, strict=True)
+    return [(p.decode / p.tokens) / (f.decode / f.tokens) for p, f in pairs if p.tokens and f.tokens and f.decode]
+
+
+def median(values: Sequence[float]) -> Value:
+    """The median with its interval."""
+    drawn = np.random.default_rng(0).choice(np.array(values), (RESAMPLES, len(values)))
+    return _value(np.median(values), np.median(drawn, axis=1))
+
+
+def quartiles(values: Sequence[float]) -> tuple[float, float]:
+    low, high = np.quantile(values, [0.25, 0.75])
+    return float(low), float(high)
+
+
+def geometric(values: Sequence[float]) -> float:
+    return float(np.exp(np.log(values).mean()))
+
+
+def rate(counts: Counts) -> Value:
+    """accepted / proposed over all answers."""
+    return _compare([counts], lambda one: _acceptance(one))
+
+
+def tokens_per_pass(counts: Counts) -> Value:
+    return _compare([counts], lambda one: one[..., 2] / np.maximum(one[..., 3], 1))
+
+
+def difference(counts: Counts, other: Counts) -> Value:
+    """Acceptance minus `other`'s."""
+    return _compare([counts, other], lambda one, two: _acceptance(one) - _acceptance(two))
+
+
+def share(counts: Counts, low: Counts, high: Counts) -> Value:
+    """How much of the way from `low`'s acceptance to `high`'s it has come, 1 being all of it."""
+
+    def closed(one: np.ndarray, bottom: np.ndarray, top: np.ndarray) -> np.ndarray:
+        gap = _acceptance(top) - _acceptance(bottom)
+        return (_acceptance(one) - _acceptance(bottom)) / np.where(np.abs(gap) < 1e-6, np.nan, gap)
+
+    return _compare([counts, low, high], closed)
+
+
+def _acceptance(sums: np.ndarray) -> np.ndarray:
+    """Of sums over answers, (..., 4) -> (...)."""
+    return sums[..., 1] / np.maximum(sums[..., 0], 1)
+
+
+def _compare(conditions: Sequence[Counts], of: Callable[..., np.ndarray]) -> Value:
+    """`of` the conditions' sums, (..., 4) each; all have the same seeds and answers."""
+    arrays = [[np.asarray(counts, float) for counts in condition] for condition in conditions]
+    sizes, rng = [len(counts) for counts in arrays[0]], np.random.default_rng(0)
+    sums = np.zeros((len(arrays), RESAMPLES, 4))
+    for turn, seeds in enumerate(rng.integers(len(sizes), size=(RESAMPLES, len(sizes)))):
+        for seed in seeds:
+            drawn = rng.integers(sizes[seed], size=sizes[seed])
+            for i, condition in enumerate(arrays):
+                sums[i, turn] += condition[seed][drawn].sum(0)
+    return _value(of(*(np.concatenate(condition).sum(0) for condition in arrays)), of(*sums))
+
+
+def _value(point: np.ndarray | float, drawn: np.ndarray) -> Value:
+    finite = drawn[np.isfinite(drawn)]
+    low, high = np.quantile(finite, [0.025, 0.975]) if len(finite) else (np.nan, np.nan)
+    return Value(float(point), float(low), float(high))
+
+
+def as_counts(rows: Mapping[int, Sequence[Sequence[int]]]) -> list[np.ndarray]:
+    """{seed: a row of counts an answer} in the order of the seeds."""
+    return [np.array([row[:4] for row in rows[seed]], float) for seed in sorted(rows)]
