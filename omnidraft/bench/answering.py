@@ -1,4 +1,4 @@
-"""Answers of a target as replay records, without a drafter in the loop: material for measuring and for tests.
+"""Answers of a target as material to learn from, without a drafter in the loop: for measuring and for tests.
 
 Which tokens a target emits does not depend on the drafter, so what is captured here equals what an assistant captures.
 """
@@ -6,73 +6,36 @@ Which tokens a target emits does not depend on the drafter, so what is captured 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 
-from omnidraft.backends.gguf.file import read_info
-from omnidraft.backends.llama.model import LlamaTarget
 from omnidraft.backends.prompting.prompt import ends_without_space, prompt_ids
 from omnidraft.backends.prompting.seats import Message
-from omnidraft.backends.prompting.templates import ChatTemplate
+from omnidraft.bench.pairs import Pair
 from omnidraft.decoding.events import Token
-from omnidraft.decoding.request import AnswerRequest
-from omnidraft.engine import Engine
-from omnidraft.learning.material.capture import capture
+from omnidraft.learning.material.capture import CAPTURE, capture
 from omnidraft.learning.material.record import Record
-from omnidraft.settings.config import DraftSettings, ModelSettings, SamplingSettings
-from omnidraft.vocab import PairMap, Vocabulary
+from omnidraft.settings.config import DraftSettings, SamplingSettings
 
 
-class Answering:
-    """A target that answers prompts into records for a drafter's vocabulary."""
+def records(
+    pair: Pair, asked: Iterable[tuple[str, str, Sequence[Message]]], temperature: float, max_tokens: int, seed: int = 1
+) -> Iterator[Record]:
+    """Records of (conversation, task, messages), each answer with a seed of its own; empty answers make none."""
+    for number, (chat, task, messages) in enumerate(asked):
+        drawn = seed * 1_000_003 + number
+        sampling = SamplingSettings.unfiltered(temperature=temperature, seed=drawn, max_tokens=max_tokens)
+        record = answered(pair, list(messages), sampling, chat, task)
+        if record is not None:
+            yield record
 
-    def __init__(self, target: Path, drafter: Path, cache: Path | None = None, threads: int = 1) -> None:
-        model = LlamaTarget.open(target, ModelSettings(n_ctx=0, threads=threads))
-        self.engine = Engine(model, ChatTemplate.from_model(model.info, model.vocabulary))
-        self.name = model.name
-        vocabulary = Vocabulary.from_gguf(drafter)
-        self._template = ChatTemplate.from_model(read_info(drafter), vocabulary)
-        self.pair = PairMap.build(vocabulary, model.vocabulary, cache)
 
-    def answer(
-        self,
-        messages: Sequence[Message],
-        sampling: SamplingSettings,
-        *,
-        chat: str,
-        task: str | None = None,
-        top: int = 48,
-    ) -> Record | None:
-        """One answer as a record of its `top` candidates per position; None if the answer is empty."""
-        events = self.engine.answer(AnswerRequest(messages, sampling, DraftSettings(enabled=False), capture=top))
-        tokens = [event for event in events if isinstance(event, Token)]
-        prompt = prompt_ids(self._template, self.pair.drafter, messages)
-        space = ends_without_space(self._template.render(messages))
-        return capture(
-            self.pair, prompt, tokens, virtual_space=space, chat=chat, target=self.name, task=task,
-            temperature=sampling.temperature,
-        )  # fmt: skip
-
-    def records(
-        self,
-        prompts: Iterable[tuple[str, str, Sequence[Message]]],
-        temperature: float,
-        max_tokens: int = 160,
-        seed: int = 1,
-    ) -> Iterator[Record]:
-        """Records of (chat id, task, messages), each answer with a seed of its own."""
-        for i, (chat, task, messages) in enumerate(prompts):
-            sampling = SamplingSettings.unfiltered(
-                temperature=temperature, seed=seed * 1_000_003 + i, max_tokens=max_tokens
-            )
-            record = self.answer(list(messages), sampling, chat=chat, task=task)
-            if record is not None:
-                yield record
-
-    def close(self) -> None:
-        self.engine.target.model.close()
-
-    def __enter__(self) -> Answering:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+def answered(
+    pair: Pair, messages: list[Message], sampling: SamplingSettings, chat: str, task: str | None
+) -> Record | None:
+    events = pair.engine.answer(messages, sampling, DraftSettings(enabled=False), capture=CAPTURE)
+    tokens = [event for event in events if isinstance(event, Token)]
+    prompt = prompt_ids(pair.template, pair.pair.drafter, messages)
+    space = ends_without_space(pair.template.render(messages))
+    return capture(
+        pair.pair, prompt, tokens, virtual_space=space, chat=chat, target=pair.engine.target.model.name, task=task,
+        temperature=sampling.temperature,
+    )  # fmt: skip

@@ -181,8 +181,8 @@ def report(finished: Sequence[tuple[Variant, RunState]], asked: Options) -> Repo
     found = [one for variant, state in finished for one in switches(variant, state)]
     length = "adaptive draft length" if asked.draft_length is None else f"draft length {asked.draft_length}"
     sampling = label(column_of(f"{asked.temperature:g}"))
-    said = (f"{sampling}, {length}, at most {asked.max_tokens} tokens; averages of {WINDOW} prompts, levels of {LEVEL}. "
-            f"Adapters are kept for each target vocabulary, which targets of one family share.")  # fmt: skip
+    said = (f"{sampling}, {length}, at most {asked.max_tokens} tokens; averages of {WINDOW} prompts, levels of "
+            f"{LEVEL}. Adapters are kept for each target vocabulary, which targets of one family share.")  # fmt: skip
     names = dict.fromkeys(variant.schedule.name for variant, _ in finished)
     tables = [_table(name, [one for one in found if one.schedule == name]) for name in names]
     panels = [_panel([one for one in finished if one[0].schedule.name == name]) for name in names]
@@ -190,8 +190,10 @@ def report(finished: Sequence[tuple[Variant, RunState]], asked: Options) -> Repo
 
 
 def _table(name: str, found: Sequence[Switch]) -> Table:
-    head = [f"{name}: switch to", "condition", "before", "lowest", "drop", f"prompts 1 to {SOON}",
-            f"{SOON + 1} to {2 * SOON}", "90% of before after", "own level", "90% of it after", "at the end"]  # fmt: skip
+    head = [
+        f"{name}: switch to", "condition", "before", "lowest", "drop", f"prompts 1 to {SOON}",
+        f"{SOON + 1} to {2 * SOON}", "90% of before after", "own level", "90% of it after", "at the end",
+    ]  # fmt: skip
     return Table("", head, [
         [f"{one.target}, {one.task}", one.condition, one.before, one.lowest, one.drop, one.first, one.second,
          _count(one.recovery, one, one.before), one.own, _count(one.return_, one, one.own), one.last] for one in found

@@ -34,12 +34,15 @@ from omnidraft.vocab import PairMap
 
 Facts = dict[str, object]
 ANSWERS = 16
+PARTS = ("train", "swaps", "slowdown")
 _DRAFT = DraftSettings(mode="fixed", length=4)
 _SHAPE = "68m"
 
 
 def run(plan: Idle, work: Work) -> Iterator[Report]:
     """The parts one after another, all with what was learned at the beginning."""
+    if unknown := [name for name in plan.what if name not in PARTS]:
+        raise SettingsError(f"There is no part {unknown[0][:40]}; known are {', '.join(PARTS)}.")
     found: list[Facts] = []
     with tempfile.TemporaryDirectory(prefix="omnidraft-") as own:
         target, drafter = choose_target(plan.target, work.home), need_drafter(plan.drafter, work.home)
@@ -52,8 +55,6 @@ def run(plan: Idle, work: Work) -> Iterator[Report]:
             "slowdown": lambda: slowdown(shop, plan.regime, plan.pairs, plan.max_tokens),
         }
         for name in plan.what:
-            if name not in parts:
-                raise SettingsError(f"There is no part {name[:40]}; known are {', '.join(parts)}.")
             work.told(name)
             found.append({"what": name} | parts[name]())
             rows = [[one.pop("what"), "  ".join(f"{k} {v}" for k, v in one.items())] for one in map(dict, found)]

@@ -8,17 +8,19 @@ cache, learned answer by answer). A cell is a stream under a condition.
 
 from __future__ import annotations
 
+import base64
+import json
 import shutil
-import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property, partial
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 from omnidraft.app.default_models import choose_target, need_drafter
 from omnidraft.bench import learn_report
-from omnidraft.bench.answering import Answering
+from omnidraft.bench.answering import records
 from omnidraft.bench.columns import Column, columns, name_of, sampling_of
 from omnidraft.bench.learn_report import CACHE, DIRECT, SEQUENCE, Stream
 from omnidraft.bench.pairs import Pair, Way, said
@@ -26,17 +28,16 @@ from omnidraft.bench.plans import LOSSES, Learn
 from omnidraft.bench.questions import Prompts, choose, label
 from omnidraft.bench.report import Report
 from omnidraft.bench.runner import Work, decides
-from omnidraft.errors import SettingsError, StorageError
+from omnidraft.errors import SettingsError
 from omnidraft.learning.material.expansions import ExpansionTable
 from omnidraft.learning.material.record import Record, decode, encode
 from omnidraft.learning.training.stream import StreamLearner, StreamUpdate, quiet_torch
 from omnidraft.settings.config import LearningSettings, ModelSettings
-from omnidraft.storage.files import write_atomically
 from omnidraft.vocab.ngram_cache import NgramCache
 
 FIXED = Way("fixed:4")
 _LATER = ("target", "tasks", "loss", "seeds", "sequence", "threads")  # a run may go on with more of these
-_LENGTH = struct.Struct("<I")
+ANSWERS = "answers"
 
 
 def run(plan: Learn, work: Work) -> Iterator[Report]:
@@ -69,8 +70,9 @@ def adapter_of(folder: Path, target: Path, task: str, loss: str) -> Path | None:
 
 
 def answers_of(folder: Path, stream: Stream) -> list[Record]:
-    """The answers a stream learned from."""
-    return [record for path in sorted((folder / stream.name).glob("*.answers")) for record in read(path)]
+    """The answers a stream learned from, in the folder of the cells."""
+    kept = json.loads((folder / stream.name / f"{ANSWERS}.json").read_bytes())["value"]
+    return [record for part in _decoded(kept) for record in part]
 
 
 class _Run:
@@ -80,16 +82,13 @@ class _Run:
         self._plan, self._work, self._stream, self._target, self._parts = plan, work, stream, target, parts
         self._drafter = need_drafter(plan.drafter, work.home)
         self._columns = columns(plan.temperature)
-        self._ends: list[int] = []
+        self._depends = decides(plan, _LATER, target, self._drafter, prompts=[part.digest for part in parts])
 
     def results(self) -> Iterator[tuple[Stream, str, dict]]:
-        depends = decides(
-            self._plan, _LATER, self._target, self._drafter, prompts=[part.digest for part in self._parts]
-        )
         try:
             for condition in (DIRECT, CACHE, *self._plan.loss):
-                make = partial(self._condition, condition)
-                yield self._stream, condition, self._work.cells.get(f"{self._stream.name}/{condition}", depends, make)
+                name, make = f"{self._stream.name}/{condition}", partial(self._condition, condition)
+                yield self._stream, condition, self._work.cells.get(name, self._depends, make)
         finally:
             if "_pair" in self.__dict__:
                 self._pair.close()
@@ -98,25 +97,24 @@ class _Run:
         return self._work.cells.place(f"{self._stream.name}/{name}")
 
     @cached_property
-    def _records(self) -> list[Record]:
-        """The target's answers, read back as a replay rounds them; the expansion table lies beside them."""
-        plan, records = self._plan, list[Record]()
-        with Answering(self._target, self._drafter, self._work.home.cache, plan.threads) as answering:
-            for number, part in enumerate(self._parts):
-                path = self._place(f"{number}-{part.digest}-{plan.train_tokens}.answers")
-                if not path.is_file():
-                    asked = ((f"{part.task}-{i}", part.task, prompt.messages) for i, prompt in enumerate(part.train))
-                    made = answering.records(asked, 1.0, plan.train_tokens, self._stream.seed + 1)
-                    blobs = [encode(record) for record in made]
-                    write_atomically(path, b"".join(_LENGTH.pack(len(blob)) + blob for blob in blobs))
-                records += read(path)
-                self._ends.append(len(records))
-            ExpansionTable.from_pair(answering.pair).save(self._place("table.npz"))
-        return records
-
-    @cached_property
     def _pair(self) -> Pair:
         return Pair(self._work.home, self._target, self._drafter, ModelSettings(threads=self._plan.threads))
+
+    @cached_property
+    def _answers(self) -> list[list[Record]]:
+        """The target's answers part by part, as a replay rounds them; the expansion table lies beside them."""
+        ExpansionTable.from_pair(self._pair.pair).save(self._place("table.npz"))
+        make = lambda: [self._said(part) for part in self._parts]  # noqa: E731
+        return _decoded(self._work.cells.get(f"{self._stream.name}/{ANSWERS}", self._depends, make))
+
+    def _said(self, part: Prompts) -> list[str]:
+        asked = ((f"{part.task}-{i}", part.task, prompt.messages) for i, prompt in enumerate(part.train))
+        made = records(self._pair, asked, 1.0, self._plan.train_tokens, self._stream.seed + 1)
+        return [base64.b64encode(encode(record)).decode() for record in made]
+
+    @property
+    def _records(self) -> list[Record]:
+        return [record for part in self._answers for record in part]
 
     @cached_property
     def _cache(self) -> NgramCache:
@@ -133,14 +131,14 @@ class _Run:
 
     def _learned(self, loss: str) -> tuple[dict[str, Any], Path | None]:
         """Learn from the stream and test along the way; the last version's adapter, if there is one."""
-        folder, kept, records = self._place(f"{loss}.run"), self._place(f"{loss}.gguf"), self._records
+        folder, kept, answers = self._place(f"{loss}.run"), self._place(f"{loss}.gguf"), self._records
         shutil.rmtree(folder, ignore_errors=True)
         settings = replace(LearningSettings(), loss=loss)
         learner = StreamLearner(folder, self._drafter, settings, 1000 * self._stream.seed, threads=self._plan.threads)
         vocabulary = self._pair.pair.target.fingerprint
         learner.switched(vocabulary, self._stream.target, {vocabulary: str(self._place("table.npz"))})
         updates, stops, served = [], self._stops(settings.interval), None
-        for update in live(learner, records):
+        for update in live(learner, answers):
             served = update.version.adapter if update.version else None
             facts = {name: value for name, value in asdict(update).items() if name != "version"}
             if update.answers in stops:
@@ -154,8 +152,8 @@ class _Run:
 
     def _stops(self, step: int) -> set[int]:
         """Numbers of answers after which to test along the way: the ends of a sequence's tasks."""
-        ends = self._ends if len(self._ends) > 1 else []
-        return {min(-(-end // step) * step, len(self._records)) for end in ends}
+        ends = list(accumulate(map(len, self._answers)))
+        return {min(-(-end // step) * step, ends[-1]) for end in ends} if len(ends) > 1 else set()
 
     def _counts(self, cache: NgramCache | None, adapter: Path | None, asked: Sequence[Column] = ()) -> dict:
         """{sampling: {task: [[proposed, accepted, tokens, passes, looped], ...]}}; the same texts under every
@@ -184,14 +182,5 @@ def live(learner: StreamLearner, records: Sequence[Record]) -> Iterator[StreamUp
         yield update
 
 
-def read(path: Path) -> list[Record]:
-    """The records of a file of answers."""
-    data, at, found = path.read_bytes(), 0, list[Record]()
-    try:
-        while at < len(data):
-            (length,) = _LENGTH.unpack_from(data, at)
-            found.append(decode(data[at + _LENGTH.size : at + _LENGTH.size + length]))
-            at += _LENGTH.size + length
-    except struct.error as error:
-        raise StorageError(f"{path} is damaged; delete it and run again.") from error
-    return found
+def _decoded(kept: Sequence[Sequence[str]]) -> list[list[Record]]:
+    return [[decode(base64.b64decode(blob)) for blob in part] for part in kept]

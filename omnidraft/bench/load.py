@@ -29,7 +29,7 @@ from omnidraft.processes.cores import physical_cores
 from omnidraft.settings.config import ModelSettings
 
 OURS = 0  # threads as the app chooses
-_QUICK = {"prompts": 2, "max_tokens": 16}
+_QUICK: dict[str, Any] = {"prompts": 2, "max_tokens": 16}
 
 
 def run(plan: Load, work: Work) -> Iterator[Report]:

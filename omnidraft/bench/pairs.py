@@ -91,6 +91,11 @@ class Pair:
             self._closing = opening.pop_all()
 
     @property
+    def template(self) -> ChatTemplate:
+        """The drafter's."""
+        return self._drafters[GIVEN][0].template
+
+    @property
     def engine(self) -> Engine:
         return engine_of(self.assistant)
 

@@ -13,15 +13,19 @@ from typing import Any
 
 from omnidraft.app.default_models import choose_target, need_drafter
 from omnidraft.bench import cache, learn, learn_report, regimes, speed
-from omnidraft.bench.columns import label
 from omnidraft.bench.plans import LOSSES, TABLES, Cache, Learn, Paper, Speed
-from omnidraft.bench.plot import Line, Panel
 from omnidraft.bench.report import Report, Table
 from omnidraft.bench.runner import Cells, Work
 from omnidraft.errors import SettingsError
 
 METHODS = ("dm", "hybrid", "projected")
-_QUICK = {"tasks": ("math", "code"), "seeds": 1, "train_prompts": 16, "test_prompts": 6, "timed_prompts": 3}
+_QUICK: dict[str, Any] = {
+    "tasks": ("math", "code"),
+    "seeds": 1,
+    "train_prompts": 16,
+    "test_prompts": 6,
+    "timed_prompts": 3,
+}
 
 
 def run(plan: Paper, work: Work) -> Iterator[Report]:
@@ -37,7 +41,6 @@ def run(plan: Paper, work: Work) -> Iterator[Report]:
             yield Report(
                 {"tables": {name: one.values for name, one in made.items()}},
                 [table for one in made.values() for table in one.tables],
-                panels=[panel for one in made.values() for panel in one.panels],
             )
 
 
@@ -60,7 +63,7 @@ def _methods(plan: Paper, work: Work) -> Iterator[Report]:
         rows, pairs = learn_report.rows(found), learn_report.pairs(found)
         title = "Methods (Table 1): acceptance at draft length 4, mean and 95% interval"
         tables = [learn_report.accepted(rows, title), learn_report.differences(pairs)]
-        yield Report({"rows": rows, "pairs": pairs}, tables, panels=list(_panels(rows)))
+        yield Report({"rows": rows, "pairs": pairs}, tables)
 
 
 def _losses(plan: Paper, work: Work) -> Iterator[Report]:
@@ -90,24 +93,11 @@ def _speed(plan: Paper, work: Work) -> Iterator[Report]:
             plan.temperature, plan.timed_prompts, max_tokens=plan.test_tokens,
         )  # fmt: skip
         inner = replace(work, cells=Cells(work.cells.folder / f"speed-{task}-{condition}"))
-        *_, timed = speed.run(asked, inner)
-        rows += [{"condition": condition} | row for row in timed.values if row["method"] != "plain"]
+        timed = [row for cell in speed.results(asked, inner) for row in cell["rows"]]
+        rows += [{"condition": condition} | row for row in timed if row["method"] != "plain"]
         yield Report({"rows": rows}, [_table(rows)])
 
 
 def _table(rows: Sequence[dict]) -> Table:
     head = ["drafter", *speed.HEAD]
     return Table("Speedups with drafters that learned", head, [[r["condition"], *speed.cells(r)] for r in rows])
-
-
-def _panels(rows: Sequence[dict]) -> Iterator[Panel]:
-    """Acceptance by task, a line a method, at the first kind of sampling."""
-    for target in dict.fromkeys(row["target"] for row in rows):
-        mine = [row for row in rows if row["target"] == target and row["temperature"] == rows[0]["temperature"]]
-        lines = []
-        for name in dict.fromkeys(row["condition"] for row in mine):
-            own = [row for row in mine if row["condition"] == name]
-            values = [row["acceptance"] for row in own]
-            lines.append(Line(name, [r["task"] for r in own], [v.mean for v in values], [v.low for v in values],
-                              [v.high for v in values]))  # fmt: skip
-        yield Panel(f"methods, {target}, {label(rows[0]['temperature'])}", "task", "accepted", lines)

@@ -185,10 +185,7 @@ class Peers(OfPair):
     learn_prompts: int = _count(24, "per task, to learn from; 0: nothing is learned", least=0)
     learn_tokens: int = _count(96, "longest answer to learn from")
     seed: int = _count(0, "of the first prompt", least=0)
-    server: str | None = text(None, "llama.cpp's llama-server; left empty: the one that was built")
-    build_server: bool = switch(False, "build it from llama-cpp-python's source, got by pip, and end")
-    source: str | None = text(None, "build it from this archive")
-    jobs: int = integer(1, 1, 256, "compilers at a time")
+    server: str | None = text(None, "llama.cpp's llama-server; left empty: peers/llama-server in the cache folder")
 
 
 @dataclass(frozen=True)

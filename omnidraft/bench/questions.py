@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,12 +57,16 @@ def label(task: str) -> str:
 
 
 def _split(prompts: list[Prompt]) -> tuple[list[Prompt], list[Prompt]]:
-    """(to learn from, to ask), no text twice."""
-    once = list({_plain(prompt): prompt for prompt in prompts}.values())
-    if any(prompt.split for prompt in once):
-        return [p for p in once if p.split == "train"], [p for p in once if p.split == "test"]
-    test = once[TEST_SHARE - 1 :: TEST_SHARE]
-    return [p for i, p in enumerate(once) if i % TEST_SHARE != TEST_SHARE - 1], test
+    """(to learn from, to ask)."""
+    if any(prompt.split for prompt in prompts):
+        return _once(p for p in prompts if p.split == "train"), _once(p for p in prompts if p.split == "test")
+    test = prompts[TEST_SHARE - 1 :: TEST_SHARE]
+    return _once(p for i, p in enumerate(prompts) if i % TEST_SHARE != TEST_SHARE - 1), _once(test)
+
+
+def _once(prompts: Iterable[Prompt]) -> list[Prompt]:
+    """No text twice."""
+    return list({_plain(prompt): prompt for prompt in prompts}.values())
 
 
 def _plain(prompt: Prompt) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -26,32 +27,32 @@ from omnidraft.settings.config import ModelSettings
 
 WARM_UP = 2  # prompts of other tasks, answered first
 _SHORT = 0.98  # a method whose interval ends below this is slower than plain decoding
-_LATER = ("target", "regimes", "tasks", "temperature")  # a run may go on with more of these
+_LATER = ("target", "regimes", "temperature")  # a run may go on with more of these
 Traces = dict[str, list[dict[Way, list[Trace]]]]  # by task and repeat
 
 
 def run(plan: Speed, work: Work) -> Iterator[Report]:
     """All cells so far, in the order regime, target, temperature, task, method."""
+    rows, costs = list[dict](), list[str]()
+    for cell in results(plan, work):
+        rows += cell["rows"]
+        costs.append(cell["costs"])
+        table = Table("Speed over plain decoding of the same prompts [95%]", HEAD, [*map(cells, rows)])
+        yield Report(rows, [table], [*costs, *summary(rows)])
+
+
+def results(plan: Speed, work: Work) -> Iterator[dict[str, Any]]:
+    """rows of a cell, and what passes and draft steps cost in it."""
     ways = list(dict.fromkeys([PLAIN, *map(Way, plan.methods)]))
     for way in ways:
         draft_settings(way.method)
-    drafter, rows, costs = need_drafter(plan.drafter, work.home), list[dict](), list[str]()
-    wanted = [
-        (regime, choose_target(name, work.home), column)
-        for regime in plan.regimes for name in plan.target for column in columns(plan.temperature)
-    ]  # fmt: skip
-    for regime, target, column in wanted:
-        prompts = {task: load_prompts(task, split="test", limit=plan.prompts) for task in plan.tasks}
+    drafter = need_drafter(plan.drafter, work.home)
+    prompts = {task: load_prompts(task, split="test", limit=plan.prompts) for task in plan.tasks}
+    for regime, name, column in product(plan.regimes, plan.target, columns(plan.temperature)):
+        target = choose_target(name, work.home)
         depends = decides(plan, _LATER, target, drafter, prompts={t: digest_of(p) for t, p in prompts.items()})
         make = partial(_cell, plan, work, ways, regime, (target, drafter), column, prompts)
-        cell = work.cells.get(f"{target.stem}-{regime}-{name_of(column)}", depends, make)
-        rows += cell["rows"]
-        costs += [cell["costs"]] if cell["costs"] not in costs else []
-        yield Report(
-            rows,
-            [Table("Speed over plain decoding of the same prompts [95%]", HEAD, [*map(cells, rows)])],
-            [*costs, *summary(rows)],
-        )
+        yield work.cells.get(f"{target.stem}-{regime}-{name_of(column)}", depends, make)
 
 
 def _cell(

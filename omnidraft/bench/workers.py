@@ -17,14 +17,14 @@ from typing import NamedTuple
 from omnidraft.app.default_models import choose_target, need_drafter
 from omnidraft.bench import plans, regimes
 from omnidraft.bench.pairs import PLAIN, Pair, Way
-from omnidraft.bench.relay import Relay, lent
+from omnidraft.bench.relay import lent
 from omnidraft.bench.report import Report, Table
 from omnidraft.bench.runner import Work, in_turns
 from omnidraft.decoding.events import Finished
 from omnidraft.errors import SettingsError, StorageError
 from omnidraft.lab.prompts import Prompt, load_prompts
 from omnidraft.lab.trace import Trace, record
-from omnidraft.settings.addresses import parse_split
+from omnidraft.settings.addresses import Address, parse_split
 from omnidraft.settings.config import ModelSettings, SamplingSettings
 
 WAYS = (PLAIN, Way("adaptive"))
@@ -71,8 +71,8 @@ def run(plan: plans.Workers, work: Work) -> Iterator[Report]:
         work.told("one process" if delay is None else f"{plan.count} workers, {delay:g} ms")
         with ExitStack() as closing:
             count = 0 if delay is None else plan.count
-            relays = [closing.enter_context(lent(delay or 0.0, plan.threads)) for _ in range(count)]
-            row, answers = _measure(plan, work, relays, delay, alone)
+            found = [closing.enter_context(lent(delay or 0.0, plan.threads)) for _ in range(count)]
+            row, answers = _measure(plan, work, found, delay, alone)
         alone = alone or answers
         rows.append(row)
         yield Report([asdict(one) for one in rows], [_table(rows)])
@@ -89,11 +89,11 @@ def _delays(texts: Sequence[str]) -> list[float]:
 
 
 def _measure(
-    plan: plans.Workers, work: Work, relays: Sequence[Relay], delay: float | None, alone: Answers | None
+    plan: plans.Workers, work: Work, found: Sequence[Address], delay: float | None, alone: Answers | None
 ) -> tuple[Row, Answers]:
     """The figures and the answers; `alone` are those of one process, None if these are."""
-    names = ", ".join(str(relay.address) for relay in relays) or None
-    settings = ModelSettings(threads=plan.threads, workers=names, split=plan.split if relays else None)
+    names = ", ".join(map(str, found)) or None
+    settings = ModelSettings(threads=plan.threads, workers=names, split=plan.split if found else None)
     target, drafter = choose_target(plan.target, work.home), need_drafter(plan.drafter, work.home)
     (file, bare), adapter = regimes.models(work.home, plan.regime, target, drafter), None
     if plan.adapter is not None:
@@ -103,10 +103,10 @@ def _measure(
         pair.assistant.measure_near_ties()
         answers, cost = in_turns(WAYS, prompts, partial(_ask, plan, pair)), pair.cost()
     same, near = _compared(alone or answers, answers)
-    speeds = [sum(a.trace.tokens for a in found) / sum(a.trace.decode for a in found) for found in answers.values()]
+    plain, own = (sum(a.trace.tokens for a in way) / sum(a.trace.decode for a in way) for way in answers.values())
     rounds = [r for answer in answers[WAYS[1]] for r in answer.trace.rounds]
     return Row(
-        delay, *speeds, speeds[1] / speeds[0], sum(r.emitted for r in rounds) / len(rounds),
+        delay, plain, own, own / plain, sum(r.emitted for r in rounds) / len(rounds),
         sum(r.accepted for r in rounds) / max(sum(r.proposed for r in rounds), 1),
         {n: 1e3 * cost.alone(n) for n in SHOWN}, 1e3 * cost.step, same, near, sum(map(len, answers.values())),
     ), answers  # fmt: skip

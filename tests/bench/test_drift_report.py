@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from omnidraft.__main__ import main
-from omnidraft.bench.drift_plot import png
-from omnidraft.bench.drift_report import LEVEL, Variant, markdown, recovery, switches, variants
+from omnidraft.bench.drift_report import LEVEL, Variant, recovery, report, switches, variants
+from omnidraft.bench.report import json_file, markdown, write
 from omnidraft.lab.schedule import BUNDLED, Schedule, Segment
 from omnidraft.lab.store import Options, Point, RunState
 
@@ -30,7 +29,7 @@ def state_of(schedule: Schedule, rates: list[list[float]]) -> RunState:
 ABA = Schedule("a-b-a", (Segment("a", "mixed", 10), Segment("b", "mixed", 12), Segment("a", "mixed", 8)))
 
 
-def test_a_drop_and_both_ways_back_are_counted():
+def test_a_drop_and_both_ways_back_are_counted(tmp_path):
     rates = [[0.5] * 10, [0.1] * 4 + [0.2, 0.3] + [0.5] * 6, [0.4] * 2 + [0.6] * 6]
     variant = Variant(ABA, True, "per-target")
     there, back = switches(variant, state_of(ABA, rates))
@@ -40,17 +39,23 @@ def test_a_drop_and_both_ways_back_are_counted():
     assert there.recovery == 9  # the sixth to the ninth are the first four in a row with .45 on average
     assert (back.before, back.own) == (pytest.approx((0.2 + 0.3 + 0.5 * 6) / LEVEL), pytest.approx(0.5))
     assert (back.recovery, back.return_) == (4, 4)
-    text = "\n".join(markdown([there, back], Options()))
+    found = report([(variant, state_of(ABA, rates))], Options())
+    text = "\n".join(markdown(found))
     assert "| b, mixed | n-gram cache, learning | 0.500 | 0.100 | 0.400 | 0.120 | 0.460 | 9 |  |  | 0.438 |" in text
-    assert png([(variant, state_of(ABA, rates))]).startswith(b"\x89PNG")
+    write(found, None, None, tmp_path / "drift.png")
+    assert (tmp_path / "drift.png").read_bytes().startswith(b"\x89PNG")
+    (line,) = found.panels[0].lines
+    assert line.y[10] is None, "broken at the switch"
+    assert found.panels[0].marks == [10.5, 22.5]
+    assert json.loads(json_file(found))["switches"][0]["drop"] == pytest.approx(0.4)
 
 
 def test_a_level_that_is_never_reached_is_said_so():
     assert recovery([0.1, 0.2, 0.3, 0.4], 0.5) is None
     assert recovery([None, None, None, 0.45], 0.5) == 4
     assert recovery([0.9], None) is None
-    one = switches(Variant(ABA, False, "none"), state_of(ABA, [[0.5] * 10, [0.0] * 12, [0.0] * 8]))[0]
-    assert "not in 12" in "\n".join(markdown([one], Options()))
+    run = (Variant(ABA, False, "none"), state_of(ABA, [[0.5] * 10, [0.0] * 12, [0.0] * 8]))
+    assert "not in 12" in "\n".join(markdown(report([run], Options())))
 
 
 def test_conditions_are_every_pair_and_one_adapter_for_all_only_where_targets_change():
@@ -81,8 +86,3 @@ def test_a_report_is_made_of_runs_and_goes_on(tmp_path, capsys):
     assert "| step: switch to |" in Path(tmp_path / "drift.md").read_text()
     assert main([*arguments, "--seed", "3"]) == 2
     assert "other settings" in capsys.readouterr().err
-
-
-def test_a_switch_is_plain_data():
-    one = switches(Variant(ABA, True, "none"), state_of(ABA, [[0.5] * 10, [0.5] * 12, [0.5] * 8]))[0]
-    assert json.loads(json.dumps(asdict(one)))["drop"] == 0

@@ -5,42 +5,48 @@ from __future__ import annotations
 import json
 import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from omnidraft.bench import first_session
-from omnidraft.bench.first_session import Lived, Plan, Session, busy_processes, lines, report, run
-from omnidraft.decoding.events import Round
+from omnidraft.bench import busy
+from omnidraft.bench.busy import busy_processes
+from omnidraft.bench.first_session import Lived, Session, report, run
+from omnidraft.bench.plans import FirstSession
+from omnidraft.bench.report import json_lines, text
+from omnidraft.bench.runner import Cells, Work
 from omnidraft.errors import SettingsError
 from omnidraft.lab.topics import TOPICS, own_prompts, topic_prompts
-from omnidraft.lab.trace import Trace
 from omnidraft.learning.facts import Update
+from omnidraft.storage.paths import DataHome
+from tests.bench.traces import trace
 
 
 @pytest.fixture
 def plan(models):
-    target, drafter = models / "tiny-target-b-f16.gguf", models / "tiny-drafter-f16.gguf"
-    return Plan(target, drafter, prompts=2, after=2, threads=1)
+    target, drafter = str(models / "tiny-target-b-f16.gguf"), str(models / "tiny-drafter-f16.gguf")
+    return FirstSession(drafter, threads=1, target=target, prompts=2, after=2)
 
 
-def test_a_short_session_is_lived_and_reported_as_one_object(plan):
+def made(plan, folder, told=lambda _line: None):
+    return list(run(plan, Work(DataHome(folder), Cells(folder), told)))
+
+
+def test_a_short_session_is_lived_and_reported_as_one_object(plan, tmp_path):
     told = []
-    found = json.loads(json.dumps(run(plan, told.append)))
-    assert [one["number"] for one in found["each"]] == [0, 1, 2, 3]
-    assert found["answers"] == {"untrained": 2, "learned": 2}
+    (found,) = made(plan, tmp_path, told.append)
+    (line,) = json_lines(found)
+    values = json.loads(line)
+    assert [one["number"] for one in values["each"]] == [0, 1, 2, 3]
+    assert values["answers"] == {"untrained": 2, "learned": 2}
     assert len(told) == 4
-    assert found["same_text"] == 4, "one thread and short answers: no near-tie parts them"
+    assert values["same_text"] == 4, "one thread and short answers: no near-tie parts them"
     for name in ("untrained", "learned", "learned_with_copies"):
-        low, high = found["intervals"][name]
-        assert 0 < low <= found[name] <= high
-    assert found["version"] == ""
-    assert found["updates"] == []
-    assert list(lines(found))
-
-
-def trace(seconds: float, tokens: int = 20, proposed: int = 0, accepted: int = 0) -> Trace:
-    done = Round(proposed, proposed, proposed, accepted, tokens, 0.0, 0.0, seconds, 0.0)
-    return Trace(ids=[*range(tokens)], rounds=[done])
+        low, high = values["intervals"][name]
+        assert 0 < low <= values[name] <= high
+    assert values["version"] == ""
+    assert values["updates"] == []
+    assert any(line.startswith("learned with copies") for line in text(found))
 
 
 def lived(number: int, version: str, drafted: float, default: float, accepted: int, tokens: int = 20) -> Lived:
@@ -54,7 +60,7 @@ def test_untrained_is_what_the_bare_drafter_served_and_learned_what_came_behind(
         [lived(0, "", 1.0, 0.5, 1), lived(1, "v000001", 0.1, 0.1, 9), lived(2, "v000001", 0.5, 0.4, 6, tokens=120)],
         [Update(1, 0.0, "d", "t", "v", "published", cpu_seconds=4.0), Update(2, 0.0, "d", "t", "v", cpu_seconds=2.5)],
     )
-    found = report(replace(plan, prompts=2, after=1), session)
+    found = report(replace(plan, prompts=2, after=1), Path("t"), Path("d"), session).values
     assert (found["untrained"], found["learned"], found["learned_with_copies"]) == (1.0, 2.0, 2.5)
     assert found["acceptance"] == {"untrained": 0.1, "learned": 0.6}
     assert found["update_cpu_seconds"] == 6.5
@@ -71,7 +77,7 @@ def test_busy_processes_run_until_the_block_ends():
         started.append(self)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(first_session.subprocess.Popen, "__init__", noted)
+        patch.setattr(busy.subprocess.Popen, "__init__", noted)
         with busy_processes(2):
             assert [process.poll() for process in started] == [None, None]
     assert all(process.poll() is not None for process in started)
@@ -80,7 +86,7 @@ def test_busy_processes_run_until_the_block_ends():
 def test_every_topic_asks_enough_different_questions():
     for topic in TOPICS:
         texts = [prompt.text for prompt in topic_prompts(topic)]
-        assert len(texts) == len(set(texts)) >= Plan.prompts + Plan.after
+        assert len(texts) == len(set(texts)) >= FirstSession.prompts + FirstSession.after
     assert [p.text for p in own_prompts("one\n\n two  words\none\n")] == ["one", "two words"]
 
 
@@ -88,4 +94,4 @@ def test_a_topic_with_too_few_prompts_is_refused(plan, tmp_path):
     file = tmp_path / "mine.txt"
     file.write_text("one\ntwo\nthree\n")
     with pytest.raises(SettingsError, match="only 3"):
-        run(replace(plan, topic=str(file)))
+        made(replace(plan, topic=str(file)), tmp_path)

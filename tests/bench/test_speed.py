@@ -1,133 +1,52 @@
-"""`bench speed`: what is counted without the target is what happens with it, and ratios add up."""
+"""`bench speed`, `load`, `cache` and `overhead`: small real runs, and what a row adds up to."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
 
 import pytest
 
-from omnidraft.app.assistant import Assistant
-from omnidraft.bench import speed
-from omnidraft.bench.cells import Costs, make_cell, summary
-from omnidraft.bench.counted import count_fixed
-from omnidraft.bench.recorded import RecordedTarget
-from omnidraft.bench.speed import Plan, draft_settings, run, typical
-from omnidraft.decoding.cost import CostModel
-from omnidraft.decoding.events import Round
-from omnidraft.decoding.request import AnswerRequest
-from omnidraft.errors import ModelError, SettingsError
-from omnidraft.lab.prompts import load_prompts
-from omnidraft.lab.trace import Trace, record
-from omnidraft.settings.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
+from omnidraft.__main__ import main
+from omnidraft.bench import load, speed
+from omnidraft.bench.pairs import draft_settings
+from omnidraft.bench.plans import Speed
+from omnidraft.bench.report import Report
+from omnidraft.bench.runner import Cells, Work
+from omnidraft.bench.speed import measured, run, summary, typical
+from omnidraft.errors import SettingsError
 from omnidraft.storage.paths import BUNDLED_MODELS, DataHome
+from tests.bench.traces import trace
+
+TARGET = str(BUNDLED_MODELS / "tiny-target-a-f16.gguf")
 
 
-@pytest.fixture(scope="module")
-def assistant(tmp_path_factory):
-    loaded = Assistant(DataHome(tmp_path_factory.mktemp("home")), ephemeral=True)
-    models = BUNDLED_MODELS
-    loaded.load(
-        models / "tiny-target-a-f16.gguf", models / "tiny-drafter-f16.gguf", ModelSettings(threads=1), CacheSettings()
-    )
-    yield loaded
-    loaded.close()
+def small(**more) -> Speed:
+    return Speed(None, 1, (TARGET,), regimes=("bundled",), tasks=("math",), temperature=("0",), **more)
 
 
-@pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_counted_rounds_are_those_of_a_real_run(assistant, temperature):
-    engine = assistant.engine
-    answers = []
-    for number, prompt in enumerate(load_prompts("dialogue", split="test", limit=2)):
-        sampling = SamplingSettings(temperature=temperature, seed=number, max_tokens=48)
-        engine.forget()
-        plain = record(assistant.answer(AnswerRequest(prompt.messages, sampling, DraftSettings(enabled=False))))
-        answers.append((prompt.messages, sampling, plain.ids))
-    seats = (engine.drafter, engine.translator)
-    counted = count_fixed(assistant, *seats, answers, [1, 3])
-    for length, traces in counted.items():
-        for (messages, sampling, ids), trace in zip(answers, traces, strict=True):
-            engine.forget()
-            real = record(
-                assistant.answer(AnswerRequest(messages, sampling, DraftSettings(mode="fixed", length=length)))
-            )
-            assert trace.ids == real.ids == ids
-            assert [_counts(r) for r in trace.rounds] == [_counts(r) for r in real.rounds]
-    assert sum(t.accepted for t in counted[3]) > 0
+def made(plan: Speed, folder) -> Report:
+    return list(run(plan, Work(DataHome(folder), Cells(folder / "cells"), lambda _line: None)))[-1]
 
 
-def _counts(done: Round) -> tuple[int, ...]:
-    return done.drafted, done.proposed, done.tested, done.accepted, done.emitted
+def test_a_row_adds_up():
+    plain = [trace(1.0, tokens=10, prefill=1.0), trace(2.0, tokens=40)]
+    found = [trace(0.5, tokens=10, proposed=8, accepted=4, prefill=1.0), trace(1.0, tokens=40)]
+    row = measured(plain, found)
+    assert (row["speedup"], row["speedup_ci"], row["speedup_median"]) == (2.0, (2.0, 2.0), 2.0)
+    assert row["end_to_end_speedup"] == pytest.approx(4.0 / 2.5)
+    assert (row["acceptance_rate"], row["tokens_per_pass"], row["drafted_per_pass"]) == (0.5, 25.0, 4.0)
+    assert (row["tokens_per_second"], row["answers"], row["long"]) == (pytest.approx(50 / 1.5), 2, 1)
+    (line,) = summary([row | {"method": "adaptive"}, row | {"method": "plain"}])
+    assert "adaptive: 1 cells, geometric mean x2.000" in line
 
 
-def test_a_recorded_target_refuses_to_leave_its_text(assistant):
-    vocabulary = assistant.engine.target.model.vocabulary
-    target = RecordedTarget(vocabulary, "recorded", 64)
-    target.text = [10, 11, 12, 13]
-    assert target.extend([10, 99], 2).argmax(axis=1)[0] == 11
-    target.rewind(1)
-    with pytest.raises(ModelError):
-        target.extend([99, 12], 1)
-
-
-def _trace(rounds: int, proposed: int, emitted: int, verify: float, reading: float = 0.0) -> Trace:
-    """reading: seconds by which the first draft takes longer than the others."""
-    done = Round(
-        drafted=proposed, proposed=proposed, tested=proposed, accepted=emitted - 1, emitted=emitted,
-        draft=0.001 * proposed, translate=0.0, verify=verify, other=0.001,
-    )  # fmt: skip
-    return Trace(ids=[], rounds=[replace(done, draft=done.draft + reading), *[done] * (rounds - 1)], prefill=0.0)
-
-
-def test_a_cell_adds_up_and_names_the_best_fixed_length():
-    plain = [_trace(rounds=20, proposed=0, emitted=1, verify=0.009)] * 2
-    drafted = [_trace(rounds=10, proposed=2, emitted=2, verify=0.012)] * 2
-    costs = Costs.of([*plain, *drafted], CostModel({1: 0.009, 2: 0.010, 3: 0.012}, step=0.001))
-    fixed = {
-        1: [_trace(rounds=16, proposed=1, emitted=1, verify=0.0)],
-        2: [_trace(rounds=10, proposed=2, emitted=2, verify=0.0)],
-    }
-    cell = make_cell(("t", "bundled", "given", "qa", 0.0, "adaptive"), plain, drafted, costs, fixed)
-    assert cell.speedup == pytest.approx(0.010 / (0.015 / 2))
-    assert cell.modelled_speedup == pytest.approx(cell.speedup)
-    assert cell.ideal_speedup == pytest.approx(2 * 0.009 / (0.012 + 2 * 0.001))
-    assert (cell.best_fixed, cell.against_best_fixed) == (2, pytest.approx(1.0))
-    assert cell.acceptance_rate == pytest.approx(0.5)
-    assert cell.speedup_ci == pytest.approx((cell.speedup, cell.speedup))
-    assert "1 cells, geometric mean x1.333" in summary([cell])[0]
-
-
-def test_what_the_drafter_reads_before_an_answer_is_modelled_once_an_answer():
-    plain = [_trace(rounds=20, proposed=0, emitted=1, verify=0.009)] * 2
-    drafted = [_trace(rounds=10, proposed=2, emitted=2, verify=0.012, reading=0.040)] * 2
-    costs = Costs.of([*plain, *drafted], CostModel({1: 0.009, 3: 0.012}, step=0.001))
-    cell = make_cell(("t", "bundled", "given", "qa", 0.0, "adaptive"), plain, drafted, costs)
-    assert costs.modelled(drafted) == pytest.approx((10 * 0.015 + 0.040) / 20)
-    assert costs.modelled(plain) == pytest.approx(0.010)
-    assert cell.modelled_speedup == pytest.approx(cell.speedup)
-
-
-def test_what_a_wide_pass_costs_besides_itself_is_modelled_with_every_wide_pass():
-    plain = [_trace(rounds=20, proposed=0, emitted=1, verify=0.009)]
-    drafted = [_trace(rounds=10, proposed=2, emitted=2, verify=0.012)]
-    costs = Costs.of([*plain, *drafted], CostModel({1: 0.009, 3: 0.012}, step=0.001, fixed=0.003))
-    assert costs.modelled(drafted) == pytest.approx((0.015 + 0.003) / 2)
-    assert costs.modelled(plain) == pytest.approx(0.010)
-
-
-def test_a_draft_step_is_what_it_takes_behind_a_round_that_drafted():
-    """Behind a plain round the drafter also reads what was said meanwhile, here for 20 ms."""
-    behind_plain = [
-        *_trace(rounds=1, proposed=0, emitted=1, verify=0.009).rounds,
-        *_trace(rounds=2, proposed=2, emitted=2, verify=0.012, reading=0.020).rounds,
-    ]
-    costs = Costs.of([Trace(rounds=behind_plain * 10)], CostModel({1: 0.009, 3: 0.012}, step=0.005))
-    assert costs.step == pytest.approx(0.001)
-
-
-def test_widths_the_run_hardly_saw_are_taken_from_the_start_at_the_runs_level():
-    plain = [_trace(rounds=20, proposed=0, emitted=1, verify=0.018)]
-    costs = Costs.of(plain, CostModel({1: 0.009, 5: 0.012}, step=0.001))
-    assert costs.pass_seconds(5) == pytest.approx(0.024)
+def test_of_repeats_the_one_with_the_median_speedup_counts():
+    """Two prompts, three repeats; an interruption hits plain decoding once and the other method once."""
+    plain = [[trace(t) for t in times] for times in ((0.9, 0.9), (9.0, 0.9), (0.9, 0.9))]
+    own = [[trace(t) for t in times] for times in ((0.4, 9.0), (0.4, 0.4), (0.9, 0.4))]
+    first, second = zip(*typical(plain, own), strict=True)
+    assert first == (plain[0][0], own[0][0])
+    assert second[1].decode == own[1][1].decode
 
 
 @pytest.mark.parametrize("method", ["fixed", "fixed:x", "fixed:0", "gamma:", "fastest"])
@@ -136,33 +55,63 @@ def test_an_unknown_method_is_refused(method):
         draft_settings(method)
 
 
-def test_of_repeats_the_one_with_the_median_speedup_counts():
-    """Two prompts, three repeats; an interruption hits plain decoding once and the other method once."""
-    plain = [
-        [_trace(10, 0, 1, verify) for verify in times] for times in ((0.009, 0.009), (0.090, 0.009), (0.009, 0.009))
-    ]
-    own = [[_trace(10, 0, 1, verify) for verify in times] for times in ((0.004, 0.090), (0.004, 0.004), (0.009, 0.004))]
-    first, second = zip(*typical(plain, own), strict=True)
-    assert first == (plain[0][0], own[0][0])
-    assert second[1].decode == own[1][1].decode
-
-
-def test_every_repeat_is_run_and_says_the_same(tmp_path, monkeypatch):
-    answered = []
-    monkeypatch.setattr(speed, "record", lambda events: answered.append(record(events)) or answered[-1])
-    one = ModelSettings(threads=1)
-    plan = Plan(["dialogue"], ["plain", "fixed:2"], [0.0], ["bundled"], prompts=1, max_tokens=16, model=one, repeats=3)
-    models = BUNDLED_MODELS
-    list(run(DataHome(tmp_path), plan, [models / "tiny-target-a-f16.gguf"], models / "tiny-drafter-f16.gguf"))
+def test_every_repeat_is_run_and_what_is_finished_is_not_run_again(tmp_path, monkeypatch):
+    asked = []
+    real = speed.Pair.answer
+    monkeypatch.setattr(speed.Pair, "answer", lambda self, *a: asked.append(real(self, *a)) or asked[-1])
+    plan = small(methods=("plain", "fixed:2"), prompts=1, max_tokens=16, repeats=3)
+    first = made(plan, tmp_path)
     warm, test = 2, 2  # answers a repeat: plain and fixed
-    assert len(answered) == 3 * (warm + test)
-    assert len({tuple(trace.ids) for i, trace in enumerate(answered) if i % 4 >= warm}) == 1
+    assert len(asked) == 3 * (warm + test)
+    assert len({tuple(one.ids) for i, one in enumerate(asked) if i % 4 >= warm}) == 1
+    assert made(plan, tmp_path) == first
+    assert len(asked) == 3 * (warm + test)
+    assert [row["method"] for row in first.values] == ["plain", "fixed:2"]
+    assert "C(5)" in first.notes[0]
 
 
 def test_no_answer_is_copied_from_the_one_at_another_temperature(tmp_path):
-    one = ModelSettings(threads=1)
-    plan = Plan(["math"], ["plain", "lookup"], [0.0, 0.001], ["bundled"], prompts=2, max_tokens=32, model=one)
-    models = BUNDLED_MODELS
-    cells = list(run(DataHome(tmp_path), plan, [models / "tiny-target-a-f16.gguf"], models / "tiny-drafter-f16.gguf"))
-    first, second = (c for c in cells if c.method == "lookup")
-    assert second.tokens_per_pass == first.tokens_per_pass < 2  # the same answers, all of them there to be copied
+    plan = small(methods=("lookup",), prompts=2, max_tokens=32)
+    rows = [made(plan, tmp_path), made(Speed(**{**vars(plan), "temperature": ("0.001",)}), tmp_path)]
+    first, second = (one.values[-1] for one in rows)
+    assert second["tokens_per_pass"] == first["tokens_per_pass"] < 2  # the same answers, all of them there to be copied
+
+
+def bench(kind, tmp_path, capsys, *arguments) -> list[dict]:
+    assert main(["bench", kind, "--data-dir", str(tmp_path), "--json", *arguments]) == 0
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_load_holds_our_threads_against_the_best_fixed_number_beside_every_load(tmp_path, capsys, monkeypatch):
+    started = []
+    real = load.busy_processes
+    monkeypatch.setattr(load, "busy_processes", lambda count: started.append(count) or real(count))
+    monkeypatch.setattr(load, "physical_cores", lambda: 2)
+    arguments = ["--regimes", "bundled", "--methods", "plain", "--quick", "--max-tokens", "8"]
+    (found,) = bench("load", tmp_path, capsys, *arguments)
+    assert started == [0, 1, 2]
+    for name in ("silent", "one", "all"):
+        assert found[name]["ours"] > 0 < found[name]["best_fixed"]
+    assert [(row["load"], row["method"]) for row in found["rows"]] == [(n, "plain") for n in ("silent", "one", "all")]
+    for row in found["rows"]:
+        assert set(row["speeds"]) == {"ours", "1", "2"}
+        assert row["best_fixed"] == max(row["speeds"][name]["median"] for name in ("1", "2"))
+        assert row["ratio_ci"][0] <= row["ratio"] <= row["ratio_ci"][1]
+
+
+def test_cache_counts_three_kinds_of_cache(tmp_path, capsys):
+    arguments = ["--target", "tiny-target-b", "--tasks", "dialogue", "--prompts", "2", "--max-tokens", "12"]
+    rows = {(r["cache"], r["task"]): r for r in bench("cache", tmp_path, capsys, *arguments, "--threads", "1")}
+    assert len(rows) == 6
+    for kind in ("direct map", "cache, empty", "cache, seeded"):
+        assert rows[kind, "all"]["proposed"] == rows[kind, "dialogue"]["proposed"] > 0
+    assert rows["cache, seeded", "all"]["accepted"] >= rows["direct map", "all"]["accepted"]
+
+
+def test_overhead_counts_every_round_at_both_temperatures(tmp_path, capsys):
+    rows = bench("overhead", tmp_path, capsys, "--tokens", "24")
+    assert [(row["temperature"], row["positions"]) for row in rows] == [(0.0, 24), (1.0, 24)]
+    for row in rows:
+        assert row["budget_ms"] == pytest.approx(0.5 * row["rounds"] + 0.6 * row["positions"])
+        assert row["share"] == pytest.approx(row["total_ms"] / row["budget_ms"])
+        assert 0 < row["rounds"] <= 24

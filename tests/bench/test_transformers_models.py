@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from omnidraft.backends.gguf.convert import folder_vocabulary
-from omnidraft.bench.transformers_models import AssistedModel, export_folder
 from omnidraft.backends.opening import open_target
+from omnidraft.bench.transformers_models import AssistedModel, export_folder
 from omnidraft.errors import ModelError
 from omnidraft.settings.config import ModelSettings, SamplingSettings
 from omnidraft.vocab import Vocabulary

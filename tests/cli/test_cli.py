@@ -288,7 +288,9 @@ def test_absurd_settings_are_refused_in_one_sentence_that_names_them(cli, flag, 
     ["cache", "--threads", -1], ["cache", "--target", "no-such"], ["overhead", "--tokens", 0], ["nonsense"],
     ["speed", "--prompts", 0], ["first-session", "--after", 0], ["first-session", "--busy", -1],
     ["speed", "--temperature", "x"], ["speed", "--temperature", "0,nan"],
-    ["speed", "--drafters", "foo"], ["speed", "--methods", "guess"], ["speed", "--out", "/no/such/folder/x.json"],
+    ["speed", "--repeats", 0], ["speed", "--methods", "guess"], ["speed", "--out", "/no/such/folder/x.json"],
+    ["load", "--methods", "guess"], ["learn", "--loss", "mse"], ["peers", "--peers", "nobody"],
+    ["paper", "--tables", "magic"], ["workers", "--delays", "-1"],
 ], ids=str)  # fmt: skip
 def test_absurd_benchmarks_are_refused_too(cli, arguments):
     refused(cli("bench", *arguments))

@@ -359,7 +359,7 @@ def test_an_answer_given_again_is_learned_from_once(begin, learner, home):
 def test_a_run_learns_what_the_learning_benchmark_learns_from_the_same_answers(begin, learner, tmp_path, as_in_paper):
     run = begin(schedule((A, "math", 6)), Options(max_tokens=16, threads=1, learning=True, as_in_paper=as_in_paper))
     points = [e.point for e in run.events(learner(run)) if isinstance(e, progress.Step)]
-    from omnidraft.bench.learn_stream import live
+    from omnidraft.bench.learn import live
     from omnidraft.learning.training.stream import StreamLearner
 
     with ReplayStore(run.folder / "replay.sqlite", read_only=True) as replay:

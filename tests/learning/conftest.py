@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from omnidraft.bench.answering import records
+from omnidraft.bench.pairs import Pair
 from omnidraft.lab.prompts import load_prompts
 from omnidraft.learning.material.expansions import ExpansionTable
-from omnidraft.bench.answering import Answering
 from omnidraft.learning.material.record import Record
+from omnidraft.settings.config import ModelSettings
+from omnidraft.storage.paths import DataHome
 from tests.learning.world import World
 
 
@@ -28,11 +31,12 @@ def drafter(models) -> Path:
 @pytest.fixture(scope="session")
 def answers(models, drafter, tmp_path_factory) -> tuple[list[Record], Path]:
     """40 answers of a bundled model and the expansion table they are read with."""
-    table = tmp_path_factory.mktemp("tables") / "table.npz"
+    folder = tmp_path_factory.mktemp("tables")
+    table = folder / "table.npz"
     prompts = [(f"c{i}", p.task, p.messages) for i, p in enumerate(load_prompts("math")[:40])]
-    with Answering(models / "tiny-target-a-f16.gguf", drafter) as answering:
-        ExpansionTable.from_pair(answering.pair).save(table)
-        return list(answering.records(prompts, 0.7, max_tokens=64)), table
+    with Pair(DataHome(folder), models / "tiny-target-a-f16.gguf", drafter, ModelSettings(threads=1)) as pair:
+        ExpansionTable.from_pair(pair.pair).save(table)
+        return list(records(pair, prompts, 0.7, max_tokens=64)), table
 
 
 @pytest.fixture

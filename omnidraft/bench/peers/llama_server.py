@@ -136,7 +136,7 @@ class LlamaServer:
         timings = events[-1].get("timings", {}) if events else {}
         said, kept = timings.get("predicted_n", 0), timings.get("draft_n_accepted", 0)
         per_pass = (said - 1) / (said - 1 - kept) if said - 1 > kept else None
-        return Answer(found.ids, found.tokens, found.seconds, per_pass, found.looped)
+        return Answer(found.ids, found.tokens, found.decode, per_pass, found.looped)
 
     def keeps_text(self, way: str, column: Column) -> bool:
         return greedy(column)

@@ -17,7 +17,6 @@ from omnidraft.bench.pairs import said
 from omnidraft.bench.peers.llama_server import LlamaServer
 from omnidraft.bench.peers.ours import Ours
 from omnidraft.bench.peers.peer import Models, Opening, Peer
-from omnidraft.bench.peers.server_build import server_path
 from omnidraft.bench.plans import Learn, Peers
 from omnidraft.bench.questions import Prompts
 from omnidraft.bench.runner import Cells, Work
@@ -89,7 +88,7 @@ def _helper(home: DataHome, plan: Peers) -> Path | None:
 
 def openings(plan: Peers, home: DataHome, models: Models) -> Mapping[str, Opening]:
     """A function a program that loads it."""
-    program = Path(plan.server) if plan.server else server_path(home)
+    program = Path(plan.server) if plan.server else home.cache / "peers" / "llama-server"
     known = {
         "server": lambda: _server(models, program),
         "transformers": lambda: _transformers(models),
@@ -101,7 +100,7 @@ def openings(plan: Peers, home: DataHome, models: Models) -> Mapping[str, Openin
 
 def _server(models: Models, program: Path) -> Peer:
     if not program.is_file():
-        raise ModelError(f"{program} is not there; bench peers --build-server makes it.")
+        raise ModelError(f"llama.cpp's server is not at {program}; docs/evidence.md says how to build it.")
     return LlamaServer(models, program)
 
 

@@ -22,7 +22,6 @@ from omnidraft.bench import plans, regimes
 from omnidraft.bench.columns import Column, columns, label, name_of
 from omnidraft.bench.peers.models import models_of, openings
 from omnidraft.bench.peers.peer import PLAIN, Answer, Opening, Peer, Question
-from omnidraft.bench.peers.server_build import build_server
 from omnidraft.bench.peers.tables import report
 from omnidraft.bench.questions import Prompts, choose
 from omnidraft.bench.report import Report
@@ -32,15 +31,11 @@ from omnidraft.lab.prompts import Prompt
 from omnidraft.vocab import Vocabulary
 
 _WARM_UP_TOKENS = 12
-_LATER = ("target", "tasks", "temperature", "peers", "threads", "server", "build_server", "source", "jobs")
+_LATER = ("target", "tasks", "temperature", "peers", "threads", "server")
 
 
 def run(plan: plans.Peers, work: Work) -> Iterator[Report]:
-    """All cells so far. With `build_server` where llama.cpp's server is now, nothing else."""
-    if plan.build_server:
-        program = build_server(work.home, Path(plan.source) if plan.source else None, plan.jobs, work.told)
-        yield Report({"program": str(program)}, notes=[str(program)])
-        return
+    """All cells so far."""
     if unknown := [peer for peer in plan.peers if peer not in plans.PEERS]:
         raise SettingsError(f"There is no peer {unknown[0]}; known are {', '.join(plans.PEERS)}.")
     regimes.shape_of_drafter(plan.regime, plan.drafter_shape)
@@ -108,8 +103,9 @@ class _Bench:
         for name, way in ways:
             self._ask(name, way, warm)
         self._told(f"{part.task} {label(column)}: {len(part.test)} prompts, {len(ways)} ways")
-        ask = lambda way, number, prompt: self._ask(*way, self._question(column, number, prompt))  # noqa: E731
-        came = in_turns(ways, part.test, ask)
+        came = in_turns(
+            ways, part.test, lambda way, number, prompt: self._ask(*way, self._question(column, number, prompt))
+        )
         found = {way: [one for one in answers if one is not None] for way, answers in came.items()}
         whole = {way: answers for way, answers in found.items() if len(answers) == len(part.test)}
         drafted = [(name, way) for name, way in whole if way != PLAIN and (name, PLAIN) in whole]

@@ -12,9 +12,6 @@ from omnidraft.bench.peers.peer import PLAIN, Answer
 from omnidraft.bench.plans import Peers
 from omnidraft.bench.report import Report, Table
 
-OURS = ("omnidraft", "omnidraft, folder")
-OWN_WAYS = ("learned", "untrained")  # the first that was run is what a user of ours has
-BEHIND = 1.02  # a peer so much faster is named
 REFERENCES = ("llama.cpp server", "omnidraft")  # whose plain decoding all are held against
 ENOUGH, LONG = 8, 31  # answers that a cell needs of so many counted tokens
 
@@ -44,14 +41,11 @@ class Row:
 
 def report(cells: Sequence[dict[str, Any]], plan: Peers) -> Report:
     made = [row for cell in cells for row in rows(cell)]
-    over, named = means(made), list(ahead(made))
+    over = means(made)
     failed = {name: said for cell in cells for name, said in cell["failed"].items()}
     notes = {name: said for cell in cells for name, said in cell["notes"].items()}
-    values = {"plan": asdict(plan), "rows": made, "means": over, "ahead": named, "failed": failed, "notes": notes}
-    said = [f"Ahead of ours by more than 2%: {'these' if named else 'nobody'}"]
-    said += [f"{label(one['sampling'])}, {one['task']}: {one['program']}, {one['way']} {one['speedup']:.2f}, "
-             f"ours ({one['our_way']}) {one['ours']:.2f}" for one in named]  # fmt: skip
-    said += [f"{name} failed: {why}" for name, why in failed.items()]
+    values = {"plan": asdict(plan), "rows": made, "means": over, "failed": failed, "notes": notes}
+    said = [f"{name} failed: {why}" for name, why in failed.items()]
     said += [f"{name}: {note}" for name, lines in notes.items() for note in lines]
     return Report(values, [_means(over), _rows(made)], said)
 
@@ -92,20 +86,6 @@ def means(made: Sequence[Row]) -> list[dict[str, Any]]:
             "against_reference": stats.geometric(against) if len(against) == len(mine) else None,
         })  # fmt: skip
     return found
-
-
-def ahead(made: Sequence[Row]) -> Iterator[dict[str, Any]]:
-    """Where another program's speedup over its own plain decoding is more than 2% above ours, by task and sampling.
-    Programs on the folder are held against ours on the folder, those on the GGUF against ours on it."""
-    for row in made:
-        if row.program in OURS or row.way == PLAIN:
-            continue
-        program = OURS[row.program == "transformers"]
-        own = {r.way: r for r in made if (r.program, r.task, r.sampling) == (program, row.task, row.sampling)}
-        mine = next((own[way] for way in OWN_WAYS if way in own), None)
-        if mine is not None and row.speedup > BEHIND * mine.speedup:
-            yield {"sampling": row.sampling, "task": row.task, "program": row.program, "way": row.way,
-                   "speedup": row.speedup, "ours": mine.speedup, "our_way": mine.way}  # fmt: skip
 
 
 def _means(found: Sequence[dict]) -> Table:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-import subprocess
 import threading
 import time
 from dataclasses import replace
@@ -22,13 +21,13 @@ from omnidraft.app import answer_job, conversing
 from omnidraft.app.assistant import Assistant
 from omnidraft.app.session import Session
 from omnidraft.backends.gguf.expand import SHAPES, expanded_model
-from omnidraft.bench.network import can_separate, network
 from omnidraft.decoding.events import Finished, Token
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import OmniDraftError
 from omnidraft.lab.prompts import TASKS, load_prompts
 from omnidraft.settings.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.storage.paths import find_data_home
+from tests.backends.remote import namespace
 from tests.lent import Worker, named, needs_rpc, workers
 
 pytestmark = [needs_rpc, pytest.mark.timeout(900)]  # targets load again and again, also on a busy machine
@@ -264,12 +263,12 @@ def test_what_was_written_stays_when_a_worker_is_lost_in_the_middle(session, run
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.skipif(not can_separate(), reason="network namespaces need root and Linux")
+@pytest.mark.skipif(not namespace.can_separate(), reason="network namespaces need root and Linux")
 def test_a_pulled_cable_is_noticed_and_the_next_message_is_answered(models, tmp_path):
     """The card of the namespace goes down in the middle of an answer: no packet, no reset, nothing."""
-    with network(1, 0.0, threads=1) as net:
+    with namespace.worker() as address:
         target = str(models / "tiny-target-a-f16.gguf")
-        session = Session(find_data_home(tmp_path), "default", target, None, net.workers, "1,1")
+        session = Session(find_data_home(tmp_path), "default", target, None, address, "1,1")
         session.apply(
             **{"model.threads": 1, "model.n_ctx": 1024, "sampling.max_tokens": 900, "learning.enabled": False}
         )
@@ -282,7 +281,7 @@ def test_a_pulled_cable_is_noticed_and_the_next_message_is_answered(models, tmp_
                 assert time.monotonic() < end
                 time.sleep(0.01)
             assert not job.over, "the answer was over before the cable could be pulled"
-            subprocess.run(["ip", "link", "set", net.lines[0].card, "down"], check=True)
+            namespace.pull(True)
             started = time.monotonic()
             job.join(120)
             assert job.over
@@ -290,7 +289,7 @@ def test_a_pulled_cable_is_noticed_and_the_next_message_is_answered(models, tmp_
             assert "lost" in job.error or "given up" in job.error
             assert session.store.path(chat)[-1].content == job.text
             assert ask(session, session.store.create().id, "And now?"), "there is no worker"
-            subprocess.run(["ip", "link", "set", net.lines[0].card, "up"], check=True)
+            namespace.pull(False)
             session.apply(**{"sampling.max_tokens": 20})
             answered_again(session, [])
         finally:

@@ -1,0 +1,69 @@
+"""Figures with intervals: ratios of sums, paired where conditions are compared; intervals hold what is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from omnidraft.bench import statistics as stats
+from omnidraft.lab.trace import Trace
+from tests.bench.traces import trace
+
+
+def counts(rng, rate, answers=40):
+    accepted = rng.binomial(30, rate, answers)
+    return np.stack([np.full(answers, 30), accepted, accepted + 10, np.full(answers, 10)], 1)
+
+
+def test_rates_are_ratios_of_sums_and_intervals_hold_them():
+    rng = np.random.default_rng(0)
+    seeds = [counts(rng, 0.3) for _ in range(3)]
+    rate = stats.rate(seeds)
+    every = np.concatenate(seeds).sum(0)
+    assert rate.mean == pytest.approx(every[1] / every[0])
+    assert rate.low < 0.3 < rate.high
+    assert rate.high - rate.low < 0.1
+    assert stats.tokens_per_pass(seeds).mean == pytest.approx(every[2] / every[3])
+
+
+def test_differences_are_paired():
+    rng = np.random.default_rng(1)
+    base = [counts(rng, p) for p in (0.2, 0.4, 0.6)]  # prompts and seeds differ far more than the conditions
+    better = [np.stack([c[:, 0], c[:, 1] + 1, c[:, 2] + 1, c[:, 3]], 1) for c in base]
+    found = stats.difference(better, base)
+    assert found.mean == pytest.approx(1 / 30)
+    assert found.low == pytest.approx(found.high) == pytest.approx(1 / 30)
+    assert stats.rate(base).high - stats.rate(base).low > 0.2
+
+
+def test_the_share_of_a_gap():
+    low, half, high = ([np.array([[100, n, 100, 50]])] for n in (10, 30, 50))
+    assert stats.share(half, low, high).mean == pytest.approx(0.5)
+    assert np.isnan(stats.share(low, low, low).mean)
+    assert str(stats.share(half, low, high)) == "0.500 [0.500, 0.500]"
+
+
+def test_a_speedup_is_of_summed_times_a_token_and_paired_by_prompt():
+    """One prompt takes a hundred times as long in both ways: it weighs in the sums, and not in the interval."""
+    plain, found = [trace(1.0), trace(1.0), trace(100.0)], [trace(0.5), trace(0.5), trace(50.0)]
+    assert stats.speedup(plain, found) == stats.Value(2.0, 2.0, 2.0)
+    uneven = stats.speedup([trace(1.0), trace(4.0)], [trace(1.0), trace(1.0)])
+    assert (uneven.mean, uneven.low, uneven.high) == (2.5, 1.0, 4.0)
+    assert stats.each(plain, found) == [2.0, 2.0, 2.0]
+    assert stats.each([trace(1.0), Trace()], [Trace(), trace(1.0)]) == []
+
+
+def test_medians_quartiles_and_geometric_means():
+    rng = np.random.default_rng(2)
+    values = rng.lognormal(0.0, 0.3, 200).tolist()
+    found = stats.median(values)
+    assert found.low < 1.0 < found.high
+    assert found.high - found.low < 0.2
+    assert stats.median([1.0, 2.0, 9.0]).mean == 2.0
+    assert stats.quartiles([1.0, 2.0, 3.0, 4.0, 5.0]) == (2.0, 4.0)
+    assert stats.geometric([0.5, 2.0]) == pytest.approx(1.0)
+
+
+def test_counts_are_put_in_the_order_of_their_seeds():
+    found = stats.as_counts({1: [[4, 3, 2, 1, 0]], 0: [[8, 7, 6, 5, 1]]})
+    assert [array.tolist() for array in found] == [[[8, 7, 6, 5]], [[4, 3, 2, 1]]]
