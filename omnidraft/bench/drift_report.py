@@ -9,22 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 from omnidraft.bench.columns import column_of, label
 from omnidraft.bench.plot import Line, Panel
 from omnidraft.bench.report import Report, Table
-from omnidraft.bench.runner import Told
-from omnidraft.errors import SettingsError, StorageError
+from omnidraft.bench.runner import Work
 from omnidraft.lab import progress
 from omnidraft.lab import runs as drift
 from omnidraft.lab.export import moving_average, pooled_acceptance
 from omnidraft.lab.schedule import Schedule, choose_prompts, digest
-from omnidraft.lab.store import Options, Point, RunState, RunStore
+from omnidraft.lab.store import Options, Point, RunState
 from omnidraft.settings.config import LearningSettings
-from omnidraft.storage.files import write_atomically
-from omnidraft.storage.paths import DataHome
 
 WINDOW = 4  # prompts an average covers here: the figures ask for recoveries within five
 LEVEL = 8  # prompts before a switch that tell its level
@@ -96,40 +95,28 @@ def variants(schedules: Sequence[Schedule]) -> list[Variant]:
 
 
 def run(
-    wanted: Sequence[Variant], folder: Path, home: DataHome, targets: Mapping[str, Path], drafter: Path, asked: Options,
-    told: Told,
-) -> Iterator[tuple[Variant, RunState]]:  # fmt: skip
-    """Each variant's run when it is finished; those of an earlier report in `folder` are taken as they are."""
-    store = RunStore(folder / "runs")
+    wanted: Sequence[Variant], work: Work, targets: Mapping[str, Path], drafter: Path, asked: Options
+) -> Iterator[tuple[Variant, RunState]]:
+    """Each variant's run when it is finished; those of an earlier report are taken as they are."""
+    folder = work.cells.folder / "runs"
     for number, variant in enumerate(wanted, 1):
-        going = _begun(variant, folder, store, home, targets, drafter, asked)
+        schedule, options = variant.schedule, variant.options(asked)
+        own = {name: targets[name] for name in schedule.targets}
+        depends = {"options": options, "schedule": schedule, "prompts": digest(choose_prompts(schedule))}
+        begin = partial(_begun, work.home, folder, schedule, own, drafter, options)
+        name = work.cells.get(variant.name, depends, begin)
+        going = drift.resume(work.home, folder, name)
         if going.state.done < going.state.total:
-            told(f"{variant.name}: run {number} of {len(wanted)}, {going.state.total - going.state.done} prompts")
+            work.told(f"{variant.name}: run {number} of {len(wanted)}, {going.state.total - going.state.done} prompts")
             for event in going.events(_learner(variant, going.state)):
                 if isinstance(event, progress.Step) and event.done % 10 == 0:
-                    told(f"  {event.done} of {event.total}, {event.seconds_left:.0f} s left")
+                    work.told(f"  {event.done} of {event.total}, {event.seconds_left:.0f} s left")
         yield variant, going.state
 
 
-def _begun(
-    variant: Variant, folder: Path, store: RunStore, home: DataHome, targets: Mapping[str, Path], drafter: Path,
-    asked: Options,
-) -> drift.DriftRun:  # fmt: skip
-    note, options = folder / f"{variant.name}.run", variant.options(asked)
-    if note.is_file():
-        state = store.load(note.read_text())
-        same = state.options == options and state.schedule == variant.schedule
-        if not same or state.digest != digest(choose_prompts(variant.schedule)):
-            raise SettingsError(f"{folder} holds runs with other settings or prompts; name another --out file.")
-        return drift.resume(home, store.folder, state.id)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(f"{folder} cannot be made: {error.strerror}.") from error
-    own = {name: targets[name] for name in variant.schedule.targets}
-    going = drift.start(home, store.folder, variant.schedule, own, drafter, options)
-    write_atomically(note, going.state.id.encode())
-    return going
+def _begun(*run: Any) -> str:
+    """The name of a new run."""
+    return drift.start(*run).state.id
 
 
 def _learner(variant: Variant, state: RunState) -> drift.Learner | None:

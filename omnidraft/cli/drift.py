@@ -13,6 +13,7 @@ from pathlib import Path
 from omnidraft.app.default_models import choose_target, need_drafter
 from omnidraft.bench import drift_report
 from omnidraft.bench.report import json_lines, markdown, write
+from omnidraft.bench.runner import Cells, Work
 from omnidraft.cli.interrupt import Interrupts
 from omnidraft.errors import SettingsError, StorageError
 from omnidraft.lab import progress
@@ -86,11 +87,9 @@ def _conditions(args: argparse.Namespace, home: DataHome) -> int:
     schedules = [load_schedule(name).changed(args.prompts, args.task) for name in args.schedules.split(",")]
     targets = {t: choose_target(t, home) for schedule in schedules for t in schedule.targets}
     drafter, options = need_drafter(args.drafter, home), _options(args)
-    wanted, folder = drift_report.variants(schedules), args.out.with_suffix(".cells")
+    work = Work(home, Cells(args.out.with_suffix(".cells")), partial(print, file=sys.stderr, flush=True))
     finished = []
-    for one in drift_report.run(
-        wanted, folder, home, targets, drafter, options, partial(print, file=sys.stderr, flush=True)
-    ):
+    for one in drift_report.run(drift_report.variants(schedules), work, targets, drafter, options):
         finished.append(one)
         report = drift_report.report(finished, options)
         write(report, args.out, args.markdown, args.png)

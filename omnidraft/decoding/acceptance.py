@@ -7,7 +7,6 @@ vocabularies: a logistic model of a *proposal*, i.e. of a target token, whatever
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass, field
 from math import exp
 from operator import mul
@@ -18,8 +17,6 @@ import numpy as np
 KINDS = ("direct", "ngram", "split", "lookup")
 SIZE = 6 + len(KINDS)
 _ONE_HOT = {kind: tuple(float(kind == other) for other in KINDS) for kind in KINDS}
-_REPLAY = 512  # examples kept for interleaved training
-_BATCH = 16
 _LOOSE, _LOCAL_KEEP = 6.0, 0.98
 
 
@@ -48,21 +45,16 @@ class Features(NamedTuple):
 
 
 class AcceptanceHead:
-    """Logistic regression by AdaGrad on binary cross-entropy.
+    """Logistic regression by AdaGrad on binary cross-entropy, one step on each new example (Alg. 3).
 
-    mode "joint": one step on each new example (Alg. 3); "interleaved": every few examples a step on a batch drawn from
-    a bounded replay (Alg. 4). weights: (SIZE,); starts at "accepted as often as the drafter is sure".
+    weights: (SIZE,); starts at "accepted as often as the drafter is sure".
     """
 
-    def __init__(self, mode: str = "joint", rate: float = 0.3) -> None:
-        self.mode = mode
+    def __init__(self, rate: float = 0.3) -> None:
         self.weights = np.zeros(SIZE)
         self.weights[:4] = (-2.0, 0.6, 5.0, -0.3)
         self._squares = np.full(SIZE, 1.0)
         self._rate = rate
-        self._replay: deque[tuple[np.ndarray, float]] = deque(maxlen=_REPLAY)
-        self._rng = np.random.default_rng(0)
-        self._new = 0
         self._listed: list[float] | None = None  # the weights, as one prediction at a time is quickest
 
     def probability(self, features: Features, offset: float = 0.0) -> float:
@@ -73,31 +65,20 @@ class AcceptanceHead:
         return 1.0 / (1.0 + exp(-max(score, -700.0)))
 
     def learn(self, features: Features, accepted: bool) -> None:
-        x, y = features.vector(), float(accepted)
-        if self.mode == "joint":
-            self._step(x[None], np.array([y]))
-            return
-        self._replay.append((x, y))
-        self._new += 1
-        if self._new >= _BATCH // 4:
-            self._new = 0
-            drawn = self._rng.integers(len(self._replay), size=min(_BATCH, len(self._replay)))
-            self._step(np.stack([self._replay[i][0] for i in drawn]), np.array([self._replay[i][1] for i in drawn]))
-
-    def _step(self, x: np.ndarray, y: np.ndarray) -> None:
+        x = features.vector()
         p = 1.0 / (1.0 + np.exp(-x @ self.weights))
-        gradient = x.T @ (p - y) / len(y)
+        gradient = x * (p - float(accepted))
         self._squares += gradient**2
         self.weights -= self._rate * gradient / np.sqrt(self._squares)
         self._listed = None
 
     def as_dict(self) -> dict:
-        return {"mode": self.mode, "weights": self.weights.tolist(), "squares": self._squares.tolist()}
+        return {"weights": self.weights.tolist(), "squares": self._squares.tolist()}
 
     @classmethod
     def from_dict(cls, data: dict) -> AcceptanceHead:
         """ValueError, KeyError or TypeError for what `as_dict` did not write."""
-        head = cls(data["mode"])
+        head = cls()
         for name, values in (("weights", data["weights"]), ("_squares", data["squares"])):
             array = np.asarray(values, np.float64)
             if array.shape != (SIZE,) or not np.isfinite(array).all():

@@ -54,8 +54,6 @@ class AdaptiveLength:
         self._rates = knowledge.rates.local()
         self._look = knowledge.look.local()
         self._copies = knowledge.copies.local()
-        if self._foresight is not None:
-            self._foresight.journal = knowledge.journal
         self._withheld = False  # this round's draft was not worth proposing
         self._exploring = False  # this round's look is to find out
         self._behind = 0

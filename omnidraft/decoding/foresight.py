@@ -24,7 +24,6 @@ class Foresight:
     def __init__(self, translator: Translator, head: AcceptanceHead, offset: float = 0.0) -> None:
         self.head = head
         self.offset = offset
-        self.journal: list[tuple[float, bool]] | None = None  # (predicted, accepted), where someone wants to check
         self._translator = translator
         self._pieces: list[tuple[float, float]] = []  # log q and entropy of each piece drawn this round
         self._features: dict[Proposal, Features] = {}
@@ -56,8 +55,6 @@ class Foresight:
             features = self._of(proposal, depth)
             if features is not None:
                 expected = self.head.probability(features, self.offset)
-                if self.journal is not None:
-                    self.journal.append((expected, depth < accepted))
                 self.head.learn(features, depth < accepted)
                 offset = self.offset + _OFFSET_RATE * ((depth < accepted) - expected)
                 self.offset = min(max(offset, -_OFFSET_MOST), _OFFSET_MOST)

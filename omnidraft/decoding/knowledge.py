@@ -33,7 +33,6 @@ class Knowledge:
     drafting: bool = True
     guard: Guard = field(default_factory=Guard)
     copy_guard: CopyGuard = field(default_factory=CopyGuard)
-    journal: list[tuple[float, bool]] | None = None  # predictions and outcomes, where someone wants to check them
 
     @property
     def rate(self) -> float:

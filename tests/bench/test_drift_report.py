@@ -85,4 +85,4 @@ def test_a_report_is_made_of_runs_and_goes_on(tmp_path, capsys):
     assert {path: path.stat().st_mtime_ns for path in runs} == before
     assert "| step: switch to |" in Path(tmp_path / "drift.md").read_text()
     assert main([*arguments, "--seed", "3"]) == 2
-    assert "other settings" in capsys.readouterr().err
+    assert "made with other options" in capsys.readouterr().err

@@ -289,7 +289,7 @@ def test_what_a_killed_process_left_is_deleted_once_it_is_old(models, tmp_path):
     for leftover in (old, fresh):
         leftover.write_bytes(b"x")
     os.utime(old, (0, 0))
-    expand.random_model(tmp_path / "out.gguf", bundled(models, "tiny-drafter"))
+    expand.expand_model(bundled(models, "tiny-drafter"), tmp_path / "out.gguf", PLAIN, "F16")
     assert sorted(path.name for path in tmp_path.iterdir()) == [fresh.name, "out.gguf"]
 
 
@@ -333,33 +333,6 @@ def test_the_cache_is_keyed_by_contents_shape_type_and_seed(models, tmp_path):
     }
     shutil.copy(bundled(models, "tiny-target-a"), source)
     assert len(others | {expand.expanded_path(tmp_path, source, PLAIN, "F16")}) == 5
-
-
-def test_a_random_model_is_cached_by_contents_and_seed(models, tmp_path):
-    paths = [
-        expand.cached_random_model(tmp_path, bundled(models, name), seed)
-        for name, seed in (("tiny-drafter", 0), ("tiny-drafter", 1), ("tiny-target-a", 0), ("tiny-drafter", 0))
-    ]
-    assert len(set(paths)) == 3
-    assert paths[0] == paths[3]
-    assert all(path.exists() for path in paths)
-
-
-def test_a_random_model_shares_the_vocabulary_and_nothing_else(models, tmp_path):
-    like = bundled(models, "tiny-drafter")
-    paths = [expand.random_model(tmp_path / f"{seed}.gguf", like, seed) for seed in (0, 0, 1)]
-    large = expand.expand_model(paths[0], tmp_path / "large.gguf", PLAIN, "F16")
-    original, first, again, other = map(LlamaFile, (like, paths[0], paths[1], paths[2]))
-    weights = [model.weight("blk.1.ffn_up") for model in (original, first, other)]
-    assert np.array_equal(weights[1], again.weight("blk.1.ffn_up"))
-    assert np.std(weights[1]) == pytest.approx(np.std(weights[0]), rel=0.02)
-    assert all(abs(np.corrcoef(weights[i].ravel(), weights[j].ravel())[0, 1]) < 0.03 for i, j in ((0, 1), (1, 2)))
-    with Runner(like) as learned, Runner(paths[0]) as random, Runner(large) as grown:
-        ids = learned.tokenize(PROMPTS["tiny-drafter"].format(QUESTIONS[1]))
-        assert random.tokenize(PROMPTS["tiny-drafter"].format(QUESTIONS[1])) == ids
-        ours = random.logits(ids)
-        assert difference(learned.logits(ids), ours) > 1
-        assert difference(ours, grown.logits(ids)) < TOLERANCE["F16"]
 
 
 def test_the_command_builds_once_and_names_the_file(models, tmp_path, capsys):

@@ -6,17 +6,15 @@ expanded model would train another model than the small one: learn at the small 
 """
 
 from omnidraft.backends.gguf.expand.adapter import expand_adapter
-from omnidraft.backends.gguf.expand.cache import cached_random_model, expanded_adapter, expanded_model, expanded_path
+from omnidraft.backends.gguf.expand.cache import expanded_adapter, expanded_model, expanded_path
 from omnidraft.backends.gguf.expand.model import DTYPES, expand_model
 from omnidraft.backends.gguf.expand.quantize import quantize_model
-from omnidraft.backends.gguf.expand.random_model import random_model
 from omnidraft.backends.gguf.expand.shapes import SHAPES, Shape, find_shape
 
 __all__ = [
     "DTYPES",
     "SHAPES",
     "Shape",
-    "cached_random_model",
     "expand_adapter",
     "expand_model",
     "expanded_adapter",
@@ -24,5 +22,4 @@ __all__ = [
     "expanded_path",
     "find_shape",
     "quantize_model",
-    "random_model",
 ]

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from omnidraft.backends.gguf.expand.adapter import expand_adapter
 from omnidraft.backends.gguf.expand.model import FORMAT_VERSION, Progress, expand_model
-from omnidraft.backends.gguf.expand.random_model import random_model
 from omnidraft.backends.gguf.expand.shapes import Shape
 from omnidraft.errors import ModelError
 from omnidraft.storage.files import reason
@@ -47,9 +46,3 @@ def expanded_adapter(cache_dir: Path, adapter: Path, model_source: Path, shape: 
     digest = _digest(adapter, model_source, shape.key, FORMAT_VERSION)
     path = cache_dir / "expanded" / f"{adapter.stem}-{shape.name}-{digest}.lora.gguf"
     return path if path.exists() else expand_adapter(adapter, path, model_source, shape)
-
-
-def cached_random_model(cache_dir: Path, like: Path, seed: int = 0) -> Path:
-    """`random_model` from the cache, built first where it is missing."""
-    path = cache_dir / "expanded" / f"{like.stem}-random-{_digest(like, seed, FORMAT_VERSION)}.gguf"
-    return path if path.exists() else random_model(path, like, seed)
