@@ -11,6 +11,7 @@ from omnidraft.backends.prompting.prompt import ends_without_space, prompt_ids
 from omnidraft.backends.prompting.seats import Message
 from omnidraft.bench.pairs import Pair
 from omnidraft.decoding.events import Token
+from omnidraft.decoding.request import AnswerRequest
 from omnidraft.learning.material.capture import CAPTURE, capture
 from omnidraft.learning.material.record import Record
 from omnidraft.settings.config import DraftSettings, SamplingSettings
@@ -31,7 +32,8 @@ def records(
 def answered(
     pair: Pair, messages: list[Message], sampling: SamplingSettings, chat: str, task: str | None
 ) -> Record | None:
-    events = pair.engine.answer(messages, sampling, DraftSettings(enabled=False), capture=CAPTURE)
+    request = AnswerRequest(messages, sampling, DraftSettings(enabled=False), capture=CAPTURE)
+    events = pair.engine.answer(request)
     tokens = [event for event in events if isinstance(event, Token)]
     prompt = prompt_ids(pair.template, pair.pair.drafter, messages)
     space = ends_without_space(pair.template.render(messages))

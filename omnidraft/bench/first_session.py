@@ -25,6 +25,7 @@ from omnidraft.bench.pairs import engine_of
 from omnidraft.bench.plans import FirstSession
 from omnidraft.bench.report import Report, Table
 from omnidraft.bench.runner import Told, Work
+from omnidraft.decoding.request import AnswerRequest
 from omnidraft.lab.prompts import Prompt
 from omnidraft.lab.race import PLAIN, drafter_acceptance, per_token, trained
 from omnidraft.lab.topics import parted, topic_prompts
@@ -102,7 +103,8 @@ def _answers(assistant: Assistant, plan: FirstSession, prompt: Prompt, number: i
     for way in WAYS[turn:] + WAYS[:turn]:
         engine_of(assistant).forget()
         chat = f"first-session-{number}" if way == "default" else None
-        traces[way] = record(assistant.answer(prompt.messages, sampling, drafts[way], chat=chat))
+        request = AnswerRequest(prompt.messages, sampling, drafts[way], source=chat, capture=assistant.capture)
+        traces[way] = record(assistant.answer(request))
     same = all(trace.ids == traces["plain"].ids for trace in traces.values())
     return Lived(number, version, traces, same)
 

@@ -23,6 +23,7 @@ from omnidraft.bench.plans import Idle
 from omnidraft.bench.report import Report, Table
 from omnidraft.bench.runner import Work
 from omnidraft.decoding.events import Finished
+from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import ModelError, SettingsError
 from omnidraft.lab.prompts import load_prompts
 from omnidraft.learning.adapters.merge import write_merged
@@ -85,7 +86,8 @@ class Workshop:
         began = time.perf_counter()
         sampling = SamplingSettings(temperature=0, max_tokens=tokens)
         messages = self.prompts[number % len(self.prompts)].messages
-        *_, finished = assistant.answer(messages, sampling, _DRAFT, chat=f"bench-{number}")
+        request = AnswerRequest(messages, sampling, _DRAFT, source=f"bench-{number}", capture=assistant.capture)
+        *_, finished = assistant.answer(request)
         assert isinstance(finished, Finished)
         return finished.statistics.tokens, time.perf_counter() - began
 

@@ -17,6 +17,7 @@ from omnidraft.backends.prompting.seats import DrafterSeat, Message
 from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.decoding.cost import CostModel
 from omnidraft.decoding.events import Event
+from omnidraft.decoding.request import AnswerRequest
 from omnidraft.engine import Engine, Memory
 from omnidraft.errors import ModelError, SettingsError
 from omnidraft.lab.trace import Trace, record
@@ -150,7 +151,7 @@ class Pair:
         self._sit(way.drafter)
         self.engine.forget()
         self.engine.memory = self._memories[way]
-        yield from self.assistant.answer(list(messages), sampling, draft)
+        yield from self.assistant.answer(AnswerRequest(list(messages), sampling, draft))
 
     def close(self) -> None:
         self._closing.close()
