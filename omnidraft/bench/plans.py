@@ -18,7 +18,7 @@ from omnidraft.settings.fields import Rule, check, integer, number, switch, text
 A, B, A2 = "tiny-target-a", "tiny-target-b", "tiny-target-a2"
 REGIMES = ("bundled", "0.1b-Q8_0", "0.1b-F32", "0.5b-F32", "0.5b-F16", "0.5b-Q8_0", "0.5b-Q4_0", "0.5b-Q4_K_M",
            "0.1b-folder", "0.5b-folder")  # fmt: skip
-LOSSES = ("ngram", "dm", "dm_nll", "hybrid", "hybrid_p", "both_kl", "projected")  # worst first, as in the paper; ours
+LOSSES = ("ngram", "dm", "dm_nll", "hybrid", "both_kl", "projected")  # worst first, as in the paper; ours
 EDIT = "edit"  # "write this text again"
 PEERS = ("server", "transformers", "gguf", "folder")
 TABLES = ("methods", "losses", "cache", "speed")
