@@ -13,9 +13,9 @@ import pytest
 from omnidraft.app.assistant import Assistant
 from omnidraft.backends.gguf.expand import SHAPES, expanded_model
 from omnidraft.backends.gguf.file import read_info
-from omnidraft.backends.hf.export import export_folder
 from omnidraft.backends.llama.bits import WIDTHS, WidthClass, alike_at_any_width, width_class
 from omnidraft.backends.llama.model import LlamaTarget
+from omnidraft.bench.transformers_models import export_folder
 from omnidraft.decoding.events import Token
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.settings.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
