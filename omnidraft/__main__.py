@@ -16,6 +16,7 @@ from pathlib import Path
 from omnidraft.cli.interrupt import between_imports
 from omnidraft.errors import OmniDraftError
 from omnidraft.storage.files import keep_private
+from omnidraft.storage.paths import PROGRAM
 
 _COMMANDS = {
     "chat": "talk to a model, or answer prompts and print JSON",
@@ -47,6 +48,16 @@ def main(argv: list[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody reads on; say nothing more
         return 0
+
+
+def command() -> int:
+    """What the installed command `omnidraft` does: without a command it opens the app in the browser."""
+    arguments = sys.argv[1:]
+    if arguments and (not arguments[0].startswith("-") or arguments[0] in ("-h", "--help")):
+        return main(arguments)
+    sys.path.insert(0, str(PROGRAM))
+    app = importlib.import_module("app")
+    return app.main(["--open", *arguments])
 
 
 def _tolerate_any_text() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
@@ -42,6 +43,13 @@ def test_every_pin_is_locked_at_its_version_with_hashes(file, lock):
     }
     assert min(hashes for _, hashes in lock.values()) >= 1
     assert WITHOUT not in lock
+
+
+def test_an_installation_takes_the_same_versions():
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    assert {canonical(Requirement(line).name): str(Requirement(line).specifier) for line in declared} == {
+        name: f"=={number}" for name, number in pins("requirements.txt").items()
+    }
 
 
 def test_the_locks_share_no_package():

@@ -19,8 +19,11 @@ from omnidraft.storage.files import reason
 from omnidraft.storage.vault import PROFILES, held, vault_of
 
 VARIABLE = "OMNIDRAFT_HOME"
-PORTABLE = Path(__file__).resolve().parents[2] / "user_data"
-BUNDLED_MODELS = Path(__file__).resolve().parents[2] / "models"
+_CHECKOUT = Path(__file__).resolve().parents[2]
+# Where app.py, ui/ and models/ lie: beside the package in a checkout, inside it once it is installed.
+PROGRAM = _CHECKOUT if (_CHECKOUT / "app.py").is_file() else _CHECKOUT / "omnidraft" / "program"
+PORTABLE = PROGRAM / "user_data"
+BUNDLED_MODELS = PROGRAM / "models"
 DEFAULT_PROFILE = "default"
 MAX_NAME = 64
 MAX_NAME_BYTES = 200  # file systems stop at 255, and temporary names add to it
