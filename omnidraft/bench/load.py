@@ -52,7 +52,7 @@ def run(plan: Load, work: Work) -> Iterator[Report]:
 
 def loads() -> dict[str, int]:
     """Busy programs by the name of the load."""
-    return {"silent": 0, "one": 1, "all": physical_cores()}
+    return {"silent": 0, "one_busy": 1, "all_busy": physical_cores()}
 
 
 class _Loaded:
