@@ -88,9 +88,10 @@ def test_load_holds_our_threads_against_the_best_fixed_number_beside_every_load(
     arguments = ["--regimes", "bundled", "--methods", "plain", "--quick", "--max-tokens", "8"]
     (found,) = bench("load", tmp_path, capsys, *arguments)
     assert started == [0, 1, 2]
-    for name in ("silent", "one_busy", "all_busy"):
+    names = ("silent", "one_busy", "all_busy")
+    for name in names:
         assert found[name]["ours"] > 0 < found[name]["best_fixed"]
-    assert [(row["load"], row["method"]) for row in found["rows"]] == [(n, "plain") for n in ("silent", "one_busy", "all_busy")]
+    assert [(row["load"], row["method"]) for row in found["rows"]] == [(name, "plain") for name in names]
     for row in found["rows"]:
         assert set(row["speeds"]) == {"ours", "1", "2"}
         assert row["best_fixed"] == max(row["speeds"][name]["median"] for name in ("1", "2"))
