@@ -73,7 +73,7 @@ class Assistant:
     @settings.setter
     def settings(self, settings: AppSettings) -> None:
         self._settings = settings
-        self.learner.settings_changed()
+        self.learner.wake()
 
     @property
     def engine(self) -> Engine | None:
@@ -104,7 +104,7 @@ class Assistant:
             target, drafter, model or settings.model, cache or settings.cache, adapter, settings.learning.scope
         )
         with self._lock:
-            self.learner.spare_memory()
+            self.learner.process.let_go()
             notices = self.loaded.load(asked)
             self._tell_learner()
             _settle_in()
@@ -225,7 +225,7 @@ class Assistant:
         """Free the models and close the cache; `load` brings them back. Harmless when repeated."""
         self.stop()
         with self._lock:
-            self.learner.spare_memory()
+            self.learner.process.let_go()
             self.loaded.close()
 
     @contextmanager

@@ -88,7 +88,7 @@ def run(plan: Plan, told: Told = lambda _line: None) -> dict[str, Any]:
             session.lived.append(lived)
         for lived in _live(assistant, plan, after, len(learned_from), told, learning=False):
             session.lived.append(lived)
-        session.updates = assistant.learner.history()[::-1]
+        session.updates = assistant.learner.learned.history()[::-1]
         session.seconds = time.monotonic() - begun
     return report(plan, session)
 
