@@ -16,8 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from omnidraft.app.embedding import embed
-from omnidraft.app.loaded_pair import Asked as AskedPair
-from omnidraft.app.loaded_pair import LoadedPair
+from omnidraft.app.loaded_pair import LoadedPair, LoadRequest
 from omnidraft.backends.base import LanguageModel
 from omnidraft.chats import ChatStore
 from omnidraft.decoding.events import Event, Finished, Notice, Token
@@ -100,7 +99,7 @@ class Assistant:
         """
         settings = self.settings
         adapter = adapter or (AUTO if self._learns else NO_ADAPTER)
-        asked = AskedPair(
+        asked = LoadRequest(
             target, drafter, model or settings.model, cache or settings.cache, adapter, settings.learning.scope
         )
         with self._lock:

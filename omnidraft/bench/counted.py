@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from omnidraft.app.assistant import Assistant
 from omnidraft.backends.prompting.prompt import prompt_ids
-from omnidraft.backends.prompting.seats import DrafterSeat, Message
+from omnidraft.backends.prompting.prompted_model import Message, PromptedDrafter
 from omnidraft.bench.opened import engine_of
 from omnidraft.bench.recorded import RecordedTarget
 from omnidraft.decoding.request import AnswerRequest
@@ -18,7 +18,7 @@ from omnidraft.vocab import Translator
 
 def count_fixed(
     assistant: Assistant,
-    drafter: DrafterSeat,
+    drafter: PromptedDrafter,
     translator: Translator,
     answers: Sequence[tuple[Sequence[Message], SamplingSettings, Sequence[int]]],
     lengths: Sequence[int],

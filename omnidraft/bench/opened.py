@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from omnidraft.app.assistant import Assistant
-from omnidraft.backends.prompting.seats import DrafterSeat
+from omnidraft.backends.prompting.prompted_model import PromptedDrafter
 from omnidraft.engine import Engine
 from omnidraft.errors import ModelError
 from omnidraft.vocab import PairMap, Translator
@@ -21,7 +21,7 @@ def pair_of(assistant: Assistant) -> PairMap:
     return assistant.loaded.pair
 
 
-def drafting_of(assistant: Assistant) -> tuple[DrafterSeat, Translator]:
+def drafting_of(assistant: Assistant) -> tuple[PromptedDrafter, Translator]:
     """The loaded drafter's seat and its translator."""
     engine = engine_of(assistant)
     if engine.drafter is None or engine.translator is None:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from omnidraft.app.assistant import Assistant
 from omnidraft.backends.llama.model import LlamaDrafter
-from omnidraft.backends.prompting.seats import DrafterSeat, Message
+from omnidraft.backends.prompting.prompted_model import Message, PromptedDrafter
 from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.bench import regimes
 from omnidraft.bench.cells import Cell, Costs, make_cell
@@ -114,13 +114,13 @@ def _pair(home: DataHome, plan: Plan, target: Path, regime: str, drafter: Path) 
 
 def _second_drafter(
     assistant: Assistant, path: Path, threads: int, stack: ExitStack
-) -> tuple[DrafterSeat, Translator]:  # fmt: skip
+) -> tuple[PromptedDrafter, Translator]:  # fmt: skip
     """Another drafter with the loaded one's vocabulary, and a cache of its own."""
     model = LlamaDrafter.open(path, ModelSettings(threads=threads))
     stack.callback(model.close)
     cache = NgramCache.open(None, pair_of(assistant), CacheSettings())
     stack.callback(cache.close)
-    seat = DrafterSeat(model, ChatTemplate.from_model(model.info, model.vocabulary), [])
+    seat = PromptedDrafter(model, ChatTemplate.from_model(model.info, model.vocabulary), [])
     return seat, Translator(pair_of(assistant), cache)
 
 
@@ -151,7 +151,7 @@ class _Bench:
 
     plain = Way("given", "plain")
 
-    def __init__(self, assistant: Assistant, plan: Plan, seats: dict[str, tuple[DrafterSeat, Translator]]) -> None:
+    def __init__(self, assistant: Assistant, plan: Plan, seats: dict[str, tuple[PromptedDrafter, Translator]]) -> None:
         self._assistant = assistant
         self._plan = plan
         self._seats = seats

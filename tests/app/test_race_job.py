@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from omnidraft.app import conversing, larger
-from omnidraft.app.race_view import RacePlan, RaceView, progress
+from omnidraft.app.race_state import RacePlan, RaceView, progress
 from omnidraft.app.session import Session, StillAnswering
 from omnidraft.errors import ModelError, OmniDraftError
 from omnidraft.lab.race import Taught

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from omnidraft.app.assistant import Assistant
 from omnidraft.backends.llama.model import LlamaDrafter
-from omnidraft.backends.prompting.seats import DrafterSeat
+from omnidraft.backends.prompting.prompted_model import PromptedDrafter
 from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.bench.columns import Column
 from omnidraft.bench.opened import drafting_of, engine_of, pair_of
@@ -52,7 +52,7 @@ class Ours:
             self._closing.close()
             raise
 
-    def _second(self, models: Models, file: Path, adapter: Path | None) -> tuple[DrafterSeat, Translator]:
+    def _second(self, models: Models, file: Path, adapter: Path | None) -> tuple[PromptedDrafter, Translator]:
         """The drafter that learned, and an n-gram cache that has seen what it learned from."""
         model = LlamaDrafter.open(file, ModelSettings(threads=models.threads))
         self._closing.callback(model.close)
@@ -63,7 +63,7 @@ class Ours:
             for token in ids:
                 cache.learn(token)
         template = ChatTemplate.from_model(model.info, model.vocabulary)
-        return DrafterSeat(model, template, []), Translator(pair_of(self._assistant), cache)
+        return PromptedDrafter(model, template, []), Translator(pair_of(self._assistant), cache)
 
     def _memory(self, way: str) -> Memory:
         self._sit(way)

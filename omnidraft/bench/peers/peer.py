@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from omnidraft.backends.prompting.seats import Message
+from omnidraft.backends.prompting.prompted_model import Message
 from omnidraft.bench.columns import Column, name_of, sampling_of
 from omnidraft.bench.peers.bursts import Answer
 from omnidraft.lab.prompts import Prompt

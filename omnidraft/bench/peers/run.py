@@ -24,7 +24,7 @@ from omnidraft.bench.peers.plan import Plan, digest
 from omnidraft.errors import OmniDraftError, SettingsError
 from omnidraft.lab.prompts import Prompt
 from omnidraft.storage.files import write_atomically
-from omnidraft.vocab import Vocabulary
+from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 
 Told = Callable[[str], None]
 _WARM_UP_TOKENS = 12
@@ -98,7 +98,7 @@ class _Bench:
             self.notes[name] = peer.notes
         if not self._peers:
             raise SettingsError("None of the programs could be loaded: " + "; ".join(self.failed.values()))
-        self._vocabulary = Vocabulary.from_gguf(models.target)
+        self._vocabulary = read_gguf_vocabulary(models.target)
         self._template = ChatTemplate.from_model(read_info(models.target), self._vocabulary)
         self._warm = False
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from omnidraft.backends.gguf.file import read_info
 from omnidraft.backends.llama.model import LlamaTarget
 from omnidraft.backends.prompting.prompt import ends_without_space, prompt_ids
-from omnidraft.backends.prompting.seats import Message
+from omnidraft.backends.prompting.prompted_model import Message
 from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.decoding.events import Token
 from omnidraft.decoding.request import AnswerRequest
@@ -19,7 +19,8 @@ from omnidraft.engine import Engine
 from omnidraft.learning.material.capture import capture
 from omnidraft.learning.material.record import Record
 from omnidraft.settings.config import DraftSettings, ModelSettings, SamplingSettings
-from omnidraft.vocab import PairMap, Vocabulary
+from omnidraft.vocab import PairMap
+from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 
 
 class Answering:
@@ -29,7 +30,7 @@ class Answering:
         model = LlamaTarget.open(target, ModelSettings(n_ctx=0, threads=threads))
         self.engine = Engine(model, ChatTemplate.from_model(model.info, model.vocabulary))
         self.name = model.name
-        vocabulary = Vocabulary.from_gguf(drafter)
+        vocabulary = read_gguf_vocabulary(drafter)
         self._template = ChatTemplate.from_model(read_info(drafter), vocabulary)
         self.pair = PairMap.build(vocabulary, model.vocabulary, cache)
 

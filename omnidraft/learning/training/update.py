@@ -160,9 +160,10 @@ def _publish(
     before = {name: trained.before[name] for name in trained.after}
     meta = Meta(
         drafter=job.fingerprint, vocabulary=job.vocabulary, target=job.target, parent=job.parent,
-        through=selection.through, rank=job.rank, loss_name=job.loss, answers=len(selection.new) + len(selection.replayed),
-        loss=trained.loss, tokens=trained.tokens, seconds=time.process_time() - began, before=means(before),
-        after=means(trained.after), chats=trained.candidate.chats,
+        through=selection.through, rank=job.rank, loss_name=job.loss,
+        answers=len(selection.new) + len(selection.replayed), loss=trained.loss, tokens=trained.tokens,
+        seconds=time.process_time() - began, before=means(before), after=means(trained.after),
+        chats=trained.candidate.chats,
     )  # fmt: skip
     version = AdapterStore(Path(job.store)).publish(_files(trained.candidate.weights, job), meta)
     with suppress(StorageError):  # it is of no use any more, and an update that is served has not failed
