@@ -130,20 +130,18 @@ def _answer(session: Session, name: str, model: ModelInfo, choice: Choice) -> Re
         prompt = _with_tools(choice.prompt, asked) if chat else _raw(choice.prompt, engine)
         grammar = _checked_grammar(engine, asked)
         wanted = AnswerRequest(prompt, choice.sampling, asked.draft, grammar=grammar, alternatives=asked.alternatives)
-        watchers: list[Callable[[AnswerJob, Event], None]] = [
-            one.watch for one in (with_calls, scores) if one is not None
-        ]
-        job = session.start(AnswerJob(session.assistant, wanted, watch=_all(watchers)))
+        watch = _all([one for one in (with_calls, scores) if one is not None])
+        job = session.start(AnswerJob(session.assistant, wanted, watch=watch))
         if chat:
             return Reply(job, name, choice.index, choice.again, ChatForm(job, with_calls, asked.tools, form, scores))
         echo = prompt.text if asked.echo else ""
         return Reply(job, name, choice.index, choice.again, TextForm(job, echo, scores))
 
 
-def _all(watchers: list[Callable[[AnswerJob, Event], None]]) -> Callable[[AnswerJob, Event], None]:
+def _all(watchers: list[TextWithCalls | Logprobs]) -> Callable[[AnswerJob, Event], None]:
     def watch(job: AnswerJob, event: Event) -> None:
         for one in watchers:
-            one(job, event)
+            one.watch(job, event)
 
     return watch
 
