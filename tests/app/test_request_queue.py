@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from omnidraft.app import queue as module
+from omnidraft.app import request_queue as module
 from omnidraft.app.request_queue import QueueFull, RequestQueue
 
 
