@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from omnidraft.backends.base import DraftModel, LanguageModel
 from omnidraft.backends.prompting.grammar import GrammarState
 from omnidraft.backends.prompting.prompt import ends_without_space, prompt_ids
+from omnidraft.backends.prompting.prompted_model import Continued, Message, PromptedDrafter, PromptedModel
 from omnidraft.backends.prompting.raw_text import RawText
-from omnidraft.backends.prompting.seats import Continued, DrafterSeat, Message, Seat
 from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.decoding.cost import CostModel
 from omnidraft.decoding.drafting import Drafting
@@ -58,8 +58,8 @@ class Engine:
     def __init__(self, target: LanguageModel, template: ChatTemplate, *, tolerance: float = 0.0) -> None:
         if isinstance(target, Apart):  # it computes in a process of its own
             counts_as_ours(target)
-        self.target = Seat(target, template, [])
-        self.drafter: DrafterSeat | None = None
+        self.target = PromptedModel(target, template, [])
+        self.drafter: PromptedDrafter | None = None
         self.translator: Translator | None = None
         self.tolerance = tolerance
         self.memory = Memory()
@@ -74,16 +74,16 @@ class Engine:
 
     def pair_drafter(self, drafter: DraftModel | None, template: ChatTemplate | None, translator: Translator | None):
         """Draft with `drafter` from now on, translating with `translator`; None decodes plainly."""
-        self.drafter = DrafterSeat(drafter, template, []) if drafter is not None and template is not None else None
+        self.drafter = PromptedDrafter(drafter, template, []) if drafter is not None and template is not None else None
         self.translator = translator
         self.memory = Memory()
 
     def forget(self) -> None:
         """Empty both KV caches, as if nothing had been said."""
-        for seat in (self.target, self.drafter):
-            if seat is not None:
-                seat.model.rewind(0)
-                seat.committed = []
+        for prompted in (self.target, self.drafter):
+            if prompted is not None:
+                prompted.model.rewind(0)
+                prompted.committed = []
 
     def why_plain(self, settings: DraftSettings) -> str | None:
         """The reason an answer under `settings` is decoded plainly; None if the drafter drafts."""
@@ -150,19 +150,21 @@ class Engine:
             return None, reason
         if draft.mode == "lookup":
             return None, "only copies of earlier text are proposed"
-        seat, translator = self.drafter, self.translator
-        assert seat is not None  # otherwise there was a reason
+        prompted, translator = self.drafter, self.translator
+        assert prompted is not None  # otherwise there was a reason
         assert translator is not None
         try:
             if isinstance(prompt, RawText):
-                ids, virtual = prompt.prompt_ids(seat.model.vocabulary, seat.committed), False
+                ids, virtual = prompt.prompt_ids(prompted.model.vocabulary, prompted.committed), False
             else:
-                ids = prompt_ids(seat.template, seat.model.vocabulary, prompt, seat.committed)
-                virtual = not begun and ends_without_space(seat.template.render(prompt))
-            ids += seat.answer_ids(begun, seat.committed[len(ids) :] if seat.committed[: len(ids)] == ids else ())
+                ids = prompt_ids(prompted.template, prompted.model.vocabulary, prompt, prompted.committed)
+                virtual = not begun and ends_without_space(prompted.template.render(prompt))
+            ids += prompted.answer_ids(
+                begun, prompted.committed[len(ids) :] if prompted.committed[: len(ids)] == ids else ()
+            )
         except ModelError as error:  # a conversation that only the drafter's template refuses is still answered
             return None, str(error)
-        return Drafting(seat.model, translator, ids, virtual_space=virtual, source=source), None
+        return Drafting(prompted.model, translator, ids, virtual_space=virtual, source=source), None
 
     def _gave_up(self, draft: DraftSettings, knowledge: Knowledge | None, statistics: Statistics) -> str | None:
         """Why the drafter was left out, as a sentence, where that is because it would not have paid."""

@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 
 from omnidraft.backends.llama.model import LlamaDrafter, LlamaTarget
-from omnidraft.backends.prompting.seats import Continued
+from omnidraft.backends.prompting.prompted_model import Continued
 from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.decoding.events import Finished, Notice, Prefill, Round, Token
 from omnidraft.decoding.near_tie import batch_difference

@@ -64,15 +64,13 @@ def test_the_command_line_loads_no_pages():
     assert not loaded_by("import omnidraft.cli.chat, omnidraft.cli.models, omnidraft.cli.vocab") & set(PAGES)
 
 
-def imported(path: Path, *, at_once: bool = False) -> set[str]:
-    """Absolute names of what a file imports, anywhere in it; `at_once`: only what importing the file itself loads."""
+def imported(path: Path, *, typing: bool = True) -> set[str]:
+    """Absolute names of what a file imports, anywhere in it; without `typing`: but for annotations."""
     found: set[str] = set()
 
     def visit(node: ast.AST) -> None:
         for child in ast.iter_child_nodes(node):
-            if at_once and isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
-                continue
-            if at_once and isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+            if not typing and isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
                 continue
             if isinstance(child, ast.Import):
                 found.update(alias.name for alias in child.names)
@@ -127,7 +125,7 @@ def test_every_part_has_its_place_in_the_order():
 
 
 def test_no_modules_import_each_other():
-    """What a function imports when it is called does not count: `Vocabulary.from_gguf` finds its readers so."""
+    """What a function imports when it is called, for its cost, counts too; only annotations may look back."""
     waiting = {name: _needs(name, path) for name, path in NAMES.items()}
     while free := {name for name, needs in waiting.items() if not needs & waiting.keys()}:
         waiting = {name: needs for name, needs in waiting.items() if name not in free}
@@ -135,8 +133,8 @@ def test_no_modules_import_each_other():
 
 
 def _needs(name: str, path: Path) -> set[str]:
-    """Modules of ours that importing this one loads; the package around a module that is named does not count."""
-    needed = imported(path, at_once=True) & NAMES.keys() - {name}
+    """Modules of ours that this one needs; the package around a module that is named does not count."""
+    needed = imported(path, typing=False) & NAMES.keys() - {name}
     return needed - {one.rpartition(".")[0] for one in needed}
 
 

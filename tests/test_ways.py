@@ -27,7 +27,7 @@ from tests.ui.fake_assistant import by
 from ui.chat.events import Answering
 from ui.chat.layout import build_layout
 
-MESSAGE, ANSWER = 12, 24  # the most functions of the two ways
+MESSAGE, ANSWER = 12, 20  # the most functions of the two ways
 Function = tuple[str, str]  # its file below the root, its name there
 
 

@@ -15,7 +15,7 @@ from dataclasses import asdict, replace
 
 from omnidraft.app.assistant import Assistant
 from omnidraft.app.live import Live
-from omnidraft.backends.prompting.seats import Message
+from omnidraft.backends.prompting.prompted_model import Message
 from omnidraft.chats.steps import Step
 from omnidraft.decoding.events import Event, Finished, Prefill, Token
 from omnidraft.decoding.request import AnswerRequest

@@ -16,8 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from omnidraft.app.embedding import embed
-from omnidraft.app.loaded_pair import Asked as AskedPair
-from omnidraft.app.loaded_pair import LoadedPair
+from omnidraft.app.loaded_pair import LoadedPair, LoadRequest
 from omnidraft.backends.base import LanguageModel
 from omnidraft.chats import ChatStore
 from omnidraft.decoding.events import Event, Finished, Notice, Token
@@ -73,7 +72,7 @@ class Assistant:
     @settings.setter
     def settings(self, settings: AppSettings) -> None:
         self._settings = settings
-        self.learner.settings_changed()
+        self.learner.wake()
 
     @property
     def engine(self) -> Engine | None:
@@ -100,11 +99,11 @@ class Assistant:
         """
         settings = self.settings
         adapter = adapter or (AUTO if self._learns else NO_ADAPTER)
-        asked = AskedPair(
+        asked = LoadRequest(
             target, drafter, model or settings.model, cache or settings.cache, adapter, settings.learning.scope
         )
         with self._lock:
-            self.learner.spare_memory()
+            self.learner.process.let_go()
             notices = self.loaded.load(asked)
             self._tell_learner()
             _settle_in()
@@ -225,7 +224,7 @@ class Assistant:
         """Free the models and close the cache; `load` brings them back. Harmless when repeated."""
         self.stop()
         with self._lock:
-            self.learner.spare_memory()
+            self.learner.process.let_go()
             self.loaded.close()
 
     @contextmanager

@@ -16,6 +16,7 @@ from omnidraft.errors import OmniDraftError
 from omnidraft.storage.files import write_atomically
 from omnidraft.storage.paths import make_folder
 from omnidraft.vocab import PairMap, Vocabulary
+from omnidraft.vocab.hf_vocab import read_tokenizer_json
 
 # Small models of Llama's shape, which the app can convert, draft with and train: (repository, what it is).
 DRAFTERS = (
@@ -67,7 +68,7 @@ def _vocabulary(repo: str, cache: Path) -> Vocabulary:
         make_folder(folder)
         write_atomically(path, data)
     try:
-        return Vocabulary.from_tokenizer_json(path)
+        return read_tokenizer_json(path)
     except (OmniDraftError, ValueError):  # damaged, or without a token for some byte
         os.unlink(path)  # the next look fetches it anew
         raise HubError(f"{repo} has no tokenizer that can be read") from None

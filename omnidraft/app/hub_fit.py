@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from omnidraft.app.hub_files import RemoteFile, RemoteModel, request_of, unreachable
-from omnidraft.app.memory import context_of
+from omnidraft.app.model_memory import context_of
 from omnidraft.backends.gguf.file import read_info
 from omnidraft.backends.gguf.header import read_header
 from omnidraft.backends.llama.estimate import header_estimate, weight_bytes
-from omnidraft.backends.llama.memory import tensor_bytes
+from omnidraft.backends.llama.sizes import tensor_bytes
 from omnidraft.errors import ModelError
 from omnidraft.settings.config import ModelSettings
 from omnidraft.storage.paths import make_folder

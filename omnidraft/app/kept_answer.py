@@ -12,7 +12,7 @@ from dataclasses import asdict
 from omnidraft.app.answer_job import AnswerJob
 from omnidraft.app.session import Session
 from omnidraft.app.tool_use import ToolUse
-from omnidraft.backends.prompting.seats import Continued
+from omnidraft.backends.prompting.prompted_model import Continued
 from omnidraft.chats import Message, answer_meta
 from omnidraft.chats.steps import steps_meta
 from omnidraft.decoding.events import Event, Round
@@ -82,7 +82,7 @@ class KeptAnswer:
         statistics.pop("near_tie_positions", None)
         plain = live.plain(self.session.plain_rounds.of(self.target)) or self.message.meta.get("plain")
         live.settled_plain = plain  # another target's rounds, or its own again, must not change it
-        self.session.plain_rounds.add(self.target, live.pace.plain)
+        self.session.plain_rounds.add(self.target, live.times.plain)
         meta = answer_meta(
             statistics=statistics,
             token_ids=[*self._ids_before(), *live.ids],

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from omnidraft.app.pace import Pace
+from omnidraft.app.plain_speed import RoundTimes
 from omnidraft.decoding.events import Event, Finished, Notice, Prefill, Round, Statistics, Token
 
 _SUMS = (
@@ -29,7 +29,7 @@ class Live:
     finish_reason: str | None = None
     disabled_reason: str | None = None
     seed: int | None = None
-    pace: Pace = field(default_factory=Pace)
+    times: RoundTimes = field(default_factory=RoundTimes)
     settled_plain: float | None = None  # `plain` of an answer that is in the store
     _window: list[tuple[int, int]] = field(default_factory=list)
 
@@ -58,7 +58,7 @@ class Live:
         """
         if self.settled_plain is not None:
             return self.settled_plain
-        speedup, speed = self.pace.speedup(earlier), self.statistics.tokens_per_second
+        speedup, speed = self.times.speedup(earlier), self.statistics.tokens_per_second
         return speed / speedup if speedup and speed else None
 
     def take(self, event: Event) -> None:
@@ -85,7 +85,7 @@ class Live:
                 self.pieces.append((event.text, "target"))
 
     def _round(self, event: Round) -> None:
-        self.pace.take(event)
+        self.times.take(event)
         self.statistics.count(event)
         if event.proposed > event.copied:
             self._window.append((event.accepted, event.proposed))

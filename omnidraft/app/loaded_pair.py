@@ -16,7 +16,7 @@ from omnidraft.app.speed_store import PairSpeed, SpeedStore
 from omnidraft.backends.base import LanguageModel
 from omnidraft.backends.llama.model import LlamaDrafter
 from omnidraft.backends.opening import open_target
-from omnidraft.backends.prompting.seats import DrafterSeat
+from omnidraft.backends.prompting.prompted_model import PromptedDrafter
 from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.decoding.lookup import SuffixLookup
 from omnidraft.decoding.measure import step_seconds
@@ -36,12 +36,13 @@ from omnidraft.learning.material.capture import Pairing
 from omnidraft.settings.config import CacheSettings, ModelSettings
 from omnidraft.storage.paths import ProfilePaths
 from omnidraft.storage.trial import TRIALS
-from omnidraft.vocab import PairMap, Translator, Vocabulary
+from omnidraft.vocab import PairMap, Translator
+from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 from omnidraft.vocab.ngram_cache import NgramCache
 
 
 @dataclass(frozen=True)
-class Asked:
+class LoadRequest:
     """What somebody wants to be loaded. drafter: None decodes plainly; adapter: a GGUF LoRA, AUTO (what was learned) or
     NO_ADAPTER; scope: see `LearningSettings`."""
 
@@ -81,7 +82,7 @@ class LoadedPair:
         self.pair: PairMap | None = None
         self.cache: NgramCache | None = None
         self.choice: Choice | None = None
-        self.asked: Asked | None = None
+        self.asked: LoadRequest | None = None
         self.adapters = Adapters(profile.adapters, profile.root / MERGED)
         TRIALS.keep_in(caches)
         IN_USE.look_in(caches)
@@ -101,8 +102,8 @@ class LoadedPair:
 
     @property
     def drafter(self) -> LlamaDrafter | None:
-        seat = self.engine.drafter if self.engine is not None else None
-        return cast(LlamaDrafter, seat.model) if seat is not None else None
+        prompted = self.engine.drafter if self.engine is not None else None
+        return cast(LlamaDrafter, prompted.model) if prompted is not None else None
 
     @property
     def pairing(self) -> Pairing | None:
@@ -114,7 +115,7 @@ class LoadedPair:
             return None
         return Pairing(pair, engine.drafter.template, engine.target.model.name, choice)
 
-    def load(self, asked: Asked) -> list[str]:
+    def load(self, asked: LoadRequest) -> list[str]:
         """Load what is asked for. Returns sentences worth showing. What is loaded stays if anything new cannot be."""
         IN_USE.hold(self, self._caches, [*_files(self.asked), *_files(asked)])
         try:
@@ -122,7 +123,7 @@ class LoadedPair:
         finally:
             IN_USE.hold(self, self._caches, _files(self.asked))
 
-    def _load(self, asked: Asked) -> list[str]:
+    def _load(self, asked: LoadRequest) -> list[str]:
         opened = open_target(asked.target, asked.model, self.target)
         try:
             engine = Engine(opened, ChatTemplate.from_model(opened.info, opened.vocabulary))
@@ -142,7 +143,7 @@ class LoadedPair:
             load_heads(self.choice, engine.memory.knowledge)
         return [*opened.notices, *(self.choice.notices if self.choice is not None else ())]
 
-    def _pair(self, engine: Engine, asked: Asked) -> None:
+    def _pair(self, engine: Engine, asked: LoadRequest) -> None:
         """Give `engine` its drafter. What was loaded before goes only when nothing can fail any more."""
         if asked.drafter is None:
             self._release_drafter()
@@ -150,7 +151,7 @@ class LoadedPair:
         known = self.pair.drafter if self.pair is not None else None
         same = self.choice is not None and self.choice.drafter == asked.drafter
         with ExitStack() as undo:
-            vocabulary = known if same and known is not None else Vocabulary.from_gguf(asked.drafter)
+            vocabulary = known if same and known is not None else read_gguf_vocabulary(asked.drafter)
             pair = PairMap.build(vocabulary, engine.target.model.vocabulary, self._caches)
             choice = self.choose(asked.drafter, pair, asked.adapter, asked.scope)
             drafter = self.drafter if self._opened_with == (choice.file, asked.model) else None
@@ -208,14 +209,14 @@ class LoadedPair:
     def swap(self, choice: Choice, opened: LlamaDrafter | None, step: float | None = None) -> LlamaDrafter | None:
         """Draft with `choice` from now on: on the drafter as it is, or on one `opened` for it, which takes `step`
         seconds a step. Returns the drafter that is no longer needed."""
-        (engine, seat, before, model), old = self._paired(), None
-        held = cast(LlamaDrafter, seat.model)
+        (engine, prompted, before, model), old = self._paired(), None
+        held = cast(LlamaDrafter, prompted.model)
         drafter = opened or held
         choice = apply_adapter(drafter, choice)
         if opened is not None:
-            seat.model, old = opened, held
+            prompted.model, old = opened, held
             self._opened_with = (choice.file, model)
-        seat.committed = []
+        prompted.committed = []
         costs_differ = choice.cost_key != before.cost_key
         self.choice = choice
         if costs_differ:
@@ -236,7 +237,7 @@ class LoadedPair:
             opened, choice = open_choice(choice, model, self.pair.drafter)
         Replacement(choice, choice, self.swap(choice, opened)).close()
 
-    def _paired(self) -> tuple[Engine, DrafterSeat, Choice, ModelSettings]:
+    def _paired(self) -> tuple[Engine, PromptedDrafter, Choice, ModelSettings]:
         """What there is while a drafter is loaded; the settings are those it was opened with."""
         assert self.engine is not None
         assert self.engine.drafter is not None
@@ -296,7 +297,7 @@ class LoadedPair:
             self.cache = None
 
 
-def _files(asked: Asked | None) -> list[Files]:
+def _files(asked: LoadRequest | None) -> list[Files]:
     """The model files that were asked for, and what else the drafter was told to load."""
     if asked is None:
         return []

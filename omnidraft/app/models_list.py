@@ -14,6 +14,7 @@ from omnidraft.backends.hf.folder import is_model_folder
 from omnidraft.format import short
 from omnidraft.storage.paths import BUNDLED_MODELS
 from omnidraft.vocab import Vocabulary
+from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 
 
 def folders(assistant: Assistant) -> list[Path]:
@@ -101,4 +102,4 @@ def vocabulary(model: ModelInfo) -> Vocabulary:
 
 
 def vocabulary_at(path: Path) -> Vocabulary:
-    return folder_vocabulary(path) if path.is_dir() else Vocabulary.from_gguf(path)
+    return folder_vocabulary(path) if path.is_dir() else read_gguf_vocabulary(path)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from omnidraft.app import larger
 from omnidraft.app.assistant import Assistant
-from omnidraft.app.race_view import LaneView, RacePlan, RaceView, progress
+from omnidraft.app.race_state import LaneView, RacePlan, RaceView, progress
 from omnidraft.decoding.events import Finished, Token
 from omnidraft.errors import OmniDraftError
 from omnidraft.lab.race import LANES, Began, Said, Score, Taught, race, score, teach

@@ -19,15 +19,15 @@ from omnidraft.app.assistant import Assistant
 from omnidraft.app.changes import take_up
 from omnidraft.app.default_models import choose_drafter, choose_target
 from omnidraft.app.embedding_job import EmbeddingJob
-from omnidraft.app.line import Line
-from omnidraft.app.pace import PlainRounds
+from omnidraft.app.plain_speed import PlainRounds
 from omnidraft.app.race_job import RaceJob
-from omnidraft.app.race_view import RacePlan
+from omnidraft.app.race_state import RacePlan
+from omnidraft.app.request_queue import RequestQueue
 from omnidraft.app.shown_chats import ShownChats
 from omnidraft.backends.gguf.file import usable_info
 from omnidraft.chats import ChatStore
 from omnidraft.errors import ModelError, OmniDraftError
-from omnidraft.lab.jobs import DriftLab
+from omnidraft.lab.drift_lab import DriftLab
 from omnidraft.settings.config import AppSettings, DraftSettings, ModelSettings, changed
 from omnidraft.settings.file import reset_settings, save_settings
 from omnidraft.storage.paths import DataHome
@@ -44,7 +44,7 @@ class StillAnswering(ModelError):
 class Session:
     """One profile at work. Methods may be called from any thread.
 
-    store: its conversations; shown: the one its pages show; line: clients that wait for a turn; drift: its drift runs.
+    store: its conversations; shown: the one its pages show; queue: clients that wait for a turn; drift: its drift runs.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Session:
         self.race: RaceJob | None = None  # the one under way, or the last one
         self.store = ChatStore(self.assistant.profile.chats)
         self.shown = ShownChats(self.store)
-        self.line = Line()
+        self.queue = RequestQueue()
         self.plain_rounds = PlainRounds()
         self.drift = DriftLab(home, self.assistant.profile)
         self.switched: dict[str, str] = {}  # chat -> what its next answer should say about a change of models

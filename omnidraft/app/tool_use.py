@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from omnidraft.app.answer_job import AnswerJob
-from omnidraft.app.heard import Heard
+from omnidraft.app.text_with_calls import TextWithCalls
 from omnidraft.app.tools import offered, run
 from omnidraft.backends.prompting.tool_calls import Call, CallReader, format_of
 from omnidraft.chats import Message, TextFile
@@ -44,8 +44,8 @@ class ToolUse:
         self._offered = offered(files)
         self._names = [one["function"]["name"] for one in self._offered]
         self._ids = len(message.token_ids)
-        self._heard = Heard.of(self._form.markers, target.model.vocabulary)
-        self.watch = self._heard.watch
+        self._with_calls = TextWithCalls.of(self._form.markers, target.model.vocabulary)
+        self.watch = self._with_calls.watch
         self.steps = list(message.steps)
         self._text = message.content[: self.steps[-1].at] if self.steps else ""
         self._segment = message.content[len(self._text) :]  # of an answer that goes on where it was cut
@@ -64,11 +64,11 @@ class ToolUse:
 
     def more(self, job: AnswerJob) -> list[dict[str, Any]] | None:
         """Behind what the model said: what it reads next; None if the answer is over or its user has to decide."""
-        heard, segment = self._heard.taken(), self._segment
+        with_calls, segment = self._with_calls.taken(), self._segment
         self._segment = ""
         if job.live.finish_reason not in ("stop", "stop_string") or len(self.steps) >= MAX_STEPS:
             return None
-        said, calls = _parted(segment + heard, CallReader(self._form, self._names))
+        said, calls = _parted(segment + with_calls, CallReader(self._form, self._names))
         if not calls:
             return None
         self._text += said.rstrip() + GAP if said.strip() else ""

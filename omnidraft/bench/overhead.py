@@ -29,6 +29,7 @@ from omnidraft.settings.config import CacheSettings, SamplingSettings
 from omnidraft.storage.paths import BUNDLED_MODELS
 from omnidraft.vocab import PairMap, TokenKind, Translator, Vocabulary
 from omnidraft.vocab.exact import Tokenizer
+from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 from omnidraft.vocab.ngram_cache import NgramCache
 
 DRAFTER_SIZE, TARGET_SIZE = 32_000, 128_256
@@ -172,7 +173,7 @@ class _Spelled(Tokenizer):
 
 def filled(name: str, size: int) -> Vocabulary:
     """A bundled vocabulary with made-up three-letter pieces up to `size` ids."""
-    small = Vocabulary.from_gguf(BUNDLED_MODELS / f"{name}-f16.gguf")
+    small = read_gguf_vocabulary(BUNDLED_MODELS / f"{name}-f16.gguf")
     rng = np.random.default_rng(0)
     letters = np.frombuffer(b"abcdefghijklmnopqrstuvwxyz0123456789_ABCDEFGHIJKLMNOPQRSTUVWXYZ", np.uint8)
     made: dict[bytes, None] = {}

@@ -14,8 +14,9 @@ from omnidraft.settings.config import DraftSettings, SamplingSettings
 
 if TYPE_CHECKING:  # the loop computes without templates, which bring llama.cpp
     from omnidraft.backends.prompting.grammar import Grammar
+    from omnidraft.backends.prompting.prompted_model import Continued, Message
     from omnidraft.backends.prompting.raw_text import RawText
-    from omnidraft.backends.prompting.seats import Continued, Message
+
 
 @dataclass(frozen=True, slots=True)
 class AnswerRequest:

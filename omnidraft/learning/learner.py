@@ -1,38 +1,57 @@
-"""Learning while nobody waits: keeps answers, trains in a process of its own when all is quiet, serves what it made.
+"""When a drafter learns: one thread stores answers, has updates trained when all is quiet, and has them served.
 
-One thread does all the work, fed through a queue, so that an answer costs its writer no more than putting it there.
-Answers come first: while one is being written the training process is stopped. The app side needs no torch. Pages and
-the command line look at `status` and press the buttons; what to serve, and the swap itself, is the assistant's.
+Answers come first: one costs its writer no more than a place in a queue, and while one is being written the training
+process is stopped, by a signal from the answering thread itself. The app side needs no torch. What training computes
+is not known here, nor are pages; what to serve, and the swap itself, is the assistant's.
 """
 
 from __future__ import annotations
 
 import logging
+import queue
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from omnidraft.errors import OmniDraftError, StorageError
 from omnidraft.learning.adapters.serving import Adapters, Choice
-from omnidraft.learning.facts import ServedAnswer, Start, Status, Update, VersionInfo
+from omnidraft.learning.facts import Status, Update
+from omnidraft.learning.learned import Learned
 from omnidraft.learning.material.capture import Answered, Pairing
-from omnidraft.learning.material.history import History
-from omnidraft.learning.material.keeping import Keeping, files_of
-from omnidraft.learning.schedule import Schedule, Waits
-from omnidraft.learning.status import status_of, version_facts
+from omnidraft.learning.material.expansions import table_files
+from omnidraft.learning.material.open_stores import OpenStores
+from omnidraft.learning.status import status_of
+from omnidraft.learning.training_events import Ended, Event
+from omnidraft.learning.training_job import Kind
+from omnidraft.learning.training_process import TrainingProcess
+from omnidraft.learning.training_runs import TrainingRun, TrainingRuns
+from omnidraft.learning.update_trigger import UpdateTrigger
 from omnidraft.settings.config import LearningSettings
-from omnidraft.storage.paths import Part, ProfilePaths
+from omnidraft.storage.paths import ProfilePaths
 
 log = logging.getLogger("omnidraft.learning")
+TICK = 0.25
+
+
+@dataclass
+class Waits:
+    """Seconds of quiet before a process is started, and before a stopped one goes on."""
+
+    start: float = 3.0
+    resume: float = 1.0
 
 
 class Learner:
     """What a profile's drafter learns. Methods may be called from any thread.
 
     settings: gives the present learning settings; serve: swaps to what the store says now, False if it cannot yet;
-    active False: looks at what is there, keeps nothing and trains nothing. why_not: the sentence for that; waits: how
-    long all must be quiet before anything is trained.
+    active False: looks at what is there, keeps nothing and trains nothing; why_not: the sentence for that. waits: how
+    long all must be quiet before anything is trained. learned: what there is so far. pairing: what is loaded; run: the
+    training process at work; last: the update before; held: stopped by the user; answering: answers being written;
+    merged: whether one file with the drafter is served; due: what to do next.
     """
 
     def __init__(
@@ -46,81 +65,109 @@ class Learner:
         active: bool,
         why_not: str = "",
     ) -> None:
-        self.profile, self.adapters, self.active, self.why_not = profile, adapters, active, why_not
-        self._settings, self._cache = settings, cache
+        self.active, self.why_not, self.waits = active, why_not, Waits()
+        self.settings, self.adapters, self._cache, self._serve = settings, adapters, cache, serve
+        self.stores = OpenStores(profile, settings)
+        self.learned = Learned(profile, cache, adapters, self.stores, lambda: self.pairing)
+        self.due, self._runs = UpdateTrigger(self.stores), TrainingRuns(self.stores, adapters)
+        self.process = TrainingProcess()
+        self.pairing: Pairing | None = None
+        self.run: TrainingRun | None = None
+        self.last: Update | None = None
+        self.held = self.merged = False
+        self.answering = 0
+        self._lock = threading.RLock()
         self._changed = threading.Condition(threading.RLock())
         self._version = 0
-        self.waits = Waits()
-        self._keeping = Keeping(profile, settings)
-        self._schedule = Schedule(self._keeping, adapters, cache, settings, serve, self._note_change, self.waits)
+        self._inbox: queue.Queue[tuple | None] = queue.Queue()  # calls for the thread; None ends it
+        self._thread: threading.Thread | None = None
+        self._quiet_since = time.monotonic()
+        self._swap_due = False
+        self._tables: dict[str, str] = {}
+        self._scope = ""
 
     # Called by the assistant
 
     @property
     def wants_answers(self) -> bool:
         """Whether answers should carry the target's distributions."""
-        able = self.active and not self._keeping.refused
-        return able and self._settings().enabled and self._schedule.pairing is not None
+        return self.active and not self.stores.refused and self.settings().enabled and self.pairing is not None
 
     def paired(self, pairing: Pairing) -> None:
         """Learn for this drafter and target from now on."""
-        if self.active:
-            try:
-                self._keeping.open()
-            except StorageError as error:
-                log.warning("%s", error)
-                self._keeping.refused = str(error)
-            self._schedule.begin(pairing)
-        else:
-            self._schedule.pairing = pairing
-        self._note_change()
+        if not self.active:
+            self.pairing = pairing
+            self._note_change()
+            return
+        try:
+            self.stores.open()
+        except StorageError as error:
+            log.warning("%s", error)
+            self.stores.refused = str(error)
+        with self._lock:
+            self.pairing, self._scope, self.merged = pairing, "", pairing.choice.is_merged
+            self.due.paired()
+            if self._thread is None and not self.stores.refused:
+                self._thread = threading.Thread(target=self._work, name="learning", daemon=True)
+                self._thread.start()
+        self.wake()
 
     def unpaired(self) -> None:
-        """No drafter is loaded any more."""
-        self._schedule.end()
+        """No drafter is loaded any more: end the process and the thread, once the answers in the queue are stored."""
+        with self._lock:
+            thread, self._thread = self._thread, None
+        if thread is not None:
+            self._inbox.put(None)
+            thread.join()
+        self.pairing = None
         self._note_change()
 
     def serving(self, choice: Choice) -> None:
         """Another version is served."""
-        self._schedule.serving(choice)
+        with self._lock:
+            if self.pairing is not None:
+                self.pairing, self.merged = self.pairing.serving(choice), choice.is_merged
+        self._note_change()
 
     def answer_begins(self) -> None:
         """Stop the training process at once: somebody waits."""
-        self._schedule.answer_begins()
+        with self._lock:
+            self.answering += 1
+            self._stop_process()
 
     def answer_ends(self) -> None:
-        self._schedule.answer_ends()
+        with self._lock:
+            self.answering -= 1
+            self._quiet_since = time.monotonic()
+        self._inbox.put(())
 
     def take(self, answer: Answered) -> None:
         """Keep a finished answer for learning; returns at once."""
         if self.wants_answers and answer.request.source is not None:
-            self._schedule.put(answer)
+            self._inbox.put((self._keep, answer, self.pairing))
 
-    def spare_memory(self) -> None:
-        """Memory is wanted for models, or they leave it: no training process waits in it for its next job."""
-        self._schedule.spare_memory()
-
-    def settings_changed(self) -> None:
-        self._schedule.wake()
+    def wake(self) -> None:
+        """Something else may be due: the settings changed, or what is loaded."""
+        self._inbox.put(())
         self._note_change()
 
     def close(self) -> None:
         """End training, keep the answers still in the queue, release the files. Harmless when repeated."""
-        self._schedule.end()
-        self._keeping.close()
+        self.unpaired()
+        self.stores.close()
 
     @contextmanager
     def let_go(self) -> Iterator[None]:
         """`close`, and have nothing open inside, whatever pages ask; `paired` takes it all up again."""
-        self._schedule.end()
-        with self._keeping.let_go():
+        self.unpaired()
+        with self.stores.let_go():
             yield
 
     # For pages and commands
 
     def status(self) -> Status:
         with self._changed:
-            return status_of(self._schedule, self._keeping, self._version, self.active, self.why_not)
+            return status_of(self, self._version)
 
     def wait(self, seen: int, timeout: float) -> int:
         """Block until `status().version` is not `seen`, at most `timeout` seconds; returns it."""
@@ -128,90 +175,183 @@ class Learner:
             self._changed.wait_for(lambda: self._version != seen, timeout)
             return self._version
 
-    def versions(self) -> list[VersionInfo]:
-        """The versions of the drafter and vocabulary that are loaded, newest first."""
-        pairing = self._schedule.pairing
-        if pairing is None:
-            return []
-        with self._looking() as history:
-            return version_facts(pairing.choice, self.adapters, history)
-
-    def starts(self) -> list[Start]:
-        """What could serve besides the versions: what was learned for another vocabulary, and the bare drafter."""
-        pairing = self._schedule.pairing
-        if pairing is None or pairing.choice.store is None:
-            return []
-        warm = self.adapters.start(pairing.choice)
-        found = [Start(True, pairing.choice.origin == "warm start", warm.meta.target)] if warm is not None else []
-        return [*found, Start(False, pairing.choice.origin == "none")]
-
-    def subject(self) -> tuple[str, str] | None:
-        """The drafter that is loaded and the family of vocabularies it learns for; None if none is loaded."""
-        pairing = self._schedule.pairing
-        return (pairing.choice.drafter.stem, pairing.pair.target.family) if pairing is not None else None
-
-    def history(self, limit: int = 50) -> list[Update]:
-        """Updates of the drafter and vocabulary that are loaded, newest first; of all while none is."""
-        with self._looking() as history:
-            return history.updates(limit, self._store_name()) if history else []
-
-    def served_answers(self, limit: int = 500) -> list[ServedAnswer]:
-        """The last answers with the drafter and vocabulary that are loaded, oldest first; with all while none is."""
-        with self._looking() as history:
-            return history.served(limit, self._store_name()) if history else []
-
-    def _store_name(self) -> str | None:
-        pairing = self._schedule.pairing
-        if pairing is None or pairing.choice.store is None:
-            return None
-        return self.adapters.store_name(pairing.choice.store)
-
-    def files(self) -> list[Part]:
-        """Where everything learned lives, and how large it is."""
-        return files_of(self.profile, self.adapters, self._cache)
-
-    def hold(self) -> None:
-        """Stop training until `go_on`."""
-        self._schedule.hold(True)
-
-    def go_on(self) -> None:
-        self._schedule.hold(False)
+    def hold(self, held: bool = True) -> None:
+        """Stop training until somebody lets it go on (`held` False)."""
+        with self._lock:
+            self.held = held
+            self._stop_process()
+        self.wake()
 
     def train_now(self) -> str:
         """Begin an update as soon as no answer is being written, however few answers there are. Returns a sentence."""
-        if not self.active or self._schedule.pairing is None:
+        if not self.active or self.pairing is None:
             return self.status().reason
-        if not self._settings().enabled:
+        if not self.settings().enabled:
             return "Learning is switched off."
-        if not self._keeping.enough:
+        if not self.stores.enough:
             return "There is nothing new to learn from yet; a few more answers are needed."
-        self._schedule.force()
+        self.due.forced = True
+        self.wake()
         return "Training begins as soon as no answer is being written."
 
     def rollback(self) -> str:
         """Serve the version before, and never the present one again. Returns a sentence."""
-        pairing = self._schedule.pairing
-        if pairing is None or pairing.choice.origin != "own":
-            return "There is nothing to go back to: no version of this drafter is served."
-        return self._schedule.rollback()
+        with self._lock:
+            if self.pairing is None or self.pairing.choice.origin != "own":
+                return "There is nothing to go back to: no version of this drafter is served."
+            self._kill("An earlier version was taken up.")
+            said = self._runs.go_back(self.pairing.choice.learned_in, self.pairing.choice.learned)
+            self._swap_due = True
+        self.wake()
+        return said
 
     def choose(self, version: str | None, warm: bool = False) -> str:
         """Serve this version, or without one the bare drafter or (`warm`) what it learned for another vocabulary.
         Returns a sentence; StorageError if it is not there."""
-        pairing = self._schedule.pairing
-        if pairing is None or pairing.choice.store is None:
-            return "No drafter is loaded, so there is nothing to choose for; ask something first."
-        return self._schedule.choose(version, warm)
+        with self._lock:
+            if self.pairing is None or self.pairing.choice.store is None:
+                return "No drafter is loaded, so there is nothing to choose for; ask something first."
+            self._kill("Another version was chosen.")
+            said = self._runs.choose(self.pairing.choice, version, warm)
+            self._swap_due = True
+        self.wake()
+        return said
 
-    @contextmanager
-    def _looking(self) -> Iterator[History | None]:
-        with ExitStack() as looks:
+    # The thread
+
+    def _work(self) -> None:
+        self._carefully(self._begin_with_what_is_there)
+        while True:
             try:
-                history = looks.enter_context(self._keeping.looking())
-            except OmniDraftError as error:
-                log.warning("%s", error)
-                history = None
-            yield history
+                call = self._inbox.get(timeout=self._patience())
+            except queue.Empty:
+                call = ()
+            if call is None:
+                break
+            if call:
+                self._carefully(*call)
+            if self._inbox.empty() and not self._carefully(self._act):
+                self._swap_due = False  # it would fail again at once
+        self._kill("The program was closed.")
+        while self.run is not None:
+            if call := self._inbox.get():
+                self._carefully(*call)
+        self.process.let_go()
+
+    def _begin_with_what_is_there(self) -> None:
+        """Sweep up behind a writer that was killed, and count."""
+        if (pairing := self.pairing) is not None and pairing.choice.store is not None:
+            pairing.choice.store.prune()
+        self._recount()
+        self._note_change()
+
+    def _carefully(self, act: Callable, *values: object) -> bool:
+        """Whether it went well. Nothing that goes wrong here may end learning for good, or the app."""
+        try:
+            act(*values)
+            return True
+        except (OmniDraftError, OSError) as error:
+            log.warning("learning: %s", error)
+        except Exception:
+            log.exception("learning met a defect")
+        self.due.failed()
+        return False
+
+    def _patience(self) -> float | None:
+        """Seconds to wait for a message: a tick while time matters, else until the waiting process is to be ended."""
+        with self._lock:
+            if self.run is not None or self._swap_due or self._next_kind() is not None:
+                return TICK
+        return self.process.seconds_left(self.settings().keep_minutes)
+
+    def _keep(self, answer: Answered, pairing: Pairing) -> None:
+        self.stores.keep(answer, pairing, self.adapters.store_name(pairing.choice.learned_in))
+        self.due.look_at(pairing, self.adapters)
+        self._recount()
+        self._note_change()
+
+    def _recount(self) -> None:
+        pairing = self.pairing
+        if pairing is not None and pairing.choice.store is not None:
+            drafter = pairing.pair.drafter.fingerprint
+            self.stores.recount(drafter, self._known_tables(), pairing.choice.store.through)
+
+    def _known_tables(self) -> dict[str, str]:
+        assert self.pairing is not None
+        scope = self.settings().scope
+        if scope != self._scope:
+            self._tables = table_files(self._cache, self.pairing.pair, scope)
+            self._scope = scope
+        return self._tables
+
+    def _act(self) -> None:
+        """Let the process go on or end it, serve what was made, or begin what is due."""
+        settings = self.settings()
+        self.process.let_go_unless(settings.keep_minutes if settings.enabled else 0.0)
+        with self._lock:
+            if (pairing := self.pairing) is None:
+                return
+            run = self.run
+            if run is not None and not settings.enabled:
+                self._kill("Learning was switched off.")
+            elif run is not None and self.process.paused and self._quiet(self.waits.resume):
+                self.process.resume()
+                self._note_change()
+        if self._scope != settings.scope:
+            self._recount()
+        self._swap_due = self._swap_due or not pairing.choice.fits(settings.scope)
+        if run is None and self._swap_due and not self.answering and self._serve():
+            self._swap_due = False
+            self._recount()
+            self._note_change()
+        if run is None and not self._swap_due and self._quiet(self.waits.start) and (kind := self._next_kind()):
+            self._start(kind)
+
+    def _quiet(self, seconds: float) -> bool:
+        return not self.held and not self.answering and time.monotonic() - self._quiet_since >= seconds
+
+    def _next_kind(self) -> Kind | None:
+        """What is due and may begin at the next quiet moment."""
+        return None if self.run is not None or self.held else self.due.kind(self.pairing, self.settings())
+
+    def _start(self, kind: Kind) -> None:
+        assert self.pairing is not None
+        asked = self.due.forced
+        self.due.begins(kind)
+        tables = {} if kind == "merge" else self._known_tables()
+        run = self._runs.prepare(kind, self.pairing, self.settings(), tables, asked=asked)
+        self.process.start(run.job, lambda event: self._inbox.put((self._follow, run, event)))
+        with self._lock:
+            self.run = run
+            self._stop_process()
+        self._note_change()
+
+    def _stop_process(self) -> None:
+        if self.run is not None and (self.answering or self.held):
+            self.process.pause()
+
+    def _kill(self, why: str) -> None:
+        with self._lock:
+            if self.run is not None and self.run.why is None:
+                self.run.why = why
+                self.process.kill()
+
+    def _follow(self, run: TrainingRun, event: Event) -> None:
+        """Take in what the process says."""
+        self._runs.follow(run, event)
+        if isinstance(event, Ended):
+            self._conclude(run, event)
+        self._note_change()
+
+    def _conclude(self, run: TrainingRun, event: Ended) -> None:
+        with self._lock:
+            self.run = None
+        self._runs.conclude(run, event)
+        self.last = run.update or self.last
+        self.due.ended(run, event.code)
+        self._recount()
+        with self._lock:
+            self._swap_due = self.pairing is not None
 
     def _note_change(self) -> None:
         with self._changed:

@@ -6,50 +6,52 @@ Looks and changes nothing; which of it is asked for when is `Learner`'s.
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import psutil
 
 from omnidraft.learning.adapters.serving import Adapters, Choice
 from omnidraft.learning.facts import State, Status, VersionInfo
 from omnidraft.learning.material.history import History
-from omnidraft.learning.material.keeping import Keeping
-from omnidraft.learning.schedule import Schedule
 from omnidraft.storage.paths import measured
 
+if TYPE_CHECKING:
+    from omnidraft.learning.learner import Learner
 
-def status_of(schedule: Schedule, keeping: Keeping, version: int, active: bool, why_not: str) -> Status:
-    """Everything at a glance. version: of what is told; active, why_not: see `Learner`."""
-    settings, run, pairing = schedule.settings(), schedule.run, schedule.pairing
-    state, reason = _state(schedule, keeping, active, why_not)
-    choice = pairing.choice if pairing is not None else None
-    pid = run.process.pid if run is not None and run.process is not None else None
+
+def status_of(learner: Learner, version: int) -> Status:
+    """Everything at a glance. version: of what is told."""
+    settings, run, stores = learner.settings(), learner.run, learner.stores
+    state, reason = _state(learner)
+    choice = learner.pairing.choice if learner.pairing is not None else None
+    pid = learner.process.pid if run is not None else None
     return Status(
-        version=version, state=state, reason=reason, waiting=keeping.fresh, interval=settings.interval,
-        held=schedule.held, update=run.update if run is not None else None, last=schedule.last,
+        version=version, state=state, reason=reason, waiting=stores.fresh, interval=settings.interval,
+        held=learner.held, update=run.update if run is not None else None, last=learner.last,
         served=choice.version.name if choice is not None and choice.version is not None else None,
-        origin=choice.origin if choice is not None else "none", merged=schedule.merged, pid=pid,
-        memory_mb=_memory(pid), replay_answers=keeping.answers, replay_tokens=keeping.tokens,
-        replay_bytes=keeping.bytes, replay_limit=int(settings.replay_mb * 1e6),
+        origin=choice.origin if choice is not None else "none", merged=learner.merged, pid=pid,
+        memory_mb=_memory(pid), replay_answers=stores.answers, replay_tokens=stores.tokens,
+        replay_bytes=stores.bytes, replay_limit=int(settings.replay_mb * 1e6),
     )  # fmt: skip
 
 
-def _state(schedule: Schedule, keeping: Keeping, active: bool, why_not: str) -> tuple[State, str]:
-    run, settings = schedule.run, schedule.settings()
-    if not active or keeping.refused:
-        return "unavailable", why_not or keeping.refused
+def _state(learner: Learner) -> tuple[State, str]:
+    run, settings = learner.run, learner.settings()
+    if not learner.active or learner.stores.refused:
+        return "unavailable", learner.why_not or learner.stores.refused
     if not settings.enabled:
         return "off", "Learning is switched off."
-    if schedule.pairing is None:
+    if learner.pairing is None:
         return "unavailable", "No drafter is loaded yet; the first question loads it."
-    if schedule.held:
+    if learner.held:
         return "paused", "Paused by you."
-    if run is not None and schedule.answering:
+    if run is not None and learner.answering:
         return "paused", "Paused while an answer is being written."
     if run is not None:
         return "training", run.doing()
-    if schedule.answering:
+    if learner.answering:
         return "idle", "An answer is being written."
-    return "idle", schedule.due.idle_reason(settings.interval)
+    return "idle", learner.due.idle_reason(settings.interval)
 
 
 def version_facts(choice: Choice, adapters: Adapters, history: History | None) -> list[VersionInfo]:

@@ -2,7 +2,6 @@
 
 from omnidraft.vocab.ngram_cache import NgramCache
 from omnidraft.vocab.pair_map import PairMap
-from omnidraft.vocab.report import load_vocabulary, vocabulary_report
 from omnidraft.vocab.translator import Proposal, Translator
 from omnidraft.vocab.vocabulary import TokenKind, Vocabulary
 
@@ -13,6 +12,4 @@ __all__ = [
     "TokenKind",
     "Translator",
     "Vocabulary",
-    "load_vocabulary",
-    "vocabulary_report",
 ]

@@ -10,14 +10,16 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from tokenizers import Tokenizer as Library
 
 from omnidraft.errors import ModelError
 from omnidraft.storage.json_text import read_json
 from omnidraft.vocab.vocabulary import TokenKind, Vocabulary, turn_end
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer as Library
 
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-F]{2})>")
 # Control tokens that end generation in the known families, whatever a configuration file says or leaves out.
@@ -45,8 +47,14 @@ _KNOWN_ENDS = frozenset(
 )
 
 
-def read_tokenizer_json(path: Path) -> Vocabulary:
-    """ModelError if the file is missing or no tokenizer."""
+def read_tokenizer_json(path: str | Path) -> Vocabulary:
+    """Read a Hugging Face tokenizer.json and, where they lie beside it, the model's configuration files.
+
+    ModelError if the file is missing or no tokenizer.
+    """
+    from tokenizers import Tokenizer as Library  # takes longer to load than most that needs no such file
+
+    path = Path(path)
     try:
         content = path.read_text(encoding="utf-8")
         description = read_json(content)

@@ -26,8 +26,12 @@ _WORD_MARKING = (api.LLAMA_VOCAB_TYPE_SPM, api.LLAMA_VOCAB_TYPE_UGM)
 _HEADER = struct.Struct("<4sIqq")  # magic, version, number of tensors, number of metadata entries
 
 
-def read_gguf(path: Path) -> Vocabulary:
-    """Load a GGUF file's vocabulary, nothing else, and free the model with the Vocabulary's tokenizer."""
+def read_gguf_vocabulary(path: str | Path) -> Vocabulary:
+    """Read only the vocabulary of a GGUF file; the model is freed with the Vocabulary's tokenizer.
+
+    ModelError if the file is missing, damaged or has none.
+    """
+    path = Path(path)
     check_header(path)
     TRIALS.require(path)
     llama_log.begin()

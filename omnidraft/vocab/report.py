@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from time import perf_counter
 
+from omnidraft.vocab.hf_vocab import read_tokenizer_json
+from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 from omnidraft.vocab.pair_map import PairMap
 from omnidraft.vocab.vocabulary import Vocabulary
 
@@ -15,8 +17,8 @@ def load_vocabulary(path: str | Path) -> Vocabulary:
     if path.is_dir() and (path / "tokenizer.json").is_file():
         path = path / "tokenizer.json"
     if path.suffix == ".json":
-        return Vocabulary.from_tokenizer_json(path)
-    return Vocabulary.from_gguf(path)
+        return read_tokenizer_json(path)
+    return read_gguf_vocabulary(path)
 
 
 def vocabulary_report(drafter: str | Path, target: str | Path, cache_dir: Path | None = None) -> dict[str, int | float]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from enum import IntEnum
-from pathlib import Path
 
 import numpy as np
 
@@ -37,7 +36,7 @@ _PREFERENCE = (TokenKind.NORMAL, TokenKind.USER_DEFINED, TokenKind.BYTE)
 
 
 class Vocabulary:
-    """One model's vocabulary. Build it with `from_gguf` or `from_tokenizer_json`.
+    """One model's vocabulary, made by `read_gguf_vocabulary` (llama_vocab.py) or `read_tokenizer_json` (hf_vocab.py).
 
     size: number of logit rows, padding included. pieces: the bytes of each id in a text, b"" for control, unknown and
     unused ids. kinds: (size,) uint8 of TokenKind. ordinary: (size,) bool, the ids that stand for text. eog: ids that
@@ -72,20 +71,6 @@ class Vocabulary:
         merged = [pieces[i] for i in np.flatnonzero(self.ordinary & (self.kinds != TokenKind.BYTE))]
         self._encoder: ExactEncoder | None = ExactEncoder(tokenizer, pieces, self.by_bytes, merged)
         self.fingerprint = self._fingerprint()
-
-    @classmethod
-    def from_gguf(cls, path: str | Path) -> Vocabulary:
-        """Read only the vocabulary of a GGUF file. ModelError if the file is missing, damaged or has none."""
-        from omnidraft.vocab.llama_vocab import read_gguf
-
-        return read_gguf(Path(path))
-
-    @classmethod
-    def from_tokenizer_json(cls, path: str | Path) -> Vocabulary:
-        """Read a Hugging Face tokenizer.json and, where they lie beside it, the model's configuration files."""
-        from omnidraft.vocab.hf_vocab import read_tokenizer_json
-
-        return read_tokenizer_json(Path(path))
 
     def encode(self, text: str, *, at_start: bool = False) -> list[int]:
         """Ids of `text`: special parsing off (typed control strings stay text), no beginning-of-sequence token.

@@ -10,12 +10,12 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from omnidraft.app import hub_drafters, hub_fit, hub_search
 from omnidraft.app.hub_files import HubError, list_models
-from omnidraft.app.memory import context_of
+from omnidraft.app.model_memory import context_of
 from omnidraft.backends.gguf.file import read_info
 from omnidraft.backends.llama.estimate import header_estimate
 from omnidraft.settings.config import ModelSettings
 from omnidraft.storage.paths import BUNDLED_MODELS
-from omnidraft.vocab import Vocabulary
+from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 from tests.app.test_hub import serve  # noqa: F401  a fixture
 from tests.ui.stub_hub import REPO
 
@@ -79,7 +79,7 @@ def test_drafters_are_compared_by_their_vocabularies_alone(serve, tmp_path):  # 
     hub = serve({})
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     few, many = hub_drafters.DRAFTERS[0][0], hub_drafters.DRAFTERS[1][0]
-    target = Vocabulary.from_gguf(TARGET)
+    target = read_gguf_vocabulary(TARGET)
     known = [p.decode() for p in target.pieces if p.isalpha() and p.isascii() and len(p) > 1][:500]
     hub.tokenizers = {few: tokenizer(letters), many: tokenizer([*letters, *known])}
     found = hub_drafters.ranked(list(hub_drafters.compare(target, tmp_path)))
@@ -97,6 +97,6 @@ def test_a_damaged_tokenizer_is_said_and_not_kept(serve, tmp_path):  # noqa: F81
     hub = serve({})
     hub.tokenizers = {repo: json.dumps({"model": 5}).encode() for repo, _ in hub_drafters.DRAFTERS}
     hub.tokenizers[hub_drafters.DRAFTERS[0][0]] = tokenizer(["a", "b"])  # no token for any other byte
-    found = list(hub_drafters.compare(Vocabulary.from_gguf(TARGET), tmp_path))
+    found = list(hub_drafters.compare(read_gguf_vocabulary(TARGET), tmp_path))
     assert all("no tokenizer that can be read" in one.why for one in found)
     assert not list(tmp_path.rglob("tokenizer.json"))

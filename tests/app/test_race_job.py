@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from omnidraft.app import conversing, larger
-from omnidraft.app.race_view import RacePlan, RaceView, progress
+from omnidraft.app.race_state import RacePlan, RaceView, progress
 from omnidraft.app.session import Session, StillAnswering
 from omnidraft.errors import ModelError, OmniDraftError
 from omnidraft.lab.race import Taught
 from omnidraft.lab.topics import own_prompts, topic_prompts
 from omnidraft.learning import learner
-from omnidraft.learning.schedule import Waits
+from omnidraft.learning.learner import Waits
 from omnidraft.settings.config import changed
 from omnidraft.storage.paths import find_data_home
 
@@ -67,7 +67,7 @@ def test_a_race_a_lesson_and_a_race_leave_nothing_in_the_profile(session, plan):
     assert view.phase == "taught", view.error
     assert view.after.answers == view.after.same == 2
     assert any(folder.rglob("replay.sqlite")), "the lesson was learned there"
-    assert session.assistant.learner.history() == []
+    assert session.assistant.learner.learned.history() == []
     with pytest.raises(ModelError):
         session.teach_race()
     session.race.close()

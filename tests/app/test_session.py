@@ -17,7 +17,7 @@ from omnidraft.decoding.events import Finished, Round, Statistics
 from omnidraft.errors import ModelError, OmniDraftError
 from omnidraft.server.api import answers as api
 from omnidraft.server.api.reply import Reply
-from omnidraft.server.api.request import Asked
+from omnidraft.server.api.request import CompletionRequest
 from omnidraft.settings.config import AppSettings
 from omnidraft.settings.file import load_settings
 from omnidraft.storage.paths import find_data_home
@@ -61,7 +61,7 @@ def test_what_the_command_line_named_stays_offered_when_another_model_is_chosen(
 def said(session: Session, model) -> Reply:
     """A client of the API asked this model something."""
     info = ModelInfo(path=model, name=model.stem)
-    (choice,) = Asked.chat(session, json.dumps({"messages": HELLO}).encode()).choices
+    (choice,) = CompletionRequest.chat(session, json.dumps({"messages": HELLO}).encode()).choices
     return api._answer(session, info.name, info, choice)
 
 

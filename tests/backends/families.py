@@ -10,6 +10,7 @@ from pathlib import Path
 
 from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.vocab import Vocabulary
+from omnidraft.vocab.hf_vocab import read_tokenizer_json
 from tests.backends.hf_folders import write_tokenizer
 from tests.backends.spm_tokenizers import add_tokens, invent_pieces, write_json
 
@@ -151,5 +152,5 @@ def build(family: Family, folder: Path) -> tuple[ChatTemplate, Vocabulary]:
     add_bos = "false" if family.bos is None else "true"
     (folder / "tokenizer_config.json").write_text(f'{{"add_bos_token": {add_bos}}}')
     (folder / "chat_template.jinja").write_text(family.template)
-    vocabulary = Vocabulary.from_tokenizer_json(folder / "tokenizer.json")
+    vocabulary = read_tokenizer_json(folder / "tokenizer.json")
     return ChatTemplate(family.template, vocabulary), vocabulary

@@ -10,7 +10,7 @@ from omnidraft.backends.opening import open_target
 from omnidraft.bench.transformers_models import AssistedModel, export_folder
 from omnidraft.errors import ModelError
 from omnidraft.settings.config import ModelSettings, SamplingSettings
-from omnidraft.vocab import Vocabulary
+from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +21,7 @@ def folders(tmp_path_factory, models):
 
 def test_vocabulary_and_logits_are_the_files(folders, models):
     file = models / "tiny-target-a-f16.gguf"
-    vocabulary = Vocabulary.from_gguf(file)
+    vocabulary = read_gguf_vocabulary(file)
     assert folder_vocabulary(folders["target-a"]).fingerprint == vocabulary.fingerprint
     ids, found = vocabulary.encode("What is 12 plus 30?"), []
     for path in (file, folders["target-a"]):
@@ -40,7 +40,7 @@ def test_a_folder_appears_only_when_complete(tmp_path):
 
 
 def test_assisted_generation_says_what_plain_says(folders, models):
-    vocabulary = Vocabulary.from_gguf(models / "tiny-target-a-f16.gguf")
+    vocabulary = read_gguf_vocabulary(models / "tiny-target-a-f16.gguf")
     model = AssistedModel(folders["target-a"], folders["drafter"], 1)
     prompt, ends = vocabulary.encode("The first day of the week is"), sorted(vocabulary.eog)
     greedy = SamplingSettings.unfiltered(temperature=0.0, seed=1, max_tokens=16)

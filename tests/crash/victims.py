@@ -127,7 +127,7 @@ class Page:
 
     def versions(self) -> None:
         learner = self.session.assistant.learner
-        known = [None, *(version.name for version in learner.versions())]
+        known = [None, *(version.name for version in learner.learned.versions())]
         learner.choose(self.random.choice(known))
 
 

@@ -18,7 +18,7 @@ from omnidraft.backends.gguf.header_checks import check_settings, check_vocabula
 from omnidraft.backends.hf.folder import read_folder
 from omnidraft.backends.llama.estimate import header_estimate
 from omnidraft.settings.config import ModelSettings
-from omnidraft.vocab import Vocabulary
+from omnidraft.vocab.hf_vocab import read_tokenizer_json
 from tests.fuzz.cases import as_json, damaged, fuzz, refused_at_most, several
 
 SEEDS = st.integers(0, 2**48).map(random.Random)
@@ -175,7 +175,7 @@ def test_tokenizers_of_any_kind(tmp_path_factory, by):
     (folder / "tokenizer.json").write_bytes(damaged(data, by) if by.random() < 0.2 else data)
     (folder / "tokenizer_config.json").write_bytes(as_json(several({"chat_template": "x", "eos_token": "<s>"}, by)))
     with refused_at_most():
-        vocabulary = Vocabulary.from_tokenizer_json(folder / "tokenizer.json")
+        vocabulary = read_tokenizer_json(folder / "tokenizer.json")
         ids = vocabulary.encode("ab a\x00é😀", at_start=True)
         assert all(0 <= one < vocabulary.size for one in ids)
 
@@ -211,6 +211,6 @@ def test_model_folders_of_any_kind(tmp_path_factory, by):
 def test_what_nobody_damaged_is_accepted(tmp_path):
     """Or the cases above would all end at the first look."""
     (tmp_path / "tokenizer.json").write_bytes(as_json(TOKENIZER))
-    assert Vocabulary.from_tokenizer_json(tmp_path / "tokenizer.json").encode("ab") == [256]
+    assert read_tokenizer_json(tmp_path / "tokenizer.json").encode("ab") == [256]
     (tmp_path / "x.gguf").write_bytes(gguf(SETTINGS, random.Random(1)))
     assert read_info(tmp_path / "x.gguf").architecture == "llama"

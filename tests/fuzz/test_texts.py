@@ -19,11 +19,11 @@ from omnidraft.chats import ChatStore, export_json, export_markdown, import_json
 from omnidraft.lab.prompts import load_prompts
 from omnidraft.profiles.exporting import export_profile
 from omnidraft.profiles.importing import import_profile
-from omnidraft.server.api.request import Asked
+from omnidraft.server.api.request import CompletionRequest
 from omnidraft.settings.config import AppSettings
 from omnidraft.settings.file import load_settings, save_settings
 from omnidraft.storage.paths import find_data_home
-from omnidraft.vocab import Vocabulary
+from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 from tests.fuzz.cases import ODD, as_json, damaged, fuzz, refused_at_most, several
 
 SEEDS = st.integers(0, 2**48).map(random.Random)
@@ -162,7 +162,7 @@ def test_requests(by):
     kept = {name: value for name, value in BODY.items() if by.random() < 0.6}
     data = as_json(several(kept, by))
     data = damaged(data, by) if by.random() < 0.2 else data
-    for read in (Asked.chat, Asked.text):
+    for read in (CompletionRequest.chat, CompletionRequest.text):
         with refused_at_most():
             read(session, data)
 
@@ -204,7 +204,7 @@ PIECES = [
 
 @pytest.fixture(scope="module")
 def vocabulary(models):
-    return Vocabulary.from_gguf(models / "tiny-target-b-f16.gguf")
+    return read_gguf_vocabulary(models / "tiny-target-b-f16.gguf")
 
 
 @fuzz(80)
@@ -299,6 +299,6 @@ def test_what_nobody_damaged_is_accepted(vocabulary, store):
     check_grammar(json_grammar(SCHEMA["properties"]["a"]))
     assert GrammarState(Grammar('root ::= [a-z]+ "b"?'), vocabulary).allowed(np.arange(vocabulary.size)).any()
     wanted = {name: BODY[name] for name in ("model", "messages", "max_tokens", "stream", "tools", "temperature")}
-    assert Asked.chat(SimpleNamespace(settings=AppSettings()), as_json(wanted)).tools is not None
+    assert CompletionRequest.chat(SimpleNamespace(settings=AppSettings()), as_json(wanted)).tools is not None
     (chat,) = import_json(store, export_json(store, [store.conversations()[-1].id]))
     assert store.delete(chat.id)

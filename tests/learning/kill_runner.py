@@ -33,11 +33,11 @@ def train(home: Path):
     import torch
 
     from omnidraft.learning.adapters.store import AdapterStore
-    from omnidraft.learning.job import Job
     from omnidraft.learning.training.update import run
+    from omnidraft.learning.training_job import TrainingJob
 
     torch.set_num_threads(1)
-    job = Job(**json.loads((home / "job.json").read_text()))
+    job = TrainingJob(**json.loads((home / "job.json").read_text()))
 
     def body() -> None:
         current = AdapterStore(Path(job.store)).current()

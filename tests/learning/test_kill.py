@@ -19,9 +19,9 @@ import pytest
 from omnidraft.learning.adapters.candidate import FILE, read_candidate
 from omnidraft.learning.adapters.store import AdapterStore
 from omnidraft.learning.adapters.versions import read_version
-from omnidraft.learning.job import update_job
 from omnidraft.learning.material.expansions import table_files
 from omnidraft.learning.material.replay import ReplayStore
+from omnidraft.learning.training_job import update_job
 from omnidraft.storage.paths import find_data_home
 from tests.learning.living import ask, open_assistant, until
 
@@ -95,7 +95,7 @@ def prepared(tmp_path, models):
     assistant = open_assistant(home, models, interval=1000)
     ask(assistant, range(12))
     until(lambda: assistant.learner.status().replay_answers == 12)
-    pairing = assistant.learner._schedule.pairing
+    pairing = assistant.learner.pairing
     tables, replay = table_files(home.cache, pairing.pair, "per-target"), assistant.profile.replay
     loaded = (pairing.choice, pairing.pair.target.fingerprint, pairing.target, assistant.settings.learning, replay)
     job = update_job(*loaded, tables, tmp_path / "m", 1)

@@ -50,7 +50,11 @@ def taught(home, models):
 
 
 def test_an_update_is_trained_judged_and_served_while_nobody_waits(taught):
-    status, (version,), (update,) = taught.learner.status(), taught.learner.versions(), taught.learner.history()
+    status, (version,), (update,) = (
+        taught.learner.status(),
+        taught.learner.learned.versions(),
+        taught.learner.learned.history(),
+    )
     assert taught.states >= {"idle", "training"}
     assert (status.state, status.waiting, status.pid) == ("idle", 0, None)
     assert status.served == version.name == update.version == "v000001"
@@ -65,12 +69,12 @@ def test_an_update_is_trained_judged_and_served_while_nobody_waits(taught):
 
 
 def test_answers_under_the_new_version_are_counted_for_it(taught):
-    before = len(taught.learner.served_answers())
+    before = len(taught.learner.learned.served_answers())
     (finished,) = ask(taught, range(20, 21))
-    until(lambda: len(taught.learner.served_answers()) > before)
-    served = taught.learner.served_answers()[-1]
+    until(lambda: len(taught.learner.learned.served_answers()) > before)
+    served = taught.learner.learned.served_answers()[-1]
     assert (served.version, served.tested) == ("v000001", finished.statistics.tested)
-    until(lambda: taught.learner.versions()[0].live_answers == 1)
+    until(lambda: taught.learner.learned.versions()[0].live_answers == 1)
 
 
 def test_text_is_the_same_before_and_after_a_swap(taught, home, models):
@@ -88,7 +92,7 @@ def test_going_back_and_a_restart_serve_what_was_chosen(taught, home, models):
     assert "drafter as it came" in taught.learner.rollback()
     until(lambda: taught.learner.status().served is None)
     ask(taught, range(1), "chat-x")
-    assert AdapterStore(taught.learner.versions()[0].path.parent).current() is None
+    assert AdapterStore(taught.learner.learned.versions()[0].path.parent).current() is None
     until(lambda: taught.learner.status().replay_answers >= 13)
     assert "nothing to go back to" in taught.learner.rollback()
 
@@ -137,9 +141,9 @@ def test_pages_that_look_while_everything_is_forgotten_neither_hinder_it_nor_fai
     def look() -> None:
         while not over.is_set():
             try:
-                assistant.learner.history()
-                assistant.learner.versions()
-                assistant.learner.served_answers()
+                assistant.learner.learned.history()
+                assistant.learner.learned.versions()
+                assistant.learner.learned.served_answers()
             except Exception as error:
                 failed.append(error)
 
@@ -205,7 +209,7 @@ def test_an_answer_pauses_training_at_once_and_the_user_can_too(home, models, tm
     assert (assistant.learner.status().state, assistant.learner.status().held) == ("paused", True)
     time.sleep(0.5)
     assert assistant.learner.status().state == "paused"
-    assistant.learner.go_on()
+    assistant.learner.hold(False)
     until(lambda: assistant.learner.status().state == "training")
     assistant.settings = changed(assistant.settings, **{"learning.enabled": False})
     until(lambda: assistant.learner.status().pid is None)

@@ -8,8 +8,8 @@ import pytest
 
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.learning.adapters.store import AdapterStore
-from omnidraft.learning.due import FEWEST_BEFORE, LIVE_ANSWERS
 from omnidraft.learning.facts import Update
+from omnidraft.learning.update_trigger import FEWEST_BEFORE, LIVE_ANSWERS
 from omnidraft.settings.config import SamplingSettings
 from omnidraft.storage.paths import find_data_home
 from tests.learning.living import FIXED, PROMPTS, open_assistant, until
@@ -27,7 +27,7 @@ def assistant(tmp_path, models):
 
 def publish(assistant, drafter, noise: float) -> str:
     """Publish a version as an update would, with its line in the history, and have it served."""
-    store, history = assistant.loaded.choice.store, assistant.learner._keeping.history
+    store, history = assistant.loaded.choice.store, assistant.learner.stores.history
     current = store.current()
     name = made(store, drafter, noise, parent=current.name if current else None).name
     line = Update(history.next_number(), time.time(), drafter.stem, "t", "v", "published", "It rose.", name)
@@ -39,7 +39,7 @@ def publish(assistant, drafter, noise: float) -> str:
 
 def answer(assistant, count: int) -> float:
     """accepted / tested over this many short answers, each stored and counted."""
-    before = len(assistant.learner.served_answers(10_000))
+    before = len(assistant.learner.learned.served_answers(10_000))
     tested = accepted = 0
     for number in range(count):
         messages = PROMPTS[number % len(PROMPTS)].messages
@@ -47,7 +47,7 @@ def answer(assistant, count: int) -> float:
             AnswerRequest(messages, SHORT, FIXED, source=f"c{before + number}", capture=assistant.capture)
         )
         tested, accepted = tested + last.statistics.tested, accepted + last.statistics.accepted
-    until(lambda: len(assistant.learner.served_answers(10_000)) == before + count)
+    until(lambda: len(assistant.learner.learned.served_answers(10_000)) == before + count)
     return accepted / tested
 
 
@@ -65,10 +65,10 @@ def test_a_version_that_falls_is_rolled_back_to_the_last_good_one(assistant, mod
     store = AdapterStore(assistant.loaded.choice.store.folder)
     assert (store.current().name, store.pointer.rejected) == (good, (bad,))
     assert assistant.loaded.choice.adapter == store.current().adapter
-    assert {v.name: (v.served, v.rejected) for v in assistant.learner.versions()} == {
+    assert {v.name: (v.served, v.rejected) for v in assistant.learner.learned.versions()} == {
         good: (True, False), bad: (False, True),
     }  # fmt: skip
-    newest, oldest = assistant.learner.history()
+    newest, oldest = assistant.learner.learned.history()
     assert (newest.version, oldest.version, oldest.reason) == (bad, good, "It rose.")
     assert newest.reason == "It rose. Rolled back: what was served before accepts more of the last answers."
     assert answer(assistant, 5) > fallen
@@ -78,4 +78,4 @@ def test_the_history_says_so_when_the_user_goes_back(assistant, models):
     publish(assistant, models / "tiny-drafter-f16.gguf", 0.3)
     assistant.learner.rollback()
     until(lambda: assistant.learner.status().served is None)
-    assert assistant.learner.history()[0].reason == "It rose. Rolled back by you."
+    assert assistant.learner.learned.history()[0].reason == "It rose. Rolled back by you."

@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from omnidraft.learning.adapters.store import AdapterStore
-from omnidraft.learning.job import Job
 from omnidraft.learning.material.expansions import ExpansionTable
 from omnidraft.learning.material.record import Record
 from omnidraft.learning.material.replay import ReplayStore
-from omnidraft.learning.trainer_events import Event, Published, Refused
 from omnidraft.learning.training.batches import windows
 from omnidraft.learning.training.drafter import TorchDrafter, read_weights
 from omnidraft.learning.training.evaluate import Estimate, estimate
 from omnidraft.learning.training.update import run
+from omnidraft.learning.training_events import Event, Published, Refused
+from omnidraft.learning.training_job import TrainingJob
 
 
 class World:
@@ -25,7 +25,7 @@ class World:
         self.records, self.vocabulary = records, records[0].vocabulary
         self.store = AdapterStore(folder / "store")
         self.replay = folder / "replay.sqlite"
-        self.job = Job(
+        self.job = TrainingJob(
             drafter=str(drafter), fingerprint="f", replay=str(self.replay), tables={self.vocabulary: str(table)},
             store=str(self.store.folder), vocabulary=self.vocabulary, cpu_percent=100, least_steps=6,
         )  # fmt: skip

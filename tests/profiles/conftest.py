@@ -14,7 +14,8 @@ from omnidraft.profiles import create_profile
 from omnidraft.settings.config import AppSettings, changed
 from omnidraft.settings.file import save_settings
 from omnidraft.storage.paths import ProfilePaths, find_data_home
-from omnidraft.vocab import NgramCache, PairMap, Vocabulary
+from omnidraft.vocab import NgramCache, PairMap
+from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 
 SETTINGS = changed(AppSettings(), **{"theme": "dark", "sampling.top_k": 7})
 
@@ -27,7 +28,7 @@ def home(tmp_path):
 @pytest.fixture(scope="session")
 def pair(models):
     files = [models / f"{name}-f16.gguf" for name in ("tiny-drafter", "tiny-target-a")]
-    return PairMap.build(*(Vocabulary.from_gguf(file) for file in files), None)
+    return PairMap.build(*(read_gguf_vocabulary(file) for file in files), None)
 
 
 def record(number):

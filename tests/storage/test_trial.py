@@ -13,7 +13,8 @@ from omnidraft.errors import ModelError
 from omnidraft.processes.bounded_child import Outcome, run_bounded
 from omnidraft.storage import trial
 from omnidraft.storage.trial import Trials
-from omnidraft.vocab import Vocabulary, llama_vocab
+from omnidraft.vocab import llama_vocab
+from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 from tests.backends.altered import NUMBERS, altered
 
 
@@ -117,4 +118,4 @@ def test_a_file_with_which_llama_cpp_ends_the_process_is_refused(monkeypatch, mo
     usable_info(file)
     for _ in range(2):
         with pytest.raises(ModelError, match="end the whole program"):
-            Vocabulary.from_gguf(file)
+            read_gguf_vocabulary(file)

@@ -25,7 +25,8 @@ class FakeAssistant:
         self.named = named
         self.profile = home.profile(profile)
         self.settings, _ = load_settings(self.profile.settings)
-        self.learner = SimpleNamespace(status=lambda: SimpleNamespace(state="idle", served=None), served_answers=list)
+        status = SimpleNamespace(state="idle", served=None)
+        self.learner = SimpleNamespace(status=lambda: status, learned=SimpleNamespace(served_answers=list))
         self.engine = self.target = None
         self.loaded = SimpleNamespace(target_file=None, cache=None, pair=None)
         self.loads: list[Path] = []

@@ -36,12 +36,17 @@ sys.addaudithook(listen)
 RECORD.touch()
 
 import app  # noqa: E402  the hook has to be there before anything is imported
-from omnidraft.app import answer_job  # noqa: E402
-from omnidraft.decoding.events import Token  # noqa: E402
+from omnidraft.app.answer_job import AnswerJob  # noqa: E402
+from omnidraft.decoding.events import Event, Token  # noqa: E402
 
 if pause := float(os.environ.get("PAUSE", "0")):
-    whole = answer_job._whole
-    answer_job._whole = lambda event: (time.sleep(pause if isinstance(event, Token) else 0), whole(event))[1]
+    take = AnswerJob._take
+
+    def slowly(job: AnswerJob, event: Event) -> None:
+        time.sleep(pause if isinstance(event, Token) else 0)
+        take(job, event)
+
+    AnswerJob._take = slowly  # type: ignore[method-assign]
 
 if says := os.environ.get("SAYS"):
     from tests.ui.scripted_engine import say

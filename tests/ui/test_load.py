@@ -38,7 +38,7 @@ def asking(words: str, tokens: int = 12, **more) -> dict:
 
 
 @dataclass
-class Heard:
+class TextWithCalls:
     """What clients got: answers by client, refusals, and everything else."""
 
     answered: list[int] = field(default_factory=lambda: [0] * CLIENTS)
@@ -60,8 +60,8 @@ class Heard:
                 return
 
 
-def many(server, seconds: float, least: int) -> Heard:
-    heard, until = Heard(), time.monotonic() + seconds
+def many(server, seconds: float, least: int) -> TextWithCalls:
+    heard, until = TextWithCalls(), time.monotonic() + seconds
     clients = [threading.Thread(target=heard.client, args=(server, n, until, least)) for n in range(CLIENTS)]
     for one in clients:
         one.start()

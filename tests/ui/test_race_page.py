@@ -9,7 +9,7 @@ import pytest
 
 import omnidraft.app.session
 from omnidraft.app.race_job import RaceJob
-from omnidraft.app.race_view import RacePlan
+from omnidraft.app.race_state import RacePlan
 from omnidraft.app.sessions import Sessions
 from omnidraft.errors import ModelError, SettingsError
 from omnidraft.lab.race import Score
@@ -18,7 +18,7 @@ from omnidraft.settings.config import AppSettings
 from omnidraft.storage.paths import BUNDLED_MODELS, find_data_home
 from tests.ui.chatting import arrived, choose, write
 from tests.ui.fake_assistant import FakeAssistant
-from ui.drift import race_view
+from ui.drift import race_html
 from ui.drift.race import AS_IT_IS, DEFAULT_COST, FEWEST, LESSON, OWN, RACED, about, fitting_cost, parted, plan_of
 
 
@@ -80,7 +80,7 @@ def a_score(speedup: float, acceptance: float | None = 0.5, same: int = 6, near:
 
 
 def test_two_bars_and_the_proof_after_the_lesson():
-    shown = race_view.race(a_race(before=a_score(1.05, 0.1), after=a_score(1.4)))
+    shown = race_html.race(a_race(before=a_score(1.05, 0.1), after=a_score(1.4)))
     assert shown.count("od-gainbar") == 2
     assert "1.05×" in shown
     assert "1.40×" in shown
@@ -89,8 +89,8 @@ def test_two_bars_and_the_proof_after_the_lesson():
 
 
 def test_texts_that_differ_are_not_called_equal():
-    assert 'data-equal="false"' in race_view.race(a_race("raced", before=a_score(1.0, same=5)))
-    near = race_view.race(a_race("raced", before=a_score(1.0, same=5, near=1)))
+    assert 'data-equal="false"' in race_html.race(a_race("raced", before=a_score(1.0, same=5)))
+    near = race_html.race(a_race("raced", before=a_score(1.0, same=5, near=1)))
     assert 'data-equal="true"' in near
     assert "rounding" in near
 
@@ -98,12 +98,12 @@ def test_texts_that_differ_are_not_called_equal():
 def test_what_comes_from_a_model_or_a_person_is_escaped():
     job = a_race("racing", before=a_score(1.0))
     job.view.prompt = job.view.lanes["plain"].text = job.view.error = "<img src=x onerror=alert(1)>"
-    assert "<img" not in race_view.race(job)
+    assert "<img" not in race_html.race(job)
 
 
 def test_no_race_yet_says_what_one_is():
-    assert "twice" in race_view.race(None)
-    assert "too few" in race_view.race(a_race_without_lesson())
+    assert "twice" in race_html.race(None)
+    assert "too few" in race_html.race(a_race_without_lesson())
 
 
 def a_race_without_lesson() -> RaceJob:

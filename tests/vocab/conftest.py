@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from omnidraft.vocab import PairMap, Vocabulary
+from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT.parent / "shared" / "vocabs"
@@ -26,7 +27,7 @@ def vocabulary(name: str) -> Vocabulary:
     path = path_of(name)
     if not path.is_file():
         pytest.skip(f"{path.name} is not there")
-    return Vocabulary.from_gguf(path)
+    return read_gguf_vocabulary(path)
 
 
 @lru_cache(maxsize=6)

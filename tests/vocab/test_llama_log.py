@@ -16,7 +16,8 @@ from omnidraft.backends.llama.model import LlamaTarget
 from omnidraft.backends.llama.runtime import supports_architecture
 from omnidraft.errors import ModelError
 from omnidraft.settings.config import ModelSettings
-from omnidraft.vocab import Vocabulary, llama_log
+from omnidraft.vocab import llama_log
+from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 
 _DEAF = llama_cpp.llama_log_callback(lambda level, text, data: None)
 
@@ -48,12 +49,12 @@ def test_an_unsupported_architecture_is_named(tmp_path: Path):
         read_info(path)
     llama_cpp.llama_log_set(_DEAF, ctypes.c_void_p(0))
     with pytest.raises(ModelError, match="unknown model architecture: 'zeta-7'"):
-        Vocabulary.from_gguf(path)
+        read_gguf_vocabulary(path)
 
 
 def test_a_missing_setting_is_named(tmp_path: Path):
     with pytest.raises(ModelError, match=r"tokenizer\.ggml\.model"):
-        Vocabulary.from_gguf(headless(tmp_path / "empty.gguf", "llama"))
+        read_gguf_vocabulary(headless(tmp_path / "empty.gguf", "llama"))
 
 
 def test_threads_that_load_at_once_get_their_own_reason(tmp_path: Path):
@@ -66,7 +67,7 @@ def test_threads_that_load_at_once_get_their_own_reason(tmp_path: Path):
         found = []
         for _ in range(30):
             with pytest.raises(ModelError) as caught:
-                Vocabulary.from_gguf(path)
+                read_gguf_vocabulary(path)
             found.append(str(caught.value))
         return found
 
@@ -77,7 +78,7 @@ def test_threads_that_load_at_once_get_their_own_reason(tmp_path: Path):
 
 def test_an_earlier_failure_does_not_explain_a_later_one(tmp_path: Path):
     with pytest.raises(ModelError):
-        Vocabulary.from_gguf(headless(tmp_path / "new.gguf", "zeta-7"))
+        read_gguf_vocabulary(headless(tmp_path / "new.gguf", "zeta-7"))
     assert "zeta-7" in llama_log.first_error()
     llama_log.begin()
     assert llama_log.first_error() == ""

@@ -299,10 +299,11 @@ CHILD = """
 import sys, time
 from pathlib import Path
 from omnidraft.settings.config import CacheSettings
-from omnidraft.vocab import NgramCache, PairMap, Vocabulary
+from omnidraft.vocab import NgramCache, PairMap
+from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 root, path = Path(sys.argv[1]), Path(sys.argv[2])
 names = ("tiny-drafter", "tiny-target-a")
-pair = PairMap.build(*(Vocabulary.from_gguf(root / "models" / f"{n}-f16.gguf") for n in names), None)
+pair = PairMap.build(*(read_gguf_vocabulary(root / "models" / f"{n}-f16.gguf") for n in names), None)
 cache = NgramCache.open(path, pair, CacheSettings(seed=False))
 tokens = [t for t, pieces in enumerate(pair.expansions) if len(pieces) > 1]
 for token in tokens[:120]:
@@ -497,4 +498,3 @@ def test_twenty_thousand_entries_open_in_a_few_times_what_reading_them_takes(pat
     times = [(seconds(read), seconds(opened)) for _ in range(5)]  # other processes slow some down through the caches
     reading, opening = (min(column) for column in zip(*times, strict=True))
     assert opening < 8 * reading
-

@@ -5,7 +5,8 @@ import time
 import numpy as np
 import pytest
 
-from omnidraft.vocab import PairMap, vocabulary_report
+from omnidraft.vocab import PairMap
+from omnidraft.vocab.report import vocabulary_report
 from tests.vocab.conftest import PAIRS, REFERENCE_NAMES, pair_map, path_of, vocabulary
 
 QUICK = [("llama-spm", "gpt-2"), ("gpt-2", "phi-3"), ("phi-3", "llama-spm"), ("llama-spm", "qwen2")]

@@ -11,8 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnidraft.errors import ModelError
-from omnidraft.vocab import TokenKind, Vocabulary, load_vocabulary
+from omnidraft.vocab import TokenKind
 from omnidraft.vocab.exact import ExactEncoder
+from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
+from omnidraft.vocab.report import load_vocabulary
 from tests.vocab.conftest import BUNDLED_NAMES, REFERENCE_NAMES, path_of, vocabulary
 
 TEXTS = [
@@ -190,7 +192,7 @@ def test_fingerprints_are_equal_for_equal_vocabularies_only():
 def test_a_tokenizer_json_gives_the_same_vocabulary_as_its_gguf(shared, name):
     folder = shared / "bundle" / name
     ours = load_vocabulary(folder / "tokenizer.json")
-    other = Vocabulary.from_gguf(folder / f"{name}-f16.gguf")
+    other = read_gguf_vocabulary(folder / f"{name}-f16.gguf")
     assert ours.pieces == other.pieces
     assert (ours.kinds == other.kinds).all()
     assert (ours.eog, ours.eos, ours.bos, ours.controls) == (other.eog, other.eos, other.bos, other.controls)
@@ -213,7 +215,7 @@ def test_padding_rows_are_unused_and_leave_the_fingerprint_alone(shared, tmp_pat
 
 
 def test_a_closed_vocabulary_still_reads_but_does_not_encode():
-    v = Vocabulary.from_gguf(path_of("tiny-target-b"))
+    v = read_gguf_vocabulary(path_of("tiny-target-b"))
     ids = v.encode("still readable")
     v.close()
     with pytest.raises(ModelError, match="closed"):
@@ -227,11 +229,11 @@ def test_vocabularies_free_their_models():
             return int(file.read().split()[1]) * 4096
 
     for _ in range(3):
-        Vocabulary.from_gguf(path_of("tiny-target-a"))
+        read_gguf_vocabulary(path_of("tiny-target-a"))
     gc.collect()
     before = resident()
     for _ in range(40):
-        Vocabulary.from_gguf(path_of("tiny-target-a"))
+        read_gguf_vocabulary(path_of("tiny-target-a"))
     gc.collect()
     assert resident() - before < 30_000_000  # one holds about 4 MB
 
@@ -241,7 +243,7 @@ def test_a_truncated_file_is_refused_in_one_silent_sentence(models, tmp_path, ca
     path = tmp_path / "cut.gguf"
     path.write_bytes((models / "tiny-target-b-f16.gguf").read_bytes()[:kept])
     with pytest.raises(ModelError) as refusal:
-        Vocabulary.from_gguf(path)
+        read_gguf_vocabulary(path)
     _is_one_sentence(refusal.value)
     assert capfd.readouterr() == ("", "")
 
@@ -260,7 +262,7 @@ def test_other_files_are_refused_in_one_sentence(tmp_path, capfd):
 
 
 def test_loading_a_good_file_prints_nothing(capfd):
-    Vocabulary.from_gguf(path_of("tiny-drafter"))
+    read_gguf_vocabulary(path_of("tiny-drafter"))
     assert capfd.readouterr() == ("", "")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import gradio as gr
 
 from omnidraft.app import larger, models_list
-from omnidraft.app.race_view import RacePlan
+from omnidraft.app.race_state import RacePlan
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
 from omnidraft.errors import ModelError, OmniDraftError, SettingsError
@@ -17,7 +17,7 @@ from omnidraft.lab.topics import TOPICS, lesson_prompts, own_prompts, topic_prom
 from ui.common.layout import PRIVATE
 from ui.common.notes import note
 from ui.common.request import session_of
-from ui.drift import race_view
+from ui.drift import race_html
 
 OWN = "own"
 GO = "race"  # the page's query says so where a race shall begin at once
@@ -139,7 +139,7 @@ def look(parts: Parts, session: Session, told: str | None = None) -> dict:
     said = {} if told is None else {parts.said: told}
     return {
         **said,
-        parts.shown: race_view.race(job),
+        parts.shown: race_html.race(job),
         parts.go: gr.Button(visible=not racing),
         parts.teach: gr.Button(visible=job is not None and job.can_teach),
         parts.stop: gr.Button(visible=racing),

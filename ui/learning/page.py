@@ -129,13 +129,13 @@ def _fields() -> dict[str, fields.Component]:
 def look(session: Session, parts: Parts) -> dict:
     """Everything that changes by itself, as the components show it."""
     learner = session.assistant.learner
-    status, versions = learner.status(), learner.versions()
-    updates = _updates(learner.history(), status.update)
+    status, versions = learner.status(), learner.learned.versions()
+    updates = _updates(learner.learned.history(), status.update)
     drawn = [learning_plots.loss(updates[::-1]), learning_plots.acceptance(updates[::-1])]
-    starts = learner.starts()
+    starts = learner.learned.starts()
     learned = bool(updates or versions or any(start.warm for start in starts))
     row = f'<div class="od-plots">{"".join(drawn)}</div>' if any(drawn) else ""
-    live = learning_plots.served(learner.served_answers()) if learned else ""
+    live = learning_plots.served(learner.learned.served_answers()) if learned else ""
     shown = row + live
     return {
         parts.standing: learning_view.standing(status),
@@ -143,9 +143,9 @@ def look(session: Session, parts: Parts) -> dict:
         parts.plots: shown if learned or shown else learning_view.nothing_yet(status),
         parts.learned: gr.Group(visible=learned),
         parts.versions: learning_view.versions_table(versions, starts),
-        parts.whose: learning_view.subject(learner.subject()),
+        parts.whose: learning_view.subject(learner.learned.subject()),
         parts.updates: learning_view.updates_table(updates),
-        parts.files: tables.files(learner.files(), session.assistant.profile.root),
+        parts.files: tables.files(learner.learned.files(), session.assistant.profile.root),
         parts.pause: gr.Button(visible=not status.held and status.state not in ("off", "unavailable")),
         parts.go_on: gr.Button(visible=status.held),
         parts.train: gr.Button(visible=status.state in ("idle", "paused") and not status.held),
@@ -220,7 +220,7 @@ def _buttons(sessions: Sessions, parts: Parts, looked_at: list[gr.Component]) ->
         return "Paused. Answers are still kept; training waits until you let it go on."
 
     def go_on(session: Session) -> str:
-        session.assistant.learner.go_on()
+        session.assistant.learner.hold(False)
         return "Learning goes on."
 
     def load(session: Session) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from omnidraft.app import models_list
 from omnidraft.app.hub import Download
-from omnidraft.app.memory import context_of, estimate
+from omnidraft.app.model_memory import context_of, estimate
 from omnidraft.app.session import Session
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.errors import ModelError

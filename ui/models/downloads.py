@@ -9,7 +9,7 @@ import gradio as gr
 
 from omnidraft.app import hub_drafters, hub_files, hub_fit, hub_search, models_list
 from omnidraft.app.sessions import Sessions
-from omnidraft.backends.llama.memory import available_bytes
+from omnidraft.backends.llama.sizes import available_bytes
 from omnidraft.errors import OmniDraftError
 from omnidraft.format import size
 from ui.common.layout import PRIVATE

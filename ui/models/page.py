@@ -17,7 +17,8 @@ from omnidraft.app.sessions import Sessions
 from omnidraft.backends.llama.runtime import gpu_offload
 from omnidraft.errors import OmniDraftError
 from omnidraft.settings.config import AppSettings, Setting, describe, value_of
-from omnidraft.vocab import PairMap, Vocabulary
+from omnidraft.vocab import PairMap
+from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 from ui.chat.switching import describe_switch
 from ui.common import field_events, fields
 from ui.common.layout import PRIVATE, mobile_bar, side_head
@@ -130,7 +131,7 @@ def _act(session: Session, kind: str, path: Path, coverage: dict) -> str:
     drafter = session.drafter_path()
     if drafter is None:
         return "There is no drafter to compare with."
-    pair = PairMap.build(Vocabulary.from_gguf(drafter), models_list.vocabulary(found), session.assistant.home.cache)
+    pair = PairMap.build(read_gguf_vocabulary(drafter), models_list.vocabulary(found), session.assistant.home.cache)
     report = pair.report()
     coverage[str(path)] = report
     return f"{found.name} shares {report['direct']:,} of its {report['target_size']:,} tokens with the drafter."

@@ -22,6 +22,8 @@ from omnidraft.backends.hf.weights import Weights
 from omnidraft.errors import ModelError, StorageError
 from omnidraft.storage.files import reason
 from omnidraft.vocab import Vocabulary
+from omnidraft.vocab.hf_vocab import read_tokenizer_json
+from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 
 DTYPES = ("F32", "F16", "Q8_0")
 _LAYER = {
@@ -73,7 +75,7 @@ def convert_folder(folder: Path, out: Path, dtype: str = "F16", name: str | None
 def folder_vocabulary(folder: Path) -> Vocabulary:
     """The vocabulary of a folder, from tokenizer.json or, where there is only that, tokenizer.model."""
     if (folder / "tokenizer.json").is_file():
-        return Vocabulary.from_tokenizer_json(folder / "tokenizer.json")
+        return read_tokenizer_json(folder / "tokenizer.json")
     config = read_config(folder)
     keys = read_vocabulary(folder, config)
     keys.pad(max(len(keys.tokens), config.get("vocab_size") or 0))
@@ -86,7 +88,7 @@ def _only_vocabulary(keys: VocabularyKeys, splitter: str, path: Path) -> Vocabul
     writer = gguf.GGUFWriter(path, "llama")
     _put_vocabulary(writer, keys, splitter, None)
     _finish(writer)
-    return Vocabulary.from_gguf(path)
+    return read_gguf_vocabulary(path)
 
 
 def _check(folder: Path, config: dict[str, Any]) -> None:
@@ -252,4 +254,4 @@ def _alike(ours: Vocabulary, tokenize: Callable[[str], list[int]] | None, probe:
 
 def _reference(folder: Path) -> Callable[[str], list[int]] | None:
     file = folder / "tokenizer.json"
-    return Vocabulary.from_tokenizer_json(file).encode if file.is_file() else None
+    return read_tokenizer_json(file).encode if file.is_file() else None

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from omnidraft.backends.gguf.file import ModelInfo
-from omnidraft.backends.hf.memory import check_room, folder_estimate
-from omnidraft.backends.llama.memory import available_bytes, give_back
+from omnidraft.backends.hf.estimate import check_room, folder_estimate
+from omnidraft.backends.llama.sizes import available_bytes, give_back
 from omnidraft.errors import ModelError
 
 

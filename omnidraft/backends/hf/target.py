@@ -19,7 +19,7 @@ from omnidraft.backends.gguf.convert import folder_vocabulary
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.hf.folder import read_folder
 from omnidraft.backends.hf.load import choose_device, choose_dtype, first_line, import_torch, load
-from omnidraft.backends.llama.memory import give_back
+from omnidraft.backends.llama.sizes import give_back
 from omnidraft.errors import ModelError
 from omnidraft.processes.cores import physical_cores
 from omnidraft.processes.thread_choice import ThreadChoice

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from omnidraft.backends.gguf.file import ModelInfo, read_info
 from omnidraft.backends.gguf.header import read_header
-from omnidraft.backends.llama.memory import available_bytes, kv_cache_bytes, prompt_step, tensor_bytes
+from omnidraft.backends.llama.sizes import available_bytes, kv_cache_bytes, prompt_step, tensor_bytes
 from omnidraft.errors import ModelError
 from omnidraft.processes.bounded_child import limit_this_process, run_bounded
 from omnidraft.settings.config import ModelSettings

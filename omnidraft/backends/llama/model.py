@@ -29,6 +29,7 @@ from omnidraft.settings.config import ModelSettings
 from omnidraft.storage.files import readable
 from omnidraft.storage.trial import TRIALS
 from omnidraft.vocab import Vocabulary
+from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 
 _SAME = 0.02  # of the logits' spread: rounding moves them less, a wrong state more
 
@@ -103,7 +104,7 @@ class LlamaTarget:
         `placement`: layers that workers hold. Only for a process that may end with them (target_process.py).
         """
         info = usable_info(path)
-        return cls(info, settings, vocabulary or Vocabulary.from_gguf(info.path), max_rows, placement)
+        return cls(info, settings, vocabulary or read_gguf_vocabulary(info.path), max_rows, placement)
 
     def _context_length(self, settings: ModelSettings) -> int:
         trained = self.info.n_ctx_train

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from omnidraft.backends.gguf.file import ModelInfo
-from omnidraft.backends.llama.memory import state_bytes
+from omnidraft.backends.llama.sizes import state_bytes
 
 Method = Literal["cut", "rollback", "replay"]
 ROLLBACK = 16  # states kept per sequence: a round seldom proposes more

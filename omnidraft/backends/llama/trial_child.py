@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from omnidraft.processes.bounded_child import limit_this_process
+from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 
 _CONTEXT = 512
 _TEXTS = ("Hello there,  12345!\n", "déjà-vu 中文 😀\t\x00\x7f", " ", "<|im_end|></s>[INST]", "a" * 300)
@@ -23,11 +24,10 @@ def _open(path: Path, adapter: str | None) -> None:
     from omnidraft.backends.gguf.header_checks import check_vocabulary
     from omnidraft.backends.llama.model import LlamaDrafter
     from omnidraft.settings.config import ModelSettings
-    from omnidraft.vocab import Vocabulary
 
     info = read_info(path)
     check_vocabulary(path)
-    vocabulary = Vocabulary.from_gguf(path)
+    vocabulary = read_gguf_vocabulary(path)
     ids = [id for text in _TEXTS for id in vocabulary.encode(text, at_start=True)]
     with suppress(ValueError):  # some vocabularies cannot spell every byte
         vocabulary.encode_bytes(bytes(range(256)))

@@ -37,7 +37,7 @@ from omnidraft.backends.remote.widths import Widths
 from omnidraft.backends.remote.workers import Plan, plan
 from omnidraft.errors import ModelError
 from omnidraft.settings.config import ModelSettings
-from omnidraft.vocab import Vocabulary
+from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 
 STALLED = 30.0  # seconds beyond what a pass could take, then the workers are given up
 LOADING_STALLED = 120.0  # seconds in which loading gets no further: the largest tensor must have crossed the network
@@ -65,7 +65,7 @@ class TargetProcess:
     def __init__(self, path: Path, settings: ModelSettings, progress: Callable[[float], None]) -> None:
         self.info = usable_info(path)
         self.name = self.info.name
-        self.vocabulary = Vocabulary.from_gguf(self.info.path)
+        self.vocabulary = read_gguf_vocabulary(self.info.path)
         self.settings = settings
         self.max_rows = MAX_ROWS
         self.notices: list[str] = []

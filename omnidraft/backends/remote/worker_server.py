@@ -16,7 +16,7 @@ from contextlib import suppress
 
 import psutil
 
-from omnidraft.backends.llama.memory import available_bytes
+from omnidraft.backends.llama.sizes import available_bytes
 from omnidraft.backends.remote import rpc_library
 from omnidraft.backends.remote.rpc_sockets import notice_lost_peers
 from omnidraft.errors import ModelError, OmniDraftError

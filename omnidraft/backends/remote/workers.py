@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.gguf.header import read_header
 from omnidraft.backends.llama.estimate import size
-from omnidraft.backends.llama.memory import available_bytes, kv_cache_bytes
 from omnidraft.backends.llama.runtime import type_layout
+from omnidraft.backends.llama.sizes import available_bytes, kv_cache_bytes
 from omnidraft.backends.remote.rpc_probe import SECONDS, Found, NoWorker, probe
 from omnidraft.errors import ModelError
 from omnidraft.settings.addresses import Address, parse_addresses, parse_split

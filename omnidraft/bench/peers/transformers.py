@@ -6,7 +6,7 @@ from omnidraft.bench.columns import Column
 from omnidraft.bench.peers.peer import PLAIN, Answer, Burst, Models, Question, answer_of, greedy
 from omnidraft.bench.transformers_models import AssistedModel
 from omnidraft.errors import ModelError
-from omnidraft.vocab import Vocabulary
+from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 
 ASSISTED = "assisted"
 
@@ -20,7 +20,7 @@ class Transformers:
         if models.folder is None or models.drafter_folder is None:
             raise ModelError("There is no folder of this target to give to transformers.")
         self.notes = ["assisted is UAG at temperature 0 and TLI above"]
-        self._ends = sorted(Vocabulary.from_gguf(models.target).eog)
+        self._ends = sorted(read_gguf_vocabulary(models.target).eog)
         self._model = AssistedModel(models.folder, models.drafter_folder, models.threads)
 
     def answer(self, way: str, question: Question) -> Answer:

@@ -6,17 +6,17 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from omnidraft.errors import StorageError
-from omnidraft.learning.job import Job
 from omnidraft.learning.material.expansions import ExpansionTable
 from omnidraft.learning.material.replay import ReplayStore
 from omnidraft.learning.training.batches import Window, windows
+from omnidraft.learning.training_job import TrainingJob
 
 
 class StoredAnswers:
     """index: what the replay says of every answer in the drafter's vocabulary, by ordinal. No transaction stays open
     behind a read."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: TrainingJob) -> None:
         self._store = ReplayStore(Path(job.replay), read_only=True)
         self._tables = {vocabulary: ExpansionTable.load(Path(path)) for vocabulary, path in job.tables.items()}
         drafter = next((table.drafter_fingerprint for table in self._tables.values()), "")  # all are of one drafter

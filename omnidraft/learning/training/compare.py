@@ -6,13 +6,13 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from omnidraft.learning.job import Job
-from omnidraft.learning.trainer_events import Compared
 from omnidraft.learning.training.answers import StoredAnswers
 from omnidraft.learning.training.batches import Window
 from omnidraft.learning.training.drafter import rank_of, read_weights
 from omnidraft.learning.training.evaluate import Estimate, estimates, judge, means
 from omnidraft.learning.training.prepared import Prepared
+from omnidraft.learning.training_events import Compared
+from omnidraft.learning.training_job import TrainingJob
 
 COMPARED = 50  # recent answers
 
@@ -30,7 +30,7 @@ class Throttle:
         self._spent = time.process_time()
 
 
-def compare(job: Job, prepared: Prepared) -> Iterator[Compared]:
+def compare(job: TrainingJob, prepared: Prepared) -> Iterator[Compared]:
     """Estimate the served version (`start`) and the one before it (`other`) on the newest answers, held out or not.
 
     Training answers count too: neither version is spared them, and the question is which serves the present better.
@@ -47,7 +47,7 @@ def compare(job: Job, prepared: Prepared) -> Iterator[Compared]:
 
 
 def estimates_with(
-    job: Job, prepared: Prepared, path: str | None, slices: Mapping[str, list[Window]]
+    job: TrainingJob, prepared: Prepared, path: str | None, slices: Mapping[str, list[Window]]
 ) -> dict[str, Estimate]:
     """Estimates of the drafter with the weights at `path`, None: bare."""
     weights = read_weights(Path(path)) if path is not None else {}

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from omnidraft.learning.job import Job
 from omnidraft.learning.training.drafter import TorchDrafter
 from omnidraft.learning.training.rehearsal import SETS, Texts, draw
+from omnidraft.learning.training_job import TrainingJob
 
 
 class Prepared:
@@ -21,7 +21,7 @@ class Prepared:
         self._texts: dict[int, Texts] = {}
         self._of: tuple[str, str, int] | None = None
 
-    def drafter(self, job: Job, rank: int) -> TorchDrafter:
+    def drafter(self, job: TrainingJob, rank: int) -> TorchDrafter:
         """The job's drafter with an adapter of this rank that changes nothing, as the job's seed draws it."""
         wanted = job.drafter, job.fingerprint, rank
         if self._drafter is not None and wanted == self._of:

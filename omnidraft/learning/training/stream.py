@@ -19,12 +19,12 @@ from transformers.utils import logging
 
 from omnidraft.learning.adapters.serving import Adapters, Choice
 from omnidraft.learning.adapters.versions import Version
-from omnidraft.learning.job import Job, update_job
 from omnidraft.learning.material.record import Record
 from omnidraft.learning.material.replay import ReplayStore
-from omnidraft.learning.trainer_events import Estimated, Published, Refused
 from omnidraft.learning.training import update as updating
 from omnidraft.learning.training.prepared import Prepared
+from omnidraft.learning.training_events import Estimated, Published, Refused
+from omnidraft.learning.training_job import TrainingJob, update_job
 from omnidraft.settings.config import LearningSettings
 
 
@@ -62,7 +62,10 @@ class StreamLearner:
         self._prepared = Prepared()
 
     def switched(self, vocabulary: str, target: str, tables: Mapping[str, str]) -> Choice:
-        """Learn for this target vocabulary (its fingerprint; tables: as in `Job`) from now on; what to draft with."""
+        """Learn for this target vocabulary from now on; what to draft with.
+
+        vocabulary: its fingerprint; tables: as in `TrainingJob`.
+        """
         self._vocabulary, self._target, self._tables = vocabulary, target, dict(tables)
         self._choose()
         return self.choice
@@ -90,7 +93,7 @@ class StreamLearner:
     def _choose(self) -> None:
         self.choice = self._adapters.choose(self._drafter, self._vocabulary, self.settings.scope)
 
-    def _job(self, ordinal: int) -> Job:
+    def _job(self, ordinal: int) -> TrainingJob:
         job = update_job(
             self.choice, self._vocabulary, self._target, self.settings, self.replay, self._tables, None,
             self._seed + ordinal,

@@ -1,6 +1,6 @@
 """One update: the answers are read, the drafter is trained on them, judged, and published or trained on next time.
 
-A generator of progress events (trainer_events.py), run by the training process and by `stream`; what comes before and
+A generator of progress events (training_events.py), run by the training process and by `stream`; what comes before and
 behind an update is theirs. No database transaction is open while anything is computed.
 """
 
@@ -24,9 +24,7 @@ from omnidraft.learning.adapters.gguf import write_adapter
 from omnidraft.learning.adapters.merge import can_merge, merged_path, write_merged
 from omnidraft.learning.adapters.store import AdapterStore
 from omnidraft.learning.adapters.versions import ADAPTER, WEIGHTS, Meta, Version, digest
-from omnidraft.learning.job import Job
-from omnidraft.learning.material.plan import Plan, make_plan
-from omnidraft.learning.trainer_events import Estimated, Event, Published, Refused, Started, Stepped
+from omnidraft.learning.material.selection import Selection, select_answers
 from omnidraft.learning.training import steps
 from omnidraft.learning.training.answers import StoredAnswers
 from omnidraft.learning.training.batches import Window
@@ -35,6 +33,8 @@ from omnidraft.learning.training.drafter import TorchDrafter, arrays_of, give, r
 from omnidraft.learning.training.evaluate import Estimate, Verdict, estimates, judge, means
 from omnidraft.learning.training.prepared import Prepared
 from omnidraft.learning.training.rehearsal import Rehearsal
+from omnidraft.learning.training_events import Estimated, Event, Published, Refused, Started, Stepped
+from omnidraft.learning.training_job import TrainingJob
 from omnidraft.storage.vault import vault_of
 
 LONGEST = 16  # updates a candidate has to become better than what is served
@@ -48,7 +48,7 @@ class Material:
     is a candidate to judge on them; chats: conversations the answers are from; candidate: what is trained on, or would
     be had there been a refused update."""
 
-    plan: Plan
+    selection: Selection
     windows: list[Window]
     held_out: Mapping[str, list[Window]]
     unseen: list[Window]
@@ -69,50 +69,52 @@ class Trained:
     tokens: int
 
 
-def run(job: Job, prepared: Prepared | None = None) -> Iterator[Event]:
+def run(job: TrainingJob, prepared: Prepared | None = None) -> Iterator[Event]:
     """Do what `job` says; "merge" needs no torch and is not done here. prepared: by jobs before it, for the next ones;
     the same comes of the job without it."""
     prepared = prepared or Prepared()
-    yield from compare(job, prepared) if job.kind == "compare" else update(job, prepared)
+    return compare(job, prepared) if job.kind == "compare" else update(job, prepared)
 
 
-def update(job: Job, prepared: Prepared) -> Iterator[Event]:
+def update(job: TrainingJob, prepared: Prepared) -> Iterator[Event]:
     """Read, train, judge, publish."""
     began = time.process_time()
     material = _read(job)
-    plan = material.plan
-    yield Started(len(plan.new), len(plan.replayed), len(material.windows))
+    selection = material.selection
+    yield Started(len(selection.new), len(selection.replayed), len(material.windows))
     if not material.windows:
-        yield Refused(plan.through, "there is nothing to learn from yet")
+        yield Refused(selection.through, "there is nothing to learn from yet")
         return
     trained = yield from _train(job, prepared, material)
     verdict, store = _judge(job, trained), Path(job.store)
     if verdict.accepted:
-        yield from _publish(job, plan, trained, verdict, began)
+        yield from _publish(job, selection, trained, verdict, began)
         return
     untrained = _untrained(material.candidate, trained)
     if untrained is not None and (better := _judge(job, untrained)).accepted:
         yield Estimated("before", means(untrained.before))
         yield Estimated("after", means(untrained.after))
-        version = yield from _publish(job, plan, untrained, better, began)
+        version = yield from _publish(job, selection, untrained, better, began)
         with suppress(StorageError):  # the next update begins with what is served then; this one has not failed
             _go_on(store, replace(trained.candidate, base=digest(version.weights), behind=0), verdict)
     else:
-        yield Refused(plan.through, _go_on(store, trained.candidate, verdict).reason)
+        yield Refused(selection.through, _go_on(store, trained.candidate, verdict).reason)
 
 
-def _read(job: Job) -> Material:
+def _read(job: TrainingJob) -> Material:
     """Choose the answers to learn from and to judge by, and cut them into windows."""
     answers, candidate = StoredAnswers(job), _candidate(job)
-    plan = make_plan(answers.index, set(job.tables), max(job.through, candidate.through), job.seed, job.most_new)
-    taught = (*plan.new, *plan.replayed)
-    held_out = {"old": answers.windows(plan.judged_old), "new": answers.windows(plan.judged_new)}
-    unseen = answers.windows(plan.new[-UNSEEN:]) if candidate.weights else []
+    selection = select_answers(
+        answers.index, set(job.tables), max(job.through, candidate.through), job.seed, job.most_new
+    )
+    taught = (*selection.new, *selection.replayed)
+    held_out = {"old": answers.windows(selection.judged_old), "new": answers.windows(selection.judged_new)}
+    unseen = answers.windows(selection.new[-UNSEEN:]) if candidate.weights else []
     chats = frozenset(answers.index[o].chat for o in taught)
-    return Material(plan, answers.windows(taught), held_out, unseen, chats, candidate)
+    return Material(selection, answers.windows(taught), held_out, unseen, chats, candidate)
 
 
-def _train(job: Job, prepared: Prepared, material: Material) -> Generator[Event, None, Trained]:
+def _train(job: TrainingJob, prepared: Prepared, material: Material) -> Generator[Event, None, Trained]:
     """Train from the candidate, or from what is served; estimates before and after it."""
     throttle = Throttle(job.duty)
     slices = {**material.held_out, "unseen": material.unseen} if material.unseen else material.held_out
@@ -129,11 +131,11 @@ def _train(job: Job, prepared: Prepared, material: Material) -> Generator[Event,
     after = estimates(drafter, material.held_out)
     yield Estimated("after", means(after))
     chats = tuple(sorted(material.chats | {*job.inherited, *candidate.chats}))
-    candidate = replace(candidate, weights=arrays_of(drafter), through=material.plan.through, chats=chats)
+    candidate = replace(candidate, weights=arrays_of(drafter), through=material.selection.through, chats=chats)
     return Trained(candidate, before, after, untrained, step.loss, step.tokens)
 
 
-def _judge(job: Job, trained: Trained) -> Verdict:
+def _judge(job: TrainingJob, trained: Trained) -> Verdict:
     """Whether it is better than what is served; without a gate everything that gives numbers is."""
     verdict = judge(trained.before, trained.after)
     if job.gated or verdict.ruined:
@@ -151,29 +153,32 @@ def _untrained(candidate: Candidate, trained: Trained) -> Trained | None:
     return None if trained.untrained is None else replace(trained, candidate=candidate, after=trained.untrained)
 
 
-def _publish(job: Job, plan: Plan, trained: Trained, verdict: Verdict, began: float) -> Generator[Event, None, Version]:
+def _publish(
+    job: TrainingJob, selection: Selection, trained: Trained, verdict: Verdict, began: float
+) -> Generator[Event, None, Version]:
     """Write the version that is served from now on, and the drafter merged with it where that is wanted."""
     before = {name: trained.before[name] for name in trained.after}
     meta = Meta(
-        drafter=job.fingerprint, vocabulary=job.vocabulary, target=job.target, parent=job.parent, through=plan.through,
-        rank=job.rank, loss_name=job.loss, answers=len(plan.new) + len(plan.replayed), loss=trained.loss,
-        tokens=trained.tokens, seconds=time.process_time() - began, before=means(before),
-        after=means(trained.after), chats=trained.candidate.chats,
+        drafter=job.fingerprint, vocabulary=job.vocabulary, target=job.target, parent=job.parent,
+        through=selection.through, rank=job.rank, loss_name=job.loss,
+        answers=len(selection.new) + len(selection.replayed), loss=trained.loss, tokens=trained.tokens,
+        seconds=time.process_time() - began, before=means(before), after=means(trained.after),
+        chats=trained.candidate.chats,
     )  # fmt: skip
     version = AdapterStore(Path(job.store)).publish(_files(trained.candidate.weights, job), meta)
     with suppress(StorageError):  # it is of no use any more, and an update that is served has not failed
         drop_candidate(Path(job.store))
-    yield Published(version.name, plan.through, verdict.reason)
+    yield Published(version.name, selection.through, verdict.reason)
     if job.merged is not None and can_merge(Path(job.drafter)):
         with suppress(StorageError, ModelError):  # the version is served; a job of kind "merge" tries it again
             write_merged(Path(job.drafter), version.adapter, merged_path(Path(job.merged), version))
     return version
 
 
-def _steps(drafter: TorchDrafter, material: Material, job: Job, prepared: Prepared) -> Iterator[steps.Step]:
+def _steps(drafter: TorchDrafter, material: Material, job: TrainingJob, prepared: Prepared) -> Iterator[steps.Step]:
     """More passes while there is little to learn from."""
     parts, least = material.windows, job.least_steps
-    if material.plan.known >= SETTLED:
+    if material.selection.known >= SETTLED:
         least = -(-least // 2)
     passes = max(job.passes, -(-least * steps.WINDOWS_PER_STEP // len(parts)))
     rehearsal = None
@@ -183,14 +188,14 @@ def _steps(drafter: TorchDrafter, material: Material, job: Job, prepared: Prepar
     return steps.train(drafter, parts, job.loss, job.learning_rate, job.seed, passes, falling=True, rehearsal=rehearsal)
 
 
-def _candidate(job: Job) -> Candidate:
+def _candidate(job: TrainingJob) -> Candidate:
     """The candidate trained from what is served now; else one that is still to be trained."""
     base = digest(Path(job.start)) if job.start is not None else ""
     found = read_candidate(Path(job.store))
     return found if found is not None and found.base == base else Candidate({}, base, 0, 0, ())
 
 
-def _begin(drafter: TorchDrafter, job: Job, candidate: Candidate) -> Candidate:
+def _begin(drafter: TorchDrafter, job: TrainingJob, candidate: Candidate) -> Candidate:
     """Load what the update goes on from: the candidate, else what is served; an adapter of another rank than is wanted
     now is begun anew."""
     with suppress(ModelError):  # of other layers: not written by this program
@@ -211,7 +216,7 @@ def _go_on(store: Path, candidate: Candidate, verdict: Verdict) -> Verdict:
     return replace(verdict, reason=f"{verdict.reason}; the next update goes on from here")
 
 
-def _files(weights: Mapping[str, np.ndarray], job: Job) -> Mapping[str, bytes]:
+def _files(weights: Mapping[str, np.ndarray], job: TrainingJob) -> Mapping[str, bytes]:
     """The version's files: the adapter llama.cpp serves, and the exact weights the next update goes on from."""
     store = Path(job.store)
     store.mkdir(parents=True, exist_ok=True)

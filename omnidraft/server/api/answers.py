@@ -16,8 +16,8 @@ from starlette.concurrency import run_in_threadpool
 
 from omnidraft.app.answer_job import AnswerJob
 from omnidraft.app.embedding_job import EmbeddingJob
-from omnidraft.app.heard import Heard
 from omnidraft.app.session import Session, StillAnswering
+from omnidraft.app.text_with_calls import TextWithCalls
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.prompting.grammar import Grammar, GrammarState
 from omnidraft.backends.prompting.raw_text import RawText
@@ -33,13 +33,13 @@ from omnidraft.server.api.errors import error_reply, refused
 from omnidraft.server.api.fields import BadRequest
 from omnidraft.server.api.logprobs import Logprobs
 from omnidraft.server.api.reply import Reply, completion, stream
-from omnidraft.server.api.request import Asked, Choice, Prompt
+from omnidraft.server.api.request import Choice, CompletionRequest, Prompt
 from omnidraft.server.api.text_form import TextForm
 
 GONE = "The client went away."
 
 
-async def complete(session: Session, request: Request, read: Callable[[Session, bytes], Asked]) -> Response:
+async def complete(session: Session, request: Request, read: Callable[[Session, bytes], CompletionRequest]) -> Response:
     """The answer to a request that `read` understands."""
     try:
         # Reading a large body or turning a schema into a grammar takes its time; others go on meanwhile.
@@ -53,7 +53,7 @@ async def complete(session: Session, request: Request, read: Callable[[Session, 
         return refused(error)
 
 
-async def _streamed(reply: Reply, others: list, asked: Asked, request: Request) -> Response:
+async def _streamed(reply: Reply, others: list, asked: CompletionRequest, request: Request) -> Response:
     while not reply.job.over and not await run_in_threadpool(reply.job.wait, 0, 0.2):
         if await request.is_disconnected():
             reply.job.stop()
@@ -103,8 +103,8 @@ async def ends(job: AnswerJob | EmbeddingJob, request: Request) -> bool:
 
 async def when_idle(session: Session, request: Request, begin: Callable[[], Any], again: bool = False) -> Any:
     """What `begin` gives, as soon as no answer is being written and nobody waits longer; BadRequest if the client goes
-    away before, LineFull if too many wait and this request was not let in before (`again`)."""
-    with session.line.place(again) as place:
+    away before, QueueFull if too many wait and this request was not let in before (`again`)."""
+    with session.queue.place(again) as place:
         while True:
             if await request.is_disconnected():
                 raise BadRequest(GONE, 499)
@@ -121,27 +121,27 @@ def _answer(session: Session, name: str, model: ModelInfo, choice: Choice) -> Re
     with session.turn(guest=model.path):
         engine = session.assistant.engine
         assert engine is not None
-        seat = engine.target
-        form = format_of(seat.template.source) if asked.tools is not None else None
-        heard = Heard.of(form.markers, seat.model.vocabulary) if form is not None else None
+        prompted = engine.target
+        form = format_of(prompted.template.source) if asked.tools is not None else None
+        with_calls = TextWithCalls.of(form.markers, prompted.model.vocabulary) if form is not None else None
         scores = None
         if asked.alternatives is not None:
-            scores = Logprobs(seat.model.vocabulary, seat.template.answer_prefix if chat else "")
+            scores = Logprobs(prompted.model.vocabulary, prompted.template.answer_prefix if chat else "")
         prompt = _with_tools(choice.prompt, asked) if chat else _raw(choice.prompt, engine)
         grammar = _checked_grammar(engine, asked)
         wanted = AnswerRequest(prompt, choice.sampling, asked.draft, grammar=grammar, alternatives=asked.alternatives)
-        watchers: list[Callable[[AnswerJob, Event], None]] = [one.watch for one in (heard, scores) if one is not None]
-        job = session.start(AnswerJob(session.assistant, wanted, watch=_all(watchers)))
+        watch = _all([one for one in (with_calls, scores) if one is not None])
+        job = session.start(AnswerJob(session.assistant, wanted, watch=watch))
         if chat:
-            return Reply(job, name, choice.index, choice.again, ChatForm(job, heard, asked.tools, form, scores))
+            return Reply(job, name, choice.index, choice.again, ChatForm(job, with_calls, asked.tools, form, scores))
         echo = prompt.text if asked.echo else ""
         return Reply(job, name, choice.index, choice.again, TextForm(job, echo, scores))
 
 
-def _all(watchers: list[Callable[[AnswerJob, Event], None]]) -> Callable[[AnswerJob, Event], None]:
+def _all(watchers: list[TextWithCalls | Logprobs]) -> Callable[[AnswerJob, Event], None]:
     def watch(job: AnswerJob, event: Event) -> None:
         for one in watchers:
-            one(job, event)
+            one.watch(job, event)
 
     return watch
 
@@ -155,7 +155,7 @@ def _raw(prompt: Prompt, engine: Engine) -> RawText:
         raise BadRequest(f"prompt has token ids that {engine.target.model.name} does not know.") from None
 
 
-def _checked_grammar(engine: Engine, asked: Asked) -> Grammar | None:
+def _checked_grammar(engine: Engine, asked: CompletionRequest) -> Grammar | None:
     """What the answer must follow; GrammarError if that is no grammar, BadRequest if tools are not known here."""
     grammar, tools, target = asked.grammar, asked.tools, engine.target
     if tools is not None:
@@ -168,7 +168,7 @@ def _checked_grammar(engine: Engine, asked: Asked) -> Grammar | None:
     return grammar
 
 
-def _with_tools(messages: Any, asked: Asked) -> Any:
+def _with_tools(messages: Any, asked: CompletionRequest) -> Any:
     if asked.tools is None:
         return messages
     *earlier, last = messages

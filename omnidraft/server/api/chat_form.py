@@ -7,26 +7,26 @@ from collections.abc import Callable
 from typing import Any
 
 from omnidraft.app.answer_job import AnswerJob
-from omnidraft.app.heard import Heard
+from omnidraft.app.text_with_calls import TextWithCalls
 from omnidraft.backends.prompting.tool_calls import Call, CallReader, ToolFormat
 from omnidraft.server.api.logprobs import Logprobs
 from omnidraft.server.api.tools import Tools
 
 
 class ChatForm:
-    """heard, tools and form are None where no tools were offered, logprobs where nobody asked for any."""
+    """with_calls, tools and form are None where no tools were offered, logprobs where nobody asked for any."""
 
     kind, prefix = "chat.completion", "chatcmpl"
 
     def __init__(
         self,
         job: AnswerJob,
-        heard: Heard | None = None,
+        with_calls: TextWithCalls | None = None,
         tools: Tools | None = None,
         form: ToolFormat | None = None,
         logprobs: Logprobs | None = None,
     ) -> None:
-        self._text: Callable[[], str] = (lambda: job.text) if heard is None else (lambda: heard.text)
+        self._text: Callable[[], str] = (lambda: job.text) if with_calls is None else (lambda: with_calls.text)
         self._reader = CallReader(form, tools.names) if tools is not None and form is not None else None
         self._one = tools is not None and tools.one
         self._logprobs = logprobs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi.responses import JSONResponse
 
-from omnidraft.app.line import LineFull
+from omnidraft.app.request_queue import QueueFull
 from omnidraft.backends.prompting.grammar import GrammarError
 from omnidraft.errors import ContextFull, OmniDraftError, SettingsError
 from omnidraft.server.api.fields import BadRequest
@@ -21,7 +21,7 @@ def refused(error: OmniDraftError, otherwise: int = 503) -> JSONResponse:
     """What to answer to a request that led to `error`; `otherwise`: the status where it is not the request's fault."""
     if isinstance(error, BadRequest):
         return error_reply(str(error), error.status, error.code)
-    if isinstance(error, LineFull):
+    if isinstance(error, QueueFull):
         reply = error_reply(str(error), 429, "rate_limit_exceeded")
         reply.headers["Retry-After"] = str(error.seconds)
         return reply

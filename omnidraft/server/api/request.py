@@ -41,7 +41,7 @@ Prompt = list[dict[str, Any]] | str | list[int]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CompletionRequest:
     """A request that makes sense. prompts: messages, or texts or token ids to go on with; alternatives: how many of the
     likeliest tokens are to be told beside each, None: no log probabilities at all."""
 
@@ -58,7 +58,7 @@ class Asked:
     echo: bool = False
 
     @classmethod
-    def chat(cls, session: Session, data: bytes) -> Asked:
+    def chat(cls, session: Session, data: bytes) -> CompletionRequest:
         """What a request for a chat completion with this body asks for."""
         body = _supported(json_body(data), _UNSUPPORTED)
         grammar, tools = _grammar(body), tools_of(body)
@@ -77,7 +77,7 @@ class Asked:
         )
 
     @classmethod
-    def text(cls, session: Session, data: bytes) -> Asked:
+    def text(cls, session: Session, data: bytes) -> CompletionRequest:
         """What a request for a completion of the older kind asks for."""
         body = _supported(json_body(data), _UNSUPPORTED_TEXT)
         alternatives, echo = whole(body, "logprobs", 0, MAX_ALTERNATIVES), bool(field(body, "echo", bool))
@@ -105,7 +105,7 @@ class Asked:
 class Choice:
     """One of the choices that a request asks for."""
 
-    asked: Asked
+    asked: CompletionRequest
     index: int
     prompt: Prompt
 

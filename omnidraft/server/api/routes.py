@@ -21,7 +21,7 @@ from omnidraft.errors import OmniDraftError
 from omnidraft.server.api import answers, models
 from omnidraft.server.api.embeddings import embed
 from omnidraft.server.api.errors import error_reply, refused
-from omnidraft.server.api.request import Asked
+from omnidraft.server.api.request import CompletionRequest
 from omnidraft.server.request_session import session_of_request
 
 Handler = Callable[[Session, Request], Awaitable[Response]]
@@ -48,11 +48,11 @@ def add_routes(app: FastAPI, sessions: Sessions, key: str | None, exposed: bool)
 
     @app.post("/v1/chat/completions")
     async def chat_completions(request: Request) -> Response:
-        return await guarded(request, lambda *given: answers.complete(*given, Asked.chat))
+        return await guarded(request, lambda *given: answers.complete(*given, CompletionRequest.chat))
 
     @app.post("/v1/completions")
     async def completions(request: Request) -> Response:
-        return await guarded(request, lambda *given: answers.complete(*given, Asked.text))
+        return await guarded(request, lambda *given: answers.complete(*given, CompletionRequest.text))
 
     @app.post("/v1/embeddings")
     async def embeddings(request: Request) -> Response:

@@ -20,7 +20,8 @@ from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import ModelError
 from omnidraft.settings.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.storage.paths import find_data_home
-from omnidraft.vocab import Vocabulary
+from omnidraft.vocab.hf_vocab import read_tokenizer_json
+from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 from tests.backends.hf_folders import change_config, write_folder
 from tests.backends.spm_tokenizers import FIRST, invent_pieces, write_json, write_model
 
@@ -91,8 +92,8 @@ def test_text_round_trips_and_is_cut_alike(llama_68m: Path, tmp_path: Path, form
     shutil.copytree(llama_68m, folder)
     for other in {"tokenizer.json", "tokenizer.model"} - {form}:
         (folder / other).unlink()
-    ours = Vocabulary.from_gguf(convert_folder(folder, tmp_path / "v.gguf", "F16"))
-    original = Vocabulary.from_tokenizer_json(llama_68m / "tokenizer.json")
+    ours = read_gguf_vocabulary(convert_folder(folder, tmp_path / "v.gguf", "F16"))
+    original = read_tokenizer_json(llama_68m / "tokenizer.json")
     assert (ours.size, ours.bos, ours.eos, ours.add_bos) == (32000, 1, 2, True)
     assert ours.pieces == original.pieces
     for text in TEXTS:
@@ -122,7 +123,7 @@ def test_a_pickled_and_a_tied_and_a_grouped_folder(tmp_path: Path):
             assert drafter.info.tied == (name == "tied"), name
             assert drafter.info.chat_template
             np.testing.assert_allclose(drafter.extend(ids, 48), logits, atol=2e-2, err_msg=name)
-            original = Vocabulary.from_tokenizer_json(folder / "tokenizer.json")
+            original = read_tokenizer_json(folder / "tokenizer.json")
             assert drafter.vocabulary.fingerprint == original.fingerprint, name
 
 
@@ -130,7 +131,7 @@ def test_a_trained_drafter_comes_out_as_the_file_beside_it(shared: Path, tmp_pat
     folder = shared / "bundle" / "tiny-drafter"
     beside = folder / "tiny-drafter-f16.gguf"
     path = convert_folder(folder, tmp_path / "d.gguf", "F16")
-    ours, bundled = Vocabulary.from_gguf(path), Vocabulary.from_gguf(beside)
+    ours, bundled = read_gguf_vocabulary(path), read_gguf_vocabulary(beside)
     assert ours.pieces == bundled.pieces
     for text in TEXTS:
         assert ours.encode(text) == bundled.encode(text)

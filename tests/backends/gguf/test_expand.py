@@ -21,7 +21,8 @@ from omnidraft.backends.gguf.expand.layout import DEAD, FREE, IGNORED, SILENT, L
 from omnidraft.backends.gguf.expand.source import LlamaFile
 from omnidraft.cli import models_expand
 from omnidraft.errors import ModelError, SettingsError, StorageError
-from omnidraft.vocab import TokenKind, Vocabulary
+from omnidraft.vocab import TokenKind
+from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 from tests.backends.gguf.expand_runner import Runner, difference, same_text
 
 # Same heads as the bundled models, and heads of twice the size with two query heads to a key/value head.
@@ -190,7 +191,7 @@ def test_padding_changes_no_token(models, enlarged, name):
         attribute = llama_cpp.LLAMA_TOKEN_ATTR_UNUSED
         assert all(large.attribute(token) == attribute for token in range(small.size, large.size))
         assert all(large.attribute(token) == small.attribute(token) for token in range(small.size))
-        padded, plain = Vocabulary.from_gguf(enlarged(name, PLAIN, "F16")), Vocabulary.from_gguf(bundled(models, name))
+        padded, plain = read_gguf_vocabulary(enlarged(name, PLAIN, "F16")), read_gguf_vocabulary(bundled(models, name))
         assert (padded.kinds[plain.size :] == TokenKind.UNUSED).all()
         assert np.array_equal(padded.ordinary[: plain.size], plain.ordinary)
         assert padded.fingerprint == plain.fingerprint

@@ -14,7 +14,7 @@ from omnidraft.backends.llama.model import LlamaDrafter
 from omnidraft.errors import ModelError
 from omnidraft.settings.config import ModelSettings
 from omnidraft.storage.trial import Trials
-from omnidraft.vocab import Vocabulary
+from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 
 SETTINGS = ModelSettings(n_ctx=256, n_batch=32, threads=1)
 IDS = list(range(300, 330))
@@ -137,7 +137,7 @@ def test_everything_that_opens_a_model_asks(monkeypatch, models, write_adapter):
     asked = []
     monkeypatch.setattr(Trials, "require", lambda _, *given: asked.append([Path(one).name for one in given]))
     model = models / "tiny-drafter-f16.gguf"
-    vocabulary = Vocabulary.from_gguf(model)
+    vocabulary = read_gguf_vocabulary(model)
     assert asked == [[model.name]]
     with LlamaDrafter.open(model, ModelSettings(n_ctx=64, threads=1), vocabulary=vocabulary) as drafter:
         assert asked == [[model.name]] * 2

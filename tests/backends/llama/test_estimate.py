@@ -25,9 +25,9 @@ _USE = """
 import json, sys
 import numpy as np
 from omnidraft.backends.llama.model import LlamaTarget
-from omnidraft.backends.llama.memory import give_back
+from omnidraft.backends.llama.sizes import give_back
 from omnidraft.settings.config import ModelSettings
-from omnidraft.vocab import Vocabulary
+from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 
 def resident():
     with open("/proc/self/status") as status:
@@ -36,7 +36,7 @@ def resident():
 path, settings = sys.argv[1], ModelSettings(threads=1, **json.loads(sys.argv[2]))
 with LlamaTarget.open(sys.argv[3], settings) as first:  # the library's own pages come with the first model
     first.extend(list(range(100)), 64)
-vocabulary = Vocabulary.from_gguf(path)
+vocabulary = read_gguf_vocabulary(path)
 give_back()  # what was freed would be used again unseen
 before = resident()
 target = LlamaTarget.open(path, settings, vocabulary=vocabulary)

@@ -13,8 +13,8 @@ from omnidraft.app.assistant import Assistant
 from omnidraft.backends.base import Aborted
 from omnidraft.backends.gguf.file import read_info
 from omnidraft.backends.llama import rewind as rewinding
-from omnidraft.backends.llama.memory import state_bytes
 from omnidraft.backends.llama.model import LlamaDrafter, LlamaTarget
+from omnidraft.backends.llama.sizes import state_bytes
 from omnidraft.decoding.events import Finished, Token
 from omnidraft.decoding.measure import measure_costs
 from omnidraft.decoding.request import AnswerRequest

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from omnidraft.backends.base import Aborted, LanguageModel
-from omnidraft.backends.llama.memory import pass_bytes
 from omnidraft.backends.llama.model import LlamaTarget
+from omnidraft.backends.llama.sizes import pass_bytes
 from omnidraft.errors import ModelError
 from omnidraft.processes.cores import step_threads
 from omnidraft.settings.config import ModelSettings

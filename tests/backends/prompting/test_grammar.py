@@ -9,11 +9,12 @@ import pytest
 
 from omnidraft.backends.prompting.grammar import Grammar, GrammarError, GrammarState, json_grammar
 from omnidraft.vocab import TokenKind, Vocabulary
+from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 
 
 @pytest.fixture(scope="module")
 def vocabulary(models) -> Vocabulary:
-    return Vocabulary.from_gguf(models / "tiny-target-b-f16.gguf")
+    return read_gguf_vocabulary(models / "tiny-target-b-f16.gguf")
 
 
 def walk(state: GrammarState, vocabulary: Vocabulary, text: str) -> bool:

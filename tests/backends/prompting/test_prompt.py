@@ -11,7 +11,7 @@ from omnidraft.backends.gguf.file import read_info
 from omnidraft.backends.prompting.prompt import answer_ids, count_ids, ends_without_space, fit_context, prompt_ids
 from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.errors import ModelError
-from omnidraft.vocab import Vocabulary
+from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 
 NAMES = ("tiny-target-a", "tiny-target-b", "tiny-drafter")
 
@@ -20,7 +20,7 @@ class Chat:
     """A model's template and vocabulary, and what its prompts mean as text."""
 
     def __init__(self, path: Path) -> None:
-        self.vocabulary = Vocabulary.from_gguf(path)
+        self.vocabulary = read_gguf_vocabulary(path)
         self.template = ChatTemplate.from_model(read_info(path), self.vocabulary)
         self.texts = {id: text for text, id in self.vocabulary.controls.items()}
 

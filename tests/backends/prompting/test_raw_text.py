@@ -6,12 +6,12 @@ import pytest
 
 from omnidraft.backends.prompting.raw_text import RawText
 from omnidraft.errors import ContextFull
-from omnidraft.vocab import Vocabulary
+from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 
 
 @pytest.fixture(scope="module", params=["tiny-target-a-f16.gguf", "tiny-target-b-f16.gguf", "tiny-drafter-f16.gguf"])
 def vocabulary(request, models):
-    return Vocabulary.from_gguf(models / request.param)
+    return read_gguf_vocabulary(models / request.param)
 
 
 def test_a_text_is_tokenized_as_it_stands(vocabulary):

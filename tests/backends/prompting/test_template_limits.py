@@ -14,6 +14,7 @@ from omnidraft.backends.prompting.template_budget import TemplateLimit
 from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.errors import ModelError
 from omnidraft.vocab import Vocabulary
+from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 
 SECONDS = 20  # of the processor; the budget is 3, and unlimited most of these take hours, or all memory
 ASK = [{"role": "user", "content": "Hi"}]
@@ -21,7 +22,7 @@ ASK = [{"role": "user", "content": "Hi"}]
 
 @pytest.fixture(scope="module")
 def vocabulary(models: Path) -> Vocabulary:
-    return Vocabulary.from_gguf(models / "tiny-target-b-f16.gguf")
+    return read_gguf_vocabulary(models / "tiny-target-b-f16.gguf")
 
 
 DOUBLING = "{% set x = 'ab' %}" + "{% set x = x OP x %}" * 40 + "{{ x | length }}"

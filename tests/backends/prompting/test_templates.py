@@ -10,6 +10,7 @@ from omnidraft.backends.gguf.file import read_info
 from omnidraft.backends.prompting.templates import ChatTemplate, Span
 from omnidraft.errors import ModelError
 from omnidraft.vocab import Vocabulary
+from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 
 MESSAGES = [
     {"role": "system", "content": "Be brief."},
@@ -32,7 +33,7 @@ EXPECTED["tiny-target-a2"] = EXPECTED["tiny-target-a"]
 
 @pytest.fixture(scope="module")
 def vocabularies(models: Path) -> dict[str, Vocabulary]:
-    return {name: Vocabulary.from_gguf(models / f"{name}-f16.gguf") for name in EXPECTED}
+    return {name: read_gguf_vocabulary(models / f"{name}-f16.gguf") for name in EXPECTED}
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from omnidraft.backends.prompting.grammar import GrammarError, GrammarState
 from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.backends.prompting.tool_calls import HERMES, LLAMA, MISTRAL, Call, CallReader, call_grammar, format_of
 from omnidraft.vocab import Vocabulary
+from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 from tests.backends.tool_templates import TEMPLATES
 
 WEATHER = {"name": "weather", "description": "Tells the weather.", "parameters": {
@@ -27,7 +28,7 @@ FORMS = {"hermes": HERMES, "llama": LLAMA, "mistral": MISTRAL}
 
 @pytest.fixture(scope="module")
 def vocabulary(models) -> Vocabulary:
-    return Vocabulary.from_gguf(models / "tiny-target-a-f16.gguf")
+    return read_gguf_vocabulary(models / "tiny-target-a-f16.gguf")
 
 
 def read(form, text: str, step: int) -> list[str | Call]:

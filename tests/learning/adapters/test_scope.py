@@ -8,9 +8,9 @@ import torch
 
 from omnidraft.learning.adapters.store import SHARED, AdapterStore
 from omnidraft.learning.facts import Update
-from omnidraft.learning.job import update_job
 from omnidraft.learning.training import update as updating
 from omnidraft.learning.training.drafter import TorchDrafter, read_weights
+from omnidraft.learning.training_job import update_job
 from omnidraft.settings.config import changed
 from omnidraft.storage.paths import find_data_home
 from tests.learning.living import ONE, ask, open_assistant, until
@@ -59,7 +59,7 @@ def test_each_target_vocabulary_has_its_own_adapter_unless_one_is_shared(assista
 
 def test_a_scope_changed_right_behind_a_load_is_not_missed(assistant, models, drafter):
     before = assistant.loaded.choice.store.folder
-    with assistant.learner._schedule._lock:  # the learning thread looks at neither before both have happened
+    with assistant.learner._lock:  # the learning thread looks at neither before both have happened
         use(assistant, models, drafter, "b")
         assistant.settings = changed(assistant.settings, **{"learning.scope": "shared"})
     until(lambda: assistant.loaded.choice.store.folder.name == SHARED, "the other scope")
@@ -69,7 +69,7 @@ def test_a_scope_changed_right_behind_a_load_is_not_missed(assistant, models, dr
 def test_a_new_target_begins_from_the_other_ones_weights(assistant, models, drafter):
     a = made(assistant.loaded.choice.store, drafter, 0.01, chats=("chat-of-a",))
     use(assistant, models, drafter, "b")
-    pairing, settings = assistant.learner._schedule.pairing, assistant.settings.learning
+    pairing, settings = assistant.learner.pairing, assistant.settings.learning
     vocabulary, merged = pairing.pair.target.fingerprint, assistant.home.root / "merged"
     job = update_job(pairing.choice, vocabulary, pairing.target, settings, assistant.profile.replay, {}, merged, 1)
     assert (job.start, job.parent, job.inherited) == (str(a.weights), None, ("chat-of-a",))
@@ -90,7 +90,7 @@ def test_an_update_for_a_new_target_goes_on_from_the_other_ones_weights(assistan
     until(lambda: assistant.learner.status().waiting == 12)
     assistant.learner.train_now()
     until(lambda: assistant.learner.status().origin == "own", "an update")
-    (version,) = assistant.learner.versions()
+    (version,) = assistant.learner.learned.versions()
     store = assistant.loaded.choice.store.folder
     assert (version.name, version.parent, version.path.parent) == ("v000001", None, store)
     assert "chat-of-a" in assistant.loaded.choice.version.meta.chats  # forgetting it takes this version along
@@ -108,28 +108,28 @@ def test_each_drafter_and_vocabulary_has_a_history_and_any_version_can_be_chosen
     store = assistant.loaded.choice.store
     versions = [made(store, drafter, noise).name for noise in (0.01, 0.02)]
     use(assistant, models, drafter, "a")
-    history, name = learner._keeping.history, learner.adapters.store_name(store)
+    history, name = learner.stores.history, learner.adapters.store_name(store)
     for number, version in enumerate(versions, 1):
         history.save(name, Update(number, 1.0, drafter.stem, "a", "v", "published", "It rose.", version))
-    assert [update.version for update in learner.history()] == versions[::-1]
-    assert learner.subject() == (drafter.stem, assistant.loaded.pair.target.family)
-    assert [(start.warm, start.served) for start in learner.starts()] == [(False, False)]
+    assert [update.version for update in learner.learned.history()] == versions[::-1]
+    assert learner.learned.subject() == (drafter.stem, assistant.loaded.pair.target.family)
+    assert [(start.warm, start.served) for start in learner.learned.starts()] == [(False, False)]
     # Back, and forward again.
     for wanted in versions:
         assert f"Version {int(wanted[1:])} is served" in learner.choose(wanted)
         until(lambda wanted=wanted: learner.status().served == wanted)
-    assert "Left by you for v000001." in learner.history()[0].reason
+    assert "Left by you for v000001." in learner.learned.history()[0].reason
     # Another family: its history is its own, and it can go back to where it began.
     use(assistant, models, drafter, "b")
-    assert learner.history() == []
+    assert learner.learned.history() == []
     own = made(assistant.loaded.choice.store, drafter, 0.03).name
     assert use(assistant, models, drafter, "b")[0] == "own"
     learner.choose(None, warm=True)
     until(lambda: learner.status().origin == "warm start")
-    assert [(start.warm, start.served) for start in learner.starts()] == [(True, True), (False, False)]
+    assert [(start.warm, start.served) for start in learner.learned.starts()] == [(True, True), (False, False)]
     learner.choose(None)
     until(lambda: learner.status().origin == "none")
     learner.choose(own)
     until(lambda: learner.status().served == own)
     assert use(assistant, models, drafter, "a")[0] == "own"
-    assert len(learner.history()) == 2
+    assert len(learner.learned.history()) == 2

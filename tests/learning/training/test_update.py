@@ -16,13 +16,13 @@ from omnidraft.learning.adapters.versions import digest
 from omnidraft.learning.material.expansions import ExpansionTable
 from omnidraft.learning.material.record import Record
 from omnidraft.learning.material.replay import ReplayStore
-from omnidraft.learning.trainer_events import Estimated, Published, Refused, Stepped
 from omnidraft.learning.training import evaluate
 from omnidraft.learning.training import update as updating
 from omnidraft.learning.training.batches import windows
 from omnidraft.learning.training.drafter import TorchDrafter, read_weights
 from omnidraft.learning.training.evaluate import standard_error
 from omnidraft.learning.training.update import run
+from omnidraft.learning.training_events import Estimated, Published, Refused, Stepped
 from tests.learning.learning_helpers import llama_logits
 from tests.learning.world import World
 

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from omnidraft.chats import ChatStore
-from omnidraft.lab.jobs import DriftLab
+from omnidraft.lab.drift_lab import DriftLab
 from omnidraft.lab.schedule import Schedule, Segment
 from omnidraft.lab.store import Options
 from omnidraft.storage.encryption.passphrase import VARIABLE

@@ -19,12 +19,12 @@ from omnidraft.chats.library import Preset, Prompt
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.lab.prompts import load_prompts
 from omnidraft.learning.adapters.candidate import Candidate, keep_candidate, read_candidate
-from omnidraft.learning.job import Job, update_job
 from omnidraft.learning.material.expansions import table_files
 from omnidraft.learning.material.record import encode
 from omnidraft.learning.material.replay import ReplayStore
-from omnidraft.learning.trainer_events import Ended, Published
-from omnidraft.learning.trainer_process import PARTS, TrainerProcess
+from omnidraft.learning.training_events import Ended, Published
+from omnidraft.learning.training_job import TrainingJob, update_job
+from omnidraft.learning.training_process import PARTS, TrainingProcess
 from omnidraft.processes import system
 from omnidraft.profiles import export_profile, exporting, import_profile
 from omnidraft.profiles.sources import SOURCES, ngram_tables
@@ -56,7 +56,7 @@ def converse(session: Session) -> list[int]:
     return answer.token_ids
 
 
-def learn_from(session: Session) -> Job:
+def learn_from(session: Session) -> TrainingJob:
     """Ten more answers in the replay, and an update by them that will be published, whatever it is worth."""
     assistant = session.assistant
     for number, prompt in enumerate(load_prompts("math")[:10]):
@@ -74,10 +74,11 @@ def learn_from(session: Session) -> Job:
     return dataclasses.replace(job, gated=False, passes=1, least_steps=2, rehearsal=0.0, cpu_percent=50)
 
 
-def train(job: Job) -> list:
+def train(job: TrainingJob) -> list:
     """What the training process says; nothing of its keys can be seen from outside."""
     events: list = []
-    process = TrainerProcess(job, events.append)
+    process = TrainingProcess()
+    process.start(job, events.append)
     seen = psutil.Process(process.pid)
     visible = " ".join([*seen.cmdline(), *seen.environ().values()])
     vault = held(Path(job.store).parents[4])
@@ -88,7 +89,7 @@ def train(job: Job) -> list:
     return events
 
 
-def fragments(ids: list[int], job: Job) -> list[bytes]:
+def fragments(ids: list[int], job: TrainingJob) -> list[bytes]:
     """Ids as they are stored: of an answer as JSON, of another as packed in the replay, of an n-gram as in its row."""
     with ReplayStore(Path(job.replay), read_only=True) as replay:
         record = replay.get(min(replay.answers))

@@ -9,7 +9,7 @@ from omnidraft.decoding.events import Event, Finished, Token
 from omnidraft.vocab import Vocabulary
 
 
-class Heard:
+class TextWithCalls:
     """Give `watch` to the job. shown: control tokens' ids and texts."""
 
     def __init__(self, shown: dict[int, str]) -> None:
@@ -17,7 +17,7 @@ class Heard:
         self._parts: list[str] = []
 
     @classmethod
-    def of(cls, markers: Sequence[str], vocabulary: Vocabulary) -> Heard:
+    def of(cls, markers: Sequence[str], vocabulary: Vocabulary) -> TextWithCalls:
         """One that hears those of `markers` that are control tokens."""
         controls = vocabulary.controls
         return cls({controls[text]: text for text in markers if text in controls})

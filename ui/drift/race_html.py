@@ -1,6 +1,6 @@
 """A race as HTML: two lanes side by side, the proof of equal text, and two bars, before and after the lesson.
 
-Pure functions of `omnidraft.app.race_view`; everything that comes from outside is escaped.
+Pure functions of `omnidraft.app.race_state`; everything that comes from outside is escaped.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from html import escape
 
 from omnidraft.app.race_job import RaceJob
-from omnidraft.app.race_view import UNDER_WAY, LaneView, RaceView
+from omnidraft.app.race_state import UNDER_WAY, LaneView, RaceView
 from omnidraft.format import count, percent, rate
 from omnidraft.lab.race import Score
 

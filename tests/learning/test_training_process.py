@@ -10,119 +10,133 @@ from pathlib import Path
 import psutil
 import pytest
 
-from omnidraft.learning import trainer_kept, trainer_process
+from omnidraft.learning import training_process
 from omnidraft.learning.adapters.store import AdapterStore
-from omnidraft.learning.job import Job
-from omnidraft.learning.trainer_events import Ended, Finished, Refused
-from omnidraft.learning.trainer_kept import KeptTrainer
 from omnidraft.learning.training.prepared import Prepared
 from omnidraft.learning.training.update import run
+from omnidraft.learning.training_events import Ended, Finished, Refused
+from omnidraft.learning.training_job import TrainingJob
+from omnidraft.learning.training_process import TrainingProcess
+from omnidraft.processes.line_child import LineChild
 from omnidraft.settings.config import changed
 from omnidraft.storage.paths import find_data_home
 from tests.learning.fake_trainer import ANSWERS
 from tests.learning.living import ask, open_assistant, until
 
-JOB = Job("d.gguf", "f", "r.sqlite", {}, "store", "v", target="seeded", seed=0)
+JOB = TrainingJob("d.gguf", "f", "r.sqlite", {}, "store", "v", target="seeded", seed=0)
 
 
 @pytest.fixture
 def fake(monkeypatch):
-    monkeypatch.setattr(trainer_process, "MODULE", "tests.learning.fake_trainer")
+    monkeypatch.setattr(training_process, "MODULE", "tests.learning.fake_trainer")
 
 
 @pytest.fixture
-def kept(fake):
-    kept = KeptTrainer()
-    yield kept
-    if kept._process is not None:
-        kept._process.kill()
+def process(fake):
+    process = TrainingProcess()
+    yield process
+    process.kill()
 
 
-def done(kept: KeptTrainer, **changes):
-    """(process, events) of a job that is over."""
+def done(process: TrainingProcess, **changes):
+    """(process id, events) of a job that is over."""
     events: list = []
-    process = kept.start(dataclasses.replace(JOB, **changes), events.append)
+    process.start(dataclasses.replace(JOB, **changes), events.append)
+    pid = process.pid
     assert process.wait(240)
-    return process, events
+    return pid, events
 
 
-def test_the_next_job_is_done_by_the_same_process(kept):
-    first, events = done(kept)
+def test_the_next_job_is_done_by_the_same_process(process):
+    first, events = done(process)
     assert [type(e) for e in events] == [Refused, Finished, Ended]
-    second, more = done(kept, store="other")
-    assert second is first is kept.process
+    second, more = done(process, store="other")
+    assert second == first == process.pid
     assert (events[-1].code, more[-1].code) == (0, 0)
-    assert more[0].reason == f"job 1 of {first.pid}"
+    assert more[0].reason == f"job 1 of {first}"
 
 
 @pytest.mark.parametrize("change", [
     {"replay": "someone else's"}, {"drafter": "e.gguf"}, {"fingerprint": "changed"}, {"cpu_percent": 1000},
 ])  # fmt: skip
-def test_another_profile_drafter_or_number_of_threads_gets_a_process_of_its_own(kept, change):
-    first, _ = done(kept)
-    second, _ = done(kept, **change)
-    assert second is not first
-    assert not psutil.pid_exists(first.pid)
+def test_another_profile_drafter_or_number_of_threads_gets_a_process_of_its_own(process, change):
+    first, _ = done(process)
+    second, _ = done(process, **change)
+    assert second != first
+    assert not psutil.pid_exists(first)
 
 
-def test_after_a_failure_nothing_more_is_done_in_that_process(kept):
-    first, events = done(kept, seed=1)
-    assert (events[-1].code, kept.process) == (1, None)
-    second, events = done(kept)
-    assert second is not first
+def test_after_a_failure_nothing_more_is_done_in_that_process(process):
+    first, events = done(process, seed=1)
+    assert events[-1].code == 1
+    second, events = done(process)
+    assert second != first
     assert events[-1] == Ended(0, "")
 
 
-def test_one_that_died_while_it_waited_is_replaced_and_one_that_dies_just_then_is_heard_of(kept):
-    first, _ = done(kept)
-    psutil.Process(first.pid).kill()
-    first._reader.join(30)
-    events: list = []
-    first.begin(JOB, events.append)
+def test_one_that_died_while_it_waited_is_replaced(process):
+    first, _ = done(process)
+    psutil.Process(first).kill()
+    until(lambda: not process.waiting)
+    second, events = done(process)
+    assert second != first
+    assert events[-1] == Ended(0, "")
+
+
+def test_one_that_dies_just_when_a_job_begins_is_heard_of(process, monkeypatch):
+    first, _ = done(process)
+    say = LineChild.say
+
+    def die(child: LineChild, text: str) -> None:
+        psutil.Process(first).kill()
+        process._reader.join(30)
+        say(child, text)
+
+    monkeypatch.setattr(LineChild, "say", die)
+    _, events = done(process)
     assert [type(e) for e in events] == [Ended]
     assert events[0].code
-    assert done(kept)[0] is not first
 
 
-def test_one_that_was_stopped_as_its_job_ended_goes_on_with_the_next(kept):
-    first, _ = done(kept)
-    first.pause()
-    until(lambda: psutil.Process(first.pid).status() == psutil.STATUS_STOPPED)
-    assert done(kept)[0] is first
+def test_one_that_was_stopped_as_its_job_ended_goes_on_with_the_next(process):
+    first, _ = done(process)
+    process.pause()
+    until(lambda: psutil.Process(first).status() == psutil.STATUS_STOPPED)
+    assert done(process)[0] == first
 
 
-def test_only_a_waiting_process_is_let_go(kept):
+def test_only_a_waiting_process_is_let_go(process):
     events: list = []
-    working = kept.start(dataclasses.replace(JOB, seed=2), events.append)
-    kept.let_go()
-    kept.look(0.0)
-    assert working.running
-    assert kept.seconds_left(1.0) is None
-    working.kill()
+    process.start(dataclasses.replace(JOB, seed=2), events.append)
+    process.let_go()
+    process.let_go_unless(0.0)
+    assert process.pid
+    assert process.seconds_left(1.0) is None
+    process.kill()
     assert [type(e) for e in events] == [Ended]
-    waiting, _ = done(kept)
-    kept.let_go()
-    assert not psutil.pid_exists(waiting.pid)
+    waiting, _ = done(process)
+    process.let_go()
+    assert not psutil.pid_exists(waiting)
 
 
-def test_it_goes_when_it_has_waited_long_enough_or_memory_is_short(kept, monkeypatch):
-    monkeypatch.setattr(trainer_kept, "SPARE", 0.0)
-    waiting, _ = done(kept)
-    kept.look(1.0)
-    assert 50 < kept.seconds_left(1.0) <= 60
-    waiting.free_since = time.monotonic() - 61
-    assert kept.seconds_left(1.0) == 0.0
-    kept.look(1.0)
-    assert not waiting.running
-    waiting, _ = done(kept)
-    monkeypatch.setattr(trainer_kept, "SPARE", 1.0)
-    kept.look(1.0)
-    assert not waiting.running
+def test_it_goes_when_it_has_waited_long_enough_or_memory_is_short(process, monkeypatch):
+    monkeypatch.setattr(training_process, "SPARE", 0.0)
+    done(process)
+    process.let_go_unless(1.0)
+    assert 50 < process.seconds_left(1.0) <= 60
+    process._waiting_since = time.monotonic() - 61
+    assert process.seconds_left(1.0) == 0.0
+    process.let_go_unless(1.0)
+    assert not process.pid
+    done(process)
+    monkeypatch.setattr(training_process, "SPARE", 1.0)
+    process.let_go_unless(1.0)
+    assert not process.pid
 
 
 @pytest.fixture
 def assistant(fake, models, tmp_path, monkeypatch):
-    monkeypatch.setattr(trainer_kept, "SPARE", 0.0)
+    monkeypatch.setattr(training_process, "SPARE", 0.0)
     assistant = open_assistant(find_data_home(tmp_path), models, interval=ANSWERS)
     yield assistant
     assistant.close()
@@ -165,7 +179,7 @@ def published(store: Path) -> list[bytes]:
 
 
 @pytest.fixture
-def job(world) -> Job:
+def job(world) -> TrainingJob:
     """A short update of the world's answers, whatever it is worth, on one thread."""
     world.add(world.records[:24])
     share = 100 // (os.cpu_count() or 1)
@@ -174,16 +188,16 @@ def job(world) -> Job:
 
 @pytest.mark.timeout(900)  # the process runs at the lowest priority: on a busy machine it waits
 def test_a_kept_process_publishes_byte_for_byte_what_a_fresh_one_does(job, tmp_path):
-    trainer, events = KeptTrainer(), []
+    process, events = TrainingProcess(), []
     other = dataclasses.replace(job, seed=4, learning_rate=0.5)
     try:
         pids = set()
         for one, store in ((other, "other"), (job, "kept")):
-            process = trainer.start(dataclasses.replace(one, store=str(tmp_path / store)), events.append)
+            process.start(dataclasses.replace(one, store=str(tmp_path / store)), events.append)
             assert process.wait(800)
             pids.add(process.pid)
     finally:
-        trainer._process.kill()
+        process.kill()
     assert [e.code for e in events if isinstance(e, Ended)] == [0, 0]
     assert len(pids) == 1
     started, after = [e.cpu_seconds for e in events if isinstance(e, Finished)]

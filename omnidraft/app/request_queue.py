@@ -14,7 +14,7 @@ from omnidraft.errors import OmniDraftError
 LONGEST = 32  # who comes when so many wait is better told to come back
 
 
-class LineFull(OmniDraftError):
+class QueueFull(OmniDraftError):
     """Too many wait; `seconds` says when to come again."""
 
     def __init__(self, seconds: float) -> None:
@@ -22,38 +22,38 @@ class LineFull(OmniDraftError):
         super().__init__(f"Too many requests are waiting for this model; try again in {self.seconds} seconds.")
 
 
-class Place:
-    """One's place in the line."""
+class QueuePlace:
+    """One's place in the queue."""
 
-    def __init__(self, line: Line) -> None:
-        self._line = line
+    def __init__(self, queue: RequestQueue) -> None:
+        self._queue = queue
 
     @property
     def is_first(self) -> bool:
-        return self._line.first is self
+        return self._queue.first is self
 
 
-class Line:
+class RequestQueue:
     """The places taken, and how long a turn took lately."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._places: deque[Place] = deque()
+        self._places: deque[QueuePlace] = deque()
         self._turn, self._last = 1.0, 0.0  # seconds between turns, and when the last began
 
     @property
-    def first(self) -> Place | None:
+    def first(self) -> QueuePlace | None:
         with self._lock:
             return self._places[0] if self._places else None
 
     @contextmanager
-    def place(self, again: bool = False) -> Iterator[Place]:
-        """A place at the end until the block ends, which is when one's turn has begun or is given up. LineFull if too
+    def place(self, again: bool = False) -> Iterator[QueuePlace]:
+        """A place at the end until the block ends, which is when one's turn has begun or is given up. QueueFull if too
         many wait, unless one was let in before (`again`)."""
-        own = Place(self)
+        own = QueuePlace(self)
         with self._lock:
             if len(self._places) >= LONGEST and not again:
-                raise LineFull(self._turn * len(self._places) / 2)
+                raise QueueFull(self._turn * len(self._places) / 2)
             self._places.append(own)
         try:
             yield own

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from omnidraft.backends.gguf.file import ModelInfo
-from omnidraft.backends.hf.memory import folder_estimate
+from omnidraft.backends.hf.estimate import folder_estimate
 from omnidraft.backends.llama.estimate import header_estimate
 from omnidraft.settings.config import ModelSettings
 

@@ -12,11 +12,11 @@ import numpy as np
 
 from omnidraft.learning.adapters.serving import Adapters, Choice
 from omnidraft.learning.facts import Update
-from omnidraft.learning.job import Kind
 from omnidraft.learning.material.capture import Pairing
 from omnidraft.learning.material.history import History, acceptance
-from omnidraft.learning.material.keeping import Keeping
-from omnidraft.learning.trainer_runs import Run
+from omnidraft.learning.material.open_stores import OpenStores
+from omnidraft.learning.training_job import Kind
+from omnidraft.learning.training_runs import TrainingRun
 from omnidraft.settings.config import LearningSettings
 
 LIVE_ANSWERS = 50  # served by a version before its acceptance says something
@@ -25,10 +25,10 @@ LEAST_FALL = 0.01
 ATTEMPTS = 3  # of an update that something keeps ending from outside
 
 
-class Due:
+class UpdateTrigger:
     """forced: the user wants an update, however few answers there are."""
 
-    def __init__(self, keeping: Keeping) -> None:
+    def __init__(self, keeping: OpenStores) -> None:
         self._keeping = keeping
         self.forced = False
         self._failed_with = 0  # fresh answers there were when an update failed: it takes another interval to try again
@@ -63,7 +63,7 @@ class Due:
         """Another answer was counted for the version served: does it accept less than the one before?"""
         self._fallen |= has_fallen(pairing.choice, adapters, self._keeping.history, self._compared)
 
-    def ended(self, run: Run, code: int | None) -> None:
+    def ended(self, run: TrainingRun, code: int | None) -> None:
         """After a failure wait for another interval's answers; after an interruption only if it happens again."""
         if run.kind == "merge" and code:
             self._unmergeable = run.pairing.choice.merged

@@ -14,7 +14,7 @@ JUDGED_OLD = 24
 
 
 @dataclass(frozen=True)
-class Plan:
+class Selection:
     """Replay ordinals. new, replayed: trained on; judged_new, judged_old: held out. through: newest ordinal seen.
     known: answers there are to train on, these and others."""
 
@@ -26,14 +26,14 @@ class Plan:
     known: int
 
 
-def make_plan(
+def select_answers(
     answers: Mapping[int, Answer],
     vocabularies: Collection[str],
     through: int,
     seed: int,
     most_new: int,
     per_new: int = REPLAYED_PER_NEW,
-) -> Plan:
+) -> Selection:
     """New answers are those past `through`, the oldest `most_new` of them; for each, `per_new` older ones are replayed,
     drawn uniformly."""
     rng = np.random.default_rng(seed)
@@ -50,7 +50,7 @@ def make_plan(
     judged_old: Sequence[int] = rng.choice(rest, min(len(rest), JUDGED_OLD), replace=False).tolist() if rest else []
     sort = lambda ordinals: tuple(sorted(map(int, ordinals)))  # noqa: E731
     seen = more[0] - 1 if more else usable[-1] if usable else through
-    return Plan(tuple(new), sort(replayed), tuple(judged_new), sort(judged_old), seen, len(training))
+    return Selection(tuple(new), sort(replayed), tuple(judged_new), sort(judged_old), seen, len(training))
 
 
 def waiting(answers: Mapping[int, Answer], vocabularies: Collection[str], through: int) -> int:

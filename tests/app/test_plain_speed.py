@@ -7,7 +7,7 @@ import random
 import pytest
 
 from omnidraft.app.live import Live
-from omnidraft.app.pace import ENOUGH, Pace, PlainRounds
+from omnidraft.app.plain_speed import ENOUGH, PlainRounds, RoundTimes
 from omnidraft.decoding.events import Finished, Round, Token
 from ui.chat.panel import panel
 
@@ -20,8 +20,8 @@ def drafted(emitted: int, seconds: float, proposed: int = 4) -> Round:
     return Round(4, proposed, proposed, emitted - 1, emitted, seconds / 2, 0.0, seconds / 2, 0.0)
 
 
-def pace(*rounds: Round) -> Pace:
-    made = Pace()
+def pace(*rounds: Round) -> RoundTimes:
+    made = RoundTimes()
     for one in rounds:
         made.take(one)
     return made

@@ -30,7 +30,7 @@ class Continued:
 
 
 @dataclass(slots=True)
-class Seat:
+class PromptedModel:
     """A loaded model with its chat template, and the ids of the conversation it last saw."""
 
     model: LanguageModel
@@ -80,7 +80,7 @@ class Seat:
 
 
 @dataclass(slots=True)
-class DrafterSeat(Seat):
+class PromptedDrafter(PromptedModel):
     """The drafter's seat."""
 
     model: DraftModel

@@ -21,7 +21,7 @@ _STALL = 3.0  # times the median, what a longer round is counted as: it was inte
 
 
 @dataclass(slots=True)
-class Pace:
+class RoundTimes:
     """Wall times of one answer's rounds, in seconds, and the tokens they made.
 
     first: of the first round, None before it. plain: rounds as plain decoding has them. turned: plain rounds behind a

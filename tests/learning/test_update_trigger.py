@@ -8,9 +8,9 @@ from types import SimpleNamespace
 from omnidraft.learning.adapters.serving import Adapters, Choice
 from omnidraft.learning.adapters.store import AdapterStore
 from omnidraft.learning.adapters.versions import ADAPTER, WEIGHTS, Meta
-from omnidraft.learning.due import LIVE_ANSWERS, Due, has_fallen
 from omnidraft.learning.facts import ServedAnswer
 from omnidraft.learning.material.history import History
+from omnidraft.learning.update_trigger import LIVE_ANSWERS, UpdateTrigger, has_fallen
 from omnidraft.settings.config import LearningSettings
 
 
@@ -37,10 +37,10 @@ def test_a_served_version_that_accepts_less_is_looked_at_once(tmp_path):
 
 
 def test_what_one_pairs_answers_call_for_is_not_done_for_the_next_pair(monkeypatch, tmp_path):
-    due = Due(SimpleNamespace(refused="", enough=0))
+    due = UpdateTrigger(SimpleNamespace(refused="", enough=0))
     choice = Choice(tmp_path / "drafter.gguf", "own", AdapterStore(tmp_path))
     pairing = SimpleNamespace(choice=choice)
-    monkeypatch.setattr("omnidraft.learning.due.has_fallen", lambda *_: True)
+    monkeypatch.setattr("omnidraft.learning.update_trigger.has_fallen", lambda *_: True)
     due._keeping.history = None
     due.look_at(pairing, None)
     assert due.kind(pairing, LearningSettings()) == "compare"

@@ -1,50 +1,40 @@
-"""One run of the training process: built from what is loaded, started, and what its events say brought to the stores.
+"""One run of the training process: built from what is loaded, and what its events say brought to the stores.
 
-It knows nothing of when a run may begin or has to stop.
+It knows nothing of processes, nor of when a run may begin or has to stop.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from omnidraft.learning.adapters.serving import Adapters, Choice
 from omnidraft.learning.adapters.store import AdapterStore
 from omnidraft.learning.adapters.versions import Version
 from omnidraft.learning.facts import Update
-from omnidraft.learning.job import Job, Kind, compare_job, merge_job, update_job
 from omnidraft.learning.material.capture import Pairing
-from omnidraft.learning.material.keeping import Keeping
-from omnidraft.learning.trainer_events import Compared, Ended, Event, Refused, advance, conclude
-from omnidraft.learning.trainer_kept import KeptTrainer
-from omnidraft.learning.trainer_process import TrainerProcess
+from omnidraft.learning.material.open_stores import OpenStores
+from omnidraft.learning.training_events import Compared, Ended, Event, Refused, advance, conclude
+from omnidraft.learning.training_job import Kind, TrainingJob, compare_job, merge_job, update_job
 from omnidraft.settings.config import LearningSettings
 
 log = logging.getLogger("omnidraft.learning")
 
 
 @dataclass
-class Run:
+class TrainingRun:
     """One run of the training process. why: the reason this program ended it."""
 
     kind: Kind
     pairing: Pairing
-    job: Job
+    job: TrainingJob
     update: Update | None = None
-    process: TrainerProcess | None = None
     why: str | None = None
 
     @property
     def store(self) -> AdapterStore:
         return self.pairing.choice.learned_in
-
-    @property
-    def running(self) -> TrainerProcess:
-        """The process, once it is started."""
-        assert self.process is not None
-        return self.process
 
     def doing(self) -> str:
         """What the process does, in a sentence."""
@@ -56,33 +46,29 @@ class Run:
         return f"Training on {self.update.answers_new} new and {self.update.answers_replayed} earlier answers."
 
 
-class Runs:
-    """Prepares runs and follows them; history, stores and replay hear what came of them. trainer: does them."""
+class TrainingRuns:
+    """Prepares runs and follows them; history, stores and replay hear what came of them."""
 
-    def __init__(self, keeping: Keeping, adapters: Adapters) -> None:
+    def __init__(self, keeping: OpenStores, adapters: Adapters) -> None:
         self._keeping, self._adapters = keeping, adapters
-        self.trainer = KeptTrainer()
 
     def prepare(
         self, kind: Kind, pairing: Pairing, settings: LearningSettings, tables: dict[str, str], *, asked: bool = False
-    ) -> Run:  # fmt: skip
+    ) -> TrainingRun:  # fmt: skip
         """A run whose process is not started yet; an update is in the history from now on. asked: by the user."""
         (replay, history), choice = self._keeping.files, pairing.choice
         loaded = (choice, pairing.pair.target.fingerprint, pairing.target, settings, replay.path)
         if kind == "merge":
-            return Run(kind, pairing, merge_job(*loaded))
+            return TrainingRun(kind, pairing, merge_job(*loaded))
         if kind == "compare":
-            return Run(kind, pairing, compare_job(*loaded, tables))
+            return TrainingRun(kind, pairing, compare_job(*loaded, tables))
         number = history.next_number()
         job = update_job(*loaded, tables, self._adapters.merged, number, asked=asked)
         update = Update(number, time.time(), pairing.choice.drafter.stem, pairing.target, job.vocabulary)
         history.save(self._adapters.store_name(choice.learned_in), update)
-        return Run(kind, pairing, job, update)
+        return TrainingRun(kind, pairing, job, update)
 
-    def start(self, run: Run, on_event: Callable[[Event], None]) -> None:
-        run.process = self.trainer.start(run.job, on_event)
-
-    def follow(self, run: Run, event: Event) -> None:
+    def follow(self, run: TrainingRun, event: Event) -> None:
         """Take in what the process says while it runs."""
         if run.update is not None:
             run.update = advance(run.update, event)
@@ -92,7 +78,7 @@ class Runs:
             why = "Rolled back: what was served before accepts more of the last answers."
             self.roll_back(run.store, run.pairing.choice.version, why)
 
-    def conclude(self, run: Run, event: Ended) -> None:
+    def conclude(self, run: TrainingRun, event: Ended) -> None:
         """Take in that the job is over."""
         if run.update is not None:
             run.update = conclude(run.update, event, run.why)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from omnidraft.learning.facts import Update
-from omnidraft.learning.trainer_events import (
+from omnidraft.learning.training_events import (
     Compared,
     Ended,
     Estimated,

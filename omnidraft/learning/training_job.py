@@ -24,7 +24,7 @@ MOST_ASKED, PASSES_ASKED = 512, 6  # of an update somebody asked for: one long o
 
 
 @dataclass(frozen=True)
-class Job:
+class TrainingJob:
     """kind: "update" trains and publishes; "compare" only estimates `start` against `other` on recent answers; "merge"
     writes the adapter `start` and the drafter as one file, `merged`.
 
@@ -70,7 +70,7 @@ class Job:
         return json.dumps(asdict(self)) + "\n"
 
     @classmethod
-    def from_line(cls, line: str) -> Job:
+    def from_line(cls, line: str) -> TrainingJob:
         values = json.loads(line)
         known = {f.name for f in fields(cls)}
         values["inherited"] = tuple(values.get("inherited", ()))
@@ -90,14 +90,14 @@ class Job:
 def update_job(
     choice: Choice, vocabulary: str, target: str, settings: LearningSettings, replay: Path, tables: dict[str, str],
     merged: Path | None, seed: int, *, asked: bool = False,
-) -> Job:  # fmt: skip
+) -> TrainingJob:  # fmt: skip
     """An update of the served version (or of the one a new vocabulary starts warm from) by the answers behind it.
 
-    vocabulary: the target's fingerprint; target: its name; tables: as in `Job`; merged: folder for merged files.
-    asked: somebody wants it now, and waits.
+    vocabulary: the target's fingerprint; target: its name; tables: as in `TrainingJob`; merged: folder for merged
+    files. asked: somebody wants it now, and waits.
     """
     version = choice.version
-    return Job(
+    return TrainingJob(
         **_common(choice, vocabulary, target, settings, replay, tables),
         kind="update",
         parent=version.name if version is not None and choice.origin == "own" else None,
@@ -113,10 +113,10 @@ def update_job(
 
 def compare_job(
     choice: Choice, vocabulary: str, target: str, settings: LearningSettings, replay: Path, tables: dict[str, str]
-) -> Job:
+) -> TrainingJob:
     """Estimates of the served version and of what was served before it."""
     previous = choice.learned_in.previous()
-    return Job(
+    return TrainingJob(
         **_common(choice, vocabulary, target, settings, replay, tables),
         kind="compare",
         start=str(choice.learned.weights),
@@ -124,9 +124,9 @@ def compare_job(
     )
 
 
-def merge_job(choice: Choice, vocabulary: str, target: str, settings: LearningSettings, replay: Path) -> Job:
+def merge_job(choice: Choice, vocabulary: str, target: str, settings: LearningSettings, replay: Path) -> TrainingJob:
     """The served version written as one file with the drafter."""
-    return Job(
+    return TrainingJob(
         **_common(choice, vocabulary, target, settings, replay, {}),
         kind="merge",
         start=str(choice.adapter),

@@ -1,4 +1,4 @@
-"""The training process: `python -m omnidraft.learning.training.trainer`, jobs as JSON lines in, events as lines out.
+"""The training process: `python -m omnidraft.learning.training.process_main`, jobs as JSON lines in, events out.
 
 torch lives and dies here. The app pauses it by stopping the whole process (SIGSTOP, or suspension on Windows), which
 takes effect at once, inside any matrix product; so nothing here may hold a lock while it computes. A job that is done
@@ -19,8 +19,8 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from omnidraft.errors import OmniDraftError
-from omnidraft.learning.job import Job
-from omnidraft.learning.trainer_events import Event, Failed, Finished
+from omnidraft.learning.training_events import Event, Failed, Finished
+from omnidraft.learning.training_job import TrainingJob
 from omnidraft.processes import system
 from omnidraft.storage.vault import take_keys
 
@@ -35,9 +35,9 @@ def main() -> int:
     take_keys(line)
     lines: SimpleQueue[str] = SimpleQueue()
     threading.Thread(target=_hear, args=(lines,), daemon=True).start()
-    _be_humble(Job.from_line(line))
+    _be_humble(TrainingJob.from_line(line))
     worker = Worker(lambda event: events.write(event.to_line()))
-    while worker.does(Job.from_line(line)):
+    while worker.does(TrainingJob.from_line(line)):
         gc.collect()  # what the job read is not kept in memory
         line = lines.get()
     return 1
@@ -48,13 +48,18 @@ class Worker:
 
     def __init__(self, emit: Callable[[Event], object]) -> None:
         self._emit, self._counted = emit, 0.0
-        self._run: Callable[[Job], Iterator[Event]] | None = None
+        self._run: Callable[[TrainingJob], Iterator[Event]] | None = None
 
-    def does(self, job: Job) -> bool:
+    def does(self, job: TrainingJob) -> bool:
         """Whether it went well; a process in which it did not does nothing more."""
         began = time.perf_counter()
         try:
-            self._do(job)
+            if job.kind == "merge":
+                _merge(job)
+            else:
+                self._run = self._run or _learning(job)
+                for event in self._run(job):
+                    self._emit(event)
         except OmniDraftError as error:
             self._emit(Failed(str(error)))
             return False
@@ -66,20 +71,16 @@ class Worker:
         self._emit(Finished(time.perf_counter() - began, cpu - before, system.peak_memory() / 1e6))
         return True
 
-    def _do(self, job: Job) -> None:
-        if job.kind == "merge":
-            from omnidraft.learning.adapters.merge import write_merged
 
-            assert job.start is not None
-            assert job.merged is not None
-            write_merged(Path(job.drafter), Path(job.start), Path(job.merged))
-            return
-        self._run = self._run or _learning(job)
-        for event in self._run(job):
-            self._emit(event)
+def _merge(job: TrainingJob) -> None:
+    from omnidraft.learning.adapters.merge import write_merged
+
+    assert job.start is not None
+    assert job.merged is not None
+    write_merged(Path(job.drafter), Path(job.start), Path(job.merged))
 
 
-def _learning(job: Job) -> Callable[[Job], Iterator[Event]]:
+def _learning(job: TrainingJob) -> Callable[[TrainingJob], Iterator[Event]]:
     """`update.run`, which imports torch: only now, when priority and threads are set."""
     from omnidraft.learning.training.prepared import Prepared
     from omnidraft.learning.training.update import run
@@ -88,7 +89,7 @@ def _learning(job: Job) -> Callable[[Job], Iterator[Event]]:
     return partial(run, prepared=Prepared())
 
 
-def _be_humble(job: Job) -> None:
+def _be_humble(job: TrainingJob) -> None:
     """Lowest useful priority, and thread counts that libraries read from the environment when they load."""
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ[name] = str(job.threads)
@@ -98,7 +99,7 @@ def _be_humble(job: Job) -> None:
     system.lower_priority()
 
 
-def _limit_threads(job: Job) -> None:
+def _limit_threads(job: TrainingJob) -> None:
     import torch
 
     torch.set_num_threads(job.threads)

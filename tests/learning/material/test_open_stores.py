@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from omnidraft.errors import StorageError
-from omnidraft.learning.material.keeping import Keeping
+from omnidraft.learning.material.open_stores import OpenStores
 from omnidraft.learning.material.record import Record
 from omnidraft.learning.material.replay import ReplayStore
 from omnidraft.settings.config import LearningSettings
@@ -17,7 +17,7 @@ from tests.learning.learning_helpers import random_record
 def test_with_a_damaged_history_nothing_is_kept_open_and_the_next_load_says_so_again(tmp_path):
     profile = ProfilePaths.inside(tmp_path)
     profile.metrics.write_bytes(b"junk" * 1000)
-    keeping = Keeping(profile, LearningSettings)
+    keeping = OpenStores(profile, LearningSettings)
     for _ in range(2):
         with pytest.raises(StorageError):
             keeping.open()

@@ -14,9 +14,8 @@ from pathlib import Path
 from omnidraft.learning.adapters.serving import Adapters
 from omnidraft.learning.material.capture import Answered, Pairing, record_of, served_by
 from omnidraft.learning.material.history import History
-from omnidraft.learning.material.plan import waiting
-from omnidraft.learning.material.record import Record
 from omnidraft.learning.material.replay import ReplayStore
+from omnidraft.learning.material.selection import waiting
 from omnidraft.settings.config import LearningSettings
 from omnidraft.storage.file_lock import FileLock
 from omnidraft.storage.paths import Part, ProfilePaths, measured
@@ -24,7 +23,7 @@ from omnidraft.storage.paths import Part, ProfilePaths, measured
 LOCK = "learning.lock"
 
 
-class Keeping:
+class OpenStores:
     """refused: why nothing can be learned here, "" if it can. answers, tokens, bytes: of the replay; fresh: answers of
     the present vocabulary that no update has seen; enough: how many of them an update could be judged with, else 0."""
 
@@ -102,10 +101,8 @@ class Keeping:
         """Store an answer for training and count it for the version that drafted it."""
         if self.history is not None:
             self.history.add_served(store_name, served_by(answer, pairing))
-        if (record := record_of(answer, pairing)) is not None:
-            self.add(record)
-
-    def add(self, record: Record) -> None:
+        if (record := record_of(answer, pairing)) is None:
+            return
         with self._lock:
             if self.replay is not None:
                 limit = self._settings().replay_mb

@@ -1,0 +1,45 @@
+"""First come, first served; who comes to a full queue is told when to come again."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import pytest
+
+from omnidraft.app import request_queue as module
+from omnidraft.app.request_queue import QueueFull, RequestQueue
+
+
+def test_the_first_who_came_is_first_until_gone():
+    queue = RequestQueue()
+    with queue.place() as one, queue.place() as two:
+        assert one.is_first
+        assert not two.is_first
+        with queue.place() as three:
+            pass
+        assert not three.is_first
+    assert queue.first is None
+
+
+def test_who_gives_up_in_the_middle_moves_nobody():
+    queue, first, middle = RequestQueue(), ExitStack(), ExitStack()
+    one = first.enter_context(queue.place())
+    middle.enter_context(queue.place())
+    with queue.place() as last:
+        middle.close()
+        assert one.is_first
+        first.close()
+        assert last.is_first
+
+
+def test_a_full_queue_says_when_to_come_again_but_keeps_whom_it_let_in(monkeypatch):
+    monkeypatch.setattr(module, "LONGEST", 2)
+    queue = RequestQueue()
+    with queue.place(), queue.place():
+        with pytest.raises(QueueFull, match=r"try again in \d+ seconds") as told, queue.place():
+            pass
+        assert told.value.seconds >= 1
+        with queue.place(again=True) as own:
+            assert not own.is_first
+    with queue.place() as own:
+        assert own.is_first
