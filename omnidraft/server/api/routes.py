@@ -48,11 +48,11 @@ def add_routes(app: FastAPI, sessions: Sessions, key: str | None, exposed: bool)
 
     @app.post("/v1/chat/completions")
     async def chat_completions(request: Request) -> Response:
-        return await guarded(request, lambda *given: answers.complete(*given, Asked.chat))
+        return await guarded(request, lambda *given: answers.complete(Asked.chat, *given))
 
     @app.post("/v1/completions")
     async def completions(request: Request) -> Response:
-        return await guarded(request, lambda *given: answers.complete(*given, Asked.text))
+        return await guarded(request, lambda *given: answers.complete(Asked.text, *given))
 
     @app.post("/v1/embeddings")
     async def embeddings(request: Request) -> Response:
