@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from omnidraft.backends.prompting.prompt import ends_without_space, prompt_ids
-from omnidraft.backends.prompting.seats import Message
+from omnidraft.backends.prompting.prompted_model import Message
 from omnidraft.bench.pairs import Pair
 from omnidraft.decoding.events import Token
 from omnidraft.decoding.request import AnswerRequest

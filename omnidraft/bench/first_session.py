@@ -72,7 +72,7 @@ def run(plan: FirstSession, work: Work) -> Iterator[Report]:
         assistant.load(target, drafter, replace(assistant.settings.model, threads=plan.threads))
         session.lived += _live(assistant, plan, learned_from, 0, work.told)
         session.lived += _live(assistant, plan, after, len(learned_from), work.told, learning=False)
-        session.updates = assistant.learner.history()[::-1]
+        session.updates = assistant.learner.learned.history()[::-1]
         session.seconds = time.monotonic() - begun
     yield report(plan, target, drafter, session)
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from omnidraft.app.assistant import Assistant
 from omnidraft.backends.llama.model import LlamaDrafter
-from omnidraft.backends.prompting.seats import DrafterSeat, Message
+from omnidraft.backends.prompting.prompted_model import Message, PromptedDrafter
 from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.decoding.cost import CostModel
 from omnidraft.decoding.events import Event
@@ -105,7 +105,7 @@ class Pair:
         model = LlamaDrafter.open(file, self._model)
         self._closing.callback(model.close)
         model.set_adapter(str(adapter) if adapter else None)
-        seat = DrafterSeat(model, ChatTemplate.from_model(model.info, model.vocabulary), [])
+        seat = PromptedDrafter(model, ChatTemplate.from_model(model.info, model.vocabulary), [])
         self._drafters[name] = (seat, Translator(self.pair, cache))
 
     def draft_with(self, cache: NgramCache | None, adapter: Path | None) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from omnidraft.backends.prompting.seats import Message
+from omnidraft.backends.prompting.prompted_model import Message
 from omnidraft.bench.columns import Column, sampling_of
 from omnidraft.lab.degenerate import onset
 from omnidraft.settings.config import SamplingSettings

@@ -28,7 +28,7 @@ from omnidraft.bench.report import Report
 from omnidraft.bench.runner import Told, Work, decides, in_turns
 from omnidraft.errors import OmniDraftError, SettingsError
 from omnidraft.lab.prompts import Prompt
-from omnidraft.vocab import Vocabulary
+from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 
 _WARM_UP_TOKENS = 12
 _LATER = ("target", "tasks", "temperature", "peers", "threads", "server")
@@ -79,7 +79,7 @@ class _Bench:
     @cached_property
     def _peers(self) -> dict[str, Peer]:
         target, programs = self._opened()
-        self._vocabulary = Vocabulary.from_gguf(target)
+        self._vocabulary = read_gguf_vocabulary(target)
         self._template = ChatTemplate.from_model(read_info(target), self._vocabulary)
         loaded: dict[str, Peer] = {}
         for name, opening in programs.items():
