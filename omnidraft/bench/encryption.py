@@ -12,16 +12,15 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TypeVar
 
 from omnidraft.chats import ChatStore
-from omnidraft.storage.encryption import open_home
+from omnidraft.storage.encryption import Opened, open_home
 from omnidraft.storage.encryption.passphrase import VARIABLE, Asked
 from omnidraft.storage.files import readable, write_atomically
 from omnidraft.storage.paths import DataHome, ProfilePaths, find_data_home
-from omnidraft.storage.vault import Vault
 from omnidraft.vocab.ngram_store import NgramStore
 
 ROUNDS = 5
@@ -69,18 +68,13 @@ def _home(root: Path, encrypted: bool, times: Times) -> Iterator[DataHome]:
         yield home
         return
     _opened(root, times, "make the home encrypted").close()
-    vault = _opened(root, times, "unlock at start")
-    try:
+    with closing(_opened(root, times, "unlock at start")):
         yield home
-    finally:
-        vault.close()
 
 
-def _opened(root: Path, times: Times, what: str) -> Vault:
+def _opened(root: Path, times: Times, what: str) -> Opened:
     os.environ[VARIABLE] = "correct horse battery"
-    vault = _timed(times, what, lambda: open_home(root, Asked(), encrypt=True))
-    assert vault is not None
-    return vault
+    return _timed(times, what, lambda: open_home(root, Asked(), encrypt=True))
 
 
 def _chats(paths: ProfilePaths, times: Times, answers: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from omnidraft.storage.encryption import open_home
@@ -27,10 +27,6 @@ def add_passphrase_file(parser: argparse.ArgumentParser) -> None:
 
 @contextmanager
 def opened(args: argparse.Namespace) -> Iterator[None]:
-    """Have the data home open inside, if it is an encrypted one or shall be."""
-    vault = open_home(args.data_dir, Asked(args.passphrase_file), args.encrypt)
-    try:
+    """Have the data home open inside, so that nobody converts it; made encrypted first if that is asked for."""
+    with closing(open_home(args.data_dir, Asked(args.passphrase_file), args.encrypt)):
         yield
-    finally:
-        if vault is not None:
-            vault.close()

@@ -45,9 +45,7 @@ def _status(args: argparse.Namespace) -> str:
 
 
 def _on(args: argparse.Namespace) -> str:
-    vault = open_home(args.data_dir, Asked(args.passphrase_file), encrypt=True)
-    if vault is not None:
-        vault.close()
+    open_home(args.data_dir, Asked(args.passphrase_file), encrypt=True).close()
     return _status(args)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from omnidraft.chats import ChatStore, TextFile, files_meta
@@ -10,7 +10,7 @@ from omnidraft.learning.adapters.store import AdapterStore
 from omnidraft.learning.adapters.versions import ADAPTER, WEIGHTS, Meta
 from omnidraft.settings.config import AppSettings, changed
 from omnidraft.settings.file import load_settings, save_settings
-from omnidraft.storage.encryption import open_home
+from omnidraft.storage.encryption import header, open_home
 from omnidraft.storage.encryption.passphrase import Asked
 from omnidraft.storage.files import read, write_atomically
 from omnidraft.storage.paths import DataHome, ProfilePaths, find_data_home
@@ -30,14 +30,20 @@ def asked(passphrase: str = PASSPHRASE) -> Asked:
 
 
 @contextmanager
+def quick():
+    """Keys wrapped inside are unwrapped in no time."""
+    before, header.COST = header.COST, QUICK
+    try:
+        yield
+    finally:
+        header.COST = before
+
+
+@contextmanager
 def opened(root: Path, encrypt: bool = False, passphrase: str = PASSPHRASE):
     """The home while its key is held; plain ones as they are."""
-    vault = open_home(root, asked(passphrase), encrypt, cost=QUICK)
-    try:
+    with quick(), closing(open_home(root, asked(passphrase), encrypt)):
         yield find_data_home(root)
-    finally:
-        if vault is not None:
-            vault.close()
 
 
 def fill(home: DataHome) -> None:

@@ -16,8 +16,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from omnidraft.storage.encryption import make_plain, open_home
-from tests.storage.encryption.homes import QUICK, asked
+from omnidraft.storage.encryption import make_plain
+from tests.storage.encryption.homes import asked, opened
 
 STEPS = ("rename", "replace", "unlink", "rmdir", "fsync")
 
@@ -42,7 +42,8 @@ def count(kill_at: int) -> list[int]:
 
 def convert(root: Path, way: str) -> None:
     if way == "on":
-        open_home(root, asked(), True, cost=QUICK).close()
+        with opened(root, encrypt=True):
+            pass
     else:
         make_plain(root, asked())
 

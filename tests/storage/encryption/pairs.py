@@ -1,8 +1,9 @@
 """Two programs with one data home, as real processes: the first is held at a point of its work, the second runs then.
 
 `pairs.py TEMPLATES FOLDER` reads a scenario per line of stdin (JSON, see `Scenario`) and answers each with a line: the
-exit codes of both and what is wrong with the home afterwards, "" if nothing is. TEMPLATES has a home "plain" and one
-"sealed". Libraries are loaded once, each program is a fork that runs the command line's own `main`.
+exit codes of both, what is wrong with the home afterwards, "" if nothing is, and what the home's header said at each
+step of the first. TEMPLATES has a home "plain" and one "sealed". Libraries are loaded once, each program is a fork that
+runs the command line's own `main`.
 
 A point is a number of steps, changes of the file system as `killed.py` counts them; the passphrase comes through a
 pipe with a name, so that a program that waits for it is known to.
@@ -28,17 +29,19 @@ import app
 from omnidraft import __main__ as command_line
 from omnidraft.chats import ChatStore
 from omnidraft.cli import data, encryption, profile  # noqa: F401 (loaded before the forks)
-from omnidraft.storage.encryption import copying, header
+from omnidraft.storage.encryption import header
 from omnidraft.storage.encryption.conversion import NEW, OLD
-from omnidraft.storage.paths import find_data_home
+from omnidraft.storage.files import write_atomically
 from omnidraft.storage.sealed import is_sealed
 from omnidraft.storage.vault import HEADER
-from tests.storage.encryption.homes import PASSPHRASE, QUICK, SECRETS, opened, told
+from tests.storage.encryption.homes import PASSPHRASE, QUICK, opened, told
 from tests.storage.encryption.killed import count
 
 CHANGED = "another passphrase"
 SECONDS = 30  # nothing here may take as long
 GOOD = (0, 2)  # done, or refused in a sentence
+TOLD: list = []  # what is in the homes
+MEANWHILE = "Asked meanwhile"  # what the app adds
 COMMANDS = ("app", "on", "off", "change", "status", "list")
 
 
@@ -128,12 +131,13 @@ class Program:
 def _run(command: str, root: Path, pipe: Path | None, stops: tuple[int, int], ends: tuple[int, int]) -> int:
     """In the fork."""
     says, waits = ends
-    import faulthandler; faulthandler.dump_traceback_later(8, file=open("/tmp/enc/trace","w"))
-    steps = count(stops[1])
+    steps, said = count(stops[1]), []
     real = {name: getattr(os, name) for name in ("fsync", "rename", "replace", "unlink", "rmdir")}
 
     def holding(do):
         def step(*args, **options):
+            now = header.read_header(root)
+            said.append(f"{now.becomes} {now.step} {now.wrapped.hex()[:4]}" if now else "none")
             if steps[0] + 1 == stops[0]:
                 _wait(says, waits)
             return do(*args, **options)
@@ -150,7 +154,7 @@ def _run(command: str, root: Path, pipe: Path | None, stops: tuple[int, int], en
         traceback.print_exc()
         code = 1
     sys.stderr.flush()
-    (root.parent / f"steps-{command}").write_text(str(steps[0]))
+    (root.parent / ("second" if stops[1] or pipe else "steps")).write_text(json.dumps(said))
     return code
 
 
@@ -170,13 +174,13 @@ def _command(command: str, root: Path, pipe: Path | None) -> int:
     return command_line.main(["encryption", command, *place, *([] if command == "status" else given), *more])
 
 
-def _serve(args, home, profile) -> int:
+def _serve(args, home, name) -> int:
     """What the app does with its data, without pages: it takes its lock, and stores a message."""
     lock = app._only_one(home)
-    with ChatStore(home.profile(profile).chats) as store:
-        os.replace(home.cache, home.cache)  # a step at which it can be held, with the data open
-        chat = store.conversations()[0]
-        store.append(store.create("Asked meanwhile").id, "user", chat.title)
+    paths = home.profile(name)
+    with ChatStore(paths.chats) as store:
+        store.append(store.create(MEANWHILE).id, "user", "And this?")
+        write_atomically(paths.root / "drift" / "prompts" / "more.txt", b"And this?")
     lock.release()
     return 0
 
@@ -229,13 +233,9 @@ def _look(root: Path, wanted: list[str]) -> str:
     for passphrase in wanted:
         try:
             with opened(root, passphrase=passphrase) as home:
-                paths = home.profile()
-                before = json.loads((root.parent / "told").read_text())
-                with ChatStore(paths.chats) as store:
-                    chats = sorted(chat.title for chat in store.conversations() if chat.title != "Asked meanwhile")
-                if chats != [before] or (paths.root / "drift" / "prompts" / "mine.txt").stat().st_size == 0:
-                    return "something is lost"
-                return _mixed(root)
+                with ChatStore(home.profile().chats) as store:
+                    store.delete(*(chat.id for chat in store.conversations() if chat.title == MEANWHILE))
+                return _mixed(root) if told(home.profile()) == TOLD else "something is lost"
         except Exception as error:
             why += f"{type(error).__name__}: {error} "
     return f"it does not open: {why} {_said(root)}"
@@ -261,24 +261,22 @@ def _said(root: Path) -> str:
 
 
 def main(templates: Path, folder: Path) -> None:
-    header.wrap.__defaults__ = (QUICK,)
-    with suppress(AttributeError):
-        from omnidraft.storage.encryption import opening
-
-        opening.open_home.__defaults__ = (False, QUICK)
+    global TOLD
+    header.COST = QUICK
+    with opened(templates / "plain") as home:
+        TOLD = told(home.profile())
     signal.signal(signal.SIGALRM, lambda *_: (_ for _ in ()).throw(TimeoutError()))
     for number, line in enumerate(sys.stdin):
         scenario = Scenario(**json.loads(line))
         place = folder / str(number)
         place.mkdir()
         shutil.copytree(templates / scenario.start, place / "home")
-        (place / "told").write_text(json.dumps(SECRETS[0]))
         (place / "passphrase").write_text(PASSPHRASE)
         (place / "new").write_text(CHANGED)
         os.mkfifo(place / "pipe")
         answer = play(scenario, place / "home")
         if scenario.point < 0:
-            answer["steps"] = int((place / f"steps-{scenario.first}").read_text())
+            answer["steps"] = json.loads((place / "steps").read_text())
         print(json.dumps(answer), flush=True)
         if not answer["wrong"]:
             shutil.rmtree(place)
