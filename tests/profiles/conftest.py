@@ -15,6 +15,7 @@ from omnidraft.settings.config import AppSettings, changed
 from omnidraft.settings.file import save_settings
 from omnidraft.storage.paths import ProfilePaths, find_data_home
 from omnidraft.vocab import NgramCache, PairMap, Vocabulary
+from tests.adapters import lora
 
 SETTINGS = changed(AppSettings(), **{"theme": "dark", "sampling.top_k": 7})
 
@@ -79,7 +80,7 @@ def filled(pair, tmp_path_factory):
     metrics.close()
     version = paths.adapters / "tiny-drafter" / "0123abcd" / "0001"
     version.mkdir(parents=True)
-    (version / "adapter.gguf").write_bytes(b"GGUF" + bytes(1000))
+    (version / "adapter.gguf").write_bytes(lora("Ada"))
     (version / "version.json").write_text(json.dumps({"loss": 1.5}))
     np.savez(version / "head.npz", weight=np.arange(8.0), bias=np.zeros(1))
     return paths

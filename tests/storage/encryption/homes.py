@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+import numpy as np
+
 from omnidraft.chats import ChatStore, TextFile, files_meta
 from omnidraft.learning.adapters.store import AdapterStore
 from omnidraft.learning.adapters.versions import ADAPTER, WEIGHTS, Meta
@@ -15,6 +17,7 @@ from omnidraft.storage.encryption.passphrase import Asked
 from omnidraft.storage.files import read, write_atomically
 from omnidraft.storage.paths import DataHome, ProfilePaths, find_data_home
 from omnidraft.vocab.ngram_store import NgramStore
+from tests.adapters import arrays, lora
 
 PASSPHRASE = "correct horse battery"
 QUICK = 1 << 10  # scrypt's cost: what makes guessing slow makes tests slow
@@ -58,7 +61,7 @@ def fill(home: DataHome) -> None:
     save_settings(paths.settings, changed(AppSettings(), **{"sampling.stop": (SECRETS[2],)}))
     adapters = AdapterStore(paths.adapters / "drafter-0" / "vocabulary")
     meta = Meta(drafter="d", vocabulary="v", chats=(SECRETS[0],))
-    adapters.publish({ADAPTER: MARKS[2] + SECRETS[1].encode(), WEIGHTS: MARKS[3] + bytes(200_000)}, meta)
+    adapters.publish({ADAPTER: lora(SECRETS[1]), WEIGHTS: arrays(a=np.zeros(50_000, np.float32))}, meta)
     folder = paths.root / "drift" / "prompts"
     folder.mkdir(parents=True)
     write_atomically(folder / "mine.txt", SECRETS[2].encode())

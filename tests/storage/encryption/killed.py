@@ -22,7 +22,7 @@ from tests.storage.encryption.homes import asked, opened
 STEPS = ("rename", "replace", "unlink", "rmdir", "fsync")
 
 
-def count(kill_at: int) -> list[int]:
+def count(kill_at: int, names: tuple[str, ...] = STEPS) -> list[int]:
     """Kill this process before step `kill_at` (from 1); how many there were, in the only element."""
     seen = [0]
 
@@ -35,7 +35,7 @@ def count(kill_at: int) -> list[int]:
 
         return step
 
-    for name in STEPS:
+    for name in names:
         setattr(os, name, counted(getattr(os, name)))
     return seen
 

@@ -5,7 +5,7 @@ exit codes of both, what is wrong with the home afterwards, "" if nothing is, an
 step of the first. TEMPLATES has a home "plain" and one "sealed". Libraries are loaded once, each program is a fork that
 runs the command line's own `main`.
 
-A point is a number of steps, changes of the file system as `killed.py` counts them; the passphrase comes through a
+A point is a number of steps, looks at folders and changes of the file system as `killed.py` counts them; the passphrase comes through a
 pipe with a name, so that a program that waits for it is known to.
 """
 
@@ -35,12 +35,13 @@ from omnidraft.storage.files import write_atomically
 from omnidraft.storage.sealed import is_sealed
 from omnidraft.storage.vault import HEADER
 from tests.storage.encryption.homes import PASSPHRASE, QUICK, opened, told
-from tests.storage.encryption.killed import count
+from tests.storage.encryption.killed import STEPS, count
 
 CHANGED = "another passphrase"
 SECONDS = 30  # nothing here may take as long
 GOOD = (0, 2)  # done, or refused in a sentence
 TOLD: list = []  # what is in the homes
+LOOKS = (*STEPS, "listdir")  # who only lists is held there
 MEANWHILE = "Asked meanwhile"  # what the app adds
 COMMANDS = ("app", "on", "off", "change", "status", "list")
 
@@ -131,8 +132,8 @@ class Program:
 def _run(command: str, root: Path, pipe: Path | None, stops: tuple[int, int], ends: tuple[int, int]) -> int:
     """In the fork."""
     says, waits = ends
-    steps, said = count(stops[1]), []
-    real = {name: getattr(os, name) for name in ("fsync", "rename", "replace", "unlink", "rmdir")}
+    steps, said = count(stops[1], LOOKS), []
+    real = {name: getattr(os, name) for name in LOOKS}
 
     def holding(do):
         def step(*args, **options):
@@ -154,7 +155,7 @@ def _run(command: str, root: Path, pipe: Path | None, stops: tuple[int, int], en
         traceback.print_exc()
         code = 1
     sys.stderr.flush()
-    (root.parent / ("second" if stops[1] or pipe else "steps")).write_text(json.dumps(said))
+    (root.parent / f"steps-{os.getpid()}").write_text(json.dumps(said))
     return code
 
 
@@ -207,7 +208,9 @@ def play(scenario: Scenario, root: Path) -> dict:
     first.go_on()
     first.wait()
     codes = {"first": first.code, "second": second.code}
-    return {**codes, "wrong": _wrong(scenario, root, codes)}
+    steps = root.parent / f"steps-{first.pid}"
+    said = json.loads(steps.read_text()) if steps.exists() else []
+    return {**codes, "wrong": _wrong(scenario, root, codes), "steps": said}
 
 
 def _wrong(scenario: Scenario, root: Path, codes: dict) -> str:
@@ -275,8 +278,6 @@ def main(templates: Path, folder: Path) -> None:
         (place / "new").write_text(CHANGED)
         os.mkfifo(place / "pipe")
         answer = play(scenario, place / "home")
-        if scenario.point < 0:
-            answer["steps"] = json.loads((place / "steps").read_text())
         print(json.dumps(answer), flush=True)
         if not answer["wrong"]:
             shutil.rmtree(place)
