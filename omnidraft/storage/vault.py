@@ -29,6 +29,7 @@ from omnidraft.storage.sealed import derive
 HEADER = "encryption.json"  # in the data home; it is there as long as the home is encrypted
 LOCK = "encryption.lock"  # shared by the programs that use the home, held alone by one that converts it
 PROFILES = "profiles"
+BACKUPS = ".backups"  # among the profiles
 _FOLDER = "omnidraft-"  # names of folders in memory begin so
 _OPENED = "opened-"
 _HANDED = "vault"  # the entry of a line to a child
@@ -128,6 +129,8 @@ def busy(root: Path) -> str:
 
 def part_of(inside: Path) -> str:
     """Which part of a profile a path, beginning with the profile's name, belongs to: "chats", "adapters", ..."""
+    if inside.parts[0] == BACKUPS:
+        return "backups"
     return inside.parts[1].partition(".")[0] if len(inside.parts) > 1 else "profile"
 
 

@@ -5,8 +5,8 @@ exit codes of both, what is wrong with the home afterwards, "" if nothing is, an
 step of the first. TEMPLATES has a home "plain" and one "sealed". Libraries are loaded once, each program is a fork that
 runs the command line's own `main`.
 
-A point is a number of steps, looks at folders and changes of the file system as `killed.py` counts them; the passphrase comes through a
-pipe with a name, so that a program that waits for it is known to.
+A point is a number of steps: looks at folders, and changes of the file system as `killed.py` counts them. The
+passphrase comes through a pipe with a name, so that a program that waits for it is known to.
 """
 
 from __future__ import annotations
