@@ -266,8 +266,9 @@ def _said(root: Path) -> str:
 def main(templates: Path, folder: Path) -> None:
     global TOLD
     header.COST = QUICK
-    with opened(templates / "plain") as home:
-        TOLD = told(home.profile())
+    for start in ("sealed", "plain"):  # which loads what both need, once
+        with opened(templates / start) as home:
+            TOLD = told(home.profile())
     signal.signal(signal.SIGALRM, lambda *_: (_ for _ in ()).throw(TimeoutError()))
     for number, line in enumerate(sys.stdin):
         scenario = Scenario(**json.loads(line))

@@ -7,8 +7,9 @@ import random
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 
@@ -33,13 +34,20 @@ LOST = [
 
 
 @pytest.fixture(scope="module")
-def templates(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("templates")
-    fill(find_data_home(folder / "plain"))
-    shutil.copytree(folder / "plain", folder / "sealed")
-    with opened(folder / "sealed", encrypt=True):
+def folder() -> Iterator[Path]:
+    """In memory: what is tried is the order of the steps, and a disk would take most of the time."""
+    with tempfile.TemporaryDirectory(prefix="pairs-", dir=system.memory_folder()) as made:
+        yield Path(made)
+
+
+@pytest.fixture(scope="module")
+def templates(folder) -> Path:
+    templates = folder / "templates"
+    fill(find_data_home(templates / "plain"))
+    shutil.copytree(templates / "plain", templates / "sealed")
+    with opened(templates / "sealed", encrypt=True):
         pass
-    return folder
+    return templates
 
 
 def play(scenarios: Iterable[Scenario], templates: Path, folder: Path) -> list[tuple[Scenario, dict]]:
@@ -83,15 +91,15 @@ def check(played: list[tuple[Scenario, dict]]) -> None:
     assert not wrong, f"{len(wrong)} of {len(played)}:\n" + "\n".join(wrong[:10])
 
 
-def test_two_programs_with_one_home_lose_nothing(templates, tmp_path):
-    some = random.Random(25).sample(every(templates, tmp_path / "alone"), FEW)
-    check(play([*LOST, *some], templates, tmp_path / "few"))
+def test_two_programs_with_one_home_lose_nothing(templates, folder):
+    some = random.Random(25).sample(every(templates, folder / "alone"), FEW)
+    check(play([*LOST, *some], templates, folder / "few"))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_every_two_programs_with_one_home_lose_nothing(templates, tmp_path, capsys):
-    played = play(every(templates, tmp_path / "alone"), templates, tmp_path / "every")
+def test_every_two_programs_with_one_home_lose_nothing(templates, folder, capsys):
+    played = play(every(templates, folder / "all-alone"), templates, folder / "every")
     killed = Counter(one.killed for one, answer in played if -9 in (answer["first"], answer["second"]))
     conversions = sum(
         (one.start, getattr(one, who)) in CONVERTING and answer[who] == -9
