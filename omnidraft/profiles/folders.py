@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import shutil
 import time
@@ -111,8 +112,9 @@ def backups_of(paths: ProfilePaths) -> list[Path]:
 
 
 def erase_backups(paths: ProfilePaths) -> None:
-    """All that was said is in them."""
-    for path in backups_of(paths):
+    """All that was said is in them; also what a killed program had written of one."""
+    begun = (paths.root.parent / BACKUPS).glob(f".{glob.escape(paths.root.name)}[.@]*.tmp")
+    for path in [*backups_of(paths), *begun]:
         erase(path)
 
 

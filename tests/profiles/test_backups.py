@@ -109,5 +109,6 @@ def test_what_is_forgotten_is_in_no_backup(home, ada, act):
     back_up(home, "Ada")
     back_up(home, "Ada", asked_for=True)
     assert len(backups_of(ada)) == 2
+    (home.profiles / ".backups" / ".Ada.zip.tmp").write_bytes(b"half")  # a program was killed
     act(home, "Ada")
     assert os.listdir(home.profiles / ".backups") == []

@@ -71,7 +71,7 @@ class Conversion:
         try:
             refuse_open(self.home.profiles, lambda path: self._key(path, _other(self.header.becomes)))
             refuse_links(self.home.profiles)
-            shutil.rmtree(self.home.root / NEW, ignore_errors=True)
+            self._drop_new()
             _need_space(self.home)
             change = encrypt if self.header.becomes == "encrypted" else decrypt
             convert_folder(self.home.profiles, self.home.root / NEW, change, self.vault, self.home.profiles)
@@ -85,12 +85,16 @@ class Conversion:
 
     def _give_up(self) -> None:
         """The home as it was before."""
-        shutil.rmtree(self.home.root / NEW, ignore_errors=True)
+        self._drop_new()
         if self.header.becomes == "encrypted":
             self._refuse_unlike("plain")
             retire_header(self.home.root)
         else:
             write_header(self.home.root, replace(self.header, step="", becomes="encrypted"))
+
+    def _drop_new(self) -> None:
+        """What was begun is readable on the way back: it goes without a trace."""
+        erase(self.home.root / NEW)
 
     def _erase(self) -> None:
         self._refuse_unlike(self.header.becomes)
