@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from omnidraft.cli.data import add_passphrase_file
-from omnidraft.storage.encryption import change_passphrase, make_plain, open_home
+from omnidraft.cli.data import add_passphrase_file, opened
+from omnidraft.profiles.backups import back_up_all
+from omnidraft.storage.encryption import change_passphrase, make_plain
 from omnidraft.storage.encryption.header import read_header
 from omnidraft.storage.encryption.passphrase import NEW_VARIABLE, Asked
 from omnidraft.storage.paths import data_root
@@ -45,14 +46,15 @@ def _status(args: argparse.Namespace) -> str:
 
 
 def _on(args: argparse.Namespace) -> str:
-    vault = open_home(args.data_dir, Asked(args.passphrase_file), encrypt=True)
-    if vault is not None:
-        vault.close()
-    return _status(args)
+    args.encrypt = True
+    with opened(args):
+        return _status(args)
 
 
 def _off(args: argparse.Namespace) -> str:
-    return f"The data in {make_plain(args.data_dir, Asked(args.passphrase_file))} is not encrypted any more."
+    return (
+        f"The data in {make_plain(args.data_dir, Asked(args.passphrase_file), back_up_all)} is not encrypted any more."
+    )
 
 
 def _change(args: argparse.Namespace) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from omnidraft.errors import SettingsError, StorageError
 from omnidraft.profiles import (
+    back_up,
     create_profile,
     delete_profile,
     describe_profile,
@@ -52,6 +53,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     sub.add_argument("name")
     sub.add_argument("file", type=Path, help="a zip file, or a folder to put <name>.zip in")
     sub.add_argument("--overwrite", action="store_true", help="replace a file that is there")
+    sub = _action(actions, "backup", _backup, "keep a copy of a profile as one file, encrypted if the profile is")
+    sub.add_argument("name", nargs="?", default=DEFAULT_PROFILE)
     sub = _action(actions, "import", _import, "add a profile from an exported file")
     sub.add_argument("file", type=Path)
     sub.add_argument("--name", help="call it so (default: as it was called)")
@@ -136,6 +139,12 @@ def _export(args: argparse.Namespace, home: DataHome) -> int:
     file = export_profile(home, args.name, args.file, overwrite=args.overwrite)
     size = file.stat().st_size
     return _say(args, f"Written to {file} ({_size(size)}).", name=args.name, file=str(file), bytes=size)
+
+
+def _backup(args: argparse.Namespace, home: DataHome) -> int:
+    file = back_up(home, args.name, asked_for=True)
+    size = file.stat().st_size
+    return _say(args, f"Kept in {file} ({_size(size)}).", name=args.name, file=str(file), bytes=size)
 
 
 def _import(args: argparse.Namespace, home: DataHome) -> int:

@@ -3,6 +3,7 @@
 Knows where things live and how to copy them consistently; what they mean is their packages' business.
 """
 
+from omnidraft.profiles.backups import back_up
 from omnidraft.profiles.exporting import export_profile
 from omnidraft.profiles.folders import (
     Part,
@@ -20,6 +21,7 @@ from omnidraft.profiles.importing import import_profile
 __all__ = [
     "Part",
     "Profile",
+    "back_up",
     "create_profile",
     "delete_profile",
     "describe_profile",

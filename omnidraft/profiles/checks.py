@@ -17,13 +17,17 @@ from typing import IO
 
 import numpy as np
 
+from omnidraft.backends.gguf.file import data_end, read_info
+from omnidraft.backends.gguf.header import read_header
 from omnidraft.chats import ChatStore, export_json, read_json
-from omnidraft.errors import StorageError
+from omnidraft.errors import ModelError, StorageError
 from omnidraft.storage import sqlite
 
 SQLITE_MAGIC = b"SQLite format 3\0"
 SEARCH_INDEX = "message_index"  # of conversations; made anew from them
 MANY_OPCODES = 100_000  # nothing of ours reads as so many; megabytes that do would take minutes
+MAX_RATIO, FREE_BYTES = 100, 16 << 20  # what packed bytes may unpack to: so many times as much, and a little anyhow
+SLACK = 4096  # bytes behind the last tensor of a file, where the next would be aligned to
 MAX_TEXT = 16 << 20  # of an adapter's file that is read whole
 _UNREADABLE: tuple[type[Exception], ...] = (*sqlite.Error, UnicodeDecodeError)
 _LOADING = frozenset({"GLOBAL", "STACK_GLOBAL", "INST", "EXT1", "EXT2", "EXT4", "PERSID", "BINPERSID", "STOP"})
@@ -90,12 +94,8 @@ def check_adapter_file(path: Path) -> None:
     suffix = path.suffix.lower()
     if suffix in (*_JSON_SUFFIXES, *_TEXT_SUFFIXES) and path.stat().st_size > MAX_TEXT:
         raise StorageError(f"{path} is larger than a text that belongs to an adapter.")
-    with open(path, "rb") as file:
-        start = file.read(16)
     if suffix == ".gguf":
-        good = start[:4] == b"GGUF"
-    elif suffix == ".safetensors":
-        good = start[8:9] == b"{"
+        good = _is_adapter(path)
     elif suffix in (".npz", ".npy"):
         good = _plain_arrays(path)
     elif suffix in _JSON_SUFFIXES:
@@ -140,11 +140,23 @@ def _plain_arrays(path: Path) -> bool:
                 return not _array_type(file).hasobject
         with zipfile.ZipFile(path) as archive:
             for name in archive.namelist():
-                with archive.open(name) as file:
+                entry = archive.getinfo(name)
+                if entry.file_size > MAX_RATIO * entry.compress_size + FREE_BYTES:
+                    return False
+                with archive.open(entry) as file:
                     if _array_type(file).hasobject:
                         return False
             return True
     except (ValueError, OSError, zipfile.BadZipFile, EOFError, RuntimeError):
+        return False
+
+
+def _is_adapter(path: Path) -> bool:
+    """A LoRA whose tensors are known ones and fill the file."""
+    try:
+        adapter, header = read_info(path).kind == "adapter", read_header(path)
+        return adapter and data_end(header) + SLACK >= header.file_size
+    except ModelError:
         return False
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import shutil
 import time
@@ -14,10 +15,10 @@ from pathlib import Path
 import psutil
 
 from omnidraft.errors import SettingsError, StorageError
-from omnidraft.storage.files import reason, sync_folder
+from omnidraft.storage.files import erase, reason, sync_folder
 from omnidraft.storage.paths import DataHome, Part, ProfilePaths, make_folder, measured, profile_name
 from omnidraft.storage.sqlite import is_open
-from omnidraft.storage.vault import vault_of
+from omnidraft.storage.vault import BACKUPS, vault_of
 
 DELETED = ".deleted-"  # renamed so before removal: a kill in between never leaves half a profile
 INCOMING = ".incoming-"  # an import being checked
@@ -39,6 +40,7 @@ _PARTS = {
     "adapters": "What the drafter has learned, one folder per version.",
     "metrics": "Acceptance and speed over time.",
 }
+_BACKUP = "A backup from before this profile was rewritten; `profile import` reads it."
 DATABASES = ("chats", "ngrams", "replay", "metrics")
 
 
@@ -72,6 +74,7 @@ def rename_profile(home: DataHome, old: str, new: str) -> Profile:
         free_name(home, new)
     _refuse_in_use(source)
     target = home.profile(new, create=False)
+    erase_backups(source.paths)
     _rename(source.paths.root, target.root)
     return Profile(profile_name(new), target)
 
@@ -82,6 +85,7 @@ def delete_profile(home: DataHome, name: str) -> None:
     _refuse_in_use(profile)
     remove_leftovers(home)
     doomed = home.profiles / f"{DELETED}{uuid.uuid4().hex}"
+    erase_backups(profile.paths)
     _rename(profile.paths.root, doomed)
     try:
         shutil.rmtree(doomed)
@@ -97,7 +101,21 @@ def profile_size(paths: ProfilePaths) -> int:
 def describe_profile(paths: ProfilePaths) -> list[Part]:
     """Where each part of a profile lives, what it is, and how many bytes it takes."""
     parts = _PARTS if vault_of(paths.root) is None else {**_PARTS, "settings": "Settings, encrypted."}
-    return [Part(name, path, what, measured(path)) for name, what in parts.items() for path in [getattr(paths, name)]]
+    found = [Part(name, path, what, measured(path)) for name, what in parts.items() for path in [getattr(paths, name)]]
+    return found + [Part("backup", path, _BACKUP, measured(path)) for path in backups_of(paths)]
+
+
+def backups_of(paths: ProfilePaths) -> list[Path]:
+    """All backups of a profile: NAME.zip, and NAME@TIME.zip that were asked for."""
+    folder, name = paths.root.parent / BACKUPS, paths.root.name
+    return sorted(path for path in folder.glob("*.zip") if path.stem.partition("@")[0] == name)
+
+
+def erase_backups(paths: ProfilePaths) -> None:
+    """All that was said is in them; also what a killed program had written of one."""
+    begun = (paths.root.parent / BACKUPS).glob(f".{glob.escape(paths.root.name)}[.@]*.tmp")
+    for path in [*backups_of(paths), *begun]:
+        erase(path)
 
 
 def in_use(paths: ProfilePaths, databases: Sequence[str] = DATABASES) -> bool:

@@ -21,7 +21,7 @@ from omnidraft.errors import StorageError
 from omnidraft.learning.adapters.serving import MERGED
 from omnidraft.learning.adapters.store import AdapterStore
 from omnidraft.learning.material.replay import ReplayStore
-from omnidraft.profiles.folders import existing, in_use
+from omnidraft.profiles.folders import erase_backups, existing, in_use
 from omnidraft.profiles.sources import SOURCES, find_source, ngram_tables
 from omnidraft.profiles.uploads import clear_uploads
 from omnidraft.storage.files import erase, sync_folder
@@ -88,6 +88,7 @@ def forget_from(paths: ProfilePaths, store: ChatStore, chat: str) -> Forgotten:
 
 def _forget_learned(paths: ProfilePaths, chat: str, written: Collection[int] | None) -> Forgotten:
     """Forget what was learned from a conversation. written: its target ids, see `_forget_ngrams`."""
+    erase_backups(paths)
     answers = _forget_answers(paths.replay, chat)
     ngrams = _forget_ngrams(paths.ngrams, chat, written)
     erase(paths.root / MERGED)  # made anew when it is missed; first, so that a repetition need not know of it
@@ -119,6 +120,7 @@ def forget_everything_from(paths: ProfilePaths, store: ChatStore) -> Forgotten:
 
 def _forget_files(paths: ProfilePaths, conversations: int, kept: Collection[Path]) -> Forgotten:
     """Overwrite and remove all files of a profile but the settings and those kept."""
+    erase_backups(paths)
     answers = 0
     with suppress(StorageError):
         if paths.replay.is_file():

@@ -11,17 +11,19 @@ import struct
 import uuid
 import zipfile
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from omnidraft.errors import OmniDraftError, SettingsError, StorageError
-from omnidraft.profiles.checks import check_adapter_file, check_chats, check_database
+from omnidraft.profiles.checks import FREE_BYTES, MAX_RATIO, check_adapter_file, check_chats, check_database
 from omnidraft.profiles.exporting import BLOCK, FORMAT, MANIFEST, VERSION
 from omnidraft.profiles.folders import DATABASES, INCOMING, Profile, free_name
 from omnidraft.settings.config import changed
 from omnidraft.settings.file import load_settings, save_settings
 from omnidraft.storage.encryption.copying import encrypt_folder
-from omnidraft.storage.files import reason, sync_folder
+from omnidraft.storage.files import readable, reason, sync_folder
 from omnidraft.storage.paths import DataHome, ProfilePaths, make_folder, profile_name
 from omnidraft.storage.vault import vault_of
 
@@ -38,30 +40,44 @@ def import_profile(home: DataHome, archive: Path, name: str | None = None, *, ma
     Raises StorageError, and changes nothing, if the file is damaged, too large, not a profile, holds anything but a
     profile's files or anything that could run code, or if a profile of that name exists.
     """
-    archive = Path(archive)
-    make_folder(home.profiles)
     vault = vault_of(home.profiles / INCOMING)
-    staging = (home.profiles if vault is None else vault.memory) / f"{INCOMING}{os.getpid()}-{uuid.uuid4().hex}"
-    sealed = home.profiles / staging.name
-    make_folder(staging)
-    try:
-        own_name = _unpack(archive, staging, max_bytes)
+    with readable(archive) as opened, _unpacked(home, opened, max_bytes) as (own_name, staging):
         wanted = free_name(home, own_name if name is None else name)
         _check(ProfilePaths.inside(staging))
         target = home.profile(wanted, create=False)
         free_name(home, wanted)  # the checks may have taken a while
-        if vault is not None:
-            encrypt_folder(vault, staging, sealed)
-        os.rename(sealed, target.root)
+        sealed = home.profiles / staging.name
+        try:
+            if vault is not None:
+                encrypt_folder(vault, staging, sealed)
+            os.rename(sealed, target.root)
+        finally:
+            shutil.rmtree(sealed, ignore_errors=True)
         sync_folder(home.profiles)
         return Profile(wanted, target)
+
+
+def check_archive(home: DataHome, archive: Path) -> None:
+    """StorageError unless the readable `archive` could be imported."""
+    with _unpacked(home, archive, MAX_BYTES) as (_, staging):
+        _check(ProfilePaths.inside(staging))
+
+
+@contextmanager
+def _unpacked(home: DataHome, archive: Path, max_bytes: int) -> Iterator[tuple[str, Path]]:
+    """The profile's own name, and its files in a folder that lies in memory if the home is encrypted."""
+    make_folder(home.profiles)
+    vault = vault_of(home.profiles / INCOMING)
+    staging = (home.profiles if vault is None else vault.memory) / f"{INCOMING}{os.getpid()}-{uuid.uuid4().hex}"
+    make_folder(staging)
+    try:
+        yield _unpack(archive, staging, max_bytes), staging
     except (zipfile.BadZipFile, zlib.error, struct.error, EOFError, RuntimeError, UnicodeError) as error:
         raise StorageError(f"{archive} cannot be imported: it is damaged or not a zip file.") from error
     except OSError as error:
         raise StorageError(f"{archive} cannot be imported: {reason(error)}.") from error
     finally:
-        for left in (staging, sealed):
-            shutil.rmtree(left, ignore_errors=True)
+        shutil.rmtree(staging, ignore_errors=True)
 
 
 def _unpack(archive: Path, staging: Path, max_bytes: int) -> str:
@@ -121,6 +137,8 @@ def _is_line(line: Any) -> bool:
 def _check_room(archive: Path, staging: Path, total: int, max_bytes: int) -> None:
     if total > max_bytes:
         raise _refused(archive, f"it would take {total:,} bytes, more than the {max_bytes:,} allowed")
+    if total > MAX_RATIO * archive.stat().st_size + FREE_BYTES:
+        raise _refused(archive, f"it would take {total:,} bytes, far more than a profile packed so small has")
     if total > shutil.disk_usage(staging).free:
         raise _refused(archive, f"it would take {total:,} bytes, more than the disk has free")
 

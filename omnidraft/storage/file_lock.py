@@ -1,4 +1,4 @@
-"""A lock on a file, for one program at a time: released by the system when its holder ends, however it ends."""
+"""A lock on a file, for one program or for several that share it: released by the system when its holder ends."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ class FileLock:
         self.file = Path(file)
         self._handle: int | None = None
 
-    def acquire(self) -> bool:
+    def acquire(self, *, shared: bool = False) -> bool:
+        """shared: with others that share it, but with nobody who has it alone. On Windows nobody is kept out then."""
         if self._handle is not None:
             return True
         self.file.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(self.file, os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            _lock(handle)
+            _lock(handle, shared)
         except OSError:
             os.close(handle)
             return False
@@ -35,13 +36,14 @@ class FileLock:
             self._handle = None
 
 
-def _lock(handle: int) -> None:
+def _lock(handle: int, shared: bool) -> None:
     """OSError if another program has it."""
     if sys.platform == "win32":
         import msvcrt
 
-        msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+        if not shared:
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
     else:
         import fcntl
 
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)

@@ -27,7 +27,9 @@ from omnidraft.storage.file_lock import FileLock
 from omnidraft.storage.sealed import derive
 
 HEADER = "encryption.json"  # in the data home; it is there as long as the home is encrypted
+LOCK = "encryption.lock"  # shared by the programs that use the home, held alone by one that converts it
 PROFILES = "profiles"
+BACKUPS = ".backups"  # among the profiles
 _FOLDER = "omnidraft-"  # names of folders in memory begin so
 _OPENED = "opened-"
 _HANDED = "vault"  # the entry of a line to a child
@@ -120,8 +122,15 @@ def locked(root: Path) -> str:
     )
 
 
+def busy(root: Path) -> str:
+    """The sentence for who comes while another program has the home."""
+    return f"Another OmniDraft is working with the data in {root}; end it, or wait until it has ended."
+
+
 def part_of(inside: Path) -> str:
     """Which part of a profile a path, beginning with the profile's name, belongs to: "chats", "adapters", ..."""
+    if inside.parts[0] == BACKUPS:
+        return "backups"
     return inside.parts[1].partition(".")[0] if len(inside.parts) > 1 else "profile"
 
 
@@ -142,11 +151,15 @@ def with_keys(line: str, path: Path, parts: Collection[str]) -> str:
 
 
 def take_keys(line: str) -> None:
-    """In the child: hold what `with_keys` added, if it did."""
+    """In the child: hold what `with_keys` added, if it did, until this process ends. StorageError if the home is being
+    converted: the parent has ended."""
     handed = json.loads(line).get(_HANDED)
     if handed is not None:
+        root = Path(handed["root"])
+        if not FileLock(root / LOCK).acquire(shared=True) or not (root / HEADER).exists():
+            raise StorageError(busy(root))
         keys = {part: bytes.fromhex(key) for part, key in handed["keys"].items()}
-        Vault(Path(handed["root"]), None, keys, Path(handed["memory"])).hold()
+        Vault(root, None, keys, Path(handed["memory"])).hold()
 
 
 def sweep() -> None:

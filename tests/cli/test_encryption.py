@@ -12,7 +12,7 @@ import app
 from omnidraft.__main__ import main
 from omnidraft.chats import ChatStore
 from omnidraft.processes import system
-from omnidraft.storage.encryption import opening
+from omnidraft.storage.encryption import header
 from omnidraft.storage.encryption.passphrase import NEW_VARIABLE, VARIABLE
 from omnidraft.storage.paths import find_data_home
 from omnidraft.storage.vault import HEADER
@@ -26,7 +26,7 @@ TITLE = "Zanzibarquux"
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
     """What makes guessing slow makes tests slow; nobody sits at a terminal."""
-    monkeypatch.setattr(opening.open_home, "__defaults__", (False, QUICK))
+    monkeypatch.setattr(header, "COST", QUICK)
     monkeypatch.setattr(sys, "stdin", open(os.devnull))  # noqa: SIM115
     monkeypatch.delenv(VARIABLE, raising=False)
 

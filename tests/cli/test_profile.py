@@ -27,6 +27,7 @@ from omnidraft.settings.config import AppSettings, DraftSettings, ModelSettings,
 from omnidraft.settings.file import load_settings, save_settings
 from omnidraft.storage.paths import ProfilePaths, find_data_home
 from omnidraft.vocab.ngram_store import NgramStore
+from tests.adapters import arrays, lora
 
 SECRET = "Write a Python function that counts the walruses in Quxington harbour 77310."
 OTHER = "Hello, I would like to book a table for two."
@@ -98,9 +99,7 @@ class Lived:
 
     def _adapter(self, name: str, chats: list[str]) -> Path:
         """A version trained on these conversations."""
-        weights = io.BytesIO()
-        np.savez(weights, matrix=np.arange(8.0))
-        files = {"adapter.gguf": b"GGUF" + f"weights of {name}".encode() * 20, "weights.npz": weights.getvalue()}
+        files = {"adapter.gguf": lora(f"weights of {name}"), "weights.npz": arrays(matrix=np.arange(8.0))}
         meta = Meta(drafter="d", vocabulary="v", chats=tuple(chats))
         return AdapterStore(self.paths.adapters / "tiny-drafter" / "0123abcd").publish(files, meta).path
 

@@ -16,6 +16,7 @@ from omnidraft.settings.file import save_settings
 from omnidraft.storage.paths import ProfilePaths, find_data_home
 from omnidraft.vocab import NgramCache, PairMap
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
+from tests.adapters import lora
 
 SETTINGS = changed(AppSettings(), **{"theme": "dark", "sampling.top_k": 7})
 
@@ -80,7 +81,7 @@ def filled(pair, tmp_path_factory):
     metrics.close()
     version = paths.adapters / "tiny-drafter" / "0123abcd" / "0001"
     version.mkdir(parents=True)
-    (version / "adapter.gguf").write_bytes(b"GGUF" + bytes(1000))
+    (version / "adapter.gguf").write_bytes(lora("Ada"))
     (version / "version.json").write_text(json.dumps({"loss": 1.5}))
     np.savez(version / "head.npz", weight=np.arange(8.0), bias=np.zeros(1))
     return paths

@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import io
 import json
 import os
 import pickle
@@ -20,6 +21,7 @@ from omnidraft.errors import OmniDraftError, StorageError
 from omnidraft.profiles import export_profile, import_profile
 from omnidraft.profiles.checks import looks_like_pickle
 from omnidraft.storage.paths import find_data_home
+from tests.adapters import lora
 
 
 @pytest.fixture
@@ -358,3 +360,30 @@ def test_a_profile_with_much_text_is_checked_one_conversation_at_a_time_and_with
     monkeypatch.undo()
     with ChatStore(other.profile("Ada").chats) as store:
         assert store.search("walrus")
+
+
+@pytest.mark.parametrize("name", ["adapters/x/y/z/adapter.gguf", "adapters/x/y/z/weights.npz", "ngrams.sqlite"])
+def test_a_small_archive_does_not_fill_the_disk(archive, other, name):
+    """2 MB of deflated zeros are 2 GB: nothing of them is unpacked, whatever they call themselves."""
+    start = {"gguf": b"GGUF", "npz": b"PK\3\4", "sqlite": b"SQLite format 3\0"}[name.rpartition(".")[2]]
+    zeros = start + bytes(256 << 20)
+    copy = rewrite(archive, lambda files: files.update({name: zeros}), compression=zipfile.ZIP_DEFLATED)
+    assert copy.stat().st_size < 2 << 20
+    began = time.monotonic()
+    refused(other, copy, "far more than a profile packed so small has")
+    assert time.monotonic() - began < 1
+
+
+def test_an_adapter_is_one_to_its_last_byte(archive, other):
+    good = lora("some")
+    cut, longer, renamed = good[:-40], good + bytes(1 << 20), good.replace(b"adapter", b"adopter")
+    for data in (b"GGUF" + bytes(1000), cut, longer, renamed):
+        files = {"adapters/x/y/z/adapter.gguf": data}
+        refused(other, rewrite(archive, lambda given, files=files: given.update(files)), "not a file that an adapter")
+
+
+def test_packed_arrays_do_not_unpack_to_more_than_they_are(archive, other):
+    data = io.BytesIO()
+    np.savez_compressed(data, a=np.zeros(32 << 20, np.float32))
+    files = {"adapters/x/y/z/weights.npz": data.getvalue()}
+    refused(other, rewrite(archive, lambda given: given.update(files)), "not a file that an adapter")

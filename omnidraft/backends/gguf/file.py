@@ -163,8 +163,8 @@ def _further_parts(header: GgufHeader) -> list[Path]:
     return parts
 
 
-def _check_tensor_data(header: GgufHeader) -> None:
-    """Every tensor's type known and its bytes inside the file: llama.cpp maps the file trusting both."""
+def data_end(header: GgufHeader) -> int:
+    """Where in the file the last tensor ends. ModelError for a type or shape that cannot be."""
     end = 0
     for name, tensor in header.tensors.items():
         layout = type_layout(tensor.type)
@@ -177,10 +177,15 @@ def _check_tensor_data(header: GgufHeader) -> None:
         if 0 in tensor.shape or tensor.shape[0] % block:
             raise ModelError(f"{header.path} is damaged: {name} has the impossible shape {tensor.shape}.")
         end = max(end, tensor.offset + tensor.elements // block * size)
-    if header.tensors and header.data_start + end > header.file_size:
+    return header.data_start + end
+
+
+def _check_tensor_data(header: GgufHeader) -> None:
+    """Every tensor's type known and its bytes inside the file: llama.cpp maps the file trusting both."""
+    end = data_end(header)
+    if header.tensors and end > header.file_size:
         raise ModelError(
-            f"{header.path} is cut short: it has {header.file_size:,} bytes of {header.data_start + end:,}; "
-            "download or copy it again."
+            f"{header.path} is cut short: it has {header.file_size:,} bytes of {end:,}; download or copy it again."
         )
 
 

@@ -5,29 +5,36 @@
     erasing    the old files are overwritten and removed
 
 The header says which step is due; each may be begun any number of times. Until the first is done the old files are
-what counts, from then on the new ones.
+what counts, from then on the new ones. The old ones are erased, and a key is given up, only when every file opens as
+what the home becomes. Who calls has the home's lock for itself.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from omnidraft.errors import OmniDraftError, StorageError
 from omnidraft.storage import sqlite
-from omnidraft.storage.encryption.copying import convert_folder, decrypt, encrypt, refuse_links, refuse_open
-from omnidraft.storage.encryption.header import Header, Step, write_header
-from omnidraft.storage.file_lock import FileLock
+from omnidraft.storage.encryption.copying import (
+    convert_folder,
+    decrypt,
+    encrypt,
+    refuse_links,
+    refuse_open,
+    refuse_unlike,
+    remove_passing,
+)
+from omnidraft.storage.encryption.header import Header, Kind, Step, retire_header, write_header
 from omnidraft.storage.files import erase, reason, sync_folder
 from omnidraft.storage.paths import DataHome, measured
-from omnidraft.storage.vault import HEADER, Vault, part_of
+from omnidraft.storage.vault import Vault, part_of
 
 NEW, OLD = ".profiles-new", ".profiles-old"
-LOCKS = ("encryption.lock", "app.lock")
+_PATIENCE = 5.0  # seconds; a program that starts makes folders before it looks who else is here
 _FAILURES: tuple[type[Exception], ...] = (OSError, *sqlite.Error, OmniDraftError)
 
 
@@ -42,16 +49,15 @@ class Conversion:
     def run(self) -> Header | None:
         """Go on from where the header says; the header of the home as it is then, None for a plain one.
 
-        StorageError if another program has the data open, or if a file cannot be copied; the home is as before then.
+        StorageError if a file is open elsewhere or cannot be copied; the home is as before then.
         """
-        with self._alone():
-            if self.header.step == "copying":
-                self._copy()
-            if self.header.step == "swapping":
-                _swap(self.home)
-                self._next("erasing")
-            if self.header.step == "erasing":
-                self._erase()
+        if self.header.step == "copying":
+            self._copy()
+        if self.header.step == "swapping":
+            _swap(self.home)
+            self._next("erasing")
+        if self.header.step == "erasing":
+            self._erase()
         return self.header if self.header.becomes == "encrypted" else None
 
     def _next(self, step: Step) -> None:
@@ -59,11 +65,13 @@ class Conversion:
         write_header(self.home.root, self.header)
 
     def _copy(self) -> None:
-        write_header(self.home.root, self.header)  # from now on no other program opens a file here
+        if self.header.becomes == "encrypted":
+            self._refuse_unlike("plain")  # before anything says that this key opens it
+        write_header(self.home.root, self.header)
         try:
-            refuse_open(self.home.profiles, self._source_key)
+            refuse_open(self.home.profiles, lambda path: self._key(path, _other(self.header.becomes)))
             refuse_links(self.home.profiles)
-            shutil.rmtree(self.home.root / NEW, ignore_errors=True)
+            self._drop_new()
             _need_space(self.home)
             change = encrypt if self.header.becomes == "encrypted" else decrypt
             convert_folder(self.home.profiles, self.home.root / NEW, change, self.vault, self.home.profiles)
@@ -77,37 +85,36 @@ class Conversion:
 
     def _give_up(self) -> None:
         """The home as it was before."""
-        shutil.rmtree(self.home.root / NEW, ignore_errors=True)
+        self._drop_new()
         if self.header.becomes == "encrypted":
-            (self.home.root / HEADER).unlink(missing_ok=True)
+            self._refuse_unlike("plain")
+            retire_header(self.home.root)
         else:
             write_header(self.home.root, replace(self.header, step="", becomes="encrypted"))
 
-    def _source_key(self, path: Path) -> bytes | None:
-        """What the old file at `path` is opened with."""
-        part = part_of(path.relative_to(self.home.profiles))
-        return None if self.header.becomes == "encrypted" else self.vault.key(part)
+    def _drop_new(self) -> None:
+        """What was begun is readable on the way back: it goes without a trace."""
+        erase(self.home.root / NEW)
 
     def _erase(self) -> None:
+        self._refuse_unlike(self.header.becomes)
         erase(self.home.root / OLD)
         if self.header.becomes == "plain":
-            (self.home.root / HEADER).unlink(missing_ok=True)
-            sync_folder(self.home.root)
+            retire_header(self.home.root)
             return
         erase(self.home.root / "uploads")
         self._next("")
 
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """StorageError if the app runs here, or another conversion."""
-        locks = [FileLock(self.home.root / name) for name in LOCKS]
-        try:
-            if not all(lock.acquire() for lock in locks):
-                raise StorageError(f"OmniDraft is running with the data in {self.home.root}; end it first.")
-            yield
-        finally:
-            for lock in locks:
-                lock.release()
+    def _refuse_unlike(self, kind: Kind) -> None:
+        refuse_unlike(self.home.profiles, lambda path: self._key(path, kind))
+
+    def _key(self, path: Path, kind: Kind) -> bytes | None:
+        """What a file below the profiles is opened with if it is of that kind."""
+        return None if kind == "plain" else self.vault.key(part_of(path.relative_to(self.home.profiles)))
+
+
+def _other(kind: Kind) -> Kind:
+    return "plain" if kind == "encrypted" else "encrypted"
 
 
 def _need_space(home: DataHome) -> None:
@@ -118,16 +125,26 @@ def _need_space(home: DataHome) -> None:
 
 def _swap(home: DataHome) -> None:
     """Safe to repeat. A start in between may have made empty folders of profiles."""
-    new, old, now = home.root / NEW, home.root / OLD, home.profiles
-    try:
-        if new.exists():
-            if not old.exists():
-                os.rename(now, old)
-            elif now.exists():
-                for folder in sorted(now.rglob("*"), reverse=True):
-                    folder.rmdir()
-                now.rmdir()
-            os.rename(new, now)
-        sync_folder(home.root)
-    except OSError as error:
-        raise StorageError(f"The data in {home.root} was not converted: {reason(error)}.") from error
+    give_up = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            _exchange(home.root / NEW, home.root / OLD, home.profiles)
+            sync_folder(home.root)
+            return
+        except OSError as error:
+            if time.monotonic() > give_up:
+                raise StorageError(f"The data in {home.root} was not converted: {reason(error)}.") from error
+        time.sleep(0.05)
+
+
+def _exchange(new: Path, old: Path, now: Path) -> None:
+    if not new.exists():
+        return
+    if not old.exists():
+        os.rename(now, old)
+    elif now.exists():
+        remove_passing(now)
+        for folder in sorted(now.rglob("*"), reverse=True):
+            folder.rmdir()
+        now.rmdir()
+    os.rename(new, now)

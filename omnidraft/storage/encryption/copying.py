@@ -17,12 +17,13 @@ from omnidraft.errors import StorageError
 from omnidraft.storage import sqlite
 from omnidraft.storage.files import sync_folder
 from omnidraft.storage.paths import LOG_SUFFIXES, make_folder
-from omnidraft.storage.sealed import seal, unseal
+from omnidraft.storage.sealed import is_sealed, opens, seal, unseal
 from omnidraft.storage.vault import Vault, part_of
 
 _PASSING = (".incoming-", ".outgoing-", ".deleted-", ".new-", ".write-test-")  # what killed programs leave
 _PASSING_ENDS = (".tmp", ".gguf-part", ".lock")
 _DATABASE = ".sqlite"
+_PLAIN = b"SQLite format 3\0"  # how a readable database begins
 _BESIDE = (*(_DATABASE + suffix for suffix in LOG_SUFFIXES), ".lock")  # what means nothing without its program
 Change = Callable[[bytes, Path, Path], None]  # with a key, an old file and a new one
 
@@ -145,11 +146,48 @@ def refuse_open(profiles: Path, key_of: Callable[[Path], bytes | None]) -> None:
                     raise StorageError(f"{path} is in use; close the program that has it open.")
 
 
+def refuse_unlike(profiles: Path, key_of: Callable[[Path], bytes | None]) -> None:
+    """StorageError unless every file's beginning is what its key says. key_of: as for `refuse_open`.
+
+    A sealed file's first block and a database's first page are authenticated; a plain one must not look like either.
+    """
+    for path in _kept(profiles):
+        if path.is_file() and path.stat().st_size and not _begins_as(path, key_of(path)):
+            wanted = "readable" if key_of(path) is None else "encrypted with this data's key"
+            raise StorageError(f"{path} is not {wanted}, so nothing was changed; move it away if it is damaged.")
+
+
+def _begins_as(path: Path, key: bytes | None) -> bool:
+    with open(path, "rb") as file:
+        if key is None:
+            start = file.read(len(_PLAIN))
+            return start == _PLAIN if path.name.endswith(_DATABASE) else not is_sealed(start)
+        if not path.name.endswith(_DATABASE):
+            return opens(file, key)
+    try:
+        with closing(_open(path, key)) as connection:
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite.DatabaseError:
+        return False
+    return True
+
+
 def refuse_links(profiles: Path) -> None:
     """StorageError for a folder that lies elsewhere: it would be left behind."""
     for path in (profiles, *profiles.rglob("*")):
         if path.is_symlink() and path.is_dir():
             raise StorageError(f"{path} is a link to a folder elsewhere; put the folder itself in its place first.")
+
+
+def remove_passing(folder: Path) -> None:
+    """Remove the files that a killed start left."""
+    for file in folder.rglob("*"):
+        if file.is_file() and _is_passing(file.name):
+            file.unlink()
+
+
+def _is_passing(name: str) -> bool:
+    return name.startswith(_PASSING) or (name.startswith(".") and name.endswith(_PASSING_ENDS))
 
 
 def _kept(source: Path) -> Iterator[Path]:
@@ -158,6 +196,5 @@ def _kept(source: Path) -> Iterator[Path]:
         yield Path(folder)
         inner[:] = sorted(name for name in inner if not name.startswith(_PASSING))
         for name in sorted(names):
-            passing = name.startswith(_PASSING) or (name.startswith(".") and name.endswith(_PASSING_ENDS))
-            if not passing and not name.endswith(_BESIDE) and Path(folder, name).is_file():
+            if not _is_passing(name) and not name.endswith(_BESIDE) and Path(folder, name).is_file():
                 yield Path(folder, name)

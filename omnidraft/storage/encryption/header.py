@@ -1,8 +1,9 @@
 """The file that makes a data home an encrypted one: its key, wrapped by a passphrase, and what is being done to it.
 
 The passphrase is stretched by scrypt; the wrapped key is authenticated, so a wrong passphrase is known for one before
-anything is read. Another passphrase wraps the same key anew, and no other file changes. Knows nothing of what is
-encrypted.
+anything is read. Another passphrase wraps the same key anew, and no other file changes. A wrapped key that is replaced
+or not needed any more becomes a numbered copy beside the file, until the data was opened without it. Knows nothing of
+what is encrypted.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from omnidraft.errors import SettingsError, StorageError
-from omnidraft.storage.files import reason, write_atomically
+from omnidraft.storage.files import reason, sync_folder, write_atomically
 from omnidraft.storage.json_text import read_json
 from omnidraft.storage.sealed import KEY_BYTES
 from omnidraft.storage.vault import HEADER
@@ -50,14 +51,20 @@ class Header:
         except InvalidTag:
             raise SettingsError("That is not the passphrase of this data; nothing was changed.") from None
 
+    @property
+    def wrapping(self) -> tuple[bytes, ...]:
+        """What a passphrase is needed for, whatever is being done to the home."""
+        return self.salt, self.nonce, self.wrapped
+
     def rewrapped(self, key: bytes, passphrase: str) -> Header:
         """The same for another passphrase."""
         fresh = wrap(key, passphrase, self.cost)
         return replace(self, salt=fresh.salt, nonce=fresh.nonce, wrapped=fresh.wrapped)
 
 
-def wrap(key: bytes, passphrase: str, cost: int = COST) -> Header:
-    """A header for a key. SettingsError for a passphrase that is too short."""
+def wrap(key: bytes, passphrase: str, cost: int | None = None) -> Header:
+    """A header for a key; cost: scrypt's, COST by default. SettingsError for a passphrase that is too short."""
+    cost = cost or COST
     if len(passphrase) < SHORTEST:
         raise SettingsError(f"A passphrase needs at least {SHORTEST} characters; several words are a good one.")
     salt, nonce = os.urandom(KEY_BYTES), os.urandom(_NONCE)
@@ -85,10 +92,34 @@ def read_header(root: Path) -> Header | None:
 
 
 def write_header(root: Path, header: Header) -> None:
+    """Have the home say this; what it said is kept as a copy if its key was wrapped otherwise."""
+    before = read_header(root)
+    if before is not None and before.wrapping != header.wrapping:
+        write_atomically(_next_copy(root), (root / HEADER).read_bytes())
     values = {name: value.hex() if isinstance(value, bytes) else value for name, value in asdict(header).items()}
     about = "The key of this folder's data, wrapped by a passphrase: without this file nobody can read it, ever."
     text = json.dumps({"about": about, "format": FORMAT, "version": VERSION, **values}, indent=1)
     write_atomically(root / HEADER, text.encode())
+
+
+def retire_header(root: Path) -> None:
+    """Have the home be a plain one; the header stays as a copy."""
+    try:
+        os.rename(root / HEADER, _next_copy(root))
+    except OSError as error:
+        raise StorageError(f"{root / HEADER} cannot be renamed: {reason(error)}.") from error
+    sync_folder(root)
+
+
+def header_copies(root: Path) -> list[Path]:
+    """The copies of earlier headers, the last one at the end."""
+    found = [(path.suffix[1:], path) for path in root.glob(f"{HEADER}.*")]
+    return [path for number, path in sorted((int(end), path) for end, path in found if end.isdecimal())]
+
+
+def _next_copy(root: Path) -> Path:
+    last = header_copies(root)[-1:]
+    return root / f"{HEADER}.{int(last[0].suffix[1:]) + 1 if last else 1}"
 
 
 def _cipher(passphrase: str, salt: bytes, cost: int):

@@ -1,12 +1,16 @@
 """A data home is opened: made encrypted or gone on with if that is wanted, its key unwrapped and held.
 
-Asks nobody itself (`passphrase`), and touches no file (`header`, `conversion`).
+Every program that uses a home shares its lock; one that converts it or changes its header has the lock for itself. A
+header is looked at first, so that nobody waits while another types a passphrase, and counts only if it is the same once
+the lock is there. Asks nobody itself (`passphrase`), and touches no file (`header`, `conversion`).
 """
 
 from __future__ import annotations
 
 import importlib.util
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,85 +18,204 @@ from omnidraft.errors import SettingsError, StorageError
 from omnidraft.processes import system
 from omnidraft.storage import vault
 from omnidraft.storage.encryption.conversion import Conversion
-from omnidraft.storage.encryption.header import COST, Header, read_header, wrap, write_header
+from omnidraft.storage.encryption.copying import refuse_unlike
+from omnidraft.storage.encryption.header import Header, header_copies, read_header, wrap, write_header
 from omnidraft.storage.encryption.passphrase import Asked
+from omnidraft.storage.file_lock import FileLock
+from omnidraft.storage.files import erase
 from omnidraft.storage.paths import DataHome, data_root, find_data_home
 from omnidraft.storage.sealed import KEY_BYTES
-from omnidraft.storage.vault import Vault, locked
+from omnidraft.storage.vault import HEADER, LOCK, Vault, busy, locked, part_of
 
 LIBRARIES = ("cryptography", "sqlcipher3")
 NOT_ENCRYPTED = "The data in {} is not encrypted."
+_NEEDS_NEW = (
+    "Encrypting needs a passphrase: start OmniDraft on a terminal, or give it with --passphrase-file or the variable "
+    "OMNIDRAFT_PASSPHRASE."
+)
 
 
-def open_home(explicit: Path | str | None, asked: Asked, encrypt: bool = False, cost: int = COST) -> Vault | None:
-    """Hold the key of the data home that `find_data_home(explicit)` names; None if it is not encrypted.
+class Opened:
+    """A data home that this program uses: nobody converts it before `close`. vault: None of a plain one."""
+
+    def __init__(self, vault: Vault | None, lock: FileLock) -> None:
+        self.vault, self._lock = vault, lock
+
+    def close(self) -> None:
+        if self.vault is not None:
+            self.vault.close()
+        self._lock.release()
+
+
+Before = Callable[[DataHome], None]  # what is done, with the data open, before a conversion begins
+
+
+def open_home(explicit: Path | str | None, asked: Asked, encrypt: bool = False, before: Before | None = None) -> Opened:
+    """Use the data home that `find_data_home(explicit)` names, and hold its key if it is encrypted.
 
     encrypt: make it so first, if it is not. A conversion that was interrupted is ended first. SettingsError if there
     is no passphrase or a wrong one, StorageError if the home cannot be converted or this system cannot do it.
     """
-    root = data_root(explicit)
-    header = read_header(root)
-    if header is None and not encrypt:
-        return None
-    _check_system()
-    if header is None:
-        passphrase = asked.new(
-            "Encrypting needs a passphrase: start OmniDraft on a terminal, or give it with --passphrase-file or the "
-            "variable OMNIDRAFT_PASSPHRASE."
-        )
-        key = os.urandom(KEY_BYTES)
-        header = replace(wrap(key, passphrase, cost), step="copying")
-    else:
-        key = header.key(asked.known(locked(root)))
-    opened = _settled(find_data_home(root), header, key)
-    if opened is not None:
-        opened.hold()
-    elif encrypt:  # an interrupted way back has just ended
-        return open_home(root, asked, encrypt, cost)
-    return opened
+    home = _Home(data_root(explicit), asked, before)
+    while True:
+        header = read_header(home.root)
+        if (header is None and encrypt) or (header is not None and header.step):
+            home.settle(encrypt)
+            continue
+        key = home.key(header)
+        lock = _shared(home.root)
+        if read_header(home.root) == header:
+            return _opened(home.root, key, lock)
+        lock.release()
 
 
-def make_plain(explicit: Path | str | None, asked: Asked) -> Path:
+def make_plain(explicit: Path | str | None, asked: Asked, before: Before | None = None) -> Path:
     """Make an encrypted home readable to everybody again; where it is."""
-    root = data_root(explicit)
-    header, key = _unwrapped(root, asked)
-    if header.step and header.becomes == "encrypted":
-        raise StorageError(f"Encrypting the data in {root} was interrupted; start OmniDraft once to end it.")
-    if not header.step:
-        header = replace(header, step="copying", becomes="plain")
-    _settled(DataHome(root), header, key)
-    return root
+    home = _Home(data_root(explicit), asked, before)
+    with home.alone() as (header, key):
+        header = home.ended(header, key)
+        if header is not None:  # else an interrupted way back has just ended
+            home.begin(key)
+            home.convert(replace(header, step="copying", becomes="plain"), key)
+    return home.root
 
 
 def change_passphrase(explicit: Path | str | None, asked: Asked, new: Asked) -> Path:
     """Have the key wrapped by another passphrase; where the home is."""
-    root = data_root(explicit)
-    header, key = _unwrapped(root, asked)
+    home = _Home(data_root(explicit), asked)
+    home.key(read_header(home.root))  # who does not know the old one is not asked for another
     missing = "Give the new passphrase on a terminal, with --new-passphrase-file or OMNIDRAFT_NEW_PASSPHRASE."
-    write_header(root, header.rewrapped(key, new.new(missing)))
-    return root
+    new.new(missing)
+    with home.alone() as (header, key):
+        header = home.ended(header, key)
+        if header is None:
+            raise SettingsError(NOT_ENCRYPTED.format(home.root))
+        _refuse_unlike(home.root, key)
+        write_header(home.root, header.rewrapped(key, new.new(missing)))
+    return home.root
 
 
-def _unwrapped(root: Path, asked: Asked) -> tuple[Header, bytes]:
-    header = read_header(root)
-    if header is None:
-        raise SettingsError(NOT_ENCRYPTED.format(root))
-    _check_system()
-    return header, header.key(asked.known(locked(root)))
+class _Home:
+    """A home and who knows its passphrase, and is asked for it once."""
 
+    def __init__(self, root: Path, asked: Asked, before: Before | None = None) -> None:
+        self.root, self._asked, self._before = root, asked, before
+        self._known: tuple[tuple[bytes, ...], bytes] = ((), b"")
 
-def _settled(home: DataHome, header: Header, key: bytes) -> Vault | None:
-    """The vault of a home in which no conversion is due; None if it is plain."""
-    vault.sweep()
-    opened = Vault(home.root, key)
-    try:
-        if header.step and Conversion(home, opened, header).run() is None:
+    def key(self, header: Header | None) -> bytes:
+        """The key in a header; b"" where there is none."""
+        if header is None:
+            return b""
+        _check_system()
+        if self._known[0] != header.wrapping:
+            self._known = header.wrapping, header.key(self._asked.known(locked(self.root)))
+        return self._known[1]
+
+    @contextmanager
+    def alone(self, plain: bool = False) -> Iterator[tuple[Header | None, bytes]]:
+        """The header and its key as they are while no other program uses the home. StorageError if one does.
+
+        plain: it may be plain; SettingsError otherwise.
+        """
+        lock = FileLock(self.root / LOCK)
+        while True:
+            header = read_header(self.root)
+            key = self.key(header)
+            if header is None and not plain:
+                raise SettingsError(NOT_ENCRYPTED.format(self.root))
+            if not lock.acquire():
+                raise StorageError(busy(self.root))
+            if read_header(self.root) == header:
+                break
+            lock.release()
+        try:
+            vault.sweep()
+            yield header, key
+        finally:
+            lock.release()
+
+    def settle(self, encrypt: bool) -> None:
+        """End a conversion that is due; then, if the home is plain, make it encrypted if that is wanted."""
+        _check_system()
+        if read_header(self.root) is None:
+            self._asked.new(_NEEDS_NEW)
+        find_data_home(self.root)
+        with self.alone(plain=True) as (header, key):
+            header = self.ended(header, key)
+            if header is None and encrypt:
+                self.begin(b"")
+                key = os.urandom(KEY_BYTES)
+                self.convert(replace(wrap(key, self._asked.new(_NEEDS_NEW)), step="copying"), key)
+
+    def ended(self, header: Header | None, key: bytes) -> Header | None:
+        """The header once no conversion is due."""
+        return self.convert(header, key) if header is not None and header.step else header
+
+    def begin(self, key: bytes) -> None:
+        """What comes before a conversion. key: of the home as it is, b"" of a plain one."""
+        if self._before is None:
+            return
+        opened = Vault(self.root, key) if key else None
+        try:
+            if opened is not None:
+                opened.hold()
+            self._before(DataHome(self.root))
+        finally:
+            if opened is not None:
+                opened.close()
+
+    def convert(self, header: Header, key: bytes) -> Header | None:
+        opened = Vault(self.root, key)
+        try:
+            return Conversion(DataHome(self.root), opened, header).run()
+        finally:
             opened.close()
-            return None
+
+
+def _shared(root: Path) -> FileLock:
+    """The lock on a home that nobody converts; StorageError if somebody does."""
+    lock = FileLock(root / LOCK)
+    with suppress(OSError):  # who makes the home, or writes there, says what is wrong with its place
+        if root.is_dir() and not lock.acquire(shared=True):
+            raise StorageError(busy(root))
+    return lock
+
+
+def _opened(root: Path, key: bytes, lock: FileLock) -> Opened:
+    """The lock goes with what is returned, and is released if nothing is."""
+    try:
+        _drop_copies(root, key)
+        if not key:
+            return Opened(None, lock)
+        vault.sweep()
+        opened = Vault(root, key)
+        opened.hold()
+        return Opened(opened, lock)
     except BaseException:
-        opened.close()
+        lock.release()
         raise
-    return opened
+
+
+def _drop_copies(root: Path, key: bytes) -> None:
+    """Erase the headers of earlier states, if every file opens as what the home is now."""
+    copies = header_copies(root)
+    if not copies:
+        return
+    try:
+        _refuse_unlike(root, key)
+    except StorageError as error:
+        if not key:
+            raise StorageError(f"{error} {HEADER} is missing, and {copies[-1]} is its last copy.") from None
+        return  # damaged, or written just now: the next start looks again
+    for copy in copies:
+        erase(copy)
+
+
+def _refuse_unlike(root: Path, key: bytes) -> None:
+    """StorageError unless every file opens with what follows from the key, or is readable if that is b""."""
+    home = DataHome(root)
+    keys = Vault(root, key, memory=root)
+    refuse_unlike(home.profiles, lambda path: keys.key(part_of(path.relative_to(home.profiles))) if key else None)
 
 
 def _check_system() -> None:

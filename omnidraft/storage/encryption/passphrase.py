@@ -1,10 +1,12 @@
 """Where a passphrase comes from: a file, the environment, or who sits at the terminal. Never from the command line.
 
-Nothing is kept or printed here; the variable is removed, so that no child process has it.
+Nothing is printed here. The variable is removed, so that no child process has it, and what the system shows of this
+process's environment (/proc/PID/environ) is overwritten; the shell or service that set it still has it.
 """
 
 from __future__ import annotations
 
+import ctypes
 import getpass
 import os
 import sys
@@ -24,16 +26,22 @@ class Asked:
 
     def __init__(self, file: Path | None = None, variable: str = VARIABLE, what: str = "Passphrase") -> None:
         self._file, self._variable, self._what = file, variable, what
-        self._given = os.environ.pop(variable, None) or None
+        self._given = _taken(variable)
+        self._answer: str | None = None
 
     def known(self, missing: str) -> str:
-        """A passphrase there is already. SettingsError, saying `missing`, if there is nobody to ask."""
-        return self._found() or self._type(self._what, missing)
+        """A passphrase there is already. SettingsError, saying `missing`, if there is nobody to ask. Asked for once."""
+        if self._answer is None:
+            self._answer = self._found() or self._type(self._what, missing)
+        return self._answer
 
     def new(self, missing: str) -> str:
         """One that is chosen now: typed twice."""
-        if found := self._found():
-            return found
+        if self._answer is None:
+            self._answer = self._found() or self._twice(missing)
+        return self._answer
+
+    def _twice(self, missing: str) -> str:
         first = self._type(f"{self._what} (there is no way back to the data without it)", missing)
         if self._type("Once more", missing) != first:
             raise SettingsError("The two differ; nothing was changed.")
@@ -61,3 +69,13 @@ class Asked:
             return getpass.getpass(f"{what}: ")
         except EOFError:
             raise SettingsError(missing) from None
+
+
+def _taken(variable: str) -> str | None:
+    """The variable's value; afterwards it is gone from this process's environment, what the system shows included."""
+    if variable in os.environ and os.name == "posix":
+        find = ctypes.CDLL(None).getenv
+        find.restype = ctypes.c_void_p
+        if place := find(variable.encode()):
+            ctypes.memset(place, 0, len(os.environb[variable.encode()]))
+    return os.environ.pop(variable, None) or None

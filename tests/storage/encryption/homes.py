@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
+
+import numpy as np
 
 from omnidraft.chats import ChatStore, TextFile, files_meta
 from omnidraft.learning.adapters.store import AdapterStore
 from omnidraft.learning.adapters.versions import ADAPTER, WEIGHTS, Meta
 from omnidraft.settings.config import AppSettings, changed
 from omnidraft.settings.file import load_settings, save_settings
-from omnidraft.storage.encryption import open_home
+from omnidraft.storage.encryption import header, open_home
 from omnidraft.storage.encryption.passphrase import Asked
 from omnidraft.storage.files import read, write_atomically
 from omnidraft.storage.paths import DataHome, ProfilePaths, find_data_home
 from omnidraft.vocab.ngram_store import NgramStore
+from tests.adapters import arrays, lora
 
 PASSPHRASE = "correct horse battery"
 QUICK = 1 << 10  # scrypt's cost: what makes guessing slow makes tests slow
@@ -30,14 +33,20 @@ def asked(passphrase: str = PASSPHRASE) -> Asked:
 
 
 @contextmanager
+def quick():
+    """Keys wrapped inside are unwrapped in no time."""
+    before, header.COST = header.COST, QUICK
+    try:
+        yield
+    finally:
+        header.COST = before
+
+
+@contextmanager
 def opened(root: Path, encrypt: bool = False, passphrase: str = PASSPHRASE):
     """The home while its key is held; plain ones as they are."""
-    vault = open_home(root, asked(passphrase), encrypt, cost=QUICK)
-    try:
+    with quick(), closing(open_home(root, asked(passphrase), encrypt)):
         yield find_data_home(root)
-    finally:
-        if vault is not None:
-            vault.close()
 
 
 def fill(home: DataHome) -> None:
@@ -52,7 +61,7 @@ def fill(home: DataHome) -> None:
     save_settings(paths.settings, changed(AppSettings(), **{"sampling.stop": (SECRETS[2],)}))
     adapters = AdapterStore(paths.adapters / "drafter-0" / "vocabulary")
     meta = Meta(drafter="d", vocabulary="v", chats=(SECRETS[0],))
-    adapters.publish({ADAPTER: MARKS[2] + SECRETS[1].encode(), WEIGHTS: MARKS[3] + bytes(200_000)}, meta)
+    adapters.publish({ADAPTER: lora(SECRETS[1]), WEIGHTS: arrays(a=np.zeros(50_000, np.float32))}, meta)
     folder = paths.root / "drift" / "prompts"
     folder.mkdir(parents=True)
     write_atomically(folder / "mine.txt", SECRETS[2].encode())

@@ -16,13 +16,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from omnidraft.storage.encryption import make_plain, open_home
-from tests.storage.encryption.homes import QUICK, asked
+from omnidraft.storage.encryption import make_plain
+from tests.storage.encryption.homes import asked, opened
 
 STEPS = ("rename", "replace", "unlink", "rmdir", "fsync")
 
 
-def count(kill_at: int) -> list[int]:
+def count(kill_at: int, names: tuple[str, ...] = STEPS) -> list[int]:
     """Kill this process before step `kill_at` (from 1); how many there were, in the only element."""
     seen = [0]
 
@@ -35,14 +35,15 @@ def count(kill_at: int) -> list[int]:
 
         return step
 
-    for name in STEPS:
+    for name in names:
         setattr(os, name, counted(getattr(os, name)))
     return seen
 
 
 def convert(root: Path, way: str) -> None:
     if way == "on":
-        open_home(root, asked(), True, cost=QUICK).close()
+        with opened(root, encrypt=True):
+            pass
     else:
         make_plain(root, asked())
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -44,6 +46,17 @@ def test_the_variable_is_taken_and_removed_so_that_no_child_has_it(monkeypatch):
     asked = Asked()
     assert VARIABLE not in os.environ
     assert asked.known("-") == "from outside"
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="other systems show it elsewhere")
+def test_the_system_does_not_show_it_either():
+    script = "from omnidraft.storage.encryption.passphrase import Asked; asked = Asked(); " + (
+        "print(asked.known('-'), 'right battery' in open('/proc/self/environ').read())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], env={**os.environ, VARIABLE: "right battery"}, capture_output=True, text=True
+    )
+    assert done.stdout.startswith("right battery False"), done.stdout + done.stderr
 
 
 def test_it_is_asked_for_at_a_terminal_and_a_new_one_twice(monkeypatch):

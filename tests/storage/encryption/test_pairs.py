@@ -1,0 +1,119 @@
+"""Every two commands with one home, at every step of each other, killed there too: it opens, and nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from omnidraft.processes import system
+from omnidraft.storage.paths import find_data_home
+from tests.storage.encryption.homes import fill, opened
+from tests.storage.encryption.pairs import COMMANDS, Scenario
+
+pytestmark = pytest.mark.skipif(system.memory_folder() is None, reason="encryption needs a folder in memory")
+
+STARTS = ("plain", "sealed")
+CONVERTING = (("plain", "on"), ("sealed", "off"))
+KILLS = 200  # of conversions, at least
+FEW = 40
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    """In memory: what is tried is the order of the steps, and a disk would take most of the time."""
+    with tempfile.TemporaryDirectory(prefix="pairs-", dir=system.memory_folder()) as made:
+        yield Path(made)
+
+
+@pytest.fixture(scope="module")
+def templates(folder) -> Path:
+    templates = folder / "templates"
+    fill(find_data_home(templates / "plain"))
+    shutil.copytree(templates / "plain", templates / "sealed")
+    with opened(templates / "sealed", encrypt=True):
+        pass
+    return templates
+
+
+def play(scenarios: Iterable[Scenario], templates: Path, folder: Path) -> list[tuple[Scenario, dict]]:
+    folder.mkdir()
+    scenarios = list(scenarios)
+    command = [sys.executable, str(Path(__file__).with_name("pairs.py")), str(templates), str(folder)]
+    lines = "".join(json.dumps(asdict(scenario)) + "\n" for scenario in scenarios)
+    done = subprocess.run(command, input=lines, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-500:] + done.stderr
+    return list(zip(scenarios, map(json.loads, done.stdout.splitlines()), strict=True))
+
+
+def points(said: list[str]) -> list[int]:
+    """The first step, the middle one and the last of each run of steps in which the header says the same."""
+    starts = [n for n in range(len(said)) if n == 0 or said[n] != said[n - 1]]
+    ends = [*starts[1:], len(said)][: len(starts)]
+    return sorted(
+        {n + 1 for start, end in zip(starts, ends, strict=True) for n in (start, (start + end) // 2, end - 1)}
+    )
+
+
+def whole(templates: Path, folder: Path) -> dict[tuple[str, str], list[str]]:
+    """What the header says at each step of each command, alone."""
+    alone = [Scenario(start, first, "status", -1) for start in STARTS for first in COMMANDS]
+    return {(one.start, one.first): answer["steps"] for one, answer in play(alone, templates, folder)}
+
+
+def lost(steps: dict[tuple[str, str], list[str]]) -> list[Scenario]:
+    """Each of these lost the key once: a header was read before another program's conversion had ended."""
+    said = steps["plain", "on"]
+    copying = next(n for n in range(len(said)) if "copying" in said[n]) + 2
+    waiting = [Scenario("plain", "on", second, copying, "behind") for second in ("list", "app", "on", "change")]
+    return [*waiting, *(Scenario("sealed", "off", second, -1, "before") for second in ("off", "change", "app", "list"))]
+
+
+def every(steps: dict[tuple[str, str], list[str]]) -> list[Scenario]:
+    found = []
+    for (start, first), said in steps.items():
+        for second in COMMANDS:
+            waits = ("",) if second == "status" else ("", "before", "behind")
+            half = len(steps[start, second]) // 2
+            for point in (*points(said), -1):
+                for asked in waits if point > 0 else waits[:2]:
+                    scenario = (start, first, second, point, asked)
+                    found += [Scenario(*scenario, killed) for killed in (("", "first") if point > 0 else ("",))]
+                    if second in ("on", "off", "change") and half:
+                        found += [Scenario(*scenario, "second", end) for end in (half, 2 * half - 1)]
+    return found
+
+
+def check(played: list[tuple[Scenario, dict]]) -> None:
+    wrong = [f"{scenario}: {answer}" for scenario, answer in played if answer["wrong"]]
+    assert not wrong, f"{len(wrong)} of {len(played)}:\n" + "\n".join(wrong[:10])
+
+
+def test_two_programs_with_one_home_lose_nothing(templates, folder):
+    steps = whole(templates, folder / "alone")
+    some = random.Random(25).sample(every(steps), FEW)
+    check(play([*lost(steps), *some], templates, folder / "few"))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_every_two_programs_with_one_home_lose_nothing(templates, folder, capsys):
+    played = play(every(whole(templates, folder / "each")), templates, folder / "every")
+    killed = Counter(one.killed for one, answer in played if -9 in (answer["first"], answer["second"]))
+    conversions = sum(
+        (one.start, getattr(one, who)) in CONVERTING and answer[who] == -9
+        for one, answer in played for who in ("first", "second")
+    )  # fmt: skip
+    with capsys.disabled():
+        print(f"\n{len(played)} pairs, {sum(killed.values())} killed, {conversions} conversions among them")
+    check(played)
+    assert conversions >= KILLS
