@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from omnidraft.backends.prompting.formats import conventions
 from omnidraft.backends.prompting.formats.learn_calls import learn_calls
+from omnidraft.backends.prompting.formats.learned_text import behind_marks
 from omnidraft.backends.prompting.formats.pattern import atoms, is_tag
 from omnidraft.backends.prompting.formats.probe import (
     CONTENT,
@@ -38,14 +39,16 @@ def learn_format(render: Render, source: str) -> ChatFormat:
     probe = Probe(render)
     before, behind = _plain(probe)
     asked = probe.prompt(generation=False) or ""
+    behind = _only_markers(behind)
     prompts = [text for text in map(lambda o: probe.prompt(generation=True, **o), (THINKING, SILENT, {})) if text]
-    header = _header([before, *prompts], asked)
+    inserted = any(text != before and text.endswith(before) for text in prompts)  # instructions behind the question
+    header = before if inserted else _header([before, *prompts], asked)
     lead = before.removeprefix(header)
     own = header[len(asked) :] if header.startswith(asked) else header
     begins, ends, more = _thoughts(probe, header, own, lead)
     if not ends:
         begins, ends = conventions.thoughts(source, [text.removeprefix(header) for text in prompts])
-    lead = _without(lead, (*begins, *ends))
+    lead = behind_marks(lead, (*begins, *ends))
     calls = learn_calls(probe, header, tuple(atoms(behind)), (*begins, *ends))
     marked = any(map(is_tag, atoms(lead)))
     begin_marks = [tuple(atoms(lead))] if marked else []
@@ -79,9 +82,23 @@ def _header(texts: Sequence[str], asked: str) -> str:
     if count < min(map(len, texts)):  # not in the middle of a tag
         inside = next((m for m in _TOKEN.finditer(first) if m.start() < count < m.end()), None)
         count = count if inside is None or inside[0][0] not in "<[" else inside.start()
-    header = first[:count]
+    header = _unglued(first[:count], texts)
     opened = next((m for m in _TOKEN.finditer(header, len(asked)) if m[0][0] in "<[" and _THINKS.search(m[0])), None)
     return header if opened is None else header[: opened.start()]
+
+
+def _unglued(header: str, texts: Sequence[str]) -> str:
+    """Without a last tag that belongs to the words behind it, where these are not the same everywhere."""
+    rests = {text[len(header) :] for text in texts} - {""}
+    tokens = _TOKEN.findall(header)
+    glued = tokens and tokens[-1][0] in "<[" and len(rests) > 1 and all(rest[0].isalnum() for rest in rests)
+    return header.removesuffix(tokens[-1]) if glued else header
+
+
+def _only_markers(text: str) -> str:
+    """Up to where instructions begin that some templates put behind everything."""
+    words = re.search(r"(\w+\W+){4}", re.sub(r"<[^<>]*>", lambda tag: "\0" * len(tag[0]), text))
+    return text if words is None else text[: words.start()]
 
 
 def _thinking_messages() -> Iterator[Message]:
@@ -124,15 +141,6 @@ def _with_thoughts(probe: Probe) -> Iterator[str]:
         text = probe.called(way, {}, **dict.fromkeys(FIELDS, THOUGHT))
         if text is not None and THOUGHT in text[: text.find(NAMES[0])]:
             yield text
-
-
-def _without(lead: str, marks: Sequence[Pattern]) -> str:
-    """`lead` without thoughts that are opened and closed in it."""
-    for mark in marks:
-        place = lead.rfind(str(mark[-1]))
-        if place >= 0:
-            lead = lead[place + len(str(mark[-1])) :]
-    return lead
 
 
 def _drops(marks: Sequence[Pattern], own: str, behind: str) -> tuple[str, ...]:

@@ -4,28 +4,27 @@ from __future__ import annotations
 
 import json
 import os.path
-import re
+from collections.abc import Sequence
 
-from omnidraft.backends.prompting.formats.pattern import ID, KEY, NAME, WORD, Item, common_end, common_start, is_tag, pieces
-from omnidraft.backends.prompting.formats.probe import IDS, KEYS, NAMES, NUMBER, TEXT, named_id
+from omnidraft.backends.prompting.formats.learned_text import gapped
+from omnidraft.backends.prompting.formats.pattern import KEY, WORD, Item, Match, common_end, common_start, is_tag, match
+from omnidraft.backends.prompting.formats.probe import KEYS, NUMBER, TEXT
 from omnidraft.backends.prompting.formats.shapes import JsonArguments, LooseArguments, Pattern, TagArguments
 
 Arguments = JsonArguments | TagArguments | LooseArguments
 _DECODER = json.JSONDecoder()
 _CLOSERS = {"(": ")", "{": "}", "[": "]"}
-_SLOTS = re.compile("|".join(map(re.escape, [*(named_id(i) for i in (0, 1)), *NAMES, *IDS, *KEYS])))
-_DIGITS = re.compile(r"[0-9]+")
 
 
-def learn_arguments(one: str, more: str, number: str, two: str | None) -> tuple[Pattern, Arguments, Pattern] | None:
+def learn_arguments(one: str, more: str, number: str) -> tuple[Pattern, Arguments, str] | None:
     """(what stands between name and arguments, how they are written, what follows them); None if that is not seen.
 
-    All from behind the name: one: one argument; more: two; number: a number; two: two calls.
+    Renderings from behind the name on, with one argument, with two, and with one that is a number.
     """
     found = _json(one)
     if found is not None:
         start, end = found
-        return _items(one[:start]), JsonArguments(), _items(one[end:])
+        return gapped(one[:start]), JsonArguments(), one[end:]
     return _apart(one, more, number)
 
 
@@ -42,17 +41,7 @@ def _json(text: str) -> tuple[int, int] | None:
     return None
 
 
-def _items(text: str) -> tuple[Item, ...]:
-    parts: list[Item] = []
-    at = 0
-    for found in _SLOTS.finditer(text):
-        gap = KEY if found[0] in KEYS else ID if found[0] in IDS else NAME
-        parts += [text[at : found.start()], gap]
-        at = found.end()
-    return pieces([*parts, text[at:]])
-
-
-def _apart(one: str, more: str, number: str) -> tuple[Pattern, Arguments, Pattern] | None:
+def _apart(one: str, more: str, number: str) -> tuple[Pattern, Arguments, str] | None:
     """Names and values that are no JSON object together."""
     key, value = one.find(KEYS[0]), one.find(TEXT)
     if not 0 <= key < value:
@@ -67,22 +56,22 @@ def _apart(one: str, more: str, number: str) -> tuple[Pattern, Arguments, Patter
     return _tags(lead, middle, plain_middle, behind, more)
 
 
-def _loose(lead: str, assign: str, quote: str, behind: str) -> tuple[Pattern, Arguments, Pattern] | None:
+def _loose(lead: str, assign: str, quote: str, behind: str) -> tuple[Pattern, Arguments, str] | None:
     opener, sign = lead.rstrip()[-1:], assign.strip()
     rest = behind.removeprefix(quote).lstrip()
     closer = _CLOSERS.get(opener)
     if closer is None or len(sign) != 1 or not rest.startswith(closer):
         return None
     quotes = () if quote in ("'", '"') else (quote,)
-    return _items(lead), LooseArguments(closer, sign, quotes), _items(rest[1:])
+    return gapped(lead), LooseArguments(closer, sign, quotes), rest[1:]
 
 
-def _tags(lead: str, middle: str, plain: str, behind: str, more: str) -> tuple[Pattern, Arguments, Pattern] | None:
+def _tags(lead: str, middle: str, plain: str, behind: str, more: str) -> tuple[Pattern, Arguments, str] | None:
     first, second = more.find(TEXT), more.find(KEYS[1])
     if not 0 <= first < second:
         return None
-    between = _items(more[first + len(TEXT) : second])
-    before, after = _items(lead), _items(behind)
+    between = gapped(more[first + len(TEXT) : second])
+    before, after = gapped(lead), gapped(behind)
     end = common_start(between, after)
     begin = min(common_end(before, between), len(between) - end) or min(1, len(before))
     if end == 0 or begin == 0:
@@ -95,17 +84,27 @@ def _tags(lead: str, middle: str, plain: str, behind: str, more: str) -> tuple[P
     tags = TagArguments(
         (*before[len(before) - begin :], KEY), key_end, after[:end], space_before, space_behind, word, done
     )  # fmt: skip
-    return before[: len(before) - begin], tags, rest
+    return before[: len(before) - begin], tags, _from(behind, after[:end])
+
+
+def _from(text: str, items: Sequence[Item]) -> str:
+    """What is left of `text` behind the items."""
+    found = match([gap_word(item) for item in items], text.lstrip(), 0, True)
+    return text.lstrip()[found.end :] if isinstance(found, Match) else ""
+
+
+def gap_word(item: Item) -> Item:
+    return KEYS[0] if item == KEY else item
 
 
 def _key_end(text: str, number: str) -> tuple[Pattern, str | None]:
     """What stands between a name and its value, with a gap for a word that tells texts from other values."""
     if text == number:
-        return _items(text), None
+        return gapped(text), None
     start = len(os.path.commonprefix([text, number]))
     stop = len(os.path.commonprefix([text[start:][::-1], number[start:][::-1]]))
     while start and (text[start - 1].isalnum()):
         start -= 1
     while stop and text[len(text) - stop].isalnum():
         stop -= 1
-    return (*_items(text[:start]), WORD, *_items(text[len(text) - stop :])), text[start : len(text) - stop]
+    return (*gapped(text[:start]), WORD, *gapped(text[len(text) - stop :])), text[start : len(text) - stop]

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from omnidraft.backends.prompting.formats.json_scan import Path
 from omnidraft.backends.prompting.formats.learn_arguments import learn_arguments
-from omnidraft.backends.prompting.formats.pattern import ID, NAME, NUMBER, Gap, Item, atoms, common_end, common_start, is_tag, pieces
-from omnidraft.backends.prompting.formats.probe import CONTENT, IDS, KEYS, NAMES, NUMBER as COUNT, TEXT, WAYS, Probe, Way, named_id
-from omnidraft.backends.prompting.formats.shapes import CallShape, JsonArguments, JsonCalls, NamedCalls, Pattern
+from omnidraft.backends.prompting.formats.learned_text import behind_marks
+from omnidraft.backends.prompting.formats.learned_text import gapped as _gapped
+from omnidraft.backends.prompting.formats.pattern import NAME, Item, common_end, common_start, is_tag
+from omnidraft.backends.prompting.formats.probe import CONTENT, IDS, KEYS, NAMES, NUMBER, TEXT, WAYS, Probe, Way, named_id
+from omnidraft.backends.prompting.formats.shapes import CallShape, JsonCalls, NamedCalls, Pattern
 
 _DECODER = json.JSONDecoder()
 _ONE = {KEYS[0]: TEXT}
 _TWO = {KEYS[0]: TEXT, KEYS[1]: TEXT}
-_SLOTS = re.compile(
-    "|".join(map(re.escape, [*(named_id(i) for i in (0, 1)), *NAMES, *IDS]))
-)  # fmt: skip
+_MOST = 8  # atoms behind a call that may belong to it
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +52,8 @@ def _seen(probe: Probe, way: Way, header: str, thoughts: Sequence[Pattern]) -> C
     def rest(text: str | None) -> str:
         if text is None:
             return ""
-        text = text.removeprefix(header)
-        for mark in thoughts:  # that the template opens and closes before the calls
-            place = text.rfind(str(mark[-1]), 0, max(0, text.find(NAMES[0])))
-            text = text[place + len(str(mark[-1])) :] if place >= 0 else text
-        return text
+        before, name, behind = text.removeprefix(header).partition(NAMES[0])
+        return behind_marks(before, thoughts) + name + behind  # thoughts that the template opens and closes
 
     one = rest(probe.called(way, _ONE))
     if TEXT not in one:
@@ -66,30 +62,16 @@ def _seen(probe: Probe, way: Way, header: str, thoughts: Sequence[Pattern]) -> C
     between = after[after.find(CONTENT) + len(CONTENT) :] if 0 <= after.find(CONTENT) < after.find(NAMES[0]) else ""
     return Calls(
         one, rest(probe.called(way, _ONE, _ONE)), rest(probe.called(way, _TWO)),
-        rest(probe.called(way, {KEYS[0]: COUNT})), between,
+        rest(probe.called(way, {KEYS[0]: NUMBER})), between,
     )  # fmt: skip
-
-
-def _gapped(text: str, numbers: bool = False) -> tuple[Item, ...]:
-    """The literal's atoms, with gaps where a name or an id stands."""
-    parts: list[Item] = []
-    at = 0
-    for found in _SLOTS.finditer(text):
-        parts += [text[at : found.start()], ID if found[0] in IDS else NAME]
-        at = found.end()
-    items = pieces([*parts, text[at:]])
-    return tuple(part for item in items for part in _numbered(item)) if numbers else items
-
-
-def _numbered(item: Item) -> list[Item]:
-    if isinstance(item, Gap):
-        return [item]
-    return [part if not part.isdigit() else NUMBER for part in re.split(r"([0-9]+)", item) if part]
 
 
 def _closers(*patterns: Sequence[Item]) -> tuple[str, ...]:
     """What may be left out behind a call: everything but plain words."""
-    found = dict.fromkeys(item for pattern in patterns for item in pattern if isinstance(item, str))
+    found: dict[str, None] = {}
+    for item in (str(item) for pattern in patterns for item in pattern[:_MOST] if isinstance(item, str)):
+        rest = item.lstrip("])}")
+        found |= dict.fromkeys([*item[: len(item) - len(rest)], *([rest] if rest else [])])
     return tuple(item for item in found if is_tag(item) or not item[0].isalnum())
 
 
@@ -139,7 +121,8 @@ def _json_calls(seen: Calls, turn_end: Pattern) -> CallShape | None:
         own = common_end(between, openings[0])
         tails.append(between[: len(between) - own])
         openings.append(_without_comma(between))
-    return CallShape(tuple(dict.fromkeys(openings)), body, _closers(*tails, ("]", ",", ";")))
+    known = tuple(dict.fromkeys(opening for opening in openings[1:] if opening not in ((), openings[0])))
+    return CallShape((openings[0], *known), body, _closers(*tails, ("]", ",", ";")))
 
 
 def _without_comma(between: Sequence[Item]) -> Pattern:
@@ -190,30 +173,31 @@ def _is_given(value: Any) -> bool:
 
 def _named_calls(seen: Calls, turn_end: Pattern) -> CallShape | None:
     parts = _parts(seen.one)
-    if parts is None:
+    found = learn_arguments(parts[1], _behind(seen.more), _behind(seen.number)) if parts is not None else None
+    if parts is None or found is None:
         return None
-    before, behind = parts
-    opening = _gapped(before)
-    others: list[Pattern] = []
-    between: tuple[Item, ...] = ()
-    if seen.after and (found := _parts(seen.after)) is not None:
-        others.append(_gapped(found[0]))
-    second = _second(seen.two)
-    found_arguments = learn_arguments(behind, _behind(seen.more), _behind(seen.number), second)
-    if found_arguments is None:
-        return None
-    lead, arguments, tail = found_arguments
-    tail = _without_end(tail, turn_end)
-    if second is not None:
-        end = second.find(NAMES[1])
-        start = max(second.rfind(value, 0, end) + len(value) for value in (TEXT,))
-        between = _gapped(second[start:end])
-        skip = common_start(between, tail)
-        own = common_end(between[skip:], opening)
-        others.append(between[len(between) - own :] if own else between[skip:])
-    openings = tuple(dict.fromkeys([opening, *(o for o in others if o and o != (",",))]))
-    closers = _closers(tail, between[: len(between) - common_end(between, opening)], ("]", ","))
-    return CallShape(openings, NamedCalls((NAME, *lead), arguments), closers)
+    opening, (lead, arguments, rest) = _gapped(parts[0]), found
+    openings = [opening]
+    if seen.after and (other := _parts(seen.after)) is not None:
+        openings.append(_gapped(other[0]))
+    tail = _without_end(_gapped(rest), turn_end)
+    between = _between(seen.two, parts[1][parts[1].find(TEXT) : len(parts[1]) - len(rest)])
+    skip = common_start(between, tail)
+    own = common_end(between[skip:], opening)
+    openings.append(between[len(between) - own :] if own else between[skip:])
+    known = tuple(dict.fromkeys(each for each in openings[1:] if each not in ((), opening) and each[0] not in (",", ";")))
+    closers = _closers(tail, between[: len(between) - own], ("]", ","))
+    return CallShape((opening, *known), NamedCalls((NAME, *lead), arguments), closers)
+
+
+def _between(two: str, value: str) -> tuple[Item, ...]:
+    """What stands between two calls; `value` is what ends the first one's arguments."""
+    end = two.find(NAMES[1])
+    parts = _parts(two[:end]) if end >= 0 else None
+    if parts is None or value not in parts[1]:
+        return ()
+    text = parts[1][parts[1].rfind(value) + len(value) :]
+    return _gapped(text.removesuffix("functions."))
 
 
 def _parts(text: str) -> tuple[str, str] | None:
@@ -231,9 +215,3 @@ def _parts(text: str) -> tuple[str, str] | None:
 def _behind(text: str) -> str:
     parts = _parts(text)
     return parts[1] if parts is not None else ""
-
-
-def _second(two: str) -> str | None:
-    """Two calls from behind the first one's name on."""
-    parts = _parts(two)
-    return parts[1] if parts is not None and NAMES[1] in parts[1] else None

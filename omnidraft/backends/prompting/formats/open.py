@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from omnidraft.backends.prompting.formats.events import Content, Event
 from omnidraft.backends.prompting.formats.harmony import HarmonyReader
-from omnidraft.backends.prompting.formats.pattern import Match, match, skip_space
+from omnidraft.backends.prompting.formats.pattern import Match, ends, match, skip_space
 from omnidraft.backends.prompting.formats.reader import AnswerReader
 from omnidraft.backends.prompting.formats.shapes import ChatFormat
 
@@ -71,13 +71,15 @@ def begun_text(form: ChatFormat, prompt: str) -> str:
     """What stands in `prompt` behind the last beginning of an answer; behind the first where that begins it."""
     if not form.header:
         return prompt
-    found = match(form.header, prompt, skip_space(prompt, 0), True)
-    if isinstance(found, Match):
-        return prompt[skip_space(prompt, found.end) :]
-    at = prompt.rfind(str(form.header[0]))
+    for header in ends(form.header):
+        found = match(header, prompt, skip_space(prompt, 0), True)
+        if isinstance(found, Match):
+            return prompt[skip_space(prompt, found.end) :]
+    first = str(form.header[0])
+    at = prompt.rfind(first)
     while at >= 0:
         found = match(form.header, prompt, at, True)
         if isinstance(found, Match):
             return prompt[skip_space(prompt, found.end) :]
-        at = prompt.rfind(str(form.header[0]), 0, at)
+        at = prompt.rfind(first, 0, at)
     return ""

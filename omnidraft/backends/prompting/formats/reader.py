@@ -16,7 +16,8 @@ from omnidraft.backends.prompting.formats.markers import Found, Markers
 from omnidraft.backends.prompting.formats.pattern import MORE, Match, ends, is_tag, match, skip_space
 from omnidraft.backends.prompting.formats.shapes import CallShape, ChatFormat, JsonCalls, Pattern
 
-THINK, ANSWER, DROP, CALL = "think", "answer", "drop", "call"
+THINK, ANSWER, DROP, CALL, OVER = "think", "answer", "drop", "call", "over"
+_MOST = 8  # parts of what closes a turn
 Step = Callable[[bool], None]
 
 
@@ -86,10 +87,11 @@ class AnswerReader:
         marks: list[tuple[Pattern, Any]] = [(begin, THINK) for begin in form.thoughts.begins]
         marks += [(pattern, DROP) for pattern in (*form.content.begins, *form.content.ends)]
         marks += [((drop,), DROP) for drop in form.drops]
+        over = [(end, OVER) for end in (form.turn_end[:_MOST],) if end and is_tag(end[0])]
         closers = {closer for shape in self._shapes for closer in shape.closers}
-        self._in_content = Markers([*marks, *calls])
-        self._in_thoughts = Markers([*((end, ANSWER) for end in form.thoughts.ends), *calls])
-        closers |= {str(end[0]) for end in form.thoughts.ends}
+        self._in_content = Markers([*marks, *calls, *over])
+        self._in_thoughts = Markers([*((end, ANSWER) for end in form.thoughts.ends), *calls, *over])
+        closers |= {str(end[0]) for end in form.thoughts.ends} | {str(end) for end in form.turn_end[:_MOST] if is_tag(end)}
         self._leftovers = Markers([(end, DROP) for end in form.thoughts.ends])
         self._behind_call = Markers([((closer,), closer) for closer in closers])
 
@@ -113,13 +115,14 @@ class AnswerReader:
             return
         found = self._find(self._in_content, final)
         if isinstance(found, int):
-            over = self._turn_end() if final and found == len(self._text) else 0
-            self._say(self._take(found - over))
-            self._take(over)
+            self._say(self._take(found))
             return
         self._say(self._take(found.start))
         if found.meaning is CALL:
             self._try(self._marked_calls, self._content)
+            return
+        if found.meaning is OVER:
+            self._over(found.end - found.start, self._say, final)
             return
         marker = self._take(found.end - found.start)
         if found.meaning is THINK and self._said and "|" not in marker:
@@ -139,6 +142,9 @@ class AnswerReader:
         if found.meaning is CALL:
             self._try(self._marked_calls, self._thoughts)
             return
+        if found.meaning is OVER:
+            self._over(found.end - found.start, self._think, final)
+            return
         self._take(found.end - found.start)
         self._step = self._content
         self._begin_part()
@@ -152,14 +158,12 @@ class AnswerReader:
             return 0
         return found if isinstance(found, Found) else 1
 
-    def _turn_end(self) -> int:
-        """Characters at the end that only say that the turn is over."""
-        text = self._text
-        for start in range(max(0, len(text) - 64), len(text)) if self._form.turn_end else ():
-            found = match(self._form.turn_end, text, start, True)
-            if isinstance(found, Match) and skip_space(text, found.end) == len(text):
-                return len(text) - start
-        return 0
+    def _over(self, length: int, say: Callable[[str], None], final: bool) -> None:
+        """What closes a turn means that only where nothing follows."""
+        if skip_space(self._text, length) < len(self._text):
+            say(self._take(length))
+        elif final:
+            self._text = ""
 
     def _begin_part(self) -> None:
         self._fresh = self._marked = True
