@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from omnidraft.backends.prompting.formats.json_arguments import JsonReader
 from omnidraft.backends.prompting.formats.loose_arguments import LooseReader
 from omnidraft.backends.prompting.formats.pairs import Say
-from omnidraft.backends.prompting.formats.shapes import JsonArguments, LooseArguments, TagArguments
+from omnidraft.backends.prompting.formats.shapes import JsonArguments, LooseArguments, Pattern, TagArguments
 from omnidraft.backends.prompting.formats.tag_arguments import TagReader
 
 
@@ -23,7 +23,7 @@ class ArgumentReader(Protocol):
 
 
 def argument_reader(
-    shape: JsonArguments | TagArguments | LooseArguments, schema: Any, closers: tuple[str, ...], say: Say
+    shape: JsonArguments | TagArguments | LooseArguments, schema: Any, closers: tuple[Pattern, ...], say: Say
 ) -> ArgumentReader:
     if isinstance(shape, TagArguments):
         return TagReader(shape, schema, say)

@@ -11,9 +11,12 @@ from omnidraft.backends.prompting.formats.events import Arguments, CallBegun, Ca
 from omnidraft.backends.prompting.formats.json_arguments import is_object
 from omnidraft.backends.prompting.formats.json_scan import JsonScan, Path
 from omnidraft.backends.prompting.formats.pattern import MORE, Match, match
-from omnidraft.backends.prompting.formats.shapes import CallShape, JsonCalls, NamedCalls
+from omnidraft.backends.prompting.formats.shapes import CallShape, JsonCalls, NamedCalls, Pattern
 
 Tell = Callable[[Event], None]
+
+
+_OTHERS = frozenset(("type", "index", "id", "tool_call_id"))
 
 
 class Tools:
@@ -57,7 +60,7 @@ def call_reader(shape: CallShape, tools: Tools, tell: Tell) -> CallReader:
 class NamedCall:
     """A call whose name stands outside of its arguments."""
 
-    def __init__(self, body: NamedCalls, closers: tuple[str, ...], tools: Tools, tell: Tell) -> None:
+    def __init__(self, body: NamedCalls, closers: tuple[Pattern, ...], tools: Tools, tell: Tell) -> None:
         self.done = self.failed = self.begun = False
         self._closers = closers
         self._body, self._tools, self._tell = body, tools, tell
@@ -93,7 +96,7 @@ class JsonCall:
         self.done = self.failed = self.begun = False
         self._body, self._tools, self._tell = body, tools, tell
         self._scan = _KeyedScan(tools) if body.keyed else JsonScan(body.names | body.ids, body.arguments)
-        self._expected = {path[:1] for path in (*body.names, *body.arguments, *body.ids, ("type",), ("index",))}
+        self._expected = {path[0] for path in (*body.names, *body.arguments, *body.ids)} | body.others | _OTHERS
         self._place: Path | None = None
         self._told = 0
 
@@ -119,7 +122,7 @@ class JsonCall:
         if self._body.keyed:
             found: str | None = next((path[0] for path in self._scan.keys if len(path) == 1), None)
         else:
-            if any(path[:1] not in self._expected for path in self._scan.keys):
+            if any(path[0] not in self._expected for path in self._scan.keys):
                 return False
             found = next((self._scan.strings[path] for path in self._body.names if path in self._scan.strings), None)
         if found is None:

@@ -76,7 +76,8 @@ def _opener(closer: str) -> str | None:
 
 def calls(source: str) -> tuple[CallShape, ...]:
     """Every known way to write a call; those whose markers the template mentions first."""
-    closers = (*dict.fromkeys(closer for _, closer in _WRAPPERS if closer), "</function>", "```", "]", ",", ";")
+    ends = dict.fromkeys(closer for _, closer in _WRAPPERS if closer)
+    closers = tuple((closer,) for closer in (*ends, *_DEEPSEEK_CLOSERS, "</function>", "```", "]", ",", ";"))
     begins = sorted((opener for opener, _ in _WRAPPERS), key=lambda opener: opener not in source)
     openings = tuple(dict.fromkeys(tuple(atoms(opener)) for opener in begins))
     parameter = TagArguments(
@@ -87,7 +88,7 @@ def calls(source: str) -> tuple[CallShape, ...]:
         CallShape((*((*o, "[") for o in openings), ("[",), *openings), NamedCalls((NAME, "("), LooseArguments(")", "=")), closers),
         CallShape((*((*o, "<function=") for o in openings), ("<function=",)), NamedCalls((NAME, ">"), parameter), closers),
         CallShape((("<function=",),), NamedCalls((NAME, ">"), JsonArguments()), closers),
-        CallShape(_DEEPSEEK, NamedCalls((NAME, "```json"), JsonArguments()), (*closers, *_DEEPSEEK_CLOSERS)),
-        CallShape(_DEEPSEEK, NamedCalls((NAME, "<｜tool▁sep｜>"), JsonArguments()), (*closers, *_DEEPSEEK_CLOSERS)),
+        CallShape(_DEEPSEEK, NamedCalls((NAME, "```json"), JsonArguments()), closers),
+        CallShape(_DEEPSEEK, NamedCalls((NAME, "<｜tool▁sep｜>"), JsonArguments()), closers),
         CallShape(openings, NamedCalls((NAME,), JsonArguments()), closers),
     )  # fmt: skip

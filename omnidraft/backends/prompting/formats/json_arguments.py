@@ -6,13 +6,14 @@ import json
 
 from omnidraft.backends.prompting.formats.json_scan import JsonScan
 from omnidraft.backends.prompting.formats.pairs import Say
-from omnidraft.backends.prompting.formats.pattern import skip_space
+from omnidraft.backends.prompting.formats.pattern import MORE, Match, match, skip_space
+from omnidraft.backends.prompting.formats.shapes import Pattern
 
 
 class JsonReader:
     """One JSON object, or none in front of one of the `closers` of a call without arguments."""
 
-    def __init__(self, closers: tuple[str, ...], say: Say) -> None:
+    def __init__(self, closers: tuple[Pattern, ...], say: Say) -> None:
         self.done = self.failed = False
         self._closers, self._say = closers, say
         self._scan: JsonScan | None = None
@@ -39,11 +40,12 @@ class JsonReader:
 
     def _none(self, text: str, at: int, final: bool) -> int:
         """No object stands here: right where the call is closed."""
-        if any(text.startswith(closer, at) for closer in self._closers):
+        found = [match(closer, text, at, final) for closer in self._closers]
+        if any(isinstance(each, Match) for each in found):
             self._say("{}")
             self.done = True
         else:
-            self.failed = final or not any(closer.startswith(text[at:]) for closer in self._closers)
+            self.failed = MORE not in found
         return at
 
 

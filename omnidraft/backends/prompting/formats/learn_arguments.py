@@ -73,6 +73,8 @@ def _tags(lead: str, middle: str, plain: str, behind: str, more: str) -> tuple[P
     between = gapped(more[first + len(TEXT) : second])
     before, after = gapped(lead), gapped(behind)
     end = common_start(between, after)
+    if KEY in between[:end]:  # the rest belongs to what follows, in values within values too
+        end = min(end, between.index(KEY) + 2)
     begin = min(common_end(before, between), len(between) - end) or min(1, len(before))
     if end == 0 or begin == 0:
         return None
@@ -80,7 +82,10 @@ def _tags(lead: str, middle: str, plain: str, behind: str, more: str) -> tuple[P
     space_before = middle[len(middle.rstrip()) :]
     space_behind = behind[: len(behind) - len(behind.lstrip())]
     rest = after[end:]
-    done = next(((item,) for item in rest if is_tag(item)), ())
+    start = before[len(before) - begin :]
+    same = common_start(rest, start)
+    tag = next((index for index, item in enumerate(rest) if index >= same and is_tag(item)), None)
+    done = rest[: tag + 1] if tag is not None else ()
     tags = TagArguments(
         (*before[len(before) - begin :], KEY), key_end, after[:end], space_before, space_behind, word, done
     )  # fmt: skip

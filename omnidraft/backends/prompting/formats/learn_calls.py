@@ -11,7 +11,7 @@ from omnidraft.backends.prompting.formats.json_scan import Path
 from omnidraft.backends.prompting.formats.learn_arguments import learn_arguments
 from omnidraft.backends.prompting.formats.learned_text import behind_marks
 from omnidraft.backends.prompting.formats.learned_text import gapped as _gapped
-from omnidraft.backends.prompting.formats.pattern import NAME, Item, common_end, common_start, is_tag
+from omnidraft.backends.prompting.formats.pattern import NAME, Item, common_end, common_start, groups, is_tag
 from omnidraft.backends.prompting.formats.probe import CONTENT, IDS, KEYS, NAMES, NUMBER, TEXT, WAYS, Probe, Way, named_id
 from omnidraft.backends.prompting.formats.shapes import CallShape, JsonCalls, NamedCalls, Pattern
 
@@ -66,13 +66,12 @@ def _seen(probe: Probe, way: Way, header: str, thoughts: Sequence[Pattern]) -> C
     )  # fmt: skip
 
 
-def _closers(*patterns: Sequence[Item]) -> tuple[str, ...]:
-    """What may be left out behind a call: everything but plain words."""
-    found: dict[str, None] = {}
-    for item in (str(item) for pattern in patterns for item in pattern[:_MOST] if isinstance(item, str)):
-        rest = item.lstrip("])}")
-        found |= dict.fromkeys([*item[: len(item) - len(rest)], *([rest] if rest else [])])
-    return tuple(item for item in found if is_tag(item) or not item[0].isalnum())
+def _closers(*patterns: Sequence[Item]) -> tuple[Pattern, ...]:
+    """What may stand behind a call, each part of it alone."""
+    found: dict[Pattern, None] = dict.fromkeys((("]",), (",",), (";",)))
+    for pattern in patterns:
+        found |= dict.fromkeys(groups(pattern[:_MOST]))
+    return tuple(found)
 
 
 def _without_end(tail: Sequence[Item], turn_end: Pattern) -> tuple[Item, ...]:
@@ -122,7 +121,7 @@ def _json_calls(seen: Calls, turn_end: Pattern) -> CallShape | None:
         tails.append(between[: len(between) - own])
         openings.append(_without_comma(between))
     known = tuple(dict.fromkeys(opening for opening in openings[1:] if opening not in ((), openings[0])))
-    return CallShape((openings[0], *known), body, _closers(*tails, ("]", ",", ";")))
+    return CallShape((openings[0], *known), body, _closers(*tails))
 
 
 def _without_comma(between: Sequence[Item]) -> Pattern:
@@ -147,7 +146,8 @@ def _json_body(value: Mapping[str, Any]) -> JsonCalls | None:
         return None
     known = JsonCalls()
     return JsonCalls(
-        frozenset(names[:1]) | known.names, frozenset(given[:1]) | known.arguments, frozenset(ids[:1]) | known.ids
+        frozenset(names[:1]) | known.names, frozenset(given[:1]) | known.arguments, frozenset(ids[:1]) | known.ids,
+        others=frozenset(value),
     )
 
 
@@ -177,17 +177,25 @@ def _named_calls(seen: Calls, turn_end: Pattern) -> CallShape | None:
     if parts is None or found is None:
         return None
     opening, (lead, arguments, rest) = _gapped(parts[0]), found
-    openings = [opening]
+    openings = [_whole(opening, parts[0])]
+    opening = openings[0]
     if seen.after and (other := _parts(seen.after)) is not None:
-        openings.append(_gapped(other[0]))
+        openings.append(_whole(_gapped(other[0]), other[0]))
     tail = _without_end(_gapped(rest), turn_end)
     between = _between(seen.two, parts[1][parts[1].find(TEXT) : len(parts[1]) - len(rest)])
     skip = common_start(between, tail)
     own = common_end(between[skip:], opening)
     openings.append(between[len(between) - own :] if own else between[skip:])
     known = tuple(dict.fromkeys(each for each in openings[1:] if each not in ((), opening) and each[0] not in (",", ";")))
-    closers = _closers(tail, between[: len(between) - own], ("]", ","))
+    closers = _closers(tail, between[: len(between) - own])
     return CallShape((opening, *known), NamedCalls((NAME, *lead), arguments), closers)
+
+
+def _whole(opening: Pattern, text: str) -> Pattern:
+    """A sign right in front of a tag is part of it."""
+    glued = len(opening) > 1 and not is_tag(opening[0]) and is_tag(opening[1]) and isinstance(opening[0], str)
+    start = f"{opening[0]}{opening[1]}" if glued else "\0"
+    return (start, *opening[2:]) if text.lstrip().startswith(start) else opening
 
 
 def _between(two: str, value: str) -> tuple[Item, ...]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 MORE = object()  # what has come so far may become a match
-_ATOM = re.compile(r"<[^<>\s]*>?|\[[^\[\]\s]*\]?|[^\s<\[]+")
+_ATOM = re.compile(r"<[^<>\s]*>?|\[[^\[\]\s<]*\]?|[^\s<\[>]+>?|>")
 _LONGEST_GAP = 512  # characters
 
 
@@ -116,3 +116,15 @@ def ends(pattern: Sequence[Item]) -> Iterator[tuple[Item, ...]]:
     for index, item in enumerate(pattern):
         if isinstance(item, str) and (index == 0 or is_tag(item)):
             yield tuple(pattern[index:])
+
+
+def groups(items: Sequence[Item]) -> tuple[tuple[Item, ...], ...]:
+    """Tags and signs, each with the plain words behind it, which mean nothing without it."""
+    found: list[list[Item]] = []
+    for item in items:
+        word = isinstance(item, Gap) or (item[0].isalnum() and not is_tag(item))
+        if word and found:
+            found[-1].append(item)
+        elif not word:
+            found.append([item])
+    return tuple(map(tuple, found))

@@ -13,7 +13,7 @@ from omnidraft.backends.prompting.formats.attempt import Attempt, Candidate
 from omnidraft.backends.prompting.formats.calls import Tools
 from omnidraft.backends.prompting.formats.events import CallBroken, Content, Event, Thoughts
 from omnidraft.backends.prompting.formats.markers import Found, Markers
-from omnidraft.backends.prompting.formats.pattern import MORE, Match, ends, is_tag, match, skip_space
+from omnidraft.backends.prompting.formats.pattern import MORE, Match, ends, groups, is_tag, match, skip_space
 from omnidraft.backends.prompting.formats.shapes import CallShape, ChatFormat, JsonCalls, Pattern
 
 THINK, ANSWER, DROP, CALL, OVER = "think", "answer", "drop", "call", "over"
@@ -87,13 +87,14 @@ class AnswerReader:
         marks: list[tuple[Pattern, Any]] = [(begin, THINK) for begin in form.thoughts.begins]
         marks += [(pattern, DROP) for pattern in (*form.content.begins, *form.content.ends)]
         marks += [((drop,), DROP) for drop in form.drops]
+        marks += [(form.header, DROP)] if form.header and is_tag(form.header[0]) else []
         over = [(end, OVER) for end in (form.turn_end[:_MOST],) if end and is_tag(end[0])]
         closers = {closer for shape in self._shapes for closer in shape.closers}
         self._in_content = Markers([*marks, *calls, *over])
         self._in_thoughts = Markers([*((end, ANSWER) for end in form.thoughts.ends), *calls, *over])
-        closers |= {str(end[0]) for end in form.thoughts.ends} | {str(end) for end in form.turn_end[:_MOST] if is_tag(end)}
+        closers |= {*form.thoughts.ends, *groups(form.turn_end[:_MOST])}
         self._leftovers = Markers([(end, DROP) for end in form.thoughts.ends])
-        self._behind_call = Markers([((closer,), closer) for closer in closers])
+        self._behind_call = Markers([(closer, closer[0]) for closer in closers])
 
     def _run(self, final: bool) -> None:
         while self._text or (final and self._attempt is not None):

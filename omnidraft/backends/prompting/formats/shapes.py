@@ -14,13 +14,15 @@ Pattern = tuple[Item, ...]
 class JsonCalls:
     """Each call is one JSON object, perhaps in a list.
 
-    names, arguments, ids: where they may stand in it; keyed: the object's only key is the name, its value the arguments.
+    names, arguments, ids: where they may stand in it; keyed: the object's only key is the name, its value the arguments;
+    others: what else the object may have.
     """
 
     names: frozenset[Path] = frozenset((("name",),))
     arguments: frozenset[Path] = frozenset((("arguments",), ("parameters",)))
     ids: frozenset[Path] = frozenset((("id",),))
     keyed: bool = False
+    others: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,7 @@ class CallShape:
 
     openings: tuple[Pattern, ...]
     body: JsonCalls | NamedCalls
-    closers: tuple[str, ...] = ()
+    closers: tuple[Pattern, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,9 @@ from omnidraft.backends.prompting.formats.shapes import TagArguments
 from omnidraft.backends.prompting.formats.values import ANY, dump, typed, types_of
 
 
+_VERBATIM = "<![CDATA["
+
+
 class TagReader:
     """One tag per argument; strings are said while they are written."""
 
@@ -43,13 +46,13 @@ class TagReader:
         start = skip_space(text, at)
         over = match(self._shape.done, text, start, final) if self._shape.done else None
         found = match(self._head, text, start, final)
-        if isinstance(found, Match):
-            self._begin(found)
-            return found.end
         if isinstance(over, Match) or (start == len(text) and final):
             self._pairs.close()
             self.done = True
             return over.end if isinstance(over, Match) else start
+        if isinstance(found, Match) and over is None:
+            self._begin(found)
+            return found.end
         if found is None and over is None:
             if self._shape.done and not final and start == len(text):
                 return at
@@ -74,12 +77,18 @@ class TagReader:
             self._pairs.say('"')
 
     def _value(self, text: str, at: int, final: bool) -> int:
+        before = at
         if not self._begun:
             space = self._shape.space_before
             if text.startswith(space, at):
                 at += len(space)
             elif space.startswith(text[at:]) and not final:
                 return at
+            if text.startswith(_VERBATIM, at):
+                at += len(_VERBATIM)
+                self._end = ("]]>", *self._end)
+            elif _VERBATIM.startswith(text[at:]) and not final:
+                return before
             self._begun = True
         first = str(self._end[0])
         search = at
