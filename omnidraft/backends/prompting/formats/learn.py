@@ -65,13 +65,13 @@ def learn_format(render: Render, source: str) -> ChatFormat:
 
 
 def _plain(probe: Probe) -> tuple[str, str]:
-    """What stands before and behind a plain answer."""
+    """What stands before and behind a plain answer, where the least stands before it."""
     for content in (CONTENT, [{"type": "text", "text": CONTENT}]):
-        for options in (THINKING, {}):
-            text = probe.answer({"content": content}, **options)
-            if text is not None and CONTENT in text:
-                before, _, behind = text.partition(CONTENT)
-                return before, behind
+        texts = [probe.answer({"content": content}, **options) for options in (THINKING, {}, SILENT)]
+        found = [text.partition(CONTENT) for text in texts if text is not None and CONTENT in text]
+        if found:
+            before, _, behind = min(found, key=lambda parts: len(parts[0]))
+            return before, behind
     return "", ""
 
 

@@ -7,7 +7,7 @@ import os.path
 from collections.abc import Sequence
 
 from omnidraft.backends.prompting.formats.learned_text import gapped
-from omnidraft.backends.prompting.formats.pattern import KEY, WORD, Item, Match, common_end, common_start, is_tag, match
+from omnidraft.backends.prompting.formats.pattern import KEY, WORD, Item, Match, common_end, common_start, groups, is_tag, match
 from omnidraft.backends.prompting.formats.probe import KEYS, NUMBER, TEXT
 from omnidraft.backends.prompting.formats.shapes import JsonArguments, LooseArguments, Pattern, TagArguments
 
@@ -85,7 +85,7 @@ def _tags(lead: str, middle: str, plain: str, behind: str, more: str) -> tuple[P
     start = before[len(before) - begin :]
     same = common_start(rest, start)
     tag = next((index for index, item in enumerate(rest) if index >= same and is_tag(item)), None)
-    done = rest[: tag + 1] if tag is not None else ()
+    done = (*rest[:tag], *groups(rest[tag:])[0]) if tag is not None else ()
     tags = TagArguments(
         (*before[len(before) - begin :], KEY), key_end, after[:end], space_before, space_behind, word, done
     )  # fmt: skip

@@ -200,7 +200,7 @@ def _whole(opening: Pattern, text: str) -> Pattern:
 
 def _between(two: str, value: str) -> tuple[Item, ...]:
     """What stands between two calls; `value` is what ends the first one's arguments."""
-    end = two.find(NAMES[1])
+    end = two.rfind(NAMES[1], 0, max(0, two.rfind(KEYS[0])))
     parts = _parts(two[:end]) if end >= 0 else None
     if parts is None or value not in parts[1]:
         return ()
