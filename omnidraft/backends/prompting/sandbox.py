@@ -162,6 +162,10 @@ class _Environment(ImmutableSandboxedEnvironment):
         template = _Counting().visit(super()._parse(source, name, filename))
         return template.set_environment(self)
 
+    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+        """Lists may grow (`append`), as some templates collect with; nothing else of Python's may be changed."""
+        return (isinstance(obj, list) and attr == "append") or super().is_safe_attribute(obj, attr, value)
+
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
         check_binary(operator, left, right)
         return current().made(super().call_binop(context, operator, left, right))

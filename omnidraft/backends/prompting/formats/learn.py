@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from omnidraft.backends.prompting.formats import conventions
 from omnidraft.backends.prompting.formats.learn_calls import learn_calls
 from omnidraft.backends.prompting.formats.learned_text import behind_marks
-from omnidraft.backends.prompting.formats.pattern import atoms, is_tag
+from omnidraft.backends.prompting.formats.pattern import atoms, groups, is_tag
 from omnidraft.backends.prompting.formats.probe import (
     CONTENT,
     FIELDS,
@@ -54,7 +54,7 @@ def learn_format(render: Render, source: str) -> ChatFormat:
     begin_marks = [tuple(atoms(lead))] if marked else []
     return ChatFormat(
         thoughts=Between(begins, ends),
-        content=Between(tuple(filter(None, [*begin_marks, more]))),
+        content=Between(tuple(filter(None, [*begin_marks, more])), groups(atoms(behind))[:1] if marked else ()),
         calls=calls or conventions.calls(source),
         header=tuple(atoms(own)),
         turn_end=tuple(atoms(behind)),

@@ -39,15 +39,18 @@ class AnswerReader:
         self._marked_calls, self._bare_calls = self._openings()
         self._events: list[Event] = []
         self._text = ""
-        self._step: Step = self._content
+        always = bool(form.thoughts.ends) and not form.thoughts.begins  # an answer begins with its thoughts
+        self._step: Step = self._thoughts if always else self._content
         self._home: Step = self._content  # where text belongs that was no call after all
         self._attempt: Attempt | None = None
+        self._doubted: list[Event] | None = None  # of a call that may be none, whose text is `_raw`
+        self._raw = ""
         self._last: CallShape | None = None  # of the call that has just been read
         self._comma = False  # behind it
         self._fresh = True  # where a call may begin that nothing announces
         self._refused = False  # no call begins at the very beginning of the text
         self._marked = False  # white space in front means nothing any more
-        self._said, self._space = False, ""
+        self._said, self._space, self._line = False, "", ""  # _line: of thoughts, the last one so far
         self._markers()
         if begun:
             self._text = begun
@@ -88,16 +91,18 @@ class AnswerReader:
         marks += [(pattern, DROP) for pattern in (*form.content.begins, *form.content.ends)]
         marks += [((drop,), DROP) for drop in form.drops]
         marks += [(form.header, DROP)] if form.header and is_tag(form.header[0]) else []
-        over = [(end, OVER) for end in (form.turn_end[:_MOST],) if end and is_tag(end[0])]
+        endings = [(end, OVER) for end in groups(form.turn_end[:_MOST])]
+        over = [(end, meaning) for end, meaning in endings if is_tag(end[0])]
         closers = {closer for shape in self._shapes for closer in shape.closers}
         self._in_content = Markers([*marks, *calls, *over])
         self._in_thoughts = Markers([*((end, ANSWER) for end in form.thoughts.ends), *calls, *over])
         closers |= {*form.thoughts.ends, *groups(form.turn_end[:_MOST])}
+        self._endings = Markers(endings)
         self._leftovers = Markers([(end, DROP) for end in form.thoughts.ends])
         self._behind_call = Markers([(closer, closer[0]) for closer in closers])
 
     def _run(self, final: bool) -> None:
-        while self._text or (final and self._attempt is not None):
+        while self._text or (final and (self._attempt is not None or self._doubted is not None)):
             before = len(self._text), self._step, self._refused, self._fresh
             self._step(final)
             if (len(self._text), self._step, self._refused, self._fresh) == before:
@@ -130,7 +135,7 @@ class AnswerReader:
             self._say(marker)  # in the middle of an answer somebody writes about such a tag
         elif found.meaning is THINK:
             self._step = self._thoughts
-            self._said, self._space = False, ""
+            self._said, self._space, self._line = False, "", ""
         else:
             self._begin_part()
 
@@ -141,6 +146,7 @@ class AnswerReader:
             return
         self._think(self._take(found.start))
         if found.meaning is CALL:
+            self._doubted = [] if self._line else None  # in the middle of a sentence it may only be spoken of
             self._try(self._marked_calls, self._thoughts)
             return
         if found.meaning is OVER:
@@ -160,10 +166,16 @@ class AnswerReader:
         return found if isinstance(found, Found) else 1
 
     def _over(self, length: int, say: Callable[[str], None], final: bool) -> None:
-        """What closes a turn means that only where nothing follows."""
-        if skip_space(self._text, length) < len(self._text):
-            say(self._take(length))
-        elif final:
+        """What closes a turn means that only where nothing else follows."""
+        at = skip_space(self._text, length)
+        while at < len(self._text):
+            found = self._endings.at(self._text, at, final)
+            if not isinstance(found, Found):
+                if found is None:
+                    say(self._take(length))
+                return
+            at = skip_space(self._text, found.end)
+        if final:
             self._text = ""
 
     def _begin_part(self) -> None:
@@ -183,6 +195,8 @@ class AnswerReader:
 
     def _think(self, text: str) -> None:
         """Thoughts, without the white space around them."""
+        _, newline, line = text.rpartition("\n")
+        self._line = (line if newline else self._line + line).lstrip()[:1]
         text = self._space + text if self._said else text.lstrip()
         words = text.rstrip()
         self._space = text[len(words) :]
@@ -241,17 +255,43 @@ class AnswerReader:
         attempt = self._attempt
         assert attempt is not None
         text, self._text = self._text, ""
-        self._events += attempt.feed(text, final)
+        told = attempt.feed(text, final)
+        if self._doubted is None:
+            self._events += told
+        else:
+            self._doubted += told
         if not (attempt.done or attempt.failed or attempt.broken):
             return
         self._attempt, self._text = None, attempt.rest
         if attempt.failed:
-            self._step, self._refused = self._home, True
+            self._step, self._refused, self._doubted = self._home, True, None
+        elif self._doubted is not None:
+            self._raw, self._last, self._step = attempt.raw, attempt.shape, self._doubting
         elif attempt.broken:
             self._events.append(CallBroken(attempt.raw))
             self._step, self._said, self._space = self._content, True, ""
         else:
             self._last, self._comma, self._step = attempt.shape, False, self._called
+
+    def _doubting(self, final: bool) -> None:
+        """Behind a call in the middle of a thought: it was one if what follows calls does follow."""
+        start = skip_space(self._text, 0)
+        if start == len(self._text) and not final:
+            return
+        closer = self._behind_call.at(self._text, start, final)
+        opening = self._in_thoughts.at(self._text, start, final)
+        if MORE in (closer, opening):
+            return
+        follows = (isinstance(closer, Found) and is_tag(closer.meaning)) or (
+            isinstance(opening, Found) and opening.meaning is not ANSWER
+        )
+        if follows or start == len(self._text):
+            self._events += self._doubted or []
+            self._comma, self._step = False, self._called
+        else:
+            self._think(self._raw)
+            self._step = self._thoughts
+        self._doubted = None
 
     def _called(self, final: bool) -> None:
         """Behind a call: another one, what closes it, or content."""
