@@ -77,8 +77,7 @@ class Attempt:
     def _next(self) -> None:
         """On to the next candidate, from the beginning."""
         self._reader = None
-        if not self._candidates:
-            self.failed = True
-            return
-        self._opening, self.shape = self._candidates.pop(0)
         self.rest = "".join(self._raw)
+        self.failed = not self._candidates
+        if self._candidates:
+            self._opening, self.shape = self._candidates.pop(0)

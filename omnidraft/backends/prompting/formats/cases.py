@@ -41,6 +41,11 @@ def read_case(form: ChatFormat, case: Mapping[str, Any], size: int = 0) -> Readi
     )  # fmt: skip
 
 
+def counts(case: Mapping[str, Any]) -> bool:
+    """Whether the answer is complete, and its thoughts are to be taken out."""
+    return not case.get("partial") and case.get("rf", 1) != 0
+
+
 def differences(reading: Reading, case: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     """What was read otherwise than expected: (read, expected) by field."""
     got = {

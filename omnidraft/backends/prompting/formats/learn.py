@@ -132,9 +132,13 @@ def _thoughts(probe: Probe, header: str, own: str, lead: str) -> tuple[tuple[Pat
 
 def _with_thoughts(probe: Probe) -> Iterator[str]:
     """Answers in which the template shows thoughts."""
+    answered = False  # with every field at once, so that the template knows none of them
     for message in _thinking_messages():
+        if answered and isinstance(message["content"], str):
+            continue
         for options in (THINKING, {}):
             text = probe.answer(message, **options)
+            answered = answered or text is not None
             if text is not None and THOUGHT in text:
                 yield text
     for way in WAYS[:2]:

@@ -18,6 +18,7 @@ from omnidraft.backends.prompting.formats.shapes import CallShape, ChatFormat, J
 
 THINK, ANSWER, DROP, CALL, OVER = "think", "answer", "drop", "call", "over"
 _MOST = 8  # parts of what closes a turn
+_PIECE = 4096  # characters looked at together, so that many vain attempts stay cheap
 Step = Callable[[bool], None]
 
 
@@ -50,7 +51,7 @@ class AnswerReader:
         self._fresh = True  # where a call may begin that nothing announces
         self._refused = False  # no call begins at the very beginning of the text
         self._marked = False  # white space in front means nothing any more
-        self._said, self._space, self._line = False, "", ""  # _line: of thoughts, the last one so far
+        self._said, self._spaces, self._line = False, list[str](), ""  # _line: of thoughts, the last one so far
         self._markers()
         if begun:
             self._text = begun
@@ -58,8 +59,9 @@ class AnswerReader:
 
     def feed(self, text: str) -> list[Event]:
         """What `text` completes."""
-        self._text += text
-        self._run(False)
+        for at in range(0, len(text), _PIECE):
+            self._text += text[at : at + _PIECE]
+            self._run(False)
         return self._told()
 
     def finish(self) -> list[Event]:
@@ -135,7 +137,7 @@ class AnswerReader:
             self._say(marker)  # in the middle of an answer somebody writes about such a tag
         elif found.meaning is THINK:
             self._step = self._thoughts
-            self._said, self._space, self._line = False, "", ""
+            self._said, self._spaces, self._line = False, [], ""
         else:
             self._begin_part()
 
@@ -180,15 +182,17 @@ class AnswerReader:
 
     def _begin_part(self) -> None:
         self._fresh = self._marked = True
-        self._said, self._space = False, ""
+        self._said, self._spaces = False, []
 
     def _say(self, text: str) -> None:
         """Content; white space in front of it counts only where nothing else stood before."""
         if not self._said:
-            text = self._space + text
             words = text.lstrip()
-            self._space = "" if words else text
-            text = (words if self._marked else text) if words else ""
+            if not words:
+                self._spaces.append(text)
+                return
+            text = words if self._marked else "".join([*self._spaces, text])
+            self._spaces = []
         if text:
             self._said, self._fresh = True, False
             self._events.append(Content(text))
@@ -197,12 +201,12 @@ class AnswerReader:
         """Thoughts, without the white space around them."""
         _, newline, line = text.rpartition("\n")
         self._line = (line if newline else self._line + line).lstrip()[:1]
-        text = self._space + text if self._said else text.lstrip()
         words = text.rstrip()
-        self._space = text[len(words) :]
         if words:
-            self._said = True
-            self._events.append(Thoughts(words))
+            before = "".join(self._spaces) + words
+            self._events.append(Thoughts(before if self._said else before.lstrip()))
+            self._said, self._spaces = True, []
+        self._spaces.append(text[len(words) :])
 
     # Calls
 
@@ -217,7 +221,7 @@ class AnswerReader:
         self._fresh = False
         candidates = [each for each in self._bare_calls if self._may_begin(each, start, final)]
         if candidates:
-            self._space += self._take(start)
+            self._spaces.append(self._take(start))
             self._try(candidates, self._content)
         return bool(candidates)
 
@@ -269,7 +273,7 @@ class AnswerReader:
             self._raw, self._last, self._step = attempt.raw, attempt.shape, self._doubting
         elif attempt.broken:
             self._events.append(CallBroken(attempt.raw))
-            self._step, self._said, self._space = self._content, True, ""
+            self._step, self._said, self._spaces = self._content, True, []
         else:
             self._last, self._comma, self._step = attempt.shape, False, self._called
 
