@@ -42,7 +42,7 @@ def learn_format(render: Render, source: str) -> ChatFormat:
     behind = _only_markers(behind)
     prompts = [text for text in map(lambda o: probe.prompt(generation=True, **o), (THINKING, SILENT, {})) if text]
     inserted = any(text != before and text.endswith(before) for text in prompts)  # instructions behind the question
-    header = before if inserted else _header([before, *prompts], asked)
+    header = before if inserted else _header([before, *prompts], asked) or _header([before, *prompts[:1]], asked)
     lead = before.removeprefix(header)
     own = header[len(asked) :] if header.startswith(asked) else header
     begins, ends, more = _thoughts(probe, header, own, lead)
@@ -61,7 +61,18 @@ def learn_format(render: Render, source: str) -> ChatFormat:
         drops=_drops((*begins, *ends), own, behind),
         word="" if marked else lead.lstrip(),
         learned=bool(calls),
+        field=_field(probe),
     )
+
+
+def _field(probe: Probe) -> str:
+    """What a message calls its thoughts where the template reads them; "" where it does not."""
+    for name in FIELDS:
+        for options in (THINKING, {}):
+            text = probe.answer({"content": CONTENT, name: THOUGHT}, **options)
+            if text is not None and THOUGHT in text:
+                return name
+    return ""
 
 
 def _plain(probe: Probe) -> tuple[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
@@ -40,4 +41,5 @@ def template_variables(messages: Any, tools: list[Any], add_generation_prompt: b
     return {
         "messages": messages, "add_generation_prompt": add_generation_prompt, "tools": tools or None,
         "documents": None, "functions": json.dumps(tools, ensure_ascii=False, indent=2) if tools else "",
+        "datetime": datetime.now().strftime("%b %d %Y %H:%M:%S"),
     }  # fmt: skip

@@ -86,9 +86,10 @@ class Between:
 class ChatFormat:
     """All that is known about a model's answers.
 
-    header: what the template writes before an answer, without thoughts that it opens; turn_end: what ends an answer; drops: markers that are no
-    content wherever they stand; word: a plain word in front of content (`all` and a line's end); learned: the calls
-    were seen in a rendering; harmony: the answer is made of channels.
+    header: what the template writes before an answer, without thoughts that it opens; turn_end: what ends an answer;
+    drops: markers that are no content wherever they stand; word: a plain word in front of content (`all` and a line's
+    end); learned: the calls were seen in a rendering; field: what a message calls its thoughts; harmony: the answer is
+    made of channels.
     """
 
     thoughts: Between = Between()
@@ -99,4 +100,20 @@ class ChatFormat:
     drops: tuple[str, ...] = ()
     word: str = ""
     learned: bool = False
+    field: str = ""
     harmony: bool = False
+
+    def literals(self) -> list[str]:
+        """Everything that the model writes around thoughts, content and calls."""
+        if self.harmony:
+            return ["<|start|>", "<|channel|>", "<|message|>", "<|constrain|>", "<|end|>", "<|call|>"]
+        patterns = [*self.thoughts.begins, *self.thoughts.ends, *self.content.begins, *self.content.ends]
+        for shape in self.calls:
+            body = shape.body
+            patterns += [*shape.openings, *shape.closers, *([body.head] if isinstance(body, NamedCalls) else [])]
+            if isinstance(body, NamedCalls) and isinstance(body.arguments, TagArguments):
+                arguments = body.arguments
+                patterns += [arguments.begin, arguments.key_end, arguments.end, arguments.done]
+            elif isinstance(body, NamedCalls) and isinstance(body.arguments, LooseArguments):
+                patterns.append(body.arguments.quotes)
+        return ["".join(item for item in pattern if isinstance(item, str)) for pattern in patterns]
