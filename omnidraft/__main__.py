@@ -24,6 +24,7 @@ _COMMANDS = {
     "bench": "measure what the project claims",
     "profile": "list, carry away and forget what belongs to a person",
     "vocab": "compare two vocabularies",
+    "formats": "find out how a model writes thoughts and calls, and read an answer",
     "worker": "lend this machine to a larger model's layers",
     "encryption": "keep the data encrypted, or not any more",
 }

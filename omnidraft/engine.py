@@ -122,6 +122,7 @@ class Engine:
             speculation, constraint, () if raw else target.template.stop,
             # The template will write it before this answer itself.
             prefix="" if written or raw else target.template.answer_prefix,
+            markers={} if raw else target.template.markers, inner=frozenset() if raw else target.template.inner,
             written=len(written), tolerance=self.tolerance, cancelled=lambda: self._cancelled,
             why_plain=lambda statistics: self._gave_up(draft, knowledge, statistics) or reason,
         )  # fmt: skip

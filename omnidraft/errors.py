@@ -17,6 +17,10 @@ class ContextFull(ModelError):
     """The last message and what has to stand before it are longer than the model's context."""
 
 
+class PromptRefused(ModelError):
+    """The model's chat template cannot write this conversation."""
+
+
 class SettingsError(OmniDraftError):
     """A setting is outside its accepted range; the message names the setting and the range."""
 

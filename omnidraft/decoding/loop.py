@@ -80,7 +80,8 @@ class _Answer:
         self.statistics = Statistics(prompt_tokens=len(self.committed))
         self._finished: FinishReason | None = None
         self._widest = getattr(self.target, "widest", self.target.n_ctx)
-        self._ends = self.target.vocabulary.eog.__contains__
+        self._markers = given.markers
+        self._ends = (self.target.vocabulary.eog - given.inner).__contains__
         self._constrained = given.constraint is not None
         self._recent, before = looked_at(self.sampling, self.committed, given.written)
         self._sampler = _sampler(request, given, before)
@@ -149,7 +150,7 @@ class _Answer:
         """Turn what stands into tokens, cut where the answer ends, and rewind the target behind the newest."""
         tokens: list[Token] = []
         for i, emission in enumerate(verdict.emitted):
-            data = self.target.vocabulary.pieces[emission.id]
+            data = self.target.vocabulary.pieces[emission.id] or self._markers.get(emission.id, b"")
             origin = proposals[i].origin if i < verdict.accepted else "target"
             near = emission.margin < self.tolerance
             shown = self.text.feed(data)

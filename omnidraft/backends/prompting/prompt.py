@@ -20,6 +20,12 @@ M = TypeVar("M", bound=Message)
 Run = int | str  # a control token's id, or the text between two of them
 
 
+class Joined(str):
+    """Text that goes on from the run before it: cut there so that no token stands for both."""
+
+    __slots__ = ()
+
+
 def prompt_ids(
     template: ChatTemplate, vocabulary: Vocabulary, messages: Sequence[Message], committed: Sequence[int] = ()
 ) -> list[int]:
@@ -71,7 +77,8 @@ def _ids(runs: list[Run], vocabulary: Vocabulary, committed: Sequence[int]) -> l
     kept, covered, rest = _match(runs, vocabulary, committed)
     ids = [*committed[:kept], *_encode_middle(vocabulary, rest)]
     for run in runs[covered:]:
-        ids.extend([run] if isinstance(run, int) else vocabulary.encode(run, at_start=True))
+        start = not isinstance(run, Joined)
+        ids.extend([run] if isinstance(run, int) else vocabulary.encode(run, at_start=start))
     return ids
 
 
@@ -93,16 +100,32 @@ def _known(vocabulary: Vocabulary, data: bytes, ids: Sequence[int]) -> tuple[int
     Control tokens that the model wrote and nobody saw are among them; what ended the answer is not.
     """
     spelled = 0
+    markers = _control_texts(vocabulary)
     for count, id in enumerate(ids):
         known = 0 <= id < vocabulary.size and id not in vocabulary.eog
         if not known or not data.startswith(vocabulary.pieces[id], spelled):
             return count, spelled
-        spelled += len(vocabulary.pieces[id])
+        marker = markers.get(id, b"")  # of thoughts and calls, which the answer's text spells out
+        spelled += len(marker if marker and data.startswith(marker, spelled) else vocabulary.pieces[id])
     return len(ids), spelled
 
 
+_controls: WeakKeyDictionary[Vocabulary, dict[int, bytes]] = WeakKeyDictionary()
+
+
+def _control_texts(vocabulary: Vocabulary) -> dict[int, bytes]:
+    if vocabulary not in _controls:
+        _controls[vocabulary] = {id: text.encode() for text, id in vocabulary.controls.items()}
+    return _controls[vocabulary]
+
+
 def _runs(spans: Sequence[Span], vocabulary: Vocabulary) -> list[Run]:
-    runs: list[Run] = [span.text if span.control_id is None else span.control_id for span in spans]
+    runs: list[Run] = []
+    for span in spans:
+        if span.control_id is not None:
+            runs.append(span.control_id)
+        else:
+            runs.append(Joined(span.text) if span.joined else span.text)
     if vocabulary.add_bos and vocabulary.bos is not None:
         while runs[:1] == [vocabulary.bos]:
             del runs[0]
@@ -124,7 +147,7 @@ def _match(runs: list[Run], vocabulary: Vocabulary, committed: Sequence[int]) ->
             continue
         data = run.encode()
         # A run tokenized as prompt carries the vocabulary's space prefix; one the model began itself does not.
-        forms = (prefix + data, data) if prefix else (data,)
+        forms = (prefix + data, data) if prefix and not isinstance(run, Joined) else (data,)
         end, spelled, form = max((*_spell(vocabulary, committed, kept, form), form) for form in forms)
         if spelled < len(form):
             return (end, index + 1, form[spelled:]) if end == len(committed) else (kept, index, b"")
@@ -134,9 +157,9 @@ def _match(runs: list[Run], vocabulary: Vocabulary, committed: Sequence[int]) ->
 
 def _spell(vocabulary: Vocabulary, committed: Sequence[int], start: int, data: bytes) -> tuple[int, int]:
     """Walks along `committed` from `start` while its pieces spell `data`: (next id, bytes spelled)."""
-    spelled = 0
+    spelled, markers = 0, _control_texts(vocabulary)
     while start < len(committed) and spelled < len(data):
-        piece = vocabulary.pieces[committed[start]]
+        piece = vocabulary.pieces[committed[start]] or markers.get(committed[start], b"")
         if not piece or not data.startswith(piece, spelled):
             break
         spelled += len(piece)

@@ -15,7 +15,7 @@ from types import BuiltinMethodType
 from typing import Any
 
 import jinja2
-from jinja2 import nodes
+from jinja2 import meta, nodes
 from jinja2.ext import Extension
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
@@ -162,6 +162,10 @@ class _Environment(ImmutableSandboxedEnvironment):
         template = _Counting().visit(super()._parse(source, name, filename))
         return template.set_environment(self)
 
+    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+        """Lists may grow (`append`), as some templates collect with; nothing else of Python's may be changed."""
+        return (isinstance(obj, list) and attr == "append") or super().is_safe_attribute(obj, attr, value)
+
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
         check_binary(operator, left, right)
         return current().made(super().call_binop(context, operator, left, right))
@@ -202,7 +206,8 @@ class SafeTemplate:
         """jinja2.TemplateError whatever the template does wrong."""
         try:
             template_budget.begin(variables)
-            return self._template.render(variables)
+            # A lone surrogate has no UTF-8 form.
+            return self._template.render(variables).encode("utf-8", "replace").decode()
         except jinja2.TemplateError:
             raise
         except (RecursionError, MemoryError):
@@ -240,3 +245,18 @@ def compile_template(source: str) -> SafeTemplate:
         raise jinja2.TemplateError("it is nested too deeply") from None
     except Exception as error:  # jinja2 and Python's compiler have many ways to stumble over a text
         raise jinja2.TemplateError(f"{type(error).__name__}: {str(error)[:200]}") from None
+
+
+_ALWAYS = {
+    "messages", "tools", "add_generation_prompt", "bos_token", "eos_token", "unk_token", "pad_token", "documents",
+    "functions", "datetime", "raise_exception", "strftime_now", "namespace", "range", "dict",
+}  # fmt: skip
+
+
+def template_options(source: str) -> frozenset[str]:
+    """Names that a template asks for and that are not given to every one: `enable_thinking`, `reasoning_effort`."""
+    environment = jinja2.Environment(extensions=[_Generation, "jinja2.ext.loopcontrols"], autoescape=False)  # noqa: S701
+    try:
+        return frozenset(meta.find_undeclared_variables(environment.parse(source))) - _ALWAYS
+    except (jinja2.TemplateError, RecursionError):
+        return frozenset()

@@ -41,6 +41,7 @@ class Budget:
         self._steps, self._characters, self._largest = 1 << 62, 1 << 62, 1 << 62
         self._until, self._spent = time.thread_time() + MAX_SECONDS, 0
         size = self.weigh(given)
+        self._given = frozenset(self._weights)
         self._steps = MAX_STEPS
         self._characters = MAX_CHARACTERS + _COPIES * size
         self._largest = MAX_SIZE + _LARGEST * size
@@ -63,7 +64,7 @@ class Budget:
     def weigh(self, value: Any) -> int:
         """Characters and entries of a value with all that is in it, counted as often as it is in it.
 
-        Templates cannot change what they made, so what was weighed once keeps its weight.
+        What was weighed keeps its weight until the template appends to a list.
         """
         if isinstance(value, (str, bytes)):
             return len(value) + 1
@@ -88,6 +89,13 @@ class Budget:
                 raise TemplateLimit
             known = self._weights[id(value)] = (value, weight)
         return known[1]
+
+    def append_to(self, value: list[Any]) -> None:
+        """The list is about to grow, and with it all that holds it. What was given cannot: that keeps its weight."""
+        if id(value) in self._given:
+            raise jinja2.TemplateError("chat templates may not change what they are given")
+        for known in self._weights.keys() - self._given:
+            del self._weights[known]
 
     def made(self, value: Any) -> Any:
         """A value that something has just made: weighed, and paid for if it is text."""

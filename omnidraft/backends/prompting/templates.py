@@ -9,15 +9,20 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import jinja2
+import numpy as np
 
 from omnidraft.backends.gguf.file import ModelInfo
-from omnidraft.backends.prompting.sandbox import SafeTemplate, compile_template
+from omnidraft.backends.prompting.formats.of_template import format_of, template_variables
+from omnidraft.backends.prompting.formats.open import begun_text
+from omnidraft.backends.prompting.formats.pattern import is_tag
+from omnidraft.backends.prompting.formats.shapes import ChatFormat
+from omnidraft.backends.prompting.sandbox import SafeTemplate, compile_template, template_options
 from omnidraft.backends.prompting.template_budget import TemplateLimit
 from omnidraft.backends.prompting.tool_prompt import (
     PROBE,
@@ -28,8 +33,9 @@ from omnidraft.backends.prompting.tool_prompt import (
     uses_tools,
     with_calls,
 )
-from omnidraft.errors import ModelError
+from omnidraft.errors import PromptRefused
 from omnidraft.vocab import Vocabulary
+from omnidraft.vocab.vocabulary import TokenKind
 
 Message = Mapping[str, Any]
 
@@ -47,10 +53,14 @@ _PRIVATE_USE = range(0xE000, 0xF900)
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stretch of a rendered prompt: text, or one control token (then `text` is how the template spells it)."""
+    """A stretch of a rendered prompt: text, or one control token (then `text` is how the template spells it).
+
+    joined: text that goes on from the text before it, cut there because a marker that somebody typed stands across.
+    """
 
     text: str
     control_id: int | None = None
+    joined: bool = False
 
     @property
     def control(self) -> bool:
@@ -70,6 +80,7 @@ class ChatTemplate:
         self.stop: tuple[str, ...] = ()
         self._controls = {text: id for text, id in vocabulary.controls.items() if text}
         self._pattern = _alternatives(self._controls)
+        self._eog = vocabulary.eog
         ids = {id: text for text, id in self._controls.items()}
         self._special = {
             "bos_token": "" if vocabulary.bos is None else ids.get(vocabulary.bos, ""),
@@ -78,6 +89,10 @@ class ChatTemplate:
             "pad_token": "",
         }
         self._source, self._template = self._compile(source)
+        # Typed by somebody, these stay text as well: the template's markers that the vocabulary has as text.
+        written = (vocabulary.pieces[id].decode("utf-8", "replace") for id in _user_defined(vocabulary))
+        self._marks = sorted({text for text in written if is_tag(text) and text in self._source})
+        self._typed = _alternatives([*self._controls, *self._marks])
 
     @classmethod
     def from_model(cls, info: ModelInfo, vocabulary: Vocabulary) -> ChatTemplate:
@@ -87,15 +102,49 @@ class ChatTemplate:
     def _compile(self, source: str | None) -> tuple[str, SafeTemplate]:
         if source:
             try:
-                return source, compile_template(source)
+                template = compile_template(source)
+                self._check(template)
+                return source, template
             except jinja2.TemplateError as error:
-                self.note = f"The chat template of {self.name} is not valid ({error}), so a plain one is used."
+                self.note = f"The chat template of {self.name} cannot be used ({error}), so a plain one is used."
         else:
             self.note = f"{self.name} has no chat template, so a plain one is used."
         if {"<|im_start|>", "<|im_end|>"} <= self._controls.keys():
             return _CHATML, compile_template(_CHATML)
         self.stop = ("\nUser:",)
         return _PLAIN, compile_template(_PLAIN)
+
+    def _check(self, template: SafeTemplate) -> None:
+        """jinja2.TemplateError if the template cannot even write a question."""
+        self._rendered(template, [{"role": "user", "content": PROBE}], True)
+
+    @cached_property
+    def form(self) -> ChatFormat:
+        """How this model's answers are written."""
+        return format_of(self._source, self._template, tuple(self._special.items()))
+
+    @cached_property
+    def markers(self) -> dict[int, bytes]:
+        """Control tokens that an answer's text spells out, because thoughts and calls begin and end with them."""
+        literals = self.form.literals()
+        return {
+            id: text.encode() for text, id in self._controls.items()
+            if any(text in literal for literal in literals) and (id not in self._eog or id in self.inner)
+        }  # fmt: skip
+
+    @cached_property
+    def inner(self) -> frozenset[int]:
+        """Tokens that end a part of an answer, though they end answers of other models."""
+        return frozenset({self._controls["<|end|>"]} if self.form.harmony and "<|end|>" in self._controls else ())
+
+    def begun(self, prompt: str) -> str:
+        """What the prompt has of the answer already: thoughts that it opened."""
+        return begun_text(self.form, prompt)
+
+    @cached_property
+    def options(self) -> frozenset[str]:
+        """Names of what the template can be told besides messages and tools."""
+        return template_options(self._source)
 
     def render(self, messages: Sequence[Message], add_generation_prompt: bool = True) -> list[Span]:
         """Spans of the conversation as this model reads it; neighbouring text is one span.
@@ -116,7 +165,7 @@ class ChatTemplate:
         hidden = [{**self._protect(message, sentinel), "role": message["role"]} for message in flat]
         spans = self._spans(self._attempt(hidden, add_generation_prompt, self._protect(tools, sentinel)), sentinel)
         if not spans:
-            raise ModelError(f"The chat template of {self.name} writes nothing of this conversation.")
+            raise PromptRefused(f"The chat template of {self.name} writes nothing of this conversation.")
         return spans
 
     @cached_property
@@ -153,26 +202,42 @@ class ChatTemplate:
         return prompt.rstrip().endswith("<think>")
 
     def _attempt(self, messages: list[dict[str, Any]], add_generation_prompt: bool, tools: Sequence[Any] = ()) -> str:
-        try:
-            text = self._render(messages, add_generation_prompt, tools)
-            if _stand_in(text, [m["content"].strip() for m in messages if m["role"] == "system"]):
-                return text  # else the template passed over the system message in silence
-        except TemplateLimit as error:
-            raise self._refusal(error) from None
-        except jinja2.TemplateError:
-            pass
+        said = [m["content"].strip() for m in messages if m["role"] == "system"]
+        merged = _one_system(messages)
+        for attempt in [messages, merged] if merged != messages else [messages]:
+            try:
+                text = self._render(attempt, add_generation_prompt, tools)
+                if _stand_in(text, said):
+                    return text  # else the template passed over a system message in silence
+            except TemplateLimit as error:
+                raise self._refusal(error) from None
+            except jinja2.TemplateError:
+                pass
         try:
             rich = tools or any(m["role"] == "tool" or "tool_calls" in m for m in messages)
             return self._render(messages if rich else _alternating(messages), add_generation_prompt, tools)
         except jinja2.TemplateError as error:
             raise self._refusal(error) from None
 
-    def _refusal(self, error: jinja2.TemplateError) -> ModelError:
-        return ModelError(f"The chat template of {self.name} refuses this conversation: {error}.")
+    def _refusal(self, error: jinja2.TemplateError) -> PromptRefused:
+        return PromptRefused(f"The chat template of {self.name} refuses this conversation: {error}.")
 
     def _render(self, messages: list[dict[str, Any]], add_generation_prompt: bool, tools: Sequence[Any] = ()) -> str:
-        variables = dict(self._special, messages=messages, add_generation_prompt=add_generation_prompt)
-        return self._template.render({**variables, "tools": list(tools) or None, "documents": None})
+        return self._rendered(self._template, messages, add_generation_prompt, tools)
+
+    def _rendered(
+        self, template: SafeTemplate, messages: list[dict[str, Any]], add_generation_prompt: bool,
+        tools: Sequence[Any] = (),
+    ) -> str:  # fmt: skip
+        variables = {**self._special, **template_variables(messages, list(tools), add_generation_prompt)}
+        try:
+            return template.render(variables)
+        except TemplateLimit:
+            raise
+        except jinja2.TemplateError:
+            if tools:
+                raise
+            return template.render({**variables, "tools": []})  # some go through a list without asking for it
 
     def _unused_character(self, values: Any) -> str:
         texts = [self._source, *strings(values)]
@@ -184,26 +249,52 @@ class ChatTemplate:
         return free
 
     def _protect(self, value: Any, sentinel: str) -> Any:
-        """`value` with every control string in it spelt as sentinel, number, sentinel."""
-        pattern = self._pattern
+        """`value` with every marker in it spelt as sentinel, number, sentinel."""
+        pattern = self._typed
         if pattern is None:
             return value
-        numbers = {text: number for number, text in enumerate(self._controls)}
+        numbers = {text: number for number, text in enumerate([*self._controls, *self._marks])}
         hide = lambda match: f"{sentinel}{numbers[match[0]]}{sentinel}"  # noqa: E731
         return mapped(value, lambda text: pattern.sub(hide, text))
 
     def _spans(self, rendered: str, sentinel: str) -> list[Span]:
-        texts = list(self._controls)
-        show = lambda match: texts[int(match[1])]  # noqa: E731
-        placeholder = re.compile(f"{sentinel}(\\d+){sentinel}")
-        spans = []
+        spans: list[Span] = []
         pieces = self._pattern.split(rendered) if self._pattern else [rendered]
         for index, piece in enumerate(pieces):
             if index % 2:
                 spans.append(Span(piece, self._controls[piece]))
             elif piece:
-                spans.append(Span(placeholder.sub(show, piece).replace(sentinel, "")))
+                spans += self._typed_text(piece, sentinel)
         return spans
+
+    def _typed_text(self, piece: str, sentinel: str) -> Iterator[Span]:
+        """Text with what was typed in its place; cut within markers that the vocabulary would make one token of."""
+        texts = [*self._controls, *self._marks]
+        parts = re.split(f"{sentinel}(\\d+){sentinel}", piece)
+        text, joined = parts[0].replace(sentinel, ""), False
+        for number, behind in zip(parts[1::2], parts[2::2], strict=True):
+            typed = texts[int(number)]
+            if typed in self._controls:
+                text += typed
+            else:
+                yield Span(text + typed[:1], joined=joined)
+                text, joined = typed[1:], True
+            text += behind.replace(sentinel, "")
+        if text:
+            yield Span(text, joined=joined)
+
+
+def _user_defined(vocabulary: Vocabulary) -> Iterable[int]:
+    return np.flatnonzero(vocabulary.kinds[: len(vocabulary.pieces)] == TokenKind.USER_DEFINED).tolist()
+
+
+def _one_system(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The system messages in front as one."""
+    count = next((index for index, m in enumerate(messages) if m["role"] != "system"), len(messages))
+    if count < 2:
+        return messages
+    text = "\n\n".join(str(m["content"]) for m in messages[:count])
+    return [{"role": "system", "content": text}, *messages[count:]]
 
 
 def control_pattern(vocabulary: Vocabulary) -> re.Pattern[str] | None:

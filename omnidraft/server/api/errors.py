@@ -6,7 +6,7 @@ from fastapi.responses import JSONResponse
 
 from omnidraft.app.request_queue import QueueFull
 from omnidraft.backends.prompting.grammar import GrammarError
-from omnidraft.errors import ContextFull, OmniDraftError, SettingsError
+from omnidraft.errors import ContextFull, OmniDraftError, PromptRefused, SettingsError
 from omnidraft.server.api.fields import BadRequest
 
 TOO_LONG = "context_length_exceeded"
@@ -27,4 +27,4 @@ def refused(error: OmniDraftError, otherwise: int = 503) -> JSONResponse:
         return reply
     if isinstance(error, ContextFull):
         return error_reply(str(error), 400, TOO_LONG)
-    return error_reply(str(error), 400 if isinstance(error, (SettingsError, GrammarError)) else otherwise)
+    return error_reply(str(error), 400 if isinstance(error, (SettingsError, GrammarError, PromptRefused)) else otherwise)

@@ -12,7 +12,7 @@ import pytest
 from omnidraft.backends.prompting.sandbox import compile_template
 from omnidraft.backends.prompting.template_budget import TemplateLimit
 from omnidraft.backends.prompting.templates import ChatTemplate
-from omnidraft.errors import ModelError
+from omnidraft.errors import PromptRefused
 from omnidraft.vocab import Vocabulary
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 
@@ -73,10 +73,9 @@ TWICE = NESTED + "{% set y = [1, 2] %}" + "{% set y = [y, y] %}" * 60
 def test_what_asks_for_too_much_is_refused_soon(vocabulary, source):
     begun = time.process_time()
     template = ChatTemplate(source, vocabulary, "It")
-    with pytest.raises(ModelError, match="It"):
-        template.render(ASK)
+    assert any("Hi" in span.text for span in template.render(ASK))
     assert time.process_time() - begun < SECONDS
-    assert template.note is None
+    assert "cannot be used" in template.note
 
 
 @pytest.mark.parametrize("source", [
@@ -87,7 +86,7 @@ def test_what_asks_for_too_much_is_refused_soon(vocabulary, source):
 def test_what_cannot_be_compiled_gives_way_to_a_plain_template(vocabulary, source):
     begun = time.process_time()
     template = ChatTemplate(source, vocabulary, "It")
-    assert "is not valid" in template.note
+    assert "cannot be used" in template.note
     assert any("Hi" in span.text for span in template.render(ASK))
     assert time.process_time() - begun < SECONDS
 
@@ -95,7 +94,7 @@ def test_what_cannot_be_compiled_gives_way_to_a_plain_template(vocabulary, sourc
 @pytest.mark.parametrize("source", ["", "{# nothing #}", "{% set x = 1 %}", "{% if false %}a{% endif %}"])
 def test_a_template_that_writes_nothing_is_a_sentence(vocabulary, source):
     template = ChatTemplate(source or "{{ '' }}", vocabulary, "It")
-    with pytest.raises(ModelError, match="writes nothing"):
+    with pytest.raises(PromptRefused, match="writes nothing"):
         template.render(ASK)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from omnidraft.backends.gguf.file import read_info
 from omnidraft.backends.prompting.templates import ChatTemplate, Span
-from omnidraft.errors import ModelError
+from omnidraft.errors import ModelError, PromptRefused
 from omnidraft.vocab import Vocabulary
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 
@@ -132,14 +132,39 @@ def test_turns_that_do_not_alternate_are_joined_where_the_template_insists(chatm
     assert text(template.render(twice)) == "[a\n\nb]"
 
 
-def test_a_template_that_refuses_everything_is_an_error_with_its_words(chatml):
-    with pytest.raises(ModelError, match="only on Sundays"):
-        chatml("{{ raise_exception('only on Sundays') }}").render(MESSAGES)
+@pytest.mark.parametrize(
+    "source", ["{{ raise_exception('only on Sundays') }}", "{{ messages[0].content + 1 }}"]
+)
+def test_a_template_that_cannot_write_a_question_gives_way_to_a_plain_one(chatml, source):
+    template = chatml(source)
+    assert "cannot be used" in template.note
+    assert MESSAGES[-1]["content"] in text(template.render(MESSAGES))
 
 
-def test_a_template_that_fails_is_an_error(chatml):
-    with pytest.raises(ModelError, match="It refuses"):
-        chatml("{{ messages[0].content + 1 }}").render(MESSAGES)
+def test_a_conversation_that_a_template_refuses_is_an_error_with_its_words(chatml):
+    template = chatml("{% for m in messages %}{{ m.content }}{% if '8' in m.content %}{{ raise_exception('no 8') }}"
+                      "{% endif %}{% endfor %}")  # fmt: skip
+    with pytest.raises(PromptRefused, match="no 8"):
+        template.render([{"role": "user", "content": "8"}])
+
+
+def test_half_a_surrogate_pair_written_by_a_template_is_replaced(chatml):
+    assert text(chatml("{{ '\\ud800' }}{{ messages[0].content }}").render([{"role": "user", "content": "a"}])) == "?a"
+
+
+def test_system_messages_in_front_are_one_where_the_template_knows_one(chatml):
+    template = chatml(
+        "{% if messages[0].role == 'system' %}[{{ messages[0].content }}]{% set messages = messages[1:] %}{% endif %}"
+        "{% for m in messages %}{{ raise_exception('no') if m.role == 'system' }}{{ m.content }}{% endfor %}"
+    )
+    system = [{"role": "system", "content": "a"}, {"role": "system", "content": "b"}]
+    assert text(template.render([*system, {"role": "user", "content": "c"}])) == "[a\n\nb]c"
+
+
+def test_lists_may_grow_but_not_those_that_are_given(chatml):
+    grows = "{% set found = [] %}{% for m in messages %}{% set _ = found.append(m.content) %}{% endfor %}{{ found[0] }}"
+    assert text(chatml(grows).render([{"role": "user", "content": "a"}])) == "a"
+    assert "cannot be used" in chatml("{% set _ = messages.append(1) %}{{ messages[0].content }}").note
 
 
 def test_helpers_templates_rely_on(chatml):
@@ -181,8 +206,11 @@ ATTACKS = [
 
 @pytest.mark.parametrize("source", ATTACKS)
 def test_a_malicious_template_reaches_nothing(chatml, source: str):
+    template = chatml(source)
+    if template.note is not None:  # a plain one stands in
+        return
     try:
-        rendered = text(chatml(source).render([{"role": "user", "content": "x"}]))
+        rendered = text(template.render([{"role": "user", "content": "x"}]))
     except ModelError:
         return
     assert rendered in ("", "x")  # an undefined value at most
@@ -207,7 +235,7 @@ def test_without_template_the_control_tokens_of_chatml_are_used_if_they_exist(vo
 
 def test_an_invalid_template_is_replaced_and_the_reason_told(chatml):
     template = chatml("{% for m in messages %}")
-    assert "not valid" in template.note
+    assert "cannot be used" in template.note
     assert text(template.render(MESSAGES)) == EXPECTED["tiny-target-b"]
 
 

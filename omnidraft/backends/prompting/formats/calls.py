@@ -1,0 +1,178 @@
+"""Reads one call behind what opened it: first its name, which must be a tool's, then its arguments."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from omnidraft.backends.prompting.formats.arguments import ArgumentReader, argument_reader
+from omnidraft.backends.prompting.formats.events import Arguments, CallBegun, CallEnded, Event
+from omnidraft.backends.prompting.formats.json_arguments import is_object
+from omnidraft.backends.prompting.formats.json_scan import JsonScan, Path
+from omnidraft.backends.prompting.formats.pattern import MORE, Match, match
+from omnidraft.backends.prompting.formats.shapes import CallShape, JsonCalls, NamedCalls, Pattern
+
+Tell = Callable[[Event], None]
+
+
+_OTHERS = frozenset(("type", "index", "id", "tool_call_id"))
+
+
+class Tools:
+    """What may be called: names with the schemas of their parameters. None: anything may."""
+
+    def __init__(self, schemas: Mapping[str, Any] | None) -> None:
+        self._schemas = schemas
+
+    def known(self, name: str) -> str | None:
+        """The tool's own name, as far as a model's decorations of it allow; None if there is no such tool."""
+        candidates = [name, name.removeprefix("functions."), name.removeprefix("functions.").partition(":")[0]]
+        if self._schemas is None:
+            return candidates[-1] or None
+        return next((each for each in candidates if each in self._schemas), None)
+
+    @property
+    def unknown(self) -> bool:
+        """Whether nobody said what may be called."""
+        return self._schemas is None
+
+    def schema(self, name: str) -> Any:
+        return (self._schemas or {}).get(name)
+
+
+class CallReader(Protocol):
+    """begun: the name was told, so that the call is one even if it breaks off."""
+
+    done: bool
+    failed: bool
+    begun: bool
+
+    def feed(self, text: str, at: int, final: bool) -> int: ...
+
+
+def call_reader(shape: CallShape, tools: Tools, tell: Tell) -> CallReader:
+    if isinstance(shape.body, JsonCalls):
+        return JsonCall(shape.body, tools, tell)
+    return NamedCall(shape.body, shape.closers, tools, tell)
+
+
+class NamedCall:
+    """A call whose name stands outside of its arguments."""
+
+    def __init__(self, body: NamedCalls, closers: tuple[Pattern, ...], tools: Tools, tell: Tell) -> None:
+        self.done = self.failed = self.begun = False
+        self._closers = closers
+        self._body, self._tools, self._tell = body, tools, tell
+        self._arguments: ArgumentReader | None = None
+
+    def feed(self, text: str, at: int, final: bool) -> int:
+        if self._arguments is None:
+            found = match(self._body.head, text, at, final)
+            if found is MORE:
+                return at
+            name = self._name(found) if isinstance(found, Match) else None
+            if name is None or not isinstance(found, Match):
+                self.failed = True
+                return at
+            self._tell(CallBegun(name, found.gaps.get("id", "")))
+            self.begun, at = True, found.end
+            say = lambda piece: self._tell(Arguments(piece))  # noqa: E731
+            self._arguments = argument_reader(self._body.arguments, self._tools.schema(name), self._closers, say)
+        at = self._arguments.feed(text, at, final)
+        self.done, self.failed = self._arguments.done and not self._arguments.failed, self._arguments.failed
+        if self.done:
+            self._tell(CallEnded())
+        return at
+
+    def _name(self, found: Match) -> str | None:
+        return self._tools.known(found.gaps.get("name", found.gaps.get("id", "")))
+
+
+class JsonCall:
+    """A call that is one JSON object. Arguments are told from where both they and the name are known."""
+
+    def __init__(self, body: JsonCalls, tools: Tools, tell: Tell) -> None:
+        self.done = self.failed = self.begun = False
+        self._body, self._tools, self._tell = body, tools, tell
+        self._scan = _KeyedScan(tools) if body.keyed else JsonScan(body.names | body.ids, body.arguments)
+        self._expected = {path[0] for path in (*body.names, *body.arguments, *body.ids)} | body.others | _OTHERS
+        self._place: Path | None = None
+        self._told = 0
+
+    def feed(self, text: str, at: int, final: bool) -> int:
+        if not text.startswith("{", at) and not self._scan.started:
+            self.failed = True
+            return at
+        at = self._scan.feed(text, at)
+        if not self._check_name():
+            self.failed = True
+            return at
+        if self.begun:
+            self._tell_arguments()
+        if self._scan.done and not self.failed:
+            self._end()
+        self.failed = self.failed or self._scan.failed or (final and not self.done)
+        return at
+
+    def _check_name(self) -> bool:
+        """Whether it can still be a call; tells the name when it has come."""
+        if self.begun:
+            return True
+        if self._body.keyed:
+            found: str | None = next((path[0] for path in self._scan.keys if len(path) == 1), None)
+        else:
+            if any(path[0] not in self._expected for path in self._scan.keys):
+                return False
+            found = next((self._scan.strings[path] for path in self._body.names if path in self._scan.strings), None)
+        if found is None:
+            return not self._scan.done
+        name = self._tools.known(found)
+        if name is None:
+            return False
+        id = next((self._scan.strings[path] for path in self._body.ids if path in self._scan.strings), "")
+        self._tell(CallBegun(name, id))
+        self.begun = True
+        return True
+
+    def _tell_arguments(self) -> None:
+        """Objects as they grow; a string with an object in it when it is whole."""
+        if self._place is None:
+            self._place = next(iter(self._scan.texts), None)
+        parts = self._scan.texts.get(self._place, []) if self._place is not None else []
+        first = next((part for part in parts if part and not part.isspace()), "")
+        if first.lstrip()[:1] == "{" and len(parts) > self._told:
+            self._tell(Arguments("".join(parts[self._told :]).lstrip() if not self._told else "".join(parts[self._told :])))
+            self._told = len(parts)
+
+    def _end(self) -> None:
+        text = "".join(self._scan.texts.get(self._place, ())) if self._place is not None else ""
+        if not self._told:
+            text = _inner(text)
+            self._tell(Arguments(text))
+        self.failed = not is_object(text)
+        self.done = not self.failed
+        if self.done:
+            self._tell(CallEnded())
+
+
+class _KeyedScan(JsonScan):
+    """Any first key is a name, and its value the arguments."""
+
+    def __init__(self, _tools: Tools) -> None:
+        super().__init__(frozenset(), frozenset())
+
+    def _watches(self, place: Path) -> bool:
+        return len(place) == 1 and not self.texts
+
+
+def _inner(text: str) -> str:
+    """The object in a string, or none at all where a model leaves arguments out."""
+    text = text.strip()
+    if not text or text in ("null", '""'):
+        return "{}"
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    return value if isinstance(value, str) else text

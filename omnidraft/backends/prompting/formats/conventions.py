@@ -1,0 +1,94 @@
+"""What templates only say in words, or leave to the reader: how models in circulation write thoughts and calls.
+
+Conventions, not models: many share each of these. A call so read must name a tool that was offered.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from omnidraft.backends.prompting.formats.pattern import KEY, NAME, atoms
+from omnidraft.backends.prompting.formats.shapes import (
+    CallShape,
+    JsonArguments,
+    JsonCalls,
+    LooseArguments,
+    NamedCalls,
+    Pattern,
+    TagArguments,
+)
+
+_TAG = re.compile(r"<[^<>\s{}'\"%]{1,40}>|\[/?[A-Z_]{3,30}\]")
+_THINKS = re.compile(r"think|thought|reason", re.IGNORECASE)
+_OPENERS = (  # of a closing marker
+    (re.compile(r"^<\|/(.*)$"), r"<|\1"),
+    (re.compile(r"^([<\[])/(.*)$"), r"\1\2"),
+    (re.compile(r"END_|end_|end▁of▁|end_of_"), lambda m: {"END_": "START_", "end_": "begin_", "end▁of▁": "begin▁of▁", "end_of_": "begin_of_"}[m[0]]),
+)
+# Markers of calls, and what closes them.
+_WRAPPERS = (
+    ("<tool_call>", "</tool_call>"), ("<tool_calls>", "</tool_calls>"), ("<TOOLCALL>", "</TOOLCALL>"),
+    ("<|tool_call|>", "<|/tool_call|>"), ("<|tool_call|>", "</|tool_call|>"), ("<|tool_call_start|>", "<|tool_call_end|>"),
+    ("<function_call>", "</function_call>"), ("<functioncall>", "</functioncall>"), ("[TOOL_CALLS]", ""),
+    ("<|action_start|><|plugin|>", "<|action_end|>"), ("<|python_tag|>", ""), ("functools", ""),
+    ("<|function_call|>", ""), ("<start_function_call>", "<end_function_call>"), ("<|tool_calls|>", "<|/tool_calls|>"),
+    ("<tools>", "</tools>"), ("```tool_call", "```"), ("```tool_code", "```"),
+)  # fmt: skip
+_DEEPSEEK = (
+    ("<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>", "function", "<｜tool▁sep｜>"),
+    ("<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>"),
+)
+_DEEPSEEK_CLOSERS = ("<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>")
+_KEYS = JsonCalls(
+    names=frozenset((("name",), ("tool_name",), ("function",), ("tool",), ("function", "name"), ("action",))),
+    arguments=frozenset(
+        (("arguments",), ("parameters",), ("args",), ("input",), ("function", "arguments"), ("action_input",))
+    ),
+    ids=frozenset((("id",), ("tool_call_id",))),
+)  # fmt: skip
+
+
+def is_harmony(source: str) -> bool:
+    """Whether answers are made of channels (see `harmony`)."""
+    return all(marker in source for marker in ("<|channel|>", "<|message|>", "<|start|>"))
+
+
+def thoughts(source: str, prompts: Sequence[str]) -> tuple[tuple[Pattern, ...], tuple[Pattern, ...]]:
+    """What begins and ends thoughts, as far as the template's text or its prompts mention it; `<think>` if nothing."""
+    tags = [tag for text in (*prompts, source) for tag in _TAG.findall(text) if _THINKS.search(tag)]
+    for closer in tags:
+        opener = _opener(closer)
+        if opener is not None:
+            return ((opener,),), ((closer,),)
+    for opener in tags:
+        if opener[1] not in "/|" and opener[0] == "<":
+            return ((opener,),), ((f"</{opener[1:]}",),)
+    return (("<think>",),), (("</think>",),)
+
+
+def _opener(closer: str) -> str | None:
+    for pattern, opener in _OPENERS:
+        if pattern.search(closer):
+            return pattern.sub(opener, closer, count=1)
+    return None
+
+
+def calls(source: str) -> tuple[CallShape, ...]:
+    """Every known way to write a call; those whose markers the template mentions first."""
+    ends = dict.fromkeys(closer for _, closer in _WRAPPERS if closer)
+    closers = tuple((closer,) for closer in (*ends, *_DEEPSEEK_CLOSERS, "</function>", "```", "]", ",", ";"))
+    begins = sorted((opener for opener, _ in _WRAPPERS), key=lambda opener: opener not in source)
+    openings = tuple(dict.fromkeys(tuple(atoms(opener)) for opener in begins))
+    parameter = TagArguments(
+        (("<parameter="), KEY), (">",), ("</parameter>",), "\n", "\n", None, ("</function>",)
+    )
+    return (
+        CallShape((*openings, ()), _KEYS, closers),
+        CallShape((*((*o, "[") for o in openings), ("[",), *openings), NamedCalls((NAME, "("), LooseArguments(")", "=")), closers),
+        CallShape((*((*o, "<function=") for o in openings), ("<function=",)), NamedCalls((NAME, ">"), parameter), closers),
+        CallShape((("<function=",),), NamedCalls((NAME, ">"), JsonArguments()), closers),
+        CallShape(_DEEPSEEK, NamedCalls((NAME, "```json"), JsonArguments()), closers),
+        CallShape(_DEEPSEEK, NamedCalls((NAME, "<｜tool▁sep｜>"), JsonArguments()), closers),
+        CallShape(openings, NamedCalls((NAME,), JsonArguments()), closers),
+    )  # fmt: skip

@@ -1,0 +1,56 @@
+"""Arguments that are one JSON object behind the call's name."""
+
+from __future__ import annotations
+
+import json
+
+from omnidraft.backends.prompting.formats.json_scan import JsonScan
+from omnidraft.backends.prompting.formats.pairs import Say
+from omnidraft.backends.prompting.formats.pattern import MORE, Match, match, skip_space
+from omnidraft.backends.prompting.formats.shapes import Pattern
+
+
+class JsonReader:
+    """One JSON object, or none in front of one of the `closers` of a call without arguments."""
+
+    def __init__(self, closers: tuple[Pattern, ...], say: Say) -> None:
+        self.done = self.failed = False
+        self._closers, self._say = closers, say
+        self._scan: JsonScan | None = None
+        self._said = 0
+
+    def feed(self, text: str, at: int, final: bool) -> int:
+        if self._scan is None:
+            start = skip_space(text, at)
+            if start == len(text) and not final:
+                return at
+            if not text.startswith("{", start):
+                return self._none(text, start, final)
+            self._scan, at = JsonScan(frozenset(), frozenset(((),))), start
+        at = self._scan.feed(text, at)
+        parts = self._scan.texts[()]
+        if len(parts) > self._said:
+            self._say("".join(parts[self._said :]))
+            self._said = len(parts)
+        self.done = self._scan.done
+        self.failed = self._scan.failed or (final and not self.done)
+        if self.done:
+            self.failed = not is_object("".join(parts))
+        return at
+
+    def _none(self, text: str, at: int, final: bool) -> int:
+        """No object stands here: right where the call is closed."""
+        found = [match(closer, text, at, final) for closer in self._closers]
+        if any(isinstance(each, Match) for each in found):
+            self._say("{}")
+            self.done = True
+        else:
+            self.failed = MORE not in found
+        return at
+
+
+def is_object(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False

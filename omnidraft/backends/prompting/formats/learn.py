@@ -1,0 +1,163 @@
+"""Finds out from a chat template how a model's answers look.
+
+The template's own renderings of messages that are known tell it (`probe`): what stands before, between and behind
+thoughts, content and calls is what the model writes there too. What no rendering shows comes from `conventions`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from omnidraft.backends.prompting.formats import conventions
+from omnidraft.backends.prompting.formats.learn_calls import learn_calls
+from omnidraft.backends.prompting.formats.learned_text import behind_marks
+from omnidraft.backends.prompting.formats.pattern import atoms, groups, is_tag
+from omnidraft.backends.prompting.formats.probe import (
+    CONTENT,
+    FIELDS,
+    NAMES,
+    SILENT,
+    THINKING,
+    THOUGHT,
+    WAYS,
+    Message,
+    Probe,
+    Render,
+)
+from omnidraft.backends.prompting.formats.shapes import Between, ChatFormat, Pattern
+
+_TOKEN = re.compile(r"\s+|<[^<>\s]*>?|\[[^\[\]\s]*\]?|[^\s<\[]+")
+_THINKS = re.compile(r"think|thought|reason", re.IGNORECASE)
+_CLOSES = re.compile(r"[<\[]\W*(/|end|close|eo)", re.IGNORECASE)
+
+
+def learn_format(render: Render, source: str) -> ChatFormat:
+    """render: see `Probe`; source: the template's text, for what it only says in words."""
+    if conventions.is_harmony(source):
+        return ChatFormat(header=("<|start|>", "assistant"), harmony=True)
+    probe = Probe(render)
+    before, behind = _plain(probe)
+    asked = probe.prompt(generation=False) or ""
+    behind = _only_markers(behind)
+    prompts = [text for text in map(lambda o: probe.prompt(generation=True, **o), (THINKING, SILENT, {})) if text]
+    inserted = any(text != before and text.endswith(before) for text in prompts)  # instructions behind the question
+    header = before if inserted else _header([before, *prompts], asked) or _header([before, *prompts[:1]], asked)
+    lead = before.removeprefix(header)
+    own = header[len(asked) :] if header.startswith(asked) else header
+    begins, ends, more = _thoughts(probe, header, own, lead)
+    if not ends:
+        begins, ends = conventions.thoughts(source, [text.removeprefix(header) for text in prompts])
+    lead = behind_marks(lead, (*begins, *ends))
+    calls = learn_calls(probe, header, tuple(atoms(behind)), (*begins, *ends))
+    marked = any(map(is_tag, atoms(lead)))
+    begin_marks = [tuple(atoms(lead))] if marked else []
+    return ChatFormat(
+        thoughts=Between(begins, ends),
+        content=Between(tuple(filter(None, [*begin_marks, more])), groups(atoms(behind))[:1] if marked else ()),
+        calls=calls or conventions.calls(source),
+        header=tuple(atoms(own)),
+        turn_end=tuple(atoms(behind)),
+        drops=_drops((*begins, *ends), own, behind),
+        word="" if marked else lead.lstrip(),
+        learned=bool(calls),
+        field=_field(probe),
+    )
+
+
+def _field(probe: Probe) -> str:
+    """What a message calls its thoughts where the template reads them; "" where it does not."""
+    for name in FIELDS:
+        for options in (THINKING, {}):
+            text = probe.answer({"content": CONTENT, name: THOUGHT}, **options)
+            if text is not None and THOUGHT in text:
+                return name
+    return ""
+
+
+def _plain(probe: Probe) -> tuple[str, str]:
+    """What stands before and behind a plain answer, where the least stands before it."""
+    for content in (CONTENT, [{"type": "text", "text": CONTENT}]):
+        texts = [probe.answer({"content": content}, **options) for options in (THINKING, {}, SILENT)]
+        found = [text.partition(CONTENT) for text in texts if text is not None and CONTENT in text]
+        if found:
+            before, _, behind = min(found, key=lambda parts: len(parts[0]))
+            return before, behind
+    return "", ""
+
+
+def _header(texts: Sequence[str], asked: str) -> str:
+    """What they all begin with, up to where thoughts are opened or closed."""
+    first, last = min(texts), max(texts)
+    count = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last)))
+    if count < min(map(len, texts)):  # not in the middle of a tag
+        inside = next((m for m in _TOKEN.finditer(first) if m.start() < count < m.end()), None)
+        count = count if inside is None or inside[0][0] not in "<[" else inside.start()
+    header = _unglued(first[:count], texts)
+    opened = next((m for m in _TOKEN.finditer(header, len(asked)) if m[0][0] in "<[" and _THINKS.search(m[0])), None)
+    return header if opened is None else header[: opened.start()]
+
+
+def _unglued(header: str, texts: Sequence[str]) -> str:
+    """Without a last tag that belongs to the words behind it, where these are not the same everywhere."""
+    rests = {text[len(header) :] for text in texts} - {""}
+    tokens = _TOKEN.findall(header)
+    glued = tokens and tokens[-1][0] in "<[" and len(rests) > 1 and all(rest[0].isalnum() for rest in rests)
+    return header.removesuffix(tokens[-1]) if glued else header
+
+
+def _only_markers(text: str) -> str:
+    """Up to where instructions begin that some templates put behind everything."""
+    words = re.search(r"(\w+\W+){4}", re.sub(r"<[^<>]*>", lambda tag: "\0" * len(tag[0]), text))
+    return text if words is None else text[: words.start()]
+
+
+def _thinking_messages() -> Iterator[Message]:
+    yield {"content": CONTENT, **dict.fromkeys(FIELDS, THOUGHT)}
+    for name in FIELDS:
+        yield {"content": CONTENT, name: THOUGHT}
+    for inner in (THOUGHT, [{"type": "text", "text": THOUGHT}]):
+        yield {"content": [{"type": "thinking", "thinking": inner}, {"type": "text", "text": CONTENT}]}
+
+
+def _thoughts(probe: Probe, header: str, own: str, lead: str) -> tuple[tuple[Pattern, ...], tuple[Pattern, ...], Pattern]:
+    """What thoughts begin and end with, and what more stands between them and content."""
+    for text in _with_thoughts(probe):
+        before, _, behind = text.partition(THOUGHT)
+        begin = before.removeprefix(header) if before.startswith(header) else ""
+        if CONTENT in behind:
+            between = behind[: behind.find(CONTENT)]
+            between = between.removesuffix(lead) if lead else between
+            between = between.rstrip().removesuffix(own.rstrip() or "\0")
+            end = tuple(atoms(between))
+        else:
+            end = tuple(atoms(behind.partition(NAMES[0])[0]))[:1]
+        if not end:
+            continue
+        first = str(end[0])
+        alone = len(end) > 1 and is_tag(first) and (_THINKS.search(first) or first[1] == "/")
+        ends, more = ((end[:1], end[1:]) if alone else (end, ()))
+        return ((tuple(atoms(begin)),) if atoms(begin) else ()), (ends,), more
+    return (), (), ()
+
+
+def _with_thoughts(probe: Probe) -> Iterator[str]:
+    """Answers in which the template shows thoughts."""
+    answered = False  # with every field at once, so that the template knows none of them
+    for message in _thinking_messages():
+        if answered and isinstance(message["content"], str):
+            continue
+        for options in (THINKING, {}):
+            text = probe.answer(message, **options)
+            answered = answered or text is not None
+            if text is not None and THOUGHT in text:
+                yield text
+    for way in WAYS[:2]:
+        text = probe.called(way, {}, **dict.fromkeys(FIELDS, THOUGHT))
+        if text is not None and THOUGHT in text[: text.find(NAMES[0])]:
+            yield text
+
+
+def _drops(marks: Sequence[Pattern], own: str, behind: str) -> tuple[str, ...]:
+    """Markers that nobody writes as text, which are no content where they stand alone."""
+    return tuple({str(item): None for mark in marks for item in mark if is_tag(item) and "|" in str(item)})

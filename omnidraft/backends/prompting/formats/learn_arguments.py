@@ -1,0 +1,115 @@
+"""Finds out how arguments are written behind a call's name."""
+
+from __future__ import annotations
+
+import json
+import os.path
+from collections.abc import Sequence
+
+from omnidraft.backends.prompting.formats.learned_text import gapped
+from omnidraft.backends.prompting.formats.pattern import KEY, WORD, Item, Match, common_end, common_start, groups, is_tag, match
+from omnidraft.backends.prompting.formats.probe import KEYS, NUMBER, TEXT
+from omnidraft.backends.prompting.formats.shapes import JsonArguments, LooseArguments, Pattern, TagArguments
+
+Arguments = JsonArguments | TagArguments | LooseArguments
+_DECODER = json.JSONDecoder()
+_CLOSERS = {"(": ")", "{": "}", "[": "]"}
+
+
+def learn_arguments(one: str, more: str, number: str) -> tuple[Pattern, Arguments, str] | None:
+    """(what stands between name and arguments, how they are written, what follows them); None if that is not seen.
+
+    Renderings from behind the name on, with one argument, with two, and with one that is a number.
+    """
+    found = _json(one)
+    if found is not None:
+        start, end = found
+        return gapped(one[:start]), JsonArguments(), one[end:]
+    return _apart(one, more, number)
+
+
+def _json(text: str) -> tuple[int, int] | None:
+    start = text.find("{")
+    while start >= 0:
+        try:
+            value, end = _DECODER.raw_decode(text, start)
+        except (ValueError, RecursionError):
+            value, end = None, start
+        if value == {KEYS[0]: TEXT}:
+            return start, end
+        start = text.find("{", start + 1)
+    return None
+
+
+def _apart(one: str, more: str, number: str) -> tuple[Pattern, Arguments, str] | None:
+    """Names and values that are no JSON object together."""
+    key, value = one.find(KEYS[0]), one.find(TEXT)
+    if not 0 <= key < value:
+        return None
+    lead, middle, behind = one[:key], one[key + len(KEYS[0]) : value], one[value + len(TEXT) :]
+    digits = str(NUMBER)
+    plain = number[number.find(KEYS[0]) + len(KEYS[0]) :] if KEYS[0] in number else ""
+    plain_middle = plain[: plain.find(digits)] if digits in plain else middle
+    quote = middle.removeprefix(plain_middle)
+    if quote and middle.startswith(plain_middle) and behind.startswith(quote):
+        return _loose(lead, plain_middle, quote, behind)
+    return _tags(lead, middle, plain_middle, behind, more)
+
+
+def _loose(lead: str, assign: str, quote: str, behind: str) -> tuple[Pattern, Arguments, str] | None:
+    opener, sign = lead.rstrip()[-1:], assign.strip()
+    rest = behind.removeprefix(quote).lstrip()
+    closer = _CLOSERS.get(opener)
+    if closer is None or len(sign) != 1 or not rest.startswith(closer):
+        return None
+    quotes = () if quote in ("'", '"') else (quote,)
+    return gapped(lead), LooseArguments(closer, sign, quotes), rest[1:]
+
+
+def _tags(lead: str, middle: str, plain: str, behind: str, more: str) -> tuple[Pattern, Arguments, str] | None:
+    first, second = more.find(TEXT), more.find(KEYS[1])
+    if not 0 <= first < second:
+        return None
+    between = gapped(more[first + len(TEXT) : second])
+    before, after = gapped(lead), gapped(behind)
+    end = common_start(between, after)
+    if KEY in between[:end]:  # the rest belongs to what follows, in values within values too
+        end = min(end, between.index(KEY) + 2)
+    begin = min(common_end(before, between), len(between) - end) or min(1, len(before))
+    if end == 0 or begin == 0:
+        return None
+    key_end, word = _key_end(middle, plain)
+    space_before = middle[len(middle.rstrip()) :]
+    space_behind = behind[: len(behind) - len(behind.lstrip())]
+    rest = after[end:]
+    start = before[len(before) - begin :]
+    same = common_start(rest, start)
+    tag = next((index for index, item in enumerate(rest) if index >= same and is_tag(item)), None)
+    done = (*rest[:tag], *groups(rest[tag:])[0]) if tag is not None else ()
+    tags = TagArguments(
+        (*before[len(before) - begin :], KEY), key_end, after[:end], space_before, space_behind, word, done
+    )  # fmt: skip
+    return before[: len(before) - begin], tags, _from(behind, after[:end])
+
+
+def _from(text: str, items: Sequence[Item]) -> str:
+    """What is left of `text` behind the items."""
+    found = match([gap_word(item) for item in items], text.lstrip(), 0, True)
+    return text.lstrip()[found.end :] if isinstance(found, Match) else ""
+
+
+def gap_word(item: Item) -> Item:
+    return KEYS[0] if item == KEY else item
+
+
+def _key_end(text: str, number: str) -> tuple[Pattern, str | None]:
+    """What stands between a name and its value, with a gap for a word that tells texts from other values."""
+    if text == number:
+        return gapped(text), None
+    start = len(os.path.commonprefix([text, number]))
+    stop = len(os.path.commonprefix([text[start:][::-1], number[start:][::-1]]))
+    while start and (text[start - 1].isalnum()):
+        start -= 1
+    while stop and text[len(text) - stop].isalnum():
+        stop -= 1
+    return (*gapped(text[:start]), WORD, *gapped(text[len(text) - stop :])), text[start : len(text) - stop]

@@ -1,0 +1,45 @@
+"""The format of a chat template's text, found out once for each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+
+import jinja2
+
+from omnidraft.backends.prompting.formats.learn import learn_format
+from omnidraft.backends.prompting.formats.shapes import ChatFormat
+from omnidraft.backends.prompting.sandbox import SafeTemplate, compile_template
+
+
+def format_of_source(source: str) -> ChatFormat:
+    """jinja2.TemplateError if the template is not valid."""
+    return format_of(source, compile_template(source), (("bos_token", ""), ("eos_token", "")))
+
+
+@lru_cache(32)
+def format_of(source: str, template: SafeTemplate, special: tuple[tuple[str, str], ...]) -> ChatFormat:
+    """special: names and texts of the model's own tokens, as the template knows them."""
+
+    def render(
+        messages: list[Mapping[str, Any]], tools: list[Any], add_generation_prompt: bool, options: Mapping[str, Any]
+    ) -> str | None:
+        given = template_variables(messages, tools, add_generation_prompt)
+        try:
+            return template.render({**dict(special), **given, **options})
+        except jinja2.TemplateError:
+            return None
+
+    return learn_format(render, source)
+
+
+def template_variables(messages: Any, tools: list[Any], add_generation_prompt: bool) -> dict[str, Any]:
+    """What every template is given. `functions` and `datetime` are what templates of Firefunction call tools and date."""
+    return {
+        "messages": messages, "add_generation_prompt": add_generation_prompt, "tools": tools or None,
+        "documents": None, "functions": json.dumps(tools, ensure_ascii=False, indent=2) if tools else "",
+        "datetime": datetime.now().strftime("%b %d %Y %H:%M:%S"),
+    }  # fmt: skip

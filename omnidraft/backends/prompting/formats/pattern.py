@@ -1,0 +1,130 @@
+"""Literal text with gaps in it, as a template writes it around a call, found again in what a model writes.
+
+White space between the parts of a pattern is the model's to choose. Knows nothing of calls or templates.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+MORE = object()  # what has come so far may become a match
+_ATOM = re.compile(r"<[^<>\s]*>?|\[[^\[\]\s<]*\]?|[^\s<\[>]+>*|>+")
+_LONGEST_GAP = 512  # characters
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Something that differs from call to call. kind: name, id, key, number or word."""
+
+    kind: str
+
+
+NAME, ID, KEY, NUMBER, WORD = (Gap(kind) for kind in ("name", "id", "key", "number", "word"))
+_RUNS = {
+    "name": re.compile(r"[\w.\-:/]*"),
+    "id": re.compile(r"[^\s<>\[\]\"'{}(),|｜]*"),
+    "key": re.compile(r"[^\n<>\"'{}()=|｜]*"),
+    "number": re.compile(r"[0-9]*"),
+    "word": re.compile(r"[\w-]*"),
+}
+Item = str | Gap
+
+
+def atoms(text: str) -> list[str]:
+    """The parts of a literal that white space may stand between: tags, bracketed words, runs of anything else."""
+    return _ATOM.findall(text)
+
+
+def pieces(parts: Iterable[Item]) -> tuple[Item, ...]:
+    """Literals cut into atoms; gaps as they are."""
+    return tuple(
+        piece for part in parts for piece in (atoms(part) if isinstance(part, str) else [part])
+    )  # fmt: skip
+
+
+def is_tag(atom: Item) -> bool:
+    """Whether an atom can be nothing but a marker: `<name>`, `[NAME]`, `<|x|>`."""
+    return isinstance(atom, str) and len(atom) > 2 and atom[0] in "<[" and any(map(str.isalpha, atom))
+
+
+def common_start(a: Sequence[Item], b: Sequence[Item]) -> int:
+    """How many items two sequences begin with alike."""
+    count = 0
+    for left, right in zip(a, b, strict=False):
+        if left != right:
+            break
+        count += 1
+    return count
+
+
+def common_end(a: Sequence[Item], b: Sequence[Item]) -> int:
+    return common_start(a[::-1], b[::-1])
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Where a pattern ended in a text, and what stood in its gaps."""
+
+    end: int
+    gaps: dict[str, str] = field(default_factory=dict)
+
+
+def match(pattern: Sequence[Item], text: str, at: int, final: bool) -> Match | object | None:
+    """The pattern at `at`; MORE if the text ends before that is known; None if it does not stand there."""
+    gaps: dict[str, str] = {}
+    for index, item in enumerate(pattern):
+        if index:
+            at = skip_space(text, at)
+        if isinstance(item, Gap):
+            end = _gap_end(item, pattern[index + 1 :], text, at)
+            if end == len(text) and not final and end - at < _LONGEST_GAP:
+                return MORE
+            if end == at and item.kind in ("name", "key", "number"):
+                return None
+            gaps[item.kind] = text[at:end]
+            at = end
+        elif text.startswith(item, at):
+            at += len(item)
+        else:
+            return MORE if not final and item.startswith(text[at:]) else None
+    return Match(at, gaps)
+
+
+def _gap_end(gap: Gap, following: Sequence[Item], text: str, at: int) -> int:
+    end = _RUNS[gap.kind].match(text, at).end()  # type: ignore[union-attr]
+    if following and isinstance(following[0], str):
+        stop = text.find(following[0], at, end)
+        return end if stop < 0 else stop
+    return end
+
+
+def skip_space(text: str, at: int) -> int:
+    while at < len(text) and text[at].isspace():
+        at += 1
+    return at
+
+
+def overlap(text: str, marker: str) -> int:
+    """Length of the longest end of `text` that begins `marker`."""
+    return next((n for n in range(min(len(marker) - 1, len(text)), 0, -1) if text.endswith(marker[:n])), 0)
+
+
+def ends(pattern: Sequence[Item]) -> Iterator[tuple[Item, ...]]:
+    """The pattern, and what is left of it from each later tag on: models forget what stands in front."""
+    for index, item in enumerate(pattern):
+        if isinstance(item, str) and (index == 0 or is_tag(item)):
+            yield tuple(pattern[index:])
+
+
+def groups(items: Sequence[Item]) -> tuple[tuple[Item, ...], ...]:
+    """Tags and signs, each with the plain words behind it, which mean nothing without it."""
+    found: list[list[Item]] = []
+    for item in items:
+        word = isinstance(item, Gap) or (item[0].isalnum() and not is_tag(item))
+        if word and found:
+            found[-1].append(item)
+        elif not word:
+            found.append([item])
+    return tuple(map(tuple, found))

@@ -1,0 +1,157 @@
+"""`formats`: how a chat template's models write thoughts and calls, and what an answer of theirs says."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from omnidraft.backends.gguf.file import read_info
+from omnidraft.backends.prompting.formats.cases import counts, differences, read, read_case, schemas
+from omnidraft.backends.prompting.formats.events import Reading
+from omnidraft.backends.prompting.formats.of_template import format_of_source
+from omnidraft.backends.prompting.formats.shapes import ChatFormat, JsonCalls, LooseArguments, NamedCalls, Pattern
+from omnidraft.errors import ModelError, OmniDraftError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--template", type=Path, metavar="FILE", help="a chat template")
+    source.add_argument("--model", type=Path, metavar="FILE.gguf", help="a model with a chat template in it")
+    source.add_argument("--templates", type=Path, metavar="FOLDER", help="the templates that --cases name")
+    parser.add_argument("--cases", type=Path, metavar="FILE.jsonl", help="answers with what must be read from them")
+    parser.add_argument("--tools", type=Path, metavar="FILE.json", help="the tools that were offered")
+    parser.add_argument("--begun", default="", metavar="TEXT", help="how the prompt ended")
+    parser.add_argument("--read", action="store_true", help="read an answer from standard input, print it as JSON")
+    parser.add_argument("--json", action="store_true", help="differences as JSON objects, one a line")
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.templates is not None:
+        if args.cases is None:
+            raise OmniDraftError("--templates needs --cases: the answers to read.")
+        return _cases(args.templates, args.cases, args.json)
+    form = _format(_text(args.template)) if args.template is not None else _of_model(args.model)
+    if not args.read:
+        print("\n".join(described(form)))
+        return 0
+    tools = schemas(_tools(args.tools)) if args.tools is not None else None
+    print(json.dumps(_shown(read(form, sys.stdin.read(), tools, args.begun)), ensure_ascii=False))
+    return 0
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise OmniDraftError(f"{path.name} cannot be read: {error}.") from None
+
+
+def _format(source: str) -> ChatFormat:
+    try:
+        return format_of_source(source)
+    except jinja2.TemplateError as error:
+        raise ModelError(f"The chat template is not valid: {error}.") from None
+
+
+def _of_model(path: Path) -> ChatFormat:
+    template = read_info(path).chat_template
+    if template is None:
+        raise ModelError(f"{path.name} has no chat template.")
+    return _format(template)
+
+
+def _tools(path: Path) -> list[Any]:
+    try:
+        tools = json.loads(_text(path))
+    except ValueError as error:
+        raise OmniDraftError(f"{path.name} is no JSON: {error}.") from None
+    if isinstance(tools, dict):
+        tools = tools.get("tools", [tools])
+    if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
+        raise OmniDraftError(f"{path.name} is no list of tools.")
+    return tools
+
+
+def _shown(reading: Reading) -> dict[str, Any]:
+    calls = []
+    for call in reading.calls:
+        try:
+            arguments = json.loads(call.arguments)
+        except ValueError:
+            arguments = call.arguments
+        calls.append({"name": call.name, "arguments": arguments})
+    return {"reasoning": reading.reasoning, "content": reading.content, "calls": calls}
+
+
+def _cases(folder: Path, cases: Path, as_json: bool) -> int:
+    """What is read otherwise than expected, a line each, and how many complete answers are read right."""
+    forms: dict[str, ChatFormat | None] = {}
+    right = of = 0
+    for line in filter(str.strip, _text(cases).splitlines()):
+        case = json.loads(line)
+        name = case["template"]
+        if name not in forms:
+            try:
+                forms[name] = _format(_text(folder / name))
+            except OmniDraftError as error:
+                print(f"{name}: {error}", file=sys.stderr)
+                forms[name] = None
+        if not counts(case):
+            continue
+        form = forms[name]
+        wrong = differences(read_case(form, case), case) if form is not None else {"template": (None, None)}
+        of, right = of + 1, right + (not wrong)
+        if wrong:
+            _print_wrong(case, wrong, as_json)
+    print(json.dumps({"right": right, "of": of}))
+    return 0
+
+
+def _print_wrong(case: Mapping[str, Any], wrong: Mapping[str, tuple[Any, Any]], as_json: bool) -> None:
+    if as_json:
+        fields = {name: {"read": got, "expected": wanted} for name, (got, wanted) in wrong.items()}
+        print(json.dumps({"template": case["template"], "input": case["input"], "differs": fields}, ensure_ascii=False))
+        return
+    print(f"{case['template']}: {case['input']!r}")
+    for name, (got, wanted) in wrong.items():
+        print(f"  {name}: read {got!r}, expected {wanted!r}")
+
+
+def described(form: ChatFormat) -> list[str]:
+    """What was found out, a line each."""
+    if form.harmony:
+        return ["answers are made of channels: analysis is thought, final the answer, commentary to functions.X a call"]
+    lines = [f"an answer begins behind  {_shape(form.header) or '(nothing)'}"]
+    begins = " or ".join(map(_shape, form.thoughts.begins)) or "(at once)"
+    lines.append(f"thoughts                 {begins} ... {' or '.join(map(_shape, form.thoughts.ends))}")
+    for begin in form.content.begins:
+        lines.append(f"content                  {_shape(begin)} ...")
+    lines.append(f"a turn ends with         {_shape(form.turn_end) or '(nothing visible)'}")
+    if not form.learned:
+        lines.append("calls                    not shown by the template; read in every usual way")
+    for shape in form.calls if form.learned else ():
+        lines.append(f"calls                    {' or '.join(_shape(o) or '(at the beginning)' for o in shape.openings)}")
+        lines.append(f"                         {_body(shape.body)}")
+    return lines
+
+
+def _body(body: JsonCalls | NamedCalls) -> str:
+    if isinstance(body, JsonCalls):
+        return 'JSON objects {NAME: arguments}' if body.keyed else "JSON objects with name and arguments"
+    if isinstance(body.arguments, LooseArguments):
+        return f"{_shape(body.head)} name{body.arguments.assign}value, ... {body.arguments.closer}"
+    begin = getattr(body.arguments, "begin", None)
+    if begin is None:
+        return f"{_shape(body.head)} {{JSON}}"
+    arguments = body.arguments
+    return f"{_shape(body.head)} {_shape(begin)} {_shape(arguments.key_end)} VALUE {_shape(arguments.end)}"
+
+
+def _shape(pattern: Pattern) -> str:
+    return " ".join(item if isinstance(item, str) else item.kind.upper() for item in pattern)

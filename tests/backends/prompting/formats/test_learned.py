@@ -1,0 +1,122 @@
+"""Formats of templates written here, with markers nobody uses: the mechanism knows none of them beforehand."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+
+from omnidraft.backends.prompting.formats.cases import read
+from omnidraft.backends.prompting.formats.events import Call
+from omnidraft.backends.prompting.formats.forced import forced_calls
+from omnidraft.backends.prompting.formats.of_template import format_of_source
+
+TOOLS = {"look_up": {"type": "object", "properties": {"word": {"type": "string"}, "count": {"type": "integer"}}}}
+CALL = [Call("look_up", '{"word": "a \\"b\\"", "count": 2}')]
+
+TURNS = """
+{%- for m in messages %}{{ '<<' + m.role + '>>' }}
+{%- if m.role == 'assistant' and m.reasoning_content %}{{ '<|muse|>' + m.reasoning_content + '<|/muse|>' }}{% endif %}
+{{- m.content or '' }}
+{%- for c in m.tool_calls or [] %}CALLS{% endfor %}{{ '<<stop>>' }}{% endfor %}
+{%- if add_generation_prompt %}{{ '<<assistant>>' }}{% if enable_thinking %}{{ '<|muse|>' }}{% endif %}{% endif %}"""
+
+JSON = "{{ '[DO]' + {'do': c.function.name, 'with': c.function.arguments} | tojson + '[/DO]' }}"
+NAMED = "{{ '<act:' + c.function.name + '>' + c.function.arguments | tojson + '</act>' }}"
+TAGS = (
+    "{{ '<act ' + c.function.name + '>' }}{% for k, v in c.function.arguments.items() %}{{ '<in ' + k + '>\n' }}"
+    "{{ v if v is string else v | tojson }}{{ '\n</in>\n' }}{% endfor %}{{ '</act>' }}"
+)
+PAIRS = (
+    "{{ '<do>' + c.function.name }}{% for k, v in c.function.arguments.items() %}{{ '\n<k>' + k + '</k>\n<v>' }}"
+    "{{ v if v is string else v | tojson }}{{ '</v>' }}{% endfor %}{{ '\n</do>' }}"
+)
+PYTHON = (
+    "{{ '<|py|>' + c.function.name + '(' }}{% for k, v in c.function.arguments.items() %}{{ k + '=' }}"
+    '{{ \'"\' + v + \'"\' if v is string else v | tojson }}{{ \', \' if not loop.last }}{% endfor %}{{ \')<|/py|>\' }}'
+)
+WRITTEN = {
+    JSON: '[DO]{"do": "look_up", "with": {"word": "a \\"b\\"", "count": 2}}[/DO]',
+    NAMED: '<act:look_up>{"word": "a \\"b\\"", "count": 2}</act>',
+    TAGS: '<act look_up><in word>\na "b"\n</in>\n<in count>\n2\n</in>\n</act>',
+    PAIRS: '<do>look_up\n<k>word</k>\n<v>a "b"</v>\n<k>count</k>\n<v>2</v>\n</do>',
+    PYTHON: '<|py|>look_up(word="a \\"b\\"", count=2)<|/py|>',
+}
+
+
+def form(calls):
+    return format_of_source(TURNS.replace("CALLS", calls))
+
+
+@pytest.mark.parametrize("calls", WRITTEN)
+@pytest.mark.parametrize("size", [0, 1, 3])
+def test_thoughts_content_and_calls_are_read_as_the_template_writes_them(calls, size):
+    answer = "<|muse|>so\nso<|/muse|>Let me see. " + WRITTEN[calls] * 2
+    reading = read(form(calls), answer, TOOLS, "<<assistant>>", size=size)
+    assert (reading.reasoning, reading.content) == ("so\nso", "Let me see. ")
+    assert [(c.name, json.loads(c.arguments)) for c in reading.calls] == [
+        (c.name, json.loads(c.arguments)) for c in CALL * 2
+    ]
+
+
+@pytest.mark.parametrize("calls", WRITTEN)
+def test_what_names_no_tool_stays_text(calls):
+    written = WRITTEN[calls].replace("look_up", "other")
+    for tools in (TOOLS, {}):
+        assert read(form(calls), written, tools).content == written
+
+
+@pytest.mark.parametrize("calls", [JSON, NAMED, PYTHON])
+def test_a_call_that_breaks_off_is_shown_as_it_was_written(calls):
+    written = WRITTEN[calls]
+    cut = written[: written.index("count")]
+    reading = read(form(calls), "Well. " + cut, TOOLS, size=1)
+    assert (reading.content, reading.calls) == ("Well. " + cut, [])
+
+
+def test_thoughts_that_the_prompt_opened_or_that_never_end():
+    known = form(JSON)
+    assert read(known, "hm<|/muse|>\nYes", TOOLS, "<<assistant>><|muse|>").reasoning == "hm"
+    assert read(known, "hm, hm", TOOLS, "<<assistant>><|muse|>", size=1).reasoning == "hm, hm"
+
+
+def test_how_an_answer_is_cut_does_not_matter():
+    rng = random.Random(7)
+    bits = ["a", "\n", "{", "}", '"', ",", "look_up", "<|muse|>", "<|/muse|>", "<<stop>>", "<<assistant>>", "é", "<"]
+    for calls in WRITTEN:
+        written = WRITTEN[calls]
+        for _ in range(60):
+            parts = [*bits, written, written, written[: rng.randrange(len(written))], written[rng.randrange(9) :]]
+            text = "".join(rng.choice(parts) for _ in range(rng.randint(1, 9)))
+            whole = read(form(calls), text, TOOLS)
+            assert all(read(form(calls), text, TOOLS, size=size) == whole for size in (1, 2, 5)), text
+
+
+@pytest.mark.parametrize("calls", [JSON, NAMED])
+def test_a_forced_call_is_read_back(calls):
+    known = form(calls)
+    (forced,) = forced_calls(known, TOOLS)
+    properties = forced.schema.get("properties", {})
+    value = {"do": "look_up", "with": {"count": 2}} if "do" in properties else {"count": 2}
+    assert read(known, forced.prefix + json.dumps(value) + forced.suffix, TOOLS).calls[0].name == "look_up"
+
+
+def test_channels_are_read():
+    known = format_of_source("{{ '<|start|><|channel|><|message|>' }}{{ messages[0].content }}")
+    text = (
+        "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>commentary to=functions.look_up "
+        '<|constrain|>json<|message|>{"word": "a"}<|call|>'
+    )
+    for size in (0, 1):
+        reading = read(known, text, TOOLS, "<|start|>assistant", size=size)
+        assert (reading.reasoning, reading.content) == ("hm", "")
+        assert reading.calls == [Call("look_up", '{"word": "a"}')]
+
+
+@pytest.mark.parametrize("size", [0, 1000])
+@pytest.mark.parametrize("calls", [JSON, TAGS, PYTHON])
+def test_a_million_characters_of_arguments_are_read_in_one_go(calls, size):
+    long = "x" * 1_000_000
+    text = WRITTEN[calls].replace("a ", long)
+    assert json.loads(read(form(calls), text, TOOLS, size=size).calls[0].arguments)["word"].startswith(long)
