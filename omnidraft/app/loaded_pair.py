@@ -88,7 +88,7 @@ class LoadedPair:
         IN_USE.look_in(caches)
         for folder in (profile.adapters, profile.root / MERGED):  # what the trainer wrote, checked by sums
             TRIALS.trust(folder)
-        self._speed = PairSpeed(SpeedStore(caches / "speed.json"))
+        self._speed = PairSpeed(SpeedStore(caches / "speed.json"), profile.root)
         self._profile, self._caches, self._ephemeral = profile, caches, ephemeral
         self._opened_with: tuple[Path, ModelSettings] | None = None  # the drafter's file and settings
 

@@ -1,9 +1,8 @@
 """How fast an answer would have been decoded plainly, from its own plain rounds.
 
-A plain round is a target pass of one row that nothing was drafted for. Every answer has some; nothing is measured for
-the comparison alone. An answer's first round, right behind the prompt, and the first one behind a wider pass take
-longer than those that plain decoding consists of, so they are no samples. Both sides are taken from the same answer
-wherever it has enough of them: what else a machine does changes a pass's time by more than drafting does.
+Every answer has plain rounds (decoding/events.py says what they are); nothing is measured for the comparison alone.
+Both sides are taken from the same answer wherever it has enough of them: what else a machine does changes a pass's
+time by more than drafting does.
 """
 
 from __future__ import annotations
@@ -33,18 +32,18 @@ class RoundTimes:
     turned: list[float] = field(default_factory=list)
     drafted: list[float] = field(default_factory=list)
     tokens: int = 0
-    _behind_wider: bool = False
 
     def take(self, event: Round) -> None:
         self.tokens += event.emitted
         seconds = event.draft + event.translate + event.verify + event.other
-        if event.drafted or event.proposed:
+        if event.plain:
+            self.plain.append(seconds)
+        elif event.drafted or event.proposed:
             self.drafted.append(seconds)
         elif self.first is None:
             self.first = seconds
         else:
-            (self.turned if self._behind_wider else self.plain).append(seconds)
-        self._behind_wider = event.proposed > 0
+            self.turned.append(seconds)
 
     def speedup(self, earlier: Sequence[float] = ()) -> float | None:
         """The time plain decoding would have taken, over the time it took.

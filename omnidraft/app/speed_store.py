@@ -9,17 +9,21 @@ import hashlib
 import json
 import os
 import platform
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from time import monotonic, sleep
 
 from omnidraft.decoding.knowledge import Knowledge
 from omnidraft.errors import SettingsError, StorageError
 from omnidraft.settings.config import ModelSettings
+from omnidraft.storage.file_lock import FileLock
 from omnidraft.storage.files import write_atomically
 from omnidraft.storage.json_text import read_json
 
 KINDS = ("greedy", "sampled")
-_VERSION = 2  # 2: figures with samples, spread and date
+_VERSION = 2  # 2: figures by width are mappings
+_PATIENCE = 1.0  # seconds to wait for another program that writes, which takes it milliseconds
 
 
 class SpeedStore:
@@ -34,16 +38,27 @@ class SpeedStore:
             return None
         try:
             return Knowledge.from_dict(entry)
-        except (KeyError, TypeError, ValueError, SettingsError):
+        except (AttributeError, KeyError, TypeError, ValueError, SettingsError):
             return None
 
     def save(self, key: str, knowledge: Knowledge) -> None:
         """Keep it, unless its costs were measured while others had the processor: then what was kept stays."""
-        if not knowledge.cost.worth_keeping:
+        if knowledge.cost.kept is None:
             return
-        entries = self._read()
-        entries[key] = knowledge.as_dict()
-        write_atomically(self._path, json.dumps({"version": _VERSION, "entries": entries}, indent=1).encode())
+        with self._alone():
+            entries = self._read() | {key: knowledge.as_dict()}
+            write_atomically(self._path, json.dumps({"version": _VERSION, "entries": entries}, indent=1).encode())
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """While no other program changes the file."""
+        lock, end = FileLock(self._path.with_suffix(".lock")), monotonic() + _PATIENCE
+        while not lock.acquire() and monotonic() < end:
+            sleep(0.01)
+        try:
+            yield
+        finally:
+            lock.release()
 
     def all(self) -> dict[str, dict]:
         """Every entry by key, as stored."""
@@ -58,10 +73,11 @@ class SpeedStore:
 
 
 class PairSpeed:
-    """The loaded pair's part of a store: what earlier sessions measured about it, recalled and kept."""
+    """The loaded pair's part of a store: what earlier sessions measured about it, recalled and kept. `profile` tells
+    apart whose drafter it is: what each learned is accepted at its own rate."""
 
-    def __init__(self, store: SpeedStore) -> None:
-        self._store = store
+    def __init__(self, store: SpeedStore, profile: Path) -> None:
+        self._store, self._profile = store, profile
         self._pair: tuple[Path, Path | None, ModelSettings] | None = None
         self._keys: dict[str, str] = {}
 
@@ -73,13 +89,15 @@ class PairSpeed:
         """Fill in what is known of the pair with such an adapter; what is not stays as it is in `knowledge`."""
         assert self._pair is not None
         target, drafter, model = self._pair
-        self._keys = {kind: speed_key(target, drafter, model, adapter, kind == "greedy") for kind in KINDS}
-        for kind, key in self._keys.items():
-            if (known := self._store.load(key)) is not None:
+        mine = f"{self._profile.resolve()}/{adapter or '-'}"
+        for kind in KINDS:
+            self._keys[kind], shared = (speed_key(target, drafter, model, a, kind == "greedy") for a in (mine, adapter))
+            known = self._store.load(self._keys[kind]) or self._store.load(shared)  # as earlier versions kept it
+            if known is not None:
                 knowledge[kind] = known
 
     def keep(self, knowledge: dict[str, Knowledge]) -> None:
-        with suppress(StorageError):  # it can be measured again, so a full disk shall not stand in the way
+        with suppress(StorageError, OSError):  # it can be measured again, so a full disk shall not stand in the way
             for kind, known in knowledge.items():
                 self._store.save(self._keys[kind], known)
 

@@ -2,12 +2,10 @@
 
 `AcceptanceHead` is the paper's adaptive-drafting head (Section 3.4, after SpecDec++) carried over to different
 vocabularies: a logistic model of a *proposal*, i.e. of a target token, whatever number of drafter pieces it took.
-`Rates` are the plain averages that stand in for proposals not drafted yet.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from math import exp
 from operator import mul
 from typing import NamedTuple
@@ -17,7 +15,6 @@ import numpy as np
 KINDS = ("direct", "ngram", "split", "lookup")
 SIZE = 6 + len(KINDS)
 _ONE_HOT = {kind: tuple(float(kind == other) for other in KINDS) for kind in KINDS}
-_LOOSE, _LOCAL_KEEP = 6.0, 0.98
 
 
 class Features(NamedTuple):
@@ -85,70 +82,3 @@ class AcceptanceHead:
                 raise ValueError("the acceptance head has another shape")
             setattr(head, name, array)
         return head
-
-
-@dataclass(slots=True)
-class Average:
-    """A fading average with a prior: `weight` counts what it remembers, at most 1 / (1 - keep) samples."""
-
-    value: float
-    weight: float = 2.0
-    keep: float = 0.985
-
-    def local(self) -> Average:
-        """The same value, held loosely: where one answer begins, and what its own rounds soon outweigh."""
-        return Average(self.value, min(self.weight, _LOOSE), _LOCAL_KEEP)
-
-    def add(self, sample: float) -> None:
-        self.weight = self.keep * self.weight + 1.0
-        self.value += (sample - self.value) / self.weight
-
-
-@dataclass(slots=True)
-class Rates:
-    """Long-run behaviour of a pair: acceptance of a round's first proposal and of later ones, proposals per piece."""
-
-    first: Average = field(default_factory=lambda: Average(0.5))
-    later: Average = field(default_factory=lambda: Average(0.6, weight=0.0))
-    per_piece: Average = field(default_factory=lambda: Average(0.8))
-
-    @property
-    def later_value(self) -> float:
-        """Acceptance behind accepted proposals; what the first ones say, until there is enough to go by."""
-        return (self.later.weight * self.later.value + 4 * self.first.value) / (self.later.weight + 4)
-
-    def local(self) -> Rates:
-        """Where one answer begins."""
-        return Rates(*(average.local() for _, average in self._named()))
-
-    def observe(self, drafted: int, proposed: int, tested: int, accepted: int) -> None:
-        if not tested:
-            return
-        self.per_piece.add(proposed / max(drafted, 1))
-        self.first.add(float(accepted > 0))
-        for depth in range(1, tested):
-            self.later.add(float(depth < accepted))
-
-    def kept(self, proposals: float, depth: int) -> float:
-        """Expected number of kept tokens among the next `proposals` (fractions count) behind `depth` accepted ones."""
-        total, alive = 0.0, 1.0
-        while proposals > 0:
-            alive *= self.later_value if depth else self.first.value
-            total += alive * min(proposals, 1.0)
-            proposals -= 1.0
-            depth += 1
-        return total
-
-    def as_dict(self) -> dict:
-        return {name: [average.value, average.weight] for name, average in self._named()}
-
-    @classmethod
-    def from_dict(cls, data: dict) -> Rates:
-        rates = cls()
-        for name, average in rates._named():
-            value, weight = data[name]
-            average.value, average.weight = float(value), float(weight)
-        return rates
-
-    def _named(self):
-        return (("first", self.first), ("later", self.later), ("per_piece", self.per_piece))

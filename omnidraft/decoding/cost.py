@@ -1,236 +1,170 @@
 """What a round costs on this machine: C(n), the seconds of a target pass over n rows, and D, those of a draft step.
 
-C is a staircase that differs by model, quantization and machine, so it is measured, not assumed: at load where that
-is quick, and again by every real round. The shape (by n) and the level (all n alike: a longer context, a busier
-machine) are tracked apart: plain rounds tell the level, wider ones soon behind them their own figure. Figures may be
-wrong, the curve may not: it never falls with n, since rows could be filled up. Only what was measured while the
-processor worked for this program is kept for later sessions.
+C is a staircase that differs by model, machine and number of threads, so it is measured: at load where that is quick,
+and by every real round. Its shape (by n) and its level (all n alike: a longer context, a busier machine) are tracked
+apart. The curve never falls with n, since rows could be filled up, and a figure far above that of two passes that share
+its rows is not believed.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
-from statistics import median
+from copy import deepcopy
 
 from omnidraft.errors import SettingsError
 
-_SHAPE_RATE, _PAIRED_RATE = 0.02, 0.1  # of a figure, by a round long behind plain ones, and soon behind them
-_PAIRED = 32  # wider rounds behind a plain one that are still compared with it
-_LEVEL_RATE = 0.1
-_STEP_RATE = 0.08
-_RETURN_RATE = 0.05
-_HOPE = 0.3  # what one more row is taken to add to a pass before anything was measured
-_MEASURED = 4  # how many samples a figure from the start counts for
-_REFRESH = 16  # observations after which the curve is worked out anew
-_TABLE = 17  # widths worked out at once
-_OUTLIER = 3.0  # a pass this many times slower than expected was interrupted; it says nothing about the model
-_AGREE = 1.25  # ratio of two figures that still say the same
-_MUCH = 0.5  # of what was expected: a single pass so quick is believed
-_CONFIRMED = 3  # real rounds of a width before its figure counts as seen
-_CONTRADICTING = 8  # real rounds in a row that do not agree with a figure replace it
+# What one more round moves the level: a tenth forgets a stall within 20 rounds and averages noise of 10% down to 2%; a figure is moved by half, so that a machine that becomes slower is no change of shape.
+_RATE, _SHAPE_RATE = 0.1, 0.05
+# The most over what is expected that a round counts as, since an interrupted one takes ten times as long; and the ratio
+# below which it is believed at once, since interruptions only add time.
+_CLAMP, _SUDDEN = 1.5, 0.8
+# Rounds behind the last plain one after which a slow pass means a slower machine rather than dear rows.
+NEAR = 32
+# What one more row is taken to add to a pass before any was measured: between flat (0.05) and steep (0.9) kernels,
+# near enough to flat that it is tried.
+_HOPE = 0.3
+_CONFIRMED = 3  # real rounds of a width before its figure counts as known
+_TABLE = 17  # widths worked out at once: the longest draft and one
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """One width's time in seconds: the median of `samples`, `spread` their relative deviation, `date` of the last."""
-
-    seconds: float
-    samples: int = _MEASURED
-    spread: float = 0.0
-    date: str = ""
-
-    @classmethod
-    def of(cls, times: Sequence[float]) -> Figure:
-        middle = median(times)
-        return cls(middle, len(times), median(abs(t - middle) for t in times) / middle, _today())
-
-
-@dataclass(slots=True)
 class CostModel:
-    """Seconds, learned from measurements.
+    """Seconds. passes: figures of C(n) by width n; step: D. fixed: what a pass of several rows costs besides itself,
+    because the next one of a single row takes longer. `threads` chooses whose figures count (0: as opened)."""
 
-    passes: figures of C(n) by width n, at level 1; alone() is the curve through them. step: D, one drafter step.
-    fixed: what a pass of several rows costs besides itself, because the next one of a single row takes longer
-    (llama.cpp builds its graph anew). kept: what may be stored, by width, at `kept_level`; None stands
-    for `passes` as given.
-    """
-
-    passes: dict[int, float]
-    step: float
-    fixed: float = 0.0
-    level: float = 1.0
-    samples: dict[int, int] = field(default_factory=dict)
-    step_samples: int = 0
-    kept: dict[int, Figure] = None  # type: ignore[assignment]  # None: all of `passes`
-    kept_level: float = 1.0
-    _seen: dict[int, deque[float]] = field(default_factory=dict, repr=False, compare=False)  # real rounds over expected
-    _confirmed: dict[int, int] = field(default_factory=dict, repr=False, compare=False)  # real rounds by width
-    _curve: list[float] = field(default_factory=list, repr=False, compare=False)  # by rows
-    _age: int = field(default=0, repr=False, compare=False)  # observations since it was worked out
-    _wide: int = field(default=_PAIRED, repr=False, compare=False)  # wider rounds since the last plain one
-
-    def __post_init__(self) -> None:
-        if 1 not in self.passes or any(n < 1 or not s > 0 for n, s in self.passes.items()):
+    def __init__(self, passes: Mapping[int, float], step: float, fixed: float = 0.0) -> None:
+        if 1 not in passes or any(n < 1 or not s > 0 for n, s in passes.items()):
             raise SettingsError("A cost model needs a positive time for a pass of one row, and for every other width.")
-        if self.kept is None:
-            self.kept = {n: Figure(s, date=_today()) for n, s in self.passes.items()}
+        self.step, self.fixed = step, fixed
+        self.kept: dict | None = None  # as it was when the processor last worked for this program alone
+        self._figures = {(n, 0): s for n, s in passes.items()}  # by (width, threads), at level 1
+        self._levels = {0: 1.0}  # by threads
+        self._rounds: dict[tuple[int, int], int] = {}  # real ones that a figure has seen
+        self._threads = 0
+        self._steps = 0
+        self._unheard = NEAR  # wide rounds since the last plain one
+        self._curve: list[float] = []  # by rows, at level 1
+
+    @property
+    def threads(self) -> int:
+        return self._threads
+
+    @threads.setter
+    def threads(self, count: int) -> None:
+        if count not in self._levels:  # begins like the nearest number known
+            near = min(self._levels, key=lambda known: abs(known - count))
+            self._figures |= {(n, count): s for (n, t), s in self._figures.items() if t == near}
+            self._levels[count] = self._levels[near]
+        self._threads, self._curve = count, []
+
+    @property
+    def passes(self) -> dict[int, float]:
+        """The figures by width, with the present number of threads and at the present level."""
+        level = self._levels[self._threads]
+        return {n: s * level for (n, t), s in sorted(self._figures.items()) if t == self._threads}
 
     def pass_seconds(self, rows: int) -> float:
-        """C(rows), `fixed` included: on the line between (beyond: through) the nearest measured widths."""
+        """C(rows), `fixed` included."""
         return self.alone(rows) + (self.fixed if rows > 1 else 0.0)
 
     def alone(self, rows: int) -> float:
         """Likewise without `fixed`."""
         if rows >= len(self._curve):
             self._curve = [0.0, *self._work_out(max(rows, _TABLE))]
-        return self.level * self._curve[rows]
+        return self._levels[self._threads] * self._curve[rows]
 
-    def hoped(self, rows: int) -> float:
-        """C(rows) as it may be if the figures of widths that no real round has used are wrong: little more than that
-        of the widest one used."""
-        used = max((n for n in self._confirmed if n <= rows and self._used(n)), default=1)
-        return min(self.pass_seconds(rows), self.pass_seconds(used) + _HOPE * (rows - used) * self.alone(1))
+    def is_used(self, rows: int) -> bool:
+        """Whether some real rounds had so many rows, or more."""
+        return sum(count for (n, t), count in self._rounds.items() if n >= rows and t == self._threads) >= _CONFIRMED
 
-    def _work_out(self, rows: int) -> list[float]:
-        widths = sorted(self.passes)
-        if len(widths) == 1:
-            return [self.passes[1] * (1 + _HOPE * (n - 1)) for n in range(1, rows + 1)]  # hopeful enough to find out
-        found = monotone([self.passes[n] for n in widths], [self.samples.get(n, _MEASURED) for n in widths])
-        return [_between(widths, found, n) for n in range(1, rows + 1)]
-
-    def observe_pass(self, rows: int, seconds: float, rounds: int = 1, *, quiet: bool = True) -> None:
-        """Real passes of `rows` rows took `seconds` each, `rounds` of them; quiet: with the processor to themselves."""
-        ratio = seconds / self.alone(rows)
-        known = self.samples.get(rows, _MEASURED if rows in self.passes else 0)
-        self._confirmed[rows] = self._confirmed.get(rows, 0) + rounds
-        if rows == 1 and self.level * self.passes[1] > _AGREE * self.alone(1):  # wider ones were quicker: it is wrong
-            self._put(1, seconds / self.level, quiet)
-            self._curve = []
+    def observe_pass(self, rows: int, seconds: float, rounds: int = 1) -> None:
+        """Real passes of `rows` rows took `seconds` each, `rounds` of them; those of one row were plain rounds."""
+        expected, key = self.alone(rows), (rows, self._threads)
+        ratio = min(seconds / expected, _CLAMP)
+        self._unheard = 0 if rows == 1 else self._unheard + rounds
+        self._rounds[key] = self._rounds.get(key, 0) + rounds
+        seen = self._rounds[key] - rounds + (key in self._figures)
+        if rows == 1 or (self._unheard > NEAR and seen > 1):
+            share = 1.0 if rows == 1 and ratio < _SUDDEN else 1 - (1 - _RATE) ** rounds
+            self._levels[self._threads] *= 1 + share * (ratio - 1)
             return
-        if known and (found := self._contradicted(rows, ratio, rounds)) is not None:
-            del self._seen[rows]
-            self._replace(rows, found, quiet)
-            return
-        if ratio > _OUTLIER and known:
-            return
-        self._wide = 0 if rows == 1 else self._wide + 1
-        paired = rows > 1 and self._wide <= _PAIRED
-        if known and not paired:
-            self.level *= 1 + (1 - (1 - _LEVEL_RATE) ** rounds) * (ratio - 1)
-        shape = self.passes.get(rows, 0.0)
-        rate = max(_PAIRED_RATE if paired else _SHAPE_RATE, 1 / (known + 1)) if rows > 1 or not known else 0.0
-        self.samples[rows] = known + 1
-        self._put(rows, shape + rate * (seconds / self.level - shape), quiet)
-        self._age += 1
-        if not known or self._age >= _REFRESH:
-            self._curve, self._age = [], 0  # worked out anew when next asked for
-
-    def _contradicted(self, rows: int, ratio: float, rounds: int) -> float | None:
-        """What the latest real rounds took over what was expected, where they agree with each other and not with the
-        figure. Interruptions only ever add time, so what is quicker than expected is believed sooner."""
-        seen = self._seen.setdefault(rows, deque(maxlen=_CONTRADICTING))
-        seen.extend([ratio] * min(rounds, _CONTRADICTING))
-        if rows > 1 and self._wide <= _PAIRED and (ratio < _MUCH or max(list(seen)[-2:]) < 1 / _AGREE):
-            return ratio if ratio < _MUCH or len(seen) > 1 else None
-        agree = len(seen) == _CONTRADICTING and max(seen) < _AGREE * min(seen)
-        return middle if agree and not 1 / _AGREE < (middle := median(seen)) < _AGREE else None
-
-    def _replace(self, rows: int, factor: float, quiet: bool) -> None:
-        """Measured again by real rounds, which took `factor` times what was expected. Where that is less, figures of
-        widths never used are doubted too."""
-        seconds = factor * self.alone(rows)
-        if rows == 1:
-            self.level *= factor
-        else:
-            if factor < 1.0:
-                for doubted in [n for n in self.passes if not self._used(n)]:
-                    del self.passes[doubted]
-                    self.samples.pop(doubted, None), self.kept.pop(doubted, None)
-            self.samples[rows] = _MEASURED
-            self._put(rows, seconds / self.level, quiet)
-        self._curve, self._age = [], 0
-
-    def _used(self, rows: int) -> bool:
-        return rows == 1 or self._confirmed.get(rows, 0) >= _CONFIRMED
-
-    def _put(self, rows: int, seconds: float, quiet: bool) -> None:
-        self.passes[rows] = seconds
-        if quiet:
-            spread = self.kept[rows].spread if rows in self.kept else 0.0
-            self.kept[rows] = Figure(seconds, self.samples.get(rows, 1), spread, _today())
-            self.kept_level = self.level
+        before = expected / self._levels[self._threads]
+        share = 1.0 if ratio < _SUDDEN else max(_SHAPE_RATE, 1 / (seen + 1))
+        figure = self._figures.get(key, before)
+        figure = figure if abs(figure / before - 1) <= 0.02 else before  # as the curve has it
+        self._figures[key] = figure + share * (ratio * before - figure)
+        if ratio < _SUDDEN and seen <= _CONFIRMED:  # doubtful, then, are those that no round has used
+            used = {n for n, t in self._rounds if t == self._threads} | {1}
+            for doubted in [k for k in self._figures if k[1] == self._threads and k[0] not in used]:
+                del self._figures[doubted]
+        if abs(self._figures[key] / before - 1) > 0.02 or not seen:
+            self._curve = []  # worked out anew when next asked for
 
     def observe_return(self, seconds: float) -> None:
         """A real pass of one row, right after a wider one, took `seconds`."""
         extra = seconds - self.alone(1)
-        self.fixed = max(0.0, self.fixed + _RETURN_RATE * (min(extra, self.alone(1)) - self.fixed))
+        self.fixed = max(0.0, self.fixed + _RATE * (min(extra, self.alone(1)) - self.fixed))
 
-    def observe_steps(self, steps: int, seconds: float) -> None:
-        """`steps` drafter steps took `seconds` together, catching up included."""
-        each = seconds / steps
-        if each > _OUTLIER * self.step and self.step_samples:
-            return
-        self.step_samples += 1
-        self.step += max(_STEP_RATE, 1 / (self.step_samples + 1)) * (each - self.step)
+    def observe_steps(self, steps: float, seconds: float) -> None:
+        """`steps` drafter steps took `seconds` together; ids read on the way count as parts of one."""
+        self._steps += 1
+        each = min(seconds / steps, _CLAMP * self.step) if self._steps > 1 else seconds / steps
+        self.step += max(_RATE, 1 / (self._steps + 1)) * (each - self.step)
+
+    def keep(self) -> None:
+        """What is known now was measured without other programs: it may be stored."""
+        self.kept = self._present()
 
     def copy(self) -> CostModel:
-        return CostModel(
-            dict(self.passes), self.step, self.fixed, self.level, dict(self.samples), self.step_samples,
-            dict(self.kept), self.kept_level,
-        )  # fmt: skip
-
-    @property
-    def worth_keeping(self) -> bool:
-        """Whether enough was measured with the processor to itself."""
-        return 1 in self.kept
+        return deepcopy(self)
 
     def as_dict(self) -> dict:
-        """For storage: widths as text, as JSON wants them."""
-        kept = {str(n): asdict(figure) for n, figure in sorted(self.kept.items())}
-        for figure in kept.values():
-            figure["seconds"] *= self.kept_level
-        return {"passes": kept, "step": self.step, "fixed": self.fixed}
+        """What is worth storing; what is known now, while nothing is."""
+        return self.kept or self._present()
+
+    def _present(self) -> dict:
+        passes: dict[str, dict[str, float]] = {}
+        for (n, threads), seconds in sorted(self._figures.items()):
+            passes.setdefault(str(threads), {})[str(n)] = seconds * self._levels[threads]
+        return {"passes": passes, "step": self.step, "fixed": self.fixed}
 
     @classmethod
     def from_dict(cls, data: Mapping) -> CostModel:
-        """SettingsError or KeyError/ValueError/TypeError for what `as_dict` did not write."""
-        kept = {
-            int(n): Figure(float(f["seconds"]), int(f["samples"]), float(f["spread"]), str(f["date"]))
-            for n, f in data["passes"].items()
-        }
-        return cls({n: f.seconds for n, f in kept.items()}, float(data["step"]), float(data["fixed"]), kept=kept)
+        """SettingsError or KeyError/ValueError/TypeError/AttributeError for what `as_dict` did not write. Files of
+        earlier versions have one table, whose figures are mappings with "seconds"."""
+        tables = data["passes"]
+        if "seconds" in tables.get("1", ()):
+            tables = {"0": {n: figure["seconds"] for n, figure in tables.items()}}
+        found = cls({int(n): float(s) for n, s in tables["0"].items()}, float(data["step"]), float(data["fixed"]))
+        for threads, table in tables.items():
+            found._figures |= {(int(n), int(threads)): float(s) for n, s in table.items()}
+            found._levels[int(threads)] = 1.0
+        found.keep()
+        return found
+
+    def _work_out(self, rows: int) -> list[float]:
+        known = {n: s for (n, t), s in self._figures.items() if t == self._threads}
+        if len(known) == 1:
+            return [known[1] * (1 + _HOPE * (n - 1)) for n in range(1, rows + 1)]
+        widths = sorted(known)
+        figures = _rising([known[n] for n in widths])
+        curve = [0.0]
+        for n in range(1, rows + 1):
+            found = _between(widths, figures, n)
+            shared = min((curve[i] + curve[n - i] for i in range(1, n // 2 + 1)), default=found)
+            curve.append(max(found if found <= _CLAMP * shared else shared, curve[-1]))
+        return curve[1:]
 
 
-def monotone(figures: Sequence[float], weights: Sequence[float]) -> list[float]:
-    """The figures as a curve that never falls: neighbours that do are pooled (pool adjacent violators, Ayer et al.
-    1955) to their weighted median, the lower one of two, as interruptions only ever add time."""
-    blocks: list[list[tuple[float, float]]] = []
-    for pair in zip(figures, weights, strict=True):
-        blocks.append([pair])
-        while len(blocks) > 1 and _middle(blocks[-2]) > _middle(blocks[-1]):
-            blocks[-2:] = [blocks[-2] + blocks[-1]]
-    return [_middle(block) for block in blocks for _ in block]
+def _rising(figures: Sequence[float]) -> list[float]:
+    """The figures without falls: the wider pass is right where it was quicker, as interruptions only add time."""
+    found = list(figures)
+    for i in range(len(found) - 1, 0, -1):
+        found[i - 1] = min(found[i - 1], found[i])
+    return found
 
 
-def _middle(block: Sequence[tuple[float, float]]) -> float:
-    left = 0.5 * sum(weight for _, weight in block)
-    for seconds, weight in sorted(block):
-        left -= weight
-        if left <= 0:
-            return seconds
-    raise AssertionError("weights are positive")
-
-
-def _between(widths: Sequence[int], found: Sequence[float], rows: int) -> float:
-    above = next((i for i, n in enumerate(widths) if n >= rows), len(widths) - 1)
-    if above == 0:
-        return found[0]
+def _between(widths: Sequence[int], figures: Sequence[float], rows: int) -> float:
+    """On the line between (beyond: through) the nearest widths."""
+    above = max(1, next((i for i, n in enumerate(widths) if n >= rows), len(widths) - 1))
     low, high = widths[above - 1], widths[above]
-    return found[above - 1] + (found[above] - found[above - 1]) / (high - low) * (rows - low)
-
-
-def _today() -> str:
-    return datetime.now(UTC).date().isoformat()
+    return figures[above - 1] + (figures[above] - figures[above - 1]) / (high - low) * (rows - low)

@@ -78,8 +78,9 @@ class Token:
 class Round:
     """One target pass. Times in seconds; `other` is what is left of the round's wall time.
 
-    copied: how many of the proposals were copies of earlier text; a round proposes copies or drafts, never both.
-    threads: see `Statistics`.
+    copied: how many of the proposals were copies of earlier text; a round proposes copies or drafts, never both. plain:
+    a round as plain decoding has them: nothing drafted or proposed, not the answer's first, and not behind a wider pass,
+    which makes the next one dearer. What speaks of plain rounds means these. threads: see `Statistics`.
     """
 
     drafted: int
@@ -93,6 +94,7 @@ class Round:
     other: float
     copied: int = 0
     threads: tuple[int, int] | None = None
+    plain: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,7 @@ class Statistics:
 
     guard: in words, whether the drafter drafted at the end, by measured speed; "" where nobody measured.
     copied, copied_tested, copied_accepted: the part of `proposed`, `tested` and `accepted` that the drafter had no
-    share in, since it was copied from earlier text. plain, plain_seconds: rounds nothing was drafted or proposed for.
+    share in, since it was copied from earlier text. plain, plain_seconds: plain rounds, see `Round`.
     threads: processor threads of the last pass, and those there are; None where the target does not say.
     """
 
@@ -170,7 +172,7 @@ class Statistics:
         if done.copied:
             self.copied_tested += done.tested
             self.copied_accepted += done.accepted
-        if not done.drafted and not done.proposed:
+        if done.plain:
             self.plain += 1
             self.plain_seconds += done.verify + done.other
 

@@ -1,7 +1,7 @@
-"""When to stop drafting: the policy's side of a round, and the policies that need no measurements.
+"""When to stop drafting: the policy's side of a round, and the one that needs no measurements.
 
 A policy is told when a round begins, sees each piece that is drawn, says whether one more is worth its time, and
-learns from how the round went. The one that goes by measured cost is in adaptive.py.
+learns from how the round went. The one that goes by measured time is in decision.py.
 """
 
 from __future__ import annotations
@@ -19,31 +19,26 @@ PLAIN = -1
 
 
 class LengthPolicy(Protocol):
-    """Decides who drafts in a round and how much."""
+    """Decides who drafts in a round and how much. longest: no round drafts more pieces, or copies more tokens. state:
+    in words, whether drafting goes on by measured time, "" where that is not measured. rests: the round is plain
+    without another thought, and not begun."""
 
     longest: int
-    """No round drafts more pieces, or looks up more tokens, than this."""
 
     @property
-    def state(self) -> str:
-        """In words, whether drafting goes on by measured speed; "" where that is not measured."""
-        ...
+    def state(self) -> str: ...
 
-    def is_plain(self) -> bool:
-        """Whether this round, if there is nothing to copy, is plain without another thought: it is then not begun, only
-        observed. Asked in every round, so it must cost next to nothing."""
-        ...
+    @property
+    def rests(self) -> bool: ...
 
-    def begin(self, behind: int, match: Match) -> int:
-        """A round begins; returns how many looked-up tokens to propose, 0 to leave the round to the drafter, `PLAIN`
-        for neither.
-
-        behind: ids the drafter has yet to read; match: what the lookup found.
-        """
+    def begin(self, behind: int, match: Match, carried: int = 0) -> int:
+        """A round begins; returns how many looked-up tokens to propose, 0 to leave it to the drafter, `PLAIN` for
+        neither. behind: ids the drafter has yet to read; carried: pieces of the last round that are proposed anyway."""
         ...
 
     def more(self, pieces: Sequence[int]) -> bool:
-        """Whether to draft another piece behind `pieces`; asked before each one, the first included."""
+        """Whether to draft another piece behind `pieces`; asked before each one, the first included. May depend on
+        earlier pieces alone, or rejection sampling is biased."""
         ...
 
     def drew(self, row: np.ndarray, piece: int) -> None:
@@ -51,20 +46,11 @@ class LengthPolicy(Protocol):
         ...
 
     def worthwhile(self, pieces: Sequence[int]) -> bool:
-        """Whether to propose what was drafted; if not, it is only compared with what the target says (`withheld`). Not
-        asked by rejection sampling, where a decision that depends on the pieces themselves would bias the text."""
+        """Whether to propose what was drafted. Not asked by rejection sampling, as it depends on the pieces."""
         ...
 
-    def withheld(self, guess: Sequence[Proposal], said: int) -> None:
-        """A draft that was not proposed meant `guess`; the target said the id `said`."""
-        ...
-
-    def compared(self, right: bool) -> None:
-        """A copy that was not proposed would have been `right` about the next token, or not."""
-        ...
-
-    def observe(self, done: Round, proposals: Sequence[Proposal]) -> None:
-        """The round has ended; `proposals` is what was sent to verification."""
+    def observe(self, done: Round, proposals: Sequence[Proposal], said: int) -> None:
+        """The round has ended; `proposals` is what was verified, `said` the id of the first token it made."""
         ...
 
     def finish(self) -> None:
@@ -75,15 +61,12 @@ class LengthPolicy(Protocol):
 class FixedLength:
     """Draft `length` pieces in every round; never look up."""
 
-    state = ""
+    state, rests = "", False
 
     def __init__(self, length: int) -> None:
         self.longest = length
 
-    def is_plain(self) -> bool:
-        return False
-
-    def begin(self, behind: int, match: Match) -> int:
+    def begin(self, behind: int, match: Match, carried: int = 0) -> int:
         return 0
 
     def more(self, pieces: Sequence[int]) -> bool:
@@ -95,13 +78,7 @@ class FixedLength:
     def worthwhile(self, pieces: Sequence[int]) -> bool:
         return True
 
-    def withheld(self, guess: Sequence[Proposal], said: int) -> None:
-        pass
-
-    def compared(self, right: bool) -> None:
-        pass
-
-    def observe(self, done: Round, proposals: Sequence[Proposal]) -> None:
+    def observe(self, done: Round, proposals: Sequence[Proposal], said: int) -> None:
         pass
 
     def finish(self) -> None:

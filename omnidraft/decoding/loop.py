@@ -83,6 +83,7 @@ class _Answer:
         self._markers = given.markers
         self._ends = (self.target.vocabulary.eog - given.inner).__contains__
         self._constrained = given.constraint is not None
+        self._wide = True  # the last pass, of the prompt or of proposals, had several rows
         self._recent, before = looked_at(self.sampling, self.committed, given.written)
         self._sampler = _sampler(request, given, before)
         self._strategy = self._choose()
@@ -134,10 +135,12 @@ class _Answer:
             other=perf_counter() - start - (after - before) - guess.draft - guess.translate,
             copied=sum(p.origin == "lookup" for p in proposals),
             threads=getattr(self.target, "threads", None),
+            plain=not (guess.drafted or proposals or self._wide),
         )
+        self._wide = bool(proposals)
         self._count(done, tokens)
         if self.speculation is not None and not first:
-            self.speculation.policy.observe(done, proposals)
+            self.speculation.policy.observe(done, proposals, verdict.emitted[0].id)
         yield from tokens
         yield done
 

@@ -1,25 +1,21 @@
 """Whether the processor worked for this program: what was timed while others had it says nothing about a model.
 
-Two signs, both of them on every system. A thread that computes and got less processor time than wall time went by was
-set aside. And where the processors had no time left while other programs (or, in a virtual machine, other guests) used
-some of it, the threads beside it were.
+The sign, on every system: the processors had no time left while other programs (or, in a virtual machine, other guests)
+used some of it.
 """
 
 from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable
-from time import perf_counter, process_time, thread_time
-from typing import NamedTuple, Protocol, runtime_checkable
+from time import perf_counter, process_time
+from typing import Protocol, runtime_checkable
 
 import psutil
 
-_COMPUTES = 0.7  # of the wall time: a thread that gets less even at its best waits for a device
-_SET_ASIDE = 0.85  # of its best share
-_WINDOW = 0.1  # seconds: the systems count processor time in hundredths
-_OTHERS = 0.25  # processors used by others ...
-_IDLE = 0.15  # ... while less than this of all their time is left
+_WINDOW = 0.2  # seconds, in which systems that count processor time in hundredths are 5% wrong
+_OTHERS = 0.25  # processors used by others: more than what a desktop's own services take ...
+_IDLE = 0.15  # ... while less than this of all their time is left, so that what they take is missing here
 
 
 @runtime_checkable
@@ -37,34 +33,11 @@ def counts_as_ours(worker: Apart) -> None:
     _apart.add(worker)
 
 
-class Sample(NamedTuple):
-    """seconds of wall time, and those in which the calling thread ran."""
-
-    seconds: float
-    ran: float
-
-    @property
-    def share(self) -> float:
-        return self.ran / self.seconds if self.seconds else 1.0
-
-
-def timed(work: Callable[[], object]) -> Sample:
-    start, ran = perf_counter(), thread_time()
-    work()
-    return Sample(perf_counter() - start, thread_time() - ran)
-
-
-def undisturbed(samples: list[Sample], best: float) -> list[float]:
-    """Seconds of those whose thread was not set aside; best: the highest share seen of such work."""
-    return [s.seconds for s in samples if best < _COMPUTES or s.share >= _SET_ASIDE * best]
-
-
 class Watch:
     """Compares, from one question to the next, what the processors did with what they did for this program."""
 
-    def __init__(self, window: float = _WINDOW, quiet: bool = True) -> None:
-        """window: seconds between two answers at least; quiet: the answer before the first."""
-        self._window = window
+    def __init__(self, quiet: bool = True) -> None:
+        """quiet: the answer before the first."""
         self._cpus = _allowed()
         self._last = self._now()
         self.quiet = quiet
@@ -72,7 +45,7 @@ class Watch:
     def look(self) -> bool:
         """Whether others left the processors alone since the last look that could tell; the last answer if it is too
         soon to tell."""
-        if perf_counter() - self._last[0] < self._window:
+        if perf_counter() - self._last[0] < _WINDOW:
             return self.quiet
         now = self._now()
         wall, busy, own = (b - a for a, b in zip(self._last, now, strict=True))

@@ -24,7 +24,6 @@ class Guess(NamedTuple):
     translate: float
 
 
-NONE: list = []
 NOTHING = Guess([], [], 0, 0.0, 0.0)
 
 
@@ -45,44 +44,40 @@ class Speculation:
         self.policy = policy
         self.verification = verification
         self.lookup = lookup
-        self._unsaid: list[Proposal] = []  # of a draft that was not proposed
-        self._uncopied: int | None = None  # what a lookup that was not proposed says comes next
+        self._unread: list[int] = []  # emitted ids that the lookup has yet to be told
 
     def guess(self, strategy: Strategy, position: int, room: int) -> Guess:
         """Proposals behind the newest token, at most `room`; `position` is the answer position they begin at."""
         drafting = self.drafting
-        carried = drafting is not None and drafting.holds_pieces
-        if not (carried or (self.lookup is not None and self.lookup.passages)) and self.policy.is_plain():
+        carried = len(drafting.pieces) if drafting is not None and drafting.holds_pieces else 0
+        if self.policy.rests and not carried:
             return NOTHING
         start = perf_counter()
         drafted = 0
         if room > 0:
-            copied = NONE if carried else self._look_up(strategy, room)
-            if copied is None:
-                return NOTHING
+            begun, copied = self._begin(strategy, room, carried)
             if copied:
                 return Guess(copied, [], 0, 0.0, perf_counter() - start)
-            if drafting is not None:
+            if begun != PLAIN and drafting is not None:
                 drafted = drafting.draft(self.policy, strategy.picker, position)
+            elif not carried:
+                return NOTHING
         after = perf_counter()
         pieces = drafting.pieces if drafting else []
         proposals = self._translate(strategy, pieces)[: max(room, 0)]
         if drafted and strategy.splits and not self.policy.worthwhile(pieces):
-            self._unsaid, proposals, pieces = proposals, [], []
+            proposals, pieces = [], []
         return Guess(proposals, pieces, drafted, after - start, perf_counter() - after)
 
-    def _look_up(self, strategy: Strategy, room: int) -> list[Proposal] | None:
-        """Copies of earlier text; [] if the drafter is to draft, None if nobody is to propose."""
-        behind = self.drafting.behind if self.drafting else 0
+    def _begin(self, strategy: Strategy, room: int, carried: int) -> tuple[int, list[Proposal]]:
+        """What the policy says of this round, and copies of earlier text where it wants them."""
         match = NO_MATCH
-        if self.lookup is not None and strategy.splits:
+        if self.lookup is not None and strategy.splits and not carried:
+            self.lookup.extend(self._unread)
+            self._unread.clear()
             match = self.lookup.propose(min(room, self.policy.longest))
-        length = self.policy.begin(behind, match)
-        if length <= 0 and match.ids:
-            self._uncopied = match.ids[0]
-        if length == PLAIN:
-            return None
-        return [Proposal(t, "lookup", 0, 0) for t in match.ids[:length]]
+        begun = self.policy.begin(self.drafting.behind if self.drafting else 0, match, carried)
+        return begun, [Proposal(t, "lookup", 0, 0) for t in match.ids[: max(begun, 0)]]
 
     def _translate(self, strategy: Strategy, pieces: list[int]) -> list[Proposal]:
         if not pieces or self.drafting is None:
@@ -95,18 +90,13 @@ class Speculation:
 
     def settle(self, verdict: Verdict, proposals: Sequence[Proposal]) -> None:
         """The target has spoken."""
-        if self._uncopied is not None:
-            self.policy.compared(verdict.emitted[0].id == self._uncopied)
-            self._uncopied = None
-        if self._unsaid:
-            self.policy.withheld(self._unsaid, verdict.emitted[0].id)
-            self._unsaid = []
         if self.drafting is not None:
             self.drafting.settle(verdict, proposals)
         if self.lookup is not None:
-            for emission in verdict.emitted:
-                self.lookup.append(emission.id)
+            self._unread += [emission.id for emission in verdict.emitted]
 
     def finish(self) -> None:
         """The answer has ended, however it did."""
         self.policy.finish()
+        if self.lookup is not None:
+            self.lookup.extend(self._unread)

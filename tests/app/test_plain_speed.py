@@ -13,6 +13,11 @@ from ui.chat.panel import panel
 
 
 def plain(seconds: float = 0.01) -> Round:
+    return Round(0, 0, 0, 0, 1, 0.0, 0.0, seconds, 0.0, plain=True)
+
+
+def turned(seconds: float) -> Round:
+    """Nothing was drafted, but it is the first of an answer or behind a wider pass."""
     return Round(0, 0, 0, 0, 1, 0.0, 0.0, seconds, 0.0)
 
 
@@ -64,15 +69,15 @@ def test_scattered_times_do_not_favour_either_side():
 
 
 def test_answers_with_few_plain_rounds_take_those_before():
-    few = pace(*[plain(0.02)] * (ENOUGH - 1), *[drafted(3, 0.02)] * 10)
+    few = pace(turned(0.02), *[plain(0.02)] * (ENOUGH - 2), *[drafted(3, 0.02)] * 10)
     assert few.speedup() is None
     assert few.speedup(earlier=[0.01] * 3) == pytest.approx((0.02 + 36 * (0.03 + 0.02 * 6) / 9) / (0.02 * 17))
 
 
 def test_rounds_that_plain_decoding_does_not_consist_of_are_no_samples():
     """The first round, right behind the prompt, and those behind a wider pass take longer."""
-    usual, turned = [*[plain()] * 10], [*[drafted(3, 0.015), plain(0.02)] * 10]
-    answer = pace(plain(0.03), *usual, *turned)
+    usual, behind = [*[plain()] * 10], [*[drafted(3, 0.015), turned(0.02)] * 10]
+    answer = pace(turned(0.03), *usual, *behind)
     assert answer.plain == [0.01] * 10
     assert answer.speedup() == pytest.approx((0.03 + 50 * 0.01) / (0.03 + 0.1 + 10 * 0.035))
 

@@ -1,16 +1,33 @@
-"""What was measured is kept per pair, but for what a busy machine or another version measured."""
+"""What was measured is kept per pair and profile, but for what a busy machine or another version measured."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
-from omnidraft.app.speed_store import SpeedStore
+from omnidraft.app.speed_store import PairSpeed, SpeedStore
+from omnidraft.decoding.acceptance import AcceptanceHead
 from omnidraft.decoding.cost import CostModel
 from omnidraft.decoding.guard import Guard
 from omnidraft.decoding.knowledge import Knowledge
+from omnidraft.settings.config import ModelSettings
+
+STORED_EARLIER = {
+    "cost": {
+        "passes": {"1": {"seconds": 0.01, "samples": 4, "spread": 0.0, "date": "2026-01-01"}},
+        "step": 0.002, "fixed": 0.0,
+    },
+    "look": [0.7, 9.0],
+    "rates": {"first": [0.5, 2.0], "later": [0.6, 0.0], "per_piece": [0.8, 2.0]},
+    "head": AcceptanceHead().as_dict(),
+    "copies": [[0.3, 2.0]] * 18,
+    "usual": [64.0, 2.0],
+    "drafting": True,
+    "plain": True,
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -18,27 +35,68 @@ def path(tmp_path) -> Path:
     return tmp_path / "speed.json"
 
 
-def test_what_is_kept_comes_back_with_its_samples_and_the_guard_s_decision(path):
-    known = Knowledge(CostModel({1: 0.01, 4: 0.02}, 0.002), guard=Guard(plain=True))
+def measured(seconds: float) -> Knowledge:
+    known = Knowledge(CostModel({1: seconds, 4: 2 * seconds}, seconds / 5), guard=Guard(plain=True))
+    known.cost.keep()
+    return known
+
+
+def test_what_is_kept_comes_back_with_the_guard_s_decision(path):
+    known = measured(0.01)
+    known.cost.threads = 1
+    known.cost.observe_pass(1, 0.005)
+    known.cost.keep()
     SpeedStore(path).save("pair", known)
     again = SpeedStore(path).load("pair")
     assert again.as_dict() == known.as_dict()
     assert again.guard.plain_only
-    assert again.cost.kept[4].date
+    assert again.cost.alone(1) == pytest.approx(0.01)
+    again.cost.threads = 1
+    assert again.cost.alone(1) == pytest.approx(0.005)
 
 
 def test_costs_measured_on_a_busy_machine_are_not_written_and_do_not_replace_earlier_ones(path):
     store = SpeedStore(path)
-    store.save("pair", Knowledge(CostModel({1: 0.18}, 0.03, kept={})))
+    store.save("pair", Knowledge(CostModel({1: 0.18}, 0.03)))
     assert store.load("pair") is None
-    store.save("pair", Knowledge(CostModel({1: 0.01}, 0.002)))
-    store.save("pair", Knowledge(CostModel({1: 0.18}, 0.03, kept={})))
+    store.save("pair", measured(0.01))
+    store.save("pair", Knowledge(CostModel({1: 0.18}, 0.03)))
     assert store.load("pair").cost.pass_seconds(1) == 0.01
 
 
-@pytest.mark.parametrize("cost", [{"passes": {"1": 0.18}, "step": 0.03, "fixed": 0.0}, {}])
+def test_what_earlier_versions_kept_is_read(path):
+    path.write_text(json.dumps({"version": 2, "entries": {"pair": STORED_EARLIER}}))
+    known = SpeedStore(path).load("pair")
+    assert known.cost.pass_seconds(1) == 0.01
+    assert (known.rates.look.value, known.rates.copies[3].value) == (0.7, 0.3)
+    assert known.guard.plain_only
+
+
+@pytest.mark.parametrize("cost", [{"passes": {"1": 0.18}, "step": 0.03, "fixed": 0.0}, {}, None])
 def test_other_versions_and_damage_count_as_absent(path, cost):
-    entry = Knowledge(CostModel({1: 0.01}, 0.002)).as_dict() | {"cost": cost}
     for version in (1, 2):
-        path.write_text(json.dumps({"version": version, "entries": {"pair": entry}}))
+        path.write_text(json.dumps({"version": version, "entries": {"pair": STORED_EARLIER | {"cost": cost}}}))
         assert SpeedStore(path).load("pair") is None
+
+
+def test_profiles_do_not_overwrite_each_other(path, tmp_path):
+    model = tmp_path / "m.gguf"
+    model.touch()
+    for name, seconds in (("ann", 0.01), ("ben", 0.02), (None, None)):
+        for profile, expected in (("ann", 0.01), ("ben", 0.02)):
+            speed, found = PairSpeed(SpeedStore(path), tmp_path / profile), {}
+            speed.of(model, None, ModelSettings())
+            speed.recall("lora 32", found)
+            if profile == name:
+                speed.keep({"greedy": measured(seconds)})
+            elif name is None:
+                assert found["greedy"].cost.pass_seconds(1) == expected
+
+
+def test_programs_that_write_at_once_lose_nothing(path):
+    writers = [Thread(target=SpeedStore(path).save, args=(str(i), measured(0.01))) for i in range(12)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert len(SpeedStore(path).all()) == 12

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from omnidraft.decoding.adaptive import AdaptiveLength
 from omnidraft.decoding.cost import CostModel
+from omnidraft.decoding.decision import Decision
 from omnidraft.decoding.events import Round
 from omnidraft.decoding.knowledge import Knowledge
 from omnidraft.decoding.length import PLAIN, FixedLength
-from omnidraft.decoding.lookup import NO_MATCH
+from omnidraft.decoding.lookup import NO_MATCH, Match
 from omnidraft.vocab import Proposal
 
 # pass times over a one-row pass, by rows: measured shapes of a memory-bound and a compute-bound machine
@@ -54,7 +54,8 @@ class Machine:
     translating: seconds that a drafted piece takes besides its step. known: what the policy is told, the truth if
     None. load: by what factor the machine is slower at a moment (in seconds since the start) for a pass of so many
     rows. stalls: share of rounds that are interrupted, for ten passes of one row. catching_up: whether the drafter must
-    read what was said while it did not draft, with cold caches.
+    read what was said while it did not draft, with cold caches. copies: of each stretch in turn, how likely a token of
+    an earlier passage is right, 0 where there is none.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class Machine:
         load: Callable[[float, int], float] | None = None,
         stalls: float = 0.0,
         catching_up: bool = False,
+        copies: list[float] | None = None,
     ) -> None:
         self.cost = known or CostModel(dict(passes), step)
         self.now = 0.0
@@ -78,11 +80,13 @@ class Machine:
         self._load = load or (lambda now, rows: 1.0)
         self._stalls = stalls
         self._catching_up = catching_up
+        self._copies = copies or [0.0]
         self._unread = 0
+        self._wide = False
         self._rng = np.random.default_rng(seed)
 
-    def adaptive(self, longest: int = 16, knowledge: Knowledge | None = None) -> AdaptiveLength:
-        return AdaptiveLength(knowledge or Knowledge(self.cost.copy()), OneToOne(), longest)
+    def adaptive(self, longest: int = 16, knowledge: Knowledge | None = None) -> Decision:
+        return Decision(knowledge or Knowledge(self.cost.copy()), OneToOne(), longest)
 
     def pass_seconds(self, rows: int) -> float:
         """What a pass truly takes while nothing else runs."""
@@ -96,8 +100,8 @@ class Machine:
         made = passes = 0
         total = drafting = 0.0
         while made < tokens:
-            done, proposals = self._round(policy, made)
-            policy.observe(done, proposals)
+            done, proposals, said = self._round(policy, made)
+            policy.observe(done, proposals, said)
             made += done.emitted
             passes += 1
             total += done.draft + done.translate + done.verify
@@ -115,9 +119,25 @@ class Machine:
             policy.finish()
         return Outcome(*(sum(getattr(o, name) for o in found) for name in Outcome.__dataclass_fields__))
 
-    def _round(self, policy, made: int) -> tuple[Round, list[Proposal]]:
+    def _round(self, policy, made: int) -> tuple[Round, list[Proposal], int]:
         behind = 1 + self._unread if self._catching_up else 1
-        idle = policy.is_plain() or policy.begin(behind, NO_MATCH) == PLAIN
+        copied = self._copies[made // 40 % len(self._copies)]
+        if copied and not policy.rests:
+            return self._copied_round(policy, behind, copied)
+        idle = policy.rests or policy.begin(behind, NO_MATCH) == PLAIN
+        return self._drafted_round(policy, made, idle)
+
+    def _copied_round(self, policy, behind: int, chance: float) -> tuple[Round, list[Proposal], int]:
+        """A round with an earlier passage at hand; the drafter is right as often there."""
+        right = [self._rng.random() < chance for _ in range(max(policy.longest, 1))]
+        count = policy.begin(behind, Match([1] * policy.longest, 12, own=False))
+        if count > 0:
+            kept = next((i for i, ok in enumerate(right[:count]) if not ok), count)
+            return self._timed(0, count, kept, copied=count), [Proposal(1, "lookup", 0, 0)] * count, 2 - right[0]
+        done, proposals, _ = self._drafted_round(policy, 0, count == PLAIN)
+        return done, proposals, 2 - right[0]
+
+    def _drafted_round(self, policy, made: int, idle: bool) -> tuple[Round, list[Proposal], int]:
         pieces, right = [], []
         while not idle and policy.more(pieces):
             chance = self._acceptance[(made + len(pieces)) // 40 % len(self._acceptance)]
@@ -128,11 +148,10 @@ class Machine:
         kept = next((i for i, ok in enumerate(right) if not ok), len(right))
         m = len(pieces)
         if m and not policy.worthwhile(pieces):
-            policy.withheld([Proposal(0, "direct", 1, 0)], 0 if right[0] else 1)
-            return self._timed(m, 0, 0), []
-        return self._timed(m, m, kept), [Proposal(0, "direct", 1, i) for i in range(m)]
+            return self._timed(m, 0, 0), [], 0 if right[0] else 1
+        return self._timed(m, m, kept), [Proposal(0, "direct", 1, i) for i in range(m)], 0 if kept else 1
 
-    def _timed(self, drafted: int, proposed: int, kept: int) -> Round:
+    def _timed(self, drafted: int, proposed: int, kept: int, copied: int = 0) -> Round:
         """The round with its times; the clock goes on."""
         noise = self._rng.uniform(0.97, 1.03) if proposed or not drafted else 1.0
         draft = drafted * self._step * noise * self._load(self.now, 1)
@@ -146,8 +165,11 @@ class Machine:
         self._unread = 0 if drafted else self._unread + 1
         translate = drafted * self._translating
         self.now += draft + translate + verify
+        plain = not (drafted or proposed or self._wide)
+        self._wide = proposed > 0
         return Round(
-            drafted, proposed, min(kept + 1, proposed), kept, kept + 1, draft, translate, verify, 0.0
+            drafted, proposed, min(kept + 1, proposed), kept, kept + 1, draft, translate, verify, 0.0, copied,
+            plain=plain,
         )  # fmt: skip
 
 

@@ -91,7 +91,7 @@ def test_what_was_measured_among_busy_processes_is_not_kept_and_decides_nothing_
     plain = [ids for ids, _ in answers(engine, DraftSettings(enabled=False), 3)]
     store = SpeedStore(tmp_path / "speed.json")
     with busy_processes():
-        assert not engine.measured().worth_keeping
+        assert engine.measured().kept is None
         first = answers(engine, ADAPTIVE, 3)
         knowledge = engine.memory.knowledge["sampled"]
         store.save("pair", knowledge)

@@ -147,7 +147,7 @@ def test_the_seconds_add_up_to_the_time_that_passed():
 class CopyAll(FixedLength):
     """Proposes all that the lookup finds; the drafter never drafts."""
 
-    def begin(self, behind, match):
+    def begin(self, behind, match, carried=0):
         return self.longest if match.length else 0
 
     def more(self, pieces):

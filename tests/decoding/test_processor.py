@@ -1,4 +1,4 @@
-"""Whether the processor worked for this program: real threads, and counts as a busy system would give them."""
+"""Whether the processor worked for this program, by counts as a busy system would give them."""
 
 from __future__ import annotations
 
@@ -7,23 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from omnidraft.decoding import processor
-from omnidraft.decoding.processor import Sample, Watch, timed, undisturbed
-
-
-def test_a_thread_that_waits_did_not_run():
-    from time import sleep
-
-    assert timed(lambda: sleep(0.05)).share < 0.5
-
-
-def test_samples_whose_thread_was_set_aside_are_left_out():
-    samples = [Sample(1.0, 0.99), Sample(2.0, 1.0), Sample(1.1, 1.05)]
-    assert undisturbed(samples, 0.99) == [1.0, 1.1]
-
-
-def test_where_the_thread_only_waits_for_a_device_every_sample_counts():
-    samples = [Sample(1.0, 0.2), Sample(1.1, 0.05)]
-    assert undisturbed(samples, 0.2) == [1.0, 1.1]
+from omnidraft.decoding.processor import Watch
 
 
 @pytest.fixture

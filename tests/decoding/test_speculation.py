@@ -9,6 +9,7 @@ from omnidraft.decoding.length import PLAIN, FixedLength
 from omnidraft.decoding.lookup import SuffixLookup
 from omnidraft.decoding.pick import GreedyPicker
 from omnidraft.decoding.speculation import NOTHING, Speculation
+from omnidraft.decoding.verify import Emission, Verdict
 from tests.decoding import toys
 
 A, B, C = range(3)
@@ -17,14 +18,12 @@ REJECTION = SimpleNamespace(picker=GreedyPicker(), splits=False)
 
 
 class Plain(FixedLength):
-    """Is always plain; copies whatever there is where it is asked nevertheless."""
+    """Is always plain, but for copies where it is asked; rests if told so."""
 
+    rests = True
     begun = 0
 
-    def is_plain(self):
-        return True
-
-    def begin(self, behind, match):
+    def begin(self, behind, match, carried=0):
         self.begun += 1
         return len(match.ids) or PLAIN
 
@@ -40,11 +39,24 @@ def test_a_round_at_rest_with_nothing_to_copy_is_not_even_begun():
     assert policy.begun == 0
 
 
-def test_copies_are_proposed_while_drafting_rests():
+def test_what_was_said_while_nobody_looked_is_known_to_the_next_look():
+    lookup = SuffixLookup()
+    lookup.begin(toys.PROMPT)
+    made = speculation(Plain(4), lookup)
+    for said in (A, B, C, C, B, A, B, C):
+        made.settle(Verdict(emitted=[Emission(said, 1.0, None)]), [])
+    assert lookup.passages is None
+    made.policy.rests = False
+    assert [p.target_id for p in made.guess(EQUALITY, 3, 2).proposals] == [C, B]
+
+
+def test_copies_are_proposed_while_drafting_does_not_pay():
     lookup = SuffixLookup([[A, B, C, C, B]])
     lookup.begin(toys.PROMPT)
     lookup.extend([A, B, C])
-    guess = speculation(Plain(4), lookup).guess(EQUALITY, 3, 8)
+    policy = Plain(4)
+    policy.rests = False
+    guess = speculation(policy, lookup).guess(EQUALITY, 3, 8)
     assert [(p.target_id, p.origin) for p in guess.proposals] == [(C, "lookup"), (B, "lookup")]
     assert guess.drafted == 0
 
@@ -57,4 +69,4 @@ def test_pieces_carried_over_from_the_last_round_are_proposed_though_drafting_re
     guess = made.guess(REJECTION, 0, 8)
     assert guess.pieces == carried
     assert guess.proposals
-    assert policy.begun == 0
+    assert (guess.drafted, policy.begun) == (0, 1)
