@@ -11,11 +11,13 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from omnidraft.backends.base import DraftModel, LanguageModel
-from omnidraft.backends.prompting.grammar import Grammar, GrammarState
+from omnidraft.backends.prompting.grammar import Grammar
+from omnidraft.backends.prompting.grammar_state import GrammarState
 from omnidraft.backends.prompting.prompt import ends_without_space, prompt_ids
 from omnidraft.backends.prompting.raw_text import RawText
 from omnidraft.backends.prompting.seats import Asked, Continued, DrafterSeat, Message, Seat
 from omnidraft.backends.prompting.templates import ChatTemplate
+from omnidraft.decoding.constraint import Constraint
 from omnidraft.decoding.cost import CostModel
 from omnidraft.decoding.drafting import Drafting
 from omnidraft.decoding.events import Event, Finished, Notice, Statistics, Token
@@ -132,7 +134,7 @@ class Engine:
         seed = sampling.seed if sampling.seed is not None else secrets.randbits(48)
         state, reason = self._drafting(messages, draft, source, continued.text if continued else "")
         knowledge = self._knowledge(sampling) if self._measures(draft) else None
-        speculation = self._speculation(state, draft, knowledge)
+        speculation = self._speculation(state, draft, knowledge, constraint)
         prefix = "" if written or raw else seat.template.answer_prefix
         seat.committed = list(prompt)
         self.memory.lookup.begin(prompt)
@@ -168,13 +170,14 @@ class Engine:
                 self.drafter.committed = state.context
 
     def _speculation(
-        self, state: Drafting | None, draft: DraftSettings, knowledge: Knowledge | None
+        self, state: Drafting | None, draft: DraftSettings, knowledge: Knowledge | None, constraint: Constraint | None
     ) -> Speculation | None:
         lookup = self.memory.lookup if draft.lookup and draft.mode in ("adaptive", "lookup") and knowledge else None
-        if state is None and lookup is None:
+        forcing = constraint if draft.enabled and self.target.model.can_rewind else None
+        if state is None and lookup is None and forcing is None:
             return None
         translator = self.translator if state is not None else None
-        return Speculation(state, make_policy(draft, knowledge, translator), draft.verification, lookup)
+        return Speculation(state, make_policy(draft, knowledge, translator), draft.verification, lookup, forcing)
 
     def _drafting(
         self, messages: Asked, draft: DraftSettings, source: str | None, begun: str

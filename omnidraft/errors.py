@@ -17,6 +17,10 @@ class ContextFull(ModelError):
     """The last message and what has to stand before it are longer than the model's context."""
 
 
+class GrammarError(OmniDraftError):
+    """A grammar or schema that cannot be used; the message says why."""
+
+
 class SettingsError(OmniDraftError):
     """A setting is outside its accepted range; the message names the setting and the range."""
 

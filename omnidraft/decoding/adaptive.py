@@ -193,11 +193,19 @@ class AdaptiveLength:
             self._exploration.save(seconds - drafting)
             return
         self._thought = False
-        for all_rates in (k.rates, self._rates):
-            all_rates.observe(done.drafted, done.proposed, done.tested, done.accepted)
-        self._drafts().learn(proposals, done.tested, done.accepted)
+        self._learn(done, proposals)
         if done.accepted and not tried:
             self._exploration.hit(done.accepted, self._tokens)
+
+    def observe_behind(self, done: Round, proposals: Sequence[Proposal]) -> None:
+        self._tokens += done.emitted
+        if done.tested and not self._withheld:
+            self._learn(done, proposals)
+
+    def _learn(self, done: Round, proposals: Sequence[Proposal]) -> None:
+        for all_rates in (self.knowledge.rates, self._rates):
+            all_rates.observe(done.drafted, done.proposed, done.tested, done.accepted)
+        self._drafts().learn(proposals, done.tested, done.accepted)
 
     def _observe_plain(self, emitted: int, seconds: float) -> None:
         if self._turned:

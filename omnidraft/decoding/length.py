@@ -67,6 +67,10 @@ class LengthPolicy(Protocol):
         """The round has ended; `proposals` is what was sent to verification."""
         ...
 
+    def observe_behind(self, done: Round, proposals: Sequence[Proposal]) -> None:
+        """The same of what was drafted behind proposals of others; the round's times are no draft's."""
+        ...
+
     def finish(self) -> None:
         """The answer has ended."""
         ...
@@ -102,6 +106,9 @@ class FixedLength:
         pass
 
     def observe(self, done: Round, proposals: Sequence[Proposal]) -> None:
+        pass
+
+    def observe_behind(self, done: Round, proposals: Sequence[Proposal]) -> None:
         pass
 
     def finish(self) -> None:

@@ -122,10 +122,11 @@ class _Answer:
             verify=after - before,
             other=perf_counter() - start - (after - before) - guess.draft - guess.translate,
             copied=sum(p.origin == "lookup" for p in proposals),
+            forced=sum(p.origin == "forced" for p in proposals),
         )
         self._count(done, tokens)
         if self.speculation is not None and not first:
-            self.speculation.policy.observe(done, proposals)
+            self.speculation.observe(done, proposals)
         yield from tokens
         yield done
 

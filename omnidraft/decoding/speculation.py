@@ -1,4 +1,4 @@
-"""The guessing half of a round: who proposes (the drafter, a lookup, nobody), and what both learn from the outcome."""
+"""The guessing half of a round: who proposes (a grammar, the drafter, a lookup, nobody), and what they learn of it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from time import perf_counter
 from typing import NamedTuple
 
+from omnidraft.decoding.constraint import Constraint
 from omnidraft.decoding.drafting import Drafting
+from omnidraft.decoding.events import Round
 from omnidraft.decoding.length import PLAIN, LengthPolicy
 from omnidraft.decoding.lookup import NO_MATCH, SuffixLookup
 from omnidraft.decoding.strategy import Strategy
@@ -31,7 +33,8 @@ NOTHING = Guess([], [], 0, 0.0, 0.0)
 class Speculation:
     """Everything a speculative answer needs beyond the target.
 
-    drafting: the drafter's state, None to propose lookups alone; lookup: earlier texts to copy from, None for none.
+    drafting: the drafter's state, None to draft nothing; lookup: earlier texts to copy from, None for none; constraint:
+    what the answer must follow, where it leaves no choice is proposed first.
     """
 
     def __init__(
@@ -40,21 +43,25 @@ class Speculation:
         policy: LengthPolicy,
         verification: str = "coupled",
         lookup: SuffixLookup | None = None,
+        constraint: Constraint | None = None,
     ) -> None:
         self.drafting = drafting
         self.policy = policy
         self.verification = verification
         self.lookup = lookup
+        self.constraint = constraint
         self._unsaid: list[Proposal] = []  # of a draft that was not proposed
         self._uncopied: int | None = None  # what a lookup that was not proposed says comes next
 
     def guess(self, strategy: Strategy, position: int, room: int) -> Guess:
         """Proposals behind the newest token, at most `room`; `position` is the answer position they begin at."""
+        start = perf_counter()
+        if self.constraint is not None and (forced := self.constraint.forced()[: max(room, 0)]):
+            return self._behind_forced(forced, strategy, position, room, start)
         drafting = self.drafting
         carried = drafting is not None and drafting.holds_pieces
         if not (carried or (self.lookup is not None and self.lookup.passages)) and self.policy.is_plain():
             return NOTHING
-        start = perf_counter()
         drafted = 0
         if room > 0:
             copied = NONE if carried else self._look_up(strategy, room)
@@ -63,13 +70,32 @@ class Speculation:
             if copied:
                 return Guess(copied, [], 0, 0.0, perf_counter() - start)
             if drafting is not None:
-                drafted = drafting.draft(self.policy, strategy.picker, position)
+                drafted = drafting.draft(self.policy, strategy.picker, position, self.constraint)
         after = perf_counter()
         pieces = drafting.pieces if drafting else []
         proposals = self._translate(strategy, pieces)[: max(room, 0)]
         if drafted and strategy.splits and not self.policy.worthwhile(pieces):
             self._unsaid, proposals, pieces = proposals, [], []
         return Guess(proposals, pieces, drafted, after - start, perf_counter() - after)
+
+    def _behind_forced(self, forced: list[int], strategy: Strategy, position: int, room: int, start: float) -> Guess:
+        """What the grammar forces, and behind it what the drafter says, if it is to draft in this round."""
+        drafting, policy = self.drafting, self.policy
+        proposals = [Proposal(token, "forced", 0, 0) for token in forced]
+        if drafting is None or policy.is_plain() or len(forced) >= room or drafting.ends(forced[-1]):
+            return Guess(proposals, [], 0, 0.0, perf_counter() - start)
+        if policy.begin(drafting.behind, NO_MATCH) == PLAIN:
+            return Guess(proposals, [], 0, 0.0, perf_counter() - start)
+        after = perf_counter()
+        proposals = drafting.expect(forced)
+        drafted = drafting.draft(policy, strategy.picker, position + len(forced), self.constraint)
+        done = perf_counter()
+        pieces = drafting.drafted
+        if not drafted or policy.worthwhile(pieces):
+            first = len(drafting.pieces) - len(pieces)
+            behind = self._translate(strategy, pieces)[: room - len(forced)]
+            proposals += [p._replace(start=p.start + first) for p in behind]
+        return Guess(proposals, drafting.pieces, drafted, done - after, after - start + perf_counter() - done)
 
     def _look_up(self, strategy: Strategy, room: int) -> list[Proposal] | None:
         """Copies of earlier text; [] if the drafter is to draft, None if nobody is to propose."""
@@ -106,6 +132,13 @@ class Speculation:
         if self.lookup is not None:
             for emission in verdict.emitted:
                 self.lookup.append(emission.id)
+
+    def observe(self, done: Round, proposals: Sequence[Proposal]) -> None:
+        """The round has ended; `proposals` is what was sent to verification."""
+        if not done.forced:
+            self.policy.observe(done, proposals)
+        elif done.drafted:
+            self.policy.observe_behind(done.behind_forced, proposals[done.forced :])
 
     def finish(self) -> None:
         """The answer has ended, however it did."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from fastapi.responses import JSONResponse
 
 from omnidraft.app.line import LineFull
-from omnidraft.backends.prompting.grammar import GrammarError
-from omnidraft.errors import ContextFull, OmniDraftError, SettingsError
+from omnidraft.errors import ContextFull, GrammarError, OmniDraftError, SettingsError
 from omnidraft.server.api.fields import BadRequest
 
 TOO_LONG = "context_length_exceeded"
