@@ -20,6 +20,7 @@ from omnidraft.app.loaded_pair import Asked as AskedPair
 from omnidraft.app.loaded_pair import LoadedPair
 from omnidraft.backends.base import LanguageModel
 from omnidraft.backends.prompting.grammar import Grammar
+from omnidraft.backends.prompting.grammar_state import whole_vocabulary
 from omnidraft.backends.prompting.raw_text import RawText
 from omnidraft.backends.prompting.seats import Asked, Continued, Message
 from omnidraft.chats import ChatStore
@@ -110,6 +111,9 @@ class Assistant:
             notices = self.loaded.load(asked)
             self._tell_learner()
             _settle_in()
+            # The first answer under a grammar does not wait for it.
+            vocabulary = self._engine().target.model.vocabulary
+            threading.Thread(target=whole_vocabulary, args=(vocabulary,), name="vocabulary", daemon=True).start()
             return notices
 
     def _tell_learner(self) -> None:

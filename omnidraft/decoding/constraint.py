@@ -95,9 +95,9 @@ class ConstrainedSampler(Sampler):
         kept = found[self._constraint.allowed(found)]
         if len(kept) < 2:
             ids = np.flatnonzero(self._constraint.mask())
+            if not len(ids):
+                raise ModelError(_NOTHING)
             kept = ids[top_ids(row[ids], 2)]
-        if not len(kept):
-            raise ModelError(_NOTHING)
         return Draw(int(kept[0]), float(row[kept[0]] - row[kept[1]]) if len(kept) > 1 else np.inf)
 
     def _redraw(self, row: np.ndarray, position: int, refused: Draw) -> Draw:

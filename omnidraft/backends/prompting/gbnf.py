@@ -21,7 +21,7 @@ _MAX_LENGTH = 1 << 18  # bytes of text
 _MAX_NESTING = 500  # brackets inside each other
 _MAX_REQUIRED = 100_000  # times something may be demanded: an answer has to get there
 _MAX_REPEATS = 1_000_000  # times something may be allowed: llguidance counts to 2**31
-_MAX_REGULAR = 500  # rules of one regular expression: it nests as deep as they do
+_MAX_REGULAR = 1000  # items of one regular expression: it nests as deep as they do
 _TOKEN = re.compile(
     r"""[ \t\r\n]+ | \#[^\r\n]* | (?P<rule>[a-zA-Z0-9-]+)\s*::= | (?P<name>[a-zA-Z0-9-]+)
     | "(?P<text>(?:[^"\\]|\\.)*)" | \[(?P<chars>(?:[^\]\\]|\\.)*)\] | (?P<sign>[.()|])
@@ -33,6 +33,8 @@ _CHARACTER = re.compile(
 )
 _ESCAPES = {"t": "\t", "r": "\r", "n": "\n"}
 _LAST = 0x10FFFF
+_ANY = r"[\x{1}-\x{10FFFF}]"  # no text has a null
+_NEGATED = r"^\x{0}"
 
 
 @dataclass(slots=True)
@@ -94,7 +96,8 @@ def _checked(rules: list[_Rule]) -> bool:
     if _circular([set(_beginnings(rule, empty)) for rule in rules]):
         raise GrammarError("The grammar is not valid GBNF: a rule begins with itself.")
     inner = [{item.rule for part in rule for item in part if item.rule is not None} for rule in rules]
-    return len(rules) <= _MAX_REGULAR and not _circular(inner)
+    items = sum(len(part) for rule in rules for part in rule)
+    return items <= _MAX_REGULAR and not _circular(inner)
 
 
 def _may_be_empty(item: _Item, empty: set[int]) -> bool:
@@ -197,7 +200,7 @@ class _Parser:
         elif kind == "times":
             self._repeat(value, alternatives[-1])
         elif value == ".":
-            alternatives[-1].append(_Item([f"[{_spelled(0)}-{_spelled(_LAST)}]"]))
+            alternatives[-1].append(_Item([_ANY]))
         elif value == "|":
             alternatives.append([])
         elif value == "(":
@@ -257,7 +260,7 @@ class _Parser:
             at += 1
         if not ranges:
             raise self._error("a class of characters is empty")
-        return f"[{'^' * negated}{''.join(ranges)}]"
+        return f"[{_NEGATED if negated else ''}{''.join(ranges)}]"
 
     def _characters(self, value: str) -> Iterator[tuple[str, int]]:
         """What stands in quotes or in a class, character by character: as it is written, and its code point."""

@@ -7,6 +7,7 @@ Notation: llguidance, docs/syntax.md.
 from __future__ import annotations
 
 import json
+import re
 import threading
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -22,6 +23,8 @@ END = 256  # behind the 256 bytes; then the grammar's control tokens
 _LIMITS = llguidance.LLParserLimits(max_grammar_size=20_000, verbose_errors=False)
 _STACK = 256 << 20  # bytes; llguidance descends 2 to 8 KB for each level of a grammar
 _QUIET = 0
+_PLACE = re.compile(r"^(at )?\d+\(\d+\): (failed to compile JSON schema: )?")  # in Lark that nobody but us has seen
+_DETAIL = re.compile(r"^error: (.*)$", re.MULTILINE)  # of a regular expression
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +71,10 @@ def by_bytes(grammar: Grammar, controls: tuple[int | None, ...]) -> llguidance.L
 
 @lru_cache(maxsize=16)
 def _by_bytes(grammar: Grammar, controls: tuple[int | None, ...]) -> llguidance.LLMatcher:
-    return compiled(grammar, controls, _bytes(controls), forcing=True)
+    matcher = compiled(grammar, controls, _bytes(controls), forcing=True)
+    matcher.compute_bitmask()  # what never ends, or takes too much work, fails only now
+    refuse_failed(matcher)
+    return matcher
 
 
 def compiled(
@@ -92,8 +98,7 @@ def compiled(
 def refuse_failed(matcher: llguidance.LLMatcher) -> None:
     """GrammarError if the matcher has given up."""
     if matcher.is_error():
-        reason = matcher.get_error().split("\n")[0].removesuffix("<non-verbose/>")
-        raise GrammarError(f"This cannot be turned into a grammar: {_reason(reason)}.")
+        raise GrammarError(f"This cannot be turned into a grammar: {_reason(matcher.get_error())}.")
 
 
 def _reason(told: str) -> str:
@@ -102,7 +107,9 @@ def _reason(told: str) -> str:
         return "it is too large"
     if "NoExtension" in told:
         return "it never ends"
-    return told.strip()[:200].rstrip(".: ")
+    first = _PLACE.sub("", told.split("\n")[0]).removesuffix("<non-verbose/>")
+    detail = _DETAIL.search(told)
+    return f"{first} {detail[1]}"[:200] if detail else first[:200].rstrip(".: ")
 
 
 def _with_deep_stack(text: str, tokens: llguidance.LLTokenizer) -> llguidance.LLMatcher:

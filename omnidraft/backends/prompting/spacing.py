@@ -9,12 +9,14 @@ BLANK = b" \t\r\n"
 _OPENING, _CLOSING = b"{[", b"}]"
 _BEHIND, _BEFORE = b"{[,:", b"}],:"  # signs that have white space of their own behind, or before them
 
+_BEHIND_COLON, _BEHIND_COMMA = (ord(":"), 0), (ord(","), 0)
+
 
 class Spacing:
     """Fed with the answer's bytes, it says what white space to expect between the last sign and the next one."""
 
     def __init__(self) -> None:
-        self._seen = {(ord(","), 0): b" ", (ord(":"), 0): b" "}  # as most programs write it
+        self._seen = {_BEHIND_COLON: b" "}  # as most programs write it
         self._indent: bytes | None = None  # of one level, where lines are broken
         self._depth = 0
         self._last = 0
@@ -44,7 +46,8 @@ class Spacing:
             return None
         if self._indent is not None and (self._last in b"{[," or sign in _CLOSING) and self._last != ord(":"):
             return b"\n" + self._indent * (self._depth - (sign in _CLOSING))
-        return self._seen.get(self._key(sign), b"")
+        key = self._key(sign)
+        return self._seen.get(_BEHIND_COLON if key == _BEHIND_COMMA and key not in self._seen else key, b"")
 
     def _sign(self, byte: int) -> None:
         inner = self._depth - (byte in _CLOSING)
