@@ -11,11 +11,12 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 
 from omnidraft.backends.base import DraftModel, LanguageModel
-from omnidraft.backends.prompting.grammar import GrammarState
+from omnidraft.backends.prompting.grammar_state import GrammarState
 from omnidraft.backends.prompting.prompt import ends_without_space, prompt_ids
 from omnidraft.backends.prompting.prompted_model import Continued, Message, PromptedDrafter, PromptedModel
 from omnidraft.backends.prompting.raw_text import RawText
 from omnidraft.backends.prompting.templates import ChatTemplate
+from omnidraft.decoding.constraint import Constraint
 from omnidraft.decoding.cost import CostModel
 from omnidraft.decoding.drafting import Drafting
 from omnidraft.decoding.events import Event, Notice, Statistics
@@ -113,7 +114,7 @@ class Engine:
             yield Notice(_dropped_sentence(dropped))
         state, reason = self._drafting(prompt, draft, request.source, continued.text if continued else "")
         knowledge = self._knowledge(sampling) if self._measures(draft) else None
-        speculation = self._speculation(state, draft, knowledge)
+        speculation = self._speculation(state, draft, knowledge, constraint)
         target.committed = ids + written
         self.memory.lookup.begin(target.committed)
         raw = isinstance(request.prompt, RawText)
@@ -135,13 +136,14 @@ class Engine:
                 self.drafter.committed = state.context
 
     def _speculation(
-        self, state: Drafting | None, draft: DraftSettings, knowledge: Knowledge | None
+        self, state: Drafting | None, draft: DraftSettings, knowledge: Knowledge | None, constraint: Constraint | None
     ) -> Speculation | None:
         lookup = self.memory.lookup if draft.lookup and draft.mode in ("adaptive", "lookup") and knowledge else None
-        if state is None and lookup is None:
+        forcing = constraint if draft.enabled and self.target.model.can_rewind else None
+        if state is None and lookup is None and forcing is None:
             return None
         translator = self.translator if state is not None else None
-        return Speculation(state, make_policy(draft, knowledge, translator), draft.verification, lookup)
+        return Speculation(state, make_policy(draft, knowledge, translator), draft.verification, lookup, forcing)
 
     def _drafting(
         self, prompt: Sequence[Message] | RawText, draft: DraftSettings, source: str | None, begun: str

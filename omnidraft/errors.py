@@ -21,6 +21,10 @@ class PromptRefused(ModelError):
     """The model's chat template cannot write this conversation."""
 
 
+class GrammarError(OmniDraftError):
+    """A grammar or schema that cannot be used; the message says why."""
+
+
 class SettingsError(OmniDraftError):
     """A setting is outside its accepted range; the message names the setting and the range."""
 

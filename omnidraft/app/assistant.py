@@ -18,6 +18,7 @@ import numpy as np
 from omnidraft.app.embedding import embed
 from omnidraft.app.loaded_pair import LoadedPair, LoadRequest
 from omnidraft.backends.base import LanguageModel
+from omnidraft.backends.prompting.grammar_state import whole_vocabulary
 from omnidraft.chats import ChatStore
 from omnidraft.decoding.events import Event, Finished, Notice, Token
 from omnidraft.decoding.near_tie import batch_difference
@@ -107,6 +108,9 @@ class Assistant:
             notices = self.loaded.load(asked)
             self._tell_learner()
             _settle_in()
+            # The first answer under a grammar does not wait for it.
+            vocabulary = self._engine().target.model.vocabulary
+            threading.Thread(target=whole_vocabulary, args=(vocabulary,), name="vocabulary", daemon=True).start()
             return notices
 
     def _tell_learner(self) -> None:

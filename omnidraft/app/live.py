@@ -11,7 +11,8 @@ from omnidraft.decoding.events import Event, Finished, Notice, Prefill, Round, S
 
 _SUMS = (
     "tokens", "target_passes", "rounds", "prefill", "drafted", "proposed", "tested", "accepted", "copied",
-    "copied_tested", "copied_accepted", "plain", "plain_seconds", "draft", "translate", "verify", "other",
+    "copied_tested", "copied_accepted", "forced", "forced_tested", "forced_accepted", "plain", "plain_seconds",
+    "draft", "translate", "verify", "other",
 )  # fmt: skip
 
 
@@ -87,8 +88,9 @@ class Live:
     def _round(self, event: Round) -> None:
         self.times.take(event)
         self.statistics.count(event)
-        if event.proposed > event.copied:
-            self._window.append((event.accepted, event.proposed))
+        drafted = event.behind_forced
+        if drafted.proposed > drafted.copied:
+            self._window.append((drafted.accepted, drafted.proposed))
             if len(self._window) == 8:
                 self.acceptance.append(sum(a for a, _ in self._window) / sum(p for _, p in self._window))
                 self._window.clear()

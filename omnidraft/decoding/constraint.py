@@ -24,6 +24,7 @@ _LIKELY = 64  # ids asked about together before the whole vocabulary is
 _TRIES = 4  # draws that may be refused before the whole vocabulary is looked over
 _FRESH = 0x9E3779B97F4A7C15  # between the seeds of one position's draws
 _MASK = (1 << 64) - 1
+_NOTHING = "The grammar allows nothing here that this model's vocabulary can say."
 _OUT = np.float32(-1e30)  # probability 0, and still a number to subtract from
 
 
@@ -34,8 +35,25 @@ class Constraint(Protocol):
         """(n,) bool for token ids (n,): whether each may come next. An end only where the whole may end."""
         ...
 
+    def mask(self) -> np.ndarray:
+        """(V,) bool: the same for the whole vocabulary. Not to be changed."""
+        ...
+
+    def only(self) -> int | None:
+        """The token that must come next, if that is known without asking for others."""
+        ...
+
     def accept(self, token: int) -> None:
         """`token`, which is allowed, has been verified."""
+        ...
+
+    def forced(self) -> list[int]:
+        """Token ids that spell what must come next, as far as there is no choice; to be proposed, for tokens can be cut
+        otherwise. They may end with an end of generation."""
+        ...
+
+    def follows(self, data: bytes, end: bool = False) -> bool:
+        """Whether these bytes may come next, and (`end`) the answer may end behind them."""
         ...
 
 
@@ -56,11 +74,17 @@ class ConstrainedSampler(Sampler):
 
     def draw(self, row: np.ndarray, position: int) -> Draw:
         """The token at `position`; ModelError if nothing this vocabulary can say is allowed."""
-        drawn = super().draw(row, position)
-        if not self._allows(drawn.id):
-            drawn = self._likely(row) if self.greedy else self._redraw(row, position, drawn)
+        drawn = self._drawn(row, position)
         self._constraint.accept(drawn.id)
         return drawn
+
+    def _drawn(self, row: np.ndarray, position: int) -> Draw:
+        if (only := self._constraint.only()) is not None:
+            return Draw(only, np.inf)
+        drawn = super().draw(row, position)
+        if self._allows(drawn.id):
+            return drawn
+        return self._likely(row) if self.greedy else self._redraw(row, position, drawn)
 
     def _allows(self, token: int) -> bool:
         return bool(self._constraint.allowed(np.array([token]))[0])
@@ -70,9 +94,11 @@ class ConstrainedSampler(Sampler):
         found = top_ids(row, _LIKELY)
         kept = found[self._constraint.allowed(found)]
         if len(kept) < 2:
-            self._mask(row)
-            return super().draw(row, 0)
-        return Draw(int(kept[0]), float(row[kept[0]] - row[kept[1]]))
+            ids = np.flatnonzero(self._constraint.mask())
+            if not len(ids):
+                raise ModelError(_NOTHING)
+            kept = ids[top_ids(row[ids], 2)]
+        return Draw(int(kept[0]), float(row[kept[0]] - row[kept[1]]) if len(kept) > 1 else np.inf)
 
     def _redraw(self, row: np.ndarray, position: int, refused: Draw) -> Draw:
         head = self._head(row)
@@ -115,10 +141,9 @@ class ConstrainedSampler(Sampler):
         return (self.seed + attempt * _FRESH) & _MASK
 
     def _mask(self, row: np.ndarray) -> None:
-        refused = ~self._constraint.allowed(np.arange(len(row)))
-        self._leave_out(row, np.flatnonzero(refused))
+        self._leave_out(row, np.flatnonzero(~self._constraint.mask()))
         if row.max() <= _OUT:
-            raise ModelError("The grammar allows nothing here that this model's vocabulary can say.")
+            raise ModelError(_NOTHING)
 
     def _leave_out(self, row: np.ndarray, ids: np.ndarray) -> None:
         row[ids] = _OUT

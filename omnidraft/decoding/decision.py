@@ -213,6 +213,11 @@ class Decision:
         elif done.drafted or proposals:
             self._observe_draft(done, proposals, said, seconds)
 
+    def observe_behind(self, done: Round, proposals: Sequence[Proposal]) -> None:
+        if proposals:
+            self._chances.learn(proposals, done.tested, done.accepted, done.drafted)
+            self._news = True
+
     def _observe_match(self, done: Round, copied: bool, said: int) -> None:
         right = done.accepted > 0 if copied else self._match.ids[0] == said
         for depth in range(done.tested if copied else 1):

@@ -13,11 +13,14 @@ from math import inf
 import numpy as np
 
 from omnidraft.backends.base import DraftModel
+from omnidraft.decoding.constraint import Constraint
 from omnidraft.decoding.length import LengthPolicy
 from omnidraft.decoding.pick import Picker
 from omnidraft.decoding.prefill import common_prefix
 from omnidraft.decoding.verify import Verdict
 from omnidraft.vocab import Proposal, TokenKind, Translator
+
+_TRIES = 4  # pieces that a constraint may forbid before drafting ends
 
 
 class Drafting:
@@ -41,6 +44,7 @@ class Drafting:
         self.translator = translator
         self._ids = list(prompt)  # the context, then this round's pieces
         self._base = len(self._ids)  # where the pieces begin
+        self._expected = 0  # so many of them spell what others propose; behind these the drafter drafts
         self._valid = common_prefix(drafter.tokens, self._ids)  # so many ids are in the KV cache
         self._virtual_space = virtual_space
         self._source = source
@@ -59,6 +63,11 @@ class Drafting:
         return self._ids[self._base :]
 
     @property
+    def drafted(self) -> list[int]:
+        """The pieces that are the drafter's own."""
+        return self._ids[self._base + self._expected :]
+
+    @property
     def holds_pieces(self) -> bool:
         return len(self._ids) > self._base
 
@@ -73,12 +82,27 @@ class Drafting:
         """About how many ids the drafter has yet to read before it can draft."""
         return len(self._ids) - self._valid + len(self._unread)
 
-    def draft(self, policy: LengthPolicy, picker: Picker, position: int) -> int:
+    def ends(self, target_id: int) -> bool:
+        return target_id in self.translator.pair.target.eog
+
+    def expect(self, target_ids: Sequence[int]) -> list[Proposal]:
+        """Go on as if the target had said `target_ids`; the proposals of them."""
+        self._catch_up()
+        proposals = []
+        for target_id in target_ids:
+            ids = self.translator.drafter_ids(target_id)
+            proposals.append(Proposal(target_id, "forced", len(ids), self._expected))
+            self._ids += ids
+            self._expected += len(ids)
+        return proposals
+
+    def draft(self, policy: LengthPolicy, picker: Picker, position: int, constraint: Constraint | None = None) -> int:
         """Draw pieces until the policy has enough (carried ones count). Returns how many were drawn now.
 
-        position: answer position of the target token behind the context.
+        position: answer position of the target token behind the context and what is expected. Nothing is drawn that
+        the constraint forbids; where the drafter's likeliest pieces are forbidden, drafting ends.
         """
-        pieces = self.pieces
+        pieces = self.drafted
         carried = len(pieces)
         while not (pieces and pieces[-1] in self.drafter.vocabulary.eog) and policy.more(pieces):
             if self._unread:
@@ -86,15 +110,32 @@ class Drafting:
             row = self._next_row(policy.longest)
             if not row.max() < inf:  # NaN: a damaged drafter proposes nothing, and the text does not depend on it
                 break
-            piece = picker.pick(row, pieces, position)
+            piece = self._picked(row, picker, pieces, position, constraint)
+            if piece is None:
+                break
             policy.drew(row, piece)
             pieces.append(piece)
             self._ids.append(piece)
         return len(pieces) - carried
 
+    def _picked(
+        self, row: np.ndarray, picker: Picker, pieces: list[int], position: int, constraint: Constraint | None
+    ) -> int | None:
+        """The next piece; None if nothing that was tried may follow."""
+        vocabulary = self.drafter.vocabulary
+        for _ in range(_TRIES):
+            piece = picker.pick(row, pieces, position)
+            if constraint is None:
+                return piece
+            data = vocabulary.decode([*self.pieces, piece])
+            if constraint.follows(data, piece in vocabulary.eog):
+                return piece
+            row[piece] = -np.inf
+        return None
+
     def settle(self, verdict: Verdict, proposals: Sequence[Proposal]) -> None:
         """Take over what the target emitted. Without a draft that is only noted: plain decoding pays nothing for it."""
-        if not proposals and not self.holds_pieces:
+        if not self.holds_pieces:
             self._unread += [emission.id for emission in verdict.emitted]
             return
         self._catch_up()
@@ -107,6 +148,7 @@ class Drafting:
         self._valid = min(self._valid, self._base + common_prefix(pieces, after))
         self._ids[self._base :] = after
         self._base += len(kept)
+        self._expected = 0
 
     def _kept_ids(self, verdict: Verdict, proposals: Sequence[Proposal], pieces: list[int]) -> list[int]:
         """Drafter ids of the emitted tokens: accepted pieces as drafted, anything else by its expansion."""

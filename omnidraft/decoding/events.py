@@ -7,16 +7,16 @@ off these alone.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
 import numpy as np
 
 from omnidraft.decoding.scores import Scores
 
-Origin = Literal["target", "direct", "ngram", "split", "lookup"]
-ORIGINS: tuple[Origin, ...] = ("target", "direct", "ngram", "split", "lookup")
-_SUMS = ("drafted", "proposed", "tested", "accepted", "copied", "draft", "translate", "verify", "other")
+Origin = Literal["target", "direct", "ngram", "split", "lookup", "forced"]
+ORIGINS: tuple[Origin, ...] = ("target", "direct", "ngram", "split", "lookup", "forced")
+_SUMS = ("drafted", "proposed", "tested", "accepted", "copied", "forced", "draft", "translate", "verify", "other")
 FinishReason = Literal["stop", "stop_string", "length", "context", "cancelled"]
 CUT = ("length", "context", "cancelled")  # ends that are not the answer's own
 
@@ -78,7 +78,8 @@ class Token:
 class Round:
     """One target pass. Times in seconds; `other` is what is left of the round's wall time.
 
-    copied: how many of the proposals were copies of earlier text; a round proposes copies or drafts, never both. plain:
+    copied: how many of the proposals were copies of earlier text; a round proposes copies or drafts, never both.
+    forced: how many, the first ones, a grammar left no choice about. plain:
     a round as plain decoding has them: nothing drafted or proposed, not the answer's first, and not behind a wider pass,
     which makes the next one dearer. What speaks of plain rounds means these. threads: see `Statistics`.
     """
@@ -95,6 +96,20 @@ class Round:
     copied: int = 0
     threads: tuple[int, int] | None = None
     plain: bool = False
+    forced: int = 0
+
+    @property
+    def behind_forced(self) -> Round:
+        """The same round without its forced proposals and what became of them."""
+        kept = min(self.accepted, self.forced)
+        return replace(
+            self,
+            proposed=self.proposed - self.forced,
+            tested=max(0, self.tested - self.forced),
+            accepted=self.accepted - kept,
+            emitted=self.emitted - kept,
+            forced=0,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +125,8 @@ class Statistics:
 
     guard: in words, whether the drafter drafted at the end, by measured speed; "" where nobody measured.
     copied, copied_tested, copied_accepted: the part of `proposed`, `tested` and `accepted` that the drafter had no
-    share in, since it was copied from earlier text. plain, plain_seconds: plain rounds, see `Round`.
+    share in, since it was copied from earlier text; forced, forced_tested, forced_accepted: likewise of what a grammar
+    left no choice about. plain, plain_seconds: plain rounds, see `Round`.
     threads: processor threads of the last pass, and those there are; None where the target does not say.
     """
 
@@ -126,6 +142,9 @@ class Statistics:
     copied: int = 0
     copied_tested: int = 0
     copied_accepted: int = 0
+    forced: int = 0
+    forced_tested: int = 0
+    forced_accepted: int = 0
     plain: int = 0
     plain_seconds: float = 0.0
     near_tie_positions: list[int] = field(default_factory=list)
@@ -153,8 +172,12 @@ class Statistics:
 
     @property
     def by_drafter(self) -> tuple[int, int, int]:
-        """(proposed, tested, accepted) of what the drafter said, copies left out."""
-        return self.proposed - self.copied, self.tested - self.copied_tested, self.accepted - self.copied_accepted
+        """(proposed, tested, accepted) of what the drafter said, copies and forced tokens left out."""
+        return (
+            self.proposed - self.copied - self.forced,
+            self.tested - self.copied_tested - self.forced_tested,
+            self.accepted - self.copied_accepted - self.forced_accepted,
+        )
 
     @property
     def drafter_acceptance(self) -> float | None:
@@ -172,6 +195,8 @@ class Statistics:
         if done.copied:
             self.copied_tested += done.tested
             self.copied_accepted += done.accepted
+        self.forced_tested += min(done.tested, done.forced)
+        self.forced_accepted += min(done.accepted, done.forced)
         if done.plain:
             self.plain += 1
             self.plain_seconds += done.verify + done.other

@@ -53,6 +53,10 @@ class LengthPolicy(Protocol):
         """The round has ended; `proposals` is what was verified, `said` the id of the first token it made."""
         ...
 
+    def observe_behind(self, done: Round, proposals: Sequence[Proposal]) -> None:
+        """The same of what was drafted behind proposals of others; the round's times are no draft's."""
+        ...
+
     def finish(self) -> None:
         """The answer has ended."""
         ...
@@ -79,6 +83,9 @@ class FixedLength:
         return True
 
     def observe(self, done: Round, proposals: Sequence[Proposal], said: int) -> None:
+        pass
+
+    def observe_behind(self, done: Round, proposals: Sequence[Proposal]) -> None:
         pass
 
     def finish(self) -> None:

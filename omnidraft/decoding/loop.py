@@ -136,11 +136,12 @@ class _Answer:
             copied=sum(p.origin == "lookup" for p in proposals),
             threads=getattr(self.target, "threads", None),
             plain=not (guess.drafted or proposals or self._wide),
+            forced=sum(p.origin == "forced" for p in proposals),
         )
         self._wide = bool(proposals)
         self._count(done, tokens)
         if self.speculation is not None and not first:
-            self.speculation.policy.observe(done, proposals, verdict.emitted[0].id)
+            self.speculation.observe(done, proposals, verdict.emitted[0].id)
         yield from tokens
         yield done
 

@@ -43,3 +43,6 @@ class GammaLength(FixedLength):
 
     def observe(self, done: Round, proposals: Sequence[Proposal], said: int) -> None:
         self._chances.learn(proposals, done.tested, done.accepted, done.drafted)
+
+    def observe_behind(self, done: Round, proposals: Sequence[Proposal]) -> None:
+        self._chances.learn(proposals, done.tested, done.accepted, done.drafted)

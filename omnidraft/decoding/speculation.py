@@ -1,4 +1,4 @@
-"""The guessing half of a round: who proposes (the drafter, a lookup, nobody), and what both learn from the outcome."""
+"""The guessing half of a round: who proposes (a grammar, the drafter, a lookup, nobody), and what they learn of it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from time import perf_counter
 from typing import NamedTuple
 
+from omnidraft.decoding.constraint import Constraint
 from omnidraft.decoding.drafting import Drafting
+from omnidraft.decoding.events import Round
 from omnidraft.decoding.length import PLAIN, LengthPolicy
 from omnidraft.decoding.lookup import NO_MATCH, SuffixLookup
 from omnidraft.decoding.strategy import Strategy
@@ -30,7 +32,8 @@ NOTHING = Guess([], [], 0, 0.0, 0.0)
 class Speculation:
     """Everything a speculative answer needs beyond the target.
 
-    drafting: the drafter's state, None to propose lookups alone; lookup: earlier texts to copy from, None for none.
+    drafting: the drafter's state, None to draft nothing; lookup: earlier texts to copy from, None for none; constraint:
+    what the answer must follow, where it leaves no choice is proposed first.
     """
 
     def __init__(
@@ -39,27 +42,31 @@ class Speculation:
         policy: LengthPolicy,
         verification: str = "coupled",
         lookup: SuffixLookup | None = None,
+        constraint: Constraint | None = None,
     ) -> None:
         self.drafting = drafting
         self.policy = policy
         self.verification = verification
         self.lookup = lookup
         self._unread: list[int] = []  # emitted ids that the lookup has yet to be told
+        self.constraint = constraint
 
     def guess(self, strategy: Strategy, position: int, room: int) -> Guess:
         """Proposals behind the newest token, at most `room`; `position` is the answer position they begin at."""
+        start = perf_counter()
+        if self.constraint is not None and (forced := self.constraint.forced()[: max(room, 0)]):
+            return self._behind_forced(forced, strategy, position, room, start)
         drafting = self.drafting
         carried = len(drafting.pieces) if drafting is not None and drafting.holds_pieces else 0
         if self.policy.rests and not carried:
             return NOTHING
-        start = perf_counter()
         drafted = 0
         if room > 0:
             begun, copied = self._begin(strategy, room, carried)
             if copied:
                 return Guess(copied, [], 0, 0.0, perf_counter() - start)
             if begun != PLAIN and drafting is not None:
-                drafted = drafting.draft(self.policy, strategy.picker, position)
+                drafted = drafting.draft(self.policy, strategy.picker, position, self.constraint)
             elif not carried:
                 return NOTHING
         after = perf_counter()
@@ -68,6 +75,25 @@ class Speculation:
         if drafted and strategy.splits and not self.policy.worthwhile(pieces):
             proposals, pieces = [], []
         return Guess(proposals, pieces, drafted, after - start, perf_counter() - after)
+
+    def _behind_forced(self, forced: list[int], strategy: Strategy, position: int, room: int, start: float) -> Guess:
+        """What the grammar forces, and behind it what the drafter says, if it is to draft in this round."""
+        drafting, policy = self.drafting, self.policy
+        proposals = [Proposal(token, "forced", 0, 0) for token in forced]
+        if drafting is None or policy.rests or len(forced) >= room or drafting.ends(forced[-1]):
+            return Guess(proposals, [], 0, 0.0, perf_counter() - start)
+        if policy.begin(drafting.behind, NO_MATCH) == PLAIN:
+            return Guess(proposals, [], 0, 0.0, perf_counter() - start)
+        after = perf_counter()
+        proposals = drafting.expect(forced)
+        drafted = drafting.draft(policy, strategy.picker, position + len(forced), self.constraint)
+        done = perf_counter()
+        pieces = drafting.drafted
+        if not drafted or policy.worthwhile(pieces):
+            first = len(drafting.pieces) - len(pieces)
+            behind = self._translate(strategy, pieces)[: room - len(forced)]
+            proposals += [p._replace(start=p.start + first) for p in behind]
+        return Guess(proposals, drafting.pieces, drafted, done - after, after - start + perf_counter() - done)
 
     def _begin(self, strategy: Strategy, room: int, carried: int) -> tuple[int, list[Proposal]]:
         """What the policy says of this round, and copies of earlier text where it wants them."""
@@ -94,6 +120,13 @@ class Speculation:
             self.drafting.settle(verdict, proposals)
         if self.lookup is not None:
             self._unread += [emission.id for emission in verdict.emitted]
+
+    def observe(self, done: Round, proposals: Sequence[Proposal], said: int) -> None:
+        """The round has ended; `proposals` is what was sent to verification, `said` the first token that stands."""
+        if not done.forced:
+            self.policy.observe(done, proposals, said)
+        elif done.drafted:
+            self.policy.observe_behind(done.behind_forced, proposals[done.forced :])
 
     def finish(self) -> None:
         """The answer has ended, however it did."""

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 from omnidraft.vocab.ngram_cache import NgramCache
 from omnidraft.vocab.pair_map import PairMap
 
-Kind = Literal["direct", "ngram", "split", "lookup"]
+Kind = Literal["direct", "ngram", "split", "lookup", "forced"]
 
 
 class Proposal(NamedTuple):

@@ -21,8 +21,28 @@ TARGET = toys.TARGET
 END = TARGET.eos
 
 
-class NoRepeats:
+class Unforced:
+    """What constraints have in common that leave a choice everywhere."""
+
+    size: int
+
+    def allowed(self, ids: np.ndarray) -> np.ndarray:
+        raise NotImplementedError
+
+    def mask(self):
+        return self.allowed(np.arange(self.size))
+
+    def only(self):
+        return None
+
+    def forced(self):
+        return []
+
+
+class NoRepeats(Unforced):
     """Two neighbouring bytes differ, and the answer ends only behind an even number of bytes, at least two."""
+
+    size = TARGET.size
 
     def __init__(self) -> None:
         self.said = b""
@@ -33,9 +53,11 @@ class NoRepeats:
     def _fits(self, token: int) -> bool:
         if token == END:
             return bool(self.said) and len(self.said) % 2 == 0
-        piece = TARGET.pieces[token]
-        text = self.said + piece
-        return bool(piece) and all(a != b for a, b in pairwise(text))
+        return bool(TARGET.pieces[token]) and self.follows(TARGET.pieces[token])
+
+    def follows(self, data, end=False):
+        text = self.said + data
+        return all(a != b for a, b in pairwise(text)) and not (end and (not text or len(text) % 2))
 
     def accept(self, token: int) -> None:
         assert self._fits(token)
@@ -105,8 +127,10 @@ def test_the_text_is_the_same_with_and_without_a_drafter(temperature, verificati
         assert answer(sampling, seed, speculation) == answer(sampling, seed)
 
 
-class Only:
+class Only(Unforced):
     """The same tokens at every position."""
+
+    size = 2001
 
     def __init__(self, *tokens: int) -> None:
         self.tokens = tokens

@@ -89,7 +89,7 @@ def test_plain_decoding_is_the_same_call_without_a_drafter():
     assert s.tokens_per_pass == 1
     assert s.rounds == s.drafted == s.proposed == s.tested == s.accepted == 0
     assert s.acceptance_rate is None
-    assert s.origins == {"target": s.tokens, "direct": 0, "ngram": 0, "split": 0, "lookup": 0}
+    assert s.origins == {"target": s.tokens, "direct": 0, "ngram": 0, "split": 0, "lookup": 0, "forced": 0}
     assert target.passes == [(1, 0)] + [(1, 1)] * s.tokens
 
 

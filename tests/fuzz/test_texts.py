@@ -7,13 +7,12 @@ import random
 import zipfile
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnidraft.backends.prompting.grammar import Grammar, GrammarState, check_grammar
-from omnidraft.backends.prompting.json_schema import json_grammar
+from omnidraft.backends.prompting.grammar import check_grammar, gbnf_grammar, json_grammar
+from omnidraft.backends.prompting.grammar_state import GrammarState
 from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.chats import ChatStore, export_json, export_markdown, import_json, import_markdown
 from omnidraft.lab.prompts import load_prompts
@@ -218,9 +217,11 @@ def test_grammars(vocabulary, by):
     if by.random() < 0.2:
         text += by.choice(PIECES) * by.choice([100, 20_000])
     with refused_at_most():
-        check_grammar(text)
-        state = GrammarState(Grammar(text), vocabulary)
-        state.allowed(np.arange(vocabulary.size))
+        grammar = gbnf_grammar(text)
+        check_grammar(grammar)
+        state = GrammarState(grammar, vocabulary)
+        state.mask()
+        state.forced()
 
 
 SCHEMA = {
@@ -297,7 +298,7 @@ def test_templates(vocabulary, by):
 def test_what_nobody_damaged_is_accepted(vocabulary, store):
     """Or the cases above would all end at the first look."""
     check_grammar(json_grammar(SCHEMA["properties"]["a"]))
-    assert GrammarState(Grammar('root ::= [a-z]+ "b"?'), vocabulary).allowed(np.arange(vocabulary.size)).any()
+    assert GrammarState(gbnf_grammar('root ::= [a-z]+ "b"?'), vocabulary).mask().any()
     wanted = {name: BODY[name] for name in ("model", "messages", "max_tokens", "stream", "tools", "temperature")}
     assert CompletionRequest.chat(SimpleNamespace(settings=AppSettings()), as_json(wanted)).tools is not None
     (chat,) = import_json(store, export_json(store, [store.conversations()[-1].id]))

@@ -20,6 +20,7 @@ ORIGIN_WORDS = {
     "ngram": "drafted, n-gram",
     "split": "drafted, split",
     "lookup": "copied from the text",
+    "forced": "forced by the grammar",
 }
 _TIMES = (("draft", "draft"), ("translate", "translate"), ("verify", "verify"), ("other", "other"))
 
@@ -144,9 +145,11 @@ def _drafted(s: Statistics) -> str:
 
 def _copied(s: Statistics) -> str:
     """What was proposed without the drafter."""
-    if not s.copied:
-        return ""
-    return f"<p>Copied from earlier text: {count(s.copied_accepted)} of {count(s.copied)} accepted.</p>"
+    rows = (
+        ("Copied from earlier text", s.copied_accepted, s.copied),
+        ("Forced by the grammar", s.forced_accepted, s.forced),
+    )
+    return "".join(f"<p>{word}: {count(kept)} of {count(tried)} accepted.</p>" for word, kept, tried in rows if tried)
 
 
 def learned(gain: Gain | None) -> str:

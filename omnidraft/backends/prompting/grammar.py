@@ -1,134 +1,161 @@
-"""What an answer must follow: a grammar in GBNF over one vocabulary, as a decoding `Constraint`.
+"""What an answer must follow, described: `Grammar`, made from a JSON schema, from GBNF, or written in Lark.
 
-gbnf/ reads grammars and follows bytes; here bytes become tokens, one by one or the whole vocabulary at once. Works
-alike for every vocabulary, whatever file it came from. Knows nothing of logits or sampling.
+Grammars are llguidance's: bounded, lazy, exact to the byte. Knows no vocabulary; grammar_state.py follows them.
+Notation: llguidance, docs/syntax.md.
 """
 
 from __future__ import annotations
 
+import json
+import re
+import threading
 from dataclasses import dataclass
-from weakref import WeakKeyDictionary
+from functools import cache, lru_cache
+from typing import Any
 
-import numpy as np
+import llguidance
 
-from omnidraft.backends.prompting.gbnf.limits import GrammarError
-from omnidraft.backends.prompting.gbnf.machine import NOWHERE, Machine
-from omnidraft.backends.prompting.gbnf.program import compile_grammar
-from omnidraft.backends.prompting.json_schema import json_grammar, literal
-from omnidraft.vocab import Vocabulary
+from omnidraft.backends.prompting.gbnf import gbnf_to_lark
+from omnidraft.backends.prompting.json_schema import schema_text
+from omnidraft.errors import GrammarError
 
-__all__ = ["Grammar", "GrammarError", "GrammarState", "check_grammar", "json_grammar", "literal"]
-
-_FEW = 512  # ids up to which asking one by one is cheaper than all at once
-_MASKS = 32  # answers about the whole vocabulary that are kept
+END = 256  # behind the 256 bytes; then the grammar's control tokens
+_LIMITS = llguidance.LLParserLimits(max_grammar_size=20_000, verbose_errors=False)
+_STACK = 256 << 20  # bytes; llguidance descends 2 to 8 KB for each level of a grammar
+_QUIET = 0
+_PLACE = re.compile(r"^(at )?\d+\(\d+\): (failed to compile JSON schema: )?")  # in Lark that nobody but us has seen
+_DETAIL = re.compile(r"^error: (.*)$", re.MULTILINE)  # of a regular expression
 
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
-    """text: GBNF with a rule `root`; controls: control tokens (as text) that it may write besides plain ones."""
+    """text: Lark with a rule `start`; controls: control tokens (as text) that it may write besides plain ones, where it
+    says `control0`, `control1`, ..."""
 
     text: str
     controls: tuple[str, ...] = ()
 
 
-def check_grammar(text: str) -> None:
+def json_grammar(schema: Any = None) -> Grammar:
+    """JSON that follows `schema` (a JSON schema as Python values), or any JSON object without one."""
+    return Grammar(f"start: {json_part(schema)}")
+
+
+def json_part(schema: Any = None) -> str:
+    """Lark for a value that follows `schema`."""
+    return f"%json {schema_text({'type': 'object'} if schema is None else schema)}"
+
+
+def gbnf_grammar(text: str) -> Grammar:
+    """The grammar that `text` describes in llama.cpp's notation."""
+    return Grammar(gbnf_to_lark(text))
+
+
+def literal(text: str) -> str:
+    """Lark for `text` as it is."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def check_grammar(grammar: Grammar) -> None:
     """GrammarError for what is no grammar, or beyond the limits."""
-    Machine(compile_grammar(text))
+    by_bytes(grammar, (None,) * len(grammar.controls))
 
 
-class GrammarState:
-    """Where the answer stands in a grammar; GrammarError if it is not valid.
+def by_bytes(grammar: Grammar, controls: tuple[int | None, ...]) -> llguidance.LLMatcher:
+    """A matcher of the grammar whose tokens are the 256 bytes, `END`, and one for each control token.
 
-    Control tokens are refused even where their text would fit, for they do not spell it, except `grammar.controls`.
-    An end of generation is allowed where the grammar may end.
+    controls: of each of the grammar's control tokens the id, None where the vocabulary has none and it is spelled.
     """
-
-    def __init__(self, grammar: Grammar, vocabulary: Vocabulary) -> None:
-        self._machine = Machine(compile_grammar(grammar.text))
-        self._vocabulary = vocabulary
-        self._extra = {
-            token: text.encode() for text in grammar.controls if (token := vocabulary.controls.get(text)) is not None
-        }
-        self._masks: dict[int, np.ndarray] = {}
-
-    def allowed(self, ids: np.ndarray) -> np.ndarray:
-        """See `Constraint.allowed`. 0.1 s for 150,000 ids inside a string, once; a microsecond for one."""
-        self._begin()
-        if len(ids) > _FEW or self._machine.state in self._masks:
-            return self._mask()[ids]
-        return np.fromiter((self._may(int(token)) for token in ids), bool, len(ids))
-
-    def accept(self, token: int) -> None:
-        """See `Constraint.accept`. GrammarError for a token that is not allowed."""
-        self._begin()
-        if token in self._vocabulary.eog and token not in self._extra:
-            return
-        after = self._machine.walk(self._machine.state, self._bytes(token))
-        if after == NOWHERE:
-            raise GrammarError("The answer left its grammar.")
-        self._machine.state = after
-
-    def _begin(self) -> None:
-        if self._machine.begin_token():
-            self._masks.clear()
-
-    def _may(self, token: int) -> bool:
-        machine = self._machine
-        if token in self._vocabulary.eog and token not in self._extra:
-            return machine.ended(machine.state)
-        data = self._bytes(token)
-        return bool(data) and machine.walk(machine.state, data) != NOWHERE
-
-    def _bytes(self, token: int) -> bytes:
-        """What a token writes; nothing for one that may not be written."""
-        if token in self._extra:
-            return self._extra[token]
-        return self._vocabulary.pieces[token] if self._vocabulary.ordinary[token] else b""
-
-    def _mask(self) -> np.ndarray:
-        """(size,) bool of the whole vocabulary."""
-        state = self._machine.state
-        if state not in self._masks:
-            if len(self._masks) >= _MASKS:
-                self._masks.clear()
-            self._masks[state] = self._make_mask(state)
-        return self._masks[state]
-
-    def _make_mask(self, state: int) -> np.ndarray:
-        allowed = _spelling(self._vocabulary).follow(self._machine, state)
-        for token in (*self._vocabulary.eog, *self._extra):
-            allowed[token] = self._may(token)
-        return allowed
+    return _by_bytes(grammar, controls).deep_copy()
 
 
-class _Spelling:
-    """The bytes of all ordinary tokens in one array, to follow them side by side."""
-
-    def __init__(self, vocabulary: Vocabulary) -> None:
-        pieces = [piece if good else b"" for piece, good in zip(vocabulary.pieces, vocabulary.ordinary, strict=True)]
-        self._lengths = np.array([len(piece) for piece in pieces])
-        self._starts = np.concatenate([[0], np.cumsum(self._lengths)[:-1]])
-        self._bytes = np.frombuffer(b"".join(pieces), np.uint8)
-
-    def follow(self, machine: Machine, state: int) -> np.ndarray:
-        """(size,) bool: whether a token's bytes may come behind `state`."""
-        states = np.where(self._lengths > 0, state, NOWHERE)
-        tokens, place = np.flatnonzero(states != NOWHERE), 0
-        while len(tokens):
-            # Tokens that stand in the same state before the same byte are one step.
-            keys = states[tokens] << 8 | self._bytes[self._starts[tokens] + place]
-            different, which = np.unique(keys, return_inverse=True)
-            steps = np.array([machine.step(key >> 8, key & 255) for key in different.tolist()])
-            states[tokens] = steps[which]
-            place += 1
-            tokens = tokens[(states[tokens] != NOWHERE) & (self._lengths[tokens] > place)]
-        return states != NOWHERE
+@lru_cache(maxsize=16)
+def _by_bytes(grammar: Grammar, controls: tuple[int | None, ...]) -> llguidance.LLMatcher:
+    matcher = compiled(grammar, controls, _bytes(controls), forcing=True)
+    matcher.compute_bitmask()  # what never ends, or takes too much work, fails only now
+    refuse_failed(matcher)
+    return matcher
 
 
-_spellings: WeakKeyDictionary[Vocabulary, _Spelling] = WeakKeyDictionary()
+def compiled(
+    grammar: Grammar, controls: tuple[int | None, ...], tokens: llguidance.LLTokenizer, *, forcing: bool
+) -> llguidance.LLMatcher:
+    """A matcher of the grammar over `tokens`, in which control tokens have the names `control_name` gives them.
+
+    forcing: whether text without choice is spelled in one way alone, as with bytes there is only one.
+    """
+    named = (
+        f"control{i}: {literal(text) if token is None else f'<|{token}|>'}"
+        for i, (text, token) in enumerate(zip(grammar.controls, controls, strict=True))
+    )
+    settings = f"%llguidance {json.dumps({'no_forcing': not forcing})}"
+    text = llguidance.LLMatcher.grammar_from_lark("\n".join([settings, grammar.text, *named]))
+    matcher = _with_deep_stack(text, tokens)
+    refuse_failed(matcher)
+    return matcher
 
 
-def _spelling(vocabulary: Vocabulary) -> _Spelling:
-    if vocabulary not in _spellings:
-        _spellings[vocabulary] = _Spelling(vocabulary)
-    return _spellings[vocabulary]
+def refuse_failed(matcher: llguidance.LLMatcher) -> None:
+    """GrammarError if the matcher has given up."""
+    if matcher.is_error():
+        raise GrammarError(f"This cannot be turned into a grammar: {_reason(matcher.get_error())}.")
+
+
+def _reason(told: str) -> str:
+    """llguidance's message in a sentence's middle."""
+    if told.startswith("panic"):
+        return "it is too large"
+    if "NoExtension" in told:
+        return "it never ends"
+    first = _PLACE.sub("", told.split("\n")[0]).removesuffix("<non-verbose/>")
+    detail = _DETAIL.search(told)
+    return f"{first} {detail[1]}"[:200] if detail else first[:200].rstrip(".: ")
+
+
+def _with_deep_stack(text: str, tokens: llguidance.LLTokenizer) -> llguidance.LLMatcher:
+    """Compiled in a thread of its own: the longest chains of rules and references overrun an ordinary stack."""
+    made: list[llguidance.LLMatcher] = []
+    make = lambda: made.append(llguidance.LLMatcher(tokens, text, log_level=_QUIET, limits=_LIMITS))  # noqa: E731
+    before = threading.stack_size(_STACK)
+    try:
+        thread = threading.Thread(target=make, name="grammar")
+        thread.start()
+    finally:
+        threading.stack_size(before)
+    thread.join()
+    return made[0]
+
+
+@cache
+def _bytes(controls: tuple[int | None, ...]) -> llguidance.LLTokenizer:
+    names = [control_name(token) for token in controls]
+    return tokenizer([*(bytes([value]) for value in range(END)), control_name(END), *names], END)
+
+
+def control_name(token: int | None) -> bytes:
+    """How llguidance is told of a token that is no text; `<|token|>` in Lark."""
+    return f"\xff<|{token}|>".encode("latin-1")
+
+
+def tokenizer(pieces: list[bytes], end: int) -> llguidance.LLTokenizer:
+    """llguidance's view of tokens with these bytes. It is never asked to cut text into them."""
+    special = [i for i, piece in enumerate(pieces) if piece.startswith(b"\xff<")]
+    view = _Tokens(end, pieces, special)
+    return llguidance.LLTokenizer(llguidance.TokenizerWrapper(view), eos_token=end, slices=_slices(pieces))
+
+
+def _slices(pieces: list[bytes]) -> list[str]:
+    return llguidance.LLTokenizer.json_slices() if len(pieces) > 1 << 12 else []
+
+
+@dataclass(slots=True)
+class _Tokens:
+    """What `TokenizerWrapper` reads."""
+
+    eos_token_id: int
+    tokens: list[bytes]
+    special_token_ids: list[int]
+    bos_token_id: None = None
+
+    def __call__(self, text: bytes) -> list[int]:
+        return list(text)

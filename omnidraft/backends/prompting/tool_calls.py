@@ -1,4 +1,4 @@
-"""How models write calls of tools: the common formats, a reader for text as it streams in, a grammar that forces one.
+"""How models write calls of tools: the common formats, and a reader for text as it streams in.
 
 Formats: `<tool_call>{"name", "arguments"}</tool_call>` (Hermes, Qwen), a bare `{"name", "parameters"}` (Llama 3) and
 `[TOOL_CALLS][{"name", "arguments"}]` or `[TOOL_CALLS]name{...}` (Mistral). Which one a model uses is told by its chat
@@ -13,11 +13,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from omnidraft.backends.prompting.grammar import Grammar, GrammarError, json_grammar, literal
-from omnidraft.errors import ModelError
+from omnidraft.backends.prompting.call_grammar import CallForm
 from omnidraft.storage.json_text import read_json
 
-_DEFINITIONS = ("$defs", "definitions")
 _DECODER = json.JSONDecoder()
 _NAMED = re.compile(r"\s*([\w.-]+)\s*(?:\[ARGS\])?\s*(?=\{)")
 
@@ -42,6 +40,13 @@ class ToolFormat:
     @property
     def markers(self) -> tuple[str, ...]:
         return tuple(filter(None, (self.begin, self.end)))
+
+    @property
+    def written(self) -> CallForm:
+        """How a call in this format is written."""
+        before, behind = (self.begin + "[", "]") if self.listed else (self.begin, self.end)
+        line = "\n" if self.end else ""
+        return CallForm(f'{before}{line}{{"name": "', f'", "{self.key}": ', f"}}{line}{behind}", controls=self.markers)
 
 
 HERMES = ToolFormat("<tool_call>", "</tool_call>")
@@ -164,45 +169,3 @@ def _call(name: Any, arguments: Any) -> Call:
     if not isinstance(name, str) or not isinstance(arguments, dict):
         raise TypeError("not a call")
     return Call(name, json.dumps(arguments, ensure_ascii=False))
-
-
-def call_grammar(form: ToolFormat, functions: Sequence[dict[str, Any]]) -> Grammar:
-    """A grammar of exactly one call of one of `functions` ({"name", "parameters"}: a JSON schema)."""
-    if not functions:
-        raise ModelError("There is no tool to call.")
-    definitions, choices = {}, []
-    for index, function in enumerate(functions):
-        place = f"tool{index}"
-        parameters = function.get("parameters") or {"type": "object", "properties": {}}
-        try:
-            definitions[place] = _moved(parameters, f"#/tools/{place}")
-        except RecursionError:
-            raise GrammarError(f"The parameters of {function['name']} are nested too deeply.") from None
-        choices.append({
-            "type": "object",
-            "properties": {"name": {"const": function["name"]}, form.key: definitions[place]},
-            "required": ["name", form.key],
-        })  # fmt: skip
-    rules = json_grammar({"anyOf": choices, "tools": definitions})
-    rules = re.sub(r"^root ::=", "one-call ::=", rules, count=1, flags=re.MULTILINE)
-    before, behind = (form.begin + "[", "]") if form.listed else (form.begin, form.end)
-    line = "\n" if form.end else ""
-    parts = [literal(before + line) if before else "", "one-call", literal(line + behind) if behind else ""]
-    return Grammar(f"root ::= {' '.join(filter(None, parts))}\n{rules}", form.markers)
-
-
-def _moved(schema: Any, place: str) -> Any:
-    """`schema` with its references to itself pointing to where it will stand, under names no other schema uses."""
-    if isinstance(schema, list):
-        return [_moved(value, place) for value in schema]
-    if not isinstance(schema, dict):
-        return schema
-    tag = place.rpartition("/")[2]
-    moved = {name: _moved(value, place) for name, value in schema.items()}
-    for name in _DEFINITIONS:
-        if isinstance(moved.get(name), dict):
-            moved[name] = {f"{tag}-{inner}": value for inner, value in moved[name].items()}
-    reference = moved.get("$ref")
-    if isinstance(reference, str) and reference.startswith("#"):
-        moved["$ref"] = place + re.sub(r"(/(?:\$defs|definitions)/)", rf"\1{tag}-", reference[1:])
-    return moved

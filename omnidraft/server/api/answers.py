@@ -19,9 +19,11 @@ from omnidraft.app.embedding_job import EmbeddingJob
 from omnidraft.app.session import Session, StillAnswering
 from omnidraft.app.text_with_calls import TextWithCalls
 from omnidraft.backends.gguf.file import ModelInfo
-from omnidraft.backends.prompting.grammar import Grammar, GrammarState
+from omnidraft.backends.prompting.call_grammar import call_grammar
+from omnidraft.backends.prompting.grammar import Grammar
+from omnidraft.backends.prompting.grammar_state import GrammarState
 from omnidraft.backends.prompting.raw_text import RawText
-from omnidraft.backends.prompting.tool_calls import call_grammar, format_of
+from omnidraft.backends.prompting.tool_calls import format_of
 from omnidraft.decoding.events import Event
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.engine import Engine
@@ -162,7 +164,7 @@ def _checked_grammar(engine: Engine, asked: CompletionRequest) -> Grammar | None
         if not target.template.supports_tools:
             raise BadRequest(f"The chat template of {target.model.name} does not support tools; choose another model.")
         if tools.forced:
-            grammar = call_grammar(format_of(target.template.source), tools.forced)
+            grammar = call_grammar(format_of(target.template.source).written, tools.forced)
     if grammar is not None:
         GrammarState(grammar, target.model.vocabulary)
     return grammar

@@ -5,8 +5,7 @@ from __future__ import annotations
 from fastapi.responses import JSONResponse
 
 from omnidraft.app.request_queue import QueueFull
-from omnidraft.backends.prompting.grammar import GrammarError
-from omnidraft.errors import ContextFull, OmniDraftError, PromptRefused, SettingsError
+from omnidraft.errors import ContextFull, GrammarError, OmniDraftError, PromptRefused, SettingsError
 from omnidraft.server.api.fields import BadRequest
 
 TOO_LONG = "context_length_exceeded"

@@ -144,6 +144,8 @@ def _drafted(job: AnswerJob) -> dict[str, Any]:
         "acceptance_rate": s.acceptance_rate,
         "copied": s.copied,
         "copied_accepted": s.copied_accepted,
+        "forced": s.forced,
+        "forced_accepted": s.forced_accepted,
         "drafter_acceptance": s.drafter_acceptance,
         "tokens_per_pass": s.tokens_per_pass,
         "tokens_per_second": s.tokens_per_second,

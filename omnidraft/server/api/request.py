@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from omnidraft.app.session import Session
-from omnidraft.backends.prompting.grammar import Grammar, GrammarError, check_grammar, json_grammar
+from omnidraft.backends.prompting.grammar import Grammar, check_grammar, gbnf_grammar, json_grammar
 from omnidraft.server.api.body import json_body
 from omnidraft.server.api.fields import BadRequest, field, texts, whole
 from omnidraft.server.api.messages import messages_of
@@ -167,15 +167,11 @@ def _grammar(body: dict[str, Any]) -> Grammar | None:
     constrained = kind in ("json_object", "json_schema")
     if text is not None and constrained:
         raise BadRequest("response_format and grammar cannot be used together.")
-    try:
-        if constrained:
-            return Grammar(json_grammar(_schema(form) if kind == "json_schema" else None))
-        if text is None:
-            return None
-        check_grammar(text)
-        return Grammar(text)
-    except GrammarError as error:
-        raise BadRequest(str(error)) from None
+    if not constrained and text is None:
+        return None
+    grammar = json_grammar(_schema(form) if kind == "json_schema" else None) if text is None else gbnf_grammar(text)
+    check_grammar(grammar)
+    return grammar
 
 
 def _schema(form: dict[str, Any]) -> dict[str, Any]:

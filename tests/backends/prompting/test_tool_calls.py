@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 
-import numpy as np
 import pytest
 
-from omnidraft.backends.prompting.grammar import GrammarError, GrammarState
+from omnidraft.backends.prompting.call_grammar import call_grammar
 from omnidraft.backends.prompting.templates import ChatTemplate
-from omnidraft.backends.prompting.tool_calls import HERMES, LLAMA, MISTRAL, Call, CallReader, call_grammar, format_of
+from omnidraft.backends.prompting.tool_calls import HERMES, LLAMA, MISTRAL, Call, CallReader, format_of
 from omnidraft.vocab import Vocabulary
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
+from tests.backends.prompting.following import takes
 from tests.backends.tool_templates import TEMPLATES
 
 WEATHER = {"name": "weather", "description": "Tells the weather.", "parameters": {
@@ -119,32 +119,17 @@ def test_a_template_without_tools_gets_calls_and_results_as_text(vocabulary):
     assert "21 degrees" in text
 
 
-def fits(grammar, vocabulary, text: str) -> bool:
-    """Whether the grammar takes `text` token by token and then lets the answer end."""
-    state = GrammarState(grammar, vocabulary)
-    for token in vocabulary.encode(text):
-        if not state.allowed(np.array([token]))[0]:
-            return False
-        state.accept(token)
-    return bool(state.allowed(np.array([vocabulary.eos]))[0])
-
-
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-def test_a_forced_call_is_one_the_reader_reads(form, vocabulary):
-    grammar = call_grammar(form, [WEATHER, CLOCK])
+def test_a_forced_call_is_one_the_reader_reads(form):
+    grammar = call_grammar(form.written, [WEATHER, CLOCK])
 
     def written(name: str, arguments: dict) -> str:
         call = json.dumps({"name": name, form.key: arguments})
         return {HERMES: f"<tool_call>\n{call}\n</tool_call>", LLAMA: call, MISTRAL: f"[TOOL_CALLS][{call}]"}[form]
 
     good = written("weather", {"city": "Oslo", "unit": "C"})
-    assert fits(grammar, vocabulary, good)
+    assert takes(grammar, good)
     assert read(form, good, 5) == [Call("weather", '{"city": "Oslo", "unit": "C"}')]
-    assert fits(grammar, vocabulary, written("clock", {"unit": "h"}))
+    assert takes(grammar, written("clock", {"unit": "h"}))
     for wrong in (written("weather", {}), written("clock", {"unit": "C"}), written("other", {}), good + "x", "Hello"):
-        assert not fits(grammar, vocabulary, wrong)
-
-
-def test_a_schema_that_reaches_elsewhere_is_refused():
-    with pytest.raises(GrammarError, match="cannot be turned into a grammar"):
-        call_grammar(HERMES, [{"name": "x", "parameters": {"$ref": "https://example.org/schema"}}])
+        assert not takes(grammar, wrong)
