@@ -7,7 +7,17 @@ import os.path
 from collections.abc import Sequence
 
 from omnidraft.backends.prompting.formats.learned_text import gapped
-from omnidraft.backends.prompting.formats.pattern import KEY, WORD, Item, Match, common_end, common_start, groups, is_tag, match
+from omnidraft.backends.prompting.formats.pattern import (
+    KEY,
+    WORD,
+    Item,
+    Match,
+    common_end,
+    common_start,
+    groups,
+    is_tag,
+    match,
+)
 from omnidraft.backends.prompting.formats.probe import KEYS, NUMBER, TEXT
 from omnidraft.backends.prompting.formats.shapes import JsonArguments, LooseArguments, Pattern, TagArguments
 

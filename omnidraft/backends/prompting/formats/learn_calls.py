@@ -12,7 +12,18 @@ from omnidraft.backends.prompting.formats.learn_arguments import learn_arguments
 from omnidraft.backends.prompting.formats.learned_text import behind_marks
 from omnidraft.backends.prompting.formats.learned_text import gapped as _gapped
 from omnidraft.backends.prompting.formats.pattern import NAME, Item, common_end, common_start, groups, is_tag
-from omnidraft.backends.prompting.formats.probe import CONTENT, IDS, KEYS, NAMES, NUMBER, TEXT, WAYS, Probe, Way, named_id
+from omnidraft.backends.prompting.formats.probe import (
+    CONTENT,
+    IDS,
+    KEYS,
+    NAMES,
+    NUMBER,
+    TEXT,
+    WAYS,
+    Probe,
+    Way,
+    named_id,
+)
 from omnidraft.backends.prompting.formats.shapes import CallShape, JsonCalls, NamedCalls, Pattern
 
 _DECODER = json.JSONDecoder()

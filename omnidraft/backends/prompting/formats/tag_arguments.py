@@ -13,7 +13,6 @@ from omnidraft.backends.prompting.formats.pattern import KEY, MORE, Item, Match,
 from omnidraft.backends.prompting.formats.shapes import TagArguments
 from omnidraft.backends.prompting.formats.values import ANY, dump, typed, types_of
 
-
 _VERBATIM = "<![CDATA["
 
 
