@@ -137,7 +137,7 @@ def test_nothing_readable_is_on_the_disk_while_it_is_used_or_afterwards(used):
     assert shown == set()
     assert found(home.root, [*NAMES, *pieces, *MARKS]) == set()
     assert sorted(path.name for path in home.root.iterdir()) == [
-        "app.lock", "cache", "encryption.json", "encryption.lock", "models", "profiles",
+        "cache", "encryption.json", "encryption.lock", "models", "profiles",
     ]  # fmt: skip
 
 
