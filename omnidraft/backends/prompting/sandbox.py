@@ -255,7 +255,7 @@ _ALWAYS = {
 
 def template_options(source: str) -> frozenset[str]:
     """Names that a template asks for and that are not given to every one: `enable_thinking`, `reasoning_effort`."""
-    environment = jinja2.Environment(extensions=[_Generation, "jinja2.ext.loopcontrols"], autoescape=False)  # noqa: S701
+    environment = jinja2.Environment(extensions=[_Generation, "jinja2.ext.loopcontrols"], autoescape=False)
     try:
         return frozenset(meta.find_undeclared_variables(environment.parse(source))) - _ALWAYS
     except (jinja2.TemplateError, RecursionError):

@@ -12,7 +12,18 @@ from omnidraft.backends.prompting.formats.learn_arguments import learn_arguments
 from omnidraft.backends.prompting.formats.learned_text import behind_marks
 from omnidraft.backends.prompting.formats.learned_text import gapped as _gapped
 from omnidraft.backends.prompting.formats.pattern import NAME, Item, common_end, common_start, groups, is_tag
-from omnidraft.backends.prompting.formats.probe import CONTENT, IDS, KEYS, NAMES, NUMBER, TEXT, WAYS, Probe, Way, named_id
+from omnidraft.backends.prompting.formats.probe import (
+    CONTENT,
+    IDS,
+    KEYS,
+    NAMES,
+    NUMBER,
+    TEXT,
+    WAYS,
+    Probe,
+    Way,
+    named_id,
+)
 from omnidraft.backends.prompting.formats.shapes import CallShape, JsonCalls, NamedCalls, Pattern
 
 _DECODER = json.JSONDecoder()
@@ -186,7 +197,8 @@ def _named_calls(seen: Calls, turn_end: Pattern) -> CallShape | None:
     skip = common_start(between, tail)
     own = common_end(between[skip:], opening)
     openings.append(between[len(between) - own :] if own else between[skip:])
-    known = tuple(dict.fromkeys(each for each in openings[1:] if each not in ((), opening) and each[0] not in (",", ";")))
+    others = (each for each in openings[1:] if each not in ((), opening) and each[0] not in (",", ";"))
+    known = tuple(dict.fromkeys(others))
     closers = _closers(tail, between[: len(between) - own])
     return CallShape((opening, *known), NamedCalls((NAME, *lead), arguments), closers)
 

@@ -12,7 +12,6 @@ from omnidraft.backends.prompting.formats.pattern import Match, ends, match, ski
 from omnidraft.backends.prompting.formats.reader import AnswerReader
 from omnidraft.backends.prompting.formats.shapes import ChatFormat
 
-
 _BEGINS = re.compile(r"\s*(`{0,3}|```[a-z]*)")  # what may become a fence
 _FENCE = re.compile(r"^\s*(```[a-z]*\s*)?")
 _END = re.compile(r"\s*`{0,3}\s*\Z")

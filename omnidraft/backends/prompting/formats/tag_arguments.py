@@ -1,4 +1,4 @@
-"""Arguments between tags of their own: `<parameter=NAME>VALUE</parameter>`, `<arg_key>NAME</arg_key><arg_value>VALUE...`.
+"""Arguments between tags of their own: `<parameter=NAME>VALUE</parameter>`.
 
 Strings are said while they are written; everything else when it is whole, typed by the tool's schema.
 """
@@ -12,7 +12,6 @@ from omnidraft.backends.prompting.formats.pairs import Pairs, Say
 from omnidraft.backends.prompting.formats.pattern import KEY, MORE, Item, Match, match, overlap, skip_space
 from omnidraft.backends.prompting.formats.shapes import TagArguments
 from omnidraft.backends.prompting.formats.values import ANY, dump, typed, types_of
-
 
 _VERBATIM = "<![CDATA["
 
