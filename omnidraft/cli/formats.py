@@ -15,7 +15,7 @@ from omnidraft.backends.gguf.file import read_info
 from omnidraft.backends.prompting.formats.cases import counts, differences, read, read_case, schemas
 from omnidraft.backends.prompting.formats.events import Reading
 from omnidraft.backends.prompting.formats.of_template import format_of_source
-from omnidraft.backends.prompting.formats.shapes import ChatFormat, JsonCalls, LooseArguments, NamedCalls, Pattern
+from omnidraft.backends.prompting.formats.shapes import ChatFormat, JsonArguments, JsonCalls, LooseArguments, NamedCalls, Pattern
 from omnidraft.errors import ModelError, OmniDraftError
 
 
@@ -136,7 +136,8 @@ def described(form: ChatFormat) -> list[str]:
     if not form.learned:
         lines.append("calls                    not shown by the template; read in every usual way")
     for shape in form.calls if form.learned else ():
-        lines.append(f"calls                    {' or '.join(_shape(o) or '(at the beginning)' for o in shape.openings)}")
+        openings = " or ".join(_shape(opening) or "(at the beginning)" for opening in shape.openings)
+        lines.append(f"calls                    {openings}")
         lines.append(f"                         {_body(shape.body)}")
     return lines
 
@@ -146,11 +147,10 @@ def _body(body: JsonCalls | NamedCalls) -> str:
         return 'JSON objects {NAME: arguments}' if body.keyed else "JSON objects with name and arguments"
     if isinstance(body.arguments, LooseArguments):
         return f"{_shape(body.head)} name{body.arguments.assign}value, ... {body.arguments.closer}"
-    begin = getattr(body.arguments, "begin", None)
-    if begin is None:
+    if isinstance(body.arguments, JsonArguments):
         return f"{_shape(body.head)} {{JSON}}"
     arguments = body.arguments
-    return f"{_shape(body.head)} {_shape(begin)} {_shape(arguments.key_end)} VALUE {_shape(arguments.end)}"
+    return f"{_shape(body.head)} {_shape(arguments.begin)} {_shape(arguments.key_end)} VALUE {_shape(arguments.end)}"
 
 
 def _shape(pattern: Pattern) -> str:

@@ -26,4 +26,5 @@ def refused(error: OmniDraftError, otherwise: int = 503) -> JSONResponse:
         return reply
     if isinstance(error, ContextFull):
         return error_reply(str(error), 400, TOO_LONG)
-    return error_reply(str(error), 400 if isinstance(error, (SettingsError, GrammarError, PromptRefused)) else otherwise)
+    asked_wrong = isinstance(error, (SettingsError, GrammarError, PromptRefused))
+    return error_reply(str(error), 400 if asked_wrong else otherwise)

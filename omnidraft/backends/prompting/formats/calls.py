@@ -142,7 +142,8 @@ class JsonCall:
         parts = self._scan.texts.get(self._place, []) if self._place is not None else []
         first = next((part for part in parts if part and not part.isspace()), "")
         if first.lstrip()[:1] == "{" and len(parts) > self._told:
-            self._tell(Arguments("".join(parts[self._told :]).lstrip() if not self._told else "".join(parts[self._told :])))
+            more = "".join(parts[self._told :])
+            self._tell(Arguments(more if self._told else more.lstrip()))
             self._told = len(parts)
 
     def _end(self) -> None:

@@ -21,15 +21,13 @@ from omnidraft.backends.prompting.formats.shapes import (
 
 _TAG = re.compile(r"<[^<>\s{}'\"%]{1,40}>|\[/?[A-Z_]{3,30}\]")
 _THINKS = re.compile(r"think|thought|reason", re.IGNORECASE)
-_OPENERS = (  # of a closing marker
-    (re.compile(r"^<\|/(.*)$"), r"<|\1"),
-    (re.compile(r"^([<\[])/(.*)$"), r"\1\2"),
-    (re.compile(r"END_|end_|end▁of▁|end_of_"), lambda m: {"END_": "START_", "end_": "begin_", "end▁of▁": "begin▁of▁", "end_of_": "begin_of_"}[m[0]]),
-)
+_BEGINNINGS = {"END_": "START_", "end_of_": "begin_of_", "end▁of▁": "begin▁of▁", "end_": "begin_"}
+_ENDINGS = re.compile("|".join(_BEGINNINGS))
 # Markers of calls, and what closes them.
 _WRAPPERS = (
     ("<tool_call>", "</tool_call>"), ("<tool_calls>", "</tool_calls>"), ("<TOOLCALL>", "</TOOLCALL>"),
-    ("<|tool_call|>", "<|/tool_call|>"), ("<|tool_call|>", "</|tool_call|>"), ("<|tool_call_start|>", "<|tool_call_end|>"),
+    ("<|tool_call|>", "<|/tool_call|>"), ("<|tool_call|>", "</|tool_call|>"),
+    ("<|tool_call_start|>", "<|tool_call_end|>"),
     ("<function_call>", "</function_call>"), ("<functioncall>", "</functioncall>"), ("[TOOL_CALLS]", ""),
     ("<|action_start|><|plugin|>", "<|action_end|>"), ("<|python_tag|>", ""), ("functools", ""),
     ("<|function_call|>", ""), ("<start_function_call>", "<end_function_call>"), ("<|tool_calls|>", "<|/tool_calls|>"),
@@ -68,10 +66,11 @@ def thoughts(source: str, prompts: Sequence[str]) -> tuple[tuple[Pattern, ...], 
 
 
 def _opener(closer: str) -> str | None:
-    for pattern, opener in _OPENERS:
-        if pattern.search(closer):
-            return pattern.sub(opener, closer, count=1)
-    return None
+    """The marker that one which closes belongs to."""
+    if "/" in closer[:3]:
+        return closer.replace("/", "", 1)
+    found = _ENDINGS.search(closer)
+    return closer.replace(found[0], _BEGINNINGS[found[0]], 1) if found else None
 
 
 def calls(source: str) -> tuple[CallShape, ...]:
@@ -79,16 +78,17 @@ def calls(source: str) -> tuple[CallShape, ...]:
     ends = dict.fromkeys(closer for _, closer in _WRAPPERS if closer)
     closers = tuple((closer,) for closer in (*ends, *_DEEPSEEK_CLOSERS, "</function>", "```", "]", ",", ";"))
     begins = sorted((opener for opener, _ in _WRAPPERS), key=lambda opener: opener not in source)
-    openings = tuple(dict.fromkeys(tuple(atoms(opener)) for opener in begins))
-    parameter = TagArguments(
-        (("<parameter="), KEY), (">",), ("</parameter>",), "\n", "\n", None, ("</function>",)
-    )
-    return (
-        CallShape((*openings, ()), _KEYS, closers),
-        CallShape((*((*o, "[") for o in openings), ("[",), *openings), NamedCalls((NAME, "("), LooseArguments(")", "=")), closers),
-        CallShape((*((*o, "<function=") for o in openings), ("<function=",)), NamedCalls((NAME, ">"), parameter), closers),
-        CallShape((("<function=",),), NamedCalls((NAME, ">"), JsonArguments()), closers),
-        CallShape(_DEEPSEEK, NamedCalls((NAME, "```json"), JsonArguments()), closers),
-        CallShape(_DEEPSEEK, NamedCalls((NAME, "<｜tool▁sep｜>"), JsonArguments()), closers),
-        CallShape(openings, NamedCalls((NAME,), JsonArguments()), closers),
-    )  # fmt: skip
+    marked = tuple(dict.fromkeys(tuple(atoms(opener)) for opener in begins))
+    listed = tuple((*opener, "[") for opener in marked)
+    tagged = tuple((*opener, "<function=") for opener in marked)
+    parameter = TagArguments(("<parameter=", KEY), (">",), ("</parameter>",), "\n", "\n", None, ("</function>",))
+    bodies: list[tuple[tuple[Pattern, ...], JsonCalls | NamedCalls]] = [
+        ((*marked, ()), _KEYS),
+        ((*listed, ("[",), *marked), NamedCalls((NAME, "("), LooseArguments(")", "="))),
+        ((*tagged, ("<function=",)), NamedCalls((NAME, ">"), parameter)),
+        ((("<function=",),), NamedCalls((NAME, ">"), JsonArguments())),
+        (_DEEPSEEK, NamedCalls((NAME, "```json"), JsonArguments())),
+        (_DEEPSEEK, NamedCalls((NAME, "<｜tool▁sep｜>"), JsonArguments())),
+        (marked, NamedCalls((NAME,), JsonArguments())),
+    ]
+    return tuple(CallShape(openings, body, closers) for openings, body in bodies)

@@ -25,10 +25,10 @@ from omnidraft.backends.prompting.formats.json_arguments import JsonReader
 from omnidraft.backends.prompting.formats.markers import Found, Markers
 
 _HEADER = Markers([(("<|message|>",), "message"), (("<|start|>",), "start")])
-_BODY = Markers([((mark,), "end") for mark in ("<|end|>", "<|call|>", "<|return|>")] + [(("<|start|>",), "start")] + [(("<|channel|>",), "channel")])
+_ENDS = [(("<|end|>",), "end"), (("<|call|>",), "end"), (("<|return|>",), "end")]
+_BODY = Markers([*_ENDS, (("<|start|>",), "start"), (("<|channel|>",), "channel")])
 _TO = re.compile(r"to=([\w.\-:]+)")
 _CHANNEL = re.compile(r"<\|channel\|>\s*(\w+)")
-_NEVER = ("<|",)
 
 
 class HarmonyReader:

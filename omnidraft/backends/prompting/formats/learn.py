@@ -29,7 +29,6 @@ from omnidraft.backends.prompting.formats.shapes import Between, ChatFormat, Pat
 
 _TOKEN = re.compile(r"\s+|<[^<>\s]*>?|\[[^\[\]\s]*\]?|[^\s<\[]+")
 _THINKS = re.compile(r"think|thought|reason", re.IGNORECASE)
-_CLOSES = re.compile(r"[<\[]\W*(/|end|close|eo)", re.IGNORECASE)
 
 
 def learn_format(render: Render, source: str) -> ChatFormat:
@@ -40,7 +39,8 @@ def learn_format(render: Render, source: str) -> ChatFormat:
     before, behind = _plain(probe)
     asked = probe.prompt(generation=False) or ""
     behind = _only_markers(behind)
-    prompts = [text for text in map(lambda o: probe.prompt(generation=True, **o), (THINKING, SILENT, {})) if text]
+    ways: tuple[dict[str, bool], ...] = (THINKING, SILENT, {})
+    prompts = [text for options in ways if (text := probe.prompt(generation=True, **options))]
     inserted = any(text != before and text.endswith(before) for text in prompts)  # instructions behind the question
     header = before if inserted else _header([before, *prompts], asked) or _header([before, *prompts[:1]], asked)
     lead = before.removeprefix(header)
@@ -58,7 +58,7 @@ def learn_format(render: Render, source: str) -> ChatFormat:
         calls=calls or conventions.calls(source),
         header=tuple(atoms(own)),
         turn_end=tuple(atoms(behind)),
-        drops=_drops((*begins, *ends), own, behind),
+        drops=_drops((*begins, *ends)),
         word="" if marked else lead.lstrip(),
         learned=bool(calls),
         field=_field(probe),
@@ -120,7 +120,9 @@ def _thinking_messages() -> Iterator[Message]:
         yield {"content": [{"type": "thinking", "thinking": inner}, {"type": "text", "text": CONTENT}]}
 
 
-def _thoughts(probe: Probe, header: str, own: str, lead: str) -> tuple[tuple[Pattern, ...], tuple[Pattern, ...], Pattern]:
+def _thoughts(
+    probe: Probe, header: str, own: str, lead: str
+) -> tuple[tuple[Pattern, ...], tuple[Pattern, ...], Pattern]:
     """What thoughts begin and end with, and what more stands between them and content."""
     for text in _with_thoughts(probe):
         before, _, behind = text.partition(THOUGHT)
@@ -158,6 +160,6 @@ def _with_thoughts(probe: Probe) -> Iterator[str]:
             yield text
 
 
-def _drops(marks: Sequence[Pattern], own: str, behind: str) -> tuple[str, ...]:
+def _drops(marks: Sequence[Pattern]) -> tuple[str, ...]:
     """Markers that nobody writes as text, which are no content where they stand alone."""
     return tuple({str(item): None for mark in marks for item in mark if is_tag(item) and "|" in str(item)})

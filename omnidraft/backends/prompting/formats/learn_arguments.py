@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os.path
 from collections.abc import Sequence
 
 from omnidraft.backends.prompting.formats.learned_text import gapped
@@ -116,8 +115,8 @@ def _key_end(text: str, number: str) -> tuple[Pattern, str | None]:
     """What stands between a name and its value, with a gap for a word that tells texts from other values."""
     if text == number:
         return gapped(text), None
-    start = len(os.path.commonprefix([text, number]))
-    stop = len(os.path.commonprefix([text[start:][::-1], number[start:][::-1]]))
+    start = common_start(text, number)
+    stop = common_end(text[start:], number[start:])
     while start and (text[start - 1].isalnum()):
         start -= 1
     while stop and text[len(text) - stop].isalnum():

@@ -197,7 +197,8 @@ def _named_calls(seen: Calls, turn_end: Pattern) -> CallShape | None:
     skip = common_start(between, tail)
     own = common_end(between[skip:], opening)
     openings.append(between[len(between) - own :] if own else between[skip:])
-    known = tuple(dict.fromkeys(each for each in openings[1:] if each not in ((), opening) and each[0] not in (",", ";")))
+    others = (each for each in openings[1:] if each not in ((), opening) and each[0] not in (",", ";"))
+    known = tuple(dict.fromkeys(others))
     closers = _closers(tail, between[: len(between) - own])
     return CallShape((opening, *known), NamedCalls((NAME, *lead), arguments), closers)
 

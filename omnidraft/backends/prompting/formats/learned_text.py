@@ -28,7 +28,10 @@ def behind_marks(text: str, marks: Sequence[Sequence[Item]]) -> str:
     """What stands behind the last of the marks."""
     for mark in marks:
         at = text.rfind(str(mark[0]))
-        while at >= 0 and not isinstance(found := match(mark, text, at, True), Match):
+        while at >= 0:
+            found = match(mark, text, at, True)
+            if isinstance(found, Match):
+                text = text[found.end :]
+                break
             at = text.rfind(str(mark[0]), 0, at)
-        text = text[found.end :] if at >= 0 else text
     return text

@@ -37,7 +37,7 @@ def format_of(source: str, template: SafeTemplate, special: tuple[tuple[str, str
 
 
 def template_variables(messages: Any, tools: list[Any], add_generation_prompt: bool) -> dict[str, Any]:
-    """What every template is given. `functions` and `datetime` are what templates of Firefunction call tools and date."""
+    """What every template is given; some call the tools `functions`, and the date `datetime`."""
     return {
         "messages": messages, "add_generation_prompt": add_generation_prompt, "tools": tools or None,
         "documents": None, "functions": json.dumps(tools, ensure_ascii=False, indent=2) if tools else "",

@@ -78,7 +78,10 @@ class Probe:
         message = {"role": "assistant", "content": "", "tool_calls": made, **fields}
         text = self._behind([self.asked, message], False, True, way.options)
         if text is None or NAMES[0] not in text:
-            results = [{"role": "tool", "tool_call_id": c["id"], "name": c["function"]["name"], "content": RESULT} for c in made]
+            results = [
+                {"role": "tool", "tool_call_id": c["id"], "name": c["function"]["name"], "content": RESULT}
+                for c in made
+            ]
             text = self._behind([self.asked, message, *results], False, True, way.options)
             text = None if text is None or RESULT not in text else text[: text.find(RESULT)]
         return text if text is not None and NAMES[len(made) - 1] in text else None

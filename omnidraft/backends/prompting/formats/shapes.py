@@ -14,8 +14,8 @@ Pattern = tuple[Item, ...]
 class JsonCalls:
     """Each call is one JSON object, perhaps in a list.
 
-    names, arguments, ids: where they may stand in it; keyed: the object's only key is the name, its value the arguments;
-    others: what else the object may have.
+    names, arguments, ids: where they may stand in it; keyed: its only key is the name, its value the arguments; others:
+    what else it may have.
     """
 
     names: frozenset[Path] = frozenset((("name",),))
@@ -50,7 +50,7 @@ class TagArguments:
 
 @dataclass(frozen=True, slots=True)
 class LooseArguments:
-    """Arguments as in Python's calls, or in objects with bare keys: up to `closer`; `assign` is between name and value."""
+    """As in Python's calls or in objects with bare keys: up to `closer`; `assign` stands between name and value."""
 
     closer: str
     assign: str

@@ -1,4 +1,4 @@
-"""Arguments between tags of their own: `<parameter=NAME>VALUE</parameter>`, `<arg_key>NAME</arg_key><arg_value>VALUE...`.
+"""Arguments between tags of their own: `<parameter=NAME>VALUE</parameter>`.
 
 Strings are said while they are written; everything else when it is whole, typed by the tool's schema.
 """
