@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from fastapi import Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
@@ -39,7 +39,7 @@ from omnidraft.server.api.text_form import TextForm
 GONE = "The client went away."
 
 
-async def complete(session: Session, request: Request, read: Callable[[Session, bytes], CompletionRequest]) -> Response:
+async def complete(read: Callable[[Session, bytes], CompletionRequest], session: Session, request: Request) -> Response:
     """The answer to a request that `read` understands."""
     try:
         # Reading a large body or turning a schema into a grammar takes its time; others go on meanwhile.
@@ -150,7 +150,7 @@ def _raw(prompt: Prompt, engine: Engine) -> RawText:
     if isinstance(prompt, str):
         return RawText(prompt)
     try:
-        return RawText.of_ids(prompt, engine.target.model.vocabulary)
+        return RawText.of_ids(cast(list[int], prompt), engine.target.model.vocabulary)
     except ValueError:
         raise BadRequest(f"prompt has token ids that {engine.target.model.name} does not know.") from None
 

@@ -20,8 +20,7 @@ def messages_of(given: Any) -> list[dict[str, Any]]:
 
 
 def _message(message: Any) -> dict[str, Any]:
-    role = message.get("role") if isinstance(message, dict) else None
-    if role not in ROLES:
+    if not isinstance(message, dict) or (role := message.get("role")) not in ROLES:
         raise BadRequest(f"Every message needs one of the roles {', '.join(ROLES)}.")
     calls = message.get("tool_calls") if role == "assistant" else None
     content = message.get("content")
@@ -42,9 +41,10 @@ def _message(message: Any) -> dict[str, Any]:
 
 def _calls(given: Any) -> list[dict[str, Any]]:
     found = []
-    for call in given if isinstance(given, list) else [None]:
-        function = call.get("function") if isinstance(call, dict) else None
+    calls: list[Any] = given if isinstance(given, list) else [None]
+    for call in calls:
         try:
+            function = call["function"]
             arguments = json.loads(function["arguments"] or "{}")
             if not isinstance(function["name"], str) or not isinstance(arguments, dict):
                 raise TypeError

@@ -48,11 +48,11 @@ def add_routes(app: FastAPI, sessions: Sessions, key: str | None, exposed: bool)
 
     @app.post("/v1/chat/completions")
     async def chat_completions(request: Request) -> Response:
-        return await guarded(request, lambda *given: answers.complete(*given, CompletionRequest.chat))
+        return await guarded(request, lambda *given: answers.complete(CompletionRequest.chat, *given))
 
     @app.post("/v1/completions")
     async def completions(request: Request) -> Response:
-        return await guarded(request, lambda *given: answers.complete(*given, CompletionRequest.text))
+        return await guarded(request, lambda *given: answers.complete(CompletionRequest.text, *given))
 
     @app.post("/v1/embeddings")
     async def embeddings(request: Request) -> Response:

@@ -46,7 +46,7 @@ def tools_of(body: dict[str, Any]) -> Tools | None:
 def _function(tool: Any) -> dict[str, Any]:
     function = tool.get("function") if isinstance(tool, dict) and tool.get("type", "function") == "function" else None
     name = function.get("name") if isinstance(function, dict) else None
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
+    if not isinstance(function, dict) or not isinstance(name, str) or not _NAME.fullmatch(name):
         raise BadRequest("Every tool must be a function with a name of letters, digits, dots, - and _, at most 64.")
     if not isinstance(function.get("parameters") or {}, dict):
         raise BadRequest(f"The parameters of {name} must be a JSON schema.")

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import MutableMapping
-from typing import Any
+import socket
 
 import uvicorn
 from starlette.requests import ClientDisconnect
@@ -30,32 +29,52 @@ class Ending:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        response = _Response(send)
-        with contextlib.suppress(ClientDisconnect):  # whoever left while sending expects no answer
-            await self.app(scope, self._hearing(receive), response.send)
+        request, response = _Request(receive, self.over), _Response(send)
+        try:
+            with contextlib.suppress(ClientDisconnect):  # whoever left while sending expects no answer
+                await self.app(scope, request.receive, response.send)
+        finally:
+            request.close()
         if self.over.is_set():
             await response.end()
 
-    def _hearing(self, receive: Receive) -> Receive:
-        whole = False  # whether all of the request has come: until then it is heard out
 
-        async def hear() -> Message:
-            nonlocal whole
-            if not whole:
-                message = await receive()
-                whole = not message.get("more_body", False)
-                return message
-            if self.over.is_set():
-                return GONE
-            waits = [asyncio.ensure_future(receive()), asyncio.ensure_future(self.over.wait())]
-            try:
-                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-                return waits[0].result() if waits[0].done() else GONE
-            finally:
-                for one in waits:
-                    one.cancel()
+class _Request:
+    """What a client sends; once all of its request has come, whether it is still there.
 
-        return hear
+    Starlette's `is_disconnected` takes only what is there at once: it gives up where `receive` would have to wait. So
+    from the end of the request on one task waits, whoever asks in between and gives up.
+    """
+
+    def __init__(self, receive: Receive, over: asyncio.Event) -> None:
+        self._receive = receive
+        self._over = over
+        self._whole = False
+        self._leaving: asyncio.Future[None] | None = None
+
+    async def receive(self) -> Message:
+        if not self._whole:  # until then it is heard out, though the server ends
+            message = await self._receive()
+            self._whole = not message.get("more_body", False)
+            if self._whole:
+                self._leaving = asyncio.ensure_future(self._left())
+            return message
+        if self._leaving is not None and not self._leaving.done():
+            await asyncio.wait([self._leaving])
+        return GONE
+
+    async def _left(self) -> None:
+        """Until the client has gone or the server ends."""
+        waits = [asyncio.ensure_future(self._receive()), asyncio.ensure_future(self._over.wait())]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in waits:
+                one.cancel()
+
+    def close(self) -> None:
+        if self._leaving is not None:
+            self._leaving.cancel()
 
 
 class _Response:
@@ -65,7 +84,7 @@ class _Response:
         self._send = send
         self._open = False
 
-    async def send(self, message: MutableMapping[str, Any]) -> None:
+    async def send(self, message: Message) -> None:
         self._open = message["type"] == "http.response.start" or message.get("more_body", False)
         await self._send(message)
 
@@ -78,6 +97,7 @@ class _Response:
 class Server(uvicorn.Server):
     """A server that tells its requests when it ends. Its application is an `Ending`."""
 
-    async def shutdown(self, sockets: list | None = None) -> None:
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        assert isinstance(self.config.app, Ending)
         self.config.app.over.set()
         await super().shutdown(sockets)

@@ -12,7 +12,7 @@ import openai
 import pytest
 
 from omnidraft.decoding.request import AnswerRequest
-from tests.ui.test_api import ASK, MODEL, client
+from tests.server.test_api import ASK, MODEL, client
 
 SCHEMA = {
     "type": "object",

@@ -8,8 +8,8 @@ import openai
 import pytest
 
 from tests.backends.tool_templates import TEMPLATES, copy_with_template
-from tests.ui.conftest import SETTINGS, Server, write_settings
-from tests.ui.test_api import ASK, MODEL, client
+from tests.server.test_api import ASK, MODEL, client
+from tests.serving import SETTINGS, Server, write_settings
 
 PARAMETERS = {
     "type": "object",

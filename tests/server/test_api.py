@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 from omnidraft.server.api import routes as api
 from omnidraft.server.guard.security import is_local
 from tests.backends.hf_folders import write_folder
-from tests.ui.conftest import SETTINGS
+from tests.serving import SETTINGS
 
 MODEL = "tiny-target-a-f16"
 ASK = [{"role": "user", "content": "Tell me about your day."}]

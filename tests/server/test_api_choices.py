@@ -12,8 +12,8 @@ import openai
 import pytest
 
 from tests.backends.hf_folders import write_folder
-from tests.ui.conftest import SETTINGS, Server, write_settings
-from tests.ui.test_api import ASK, MODEL, client
+from tests.server.test_api import ASK, MODEL, client
+from tests.serving import SETTINGS, Server, write_settings
 
 PROMPT = "Once there was a"
 

@@ -1,0 +1,126 @@
+"""The real app in a child process, on a free port: for tests that ask it over its socket.
+
+`server` and `make_server` are fixtures; a folder's conftest.py imports those its tests ask for.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+SETTINGS = "[model]\nthreads = 1\n\n[sampling]\ntemperature = 0.0\nmax_tokens = 48\n"
+
+
+@dataclass
+class Server:
+    """The app on a free port. `lookups` are the names it tried to resolve."""
+
+    data: Path
+    arguments: list[str] = field(default_factory=list)
+    environment: dict[str, str] = field(default_factory=dict)
+    port: int = 0
+    process: subprocess.Popen | None = None
+
+    @property
+    def origin(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def lookups(self) -> list[str]:
+        return (self.data / "lookups.txt").read_text().splitlines()
+
+    @property
+    def log(self) -> str:
+        return (self.data / "server.log").read_text()
+
+    def start(self) -> Server:
+        self.data.mkdir(parents=True, exist_ok=True)
+        self.port = self.port or free_port()
+        command = [
+            sys.executable,
+            str(ROOT / "tests/serve.py"),
+            str(self.data / "lookups.txt"),
+            "--port",
+            str(self.port),
+            "--data-dir",
+            str(self.data / "home"),
+            *self.arguments,
+        ]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", **self.environment}
+        with (self.data / "server.log").open("ab") as log:
+            self.process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log)
+        self._wait()
+        return self
+
+    def _wait(self) -> None:
+        until = time.monotonic() + 240
+        while time.monotonic() < until:
+            if self.process.poll() is not None:
+                raise AssertionError(f"the app ended with {self.process.returncode}:\n{self.log}")
+            try:
+                with urllib.request.urlopen(self.origin, timeout=5):
+                    return
+            except urllib.error.HTTPError:
+                return  # it answers, if only to say that one must sign in
+            except OSError:
+                time.sleep(0.2)
+        raise AssertionError(f"the app did not answer:\n{self.log}")
+
+    def stop(self) -> int:
+        self.process.send_signal(signal.SIGINT)
+        return self.process.wait(20)
+
+    def kill(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait(10)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def write_settings(server: Server, text: str, profile: str = "default") -> None:
+    """A profile's settings, before the app starts: the tests share their machine, so one thread each."""
+    folder = server.data / "home" / "profiles" / profile
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "settings.toml").write_text(text)
+
+
+@pytest.fixture
+def make_server(tmp_path: Path) -> Iterator:
+    made: list[Server] = []
+
+    def make(*arguments: str, settings: str = SETTINGS, name: str = "app", **environment: str) -> Server:
+        server = Server(tmp_path / name, list(arguments), environment)
+        write_settings(server, settings)
+        made.append(server)
+        return server.start()
+
+    yield make
+    for server in made:
+        server.kill()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One app for all tests of a module."""
+    made = Server(tmp_path_factory.mktemp("ui") / "app")
+    write_settings(made, SETTINGS)
+    made.start()
+    yield made
+    made.kill()
