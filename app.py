@@ -18,6 +18,7 @@ from omnidraft.errors import OmniDraftError, SettingsError, StorageError
 from omnidraft.settings.config import ModelSettings
 from omnidraft.storage.file_lock import FileLock
 from omnidraft.storage.files import keep_private, make_private
+from omnidraft.storage.log import begin_log, keep_log
 from omnidraft.storage.paths import DEFAULT_PROFILE, DataHome, find_data_home, profile_name
 from omnidraft.storage.vault import held
 
@@ -31,9 +32,7 @@ KEY_HELP = (
 def main(argv: list[str] | None = None) -> int:
     args = _parser().parse_args(argv)
     keep_private()
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
-    for noisy in ("httpx", "httpcore", "matplotlib"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)
+    begin_log()
     try:
         return _run(args)
     except OmniDraftError as error:
@@ -59,6 +58,7 @@ def _run(args: argparse.Namespace) -> int:
 def _serve(args: argparse.Namespace, home: DataHome, profile: str) -> int:
     _check_models(args, home, profile)
     lock = _only_one(home)
+    keep_log(home.log)
     from omnidraft.app.sessions import Sessions
     from omnidraft.profiles.accounts import Accounts
     from omnidraft.profiles.folders import remove_leftovers

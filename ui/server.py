@@ -15,7 +15,6 @@ os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 os.environ.setdefault("DO_NOT_TRACK", "1")
 
 import contextlib
-import logging
 import sys
 import warnings
 from collections.abc import AsyncIterator, Sequence
@@ -31,8 +30,10 @@ from omnidraft.profiles.uploads import clear_uploads
 from omnidraft.server.api import routes as api
 from omnidraft.server.api.errors import error_reply
 from omnidraft.server.guard import auth
-from omnidraft.server.guard.ending import Ending, Server
+from omnidraft.server.guard.connections import BACKLOG, Connection, Server
+from omnidraft.server.guard.ending import Ending
 from omnidraft.server.guard.fetching import refuse_fetching
+from omnidraft.server.guard.limits import Limits
 from omnidraft.server.guard.security import Guard, allowed_hosts, is_local
 from ui import profiles as profiles_page
 from ui.chat import transfer
@@ -60,6 +61,7 @@ def make_app(sessions: Sessions, host: str, extra_hosts: Sequence[str] = (), *, 
     if sessions.accounts is not None:
         auth.add_routes(app, sessions.accounts)
         app.add_middleware(auth.Gate, accounts=sessions.accounts)
+    app.add_middleware(Limits)
     app.add_middleware(Guard, hosts=allowed_hosts(host, extra_hosts))
     transfer.add_routes(app, sessions)
     profiles_page.add_routes(app, sessions)
@@ -113,14 +115,13 @@ def serve(app: FastAPI, host: str, port: int, proxies: Sequence[str] = ()) -> No
     """Serve until interrupted. proxies: addresses whose word about a client's own address is taken."""
     # The thread that decodes gives the interpreter away with every pass; it must not wait 5 ms to get it back.
     sys.setswitchinterval(SWITCH_SECONDS)
-    config = server_config(app, host, port, proxies)
-    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
-    Server(config).run()
+    Server(server_config(app, host, port, proxies)).run()
 
 
 def server_config(app: FastAPI, host: str, port: int, proxies: Sequence[str] = ()) -> uvicorn.Config:
     """By itself uvicorn takes the word of every client on this machine about where it comes from."""
     return uvicorn.Config(
-        Ending(app), host=host, port=port, log_level="warning", access_log=False, timeout_graceful_shutdown=2,
-        proxy_headers=bool(proxies), forwarded_allow_ips=list(proxies),
+        Ending(app), host=host, port=port, http=Connection, ws="none", backlog=BACKLOG, log_config=None,
+        log_level="warning", access_log=False, timeout_graceful_shutdown=2, proxy_headers=bool(proxies),
+        forwarded_allow_ips=list(proxies),
     )  # fmt: skip

@@ -72,6 +72,10 @@ class DataHome:
         return self.root / "cache"
 
     @property
+    def log(self) -> Path:
+        return self.root / "omnidraft.log"
+
+    @property
     def uploads(self) -> Path:
         """What a browser sent and was not read yet; of an encrypted home in memory."""
         vault = held(self.root)

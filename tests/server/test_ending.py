@@ -14,7 +14,8 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from omnidraft.server.guard.ending import Ending, Server
+from omnidraft.server.guard.connections import Server
+from omnidraft.server.guard.ending import Ending
 
 
 async def endless(request: Request) -> Response:

@@ -7,21 +7,18 @@ import math
 from typing import Any
 
 from fastapi import Request
+from starlette.exceptions import HTTPException
 
 from omnidraft.chats.records import json_value
 from omnidraft.server.api.fields import BadRequest
 
-MAX_BODY = 8 << 20
-
 
 async def read_body(request: Request) -> bytes:
-    """The request's body, if it is not too large."""
-    data = bytearray()
-    async for chunk in request.stream():
-        data += chunk
-        if len(data) > MAX_BODY:
-            raise BadRequest("The request is too large.", 413)
-    return bytes(data)
+    """The request's body, if it is not too large (guard/limits.py)."""
+    try:
+        return await request.body()
+    except HTTPException as refused:
+        raise BadRequest(refused.detail, refused.status_code) from None
 
 
 def json_body(data: bytes) -> dict[str, Any]:
@@ -29,7 +26,9 @@ def json_body(data: bytes) -> dict[str, Any]:
     try:
         # Half an emoji, which JSON can say and UTF-8 cannot, becomes the mark for that here.
         body = json_value(json.loads(data, parse_constant=_finite, parse_float=_finite))
-    except (ValueError, RecursionError):
+    except RecursionError:
+        raise BadRequest("The request is nested too deeply.") from None
+    except ValueError:
         raise BadRequest("The request is not JSON.") from None
     if not isinstance(body, dict):
         raise BadRequest("The request is not a JSON object.")

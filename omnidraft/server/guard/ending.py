@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 
-import uvicorn
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -92,12 +90,3 @@ class _Response:
         """Close what was begun and not ended."""
         if self._open:
             await self._send({"type": "http.response.body", "body": b"", "more_body": False})
-
-
-class Server(uvicorn.Server):
-    """A server that tells its requests when it ends. Its application is an `Ending`."""
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        assert isinstance(self.config.app, Ending)
-        self.config.app.over.set()
-        await super().shutdown(sockets)
