@@ -1,17 +1,15 @@
-"""Children for tests of what runs children: `python -m tests.crashing REQUEST`, which says how to end in its path."""
+"""Children for tests of what runs children: they are told how to end by the name of a file."""
 
 from __future__ import annotations
 
 import json
 import os
-import sys
 import time
 
-from omnidraft.processes.bounded_child import limit_this_process
+from omnidraft.processes.bounded_child import asked
 
 if __name__ == "__main__":
-    request = json.loads(sys.argv[1])
-    limit_this_process(request["seconds"], request["memory"])
+    request = asked()
     wanted = os.path.basename(request["path"]).removesuffix(".gguf")
     if wanted == "abort":
         os.abort()

@@ -1,8 +1,7 @@
 """What runs in the child process: one file's text by the library for its kind. Whatever happens here harms nobody.
 
-Run as `python -m omnidraft.app.documents.child '{"path": ..., "suffix": ..., "most": ..., "seconds": ...,
-"memory": ...}'`;
-says one line of JSON: {"text": ...} or {"refused": the rest of a sentence that begins with the file's name}.
+Run by `bounded_child` and asked {"path": ..., "suffix": ..., "most": ...}. Says one line of JSON: {"text": ...} or
+{"refused": the rest of a sentence that begins with the file's name}.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import zipfile
 from collections.abc import Iterator
 from typing import Any
 
-from omnidraft.processes.bounded_child import limit_this_process
+from omnidraft.processes.bounded_child import asked
 
 UNPACKED = 256 << 20  # bytes of everything in an Office file: a page of text packs into a hundredth
 ENTRIES = 20_000
@@ -24,7 +23,6 @@ class Refused(Exception):
 
 
 def main(request: dict[str, Any]) -> dict[str, str]:
-    limit_this_process(request["seconds"], request["memory"])
     parts = {".pdf": _pdf, ".docx": _docx, ".xlsx": _xlsx}[request["suffix"]](request["path"])
     try:
         text = _joined(parts, request["most"])
@@ -74,6 +72,7 @@ def _xlsx(path: str) -> Iterator[str]:
     with open(path, "rb") as file:  # a path would be judged by its name
         for sheet in load_workbook(file, read_only=True, data_only=True).worksheets:
             yield f"Sheet {sheet.title}:"
+            sheet.reset_dimensions()  # or one cell in the last column makes every row as long
             for row in sheet.iter_rows(values_only=True):
                 if line := "\t".join("" if value is None else str(value) for value in row).rstrip("\t"):
                     yield line
@@ -88,4 +87,4 @@ def _check_zip(path: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(main(json.loads(sys.argv[1]))) + "\n")
+    sys.stdout.write(json.dumps(main(asked())) + "\n")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from omnidraft.backends.gguf.file import ModelInfo, read_info
 from omnidraft.backends.gguf.header import read_header
 from omnidraft.backends.llama.sizes import available_bytes, kv_cache_bytes, prompt_step, tensor_bytes
 from omnidraft.errors import ModelError
-from omnidraft.processes.bounded_child import limit_this_process, run_bounded
+from omnidraft.processes.bounded_child import asked, run_bounded
 from omnidraft.settings.config import ModelSettings
 from omnidraft.storage.trial import WITHIN
 
@@ -163,6 +162,4 @@ def _simulate(request: dict) -> tuple[int, int]:
 
 
 if __name__ == "__main__":
-    asked = json.loads(sys.argv[1])
-    limit_this_process(asked["seconds"], asked["memory"])
-    print(json.dumps(_simulate(asked)))
+    print(json.dumps(_simulate(asked())))

@@ -7,12 +7,11 @@ this process otherwise would have ended the program.
 from __future__ import annotations
 
 import json
-import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from omnidraft.processes.bounded_child import limit_this_process
+from omnidraft.processes.bounded_child import asked
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 
 _CONTEXT = 512
@@ -52,9 +51,8 @@ def _try(path: Path, adapter: str | None) -> str:
 
 
 def main(request: dict[str, Any]) -> None:
-    limit_this_process(request["seconds"], request["memory"])
     print(json.dumps(_try(Path(request["path"]), request["adapter"])), flush=True)
 
 
 if __name__ == "__main__":
-    main(json.loads(sys.argv[1]))
+    main(asked())
