@@ -25,9 +25,10 @@ class Repeats(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Decided once for a line, whatever it is written to."""
-        if not hasattr(record, "is_written"):
-            record.is_written = self._decide(record)
-        return bool(record.is_written)
+        decided: dict[str, bool] = record.__dict__
+        if "is_written" not in decided:
+            decided["is_written"] = self._decide(record)
+        return decided["is_written"]
 
     def _decide(self, record: logging.LogRecord) -> bool:
         place, now = (record.pathname, record.lineno), time.monotonic()

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import io
 import json
+import threading
+import time
 import zipfile
+from contextlib import suppress
+from pathlib import Path
 
+import psutil
 import pytest
 
-from omnidraft.chats.foreign import read_foreign
+from omnidraft.chats.foreign import Brought, child, items, read_foreign
 from omnidraft.errors import StorageError
+
+
+def reading(folder: Path, data: bytes) -> Brought | None:
+    (folder / "export").write_bytes(data)
+    return read_foreign(folder / "export")
 
 
 def node(name: str, parent: str | None, role: str, *parts, children=(), **more) -> dict:
@@ -69,8 +79,8 @@ def said(found) -> list[tuple[str, str]]:
     return [(m.role, m.content) for m in messages]
 
 
-def test_of_a_chatgpt_tree_the_path_shown_comes_in(store):
-    found = read_foreign(json.dumps([CHATGPT]).encode())
+def test_of_a_chatgpt_tree_the_path_shown_comes_in(store, tmp_path):
+    found = reading(tmp_path, json.dumps([CHATGPT]).encode())
     assert said(found) == [
         ("user", "When was Rome founded?"), ("assistant", "In 753 BC,\n\nthey say."), ("user", "See\n[picture]"),
     ]  # fmt: skip
@@ -82,14 +92,14 @@ def test_of_a_chatgpt_tree_the_path_shown_comes_in(store):
     assert [hit.snippet for hit in store.search("753")] != []
 
 
-def test_without_a_current_node_the_newest_branch_counts():
-    found = read_foreign(json.dumps([{**CHATGPT, "current_node": None}]).encode())
+def test_without_a_current_node_the_newest_branch_counts(tmp_path):
+    found = reading(tmp_path, json.dumps([{**CHATGPT, "current_node": None}]).encode())
     assert said(found)[-1] == ("user", "See\n[picture]")
 
 
-def test_an_open_webui_history_comes_in():
+def test_an_open_webui_history_comes_in(tmp_path):
     for given in ([OPEN_WEBUI], OPEN_WEBUI, {"data": [OPEN_WEBUI]}):
-        found = read_foreign(json.dumps(given).encode())
+        found = reading(tmp_path, json.dumps(given).encode())
         assert said(found) == [
             ("user", "How long?"),
             ("assistant", "<think>\nIt depends.\nYes.\n</think>\n\nAn hour."),
@@ -99,8 +109,8 @@ def test_an_open_webui_history_comes_in():
         assert (chat.title, chat.system, chat.updated) == ("Bread", "Be kind.", 1_700_000_500)
 
 
-def test_an_lm_studio_conversation_comes_in():
-    found = read_foreign(json.dumps(LM_STUDIO).encode())
+def test_an_lm_studio_conversation_comes_in(tmp_path):
+    found = reading(tmp_path, json.dumps(LM_STUDIO).encode())
     assert said(found) == [("user", "How hot?"), ("assistant", "<think>\nHm.\n</think>\n\n80 °C.")]
     ((chat, messages),) = found.conversations
     assert (chat.title, chat.system, chat.created) == ("Tea", "Short.", 1_700_000_000.0)
@@ -115,45 +125,132 @@ def zipped(**files: object) -> bytes:
     return out.getvalue()
 
 
-def test_archives_are_read_and_what_came_in_is_counted():
+def test_archives_are_read_and_what_came_in_is_counted(tmp_path):
     ring = {"mapping": {"a": node("a", "b", "user", "round"), "b": node("b", "a", "assistant", "and round")},
             "current_node": "b"}  # fmt: skip
     empty = {"mapping": {}, "current_node": "x"}
     odd = {"mapping": {"a": {"message": {"author": "me", "content": 5, "metadata": 3}}}, "current_node": "a"}
-    found = read_foreign(zipped(conversations=[CHATGPT, ring, empty, odd, 7], user={"id": 5}))
+    found = reading(tmp_path, zipped(conversations=[CHATGPT, ring, empty, odd, 7], user={"id": 5}))
     assert found.sentence() == (
         "2 conversations with 5 messages came in from ChatGPT; 3 held nothing that can be read and stayed out."
     )
-    assert len(read_foreign(zipped(tea=LM_STUDIO, more=LM_STUDIO)).conversations) == 2
+    assert len(reading(tmp_path, zipped(tea=LM_STUDIO, more=LM_STUDIO)).conversations) == 2
 
 
 @pytest.mark.parametrize("data", [
     b"[", b"[" * 100_000, b"\xff\xfe", zipped(conversations=[CHATGPT])[:200],
     json.dumps([{"mapping": {}}]).encode(),
 ])  # fmt: skip
-def test_what_cannot_be_read_costs_one_sentence(data):
+def test_what_cannot_be_read_costs_one_sentence(tmp_path, data):
     with pytest.raises(StorageError, match=r"^The file cannot be imported: [^\n]*\.$"):
-        read_foreign(data)
+        reading(tmp_path, data)
 
 
 @pytest.mark.parametrize("given", [{}, [], {"format": "omnidraft-chats"}, [1, "x", None], {"mapping": 5}])
-def test_what_no_known_program_wrote_is_nobodys(given):
-    assert read_foreign(json.dumps(given).encode()) is None
+def test_what_no_known_program_wrote_is_nobodys(tmp_path, given):
+    assert reading(tmp_path, json.dumps(given).encode()) is None
 
 
 @pytest.mark.parametrize("whole", [CHATGPT, OPEN_WEBUI, LM_STUDIO])
 def test_values_of_another_type_anywhere_raise_nothing_else(whole):
     """Every value in turn is something else: the conversation is read, left out or refused, and that is all."""
     text = json.dumps(whole)
-    places = [at for at, c in enumerate(text) if c in ':,[' and text[at + 1] == " "]
+    places = [at for at, c in enumerate(text) if c in ":,[" and text[at + 1] == " "]
     for at in places:
         for other in ("null", "5", '"x"', "[]", "{}", "true", "1e400"):
             end = _end_of_value(text, at + 2)
-            try:
-                read_foreign((text[: at + 2] + other + text[end:]).encode())
-            except StorageError:
-                continue
+            with suppress(StorageError):
+                for item in items.items(io.BytesIO((text[: at + 2] + other + text[end:]).encode())):
+                    if (program := child._program(item)) is not None:
+                        child._read(program, item)
 
 
 def _end_of_value(text: str, start: int) -> int:
     return json.JSONDecoder().raw_decode(text, start)[1] if text[start] not in "]}" else start
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 1000])
+def test_values_are_found_wherever_a_piece_ends(monkeypatch, size):
+    monkeypatch.setattr(items, "_CHUNK", size)
+    values = [1, 23.5, "a, ]é\U0001f600", {"x": [1, [2]]}, [], None, "", 456]
+    for indent in (None, 2):
+        text = json.dumps(values, indent=indent, ensure_ascii=False).encode()
+        assert list(items.items(io.BytesIO(text))) == values
+        for cut in range(1, len(text)):
+            with pytest.raises(StorageError):
+                list(items.items(io.BytesIO(text[:cut])))
+    assert list(items.items(io.BytesIO(b"\xef\xbb\xbf [ ] "))) == []
+
+
+class Watched:
+    """What this program and its children take while something is done: bytes at most, and the longest time in which no
+    other thread of it came to do anything."""
+
+    def __enter__(self) -> Watched:
+        self.own, self.children, self.longest, self._done = 0, 0, 0.0, False
+        self._before = psutil.Process().memory_info().rss
+        self._threads = [threading.Thread(target=one) for one in (self._turns, self._memory)]
+        for one in self._threads:
+            one.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done = True
+        for one in self._threads:
+            one.join()
+
+    def check(self, data: bytes) -> None:
+        print(f"{len(data):,} bytes: {self.own / 1e6:.0f} MB here, {self.children / 1e6:.0f} MB in the child, others "
+              f"waited {self.longest:.3f} s at most")  # fmt: skip
+        assert len(data) < 300_000
+        assert self.own < 64 << 20
+        assert self.children < 1.2 * (1 << 30)
+
+    def _turns(self) -> None:
+        last = time.monotonic()
+        while not self._done:
+            time.sleep(0.002)
+            now = time.monotonic()
+            self.longest, last = max(self.longest, now - last), now
+
+    def _memory(self) -> None:
+        own = psutil.Process()
+        while not self._done:
+            self.own = max(self.own, own.memory_info().rss - self._before)
+            for one in own.children():
+                try:
+                    self.children = max(self.children, one.memory_info().rss)
+                except psutil.Error:
+                    continue
+            time.sleep(0.05)
+
+
+def bomb(unit: bytes, size: int, deep: bytes = b"") -> bytes:
+    """A zip of some kilobytes with a file of `size` bytes."""
+    out = io.BytesIO()
+    with (
+        zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as made,
+        made.open("conversations.json", "w", force_zip64=True) as entry,
+    ):
+        entry.write(b"[" + deep)
+        for _ in range(size // (len(unit) * 10_000)):
+            entry.write(unit * 10_000)
+        entry.write(b"0" + deep.replace(b"[", b"]") + b"]")
+    return out.getvalue()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("unit", [b"[],", b"[[],[],{}],", b'[{"a":1}],'])
+def test_a_bomb_fills_and_stops_nobody(tmp_path, unit):
+    """122 kilobytes that a parser makes gigabytes of, in one value or in millions of them."""
+    data = bomb(unit, 60 << 20)
+    with Watched() as watched:
+        assert reading(tmp_path, data) is None
+    watched.check(data)
+
+
+def test_one_value_of_gigabytes_is_refused(tmp_path):
+    data = bomb(b"[[],[],{}],", 40 << 20, deep=b"[")
+    with Watched() as watched, pytest.raises(StorageError, match="larger than 32 MB"):
+        reading(tmp_path, data)
+    watched.check(data)

@@ -51,13 +51,13 @@ def import_file(store: ChatStore, file: Path) -> tuple[list[Conversation], str]:
     A file of ours, or an export of ChatGPT, Open WebUI or LM Studio. StorageError says why none could be added.
     """
     try:
-        data = file.read_bytes()
+        zipped, data = is_zip(file), file.read_bytes()
     except OSError as error:
         raise StorageError(f"{file.name} cannot be read: {reason(error)}.") from error
-    if is_zip(data) or data.lstrip().removeprefix(b"\xef\xbb\xbf").lstrip().startswith((b"{", b"[")):
-        if (brought := read_foreign(data)) is not None:
+    if zipped or data.lstrip().removeprefix(b"\xef\xbb\xbf").lstrip().startswith((b"{", b"[")):
+        if (brought := read_foreign(file)) is not None:
             return store.insert(brought.conversations), brought.sentence()
-        if is_zip(data):
+        if zipped:
             raise StorageError("The file cannot be imported: the archive holds no conversations of a known program.")
         added = import_json(store, data)
     else:

@@ -1,28 +1,27 @@
-"""Which program wrote a file of conversations, and all that can be read of it.
+"""All that can be read of a file of another program's conversations: a child reads it, within limits.
 
 A conversation that cannot be read costs that one, and is counted; a file of which none can be is refused in a sentence.
 """
 
 from __future__ import annotations
 
-import io
 import json
-import zipfile
 from dataclasses import dataclass, field
-from types import ModuleType
+from pathlib import Path
 from typing import Any
 
-from omnidraft.chats.foreign import chatgpt, lm_studio, open_webui
-from omnidraft.chats.foreign.turns import as_stored
 from omnidraft.chats.records import Conversation, Message
 from omnidraft.errors import StorageError
+from omnidraft.processes.bounded_child import BoundedChild
+from omnidraft.storage.files import reason
 
-PROGRAMS: tuple[ModuleType, ...] = (chatgpt, open_webui, lm_studio)
-MAX_BYTES = 512 << 20  # of JSON, unpacked
-MOST_FILES = 20_000
+SECONDS = 120.0
+MEMORY = 1 << 30  # the child's, in bytes
+MOST_TEXT = 128 << 20  # bytes of what it may say: an upload has ten megabytes, packed
+_CHILD = "omnidraft.chats.foreign.child"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Brought:
     """conversations: as the store takes them; skipped: how many could not be read or held nothing."""
 
@@ -39,61 +38,42 @@ class Brought:
         return f"{said}."
 
 
-def read_foreign(data: bytes) -> Brought | None:
+def read_foreign(file: Path) -> Brought | None:
     """The conversations of another program's export, JSON or a zip with it; None if no known program wrote it.
 
     StorageError if it cannot be read at all.
     """
-    given = [item for text in _texts(data) for item in _items(text)]
-    known = [(program, item) for item in given if (program := _program(item)) is not None]
-    if not known:
+    found, said, end = Brought(), 0, None
+    try:
+        child = BoundedChild(_CHILD, {"path": str(file.resolve())}, SECONDS, MEMORY, {})
+    except OSError as error:
+        raise StorageError(f"The file cannot be imported: {reason(error)}.") from error
+    for line in child.lines():
+        said += len(line)
+        if said > MOST_TEXT:
+            raise StorageError(f"The file cannot be imported: it holds more than {MOST_TEXT >> 20} MB of text.")
+        end = json.loads(line)
+        if "chat" in end:
+            found.conversations.append(_stored(end))
+    if child.late:
+        raise StorageError("The file cannot be imported: reading it took too long.")
+    if child.code != 0 or end is None:
+        raise StorageError("The file cannot be imported: it needs too much memory, or is damaged.")
+    if refused := end.get("refused"):
+        raise StorageError(refused)
+    if end["source"] is None:
         return None
-    found = [made for program, item in known if (made := _read(program, item)) is not None]
-    source = known[0][0].NAME
-    if not found:
-        raise StorageError(f"The file cannot be imported: none of its conversations from {source} holds any text.")
-    return Brought(found, len(given) - len(found), source)
+    found.source, found.skipped = end["source"], end["skipped"]
+    if not found.conversations:
+        raise StorageError(
+            f"The file cannot be imported: none of its conversations from {found.source} holds any text."
+        )
+    return found
 
 
-def is_zip(data: bytes) -> bool:
-    return data.startswith(b"PK\x03\x04")
-
-
-def _texts(data: bytes) -> list[bytes]:
-    """The JSON texts in a file. Of a zip: `conversations.json` in whatever parts, else every JSON file."""
-    if not is_zip(data):
-        return [data]
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            entries = [entry for entry in archive.infolist() if entry.filename.lower().endswith(".json")]
-            named = [e for e in entries if e.filename.rpartition("/")[2].startswith("conversations")]
-            wanted = named or entries
-            if len(wanted) > MOST_FILES or sum(entry.file_size for entry in wanted) > MAX_BYTES:
-                raise StorageError(f"The file cannot be imported: it unpacks to more than {MAX_BYTES >> 20} MB.")
-            return [archive.read(entry) for entry in wanted]
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError, ValueError) as error:
-        raise StorageError(f"The file cannot be imported: it is a damaged archive ({str(error)[:80]}).") from None
-
-
-def _items(text: bytes) -> list[Any]:
-    try:
-        whole = json.loads(text.decode("utf-8-sig"))
-    except (ValueError, RecursionError):
-        raise StorageError("The file cannot be imported: it is not JSON in UTF-8.") from None
-    if isinstance(whole, dict) and isinstance(whole.get("data"), list):  # Open WebUI's answers to a request
-        return whole["data"]
-    return whole if isinstance(whole, list) else [whole]
-
-
-def _program(item: Any) -> ModuleType | None:
-    return next((program for program in PROGRAMS if program.is_one(item)), None)
-
-
-def _read(program: ModuleType, item: Any) -> tuple[Conversation, list[Message]] | None:
-    try:
-        return as_stored(program.talk(item))
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):  # of another shape than any version known
-        return None
+def _stored(said: dict[str, Any]) -> tuple[Conversation, list[Message]]:
+    chat = Conversation(**{**said["chat"], "tags": tuple(said["chat"]["tags"])})
+    return chat, [Message(**message) for message in said["messages"]]
 
 
 def _counted(number: int, what: str) -> str:
