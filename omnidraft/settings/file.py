@@ -7,6 +7,7 @@ silently replaced; `reset_settings` moves it aside first. Knows nothing of what 
 
 from __future__ import annotations
 
+import re
 import threading
 import tomllib
 from collections.abc import MutableMapping
@@ -20,6 +21,12 @@ from omnidraft.errors import SettingsError, StorageError
 from omnidraft.settings.config import AppSettings, describe, from_dict, to_dict, value_of
 from omnidraft.storage.files import move_aside, read, reason, write_atomically
 
+MOST_BYTES, MOST_KEYS = 64 << 10, 1000
+MOST_PARTS = 8  # of a key; ours have two
+# A key of so many parts: parsers take time with the square of their number. Part and dot never begin alike, and what
+# one has taken it does not give back, so that looking for it takes time with the length of the text.
+_PART = r"""(?:(?<![\w-])[\w-]++|"[^"\n]*+"|'[^'\n]*+')"""
+_DEEP = re.compile(rf"{_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{MOST_PARTS}}}")
 _saving = threading.Lock()
 
 
@@ -33,6 +40,7 @@ def load_settings(path: Path) -> tuple[AppSettings, list[str]]:
     if text is None:
         return AppSettings(), []
     try:
+        _check_extent(text)
         data = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise StorageError(f"The settings file {path} is damaged ({error}); repair it or reset the settings.") from None
@@ -41,6 +49,14 @@ def load_settings(path: Path) -> tuple[AppSettings, list[str]]:
     except SettingsError as error:
         raise SettingsError(f"In the settings file {path}: {str(error)[0].lower()}{str(error)[1:]}") from None
     return settings, [f"{path.name}: {warning}" for warning in warnings]
+
+
+def _check_extent(text: str) -> None:
+    """ValueError for what would take a parser seconds, however little of it there is."""
+    if len(text) > MOST_BYTES or text.count("=") > MOST_KEYS:
+        raise ValueError("it is much larger than settings are")
+    if _DEEP.search(text):
+        raise ValueError(f"it has names of more than {MOST_PARTS} parts")
 
 
 def save_settings(path: Path, settings: AppSettings) -> None:

@@ -14,6 +14,7 @@ from starlette.testclient import TestClient
 
 from omnidraft.server.api import answers
 from omnidraft.server.api import routes as api
+from omnidraft.server.api.body import json_body
 from omnidraft.server.api.fields import BadRequest
 from omnidraft.settings.config import AppSettings
 
@@ -157,3 +158,17 @@ def test_no_single_change_breaks_it(client, data, whole, value):
         key = data.draw(st.sampled_from(sorted(place) if isinstance(place, dict) else range(len(place))))
     place[key] = value
     assert post(client, json.dumps(body["body"])) in (400, UNDERSTOOD)
+
+
+@pytest.mark.parametrize(("data", "said"), [
+    (b'{"a": ' + b"[" * 300 + b"]" * 300 + b"}", None),
+    (b'{"a": ' + b"[" * 5000 + b"]" * 5000 + b"}", "The request is nested too deeply."),
+    (b'{"a": 1e999}', "The request is not JSON."), (b'{"a"', "The request is not JSON."),
+])  # fmt: skip
+def test_deep_json_is_told_from_what_is_none(data, said):
+    if said is None:
+        assert json_body(data)
+        return
+    with pytest.raises(BadRequest) as refused:
+        json_body(data)
+    assert str(refused.value) == said

@@ -5,15 +5,22 @@ from __future__ import annotations
 import http.client
 import itertools
 import json
+import socket
+import subprocess
+import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from statistics import median
 
 import psutil
 import pytest
 from fastapi import FastAPI, Request
 from starlette.testclient import TestClient
 
+from tests.serving import ROOT
 from ui.server import server_config
 
 MODELS = ("tiny-target-a-f16", "tiny-target-b-f16", "tiny-target-a2-f16")
@@ -42,6 +49,7 @@ class TextWithCalls:
     """What clients got: answers by client, refusals, and everything else."""
 
     answered: list[int] = field(default_factory=lambda: [0] * CLIENTS)
+    waits: list[float] = field(default_factory=list)
     refused: int = 0
     odd: list = field(default_factory=list)
 
@@ -49,7 +57,9 @@ class TextWithCalls:
         for turn in itertools.count():
             if turn >= least and time.monotonic() > until:
                 return
+            began = time.monotonic()
             status, headers, body = post(server, asking(f"What is {number} + {turn}?"))
+            self.waits.append(time.monotonic() - began)
             if status == 200 and json.loads(body)["choices"][0]["finish_reason"]:
                 self.answered[number] += 1
             elif status == 429 and int(headers["retry-after"]) >= 1:
@@ -85,6 +95,60 @@ def abandon(server) -> float:
     status, _, _ = post(server, asking("Hi", 1))
     assert status == 200
     return time.monotonic() - left
+
+
+def uploads_without_end(server) -> None:
+    head = b"POST /gradio_api/upload HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: multipart/form-data; boundary=b\r\n"
+    with suppress(OSError), socket.create_connection(("127.0.0.1", server.port), timeout=20) as client:
+        client.sendall(head + b"Transfer-Encoding: chunked\r\n\r\n")
+        for _ in range(1000):
+            client.sendall(b"4000\r\n" + b"x" * 0x4000 + b"\r\n")
+            time.sleep(0.02)
+
+
+def sends_by_drops(server) -> None:
+    body = json.dumps(asking("Hi", 4000, stream=True)).encode()
+    with suppress(OSError), socket.create_connection(("127.0.0.1", server.port), timeout=20) as client:
+        client.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 900\r\n\r\n")
+        for byte in body:
+            client.sendall(bytes([byte]))
+            time.sleep(0.3)
+
+
+def leaves(server) -> None:
+    """Asks for a long answer and goes away, in line or while it is written."""
+    body = json.dumps(asking("Count to one thousand.", 4000)).encode()
+    with suppress(OSError), socket.create_connection(("127.0.0.1", server.port), timeout=20) as client:
+        head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(body)}\r\n\r\n"
+        client.sendall(head.encode() + body)
+        time.sleep(2)
+
+
+def runs_beside(server) -> None:
+    """Another program with the same data."""
+    command = [sys.executable, "-m", "omnidraft", "profile", "list", "--data-dir", str(server.data / "home")]
+    subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, check=True)
+    time.sleep(10)
+
+
+@contextmanager
+def beside(server, *ways: Callable) -> Iterator[None]:
+    """One of each, again and again, until the block ends."""
+    over = threading.Event()
+
+    def repeat(way: Callable) -> None:
+        while not over.is_set():
+            way(server)
+
+    threads = [threading.Thread(target=repeat, args=(way,)) for way in ways]
+    for one in threads:
+        one.start()
+    try:
+        yield
+    finally:
+        over.set()
+        for one in threads:
+            one.join()
 
 
 def held(server) -> tuple[float, int, int]:
@@ -159,6 +223,19 @@ def test_minutes_of_load_leave_memory_flat(server, pytestconfig):
     assert after[0] <= before[0] * 1.05
     assert min(heard.answered) >= 0.8 * max(heard.answered) - 1
     assert abandon(server) < 5.0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+def test_careless_clients_cost_the_others_little(make_server, pytestconfig):
+    """Answers take what a large model takes; who leaves, drips, uploads without end, and a second program beside."""
+    server, seconds = make_server(PAUSE="0.05"), pytestconfig.getoption("--minutes") * 60 / 2
+    many(server, 0, 1)
+    alone = median(many(server, seconds, 2).waits)
+    with beside(server, leaves, sends_by_drops, uploads_without_end, runs_beside):
+        among = many(server, seconds, 2).waits
+    print(f"median wait of {CLIENTS} clients: {alone:.2f} s alone, {median(among):.2f} s among careless ones")
+    assert median(among) <= 1.2 * alone
 
 
 def test_nobodys_word_is_taken_for_where_a_request_comes_from(make_server, tmp_path):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from omnidraft.errors import OmniDraftError, SettingsError, StorageError
 from omnidraft.settings.config import AppSettings, changed, describe
-from omnidraft.settings.file import load_settings, reset_settings, save_settings
+from omnidraft.settings.file import MOST_KEYS, load_settings, reset_settings, save_settings
 
 OTHER = changed(AppSettings(), **{"target": "models/a.gguf", "sampling.top_k": 20, "draft.enabled": False})
 
@@ -225,3 +225,26 @@ def test_killed_while_saving_the_file_holds_the_last_settings_or_the_next(path):
         assert warnings == []
         assert loaded.sampling.seed in (last, last + 1)
         assert len(loaded.target) == loaded.sampling.seed % 4000 + 1
+
+
+@pytest.mark.parametrize("text", [
+    "a." * 200_000 + "a = 1", "\n".join(f"k{n}." + "a." * 3000 + "a = 1" for n in range(20)), "a . " * 20_000 + "a = 1",
+    '"a".' * 15_000 + "a = 1", "[" + "a." * 20_000 + "a]", "\n".join(f"k{n} = 1" for n in range(5000)),
+    "'" * 60_000, '"' * 60_000, "a" * 60_000, "a-" * 30_000, "# " + "x" * 70_000,
+])  # fmt: skip
+def test_no_settings_take_long_to_refuse(tmp_path, text):
+    path = tmp_path / "settings.toml"
+    path.write_text(text)
+    began = time.process_time()
+    with pytest.raises(StorageError, match="is damaged"):
+        load_settings(path)
+    assert time.process_time() - began < 0.5
+
+
+def test_the_most_that_is_read_is_saved_within_seconds(tmp_path):
+    path = tmp_path / "settings.toml"
+    path.write_text("".join(f"k{n}.b.c.d.e.f.g = 1\n" for n in range(MOST_KEYS - 10)) + "# x.y.z and 1.2.3.4 say nothing\n")
+    began = time.process_time()
+    save_settings(path, changed(AppSettings(), theme="dark"))
+    assert time.process_time() - began < 5
+    assert load_settings(path)[0].theme == "dark"

@@ -17,10 +17,11 @@ from omnidraft.errors import StorageError
 
 MAX_BYTES = 512 << 20  # of JSON, unpacked
 MOST_FILES = 20_000
-MOST_ITEM = 32 << 20  # characters of one conversation, or of a file that is no list
+MOST_ITEM = 16 << 20  # characters of one conversation, or of a file that is no list
 _CHUNK = 1 << 16
 _ZIP = b"PK\x03\x04"
 _DECODER = json.JSONDecoder()
+_BEHIND = tuple(",] \t\r\n")
 _SPACE = re.compile(r"[ \t\r\n]*")
 
 
@@ -91,7 +92,7 @@ class _Text:
         self._at += 1
 
     def value(self, last: bool = False) -> Any:
-        """The value that begins here. As much again is read each time that it is not whole: the work stays in
+        """The value that begins here. Three times as much is read each time that it is not whole: the work stays in
         proportion to its length. last: it must be all there is."""
         if last:
             while not self._over:
@@ -100,14 +101,14 @@ class _Text:
         while True:
             try:
                 found, end = _DECODER.raw_decode(self._held, self._at)
-                if end < len(self._held) or self._over:  # else a number may go on
+                if self._over or self._held[end : end + 1] in _BEHIND:  # else a number may go on
                     break
             except RecursionError:
                 raise not_json() from None
             except ValueError:
                 if self._over:
                     raise not_json() from None
-            self._read(max(_CHUNK, len(self._held)))
+            self._read(max(_CHUNK, 3 * len(self._held)))
         self._at = end
         if last and self.next_character():
             raise not_json()

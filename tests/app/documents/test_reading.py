@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import io
+import os
+import signal
+import subprocess
+import sys
 import time
 import zipfile
 
 import docx
 import openpyxl
+import psutil
 import pypdf
 import pytest
 
@@ -129,3 +134,45 @@ def test_memory_time_and_text_are_bounded(tmp_path):
         reading(tmp_path, "b.pdf", pdf_of("x", 400), seconds=0.05)
     with pytest.raises(Unreadable, match=f"more than {MAX_TEXT:,} characters"):
         reading(tmp_path, "c.xlsx", xlsx_of([["a" * 30_000]] * 70))
+
+
+def test_a_cell_in_the_last_corner_takes_no_time(tmp_path):
+    made, out = openpyxl.Workbook(), io.BytesIO()
+    made.active.title = "Costs"
+    made.active["A1"], made.active["XFD1048576"] = "first", "last"
+    made.save(out)
+    began = time.monotonic()
+    text = reading(tmp_path, "far.xlsx", out.getvalue())
+    assert time.monotonic() - began < 30  # a minute passed before, and then it was refused
+    assert text.split() == ["Sheet", "Costs:", "first", "last"]
+
+
+READS = """
+import sys
+from pathlib import Path
+from omnidraft.app.documents import reading
+reading._CHILD = "tests.crashing"
+reading.text_of(Path(sys.argv[1]), "hang.pdf")
+"""
+
+
+def test_a_reader_ends_with_the_app_and_names_no_file(tmp_path):
+    """The one here hangs; the app is killed."""
+    secret = tmp_path / "Brunhilde" / "hang"
+    secret.parent.mkdir()
+    secret.write_bytes(b"%PDF")
+    script = tmp_path / "reads.py"
+    script.write_text(READS)
+    environment = {**os.environ, "PYTHONPATH": os.getcwd()}
+    app = psutil.Popen([sys.executable, str(script), str(secret)], env=environment, stderr=subprocess.DEVNULL)
+    until = time.monotonic() + 60
+    while not (children := app.children()) and time.monotonic() < until:
+        time.sleep(0.05)
+    (child,) = children
+    assert not any("hang" in word or "Brunhilde" in word for word in child.cmdline())
+    time.sleep(3)
+    assert child.is_running(), "it hangs"
+    app.send_signal(signal.SIGKILL)
+    app.wait()
+    psutil.wait_procs([child], timeout=10)
+    assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
