@@ -2,10 +2,12 @@
 
 Usage: python serve.py LOOKUPS_FILE [arguments of app.py]
 With PAUSE in the environment every token of an answer takes that many seconds longer. With SAYS models say what stands
-there, answers parted by "|", and their templates know tools (scripted_engine.py).
+there, answers parted by "|", and their templates know tools (scripted_engine.py). With CLOCK_DAYS every other look at the
+clock tells a time so many days later.
 """
 
 import ipaddress
+import itertools
 import os
 import sys
 import time
@@ -34,6 +36,10 @@ def listen(event: str, arguments: tuple) -> None:
 
 sys.addaudithook(listen)
 RECORD.touch()
+
+if days := os.environ.get("CLOCK_DAYS"):
+    real, looks = time.time, itertools.count()
+    time.time = lambda: real() + next(looks) % 2 * float(days) * 86400
 
 import app  # noqa: E402  the hook has to be there before anything is imported
 from omnidraft.app.answer_job import AnswerJob  # noqa: E402

@@ -147,7 +147,7 @@ def advance(update: Update, event: Event) -> Update:
 def conclude(update: Update, event: Ended, why: str | None) -> Update:
     """The update when the process is gone. why: the reason this program ended it, None if it did not."""
     now = time.time()
-    update = replace(update, ended=now, seconds=round(now - update.started, 2))
+    update = replace(update, ended=now, seconds=max(0.0, round(now - update.started, 2)))
     if update.outcome != "running":
         return update
     if why is not None:

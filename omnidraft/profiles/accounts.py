@@ -85,14 +85,14 @@ class Accounts:
         """A new session's token."""
         token = secrets.token_urlsafe(32)
         with self._lock:
-            self._sessions = {token: kept for token, kept in self._sessions.items() if kept[1] > time.time()}
-            self._sessions[token] = (name, time.time() + DAYS * 86400)
+            self._sessions = {token: kept for token, kept in self._sessions.items() if kept[1] > time.monotonic()}
+            self._sessions[token] = (name, time.monotonic() + DAYS * 86400)
         return token
 
     def user(self, token: str | None) -> str | None:
         with self._lock:
             name, until = self._sessions.get(token or "", ("", 0.0))
-        return name if until > time.time() else None
+        return name if until > time.monotonic() else None
 
     def sign_out(self, token: str | None) -> None:
         with self._lock:

@@ -251,6 +251,6 @@ def test_a_bomb_fills_and_stops_nobody(tmp_path, unit):
 
 def test_one_value_of_gigabytes_is_refused(tmp_path):
     data = bomb(b"[[],[],{}],", 20 << 20, deep=b"[")
-    with Watched() as watched, pytest.raises(StorageError, match="larger than 16 MB|too long"):
+    with Watched() as watched, pytest.raises(StorageError, match=r"larger than 16 MB|too long"):
         reading(tmp_path, data)
     watched.check(data)

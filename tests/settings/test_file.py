@@ -243,7 +243,7 @@ def test_no_settings_take_long_to_refuse(tmp_path, text):
 
 def test_the_most_that_is_read_is_saved_within_seconds(tmp_path):
     path = tmp_path / "settings.toml"
-    path.write_text("".join(f"k{n}.b.c.d.e.f.g = 1\n" for n in range(MOST_KEYS - 10)) + "# x.y.z and 1.2.3.4 say nothing\n")
+    path.write_text("".join(f"k{n}.b.c.d.e.f.g = 1\n" for n in range(MOST_KEYS - 10)) + "# 1.2.3.4 says nothing\n")
     began = time.process_time()
     save_settings(path, changed(AppSettings(), theme="dark"))
     assert time.process_time() - began < 5

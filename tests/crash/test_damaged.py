@@ -1,0 +1,82 @@
+"""Drafters and adapters that are damaged where no header tells: the program answers, or refuses in a sentence."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.backends.conftest import write_adapter, write_gguf
+
+__all__ = ["write_adapter", "write_gguf"]
+ROOT = Path(__file__).resolve().parents[2]
+CASES = 12
+ANSWERS = """
+import sys
+from pathlib import Path
+from omnidraft.app.assistant import Assistant
+from omnidraft.errors import OmniDraftError
+from omnidraft.settings.config import changed
+from omnidraft.storage.paths import find_data_home
+home, drafter, adapter = sys.argv[1:]
+assistant = Assistant(find_data_home(home))
+assistant.settings = changed(assistant.settings, **{"sampling.max_tokens": 16, "model.threads": 1})
+try:
+    assistant.load(Path("models/tiny-target-a-f16.gguf"), Path(drafter), adapter=Path(adapter) if adapter else None)
+    events = list(assistant.answer([{"role": "user", "content": "What is 2 + 3?"}]))
+    print("answered", len(events))
+except OmniDraftError as error:
+    print("refused", error)
+assistant.close()
+"""
+
+
+def damage(data: bytes, how: int, by: random.Random) -> bytes:
+    """Cut off, with other bytes near the beginning, with a hole in the middle, with numbers that are none."""
+    made = bytearray(data)
+    if how == 0:
+        return bytes(made[: by.randrange(len(made))])
+    if how == 1:
+        for _ in range(by.randrange(1, 40)):
+            made[by.randrange(4000)] = by.randrange(256)
+    elif how == 2:
+        at = by.randrange(len(made) - 2000)
+        made[at : at + 2000] = by.randbytes(2000)
+    else:
+        for _ in range(200):
+            at = by.randrange(len(made) // 2, len(made) - 2)
+            made[at : at + 2] = by.choice([b"\x00\x7e", b"\x00\xfe", b"\x00\x7c"])
+    return bytes(made)
+
+
+def answered(folder: Path, drafter: Path, adapter: Path | str = "") -> str:
+    command = [sys.executable, "-c", ANSWERS, str(folder / "home"), str(drafter), str(adapter)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, f"{drafter} {adapter}: {done.returncode} {done.stderr[-2000:]}"
+    assert done.stdout.startswith(("answered", "refused"))
+    return done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_damaged_drafters_answer_or_are_refused(tmp_path, models):
+    whole, by = (models / "tiny-drafter-f16.gguf").read_bytes(), random.Random(5)
+    for number in range(CASES):
+        path = tmp_path / f"drafter-{number}.gguf"
+        path.write_bytes(damage(whole, number % 4, by))
+        print(answered(tmp_path, path).strip()[-100:])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_damaged_adapters_answer_or_are_refused(tmp_path, models, write_adapter):
+    drafter, by = models / "tiny-drafter-f16.gguf", random.Random(6)
+    whole = write_adapter("whole.gguf", drafter)
+    assert answered(tmp_path, drafter, whole).startswith("answered")
+    for number in range(CASES):
+        path = tmp_path / f"adapter-{number}.gguf"
+        path.write_bytes(damage(whole.read_bytes(), number % 4, by))
+        print(answered(tmp_path, drafter, path).strip()[-100:])
