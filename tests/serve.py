@@ -2,8 +2,8 @@
 
 Usage: python serve.py LOOKUPS_FILE [arguments of app.py]
 With PAUSE in the environment every token of an answer takes that many seconds longer. With SAYS models say what stands
-there, answers parted by "|", and their templates know tools (scripted_engine.py). With CLOCK_DAYS every other look at the
-clock tells a time so many days later.
+there, answers parted by "|", and their templates know tools (scripted_engine.py). With CLOCK_DAYS every other look at
+the clock tells a time so many days later.
 """
 
 import ipaddress

@@ -8,6 +8,7 @@ not stand; what it missed is read together with the next draft step, in one pass
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 
 import numpy as np
 
@@ -83,6 +84,8 @@ class Drafting:
             if self._unread:
                 self._catch_up()
             row = self._next_row(policy.longest)
+            if not row.max() < inf:  # NaN: a damaged drafter proposes nothing, and the text does not depend on it
+                break
             piece = picker.pick(row, pieces, position)
             policy.drew(row, piece)
             pieces.append(piece)

@@ -26,6 +26,7 @@ from omnidraft.decoding.speculation import NOTHING
 from omnidraft.decoding.strategy import Equality, Strategy, choose_strategy
 from omnidraft.decoding.text import TextStream
 from omnidraft.decoding.verify import Verdict
+from omnidraft.errors import ModelError
 from omnidraft.processes.thread_pool import release_helpers
 from omnidraft.vocab import Proposal
 
@@ -112,6 +113,8 @@ class _Answer:
         before = perf_counter()
         rows = self.target.extend([self.committed[-1], *(p.target_id for p in proposals)], len(proposals) + 1)
         after = perf_counter()
+        if np.isnan(rows[-1].max()):
+            raise ModelError("The target computes what is no number; its file is damaged: download or copy it again.")
         if first and self._barred:
             rows[0][self._barred] = -np.inf
         verdict = self._strategy.verify(rows, proposals, guess.pieces, self._recent, position)

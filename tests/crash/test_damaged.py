@@ -1,4 +1,4 @@
-"""Drafters and adapters that are damaged where no header tells: the program answers, or refuses in a sentence."""
+"""Targets, drafters and adapters, damaged where no header tells: the program answers, or refuses in a sentence."""
 
 from __future__ import annotations
 
@@ -14,19 +14,22 @@ from tests.backends.conftest import write_adapter, write_gguf
 __all__ = ["write_adapter", "write_gguf"]
 ROOT = Path(__file__).resolve().parents[2]
 CASES = 12
+TARGET = "models/tiny-target-a-f16.gguf"
 ANSWERS = """
 import sys
 from pathlib import Path
 from omnidraft.app.assistant import Assistant
+from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import OmniDraftError
-from omnidraft.settings.config import changed
+from omnidraft.settings.config import SamplingSettings, changed
 from omnidraft.storage.paths import find_data_home
-home, drafter, adapter = sys.argv[1:]
+home, target, drafter, adapter = sys.argv[1:]
 assistant = Assistant(find_data_home(home))
-assistant.settings = changed(assistant.settings, **{"sampling.max_tokens": 16, "model.threads": 1})
+assistant.settings = changed(assistant.settings, **{"model.threads": 1})
+question = [{"role": "user", "content": "What is 2 + 3?"}]
 try:
-    assistant.load(Path("models/tiny-target-a-f16.gguf"), Path(drafter), adapter=Path(adapter) if adapter else None)
-    events = list(assistant.answer([{"role": "user", "content": "What is 2 + 3?"}]))
+    assistant.load(Path(target), Path(drafter), adapter=Path(adapter) if adapter else None)
+    events = list(assistant.answer(AnswerRequest(question, SamplingSettings(max_tokens=16), assistant.settings.draft)))
     print("answered", len(events))
 except OmniDraftError as error:
     print("refused", error)
@@ -52,8 +55,8 @@ def damage(data: bytes, how: int, by: random.Random) -> bytes:
     return bytes(made)
 
 
-def answered(folder: Path, drafter: Path, adapter: Path | str = "") -> str:
-    command = [sys.executable, "-c", ANSWERS, str(folder / "home"), str(drafter), str(adapter)]
+def answered(folder: Path, drafter: Path, adapter: Path | str = "", target: Path | str = TARGET) -> str:
+    command = [sys.executable, "-c", ANSWERS, str(folder / "home"), str(target), str(drafter), str(adapter)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, f"{drafter} {adapter}: {done.returncode} {done.stderr[-2000:]}"
     assert done.stdout.startswith(("answered", "refused"))
@@ -68,6 +71,16 @@ def test_damaged_drafters_answer_or_are_refused(tmp_path, models):
         path = tmp_path / f"drafter-{number}.gguf"
         path.write_bytes(damage(whole, number % 4, by))
         print(answered(tmp_path, path).strip()[-100:])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_damaged_targets_answer_or_are_refused(tmp_path, models):
+    whole, by = (models / "tiny-target-a-f16.gguf").read_bytes(), random.Random(7)
+    for number in range(CASES):
+        path = tmp_path / f"target-{number}.gguf"
+        path.write_bytes(damage(whole, number % 4, by))
+        print(answered(tmp_path, models / "tiny-drafter-f16.gguf", target=path).strip()[-100:])
 
 
 @pytest.mark.slow
