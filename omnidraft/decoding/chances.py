@@ -63,8 +63,8 @@ class Rates:
 
     def local(self) -> Rates:
         """Where one answer begins."""
-        found = (getattr(self, name).local() for name in _NAMES)
-        return Rates(*found, [average.local() for average in self.copies])
+        first, later, per_piece, look = (getattr(self, name).local() for name in _NAMES)
+        return Rates(first, later, per_piece, look, [average.local() for average in self.copies])
 
     def kept(self, proposals: float, depth: int) -> float:
         """Expected number of kept tokens among the next `proposals` (fractions count) behind `depth` accepted ones."""
@@ -84,8 +84,8 @@ class Rates:
     def from_dict(cls, data: dict) -> Rates:
         if len(data["copies"]) != _KINDS * len(_PRIOR):
             raise ValueError("rates of copies by another division")
-        averages = [Average(*map(float, data[name])) for name in _NAMES]
-        return cls(*averages, [Average(*map(float, pair)) for pair in data["copies"]])
+        first, later, per_piece, look = (Average(*map(float, data[name])) for name in _NAMES)
+        return cls(first, later, per_piece, look, [Average(*map(float, pair)) for pair in data["copies"]])
 
 
 _NAMES = ("first", "later", "per_piece", "look")

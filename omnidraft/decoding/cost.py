@@ -13,7 +13,8 @@ from copy import deepcopy
 
 from omnidraft.errors import SettingsError
 
-# What one more round moves the level: a tenth forgets a stall within 20 rounds and averages noise of 10% down to 2%; a figure is moved by half, so that a machine that becomes slower is no change of shape.
+# What one more round moves the level: a tenth forgets a stall within 20 rounds and averages noise of 10% down to 2%; a
+# figure is moved by half, so that a machine that becomes slower is no change of shape.
 _RATE, _SHAPE_RATE = 0.1, 0.05
 # The most over what is expected that a round counts as, since an interrupted one takes ten times as long; and the ratio
 # below which it is believed at once, since interruptions only add time.

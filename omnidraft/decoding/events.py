@@ -79,9 +79,9 @@ class Round:
     """One target pass. Times in seconds; `other` is what is left of the round's wall time.
 
     copied: how many of the proposals were copies of earlier text; a round proposes copies or drafts, never both.
-    forced: how many, the first ones, a grammar left no choice about. plain:
-    a round as plain decoding has them: nothing drafted or proposed, not the answer's first, and not behind a wider pass,
-    which makes the next one dearer. What speaks of plain rounds means these. threads: see `Statistics`.
+    forced: how many, the first ones, a grammar left no choice about. plain: a round as plain decoding has them: nothing
+    drafted or proposed, not the answer's first, and not behind a wider pass, which makes the next one dearer. What
+    speaks of plain rounds means these. threads: see `Statistics`.
     """
 
     drafted: int
