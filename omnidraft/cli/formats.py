@@ -15,7 +15,14 @@ from omnidraft.backends.gguf.file import read_info
 from omnidraft.backends.prompting.formats.cases import counts, differences, read, read_case, schemas
 from omnidraft.backends.prompting.formats.events import Reading
 from omnidraft.backends.prompting.formats.of_template import format_of_source
-from omnidraft.backends.prompting.formats.shapes import ChatFormat, JsonArguments, JsonCalls, LooseArguments, NamedCalls, Pattern
+from omnidraft.backends.prompting.formats.shapes import (
+    ChatFormat,
+    JsonArguments,
+    JsonCalls,
+    LooseArguments,
+    NamedCalls,
+    Pattern,
+)
 from omnidraft.errors import ModelError, OmniDraftError
 
 

@@ -11,9 +11,9 @@ import time
 import openai
 import pytest
 
+from omnidraft.backends.prompting.grammar import by_bytes, json_grammar
 from omnidraft.decoding.request import AnswerRequest
 from tests.server.test_api import ASK, MODEL, client
-from omnidraft.backends.prompting.grammar import by_bytes, json_grammar
 from tests.ui.described import MODELS
 
 SCHEMA = {
