@@ -11,11 +11,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from omnidraft.app.answer_job import AnswerJob
-from omnidraft.app.text_with_calls import TextWithCalls
 from omnidraft.app.tools import offered, run
-from omnidraft.backends.prompting.tool_calls import Call, CallReader, format_of
+from omnidraft.backends.prompting.formats.events import Call, collect
+from omnidraft.backends.prompting.formats.open import Reader
+from omnidraft.backends.prompting.formats.pattern import is_tag
 from omnidraft.chats import Message, TextFile
 from omnidraft.chats.steps import ASKED, Step, ToolCall, messages_with_steps, open_call, with_call
+from omnidraft.decoding.events import Event, Finished, Token
 from omnidraft.engine import Engine
 from omnidraft.errors import ModelError
 
@@ -37,15 +39,13 @@ class ToolUse:
         files: Sequence[TextFile],
         allowed: Sequence[str],
     ) -> None:
-        target = engine.target
-        self._form = format_of(target.template.source)
+        self._template = engine.target.template
         self._messages = list(messages)
         self._files, self._allowed = files, allowed
         self._offered = offered(files)
-        self._names = [one["function"]["name"] for one in self._offered]
+        self._schemas = {one["function"]["name"]: one["function"].get("parameters") or {} for one in self._offered}
         self._ids = len(message.token_ids)
-        self._with_calls = TextWithCalls.of(self._form.markers, target.model.vocabulary)
-        self.watch = self._with_calls.watch
+        self._parts: list[str] = []  # of what the model said since it was asked last
         self.steps = list(message.steps)
         self._text = message.content[: self.steps[-1].at] if self.steps else ""
         self._segment = message.content[len(self._text) :]  # of an answer that goes on where it was cut
@@ -53,7 +53,12 @@ class ToolUse:
     @property
     def marker(self) -> str:
         """With what a call begins; "" where nothing tells."""
-        return self._form.begin
+        openings = [opening for shape in self._template.form.calls[:1] for opening in shape.openings[:1]]
+        return next((str(opening[0]) for opening in openings if opening and is_tag(opening[0])), "")
+
+    def watch(self, job: AnswerJob, event: Event) -> None:
+        if isinstance(event, (Token, Finished)) and event.text:
+            self._parts.append(event.text)
 
     def prompt(self) -> list[dict[str, Any]]:
         """What the model reads now: it may ask for functions, but not for ever."""
@@ -64,11 +69,11 @@ class ToolUse:
 
     def more(self, job: AnswerJob) -> list[dict[str, Any]] | None:
         """Behind what the model said: what it reads next; None if the answer is over or its user has to decide."""
-        with_calls, segment = self._with_calls.taken(), self._segment
-        self._segment = ""
+        text = self._segment + "".join(self._parts)
+        self._segment, self._parts = "", []
         if job.live.finish_reason not in ("stop", "stop_string") or len(self.steps) >= MAX_STEPS:
             return None
-        said, calls = _parted(segment + with_calls, CallReader(self._form, self._names))
+        said, calls = _parted(text, self._template.reader(self._schemas))
         if not calls:
             return None
         self._text += said.rstrip() + GAP if said.strip() else ""
@@ -118,6 +123,8 @@ def decided(
     return run_allowed(steps, granted, files), granted
 
 
-def _parted(text: str, reader: CallReader) -> tuple[str, list[Call]]:
-    parts = [*reader.feed(text), *reader.finish()]
-    return "".join(part for part in parts if isinstance(part, str)), [part for part in parts if isinstance(part, Call)]
+def _parted(text: str, reader: Reader) -> tuple[str, list[Call]]:
+    """What was said, thoughts included, and the calls."""
+    read = collect([*reader.feed(text), *reader.finish()])
+    thoughts = f"<think>\n{read.reasoning}\n</think>\n\n" if read.reasoning else ""
+    return thoughts + read.content, read.calls

@@ -7,6 +7,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import ClassVar
 
+from omnidraft.backends.prompting.formats.of_template import format_of_source
+from omnidraft.backends.prompting.formats.open import open_reader
 from omnidraft.decoding.events import Finished, Statistics, Token
 from omnidraft.decoding.request import AnswerRequest
 from tests.backends.tool_templates import HERMES
@@ -36,7 +38,11 @@ class ScriptedAssistant(FakeAssistant):
 
     def load(self, target: Path, drafter: Path | None, model: object = None) -> list[str]:
         told = super().load(target, drafter, model)
-        template = SimpleNamespace(source=HERMES, supports_tools=self.supports, opens_thoughts=False)
+        form = format_of_source(HERMES)
+        template = SimpleNamespace(
+            source=HERMES, supports_tools=self.supports, opens_thoughts=False, form=form,
+            reader=lambda tools: open_reader(form, tools),
+        )  # fmt: skip
         model = SimpleNamespace(name=target.stem, n_ctx=1024, vocabulary=Bytes())
         self.engine = SimpleNamespace(
             target=SimpleNamespace(template=template, model=model),

@@ -1,6 +1,6 @@
 """A grammar of exactly one call of one of several functions, in the way a model writes calls: `call_grammar`.
 
-How it does is told by a `CallForm`; what parts text into calls again is in tool_calls.py. Knows no templates.
+How it does is told by a `CallForm`; what parts text into calls again is in `formats`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from omnidraft.backends.prompting.grammar import Grammar, json_part, literal
+from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.errors import ModelError
 
 
@@ -36,6 +37,16 @@ class CallForm:
     behind: str
     tags: TagForm | None = None
     controls: tuple[str, ...] = ()
+
+
+def call_form(template: ChatTemplate) -> CallForm:
+    """How the model of this template writes a call; ModelError where it does so in a way of its own."""
+    written = next((shape.written for shape in template.form.calls if shape.written is not None), None)
+    if written is None:
+        raise ModelError(f"{template.name} writes calls in a way that cannot be required; let it choose.")
+    controls = tuple(text.decode() for text in template.markers.values())
+    tags = TagForm(*written.tags) if written.tags is not None else None
+    return CallForm(written.before, written.between, written.behind, tags, controls)
 
 
 def call_grammar(form: CallForm, functions: Sequence[dict[str, Any]]) -> Grammar:

@@ -19,7 +19,7 @@ import numpy as np
 
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.prompting.formats.of_template import format_of, template_variables
-from omnidraft.backends.prompting.formats.open import begun_text
+from omnidraft.backends.prompting.formats.open import Reader, begun_text, open_reader
 from omnidraft.backends.prompting.formats.pattern import is_tag
 from omnidraft.backends.prompting.formats.shapes import ChatFormat
 from omnidraft.backends.prompting.sandbox import SafeTemplate, compile_template, template_options
@@ -137,10 +137,6 @@ class ChatTemplate:
         """Tokens that end a part of an answer, though they end answers of other models."""
         return frozenset({self._controls["<|end|>"]} if self.form.harmony and "<|end|>" in self._controls else ())
 
-    def begun(self, prompt: str) -> str:
-        """What the prompt has of the answer already: thoughts that it opened."""
-        return begun_text(self.form, prompt)
-
     @cached_property
     def options(self) -> frozenset[str]:
         """Names of what the template can be told besides messages and tools."""
@@ -196,10 +192,18 @@ class ChatTemplate:
         return between if found and whole.startswith(prompt) and between.isspace() else ""
 
     @cached_property
+    def opened(self) -> str:
+        """What the prompt itself begins of an answer: mostly nothing, or thoughts that it opens or leaves out."""
+        return begun_text(self.form, "".join(span.text for span in self.render([{"role": "user", "content": "a"}])))
+
+    @property
     def opens_thoughts(self) -> bool:
-        """Whether the prompt itself ends with `<think>`, so that an answer begins inside its thoughts."""
-        prompt = "".join(span.text for span in self.render([{"role": "user", "content": "a"}]))
-        return prompt.rstrip().endswith("<think>")
+        """Whether an answer begins inside its thoughts."""
+        return bool(self.opened.strip()) and not any(str(end[-1]) in self.opened for end in self.form.thoughts.ends)
+
+    def reader(self, tools: Mapping[str, Any]) -> Reader:
+        """Reads an answer as it comes. tools: schemas of the parameters of what was offered, by name."""
+        return open_reader(self.form, tools, self.opened)
 
     def _attempt(self, messages: list[dict[str, Any]], add_generation_prompt: bool, tools: Sequence[Any] = ()) -> str:
         said = [m["content"].strip() for m in messages if m["role"] == "system"]

@@ -17,13 +17,11 @@ from starlette.concurrency import run_in_threadpool
 from omnidraft.app.answer_job import AnswerJob
 from omnidraft.app.embedding_job import EmbeddingJob
 from omnidraft.app.session import Session, StillAnswering
-from omnidraft.app.text_with_calls import TextWithCalls
 from omnidraft.backends.gguf.file import ModelInfo
-from omnidraft.backends.prompting.call_grammar import call_grammar
+from omnidraft.backends.prompting.call_grammar import call_form, call_grammar
 from omnidraft.backends.prompting.grammar import Grammar
 from omnidraft.backends.prompting.grammar_state import GrammarState
 from omnidraft.backends.prompting.raw_text import RawText
-from omnidraft.backends.prompting.tool_calls import format_of
 from omnidraft.decoding.events import Event
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.engine import Engine
@@ -124,28 +122,22 @@ def _answer(session: Session, name: str, model: ModelInfo, choice: Choice) -> Re
         engine = session.assistant.engine
         assert engine is not None
         prompted = engine.target
-        form = format_of(prompted.template.source) if asked.tools is not None else None
-        with_calls = TextWithCalls.of(form.markers, prompted.model.vocabulary) if form is not None else None
         scores = None
         if asked.alternatives is not None:
             scores = Logprobs(prompted.model.vocabulary, prompted.template.answer_prefix if chat else "")
         prompt = _with_tools(choice.prompt, asked) if chat else _raw(choice.prompt, engine)
         grammar = _checked_grammar(engine, asked)
         wanted = AnswerRequest(prompt, choice.sampling, asked.draft, grammar=grammar, alternatives=asked.alternatives)
-        watch = _all([one for one in (with_calls, scores) if one is not None])
-        job = session.start(AnswerJob(session.assistant, wanted, watch=watch))
+        job = session.start(AnswerJob(session.assistant, wanted, watch=_watched(scores)))
         if chat:
-            return Reply(job, name, choice.index, choice.again, ChatForm(job, with_calls, asked.tools, form, scores))
+            reader = prompted.template.reader(asked.tools.schemas if asked.tools is not None else {})
+            return Reply(job, name, choice.index, choice.again, ChatForm(job, reader, asked.tools, scores))
         echo = prompt.text if asked.echo else ""
         return Reply(job, name, choice.index, choice.again, TextForm(job, echo, scores))
 
 
-def _all(watchers: list[TextWithCalls | Logprobs]) -> Callable[[AnswerJob, Event], None]:
-    def watch(job: AnswerJob, event: Event) -> None:
-        for one in watchers:
-            one.watch(job, event)
-
-    return watch
+def _watched(scores: Logprobs | None) -> Callable[[AnswerJob, Event], None]:
+    return scores.watch if scores is not None else lambda job, event: None
 
 
 def _raw(prompt: Prompt, engine: Engine) -> RawText:
@@ -164,7 +156,7 @@ def _checked_grammar(engine: Engine, asked: CompletionRequest) -> Grammar | None
         if not target.template.supports_tools:
             raise BadRequest(f"The chat template of {target.model.name} does not support tools; choose another model.")
         if tools.forced:
-            grammar = call_grammar(format_of(target.template.source).written, tools.forced)
+            grammar = call_grammar(call_form(target.template), tools.forced)
     if grammar is not None:
         GrammarState(grammar, target.model.vocabulary)
     return grammar

@@ -3,33 +3,33 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
 from typing import Any
 
 from omnidraft.app.answer_job import AnswerJob
-from omnidraft.app.text_with_calls import TextWithCalls
-from omnidraft.backends.prompting.tool_calls import Call, CallReader, ToolFormat
+from omnidraft.backends.prompting.formats.events import (
+    Arguments,
+    CallBegun,
+    CallBroken,
+    Content,
+    Event,
+    Thoughts,
+    collect,
+)
+from omnidraft.backends.prompting.formats.open import Reader
 from omnidraft.server.api.logprobs import Logprobs
 from omnidraft.server.api.tools import Tools
 
 
 class ChatForm:
-    """with_calls, tools and form are None where no tools were offered, logprobs where nobody asked for any."""
+    """reader: parts thoughts and calls from the text. tools: None where none were offered; logprobs where not asked."""
 
     kind, prefix = "chat.completion", "chatcmpl"
 
     def __init__(
-        self,
-        job: AnswerJob,
-        with_calls: TextWithCalls | None = None,
-        tools: Tools | None = None,
-        form: ToolFormat | None = None,
-        logprobs: Logprobs | None = None,
+        self, job: AnswerJob, reader: Reader, tools: Tools | None = None, logprobs: Logprobs | None = None
     ) -> None:
-        self._text: Callable[[], str] = (lambda: job.text) if with_calls is None else (lambda: with_calls.text)
-        self._reader = CallReader(form, tools.names) if tools is not None and form is not None else None
+        self._job, self._reader, self._logprobs = job, reader, logprobs
         self._one = tools is not None and tools.one
-        self._logprobs = logprobs
         self._read = 0
         self._called = 0
 
@@ -40,10 +40,12 @@ class ChatForm:
 
     def whole(self) -> dict[str, Any]:
         """The choice, when the job is over."""
-        parts = self._news(True)
-        calls = [_described(part) for part in parts if isinstance(part, Call)]
-        text = "".join(part for part in parts if isinstance(part, str))
-        message: dict[str, Any] = {"role": "assistant", "content": text or (None if calls else ""), "refusal": None}
+        read = collect(self._news(True))
+        calls = [_described(call.name, call.arguments) for call in read.calls]
+        content = read.content or (None if calls else "")
+        message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": None}
+        if read.reasoning:
+            message["reasoning_content"] = read.reasoning
         if calls:
             message["tool_calls"] = calls
         return {"message": message, "logprobs": self._scores(always=True)}
@@ -67,38 +69,35 @@ class ChatForm:
         found = self._logprobs.news()
         return self._logprobs.of_chat(found) if found or always else None
 
-    def _news(self, over: bool) -> list[str | Call]:
-        """Text and calls since the last look."""
-        text = self._text()
+    def _news(self, over: bool) -> list[Event]:
+        """What was read since the last look."""
+        text = self._job.text
         new, self._read = text[self._read :], len(text)
-        if self._reader is None:
-            return [new] if new else []
-        found: list[str | Call] = []
-        for part in [*self._reader.feed(new), *(self._reader.finish() if over else [])]:
-            if isinstance(part, Call):
-                if self._one and self._called:
-                    continue
-                self._called += 1
-            found.append(part)
+        found: list[Event] = []
+        for event in [*self._reader.feed(new), *(self._reader.finish() if over else [])]:
+            self._called += isinstance(event, CallBegun)
+            if self._one and self._called > 1 and not isinstance(event, (Thoughts, Content)):
+                continue  # only one call was asked for
+            found.append(event)
         return found
 
     def _deltas(self, over: bool) -> list[dict[str, Any]]:
-        """A call comes as its name, then its arguments."""
+        """A call comes as its name, then its arguments as they grow."""
         deltas: list[dict[str, Any]] = []
-        first = self._called
-        for part in self._news(over):
-            if isinstance(part, str):
-                deltas.append({"content": part})
-                continue
-            call = _described(part)
-            arguments, call["function"]["arguments"] = call["function"]["arguments"], ""
-            deltas.append({"tool_calls": [{"index": first, **call}]})
-            deltas.append({"tool_calls": [{"index": first, "function": {"arguments": arguments}}]})
-            first += 1
+        at = self._called - 1
+        for event in self._news(over):
+            if isinstance(event, Thoughts):
+                deltas.append({"reasoning_content": event.text})
+            elif isinstance(event, (Content, CallBroken)):
+                deltas.append({"content": event.text})
+            elif isinstance(event, CallBegun):
+                at += 1
+                deltas.append({"tool_calls": [{"index": at, **_described(event.name, "")}]})
+            elif isinstance(event, Arguments):
+                deltas.append({"tool_calls": [{"index": at, "function": {"arguments": event.text}}]})
         return deltas
 
 
-def _described(call: Call) -> dict[str, Any]:
+def _described(name: str, arguments: str) -> dict[str, Any]:
     # Nine letters or digits: the only form Mistral's templates accept.
-    function = {"name": call.name, "arguments": call.arguments}
-    return {"id": uuid.uuid4().hex[:9], "type": "function", "function": function}
+    return {"id": uuid.uuid4().hex[:9], "type": "function", "function": {"name": name, "arguments": arguments}}

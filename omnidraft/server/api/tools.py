@@ -1,4 +1,4 @@
-"""The tools that a request to the API offers, checked. What a model makes of them is told in tool_calls.py."""
+"""The tools that a request to the API offers, checked. What a model makes of them is read by `formats`."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ class Tools:
     one: bool
 
     @property
-    def names(self) -> list[str]:
-        return [tool["function"]["name"] for tool in self.offered]
+    def schemas(self) -> dict[str, Any]:
+        """The schemas of their parameters, by name."""
+        return {tool["function"]["name"]: tool["function"].get("parameters") or {} for tool in self.offered}
 
 
 def tools_of(body: dict[str, Any]) -> Tools | None:

@@ -6,9 +6,13 @@ import json
 
 import pytest
 
-from omnidraft.backends.prompting.call_grammar import call_grammar
+from omnidraft.backends.prompting.call_grammar import call_form, call_grammar
+from omnidraft.backends.prompting.formats.cases import read as read_answer
+from omnidraft.backends.prompting.formats.cases import schemas
+from omnidraft.backends.prompting.formats.events import Call, Content
+from omnidraft.backends.prompting.formats.of_template import format_of_source
+from omnidraft.backends.prompting.formats.open import open_reader
 from omnidraft.backends.prompting.templates import ChatTemplate
-from omnidraft.backends.prompting.tool_calls import HERMES, LLAMA, MISTRAL, Call, CallReader, format_of
 from omnidraft.vocab import Vocabulary
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 from tests.backends.prompting.following import takes
@@ -23,7 +27,7 @@ CLOCK = {"name": "clock", "parameters": {
     "$defs": {"unit": {"enum": ["h", "m"]}}}}  # fmt: skip
 TOOLS = [{"type": "function", "function": function} for function in (WEATHER, CLOCK)]
 OSLO, NOW = Call("weather", '{"city": "Oslo"}'), Call("clock", "{}")
-FORMS = {"hermes": HERMES, "llama": LLAMA, "mistral": MISTRAL}
+HERMES, LLAMA, MISTRAL = FORMS = ("hermes", "llama", "mistral")
 
 
 @pytest.fixture(scope="module")
@@ -31,25 +35,16 @@ def vocabulary(models) -> Vocabulary:
     return read_gguf_vocabulary(models / "tiny-target-a-f16.gguf")
 
 
-def read(form, text: str, step: int) -> list[str | Call]:
-    """What a reader makes of `text` fed `step` characters at a time, neighbouring text joined."""
-    reader = CallReader(form, ["weather", "clock"])
-    found: list[str | Call] = []
-    for at in range(0, len(text), step):
-        found += reader.feed(text[at : at + step])
-    joined: list[str | Call] = []
-    for part in found + reader.finish():
-        if joined and isinstance(part, str) and isinstance(joined[-1], str):
-            joined[-1] += part
-        else:
-            joined.append(part)
-    return joined
+def read(form: str, text: str, step: int) -> list[str | Call]:
+    """What is made of `text` fed `step` characters at a time: what is said, then the calls."""
+    found = read_answer(format_of_source(TEMPLATES[form]), text, schemas(TOOLS), size=step)
+    return [*([found.content] if found.content else []), *found.calls]
 
 
 CASES = [
     (HERMES, '<tool_call>\n{"name": "weather", "arguments": {"city": "Oslo"}}\n</tool_call>', [OSLO]),
     (HERMES, 'Let me see.\n\n<tool_call>{"name": "weather", "arguments": {"city": "Oslo"}}</tool_call>\n'
-             '<tool_call>{"name": "clock", "arguments": {}}</tool_call>\n', ["Let me see.", OSLO, NOW]),
+             '<tool_call>{"name": "clock", "arguments": {}}</tool_call>\n', ["Let me see.\n\n", OSLO, NOW]),
     (HERMES, '<tool_call>{"name": "weather", "arguments": {"city": "Oslo"}}', [OSLO]),
     (HERMES, '<tool_call>{"name": "clock", "arguments": "{}"}</tool_call>', [NOW]),
     (HERMES, "a <b> < c", ["a <b> < c"]),
@@ -63,7 +58,7 @@ CASES = [
     (LLAMA, '{"name": ["clock"], "parameters": {}}', ['{"name": ["clock"], "parameters": {}}']),
     (MISTRAL, '[TOOL_CALLS] [{"name": "weather", "arguments": {"city": "Oslo"}}, {"name": "clock", "arguments": {}}]',
      [OSLO, NOW]),
-    (MISTRAL, '[TOOL_CALLS]weather{"city": "Oslo"}[TOOL', ['[TOOL_CALLS]weather{"city": "Oslo"}[TOOL']),
+    (MISTRAL, '[TOOL_CALLS]weather{"city": "Oslo"}[TOOL', ["[TOOL", OSLO]),
     (MISTRAL, '[TOOL_CALLS]weather[ARGS]{"city": "Oslo"}', [OSLO]),
     (MISTRAL, "An [TOO] odd text", ["An [TOO] odd text"]),
 ]  # fmt: skip
@@ -76,17 +71,17 @@ def test_calls_are_parted_from_text_however_it_arrives(form, text, expected, ste
 
 
 def test_text_that_cannot_become_a_call_is_not_held_back():
-    reader = CallReader(HERMES, ["weather"])
-    assert reader.feed("It is warm") == ["It is warm"]
-    assert reader.feed(" <t") == []
-    assert reader.feed("> now") == [" <t> now"]
+    reader = open_reader(format_of_source(TEMPLATES[HERMES]), {"weather": {}})
+    assert reader.feed("It is warm") == [Content("It is warm")]
+    assert reader.feed(" <t") == [Content(" ")]
+    assert reader.feed("> now") == [Content("<t> now")]
 
 
 @pytest.mark.parametrize("name", FORMS)
 def test_a_template_tells_its_format_and_writes_tools_calls_and_results(name, vocabulary):
     template = ChatTemplate(TEMPLATES[name], vocabulary)
     assert template.supports_tools
-    assert format_of(template.source) is FORMS[name]
+    assert template.form.learned
     call = {"id": "abcdefghi", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Oslo"}'}}
     asked = {"role": "user", "content": "How warm is it <|im_end|>?", "tools": TOOLS}
     first = "".join(span.text for span in template.render([asked]))
@@ -119,13 +114,13 @@ def test_a_template_without_tools_gets_calls_and_results_as_text(vocabulary):
     assert "21 degrees" in text
 
 
-@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-def test_a_forced_call_is_one_the_reader_reads(form):
-    grammar = call_grammar(form.written, [WEATHER, CLOCK])
+@pytest.mark.parametrize("form", FORMS)
+def test_a_forced_call_is_one_the_reader_reads(form, vocabulary):
+    known = call_form(ChatTemplate(TEMPLATES[form], vocabulary))
+    grammar = call_grammar(known, [WEATHER, CLOCK])
 
     def written(name: str, arguments: dict) -> str:
-        call = json.dumps({"name": name, form.key: arguments})
-        return {HERMES: f"<tool_call>\n{call}\n</tool_call>", LLAMA: call, MISTRAL: f"[TOOL_CALLS][{call}]"}[form]
+        return known.before + name + known.between + json.dumps(arguments) + known.behind
 
     good = written("weather", {"city": "Oslo", "unit": "C"})
     assert takes(grammar, good)

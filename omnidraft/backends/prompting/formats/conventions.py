@@ -73,8 +73,11 @@ def _opener(closer: str) -> str | None:
     return closer.replace(found[0], _BEGINNINGS[found[0]], 1) if found else None
 
 
-def calls(source: str) -> tuple[CallShape, ...]:
-    """Every known way to write a call; those whose markers the template mentions first."""
+def calls(source: str, alone: bool) -> tuple[CallShape, ...]:
+    """Every known way to write a call; those whose markers the template mentions first.
+
+    alone: nothing else is known, so that calls may also begin without any marker.
+    """
     ends = dict.fromkeys(closer for _, closer in _WRAPPERS if closer)
     closers = tuple((closer,) for closer in (*ends, *_DEEPSEEK_CLOSERS, "</function>", "```", "]", ",", ";"))
     begins = sorted((opener for opener, _ in _WRAPPERS), key=lambda opener: opener not in source)
@@ -83,8 +86,8 @@ def calls(source: str) -> tuple[CallShape, ...]:
     tagged = tuple((*opener, "<function=") for opener in marked)
     parameter = TagArguments(("<parameter=", KEY), (">",), ("</parameter>",), "\n", "\n", None, ("</function>",))
     bodies: list[tuple[tuple[Pattern, ...], JsonCalls | NamedCalls]] = [
-        ((*marked, ()), _KEYS),
-        ((*listed, ("[",), *marked), NamedCalls((NAME, "("), LooseArguments(")", "="))),
+        ((*marked, *(((),) if alone else ())), _KEYS),
+        ((*listed, *((("[",),) if alone else ()), *marked), NamedCalls((NAME, "("), LooseArguments(")", "="))),
         ((*tagged, ("<function=",)), NamedCalls((NAME, ">"), parameter)),
         ((("<function=",),), NamedCalls((NAME, ">"), JsonArguments())),
         (_DEEPSEEK, NamedCalls((NAME, "```json"), JsonArguments())),

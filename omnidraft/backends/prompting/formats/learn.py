@@ -55,7 +55,7 @@ def learn_format(render: Render, source: str) -> ChatFormat:
     return ChatFormat(
         thoughts=Between(begins, ends),
         content=Between(tuple(filter(None, [*begin_marks, more])), groups(atoms(behind))[:1] if marked else ()),
-        calls=calls or conventions.calls(source),
+        calls=(*calls, *conventions.calls(source, alone=not calls)),
         header=tuple(atoms(own)),
         turn_end=tuple(atoms(behind)),
         drops=_drops((*begins, *ends)),

@@ -30,14 +30,15 @@ def learn_arguments(one: str, more: str, number: str) -> tuple[Pattern, Argument
 
     Renderings from behind the name on, with one argument, with two, and with one that is a number.
     """
-    found = _json(one)
+    found = json_place(one)
     if found is not None:
         start, end = found
         return gapped(one[:start]), JsonArguments(), one[end:]
     return _apart(one, more, number)
 
 
-def _json(text: str) -> tuple[int, int] | None:
+def json_place(text: str) -> tuple[int, int] | None:
+    """Where the arguments stand as a JSON object."""
     start = text.find("{")
     while start >= 0:
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from omnidraft.backends.prompting.formats.json_scan import Path
@@ -25,6 +25,7 @@ from omnidraft.backends.prompting.formats.probe import (
     named_id,
 )
 from omnidraft.backends.prompting.formats.shapes import CallShape, JsonCalls, NamedCalls, Pattern
+from omnidraft.backends.prompting.formats.written import written_call
 
 _DECODER = json.JSONDecoder()
 _ONE = {KEYS[0]: TEXT}
@@ -55,7 +56,9 @@ def learn_calls(probe: Probe, header: str, turn_end: Pattern, thoughts: Sequence
             continue
         shape = _json_calls(seen, turn_end) or _named_calls(seen, turn_end)
         if shape is not None:
-            return (shape,)
+            parts = _parts(seen.one)
+            written = written_call(*parts, _behind(seen.more), shape, turn_end) if parts is not None else None
+            return (replace(shape, written=written),)
     return ()
 
 

@@ -66,12 +66,26 @@ class NamedCalls:
 
 
 @dataclass(frozen=True, slots=True)
+class WrittenCall:
+    """One call, letter by letter: what stands before the name, between it and the arguments, and behind them.
+
+    tags: what stands before each argument's name, between it and its value, and behind; None: they are a JSON object.
+    """
+
+    before: str
+    between: str
+    behind: str
+    tags: tuple[str, str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class CallShape:
-    """openings: what may stand in front of the first call; closers: what may stand behind each."""
+    """openings: what may stand in front of the first call; closers: what may stand behind each; written: see there."""
 
     openings: tuple[Pattern, ...]
     body: JsonCalls | NamedCalls
     closers: tuple[Pattern, ...] = ()
+    written: WrittenCall | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ import pytest
 
 from omnidraft.backends.prompting.formats.cases import read
 from omnidraft.backends.prompting.formats.events import Call
-from omnidraft.backends.prompting.formats.forced import forced_calls
 from omnidraft.backends.prompting.formats.of_template import format_of_source
 
 TOOLS = {"look_up": {"type": "object", "properties": {"word": {"type": "string"}, "count": {"type": "integer"}}}}
@@ -93,13 +92,17 @@ def test_how_an_answer_is_cut_does_not_matter():
             assert all(read(form(calls), text, TOOLS, size=size) == whole for size in (1, 2, 5)), text
 
 
-@pytest.mark.parametrize("calls", [JSON, NAMED])
-def test_a_forced_call_is_read_back(calls):
+@pytest.mark.parametrize("calls", [JSON, NAMED, TAGS, PAIRS])
+def test_a_call_written_letter_by_letter_is_read_back(calls):
     known = form(calls)
-    (forced,) = forced_calls(known, TOOLS)
-    properties = forced.schema.get("properties", {})
-    value = {"do": "look_up", "with": {"count": 2}} if "do" in properties else {"count": 2}
-    assert read(known, forced.prefix + json.dumps(value) + forced.suffix, TOOLS).calls[0].name == "look_up"
+    written = known.calls[0].written
+    if written.tags is None:
+        arguments = '{"word": "a", "count": 2}'
+    else:
+        begin, between, end = written.tags
+        arguments = f"{begin}word{between}a{end}{begin}count{between}2{end}"
+    (read_back,) = read(known, written.before + "look_up" + written.between + arguments + written.behind, TOOLS).calls
+    assert json.loads(read_back.arguments) == {"word": "a", "count": 2}
 
 
 def test_channels_are_read():
