@@ -98,15 +98,9 @@ def test_other_verifications_step_aside(models, tmp_path, verification):
         models / "tiny-target-a-f16.gguf", models / "tiny-drafter-f16.gguf", ModelSettings(n_ctx=256, threads=1)
     )
     texts, notices = [], []
-    for draft in (
-        DraftSettings(verification=verification, mode="fixed"),
-        DraftSettings(enabled=False),
-    ):
-        events = list(
-            assistant.answer(
-                AnswerRequest(ASK, SamplingSettings(seed=5, max_tokens=30), draft, grammar=gbnf_grammar("root ::= [a-z ]+"))
-            )
-        )
+    letters, sampling = gbnf_grammar("root ::= [a-z ]+"), SamplingSettings(seed=5, max_tokens=30)
+    for draft in (DraftSettings(verification=verification, mode="fixed"), DraftSettings(enabled=False)):
+        events = list(assistant.answer(AnswerRequest(ASK, sampling, draft, grammar=letters)))
         texts.append("".join(event.text for event in events if isinstance(event, Token)))
         notices.append([event.text for event in events if isinstance(event, Notice)])
     assistant.close()
