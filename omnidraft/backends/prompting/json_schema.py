@@ -20,7 +20,7 @@ _OPTIONS = {
     "lenient": True,  # what is beyond a grammar (uniqueItems, not, ...) is left to the model
     "coerce_one_of": True,
     "json_allow_general_unicode_escapes": True,
-    "whitespace_pattern": r" |\r?\n[ \t]{0,40}",  # else an answer may consist of it
+    "whitespace_pattern": r" |\r?\n[ \t]{0,20}",  # else an answer may consist of it
 }
 _ONE = (
     "items",

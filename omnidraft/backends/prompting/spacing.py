@@ -41,9 +41,14 @@ class Spacing:
                 self._sign(byte)
 
     def expected(self, sign: int) -> bytes | None:
-        """What stands before `sign` (a byte) if it comes next; None where no sign of JSON is near."""
+        """What is still to come before `sign` (a byte) if that is next; None where no sign of JSON is near, and where
+        the white space already begun is another."""
         if self._last not in _BEHIND and sign not in _BEFORE:
             return None
+        usual = self._usual(sign)
+        return usual[len(self._blank) :] if usual.startswith(self._blank) else None
+
+    def _usual(self, sign: int) -> bytes:
         if self._indent is not None and (self._last in b"{[," or sign in _CLOSING) and self._last != ord(":"):
             return b"\n" + self._indent * (self._depth - (sign in _CLOSING))
         key = self._key(sign)
