@@ -144,7 +144,7 @@ class GrammarState:
         seen = [token for token in np.flatnonzero(allowed).tolist() if token not in BLANK]
         if len(seen) != 1 or seen[0] >= END or (space := spacing.expected(seen[0])) is None:
             return []
-        return [*space, *seen] if matcher.validate_tokens(list(space)) == len(space) else seen
+        return [*space, *seen] if matcher.validate_tokens(list(space)) == len(space) else []
 
     def _cut(self, data: bytes, matcher: llguidance.LLMatcher) -> list[int]:
         """Ids that spell `data`, up to where a token may reach beyond it."""

@@ -49,17 +49,22 @@ class Spacing:
         return usual[len(self._blank) :] if usual.startswith(self._blank) else None
 
     def _usual(self, sign: int) -> bytes:
-        if self._indent is not None and (self._last in b"{[," or sign in _CLOSING) and self._last != ord(":"):
+        if self._indent is not None and self._broken(sign):
             return b"\n" + self._indent * (self._depth - (sign in _CLOSING))
         key = self._key(sign)
         return self._seen.get(_BEHIND_COLON if key == _BEHIND_COMMA and key not in self._seen else key, b"")
+
+    def _broken(self, sign: int) -> bool:
+        """Whether a line may be broken before `sign`."""
+        return self._last != ord(":") and (self._last in b"{[," or sign in _CLOSING)
 
     def _sign(self, byte: int) -> None:
         inner = self._depth - (byte in _CLOSING)
         if self._last in _BEHIND or byte in _BEFORE:
             self._seen[self._key(byte)] = self._blank
-            if self._blank.startswith(b"\n") and inner > 0:
-                self._indent = self._blank[1 : 1 + len(self._blank) // inner]
+            if self._broken(byte) and inner > 0:
+                lines = self._blank.startswith(b"\n")
+                self._indent = self._blank[1 : 1 + len(self._blank) // inner] if lines else None
         self._depth = max(0, self._depth + (byte in _OPENING) - (byte in _CLOSING))
         self._quoted, self._escaped, self._blank, self._last = byte == ord('"'), False, b"", byte
 
