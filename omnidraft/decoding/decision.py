@@ -44,6 +44,7 @@ class Decision:
         self._chances = Chances(translator, knowledge.head, knowledge.rates, knowledge.offset)
         self._watch = Watch(quiet=False)
         self._rest = 0  # plain rounds to come without another thought
+        self._pause = 1  # what that may be, for passages to copy
         self._plain = [0, 0.0]  # rounds and seconds of them, not yet told
         self._stall = STALL * knowledge.cost.pass_seconds(1)
         self._threads = knowledge.cost.threads
@@ -95,7 +96,8 @@ class Decision:
 
     def _plainly(self, rounds: float) -> int:
         """So many plain rounds, unless a passage worth copying may turn up before."""
-        self._rest = 1 if self._match.length else int(max(1.0, min(rounds, _REST)))
+        self._pause = 1 if self._match.length else min(2 * self._pause, _REST)
+        self._rest = int(max(1.0, min(rounds, self._pause)))
         return PLAIN
 
     def _expects(self) -> bool:
@@ -222,6 +224,8 @@ class Decision:
         right = done.accepted > 0 if copied else self._match.ids[0] == said
         for depth in range(done.tested if copied else 1):
             self._chances.copied(self._class(depth), depth < done.accepted if copied else right)
+        if right:
+            self._pause = 1
         self._match = NO_MATCH
 
     def _observe_draft(self, done: Round, proposals: Sequence[Proposal], said: int, seconds: float) -> None:

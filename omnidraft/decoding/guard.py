@@ -172,7 +172,8 @@ class Guard:
             source.recount(self.c)
             if source.state == "on" and source.lost >= _LIMIT:
                 source.end()
-        self._period = min(2 * max(self._period, 16), _LAST) if near and self.draft.gained > self.draft.took else 32
+        pays = any(source.gained > source.took for source in (self.draft, self.copy))
+        self._period = min(2 * max(self._period, 16), _LAST) if near and pays else 32
 
     # what to say and to keep
 
