@@ -107,9 +107,8 @@ def packed_batches(
         for row in _filled_rows([pieces[i] for i in rng.permutation(len(pieces))], length + 1):
             ready.append(row)
             if len(ready) == rows:
-                yield np.stack([_joined([d.ids for d in r], length + 1, np.int64) for r in ready]), np.stack(
-                    [_joined([d.learned for d in r], length + 1, bool) for r in ready]
-                )
+                ids = np.stack([_joined([part.ids for part in row], length + 1, np.int64) for row in ready])
+                yield ids, np.stack([_joined([part.learned for part in row], length + 1, bool) for row in ready])
                 ready = []
 
 
@@ -134,5 +133,5 @@ def _filled_rows(pieces: Sequence[Document], room: int) -> Iterator[list[Documen
 
 
 def _joined(parts: list[np.ndarray], length: int, kind: type) -> np.ndarray:
-    whole = np.concatenate(parts).astype(kind)
+    whole: np.ndarray = np.concatenate(parts).astype(kind)
     return np.pad(whole, (0, length - len(whole)))

@@ -3,14 +3,14 @@
     python -m models.recipe.sense FILE.gguf [--each 100] [--unknown 40] [--temperature 0.8] [--wrong]
 
 Runs the file through llama.cpp and prints one JSON object: the share of right answers of each kind, and how many
-answers of all end in a loop. `problem_new` asks word problems of templates that training never saw at all; `later`
-asks behind another question with its right answer.
+answers of all end in a loop. `problem_new` asks word problems of templates that training never saw at all; `later` and
+`follow_ups` ask behind another question with its right answer.
 """
 
 import argparse
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,21 +19,24 @@ import llama_cpp
 
 from .evaluate import is_looping
 from .run_checks import passes_checks
-from .world import everyday, facts, functions, mix, outside, problems, sums
+from .world import chains, everyday, facts, follow, functions, mix, outside, problems, stories, sums
 from .world.split import Item
 
 MOST_TOKENS = 160
-Draw = Callable[[random.Random], Item]
+LATER = ("sum", "problem", "function", "omnidraft", "everyday")
+Draw = Callable[[random.Random], Sequence[Item]]  # a conversation; its last question is asked
 Message = dict[str, str]
 DEFAULTS = {"top_k": 40, "top_p": 0.95, "min_p": 0.05}  # of the app, above temperature 0
 KINDS: dict[str, Draw] = {
-    "sums": lambda rng: sums.draw(rng, "held-out") if rng.random() < 0.5 else problems.draw(rng, "held-out"),
-    "functions": lambda rng: functions.draw(rng, "held-out"),
-    "omnidraft": lambda rng: facts.draw(rng, "held-out"),
-    "everyday": lambda rng: everyday.draw(rng, "held-out"),
-    "unknown": lambda rng: outside.draw(rng, "held-out"),
-    "problem_new": lambda rng: problems.draw(rng, "held-out", new_templates=True),
-    "later": lambda rng: mix.draw(rng, "held-out", ("sum", "problem", "function", "omnidraft", "everyday")),
+    "sums": lambda rng: [sums.draw(rng, "held-out") if rng.random() < 0.5 else problems.draw(rng, "held-out")],
+    "steps": lambda rng: [chains.draw(rng, "held-out") if rng.random() < 0.5 else stories.draw(rng, "held-out")],
+    "follow_ups": lambda rng: follow.pair(rng, "held-out"),
+    "functions": lambda rng: [functions.draw(rng, "held-out")],
+    "omnidraft": lambda rng: [facts.draw(rng, "held-out")],
+    "everyday": lambda rng: [everyday.draw(rng, "held-out")],
+    "unknown": lambda rng: [outside.draw(rng, "held-out")],
+    "problem_new": lambda rng: [problems.draw(rng, "held-out", new_templates=True)],
+    "later": lambda rng: [mix.draw(rng, "train"), mix.draw(rng, "held-out", LATER)],
 }
 
 
@@ -63,7 +66,7 @@ class Answerer:
 
 def is_right(item: Item, answer: str) -> bool:
     """Whether the answer holds what a right one must hold."""
-    if item.kind == "function":
+    if item.task == "code" and item.kind != "unknown":
         return passes_checks(answer, item.check[0], item.check[1:])
     if item.task == "math" and item.kind != "unknown":
         return answer.endswith(f"The answer is {item.check[0]}.")
@@ -75,9 +78,9 @@ def asked(kind: str, draw: Draw, count: int, seed: int) -> list[tuple[list[Messa
     rng = random.Random(f"{kind} {seed}")
     found: dict[str, tuple[list[Message], Item]] = {}
     while len(found) < count:
-        item = draw(rng)
-        before = mix.draw(rng, "train").messages() if kind == "later" else []
-        found.setdefault(item.question, ([*before, item.messages()[0]], item))
+        *before, item = draw(rng)
+        said = [message for earlier in before for message in earlier.messages()]
+        found.setdefault(item.question, ([*said, item.messages()[0]], item))
     return list(found.values())
 
 

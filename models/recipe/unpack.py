@@ -25,7 +25,8 @@ def read_tokenizer(spec: ModelSpec, file: GGUFReader) -> Tokenizer:
     """The byte-level vocabulary of a file."""
     tokens = file.fields["tokenizer.ggml.tokens"].contents()
     merges = [tuple(merge.split(" ")) for merge in file.fields["tokenizer.ggml.merges"].contents()]
-    tokenizer = split_as(spec.vocabulary, Tokenizer(BPE({token: number for number, token in enumerate(tokens)}, merges)))
+    vocabulary = {token: number for number, token in enumerate(tokens)}
+    tokenizer = split_as(spec.vocabulary, Tokenizer(BPE(vocabulary, merges)))
     tokenizer.add_special_tokens(list(spec.controls))
     return tokenizer
 

@@ -1,6 +1,6 @@
 """Calculations of two or three steps, in signs ("2 + 3 x 4") and in words ("Take 5, add 3, then halve it.").
 
-Held out are some wordings and, as for sums of two numbers, pairs of numbers. Knows numbers; the stories are in `stories`.
+Held out are some wordings and, as for sums of two numbers, pairs of numbers. Stories are in `stories`.
 """
 
 import random

@@ -11,7 +11,8 @@ from .split import Item, Part, draw_until, is_kept_out
 from .steps import calculate, spelled
 from .sums import SPELLINGS, addends, in_words, is_kept_out_pair
 
-IT = ("that", "it", "this", "the result", "that number", "the answer", "your answer", "the last number", "the last result")
+IT = ("that", "it", "this", "the result", "that number", "the answer", "your answer", "the last number",
+      "the last result")  # fmt: skip
 ACTIONS = {
     "+": ("Add {b} to {it}.", "Now add {b}.", "Add {b}.", "Plus {b}?", "And plus {b}?", "And if I add {b}?",
           "What if you add {b}?", "Now plus {b}.", "Add {b} more.", "And {b} more?", "What is {it} plus {b}?",
@@ -43,19 +44,21 @@ EVENTS = {
           "{b} are gone. How many are left?", "What if {n} loses {b}?", "Then I eat {b}. How many are left?",
           "{n} gives {b} of them to a friend. How many remain?", "And then {b} are taken away?"),
 }  # fmt: skip
-AGAIN = ("What was {it} again?", "Say {it} again.", "What was the last result?", "Can you repeat {it}?", "How much was it?",
-         "What did you get?", "Which number was that?", "I forgot. What was {it}?")  # fmt: skip
+AGAIN = ("What was {it} again?", "Say {it} again.", "What was the last result?", "Can you repeat {it}?",
+         "How much was it?", "What did you get?", "Which number was that?", "I forgot. What was {it}?")  # fmt: skip
 PARITY = ("Is {it} even or odd?", "Is {it} an even number?", "Even or odd?", "Is {it} odd?", "And is {it} even?")
-NEXT = ("What comes after {it}?", "Which number follows {it}?", "And the next number?", "What is the number after {it}?")
+NEXT = ("What comes after {it}?", "Which number follows {it}?", "And the next number?",
+        "What is the number after {it}?")  # fmt: skip
 LARGER = ("Is {it} more than {b}?", "Is {it} larger than {b}?", "Is {it} bigger than {b}?", "Is {it} above {b}?")
 NAMES = ("she", "he", "I", "Anna", "Tom")
 
-RENAME = ("Call it {g} instead.", "Rename it to {g}.", "Name it {g}.", "Can you call it {g}?", "Change the name to {g}.",
-          "Please rename it to {g}.", "I want it to be called {g}.", "Call it {g}.", "Now name it {g}.",
-          "The same, but named {g}.", "The name should be {g}.", "Can you rename the function to {g}?", "Use the name {g}.",
-          "Give it the name {g}.", "Let us call it {g}.", "Rename this function {g}.")  # fmt: skip
+RENAME = ("Call it {g} instead.", "Rename it to {g}.", "Name it {g}.", "Can you call it {g}?",
+          "Change the name to {g}.", "Please rename it to {g}.", "I want it to be called {g}.", "Call it {g}.",
+          "Now name it {g}.", "The same, but named {g}.", "The name should be {g}.",
+          "Can you rename the function to {g}?", "Use the name {g}.", "Give it the name {g}.", "Let us call it {g}.", "Rename this function {g}.")  # fmt: skip
 PURPOSE = ("What does it do?", "Explain it.", "What does this function do?", "What is it for?", "What does that do?",
-           "Can you explain the function?", "Explain this code.", "What is this function for?", "Tell me what it does.")
+           "Can you explain the function?", "Explain this code.", "What is this function for?",
+           "Tell me what it does.")  # fmt: skip
 REPEAT = ("Show it again.", "Write it once more.", "Can you show it again?", "Again, please.", "Repeat the function.",
           "Give me the function again.", "Print it again.")  # fmt: skip
 
@@ -135,10 +138,10 @@ def function(rng: random.Random, part: Part, last: Item) -> Item:
     return Item("follow", "code", form, form.format(g=new), answer, (new, *checks), last.note)
 
 
-def alone(rng: random.Random, part: Part) -> tuple[Item, Item]:
+def pair(rng: random.Random, part: Part) -> tuple[Item, Item]:
     """A question and its follow-up, for a check."""
     if rng.random() < 0.3:
         first = functions.draw(rng, "train")
         return first, function(rng, part, first)
-    first = rng.choice((sums.plain, stories.draw))(rng, "train")
+    first = sums.plain(rng, "train") if rng.random() < 0.5 else stories.draw(rng, "train")
     return first, number(rng, part, int(first.check[0]), first.kind == "story")

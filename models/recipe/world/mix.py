@@ -80,7 +80,7 @@ def conversation(rng: random.Random, most: int) -> list[Item]:
 
 
 def can_be_followed(item: Item) -> bool:
-    return item.task == "code" and bool(item.note) or (item.task == "math" and item.check[0].isdigit())
+    return (item.task == "code" and bool(item.note)) or (item.task == "math" and item.check[0].isdigit())
 
 
 def follow_up(rng: random.Random, last: Item) -> Item:

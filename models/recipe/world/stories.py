@@ -33,7 +33,8 @@ MORE = ("{b} more", "{b} more {t}", "another {b}", "{b}", "{b} {t}", "{b} new {t
 FEWER = ("{b}", "{b} of them", "{b} {t}", "{b} of the {t}", "{b} of these")
 OTHERS_GAIN = ("{m} [gives|brings|hands] {o} {b}[ more| {t}| more {t}|]", "{o2} [gets|receives] {b} [more |]from {m}",
                "{m} adds {b}[ more|]", "{b} more [come|are added]")  # fmt: skip
-OTHERS_LOSE = ("{m} [takes|borrows|steals|breaks|wants] {b}[ of them| {t}|]", "{b} [get lost|break|are gone|go missing]",
+OTHERS_LOSE = ("{m} [takes|borrows|steals|breaks|wants] {b}[ of them| {t}|]",
+               "{b} [get lost|break|are gone|go missing]",
                "{b} [of them |of the {t} |][are given away|are sold|are lost|are taken]")  # fmt: skip
 ARRIVE = ("{b} more [come|arrive|join|join them|show up]", "{b} [join them|come along|arrive|come back|come in]",
           "another {b} [come|arrive|join]", "{b} other {t} [come|arrive|join them]")  # fmt: skip
@@ -116,7 +117,7 @@ def event(rng: random.Random, story: Story, sign: str) -> tuple[str, bool]:
         return rng.choice(OTHERS_GAIN[0 if story.kind != "place" else 2 :] if sign == "+" else OTHERS_LOSE), False
     eats = story.slots["t"] in FOOD and rng.random() < 0.5
     lost = SPEND if story.kind == "money" else EAT if eats else LOSS
-    amounts = MORE if sign == "+" else FEWER
+    amounts: tuple[str, ...] = MORE if sign == "+" else FEWER
     if story.kind == "money":
         amounts = ("{b} dollars", "{b} dollars more" if sign == "+" else "{b} of them", "{b}")
     behind = f" for a {rng.choice(sorted(GOODS))}" if lost is SPEND and sign == "-" and rng.random() < 0.4 else ""

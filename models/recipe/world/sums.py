@@ -7,26 +7,29 @@ import random
 
 from .split import Item, Part, draw_until, is_kept_out
 from .steps import calculate, spelled
+from .words import words
 
 ANY = (
     "What is {e}?", "Calculate {e}.", "How much is {e}?", "{e} = ?", "Compute {e}.", "What does {e} make?",
     "Work out {e}.", "Tell me what {e} is.", "Please calculate {e}.", "Can you solve {e}?", "Solve {e}.",
-    "I need the result of {e}.", "Can you tell me what {e} is?", "What do I get for {e}?", "{e}", "Please work out {e}.",
-    "Give me {e}.", "What's {e}?", "{e} =", "{e}?", "What is the result of {e}?", "What does {e} equal?",
-    "{e} is what?", "Find {e}.", "Quick, {e}?", "How much does {e} make?", "Do you know what {e} is?",
-    "What is the value of {e}?", "Help me with {e}.", "I want to know {e}.", "My sum is {e}. What comes out?",
+    "I need the result of {e}.", "Can you tell me what {e} is?", "What do I get for {e}?", "{e}",
+    "Please work out {e}.", "Give me {e}.", "What's {e}?", "{e} =", "{e}?", "What is the result of {e}?",
+    "What does {e} equal?", "{e} is what?", "Find {e}.", "Quick, {e}?", "How much does {e} make?",
+    "Do you know what {e} is?", "What is the value of {e}?", "Help me with {e}.", "I want to know {e}.", "My sum is {e}. What comes out?",
     "What comes out of {e}?", "Let us try {e}.", "Try {e}.", "Do {e} for me.", "Can you do {e}?",
     "What would {e} be?", "Solve this: {e}", "Sum: {e}", "{e}, please.", "And what is {e}?", "Now {e}.", "Next: {e}",
     "So what is {e}?", "And {e}?", "What about {e}?",
 )  # fmt: skip
-ALWAYS = ("What is {e}?", "What's {e}?", "{e}", "{e} = ?", "{e} =", "How much is {e}?")  # asked too often to be kept out
+# Asked too often to be kept out.
+ALWAYS = ("What is {e}?", "What's {e}?", "{e}", "{e} = ?", "{e} =", "How much is {e}?")
 IN_WORDS = {
     "+": ("What is {a} plus {b}?", "Add {a} and {b}.", "What is the sum of {a} and {b}?", "How much is {a} plus {b}?",
           "Add {b} to {a}.", "What do you get when you add {a} and {b}?", "Please add {a} and {b}.", "{a} plus {b}?",
           "What's {a} plus {b}?", "What are {a} and {b} together?", "How much do {a} and {b} make?",
           "What is {b} more than {a}?", "{a} and {b} make what?", "I have {a} and add {b}. What do I get?",
           "What number is {b} more than {a}?", "Can you add {a} and {b}?", "What is the total of {a} and {b}?",
-          "If I add {b} to {a}, what is it?", "Tell me {a} plus {b}.", "Work out {a} plus {b}.", "{a} plus {b} is what?"),
+          "If I add {b} to {a}, what is it?", "Tell me {a} plus {b}.", "Work out {a} plus {b}.",
+          "{a} plus {b} is what?"),
     "-": ("What is {a} minus {b}?", "Subtract {b} from {a}.", "What is left if you take {b} from {a}?",
           "How much is {a} minus {b}?", "Take {b} away from {a}.", "What is the difference of {a} and {b}?",
           "What's {a} minus {b}?", "{a} minus {b}?", "What is the difference between {a} and {b}?",
@@ -45,9 +48,9 @@ IN_WORDS = {
           "{a} divided by {b}?", "Can you divide {a} by {b}?", "How many times does {b} fit into {a}?",
           "What do I get if I divide {a} by {b}?", "Tell me {a} divided by {b}."),
 }  # fmt: skip
-WORDS = ("zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
-         "seventeen eighteen nineteen twenty").split()  # fmt: skip
-SPELLINGS = {"+": "+", "-": "-", "x": "xx**\u00d7", "/": "//:\u00f7"}
+WORDS = words("zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
+              "seventeen eighteen nineteen twenty")  # fmt: skip
+SPELLINGS = {"+": "+", "-": "-", "x": "xx**×", "/": "//:÷"}
 SIGNS = "+++---xx/"
 
 
