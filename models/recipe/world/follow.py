@@ -55,7 +55,8 @@ NAMES = ("she", "he", "I", "Anna", "Tom")
 RENAME = ("Call it {g} instead.", "Rename it to {g}.", "Name it {g}.", "Can you call it {g}?",
           "Change the name to {g}.", "Please rename it to {g}.", "I want it to be called {g}.", "Call it {g}.",
           "Now name it {g}.", "The same, but named {g}.", "The name should be {g}.",
-          "Can you rename the function to {g}?", "Use the name {g}.", "Give it the name {g}.", "Let us call it {g}.", "Rename this function {g}.")  # fmt: skip
+          "Can you rename the function to {g}?", "Use the name {g}.",
+          "Give it the name {g}.", "Let us call it {g}.", "Rename this function {g}.")  # fmt: skip
 PURPOSE = ("What does it do?", "Explain it.", "What does this function do?", "What is it for?", "What does that do?",
            "Can you explain the function?", "Explain this code.", "What is this function for?",
            "Tell me what it does.")  # fmt: skip
