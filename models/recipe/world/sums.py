@@ -16,7 +16,8 @@ ANY = (
     "Please work out {e}.", "Give me {e}.", "What's {e}?", "{e} =", "{e}?", "What is the result of {e}?",
     "What does {e} equal?", "{e} is what?", "Find {e}.", "Quick, {e}?", "How much does {e} make?",
     "Do you know what {e} is?", "What is the value of {e}?", "Help me with {e}.", "I want to know {e}.",
-    "{e}=?", "{e}=", "My sum is {e}. What comes out?", "What comes out of {e}?", "Let us try {e}.", "Try {e}.", "Do {e} for me.", "Can you do {e}?",
+    "{e}=?", "{e}=", "My sum is {e}. What comes out?", "What comes out of {e}?",
+    "Let us try {e}.", "Try {e}.", "Do {e} for me.", "Can you do {e}?",
     "What would {e} be?", "Solve this: {e}", "Sum: {e}", "{e}, please.", "And what is {e}?", "Now {e}.", "Next: {e}",
     "So what is {e}?", "And {e}?", "What about {e}?",
 )  # fmt: skip
