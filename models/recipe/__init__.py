@@ -11,8 +11,9 @@
 | start | starts a model from the layers and the vocabulary of another one |
 | train | the training loop and its checkpoints |
 | evaluate | held-out loss, looping rate, samples |
-| export | writes a llama.cpp GGUF file |
-| sense, run_checks | right answers at temperature 0 on held-out questions; functions run against their checks |
+| export, unpack | writes a llama.cpp GGUF file, reads one back to train it further |
+| sense, run_checks | right answers on held-out questions; functions run against their checks |
+| aside | right answers on questions and conversations in words that `world` does not make |
 | world | the generated text that the targets are trained on |
 | report | prints the numbers and samples of a model card |
 

@@ -19,6 +19,7 @@ from .specs import ModelSpec
 
 Record = dict[str, Any]  # {"id": str, "task": str, "messages": [{"role": str, "content": str}, ...]}
 HELD_OUT_PERCENT = 2
+OPEN_ROWS = 16  # while packing: enough to waste little at the ends of rows
 
 
 @dataclass(frozen=True)
@@ -94,24 +95,43 @@ def _learned(
 def packed_batches(
     documents: Sequence[Document], rows: int, length: int, seed: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Endless (rows, length + 1) batches of shuffled, concatenated documents: int64 ids, and which of them are learned.
+    """Endless (rows, length + 1) batches of whole documents in random order: int64 ids, and which of them are learned.
 
-    Column j predicts column j + 1; neighbouring rows share one token, so every token is predicted once a pass.
+    Column j predicts column j + 1. Every row begins where a document begins, as a conversation does when the model is
+    used; what is longer than a row is cut into pieces, and the end of a row that nothing fits is filled with zeros.
     """
     rng = np.random.default_rng(seed)
-    span = rows * length
-    rest = np.zeros(0, np.int32), np.zeros(0, bool)
+    pieces = [piece for document in documents for piece in _cut(document, length + 1)]
+    ready: list[list[Document]] = []
     while True:
-        order = rng.permutation(len(documents))
-        ids = np.concatenate([rest[0], *(documents[i].ids for i in order)])
-        learned = np.concatenate([rest[1], *(documents[i].learned for i in order)])
-        at = 0
-        while at + span + 1 <= len(ids):
-            block = slice(at, at + span + 1)
-            yield _rows(ids[block].astype(np.int64), rows, length), _rows(learned[block], rows, length)
-            at += span
-        rest = ids[at:], learned[at:]
+        for row in _filled_rows([pieces[i] for i in rng.permutation(len(pieces))], length + 1):
+            ready.append(row)
+            if len(ready) == rows:
+                ids = np.stack([_joined([part.ids for part in row], length + 1, np.int64) for row in ready])
+                yield ids, np.stack([_joined([part.learned for part in row], length + 1, bool) for row in ready])
+                ready = []
 
 
-def _rows(block: np.ndarray, rows: int, length: int) -> np.ndarray:
-    return np.stack([block[r * length : r * length + length + 1] for r in range(rows)])
+def _cut(document: Document, most: int) -> list[Document]:
+    return [
+        Document(document.ids[at : at + most], document.learned[at : at + most]) for at in range(0, len(document), most)
+    ]
+
+
+def _filled_rows(pieces: Sequence[Document], room: int) -> Iterator[list[Document]]:
+    """Groups of pieces of at most `room` tokens together: each goes into the first of a few open rows that it fits."""
+    open_rows: list[list[Document]] = []
+    for piece in pieces:
+        row = next((row for row in open_rows if sum(map(len, row)) + len(piece) <= room), None)
+        if row is None:
+            if len(open_rows) == OPEN_ROWS:
+                yield open_rows.pop(0)
+            row = []
+            open_rows.append(row)
+        row.append(piece)
+    yield from open_rows
+
+
+def _joined(parts: list[np.ndarray], length: int, kind: type) -> np.ndarray:
+    whole: np.ndarray = np.concatenate(parts).astype(kind)
+    return np.pad(whole, (0, length - len(whole)))

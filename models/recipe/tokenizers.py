@@ -34,17 +34,22 @@ def train_tokenizer(spec: ModelSpec, texts: Sequence[str]) -> Tokenizer:
 
 def _byte_level(spec: ModelSpec) -> tuple[Tokenizer, trainers.BpeTrainer]:
     """Byte-level BPE: control tokens come last, behind all merges."""
-    tokenizer = Tokenizer(models.BPE())
-    split = pre_tokenizers.Split(Regex(SPLIT_PATTERNS[spec.vocabulary]), "isolated")
-    to_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([split, to_bytes])
-    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer = split_as(spec.vocabulary, Tokenizer(models.BPE()))
     trainer = trainers.BpeTrainer(
         vocab_size=spec.vocabulary_size - len(spec.controls),
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
     return tokenizer, trainer
+
+
+def split_as(kind: str, tokenizer: Tokenizer) -> Tokenizer:
+    """The tokenizer with the splitting and decoding of a byte-level kind."""
+    split = pre_tokenizers.Split(Regex(SPLIT_PATTERNS[kind]), "isolated")
+    to_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([split, to_bytes])
+    tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer
 
 
 def _sentencepiece(spec: ModelSpec) -> tuple[Tokenizer, trainers.BpeTrainer]:

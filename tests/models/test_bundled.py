@@ -4,12 +4,10 @@ from pathlib import Path
 
 import pytest
 from gguf import GGUFReader
-from tokenizers import Regex, Tokenizer
-from tokenizers.models import BPE
-from tokenizers.pre_tokenizers import ByteLevel, Sequence, Split
 
-from models.recipe.specs import SPECS, ModelSpec
-from models.recipe.tokenizers import BYTE_TOKENS, SPACE_MARK, SPLIT_PATTERNS
+from models.recipe.specs import SPECS
+from models.recipe.tokenizers import BYTE_TOKENS, SPACE_MARK
+from models.recipe.unpack import read_tokenizer
 from tests.models.llama_file import LlamaFile
 
 TEXTS = [
@@ -42,25 +40,16 @@ def test_ids_are_those_of_the_vocabulary_and_its_split(bundled):
     """The stored tokens and merges give the ids in `tokenizers` that llama.cpp gives."""
     name, path = bundled
     spec = SPECS[name]
-    fields = GGUFReader(path).fields
-    tokens = fields["tokenizer.ggml.tokens"].contents()
+    file = GGUFReader(path)
+    tokens = file.fields["tokenizer.ggml.tokens"].contents()
     assert len(tokens) == spec.vocabulary_size
-    if spec.vocabulary == "spm":
-        encode = None  # no merges are stored; test_recipe compares this kind where it is trained
-    else:
-        encode = byte_level(spec, tokens, fields["tokenizer.ggml.merges"].contents()).encode
+    # Of "spm" no merges are stored; test_recipe compares this kind where it is trained.
+    encode = None if spec.vocabulary == "spm" else read_tokenizer(spec, file).encode
     with LlamaFile(path, context=False) as file:
         for text in TEXTS:
             ids = file.ids(text)
             assert encode is None or ids == encode(text, add_special_tokens=False).ids
             assert encode is not None or spelled([tokens[number] for number in ids]) == f" {text}"
-
-
-def byte_level(spec: ModelSpec, tokens: list[str], merges: list[str]) -> Tokenizer:
-    tokenizer = Tokenizer(BPE({token: i for i, token in enumerate(tokens)}, [tuple(m.split(" ")) for m in merges]))
-    split = Split(Regex(SPLIT_PATTERNS[spec.vocabulary]), "isolated")
-    tokenizer.pre_tokenizer = Sequence([split, ByteLevel(add_prefix_space=False, use_regex=False)])
-    return tokenizer
 
 
 def spelled(pieces: list[str]) -> str:

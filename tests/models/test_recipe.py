@@ -23,6 +23,7 @@ from models.recipe.specs import DRAFTER, TARGET_A, TARGET_B, ModelSpec
 from models.recipe.start import rows_of, start_from
 from models.recipe.tokenizers import train_tokenizer
 from models.recipe.train import Trainer, TrainSettings, new_model, pick_positions
+from models.recipe.unpack import unpack
 from tests.models.llama_file import LlamaFile
 
 TOY = [
@@ -172,19 +173,37 @@ def test_an_early_decay_takes_the_same_share_of_the_run():
     assert schedule.scale(9, 40.0) is None
 
 
-def test_packing_predicts_every_token_once_a_pass():
-    ids = [np.arange(start, start + size, dtype=np.int32) for start, size in ((0, 7), (100, 11), (200, 3))]
+def test_packing_gives_rows_of_whole_documents_and_each_once_a_pass():
+    sizes = (7, 11, 3, 16, 40)  # the last is longer than a row and comes in pieces
+    ids = [np.arange(100 * i + 1, 100 * i + 1 + size, dtype=np.int32) for i, size in enumerate(sizes)]
     documents = [Document(document, document % 2 == 0) for document in ids]
-    batches = list(itertools.islice(packed_batches(documents, rows=2, length=5, seed=0), 4))
-    first_two_passes = np.concatenate([batch for batch, _ in batches])
+    batches = list(itertools.islice(packed_batches(documents, rows=2, length=15, seed=0), 6))
+    rows = np.concatenate([batch for batch, _ in batches])
     learned = np.concatenate([marks for _, marks in batches])
-    assert (learned == (first_two_passes % 2 == 0)).all()
-    assert first_two_passes.shape == (8, 6)
-    rows = first_two_passes.tolist()
-    assert all(row[-1] == following[0] for row, following in itertools.pairwise(rows))
-    counts = Counter(token for row in rows for token in row[1:])
-    assert set(counts.values()) <= {1, 2}
-    assert sum(counts.values()) == 40
+    assert (learned == ((rows % 2 == 0) & (rows > 0))).all()
+    assert rows.shape == (12, 16)
+    starts = {int(document[at]) for document in ids for at in range(0, len(document), 16)}
+    assert {int(row[0]) for row in rows} <= starts
+    for row in rows:
+        filled = row[row > 0]
+        assert (np.diff(filled) == 1).sum() == len(filled) - sum(int(token) in starts for token in filled)
+    counts = Counter(rows[rows > 0].tolist())
+    assert set(counts) == {int(token) for document in ids for token in document}
+    assert max(counts.values()) - min(counts.values()) <= 1
+
+
+def test_a_file_is_read_back_as_it_was_written(trained, tmp_path: Path):
+    spec, path = trained
+    if spec.vocabulary == "spm":
+        pytest.skip("such a vocabulary keeps no merges in the file")
+    written, model = loaded(path)
+    unpack(spec, path, tmp_path)
+    tokenizer = Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    for text in TEXTS:
+        assert tokenizer.encode(text).ids == written.encode(text).ids
+    read = LlamaForCausalLM.from_pretrained(tmp_path).state_dict()
+    for name, weight in model.state_dict().items():
+        assert torch.equal(read[name], weight.half().float() if weight.ndim > 1 else weight), name
 
 
 def test_only_answers_are_learned_and_of_the_drafter_everything(trained):

@@ -7,19 +7,36 @@ from collections import Counter
 
 import pytest
 
+from models.recipe.aside import FOLLOWS, SUMS, twelve_turns, written
+from models.recipe.aside import is_right as is_right_aside
 from models.recipe.run_checks import passes_checks
 from models.recipe.sense import KINDS, asked, is_right
-from models.recipe.world import everyday, facts, functions, mix, outside, problems, service, sums, talk
+from models.recipe.world import (
+    chains,
+    everyday,
+    facts,
+    follow,
+    functions,
+    mix,
+    outside,
+    problems,
+    service,
+    stories,
+    sums,
+    talk,
+)
 from models.recipe.world.__main__ import prompt_file
 from models.recipe.world.split import choose, is_kept_out
 from models.recipe.world.steps import calculate, is_direct, work_out
 from omnidraft.lab.prompts import TASKS
 
 MANY = 1500
+SIGNS = str.maketrans("x\u00d7\u00f7:", "**//")
 EQUATION = re.compile(r"(\d+) ([-+x/]) (\d+) = (\d+)")
 DRAWS = {
-    "sums": sums.draw, "problems": problems.draw, "functions": functions.draw, "facts": facts.draw,
-    "everyday": everyday.draw, "outside": outside.draw, "talk": talk.draw,
+    "sums": sums.draw, "chains": chains.draw, "stories": stories.draw, "problems": problems.draw,
+    "functions": functions.draw, "facts": facts.draw, "everyday": everyday.draw, "outside": outside.draw,
+    "talk": talk.draw,
 }  # fmt: skip
 
 
@@ -77,7 +94,7 @@ def test_what_lies_outside_is_not_calculated():
 @pytest.mark.parametrize("part", ["train", "held-out"])
 def test_every_equation_in_an_answer_is_right_and_leads_to_the_result(part: str):
     rng = random.Random(1)
-    for draw in (sums.draw, problems.draw):
+    for draw in (sums.draw, chains.draw, stories.draw, problems.draw):
         for _ in range(MANY):
             item = draw(rng, part)
             for a, op, b, c in EQUATION.findall(item.answer):
@@ -92,11 +109,76 @@ def test_a_plain_sum_gives_what_python_gives():
     asked_for = 0
     for _ in range(MANY):
         item = sums.draw(rng, rng.choice(("train", "held-out")))
-        chain = re.search(r"\d+( [-+x/] \d+)+", item.question)
+        plain = item.question.translate(SIGNS)
+        chain = re.search(r"\d+ ?[-+*/] ?\d+", plain)
         if chain:
             asked_for += 1
             assert evaluate(chain.group()) == int(item.check[0])
     assert asked_for > MANY / 3
+
+
+def test_a_chain_of_signs_gives_what_python_gives():
+    rng = random.Random(11)
+    asked_for = 0
+    for _ in range(MANY):
+        item = chains.draw(rng, "train")
+        found = re.search(r"\(?\d+( ?[-+x*/:\u00d7\u00f7] ?\d+\)?){2,}", item.question)
+        if found and item.question.count("(") == found.group().count("("):
+            asked_for += 1
+            assert evaluate(found.group().translate(SIGNS)) == int(item.check[0]), item
+    assert asked_for > MANY / 6
+
+
+def test_a_story_tells_the_numbers_it_is_worked_out_with():
+    rng = random.Random(12)
+    words = {word: number for number, word in enumerate(sums.WORDS)}
+    for _ in range(400):
+        item = stories.draw(rng, "train")
+        assert not re.search(r"[{}\[\]|]", item.question), item
+        said = [word.lower() for word in re.findall(r"\w+", item.question)]
+        told = [int(words.get(word, word)) for word in said if word.isdigit() or word in words]
+        worked = [(int(a), op, int(b)) for a, op, b, _ in EQUATION.findall(item.answer)]
+        assert told[0] == worked[0][0], item
+        assert all(calculate(a, op, b) is not None for a, op, b in worked)
+
+
+def test_a_follow_up_goes_on_from_the_last_number_or_function():
+    rng = random.Random(13)
+    for _ in range(600):
+        first, then = follow.pair(rng, rng.choice(("train", "held-out")))
+        if first.kind == "function":
+            assert then.task == "qa" or holds(then.answer[10:-4], then.check[0], then.check[1:]), then
+            continue
+        last = first.check[0]
+        equations = EQUATION.findall(then.answer)
+        assert last in then.answer or then.check == (last,), (first, then)
+        for a, op, b, c in equations:
+            assert evaluate(f"{a} {op} {b}") == int(c)
+
+
+def test_words_kept_aside_are_none_of_the_generator():
+    rng = random.Random(14)
+
+    def masked(text: str) -> str:
+        return re.sub(r"\d+", "#", text).lower().strip(" ?.!")
+
+    generated = {masked(item.question) for _ in range(3000) for item in mix.document(rng)}
+    own = {masked(text) for talk in written() if talk.kind == "two" for text in talk.asked}
+    own |= {masked(talk.asked[1]) for talk in written() if talk.kind == "follow"}
+    own |= {masked(form.format(a=1, b=2)) for forms in (SUMS, FOLLOWS) for signs in forms.values() for form in signs}
+    assert len(own) > 75
+    assert not own & generated
+
+
+def test_talks_kept_aside_want_what_is_right():
+    for number in range(20):
+        talk = twelve_turns(number)
+        assert len(talk.asked) == len(talk.wanted) == 12
+        assert talk.wanted[1].isdigit()
+        assert talk.wanted[-1].isdigit()
+    assert is_right_aside("7", "5 + 2 = 7. The answer is 7.")
+    assert not is_right_aside("7", "5 + 12 = 17. The answer is 17.")
+    assert is_right_aside("g: f([1]) == 1", "def g(x):\n    return x[0]")
 
 
 def test_every_line_of_a_drill_is_right():
@@ -205,7 +287,7 @@ def test_documents_mix_topics_and_know_no_odd_characters():
         items = mix.document(rng)
         said = mix.messages(items)
         assert [message["role"] for message in said] == ["user", "assistant"] * len(items)
-        assert all(message["content"].isascii() for message in said)
+        assert all(set(re.findall(r"[^\x00-\x7f]", message["content"])) <= set("×÷") for message in said)
         kinds[len({item.kind for item in items}) > 1] += 1
     assert kinds[True] > 60
     assert kinds[False] > 60
@@ -220,8 +302,8 @@ def test_corpora_are_read_in_part_and_their_questions_answered_honestly():
     records = list(mix.target_records(corpora, 50, seed=1))
     counts = Counter(record["id"].split("/")[0] for record in records)
     assert counts["world"] == 50
-    assert 8 < counts["dialogue"] < 50
-    assert 5 < counts["outside"] < 60
+    assert 2 < counts["dialogue"] < 30
+    assert 2 < counts["outside"] < 30
     assert counts["math"] == counts["qa"] == 0
     for record in records:
         if record["id"].startswith("outside/"):
@@ -248,7 +330,7 @@ def test_the_sense_check_knows_right_from_wrong():
     for kind, draw in KINDS.items():
         for messages, item in asked(kind, draw, 12, seed=1):
             assert messages[-1] == {"role": "user", "content": item.question}
-            assert len(messages) == (3 if kind == "later" else 1)
+            assert len(messages) == (3 if kind in ("later", "follow_ups") else 1)
             assert is_right(item, item.answer), item
             assert not is_right(item, "I like trains. The answer is 7000."), item
 

@@ -6,7 +6,9 @@
 |---|---|
 | split | what is kept out of training, by wording and by value; the item all others make |
 | steps | arithmetic written out in small steps |
-| sums, problems | plain sums and drills; word problems from problems.txt |
+| sums, chains | plain sums and drills; calculations of several steps, in signs and in words |
+| problems, stories | word problems from problems.txt; stories composed from openings, events and questions |
+| follow | follow-ups on the last number or the last function |
 | functions | small Python functions from functions.txt, each run against its checks |
 | facts | what OmniDraft is and how to use it, from facts.txt |
 | everyday | capitals, colours, opposites and the like, from everyday.txt |

@@ -15,12 +15,12 @@ from pathlib import Path
 
 from ..data import Record, read_records
 from ..specs import ALL_TASKS
-from . import everyday, facts, functions, outside, problems, service, sums, talk
+from . import chains, everyday, facts, functions, outside, problems, service, stories, sums, talk
 from .mix import target_records
 from .split import Item, Part
 
 ASKED = {
-    "math": (sums.draw, problems.draw, problems.draw),
+    "math": (sums.draw, chains.draw, stories.draw, problems.draw, problems.draw),
     "code": (functions.draw,),
     "qa": (facts.draw, facts.draw, facts.draw, facts.draw, facts.draw, everyday.draw, everyday.draw, outside.draw),
     "dialogue": (service.draw, service.draw, service.draw, service.draw, service.draw, talk.draw),

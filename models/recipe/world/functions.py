@@ -85,8 +85,9 @@ def item(family: Family, rng: random.Random) -> Item:
     checks = tuple(f"(lambda k: {check})({k})" for check in family.checks)
     if not passes(code, name, checks):
         raise ValueError(f"a function of the family {family.names[0]} fails its checks:\n{code}")
-    question = request.format(d=task.format(k=k), f=name)
-    return Item("function", "code", f"{request}|{task}", question, f"```python\n{code}\n```", (name, *checks))
+    done = task.format(k=k)
+    question = request.format(d=done, f=name)
+    return Item("function", "code", f"{request}|{task}", question, f"```python\n{code}\n```", (name, *checks), done)
 
 
 def is_kept_out_form(family: Family, form: str) -> bool:

@@ -5,44 +5,88 @@ The targets' text is mostly the small world, the drafter's is general text only.
 
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from ..data import Record
-from . import everyday, facts, functions, outside, problems, sums, talk
+from . import chains, everyday, facts, follow, functions, outside, problems, stories, sums, talk
 from .split import Item, Part
 
 # What a target is asked, and how often.
 DRAWS: dict[str, tuple[Callable[[random.Random, Part], Item], int]] = {
-    "sum": (sums.draw, 20),
-    "problem": (problems.draw, 24),
-    "function": (functions.draw, 20),
-    "omnidraft": (facts.draw, 30),
-    "everyday": (everyday.draw, 24),
-    "unknown": (outside.draw, 10),
-    "talk": (talk.draw, 2),
+    "sum": (sums.draw, 22),
+    "chain": (chains.draw, 10),
+    "story": (stories.draw, 20),
+    "problem": (problems.draw, 16),
+    "function": (functions.draw, 18),
+    "omnidraft": (facts.draw, 28),
+    "everyday": (everyday.draw, 20),
+    "unknown": (outside.draw, 9),
+    "talk": (talk.draw, 3),
 }
+NUMBERS = ("sum", "sum", "chain", "story", "problem", "talk")  # of a conversation about numbers
+# What programs and people put before a conversation; nothing in the answers depends on it.
+SYSTEM = (
+    "You are a helpful assistant.", "You are a friendly assistant. Answer briefly.", "Be brief.", "You are OmniDraft.",
+    "You are a careful helper. Answer in English.", "Answer the questions of the user.", "You help a student.",
+)  # fmt: skip
+MOST_CHARACTERS = 2600  # of a conversation: what about fills the context
 # Of each corpus the share of its documents that targets read; the service dialogues keep the style of conversations.
-CORPUS_SHARES = {"dialogue": 0.12, "code": 0.0, "math": 0.0, "qa": 0.0, "roleplay": 0.0}
-OUTSIDE_SHARES = {"qa": 0.12, "roleplay": 0.25}  # whose questions are answered honestly
+CORPUS_SHARES = {"dialogue": 0.04, "code": 0.0, "math": 0.0, "qa": 0.0, "roleplay": 0.0}
+OUTSIDE_SHARES = {"qa": 0.04, "roleplay": 0.1}  # whose questions are answered honestly
 
 
 def draw(rng: random.Random, part: Part, kinds: tuple[str, ...] = tuple(DRAWS)) -> Item:
     kind = rng.choices(kinds, [DRAWS[kind][1] for kind in kinds])[0]
-    return DRAWS[kind][0](rng, part)
+    item = DRAWS[kind][0](rng, part)
+    return typed(rng, item) if part == "train" else item
+
+
+def typed(rng: random.Random, item: Item) -> Item:
+    """The item, now and then as people type in a hurry: without a capital, without the last sign."""
+    question = item.question
+    if item.task != "code" and rng.random() < 0.12:
+        question = question[0].lower() + question[1:]
+    if item.task != "code" and rng.random() < 0.12:
+        question = question.rstrip("?.") or question
+    return replace(item, question=question)
 
 
 def document(rng: random.Random) -> list[Item]:
     """The items of one training document."""
     roll = rng.random()
-    if roll < 0.12:
+    if roll < 0.06:
         return [sums.drill(rng)]
-    if roll < 0.34:  # a conversation that changes the topic
-        items = [draw(rng, "train") for _ in range(rng.randint(2, 5))]
-        if rng.random() < 0.15:
-            items.insert(0, talk.draw(rng, "train", "greeting"))
-        if rng.random() < 0.15:
-            items.append(talk.draw(rng, "train", rng.choice(("thanks", "bye"))))
-        return items
+    if roll < 0.45:
+        return conversation(rng, rng.choices((3, 6, 12, 40), (50, 25, 15, 10))[0])
     return [draw(rng, "train")]
+
+
+def conversation(rng: random.Random, most: int) -> list[Item]:
+    """Up to `most` questions, some of which only the answers before them explain."""
+    kinds = NUMBERS if rng.random() < 0.45 else tuple(DRAWS)
+    items = [talk.draw(rng, "train", "greeting")] if rng.random() < 0.12 else []
+    last: Item | None = None  # what a follow-up may ask about
+    size = 0
+    for _ in range(rng.randint(2, most)):
+        item = follow_up(rng, last) if last and rng.random() < 0.45 else draw(rng, "train", kinds)
+        size += len(item.question) + len(item.answer) + 30
+        if size > MOST_CHARACTERS:
+            break
+        items.append(item)
+        last = item if can_be_followed(item) else last if item.kind in ("talk", "follow") else None
+    if rng.random() < 0.1:
+        items.append(talk.draw(rng, "train", rng.choice(("thanks", "bye"))))
+    return items
+
+
+def can_be_followed(item: Item) -> bool:
+    return (item.task == "code" and bool(item.note)) or (item.task == "math" and item.check[0].isdigit())
+
+
+def follow_up(rng: random.Random, last: Item) -> Item:
+    if last.task == "code":
+        return follow.function(rng, "train", last)
+    return follow.number(rng, "train", int(last.check[0]), last.kind in ("story", "problem"))
 
 
 def messages(items: list[Item]) -> list[dict[str, str]]:
@@ -61,7 +105,10 @@ def world_records(count: int, seed: int) -> Iterator[Record]:
     rng = random.Random(seed)
     for number in range(count):
         items = document(rng)
-        yield {"id": f"world/{seed}-{number}", "task": items[0].task, "messages": messages(items)}
+        said = messages(items)
+        if rng.random() < 0.06:
+            said = [{"role": "system", "content": rng.choice(SYSTEM)}, *said]
+        yield {"id": f"world/{seed}-{number}", "task": items[0].task, "messages": said}
 
 
 def target_records(corpora: list[Record], count: int, seed: int) -> Iterator[Record]:

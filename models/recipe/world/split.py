@@ -18,12 +18,13 @@ T = TypeVar("T")
 class Item:
     """One question of the small world with its right answer, and how to tell a right answer from a wrong one."""
 
-    kind: str  # sum, problem, function, omnidraft, everyday, unknown, talk
+    kind: str  # sum, chain, story, problem, follow, function, omnidraft, everyday, unknown, talk
     task: str  # math, code, dialogue, qa
     form: str  # names the wording; a form belongs to one part only
     question: str
     answer: str
     check: tuple[str, ...] = ()  # what a right answer must hold; of a function its name, then Python expressions
+    note: str = ""  # of a function what it does
 
     def messages(self) -> list[dict[str, str]]:
         return [{"role": "user", "content": self.question}, {"role": "assistant", "content": self.answer}]

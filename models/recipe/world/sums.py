@@ -7,25 +7,51 @@ import random
 
 from .split import Item, Part, draw_until, is_kept_out
 from .steps import calculate, spelled
+from .words import words
 
 ANY = (
     "What is {e}?", "Calculate {e}.", "How much is {e}?", "{e} = ?", "Compute {e}.", "What does {e} make?",
-    "Work out {e}.",
-    "Tell me what {e} is.", "Please calculate {e}.", "Can you solve {e}?", "Solve {e}.", "I need the result of {e}.",
-    "Can you tell me what {e} is?", "What do I get for {e}?", "{e}", "Please work out {e}.", "Give me {e}.",
+    "Work out {e}.", "Tell me what {e} is.", "Please calculate {e}.", "Can you solve {e}?", "Solve {e}.",
+    "I need the result of {e}.", "Can you tell me what {e} is?", "What do I get for {e}?", "{e}",
+    "Please work out {e}.", "Give me {e}.", "What's {e}?", "{e} =", "{e}?", "What is the result of {e}?",
+    "What does {e} equal?", "{e} is what?", "Find {e}.", "Quick, {e}?", "How much does {e} make?",
+    "Do you know what {e} is?", "What is the value of {e}?", "Help me with {e}.", "I want to know {e}.",
+    "{e}=?", "{e}=", "My sum is {e}. What comes out?", "What comes out of {e}?",
+    "Let us try {e}.", "Try {e}.", "Do {e} for me.", "Can you do {e}?",
+    "What would {e} be?", "Solve this: {e}", "Sum: {e}", "{e}, please.", "And what is {e}?", "Now {e}.", "Next: {e}",
+    "So what is {e}?", "And {e}?", "What about {e}?",
 )  # fmt: skip
+# Asked too often to be kept out.
+ALWAYS = ("What is {e}?", "What's {e}?", "{e}", "{e} = ?", "{e} =", "{e}=?", "{e}=", "How much is {e}?")
 IN_WORDS = {
     "+": ("What is {a} plus {b}?", "Add {a} and {b}.", "What is the sum of {a} and {b}?", "How much is {a} plus {b}?",
-          "Add {b} to {a}.", "What do you get when you add {a} and {b}?", "Please add {a} and {b}."),
+          "Add {b} to {a}.", "What do you get when you add {a} and {b}?", "Please add {a} and {b}.", "{a} plus {b}?",
+          "What's {a} plus {b}?", "What are {a} and {b} together?", "How much do {a} and {b} make?",
+          "What is {b} more than {a}?", "{a} and {b} make what?", "I have {a} and add {b}. What do I get?",
+          "What number is {b} more than {a}?", "Can you add {a} and {b}?", "What is the total of {a} and {b}?",
+          "If I add {b} to {a}, what is it?", "Tell me {a} plus {b}.", "Work out {a} plus {b}.",
+          "{a} plus {b} is what?"),
     "-": ("What is {a} minus {b}?", "Subtract {b} from {a}.", "What is left if you take {b} from {a}?",
-          "How much is {a} minus {b}?", "Take {b} away from {a}.", "What is the difference of {a} and {b}?"),
+          "How much is {a} minus {b}?", "Take {b} away from {a}.", "What is the difference of {a} and {b}?",
+          "What's {a} minus {b}?", "{a} minus {b}?", "What is the difference between {a} and {b}?",
+          "What is the difference between {b} and {a}?", "How much more is {a} than {b}?",
+          "How much less is {b} than {a}?", "What is {b} less than {a}?", "How far is it from {b} to {a}?",
+          "By how much is {a} larger than {b}?", "What do I add to {b} to get {a}?", "What is {a} take away {b}?",
+          "What number is {b} less than {a}?", "Can you subtract {b} from {a}?", "What is missing from {b} to {a}?",
+          "Tell me {a} minus {b}.", "What remains of {a} if {b} are gone?", "If I take {b} from {a}, what is left?"),
     "x": ("What is {a} times {b}?", "Multiply {a} by {b}.", "Multiply {a} and {b}.",
-          "What is the product of {a} and {b}?",
-          "How much is {a} times {b}?",
-          "What do you get when you multiply {a} by {b}?", "Please multiply {a} and {b}."),
+          "What is the product of {a} and {b}?", "How much is {a} times {b}?",
+          "What do you get when you multiply {a} by {b}?", "Please multiply {a} and {b}.", "What's {a} times {b}?",
+          "{a} times {b}?", "What is {a} multiplied by {b}?", "Can you multiply {a} by {b}?", "Tell me {a} times {b}.",
+          "How much are {a} times {b}?"),
     "/": ("What is {a} divided by {b}?", "Divide {a} by {b}.", "How much is {a} divided by {b}?",
-          "How often does {b} go into {a}?", "Please divide {a} by {b}."),
+          "How often does {b} go into {a}?", "Please divide {a} by {b}.", "What's {a} divided by {b}?",
+          "{a} divided by {b}?", "Can you divide {a} by {b}?", "How many times does {b} fit into {a}?",
+          "What do I get if I divide {a} by {b}?", "Tell me {a} divided by {b}."),
 }  # fmt: skip
+WORDS = words("zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
+              "seventeen eighteen nineteen twenty")  # fmt: skip
+SPELLINGS = {"+": "+", "-": "-", "x": "xx**×", "/": "//:÷"}
 SIGNS = "+++---xx/"
 
 
@@ -48,10 +74,34 @@ def numbers(rng: random.Random, sign: str) -> tuple[int, int]:
             right, result = rng.randint(2, 10), rng.randint(1, 10)
             pair = right * result, right
         else:
-            pair = rng.randint(1, 99), rng.randint(1, 99)
+            pair = addends(rng)
         return pair if calculate(pair[0], sign, pair[1]) is not None else None
 
     return draw_until(make)
+
+
+def addends(rng: random.Random) -> tuple[int, int]:
+    """Two numbers to add or to subtract; small ones, which are asked first, far more often than chance has them."""
+    roll = rng.random()
+    if roll < 0.4:
+        return rng.randint(1, 9), rng.randint(1, 9)
+    if roll < 0.6:
+        return rng.randint(0, 20), rng.randint(0, 20)
+    return rng.randint(1, 99), rng.randint(1, 99)
+
+
+def expression(rng: random.Random, first: int, *rest: tuple[str, int]) -> str:
+    """The numbers and signs as people type them: "2 + 3", "2+3", "4*5"."""
+    space = " " if rng.random() < 0.6 else ""
+    return str(first) + "".join(f"{space}{rng.choice(SPELLINGS[sign])}{space}{number}" for sign, number in rest)
+
+
+def in_words(number: int, rng: random.Random) -> str:
+    return WORDS[number] if number <= 20 and rng.random() < 0.15 else str(number)
+
+
+def is_kept_out_wording(form: str) -> bool:
+    return form not in ALWAYS and is_kept_out(form)
 
 
 def plain(rng: random.Random, part: Part) -> Item:
@@ -61,41 +111,23 @@ def plain(rng: random.Random, part: Part) -> Item:
     def make() -> Item | None:
         a, b = numbers(rng, sign)
         form = rng.choice(ANY if rng.random() < 0.6 else IN_WORDS[sign])
-        new_pair, new_form = is_kept_out_pair(a, sign, b), is_kept_out(form)
+        new_pair, new_form = is_kept_out_pair(a, sign, b), is_kept_out_wording(form)
         if part == "train" and (new_pair or new_form):
             return None
         if part == "held-out" and not (new_pair or (new_form and sign in "x/")):
             return None
-        return sum_item(form, a, sign, b)
+        return sum_item(rng, form, a, sign, b)
 
     return draw_until(make)
 
 
-def sum_item(form: str, a: int, sign: str, b: int) -> Item:
-    question = form.format(a=a, b=b, e=f"{a} {sign} {b}")
+def sum_item(rng: random.Random, form: str, a: int, sign: str, b: int) -> Item:
+    question = form.format(a=in_words(a, rng), b=in_words(b, rng), e=expression(rng, a, (sign, b)))
+    question = question[0].upper() + question[1:]
     result = calculate(a, sign, b)
     return Item(
         "sum", "math", f"sum:{form}", question, f"{spelled(a, sign, b)}. The answer is {result}.", (str(result),)
     )
-
-
-def chain(rng: random.Random, part: Part) -> Item:
-    """A sum of three numbers, worked out from left to right."""
-
-    def make() -> Item | None:
-        first, second = rng.choice("+-"), rng.choice("+-")
-        a, b, c = rng.randint(5, 80), rng.randint(2, 50), rng.randint(2, 40)
-        form = rng.choice(ANY)
-        middle = calculate(a, first, b)
-        result = calculate(middle, second, c) if middle is not None else None
-        kept_out = is_kept_out_pair(a, first, b) or (middle is not None and is_kept_out_pair(middle, second, c))
-        if result is None or is_kept_out(form) or kept_out != (part == "held-out"):
-            return None
-        question = form.format(e=f"{a} {first} {b} {second} {c}")
-        answer = f"{spelled(a, first, b)}. {spelled(middle, second, c)}. The answer is {result}."
-        return Item("sum", "math", f"chain:{form}", question, answer, (str(result),))
-
-    return draw_until(make)
 
 
 SMALL = {
@@ -137,9 +169,7 @@ def small(rng: random.Random, part: Part) -> Item:
 
 def draw(rng: random.Random, part: Part) -> Item:
     roll = rng.random()
-    return (
-        plain(rng, part) if roll < 0.65 else chain(rng, part) if roll < 0.85 or part == "held-out" else small(rng, part)
-    )
+    return plain(rng, part) if roll < 0.85 or part == "held-out" else small(rng, part)
 
 
 DRILLS = (

@@ -1,0 +1,148 @@
+"""Follow-ups: questions that only the conversation before them explains, "Add 5 to that" or "Call it total instead".
+
+Held out are some wordings. Knows the last number or the last function, nothing else of a conversation.
+"""
+
+import random
+import re
+
+from . import functions, stories, sums
+from .split import Item, Part, draw_until, is_kept_out
+from .steps import calculate, spelled
+from .sums import SPELLINGS, addends, in_words, is_kept_out_pair
+
+IT = ("that", "it", "this", "the result", "that number", "the answer", "your answer", "the last number",
+      "the last result")  # fmt: skip
+ACTIONS = {
+    "+": ("Add {b} to {it}.", "Now add {b}.", "Add {b}.", "Plus {b}?", "And plus {b}?", "And if I add {b}?",
+          "What if you add {b}?", "Now plus {b}.", "Add {b} more.", "And {b} more?", "What is {it} plus {b}?",
+          "What is {b} more than {it}?", "How much is {it} plus {b}?", "Then add {b}.", "Can you add {b} to {it}?",
+          "Please add {b} to {it}.", "Increase {it} by {b}.", "Add another {b}.", "{it} plus {b}?", "And now plus {b}.",
+          "What do I get if I add {b} to {it}?", "Next, add {b} to {it}.", "And with {b} more?", "Plus {b}."),
+    "-": ("Subtract {b} from {it}.", "Now subtract {b}.", "Subtract {b}.", "Minus {b}?", "And minus {b}?",
+          "Take {b} away from {it}.", "Now take away {b}.", "Take away {b}.", "And if I take away {b}?",
+          "What is {it} minus {b}?", "How much is {it} minus {b}?", "And {b} less?", "What is {b} less than {it}?",
+          "Then subtract {b}.", "Can you subtract {b} from {it}?", "Please subtract {b}.", "Now minus {b}.",
+          "Take {b} from {it}.", "Reduce {it} by {b}.", "{it} minus {b}?", "Remove {b} from {it}.", "Minus {b}.",
+          "What is left of {it} if I take {b}?"),
+    "x": ("Multiply {it} by {b}.", "Now multiply by {b}.", "Times {b}?", "And times {b}?", "What is {it} times {b}?",
+          "Now times {b}.", "Then multiply by {b}.", "Can you multiply {it} by {b}?", "How much is {b} times {it}?",
+          "What is {b} times {it}?", "{it} times {b}?", "Please multiply {it} by {b}.", "And {b} times {it}?"),
+    "/": ("Divide {it} by {b}.", "Now divide by {b}.", "And divided by {b}?", "What is {it} divided by {b}?",
+          "Divided by {b}?", "Then divide {it} by {b}.", "Can you divide {it} by {b}?", "Split {it} among {b} people.",
+          "Share {it} among {b} people.", "How often does {b} go into {it}?", "Please divide {it} by {b}."),
+}  # fmt: skip
+DOUBLE = ("Double {it}.", "Now double {it}.", "What is twice {it}?", "And doubled?", "What is the double of {it}?",
+          "And twice {it}?", "Can you double {it}?", "Double {it}, please.", "And the double?")  # fmt: skip
+HALVE = ("Halve {it}.", "What is half of {it}?", "Now halve {it}.", "And half of {it}?", "And the half?",
+         "Take half of {it}.", "Can you halve {it}?", "How much is half of {it}?", "Divide {it} in half.")  # fmt: skip
+EVENTS = {
+    "+": ("Then {n} gets {b} more.", "{n} buys {b} more. How many now?", "And if {n} finds {b} more?",
+          "{b} more come. How many now?", "What if {n} gets {b} more?", "Now {n} wins {b}.",
+          "Later I get {b} more. How many are there now?", "And then {b} are added?"),
+    "-": ("Then {n} gives away {b}.", "Now {n} loses {b}. How many are left?", "And if {n} sells {b} of them?",
+          "{b} are gone. How many are left?", "What if {n} loses {b}?", "Then I eat {b}. How many are left?",
+          "{n} gives {b} of them to a friend. How many remain?", "And then {b} are taken away?"),
+}  # fmt: skip
+AGAIN = ("What was {it} again?", "Say {it} again.", "What was the last result?", "Can you repeat {it}?",
+         "How much was it?", "What did you get?", "Which number was that?", "I forgot. What was {it}?")  # fmt: skip
+PARITY = ("Is {it} even or odd?", "Is {it} an even number?", "Even or odd?", "Is {it} odd?", "And is {it} even?")
+NEXT = ("What comes after {it}?", "Which number follows {it}?", "And the next number?",
+        "What is the number after {it}?")  # fmt: skip
+LARGER = ("Is {it} more than {b}?", "Is {it} larger than {b}?", "Is {it} bigger than {b}?", "Is {it} above {b}?")
+NAMES = ("she", "he", "I", "Anna", "Tom")
+
+RENAME = ("Call it {g} instead.", "Rename it to {g}.", "Name it {g}.", "Can you call it {g}?",
+          "Change the name to {g}.", "Please rename it to {g}.", "I want it to be called {g}.", "Call it {g}.",
+          "Now name it {g}.", "The same, but named {g}.", "The name should be {g}.",
+          "Can you rename the function to {g}?", "Use the name {g}.",
+          "Give it the name {g}.", "Let us call it {g}.", "Rename this function {g}.")  # fmt: skip
+PURPOSE = ("What does it do?", "Explain it.", "What does this function do?", "What is it for?", "What does that do?",
+           "Can you explain the function?", "Explain this code.", "What is this function for?",
+           "Tell me what it does.")  # fmt: skip
+REPEAT = ("Show it again.", "Write it once more.", "Can you show it again?", "Again, please.", "Repeat the function.",
+          "Give me the function again.", "Print it again.")  # fmt: skip
+
+
+def trained(forms: tuple[str, ...], rng: random.Random, part: Part) -> str:
+    """A wording of the part; where all of a few are on one side, any."""
+    wanted = [form for form in forms if is_kept_out(f"follow {form}", 14) == (part == "held-out")]
+    return rng.choice(wanted or forms)
+
+
+def number(rng: random.Random, part: Part, last: int, told: bool) -> Item:
+    """A question about the last number; `told`: it was the number of a story, which may go on."""
+
+    def make() -> Item | None:
+        roll = rng.random()
+        if roll < 0.16:
+            return about(rng, part, last)
+        sign = rng.choice("++++---xx/")
+        right = rng.randint(2, 5) if sign in "x/" else rng.choice((rng.randint(1, 9), max(1, addends(rng)[1])))
+        result = calculate(last, sign, right)
+        if result is None or (is_kept_out_pair(last, sign, right) and part == "train"):
+            return None
+        form = wording(rng, part, sign, right, told)
+        if form is None:
+            return None
+        signed = f"{rng.choice(SPELLINGS[sign])}{rng.choice(('', ' '))}{right}"
+        return item(rng, form, f"{spelled(last, sign, right)}. The answer is {result}.", str(result), right, signed)
+
+    return draw_until(make)
+
+
+def wording(rng: random.Random, part: Part, sign: str, right: int, told: bool) -> str | None:
+    if sign in EVENTS and told and rng.random() < 0.5:
+        return trained(EVENTS[sign], rng, part)
+    if right == 2 and sign in "x/" and rng.random() < 0.7:
+        return trained(DOUBLE if sign == "x" else HALVE, rng, part)
+    if part == "train" and rng.random() < 0.08:
+        return rng.choice(("{signed}", "{signed}?", "And {signed}?", "Now {signed}"))
+    return trained(ACTIONS[sign], rng, part)
+
+
+def about(rng: random.Random, part: Part, last: int) -> Item:
+    """A question that changes nothing: is it even, is it more than 20, what was it again."""
+    kind = rng.choice((AGAIN, AGAIN, PARITY, NEXT, LARGER))
+    form = trained(kind, rng, part)
+    other = rng.choice([number for number in range(1, 100) if number != last])
+    if kind is AGAIN:
+        text, result = "", str(last)
+    elif kind is PARITY:
+        result = "odd" if last % 2 else "even"
+        text = f"{last} ends in {last % 10}, so it is {result}. "
+    elif kind is NEXT:
+        text, result = f"{last} + 1 = {last + 1}. ", str(last + 1)
+    else:
+        result = "yes" if last > other else "no"
+        text = f"{last} is {'larger' if last > other else 'smaller'} than {other}. "
+    return item(rng, form, f"{text}The answer is {result}.", result, other)
+
+
+def item(rng: random.Random, form: str, answer: str, result: str, right: int, signed: str = "") -> Item:
+    question = form.format(it=rng.choice(IT), b=in_words(right, rng), n=rng.choice(NAMES), signed=signed)
+    question = re.sub(r"\bI (get|buy|find|win|give|lose|sell)s\b", r"I \1", question)
+    return Item("follow", "math", form, question[0].upper() + question[1:], answer, (result,))
+
+
+def function(rng: random.Random, part: Part, last: Item) -> Item:
+    """A question about the last function: another name, what it does, the same again."""
+    name, *checks = last.check
+    code = last.answer
+    kind = rng.choice((RENAME, RENAME, PURPOSE, REPEAT))
+    form = trained(kind, rng, part)
+    if kind is PURPOSE:
+        task = last.note
+        return Item("follow", "qa", form, form, f"The function {name} is there to {task}.", (task,))
+    new = name if kind is REPEAT else rng.choice([n for f in functions.families() for n in f.names if n not in code])
+    answer = re.sub(rf"\b{name}\b", new, code)
+    return Item("follow", "code", form, form.format(g=new), answer, (new, *checks), last.note)
+
+
+def pair(rng: random.Random, part: Part) -> tuple[Item, Item]:
+    """A question and its follow-up, for a check."""
+    if rng.random() < 0.3:
+        first = functions.draw(rng, "train")
+        return first, function(rng, part, first)
+    first = sums.plain(rng, "train") if rng.random() < 0.5 else stories.draw(rng, "train")
+    return first, number(rng, part, int(first.check[0]), first.kind == "story")
