@@ -8,9 +8,7 @@ from omnidraft.backends.prompting.grammar import gbnf_grammar
 from omnidraft.backends.prompting.grammar_state import GrammarState
 from omnidraft.decoding.events import Finished, Round, Token
 from omnidraft.decoding.length import FixedLength
-from omnidraft.decoding.loop import decode
 from omnidraft.decoding.pick import GreedyPicker
-from omnidraft.decoding.request import DecodeRequest
 from omnidraft.decoding.speculation import Speculation
 from omnidraft.settings.config import SamplingSettings
 from tests.decoding import toys
@@ -23,15 +21,14 @@ GRAMMARS = [
 ]
 
 
-def answer(text, sampling, seed, drafted, room=40):
+def answer(text, sampling, seed, drafted):
     """The events of an answer under a grammar; drafted: None plain, False forced alone, True the drafter behind it."""
     constraint = GrammarState(gbnf_grammar(text), toys.TARGET)
     speculation = None
     if drafted is not None:
         toy = toys.speculation(toys.drafter(), toys.translator())
         speculation = Speculation(toy.drafting if drafted else None, FixedLength(4), constraint=constraint)
-    request = DecodeRequest(toys.target(), toys.PROMPT, sampling, seed, speculation, constraint=constraint)
-    return list(decode(request))
+    return list(toys.decoded(toys.target(), toys.PROMPT, sampling, seed, speculation, constraint=constraint))
 
 
 def ids(events) -> list[int]:

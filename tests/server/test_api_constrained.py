@@ -13,8 +13,8 @@ import pytest
 
 from omnidraft.backends.prompting.grammar import by_bytes, json_grammar
 from omnidraft.decoding.request import AnswerRequest
+from tests.server.described import MODELS
 from tests.server.test_api import ASK, MODEL, client
-from tests.ui.described import MODELS
 
 SCHEMA = {
     "type": "object",

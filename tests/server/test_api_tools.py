@@ -8,9 +8,9 @@ import openai
 import pytest
 
 from tests.backends.tool_templates import TEMPLATES, copy_with_template
+from tests.server import described
 from tests.server.test_api import ASK, MODEL, client
 from tests.serving import SETTINGS, Server, write_settings
-from tests.ui import described
 
 PARAMETERS = {
     "type": "object",

@@ -66,10 +66,8 @@ def _call(form: CallForm, rule: str, function: dict[str, Any]) -> Iterator[str]:
     yield f"{rule}: {before} {f'{rule}_values' if form.tags else json_part(schema)} {_text(form, form.behind)}"
     if form.tags is None:
         return
-    required, shared = (
-        schema.get("required", ()),
-        {word: schema[word] for word in ("$defs", "definitions") if word in schema},
-    )
+    required = schema.get("required", ())
+    shared = {word: schema[word] for word in ("$defs", "definitions") if word in schema}
     values = []
     for i, (name, value) in enumerate(schema.get("properties", {}).items()):
         values.append(f"{rule}_{i}{'' if name in required else '?'}")
