@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import time
 
 import numpy as np
 import pytest
 
-from omnidraft.backends.prompting.grammar import Grammar, check_grammar, gbnf_grammar, json_grammar
-from omnidraft.backends.prompting.grammar_state import GrammarState, whole_vocabulary
+from omnidraft.backends.prompting.grammar import Grammar, gbnf_grammar, json_grammar
+from omnidraft.backends.prompting.grammar_state import GrammarState
 from omnidraft.vocab import TokenKind, Vocabulary
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 
@@ -137,22 +136,3 @@ def test_strings_hold_nothing_that_json_forbids(vocabulary, text):
 def test_without_a_schema_any_object_passes(vocabulary):
     assert takes(json_grammar(), vocabulary, '{"a": [1, {"b": null}], "c": "d"}')
     assert not takes(json_grammar(), vocabulary, "[1]")
-
-
-def test_twenty_fields_over_a_large_vocabulary_delay_no_answer(shared):
-    """What stands between a request and its first token beside the model: the grammar, its state and a mask. The
-    quickest of several different schemas counts, for the machine may be busy."""
-    large = Vocabulary.from_gguf(shared / "vocabs" / "ggml-vocab-llama-bpe.gguf")
-    whole_vocabulary(large)  # made when a model is loaded
-    seconds = []
-    for n in range(8):
-        names = [f"field_{n}_{i}" for i in range(20)]
-        kinds = ("string", "integer", "boolean")
-        properties = {name: {"type": kinds[i % 3]} for i, name in enumerate(names)}
-        begun = time.perf_counter()
-        grammar = json_grammar({"type": "object", "properties": properties, "required": names})
-        check_grammar(grammar)
-        state = GrammarState(grammar, large)
-        assert state.mask().any()
-        seconds.append(time.perf_counter() - begun)
-    assert min(seconds) < 0.02
