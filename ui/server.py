@@ -18,6 +18,7 @@ import contextlib
 import sys
 import warnings
 from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 
 import gradio as gr
 import uvicorn
@@ -52,8 +53,10 @@ def make_app(sessions: Sessions, host: str, extra_hosts: Sequence[str] = (), *, 
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        yield
-        sessions.close()
+        try:
+            yield
+        finally:
+            sessions.close()
 
     app = FastAPI(title="OmniDraft", docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
     app.add_exception_handler(OmniDraftError, _told)
@@ -89,6 +92,10 @@ def _mounted(app: FastAPI, sessions: Sessions) -> FastAPI:
     blocks = build(sessions)
     # Until it was launched, Gradio takes any path of this machine for an uploaded file. Mounting does not count for it.
     blocks.has_launched = True
+    blocks.temp_file_sets = [blocks.upload_file_set]
+    for block in blocks.blocks.values():
+        block.temp_files = _Files()
+        blocks.temp_file_sets.append(block.temp_files)
     # By itself the queue looks a thousand times a second, always, and takes that time from the thread that decodes.
     blocks._queue.sleep_when_free = LOOK_SECONDS
     blocks._queue.progress_update_sleep_when_free = 1.0  # nothing here reports progress that way
@@ -109,6 +116,14 @@ def _mounted(app: FastAPI, sessions: Sessions) -> FastAPI:
         max_file_size=MAX_UPLOAD,
         app_kwargs={"openapi_url": None},
     )
+
+
+class _Files(set[str]):
+    """What Gradio removes every hour and at the end; a folder, which a request may name, would end that by an error."""
+
+    def add(self, path: str) -> None:
+        if Path(path).is_file():
+            super().add(path)
 
 
 def serve(app: FastAPI, host: str, port: int, proxies: Sequence[str] = ()) -> None:
