@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Sequence
 from statistics import fmean, median
 
-# Plain rounds that a way may lose before it ends: a good drafter's unlucky streak stays below it.
+# Plain rounds that a way may lose before it ends, twice as many where it paid so far: unlucky streaks stay below it.
 _LIMIT = 6.0
 # Saved plain rounds that decide a trial: of drafters that lose a quarter of a round each, one in nine gets through.
 _WIN, _LOSS = 3.0, 2.0
@@ -72,6 +72,10 @@ class Source:
         """The seconds of a round, cut to what an uninterrupted one may take."""
         self._times.append(seconds)
         return min(seconds, STALL * median(self._times))
+
+    @property
+    def has_lost(self) -> bool:
+        return self.lost >= (2 * _LIMIT if self.gained > self.took else _LIMIT)
 
     def begin_trial(self) -> None:
         """Of what was ended; the rounds to come decide."""
@@ -157,9 +161,9 @@ class Guard:
         elif not cold:
             source.recent.append((tokens, seconds))
         stale = self._unheard > 3 * _REFERENCE
-        if source.state == "on" and source.lost >= _LIMIT and not stale:
+        if source.state == "on" and source.has_lost and not stale:
             source.end()
-        elif source.state == "on" and (self._unheard >= self._period or source.lost >= _LIMIT):
+        elif source.state == "on" and (self._unheard >= self._period or source.has_lost):
             self._left = _REFERENCE
             self._plain.clear()
 
@@ -170,7 +174,7 @@ class Guard:
         self.c = 0.5 * (now + (self.c or now)) if near else now
         for source in (self.draft, self.copy):
             source.recount(self.c)
-            if source.state == "on" and source.lost >= _LIMIT:
+            if source.state == "on" and source.has_lost:
                 source.end()
         pays = any(source.gained > source.took for source in (self.draft, self.copy))
         self._period = min(2 * max(self._period, 16), _LAST) if near and pays else 32
