@@ -142,7 +142,7 @@ def described(form: ChatFormat) -> list[str]:
     lines.append(f"a turn ends with         {_shape(form.turn_end) or '(nothing visible)'}")
     if not form.learned:
         lines.append("calls                    not shown by the template; read in every usual way")
-    for shape in form.calls if form.learned else ():
+    for shape in form.calls[:1] if form.learned else ():  # behind it stand the usual ways
         openings = " or ".join(_shape(opening) or "(at the beginning)" for opening in shape.openings)
         lines.append(f"calls                    {openings}")
         lines.append(f"                         {_body(shape.body)}")

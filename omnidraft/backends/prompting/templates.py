@@ -194,7 +194,9 @@ class ChatTemplate:
     @cached_property
     def opened(self) -> str:
         """What the prompt itself begins of an answer: mostly nothing, or thoughts that it opens or leaves out."""
-        return begun_text(self.form, "".join(span.text for span in self.render([{"role": "user", "content": "a"}])))
+        asked = [{"role": "user", "content": "a"}]
+        before, whole = ("".join(span.text for span in self.render(asked, begin)) for begin in (False, True))
+        return begun_text(self.form, whole.removeprefix(before)) if whole.startswith(before) else ""
 
     @property
     def opens_thoughts(self) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from omnidraft.backends.prompting.formats.pattern import KEY, NAME, atoms
+from omnidraft.backends.prompting.formats.pattern import ID, KEY, NAME, atoms
 from omnidraft.backends.prompting.formats.shapes import (
     CallShape,
     JsonArguments,
@@ -92,6 +92,8 @@ def calls(source: str, alone: bool) -> tuple[CallShape, ...]:
         ((("<function=",),), NamedCalls((NAME, ">"), JsonArguments())),
         (_DEEPSEEK, NamedCalls((NAME, "```json"), JsonArguments())),
         (_DEEPSEEK, NamedCalls((NAME, "<｜tool▁sep｜>"), JsonArguments())),
+        (marked, NamedCalls((NAME, "[ARGS]"), JsonArguments())),
+        (marked, NamedCalls((NAME, "[CALL_ID]", ID, "[ARGS]"), JsonArguments())),
         (marked, NamedCalls((NAME,), JsonArguments())),
     ]
     return tuple(CallShape(openings, body, closers) for openings, body in bodies)

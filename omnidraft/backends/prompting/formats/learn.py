@@ -138,7 +138,7 @@ def _thoughts(
             continue
         first = str(end[0])
         alone = len(end) > 1 and is_tag(first) and (_THINKS.search(first) or first[1] == "/")
-        ends, more = ((end[:1], end[1:]) if alone else (end, ()))
+        ends, more = (end[:1], end[1:]) if alone else (end, ())
         return ((tuple(atoms(begin)),) if atoms(begin) else ()), (ends,), more
     return (), (), ()
 

@@ -160,7 +160,9 @@ def _json_body(value: Mapping[str, Any]) -> JsonCalls | None:
         return None
     known = JsonCalls()
     return JsonCalls(
-        frozenset(names[:1]) | known.names, frozenset(given[:1]) | known.arguments, frozenset(ids[:1]) | known.ids,
+        frozenset(names[:1]) | known.names,
+        frozenset(given[:1]) | known.arguments,
+        frozenset(ids[:1]) | known.ids,
         others=frozenset(value),
     )
 

@@ -44,9 +44,7 @@ class Markers:
             at = first.start() + 1
         return len(text) if final else self._settled(text)
 
-    def at(
-        self, text: str, at: int, final: bool, prior: Any = None, without: Any = None
-    ) -> Found | object | None:
+    def at(self, text: str, at: int, final: bool, prior: Any = None, without: Any = None) -> Found | object | None:
         """The marker that stands at `at`; MORE if one may; None if none does.
 
         A marker that means `prior` counts before all others, those that mean `without` not at all.

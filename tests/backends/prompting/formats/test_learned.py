@@ -33,7 +33,7 @@ PAIRS = (
 )
 PYTHON = (
     "{{ '<|py|>' + c.function.name + '(' }}{% for k, v in c.function.arguments.items() %}{{ k + '=' }}"
-    '{{ \'"\' + v + \'"\' if v is string else v | tojson }}{{ \', \' if not loop.last }}{% endfor %}{{ \')<|/py|>\' }}'
+    "{{ '\"' + v + '\"' if v is string else v | tojson }}{{ ', ' if not loop.last }}{% endfor %}{{ ')<|/py|>' }}"
 )
 WRITTEN = {
     JSON: '[DO]{"do": "look_up", "with": {"word": "a \\"b\\"", "count": 2}}[/DO]',
