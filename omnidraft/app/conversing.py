@@ -17,6 +17,7 @@ from omnidraft.app.session import Session
 from omnidraft.app.tool_use import UNSUPPORTED, decided, files_in, use_of
 from omnidraft.chats import Conversation, Message, TextFile, files_meta
 from omnidraft.chats.steps import messages_with_steps, open_call, steps_meta
+from omnidraft.chats.thoughts import without
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import ModelError
 from omnidraft.settings.config import DraftSettings, SamplingSettings
@@ -161,9 +162,11 @@ def messages_of(settings: Conversation, path: list[Message]) -> list[dict[str, A
 
 def _read(turn: Message) -> list[dict[str, Any]]:
     """A turn as a model reads it: one message, or several where functions were called."""
-    if turn.role == "assistant" and turn.steps:
-        return messages_with_steps(turn.content, turn.steps)
-    return [{"role": turn.role, "content": turn.prompt}]
+    if turn.role != "assistant":
+        return [{"role": turn.role, "content": turn.prompt}]
+    said = messages_with_steps(turn.content, turn.steps)
+    marks = turn.meta.get("marks")
+    return [{**one, "content": without(one["content"], marks)} for one in said] if marks else said
 
 
 def unanswered(path: Sequence[Message]) -> set[str]:

@@ -43,8 +43,11 @@ class KeptAnswer:
     def of_new(cls, session: Session, question: Message, seed: int | None) -> KeptAnswer:
         """An empty answer to `question`, in the store."""
         note = session.switched.pop(question.chat, None)
-        thinks = session.assistant.engine.target.template.opens_thoughts or None if session.assistant.engine else None
-        meta = {**answer_meta(target=session.target_name(), note=note, seed=seed, thinks=thinks), "partial": True}
+        template = session.assistant.engine.target.template if session.assistant.engine else None
+        thinks = (template.opens_thoughts or None) if template else None
+        marks = template.thought_marks if template else None
+        told = answer_meta(target=session.target_name(), note=note, seed=seed, thinks=thinks, marks=marks)
+        meta = {**told, "partial": True}
         message = session.store.append(question.chat, "assistant", "", parent=question.id, meta=meta)
         return cls(session, message)
 
@@ -95,6 +98,7 @@ class KeptAnswer:
             error=job.error,
             note=self.message.meta.get("note"),
             thinks=self.message.meta.get("thinks"),
+            marks=self.message.meta.get("marks"),
             plain=plain,
             disabled=live.disabled_reason,
             steps=steps_meta(job.steps) or None,

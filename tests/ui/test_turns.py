@@ -7,7 +7,8 @@ from html import unescape
 
 import gradio as gr
 
-from omnidraft.chats import Message
+from omnidraft.app.conversing import messages_of
+from omnidraft.chats import Conversation, Message
 from omnidraft.format import percent, rate, seconds, share, short, size
 from ui.chat.origins import origins
 from ui.chat.panel import panel
@@ -119,3 +120,16 @@ def test_of_a_very_long_conversation_the_end_is_shown():
     assert [mark["id"] for mark in shown.marks[1:]] == [m.id for m in path[-MOST:]]
     assert shown.rows[-1]["content"]["text"] == "growing"
     assert len(turns(path[:MOST], {}).rows) == MOST
+
+
+def test_thoughts_of_other_spellings_are_folded_too_and_later_turns_do_not_read_them():
+    marks = ["<|channel>thought", "<channel|>", ""]
+    path = [
+        message("q", "user", "Hi"),
+        message("a", "assistant", "<|channel>thought\nA greeting.<channel|>Hello!", marks=marks),
+    ]
+    shown = turns(path, {}).rows
+    assert [row.get("metadata", {}).get("title", "") + row["content"]["text"] for row in shown] == [
+        "Hi", "ThoughtsA greeting.", "Hello!"
+    ]  # fmt: skip
+    assert messages_of(Conversation("c", "Greeting", 0.0, 0.0), path)[-1]["content"] == "Hello!"

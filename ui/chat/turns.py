@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from typing import Any
 
 from omnidraft.app.conversing import unanswered
 from omnidraft.chats import Message
 from omnidraft.chats.steps import Step, open_call
+from omnidraft.chats.thoughts import in_tags
 from omnidraft.decoding.events import CUT
 from omnidraft.format import size
 from ui.chat import tools
@@ -62,7 +64,7 @@ def turns(
         text = writing[1] if busy and writing else message.content
         called = steps if busy else message.steps
         if message.role == "assistant":
-            *before, text = _with_calls(text, called, bool(message.meta.get("thinks")) and bool(text))
+            *before, text = _with_calls(text, called, message.meta if text else {})
             rows += before
             marks += [None] * len(before)
         rows.append({"role": message.role, "content": _as_is(text or _empty(message, busy, called))})
@@ -89,22 +91,22 @@ def _mark(message: Message, version: tuple[int, int], last: bool, busy: bool) ->
     return mark
 
 
-def _with_calls(text: str, steps: Sequence[Step], thinks: bool) -> list:
-    """Rows for all calls and what was said before them, then the text behind the last.
-
-    thinks: the prompt opened the thoughts, so that each part begins inside them and only their end is written.
-    """
+def _with_calls(text: str, steps: Sequence[Step], meta: Mapping[str, Any]) -> list:
+    """Rows for all calls and what was said before them, then the text behind the last. meta: the answer's."""
     rows, start = [], 0
     for step in steps:
-        *before, said = _parts(_opened(text[start : step.at], thinks))
+        *before, said = _parts(_opened(text[start : step.at], meta))
         rows += [*before, *([{"role": "assistant", "content": _as_is(said)}] if said.strip() else [])]
         rows += [_fold(tools.title(call), tools.described(call), "done") for call in step.calls]
         start = step.at
-    return [*rows, *_parts(_opened(text[start:], thinks))]
+    return [*rows, *_parts(_opened(text[start:], meta))]
 
 
-def _opened(text: str, thinks: bool) -> str:
-    return f"<think>\n{text}" if thinks and not text.lstrip().startswith("<think") else text
+def _opened(text: str, meta: Mapping[str, Any]) -> str:
+    """A part of an answer with its thoughts in `<think>`. Where the prompt opened them, only their end is written."""
+    if marks := meta.get("marks"):
+        return in_tags(text, marks)
+    return f"<think>\n{text}" if meta.get("thinks") and not text.lstrip().startswith("<think") else text
 
 
 def _parts(text: str) -> list:

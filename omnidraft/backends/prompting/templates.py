@@ -18,6 +18,7 @@ import jinja2
 import numpy as np
 
 from omnidraft.backends.gguf.file import ModelInfo
+from omnidraft.backends.prompting.formats.harmony import THOUGHT_MARKS
 from omnidraft.backends.prompting.formats.of_template import format_of, template_variables
 from omnidraft.backends.prompting.formats.open import Reader, begun_text, open_reader
 from omnidraft.backends.prompting.formats.pattern import is_tag
@@ -202,6 +203,19 @@ class ChatTemplate:
     def opens_thoughts(self) -> bool:
         """Whether an answer begins inside its thoughts."""
         return bool(self.opened.strip()) and not any(str(end[-1]) in self.opened for end in self.form.thoughts.ends)
+
+    @cached_property
+    def thought_marks(self) -> list[str] | None:
+        """What begins thoughts ("" where the prompt does), what ends them, and what begins an answer without any; None
+        where they are `<think>` or nothing is known of them."""
+        if self.form.harmony:
+            return list(THOUGHT_MARKS)
+        begins, ends = self.form.thoughts.begins, self.form.thoughts.ends
+        if not ends or any("think>" in str(part) for written in (*begins, *ends) for part in written):
+            return None
+        begin = "".join(map(str, begins[0])) if begins and not self.opens_thoughts else ""
+        end = " ".join(map(str, ends[0]))
+        return [begin, end, ""] if begin or self.opens_thoughts else None
 
     def reader(self, tools: Mapping[str, Any]) -> Reader:
         """Reads an answer as it comes. tools: schemas of the parameters of what was offered, by name."""

@@ -24,6 +24,12 @@ from omnidraft.backends.prompting.formats.events import (
 from omnidraft.backends.prompting.formats.json_arguments import JsonReader
 from omnidraft.backends.prompting.formats.markers import Found, Markers
 
+# Thoughts begin, thoughts end, and an answer begins without any.
+THOUGHT_MARKS = (
+    "<|channel|>analysis<|message|>",
+    "<|end|><|start|>assistant<|channel|>final<|message|>",
+    "<|channel|>final<|message|>",
+)
 _HEADER = Markers([(("<|message|>",), "message"), (("<|start|>",), "start")])
 _ENDS = [(("<|end|>",), "end"), (("<|call|>",), "end"), (("<|return|>",), "end")]
 _BODY = Markers([*_ENDS, (("<|start|>",), "start"), (("<|channel|>",), "channel")])
