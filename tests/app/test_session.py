@@ -230,7 +230,7 @@ def test_what_was_compared_with_one_drafter_is_forgotten_with_the_next(session, 
 
 def test_an_answer_keeps_what_it_was_compared_with(session):
     """By its own plain rounds, by those before where it has too few, and unchanged when it is gone on with."""
-    plain, drafted = Round(0, 0, 0, 0, 1, 0.0, 0.0, 0.01, 0.0), Round(4, 4, 4, 2, 3, 0.005, 0.0, 0.01, 0.0)
+    plain, drafted = Round(0, 0, 0, 0, 1, 0.0, 0.0, 0.01, 0.0, plain=True), Round(4, 4, 4, 2, 3, 0.005, 0.0, 0.01, 0.0)
 
     def answers(*rounds: Round) -> None:
         tokens = sum(r.emitted for r in rounds)

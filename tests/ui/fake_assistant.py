@@ -7,9 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
+from omnidraft.backends.prompting.formats.open import open_reader
+from omnidraft.backends.prompting.formats.shapes import ChatFormat
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.settings.file import load_settings
 from omnidraft.storage.paths import DataHome
+
+_TEMPLATE = SimpleNamespace(
+    opens_thoughts=False, thought_marks=None, reader=lambda tools: open_reader(ChatFormat(), tools)
+)  # fmt: skip
 
 
 class FakeAssistant:
@@ -41,7 +47,7 @@ class FakeAssistant:
         self.target = SimpleNamespace(name=target.stem, n_ctx=1024)
         model = SimpleNamespace(vocabulary=SimpleNamespace(encode=str.split))
         self.engine = SimpleNamespace(
-            target=SimpleNamespace(model=model, template=SimpleNamespace(opens_thoughts=False)),
+            target=SimpleNamespace(model=model, template=_TEMPLATE),
             why_plain=lambda draft: None,
             written_ids=lambda begun: [],
             room=lambda messages, longest: 1000,

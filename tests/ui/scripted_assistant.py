@@ -40,7 +40,7 @@ class ScriptedAssistant(FakeAssistant):
         told = super().load(target, drafter, model)
         form = format_of_source(HERMES)
         template = SimpleNamespace(
-            source=HERMES, supports_tools=self.supports, opens_thoughts=False, form=form,
+            source=HERMES, supports_tools=self.supports, opens_thoughts=False, thought_marks=None, form=form,
             reader=lambda tools: open_reader(form, tools),
         )  # fmt: skip
         model = SimpleNamespace(name=target.stem, n_ctx=1024, vocabulary=Bytes())
