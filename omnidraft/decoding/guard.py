@@ -177,7 +177,8 @@ class Guard:
             if source.state == "on" and source.has_lost:
                 source.end()
         pays = any(source.gained > source.took for source in (self.draft, self.copy))
-        self._period = min(2 * max(self._period, 16), _LAST) if near and pays else 32
+        usual = 64 if pays else 32  # a reference costs what proposing earns
+        self._period = min(2 * max(self._period, 16), _LAST) if near and pays else usual
 
     # what to say and to keep
 
