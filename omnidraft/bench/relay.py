@@ -30,19 +30,22 @@ def relayed(target: Address, delay: float) -> Iterator[Address]:
             back, forth = await asyncio.open_connection(target.host, target.port)
             await asyncio.gather(_carry(reader, forth, delay), _carry(back, writer, delay))
 
-    server = loop.run_until_complete(asyncio.start_server(accepted, sock=listener))
-    thread = threading.Thread(target=loop.run_forever, name="relay", daemon=True)
+    def serve() -> None:  # all in one thread, whatever loop the caller's has
+        server = loop.run_until_complete(asyncio.start_server(accepted, sock=listener))
+        loop.run_forever()
+        server.close()
+        for task in asyncio.all_tasks(loop):
+            task.cancel()
+        loop.run_until_complete(asyncio.sleep(0))
+        loop.close()
+
+    thread = threading.Thread(target=serve, name="relay", daemon=True)
     thread.start()
     try:
         yield Address("127.0.0.1", listener.getsockname()[1])
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
-        server.close()
-        for task in asyncio.all_tasks(loop):
-            task.cancel()
-        loop.run_until_complete(asyncio.sleep(0))
-        loop.close()
 
 
 async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, delay: float) -> None:

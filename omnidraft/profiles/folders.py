@@ -51,6 +51,8 @@ def list_profiles(home: DataHome) -> list[Profile]:
         names = sorted(os.listdir(home.profiles), key=str.casefold)
     except FileNotFoundError:
         return []
+    except NotADirectoryError:
+        raise StorageError(f"The folder {home.profiles} cannot be made: a file stands in its place.") from None
     except OSError as error:
         raise StorageError(f"The profiles in {home.profiles} cannot be read: {reason(error)}.") from error
     found = []

@@ -28,7 +28,7 @@ KEYS = {
     "accepted", "acceptance_rate", "tokens_per_pass", "origins", "tokens_per_second", "seconds", "near_ties",
     "finish_reason", "seed", "draft_disabled_reason",
 }  # fmt: skip
-ORIGINS = {"target", "direct", "ngram", "split", "lookup"}
+ORIGINS = {"target", "direct", "ngram", "split", "lookup", "forced"}
 CODE = "Write a Python function that adds two numbers."
 
 

@@ -44,7 +44,7 @@ def test_an_answer_that_only_copied_has_no_acceptance_of_the_drafters():
 
 
 def test_drafted_and_copied_are_counted_apart():
-    live = live_of(round_of(10, 3, drafted=12), round_of(8, 8, copied=8), round_of(0, 0))
+    live = live_of(round_of(10, 3, drafted=12), round_of(8, 8, copied=8), replace(round_of(0, 0), plain=True))
     shown = words(panel(live))
     assert "30% of what the drafter guessed was accepted: 3 of 10" in shown
     assert "Copied from earlier text: 8 of 8 accepted" in shown

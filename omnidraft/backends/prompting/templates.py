@@ -49,6 +49,7 @@ _CHATML = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
+_THOUGHTS = ("<think>", "</think>")
 _PRIVATE_USE = range(0xE000, 0xF900)
 
 
@@ -269,12 +270,14 @@ class ChatTemplate:
         return free
 
     def _protect(self, value: Any, sentinel: str) -> Any:
-        """`value` with every marker in it spelt as sentinel, number, sentinel."""
+        """`value` with every marker in it spelt as sentinel, number, sentinel. The model's own thoughts keep theirs:
+        templates look for them in earlier answers, to leave them out."""
         pattern = self._typed
         if pattern is None:
             return value
         numbers = {text: number for number, text in enumerate([*self._controls, *self._marks])}
-        hide = lambda match: f"{sentinel}{numbers[match[0]]}{sentinel}"  # noqa: E731
+        own = _THOUGHTS if isinstance(value, dict) and value.get("role") == "assistant" else ()
+        hide = lambda m: m[0] if m[0] in own else f"{sentinel}{numbers[m[0]]}{sentinel}"  # noqa: E731
         return mapped(value, lambda text: pattern.sub(hide, text))
 
     def _spans(self, rendered: str, sentinel: str) -> list[Span]:
