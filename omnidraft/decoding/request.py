@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from omnidraft.backends.base import LanguageModel
 from omnidraft.decoding.constraint import Constraint
@@ -27,7 +27,6 @@ class AnswerRequest:
     uninterrupted. grammar: what the answer must follow. alternatives: with each token its log probability, and those
     of so many of the likeliest; None: none of them. source: the conversation's name, which the n-gram cache and
     learning note, so that it can be forgotten. capture: how many of the target's top ids each token carries along.
-    template_options: what the chat template is told besides the messages.
     """
 
     prompt: Sequence[Message] | RawText
@@ -38,7 +37,6 @@ class AnswerRequest:
     alternatives: int | None = None
     source: str | None = None
     capture: int = 0
-    template_options: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
