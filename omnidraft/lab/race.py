@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
-import numpy as np
-
 from omnidraft.decoding.events import Event, Token
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.lab.prompts import Prompt
@@ -164,12 +162,6 @@ def drafter_acceptance(traces: Sequence[Trace]) -> float | None:
     proposed = sum(r.proposed for r in rounds)
     return sum(r.accepted for r in rounds) / proposed if proposed else None
 
-
-def median_interval(values: Sequence[float]) -> tuple[float, float]:
-    """95% interval of the median, values resampled."""
-    drawn = np.random.default_rng(0).choice(np.array(values), (RESAMPLES, len(values)))
-    low, high = np.quantile(np.median(drawn, axis=1), [0.025, 0.975])
-    return float(low), float(high)
 
 
 @dataclass(frozen=True, slots=True)
