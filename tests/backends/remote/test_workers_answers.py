@@ -17,7 +17,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from omnidraft.app import answer_job, conversing
+from omnidraft.app import conversing
+from omnidraft.app.answer_job import AnswerJob
 from omnidraft.app.assistant import Assistant
 from omnidraft.app.session import Session
 from omnidraft.backends.gguf.expand import SHAPES, expanded_model
@@ -241,8 +242,8 @@ def children_end_with(session: Session) -> None:
 
 
 def test_what_was_written_stays_when_a_worker_is_lost_in_the_middle(session, running, monkeypatch):
-    whole = answer_job._whole  # so slow that there is time to lose a worker
-    monkeypatch.setattr(answer_job, "_whole", lambda e: (time.sleep(0.05 * isinstance(e, Token)), whole(e))[1])
+    take = AnswerJob._take  # so slow that there is time to lose a worker
+    monkeypatch.setattr(AnswerJob, "_take", lambda job, e: (time.sleep(0.05 * isinstance(e, Token)), take(job, e)))
     session.apply(**{"sampling.max_tokens": 900})
     session.prepare()
     chat = session.store.create().id
