@@ -13,6 +13,10 @@ class ModelError(OmniDraftError):
     """A model file is missing, damaged, unsupported, or cannot do what was asked of it."""
 
 
+class NoRoom(ModelError):
+    """A model does not fit into the memory that is free now."""
+
+
 class ContextFull(ModelError):
     """The last message and what has to stand before it are longer than the model's context."""
 

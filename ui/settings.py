@@ -9,7 +9,7 @@ import gradio as gr
 
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
-from omnidraft.backends.llama.runtime import gpu_offload
+from omnidraft.backends.llama.devices import gpu_offload
 from omnidraft.errors import OmniDraftError
 from omnidraft.format import count, percent, size
 from omnidraft.settings.config import AppSettings, describe, value_of

@@ -14,6 +14,7 @@ from typing import cast
 from omnidraft.app.in_use import IN_USE, Files
 from omnidraft.app.speed_store import PairSpeed, SpeedStore
 from omnidraft.backends.base import LanguageModel
+from omnidraft.backends.llama.cards import crowded
 from omnidraft.backends.llama.model import LlamaDrafter
 from omnidraft.backends.opening import open_target
 from omnidraft.backends.prompting.prompted_model import PromptedDrafter
@@ -21,6 +22,7 @@ from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.decoding.lookup import SuffixLookup
 from omnidraft.decoding.measure import step_seconds
 from omnidraft.engine import Engine, Memory
+from omnidraft.errors import NoRoom
 from omnidraft.learning.adapters.serving import (
     AUTO,
     MERGED,
@@ -116,12 +118,30 @@ class LoadedPair:
         return Pairing(pair, engine.drafter.template, engine.target.model.name, choice)
 
     def load(self, asked: LoadRequest) -> list[str]:
-        """Load what is asked for. Returns sentences worth showing. What is loaded stays if anything new cannot be."""
+        """Load what is asked for. Returns sentences worth showing. What is loaded stays if anything new cannot be.
+
+        Where the memory cannot hold both, what is loaded goes first, and comes back if the new one fails.
+        """
         IN_USE.hold(self, self._caches, [*_files(self.asked), *_files(asked)])
         try:
-            return self._load(asked)
+            if self.asked is not None and crowded(asked.target, asked.model):
+                return self._load_instead(self.asked, asked)
+            try:
+                return self._load(asked)
+            except NoRoom:
+                if self.asked is None:
+                    raise
+            return self._load_instead(self.asked, asked)
         finally:
             IN_USE.hold(self, self._caches, _files(self.asked))
+
+    def _load_instead(self, before: LoadRequest, asked: LoadRequest) -> list[str]:
+        self._unload()
+        try:
+            return self._load(asked)
+        except BaseException:
+            self._load(before)
+            raise
 
     def _load(self, asked: LoadRequest) -> list[str]:
         opened = open_target(asked.target, asked.model, self.target)
@@ -277,12 +297,15 @@ class LoadedPair:
 
     def close(self) -> None:
         """Free the models and close the cache. Harmless when repeated."""
+        self._unload()
+        IN_USE.hold(self, self._caches, [])
+
+    def _unload(self) -> None:
         self.keep_measured()
         self._release_drafter()
         if self.engine is not None:
             self.engine.target.model.close()
         self.engine = self.asked = None
-        IN_USE.hold(self, self._caches, [])
 
     def _release_drafter(self, but: LlamaDrafter | None = None) -> None:
         """Close the drafter, unless it is the one that stays, and all that belongs to it."""

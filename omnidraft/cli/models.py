@@ -1,5 +1,5 @@
-"""`models`: what is found; `models import`: a drafter from a Hugging Face folder; `models expand`: a larger model with
-the same text, to measure speed at realistic cost."""
+"""`models`: what is found; `models get`: one from the Hugging Face Hub; `models import`: a drafter from a folder of it;
+`models expand`: a larger model with the same text, to measure speed at realistic cost."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from omnidraft.backends.discovery import find_models
 from omnidraft.backends.gguf.file import ModelInfo
-from omnidraft.cli import models_expand, models_import
+from omnidraft.cli import models_expand, models_get, models_import
 from omnidraft.errors import ModelError
 from omnidraft.storage.paths import BUNDLED_MODELS, find_data_home
 
@@ -21,6 +21,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     sub = actions.add_parser("expand", help="make a larger model that computes the same")
     sub.add_argument("--data-dir", type=Path, default=argparse.SUPPRESS, help="where this program keeps its data")
     models_expand.add_arguments(sub)
+    sub = actions.add_parser("get", help="fetch a model from the Hugging Face Hub")
+    sub.add_argument("--data-dir", type=Path, default=argparse.SUPPRESS, help="where this program keeps its data")
+    models_get.add_arguments(sub)
     sub = actions.add_parser("import", help="make a drafter of a small Llama-like Hugging Face folder")
     sub.add_argument("--data-dir", type=Path, default=argparse.SUPPRESS, help="where this program keeps its data")
     models_import.add_arguments(sub)
@@ -30,6 +33,8 @@ def run(args: argparse.Namespace) -> int:
     home = find_data_home(args.data_dir)
     if args.action == "expand":
         return models_expand.run(args, home)
+    if args.action == "get":
+        return models_get.run(args, home)
     if args.action == "import":
         return models_import.run(args, home)
     for folder in args.folder:

@@ -43,6 +43,7 @@ __all__ = [
 
 S = TypeVar("S")
 MAX_CACHE_MB = 4096
+AUTO_LAYERS = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +124,11 @@ class ModelSettings:
         4096, 64, 16_777_216, "Context length in tokens; 0 takes the model's own.", also=(0,), reload=True
     )
     threads: int = integer(0, 0, 1024, "Processor threads; 0 chooses by the machine.", reload=True)
-    n_gpu_layers: int = integer(0, 0, 1000, "Layers computed on the GPU; 0 keeps all on the processor.", reload=True)
+    n_gpu_layers: int = integer(
+        AUTO_LAYERS, AUTO_LAYERS, 1000,
+        "Layers computed on graphics cards; -1 as many as fit, 0 keeps all on the processor, 1000 takes all.",
+        reload=True,
+    )  # fmt: skip
     exact: str = choice(
         "auto",
         ("auto", "bits"),

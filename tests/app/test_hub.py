@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from omnidraft.__main__ import main
 from omnidraft.app import hub as downloads
 from omnidraft.app.hub import Download
 from omnidraft.app.hub_files import SUGGESTED, HubError, RemoteModel, list_models
 from omnidraft.backends.gguf.file import read_info
-from omnidraft.storage.paths import DataHome
+from omnidraft.storage.paths import BUNDLED_MODELS, DataHome
 from tests.ui.conftest import free_port
 from tests.ui.stub_hub import REPO, StubHub
 
@@ -164,3 +165,39 @@ def test_suggestions_say_size_and_licence():
         assert said
         assert size.endswith(" GB")
         assert licence
+
+
+def get(home: DataHome, *words: str) -> int:
+    return main(["models", "get", *words, "--data-dir", str(home.root)])
+
+
+def test_a_file_is_fetched_by_a_part_of_its_name_on_the_command_line(serve, home, capsys):
+    hub = serve({"tiny-q8_0.gguf": b"8" * 1000, "tiny-q4_k_m.gguf": b"4" * 500})
+    home.models.mkdir()
+    (home.models / "tiny-q4_k_m.gguf.part").write_bytes(b"4" * 100)
+    assert get(home, f"{REPO}:Q4_K_M") == 0
+    assert capsys.readouterr().out == f"{home.models / 'tiny-q4_k_m.gguf'}\n"
+    assert (home.models / "tiny-q4_k_m.gguf").read_bytes() == b"4" * 500
+    assert hub.ranges == [100]
+    assert not (home.models / "tiny-q8_0.gguf").exists()
+
+
+def test_a_file_that_is_not_there_or_not_one_is_said_with_what_there_is(serve, home, capsys):
+    serve({"tiny-q8_0.gguf": b"8" * 1000, "tiny-q4_k_m.gguf": b"4" * 500})
+    assert get(home, f"{REPO}:Q6_K") == 2
+    assert "no file called Q6_K; it offers tiny-q4_k_m.gguf, tiny-q8_0.gguf." in capsys.readouterr().err
+    assert get(home, f"{REPO}:tiny") == 2
+    assert "several files called tiny" in capsys.readouterr().err
+
+
+def test_without_a_name_the_best_that_fits_is_fetched(serve, home, capsys, monkeypatch):
+    from omnidraft.cli import models_get
+
+    small = (BUNDLED_MODELS / "tiny-drafter-f16.gguf").read_bytes()
+    serve({"small-f16.gguf": small, "large-f16.gguf": small + bytes(1 << 20)})
+    monkeypatch.setattr(models_get, "available_bytes", lambda: 1)
+    assert get(home, REPO) == 2
+    assert "Nothing of" in capsys.readouterr().err
+    monkeypatch.setattr(models_get, "available_bytes", lambda: 1 << 34)
+    assert get(home, REPO) == 0
+    assert read_info(home.models / "large-f16.gguf").architecture == "llama"

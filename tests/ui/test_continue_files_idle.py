@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from omnidraft.backends.llama.runtime import gpu_offload
+from omnidraft.backends.llama.devices import gpu_offload
 from tests.ui.chatting import answers, arrived, ask, choose, new_chat, questions, said, wait_idle
 from tests.ui.conftest import SETTINGS, Server, write_settings
 

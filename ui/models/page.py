@@ -14,7 +14,7 @@ import gradio as gr
 from omnidraft.app import models_list
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
-from omnidraft.backends.llama.runtime import gpu_offload
+from omnidraft.backends.llama.devices import gpu_offload
 from omnidraft.errors import OmniDraftError
 from omnidraft.settings.config import AppSettings, Setting, describe, value_of
 from omnidraft.vocab import PairMap

@@ -10,7 +10,7 @@ from math import prod
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.hf.folder import inner_config, read_config, tensor_headers
 from omnidraft.backends.llama.estimate import Estimate, size
-from omnidraft.errors import ModelError
+from omnidraft.errors import NoRoom
 
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "int8": 2}  # of what is computed with; int8 is about weights only
 _STORED = {"F32": 4, "BF16": 2, "F16": 2}
@@ -33,12 +33,12 @@ def folder_estimate(info: ModelInfo, device: str, dtype: str, n_ctx: int, n_batc
 
 
 def check_room(info: ModelInfo, device: str, dtype: str, n_ctx: int, n_batch: int, free: int | None) -> None:
-    """ModelError with the numbers and a way out if `info` does not fit into `free` bytes; None: nobody knows."""
+    """NoRoom with the numbers and a way out if `info` does not fit into `free` bytes; None: nobody knows."""
     needed = folder_estimate(info, device, dtype, n_ctx, n_batch)
     if free is None or needed.total <= free:
         return
     where = "memory" if device == "cpu" else "the GPU's memory"
-    raise ModelError(
+    raise NoRoom(
         f"{info.name} needs {needed} in {dtype} with a context of {n_ctx} tokens, but {size(free)} of {where} are "
         f"free; {_suggestion(info, device, dtype, n_ctx, n_batch, free)}."
     )

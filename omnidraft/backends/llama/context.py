@@ -17,9 +17,10 @@ import numpy as np
 
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.llama.bits import alike_at_any_width
+from omnidraft.backends.llama.devices import gpu_offload
 from omnidraft.backends.llama.embeddings import LlamaEmbedder
 from omnidraft.backends.llama.placement import Placement
-from omnidraft.backends.llama.runtime import AbortFlag, begin_call, failure_reason, gpu_offload
+from omnidraft.backends.llama.runtime import AbortFlag, begin_call, failure_reason
 from omnidraft.backends.llama.sizes import pass_bytes, prompt_step
 from omnidraft.errors import ModelError
 from omnidraft.processes.cores import physical_cores, step_threads

@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from omnidraft.backends.gguf.file import ModelInfo, read_info
 from omnidraft.backends.gguf.header import read_header
+from omnidraft.backends.llama.devices import Device, local_cards
+from omnidraft.backends.llama.placement import Placement
 from omnidraft.backends.llama.sizes import available_bytes, kv_cache_bytes, prompt_step, tensor_bytes
-from omnidraft.errors import ModelError
+from omnidraft.errors import NoRoom
 from omnidraft.processes.bounded_child import asked, run_bounded
 from omnidraft.settings.config import ModelSettings
 from omnidraft.storage.trial import WITHIN
+from omnidraft.vocab import llama_log
 
 _CLOSE = 0.5  # of the free memory: from here on it is worth half a second to know exactly
 _COMPUTING = 1 << 30  # bytes that the buffers to compute in hardly ever reach
@@ -30,7 +35,7 @@ _SECONDS = 60.0
 _MEMORY = 4 << 30  # for the child, beside the weights
 _MIB = 1 << 20
 _CACHE = re.compile(r"(?:kv_cache\w*|memory_recurrent): size = +([0-9.]+) MiB")
-_BUFFER = re.compile(r"(compute|output) buffer size = +([0-9.]+) MiB")
+_BUFFER = re.compile(r"(\S+) +(?:compute|output) buffer size = +([0-9.]+) MiB")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,30 +96,48 @@ def estimate(
         "path": str(Path(info.path).resolve()), "settings": asdict(settings), "n_ctx": n_ctx, "max_rows": max_rows,
         "rollback": rollback,
     }  # fmt: skip
-    try:
-        told = run_bounded(__spec__.name, request, _SECONDS, _MEMORY + weight_bytes(info), {WITHIN: "1"}).answer
-    except OSError:
-        return None
+    told = _told(info, request)
     if told is None:
         return None
-    cache, buffers = told
+    cache, buffers, _ = told
     return Estimate(weight_bytes(info), cache, buffers + _unlogged(info, settings, n_ctx, max_rows))
 
 
+def estimate_on_cards(
+    info: ModelInfo, settings: ModelSettings, n_ctx: int, max_rows: int, rollback: int
+) -> tuple[int, int]:
+    """Bytes: (the cache of all layers, what the fullest card computes in) where every layer lies on a card; by the
+    header's arithmetic where llama.cpp cannot tell."""
+    known = header_estimate(info, settings, n_ctx, max_rows)
+    request = {
+        "path": str(Path(info.path).resolve()), "settings": asdict(settings), "n_ctx": n_ctx, "max_rows": max_rows,
+        "rollback": rollback, "cards": True,
+    }  # fmt: skip
+    told = _told(info, request)
+    return (known.cache, known.compute) if told is None else (told[0], told[2])
+
+
+def _told(info: ModelInfo, request: dict) -> tuple[int, int, int] | None:
+    try:
+        return run_bounded(__spec__.name, request, _SECONDS, _MEMORY + weight_bytes(info), {WITHIN: "1"}).answer
+    except OSError:
+        return None
+
+
 def check_memory(info: ModelInfo, settings: ModelSettings, n_ctx: int, max_rows: int = 64, rollback: int = 0) -> None:
-    """ModelError with the numbers and a way out if the model with its context does not fit into free memory.
+    """NoRoom with the numbers and a way out if the model with its context does not fit into free memory.
 
     Nothing is said where part of it goes to a GPU or the system does not tell what is free.
     """
     free = available_bytes()
-    if free is None or settings.n_gpu_layers:
+    if free is None or settings.n_gpu_layers > 0:
         return
     known = header_estimate(info, settings, n_ctx, max_rows)
     if known.total <= _CLOSE * free and free - known.total > _COMPUTING:
         return
     full = known if known.weights + known.cache > free else estimate(info, settings, n_ctx, max_rows, rollback) or known
     if full.total > free:
-        raise ModelError(
+        raise NoRoom(
             f"{info.name} needs {full} with a context of {n_ctx} tokens, but {size(free)} of memory are free; "
             f"{_suggestion(full, settings, n_ctx, free)}."
         )
@@ -140,25 +163,36 @@ def size(count: int) -> str:
     return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
 
 
-def _simulate(request: dict) -> tuple[int, int]:
-    """(cache, buffers) in bytes, as llama.cpp logs them."""
-    from omnidraft.backends.llama.context import LlamaContext
-    from omnidraft.vocab import llama_log
-
+def _simulate(request: dict) -> tuple[int, int, int]:
     settings = replace(ModelSettings(), **request["settings"])
+    cards = local_cards() if request.get("cards") else []
+    return simulate(
+        read_info(request["path"]), settings, request["n_ctx"], request["max_rows"], request["rollback"], cards
+    )
+
+
+def simulate(
+    info: ModelInfo, settings: ModelSettings, n_ctx: int, max_rows: int, rollback: int, cards: Sequence[Device]
+) -> tuple[int, int, int]:
+    """Bytes as llama.cpp logs them where it reserves nothing: (cache, buffers here, those of the fullest card).
+
+    All layers are on `cards` in equal shares, on the processor if there are none. To be called in a child process.
+    """
+    from omnidraft.backends.llama.context import LlamaContext
+
+    shares = [info.layers * (i + 1) // len(cards) - info.layers * i // len(cards) for i in range(len(cards))]
     with llama_log.recording() as pieces:
         LlamaContext(
-            read_info(request["path"]),
-            settings,
-            request["n_ctx"],
-            request["max_rows"],
-            request["rollback"],
-            simulated=True,
-        ).close()
+            info, settings, n_ctx, max_rows, rollback, simulated=True,
+            placement=Placement([card.handle for card in cards], shares),
+        ).close()  # fmt: skip
     log = "".join(pieces)
-    cache = sum(float(size) for size in _CACHE.findall(log))
-    buffers = sum(float(size) for _, size in _BUFFER.findall(log))
-    return int(cache * _MIB), int(buffers * _MIB)
+    buffers: Counter[str] = Counter()
+    for name, found in _BUFFER.findall(log):
+        buffers[name.partition("[")[0]] += int(float(found) * _MIB)
+    on_cards = [buffers.pop(card.name, 0) for card in cards]
+    cache = sum(float(found) for found in _CACHE.findall(log))
+    return int(cache * _MIB), sum(buffers.values()), max(on_cards, default=0)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn, Self
 
@@ -18,14 +19,16 @@ from omnidraft.backends.base import Aborted
 from omnidraft.backends.gguf.adapter_check import check_adapter
 from omnidraft.backends.gguf.file import ModelInfo, usable_info
 from omnidraft.backends.llama.bits import ROWS, WIDTHS, width_class
+from omnidraft.backends.llama.cards import place
 from omnidraft.backends.llama.context import LlamaContext
+from omnidraft.backends.llama.devices import gpu_offload
 from omnidraft.backends.llama.estimate import check_memory
 from omnidraft.backends.llama.placement import Placement
 from omnidraft.backends.llama.rewind import Method, Rewinder, rollback_steps
-from omnidraft.backends.llama.runtime import AbortFlag, failure_reason, gpu_offload
+from omnidraft.backends.llama.runtime import AbortFlag, failure_reason
 from omnidraft.errors import ModelError
 from omnidraft.processes.thread_pool import release_helpers
-from omnidraft.settings.config import ModelSettings
+from omnidraft.settings.config import AUTO_LAYERS, ModelSettings
 from omnidraft.storage.files import readable
 from omnidraft.storage.trial import TRIALS
 from omnidraft.vocab import Vocabulary
@@ -61,12 +64,15 @@ class LlamaTarget:
         self.notices: list[str] = []
         self.max_rows = max_rows
         self.n_ctx = self._context_length(settings)
+        self._lock = threading.Lock()
+        rollback = rollback_steps(info) if self._replays else 0
+        on_workers = placement is not None
+        if settings.n_gpu_layers == AUTO_LAYERS:
+            settings, placement = self._place(settings, rollback, placement)
         self._on_gpu = bool(settings.n_gpu_layers) and gpu_offload()
         if settings.n_gpu_layers and not self._on_gpu:
             self.notices.append("This build of llama-cpp-python has no GPU support, so n_gpu_layers has no effect.")
-        self._lock = threading.Lock()
-        rollback = rollback_steps(info) if self._replays else 0
-        if placement is None:
+        if not on_workers:
             check_memory(info, settings, self.n_ctx, max_rows, rollback)
         self._context: LlamaContext | None = LlamaContext(
             info, settings, self.n_ctx, max_rows, rollback, placement=placement, verifies=self._verifies
@@ -116,6 +122,16 @@ class LlamaTarget:
                 )
             return trained
         return wanted
+
+    def _place(
+        self, settings: ModelSettings, rollback: int, placement: Placement | None
+    ) -> tuple[ModelSettings, Placement | None]:
+        """The settings with the number of layers that fit on cards, and where they go; none beside workers."""
+        if placement is not None:
+            return replace(settings, n_gpu_layers=0), placement
+        placement, said = place(self.info, settings, self.n_ctx, self.max_rows, rollback, whole=not self._verifies)
+        self.notices += [said] if said else []
+        return replace(settings, n_gpu_layers=placement.layers + 1 if placement else 0), placement
 
     def _find_rewind(self) -> bool:
         """Find a way to take tokens back that works, on a few tokens; this also reads the weights in."""

@@ -1,8 +1,8 @@
 """Which layers of a model lie on which device, as llama.cpp is told. Knows nothing of how that was decided.
 
 llama.cpp gives the first layers to this machine's processor and the rest to the devices in their order. The last step,
-from the hidden state to the logits, would belong to the last device: it is kept here, so that a row crosses the network
-as some thousand numbers and not as one for every token of the vocabulary.
+from the hidden state to the logits, belongs to the last device: a graphics card keeps it. Over a network it is computed
+here, so that a row crosses it as some thousand numbers and not as one for every token of the vocabulary.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ class _Override(ctypes.Structure):
 
 
 class Placement:
-    """devices: ggml's pointers; layers: how many each takes; processor: ggml's buffer type of this machine's memory."""
+    """devices: ggml's pointers; layers: how many each takes; output_in: ggml's buffer type of this machine's memory
+    where the last step is to be computed here."""
 
-    def __init__(self, devices: Sequence[int], layers: Sequence[int], processor: int) -> None:
+    def __init__(self, devices: Sequence[int], layers: Sequence[int], output_in: int | None = None) -> None:
         used = [(device, count) for device, count in zip(devices, layers, strict=True) if count]
         self.layers = sum(count for _, count in used)
         self._devices = (ctypes.c_void_p * (len(used) + 1))(*(device for device, _ in used), None)
@@ -32,7 +33,8 @@ class Placement:
         length = max(llama_cpp.llama_max_devices(), len(shares) + 1)
         self._shares = (ctypes.c_float * length)(*shares)
         self._progress = llama_cpp.llama_progress_callback(lambda _share, _data: True)
-        self._overrides = (_Override * 2)(_Override(_OUTPUT, processor), _Override(None, None))
+        kept = [_Override(_OUTPUT, output_in)] if output_in is not None else []
+        self._overrides = (_Override * (len(kept) + 1))(*kept, _Override(None, None))
 
     def told_of_progress(self, tell: Callable[[float], bool]) -> None:
         """`tell` hears after every tensor which share of them is in place; False ends the loading."""

@@ -15,8 +15,6 @@ import llama_cpp
 
 from omnidraft.vocab import llama_log
 
-_CARDS = (1, 2)  # ggml's types of devices with memory of their own, and of those that share the processor's
-
 
 @cache
 def _start_backend() -> None:
@@ -34,20 +32,6 @@ def failure_reason() -> str:
     reason = llama_log.first_error()
     llama_log.begin()
     return reason or "llama.cpp gave no reason"
-
-
-@cache
-def gpu_offload() -> bool:
-    """Whether this build of llama.cpp can use a GPU of this machine.
-
-    Its own answer is yes of every build that could use one on another machine, so the devices themselves are asked.
-    """
-    if not llama_cpp.llama_supports_rpc():
-        return bool(llama_cpp.llama_supports_gpu_offload())
-    _start_backend()
-    by_type = load_library("ggml").ggml_backend_dev_by_type
-    by_type.restype, by_type.argtypes = ctypes.c_void_p, (ctypes.c_int,)
-    return any(by_type(kind) for kind in _CARDS)
 
 
 @cache

@@ -27,6 +27,19 @@ def tensor_bytes(info: ModelInfo) -> dict[str, int]:
     return {name: tensor.elements // layouts[name][0] * layouts[name][1] for name, tensor in tensors.items()}
 
 
+def layer_bytes(info: ModelInfo) -> tuple[list[int], dict[str, int]]:
+    """(bytes of the weights of each layer, those of every other tensor by name)."""
+    layers, others = [0] * info.layers, {}
+    for name, count in tensor_bytes(info).items():
+        kind, _, rest = name.partition(".")
+        number = rest.partition(".")[0]
+        if kind == "blk" and number.isdecimal() and int(number) < info.layers:
+            layers[int(number)] += count
+        else:
+            others[name] = count
+    return layers, others
+
+
 def pass_bytes(info: ModelInfo) -> int:
     """Bytes of the weights that a pass of a token reads: of the embedding one row, unless it is the output as well."""
     sizes = tensor_bytes(info)

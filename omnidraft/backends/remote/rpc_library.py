@@ -8,44 +8,31 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
 
 import llama_cpp
 
+from omnidraft.backends.llama.devices import (
+    CPU,
+    Device,
+    declare,
+    describe,
+    device_functions,
+    local_cards,
+    local_devices,
+)
 from omnidraft.backends.llama.runtime import begin_call, load_library
 from omnidraft.errors import ModelError
 
-CPU, GPU, INTEGRATED = 0, 1, 2  # ggml_backend_dev_type
 _MEMORY_SLOT = 2  # of `ggml_backend_device_i`: which of a device's functions tells its memory
 _Memory = ctypes.CFUNCTYPE(
     None, ctypes.c_void_p, ctypes.POINTER(ctypes.c_size_t), ctypes.POINTER(ctypes.c_size_t)
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Device:
-    """Something that computes. handle: ggml's pointer; free, total: bytes."""
-
-    handle: int
-    name: str
-    description: str
-    type: int
-    free: int
-    total: int
-
-
 def available() -> bool:
     """Whether llama.cpp was built with its RPC backend."""
     return bool(llama_cpp.llama_supports_rpc())
-
-
-def local_devices() -> list[Device]:
-    """What this machine computes with, RPC devices left out."""
-    begin_call()
-    ggml = _ggml()
-    handles = [ggml.ggml_backend_dev_get(i) for i in range(ggml.ggml_backend_dev_count())]
-    return [_device(handle) for handle in handles if _registry_name(handle) != "RPC"]
 
 
 def lent_devices(name: str | None) -> list[Device]:
@@ -57,8 +44,7 @@ def lent_devices(name: str | None) -> list[Device]:
             known = ", ".join(device.name for device in devices)
             raise ModelError(f"This machine has no device called {name}; it has {known}.")
         return chosen
-    cards = [device for device in devices if device.type in (GPU, INTEGRATED)]
-    return cards or [device for device in devices if device.type == CPU][:1]
+    return local_cards() or [device for device in devices if device.type == CPU][:1]
 
 
 def register(endpoint: str) -> list[Device]:
@@ -68,15 +54,10 @@ def register(endpoint: str) -> list[Device]:
     registry = _rpc().ggml_backend_rpc_add_server(endpoint.encode())
     if not registry:
         raise ModelError(f"The worker at {endpoint} lends no device.")
-    ggml = _ggml()
+    ggml = device_functions()
     ggml.ggml_backend_register(registry)
     count = ggml.ggml_backend_reg_dev_count(registry)
-    return [_device(ggml.ggml_backend_reg_dev_get(registry, i)) for i in range(count)]
-
-
-def processor_buffers() -> int:
-    """ggml's buffer type for memory of this machine, as a pointer."""
-    return _ggml().ggml_backend_cpu_buffer_type()
+    return [describe(ggml.ggml_backend_reg_dev_get(registry, i)) for i in range(count)]
 
 
 def serve(endpoint: str, devices: Sequence[Device], threads: int, cache_dir: str | None) -> None:
@@ -117,63 +98,13 @@ def _need() -> None:
         )
 
 
-def _device(handle: int) -> Device:
-    ggml = _ggml()
-    free, total = ctypes.c_size_t(), ctypes.c_size_t()
-    ggml.ggml_backend_dev_memory(handle, ctypes.byref(free), ctypes.byref(total))
-    return Device(
-        handle,
-        ggml.ggml_backend_dev_name(handle).decode(),
-        ggml.ggml_backend_dev_description(handle).decode(errors="replace"),
-        ggml.ggml_backend_dev_type(handle),
-        free.value,
-        total.value,
-    )
-
-
-def _registry_name(handle: int) -> str:
-    return _ggml().ggml_backend_reg_name(_ggml().ggml_backend_dev_backend_reg(handle)).decode()
-
-
-def _declare(library: ctypes.CDLL, name: str, result: object, *arguments: object) -> None:
-    function = getattr(library, name)
-    function.restype, function.argtypes = result, arguments
-
-
-@cache
-def _ggml() -> ctypes.CDLL:
-    """The functions on devices, of which two libraries hold a part each."""
-    pointer, size, text = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p
-    sizes = ctypes.POINTER(size)
-    library, base, processor = load_library("ggml"), load_library("ggml-base"), load_library("ggml-cpu")
-    _declare(library, "ggml_backend_dev_count", size)
-    _declare(library, "ggml_backend_dev_get", pointer, size)
-    _declare(library, "ggml_backend_register", None, pointer)
-    for name, result, arguments in (
-        ("ggml_backend_dev_name", text, (pointer,)),
-        ("ggml_backend_dev_description", text, (pointer,)),
-        ("ggml_backend_dev_type", ctypes.c_int, (pointer,)),
-        ("ggml_backend_dev_memory", None, (pointer, sizes, sizes)),
-        ("ggml_backend_dev_backend_reg", pointer, (pointer,)),
-        ("ggml_backend_reg_name", text, (pointer,)),
-        ("ggml_backend_reg_dev_count", size, (pointer,)),
-        ("ggml_backend_reg_dev_get", pointer, (pointer, size)),
-    ):
-        _declare(base, name, result, *arguments)
-        setattr(library, name, getattr(base, name))
-    found = base if hasattr(base, "ggml_backend_cpu_buffer_type") else processor
-    _declare(found, "ggml_backend_cpu_buffer_type", pointer)
-    setattr(library, "ggml_backend_cpu_buffer_type", found.ggml_backend_cpu_buffer_type)  # noqa: B010 - as above
-    return library
-
-
 @cache
 def _rpc() -> ctypes.CDLL:
     pointer, size, text = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p
     library = load_library("ggml-rpc")
-    _declare(library, "ggml_backend_rpc_add_server", pointer, text)
-    _declare(library, "ggml_backend_rpc_init", pointer, text, ctypes.c_uint32)
-    _declare(
+    declare(library, "ggml_backend_rpc_add_server", pointer, text)
+    declare(library, "ggml_backend_rpc_init", pointer, text, ctypes.c_uint32)
+    declare(
         library, "ggml_backend_rpc_start_server", None, text, text, size, size, ctypes.POINTER(pointer)
     )  # fmt: skip
     return library

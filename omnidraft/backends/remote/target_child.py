@@ -16,6 +16,7 @@ import threading
 import time
 
 from omnidraft.backends.base import Aborted
+from omnidraft.backends.llama.devices import processor_buffers
 from omnidraft.backends.llama.model import LlamaTarget
 from omnidraft.backends.llama.placement import Placement
 from omnidraft.backends.llama.runtime import AbortFlag
@@ -88,7 +89,7 @@ def _open(asked: dict, connection: socket.socket) -> LlamaTarget:
         threading.Thread(target=_watch_connections, args=(loading,), daemon=True).start()
         devices = [device for worker in asked["workers"] for device in rpc_library.register(worker)]
         handles = [device.handle for device in devices]
-        placement = Placement(handles, asked["layers"], rpc_library.processor_buffers())
+        placement = Placement(handles, asked["layers"], processor_buffers())
         placement.told_of_progress(_Progress(connection))
     target = LlamaTarget.open(asked["path"], settings, max_rows=asked["max_rows"], placement=placement)
     loading.set()

@@ -16,6 +16,7 @@ from contextlib import suppress
 
 import psutil
 
+from omnidraft.backends.llama.devices import CPU, Device
 from omnidraft.backends.llama.sizes import available_bytes
 from omnidraft.backends.remote import rpc_library
 from omnidraft.backends.remote.rpc_sockets import notice_lost_peers
@@ -47,10 +48,10 @@ def main(options: dict) -> int:
     return CANNOT_LISTEN
 
 
-def _tell_true_memory(devices: list[rpc_library.Device], limit: int | None) -> None:
+def _tell_true_memory(devices: list[Device], limit: int | None) -> None:
     """The processor's device calls all memory of the machine free; have it say what can be had."""
     for device in devices:
-        if device.type == rpc_library.CPU:
+        if device.type == CPU:
             try:
                 rpc_library.tell_memory(device, _memory(limit, device.total))
             except ModelError:
@@ -58,8 +59,8 @@ def _tell_true_memory(devices: list[rpc_library.Device], limit: int | None) -> N
                     raise
 
 
-def _described(device: rpc_library.Device, limit: int | None) -> dict:
-    if device.type != rpc_library.CPU:
+def _described(device: Device, limit: int | None) -> dict:
+    if device.type != CPU:
         return {"name": device.name, "description": device.description, "free": device.free}
     free, _ = _memory(limit, device.total)()
     return {"name": device.name, "description": device.description, "free": free}

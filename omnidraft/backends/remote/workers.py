@@ -10,10 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from omnidraft.backends.gguf.file import ModelInfo
-from omnidraft.backends.gguf.header import read_header
 from omnidraft.backends.llama.estimate import size
-from omnidraft.backends.llama.runtime import type_layout
-from omnidraft.backends.llama.sizes import available_bytes, kv_cache_bytes
+from omnidraft.backends.llama.sizes import available_bytes, kv_cache_bytes, layer_bytes
 from omnidraft.backends.remote.rpc_probe import SECONDS, Found, NoWorker, probe
 from omnidraft.errors import ModelError
 from omnidraft.settings.addresses import Address, parse_addresses, parse_split
@@ -128,22 +126,14 @@ def _shares(split: tuple[float, ...], found: Sequence[Found]) -> tuple[float, ..
 
 
 def measure_needs(info: ModelInfo, settings: ModelSettings, n_ctx: int) -> Needs:
-    layers, around = [0] * info.layers, 0
-    for path in info.parts or (info.path,):
-        for name, tensor in read_header(path).tensors.items():
-            block, bytes_each = type_layout(tensor.type) or (1, 4)
-            count = tensor.elements // block * bytes_each
-            kind, _, rest = name.partition(".")
-            number = rest.partition(".")[0]
-            if kind == "blk" and number.isdecimal() and int(number) < info.layers:
-                layers[int(number)] += count
-            else:
-                around += count
+    layers, others = layer_bytes(info)
     cache = (kv_cache_bytes(info, n_ctx, settings.kv_type) or 0) // max(info.layers, 1)
     step = min(settings.n_batch, _STEP)
     computing = _BUFFERS + 4 * step * _WIDE * info.width + min(128 << 20, 4 * step * n_ctx * max(info.heads, 1))
     rows = 4 * 64 * info.vocabulary_size
-    return Needs(tuple(count + cache for count in layers), around + rows + 320 * info.vocabulary_size, computing)
+    return Needs(
+        tuple(count + cache for count in layers), sum(others.values()) + rows + 320 * info.vocabulary_size, computing
+    )
 
 
 def distribute(needs: Needs, free: Sequence[int], shares: Sequence[float] = ()) -> list[int] | None:

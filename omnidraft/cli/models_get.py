@@ -1,0 +1,77 @@
+"""`models get OWNER/NAME[:FILE]`: fetches a model from the Hugging Face Hub, going on where an earlier try ended."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from omnidraft.app import hub_fit
+from omnidraft.app.hub import Download
+from omnidraft.app.hub_files import HubError, RemoteModel, list_models
+from omnidraft.backends.llama.sizes import available_bytes
+from omnidraft.format import size
+from omnidraft.settings.config import ModelSettings
+from omnidraft.storage.paths import DataHome
+
+_LOOKS = 0.5  # seconds between two words about how far it has come
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "model",
+        metavar="OWNER/NAME[:FILE]",
+        help="a repository, and a file or a format of it (Q4_K_M); without one the best that fits this memory",
+    )
+
+
+def run(args: argparse.Namespace, home: DataHome) -> int:
+    repo, _, file = args.model.partition(":")
+    chosen = _named(list_models(repo), repo, file) if file else _fitting(list_models(repo), repo, home)
+    print(f"{chosen.name}, {size(chosen.size)}{', ' + chosen.licence if chosen.licence else ''}", file=sys.stderr)
+    download = Download(chosen, home).start()
+    try:
+        _follow(download)
+    except KeyboardInterrupt:
+        download.cancel()
+        download.join()
+        print("\nStopped; the same command goes on from here.", file=sys.stderr)
+        return 130
+    if download.error:
+        raise HubError(download.error)
+    print(download.path)
+    return 0
+
+
+def _named(offered: list[RemoteModel], repo: str, file: str) -> RemoteModel:
+    """The file of this name, else the only one whose name has this word in it."""
+    wanted = file.lower()
+    exact = [one for one in offered if wanted in (one.name.lower(), one.files[0].name.lower())]
+    found = exact or [one for one in offered if wanted in one.name.lower()]
+    if len(found) != 1:
+        names = ", ".join(one.name for one in (found or offered)[:12])
+        raise HubError(f"{repo} has {'several files' if found else 'no file'} called {file[:80]}; it offers {names}.")
+    return found[0]
+
+
+def _fitting(offered: list[RemoteModel], repo: str, home: DataHome) -> RemoteModel:
+    """The best that fits into the memory there is now."""
+    if len(offered) == 1:
+        return offered[0]
+    free = available_bytes()
+    found = hub_fit.best(hub_fit.fits(offered, ModelSettings(), home.cache), free)
+    if found is None:
+        raise HubError(
+            f"Nothing of {repo} fits into {size(free or 0)} of free memory; name a file, like {repo}:{offered[0].name}."
+        )
+    return found.model
+
+
+def _follow(download: Download) -> None:
+    """Say how far it has come, on one line of a terminal."""
+    while download.busy:
+        download.join(_LOOKS)
+        if sys.stderr.isatty() and download.busy:
+            share = 100 * download.done // max(download.model.size, 1)
+            print(f"\r{download.state}: {share}% of {size(download.model.size)}", end="  ", file=sys.stderr, flush=True)
+    if sys.stderr.isatty():
+        print(file=sys.stderr)
