@@ -38,7 +38,6 @@ SHAPES = {
 
 def write_hollow(path: Path, shape: Shape, kind: str, context: int = 131_072) -> Path:
     """A Llama model of `shape` at `path`; Q4_K_M keeps half of `ffn_down` and `attn_v` and the output in six bits."""
-    most, some = TYPES[kind]
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_block_count(shape.layers)
     writer.add_context_length(context)
@@ -50,7 +49,7 @@ def write_hollow(path: Path, shape: Shape, kind: str, context: int = 131_072) ->
     writer.add_rope_dimension_count(shape.width // shape.heads)
     writer.add_vocab_size(shape.vocabulary)
     _add_vocabulary(writer, shape.vocabulary)
-    for name, dims, raw in _tensors(shape, most, some):
+    for name, dims, raw in _tensors(shape, *TYPES[kind]):
         size = prod(gguf.quant_shape_to_byte_shape(dims, raw))
         writer.add_tensor_info(name, dims, np.dtype(np.float16), size, raw_dtype=raw)
     padded = [writer.ggml_pad(tensor.nbytes, writer.data_alignment) for tensor in writer.tensors[0].values()]
@@ -60,6 +59,12 @@ def write_hollow(path: Path, shape: Shape, kind: str, context: int = 131_072) ->
     writer.close()
     os.truncate(path, writer.ggml_pad(path.stat().st_size, writer.data_alignment) + sum(padded))
     return path
+
+
+def tensor_sizes(shape: Shape, kind: str) -> Iterator[tuple[str, int]]:
+    """(name, bytes) of every tensor of such a file."""
+    for name, dims, raw in _tensors(shape, *TYPES[kind]):
+        yield name, prod(gguf.quant_shape_to_byte_shape(dims, raw))
 
 
 def _tensors(shape: Shape, most: Kind, some: Kind) -> Iterator[tuple[str, tuple[int, ...], Kind]]:

@@ -6,9 +6,9 @@ import json
 import os
 import subprocess
 import sys
+from functools import cache
 from itertools import product
 
-import gguf
 import pytest
 
 from omnidraft.backends.gguf.file import read_info
@@ -19,7 +19,7 @@ from omnidraft.backends.llama.model import LlamaTarget
 from omnidraft.backends.llama.sizes import kv_cache_bytes
 from omnidraft.settings.config import ModelSettings
 from omnidraft.storage.trial import WITHIN
-from tests.hollow import SHAPES, write_hollow
+from tests.hollow import SHAPES, tensor_sizes, write_hollow
 from tests.lent import needs_rpc, workers
 
 GB = 1_000_000_000
@@ -86,8 +86,8 @@ def test_as_much_as_fits_and_never_more_than_llama_cpp_counts(tmp_path):
         accounts = {n: _accounts(named[:n], files) for n in (1, 2)}
     lines = 0
     for free in DEVICES:
-        for file, n_ctx, cache, computing in accounts[len(free)]:
-            told = check(file, n_ctx, free, cache, computing)
+        for file, n_ctx, cached, computing in accounts[len(free)]:
+            told = check(file, n_ctx, free, cached, computing)
             lines += 1
             print(os.path.basename(file), n_ctx, [count / GB for count in free], told)
     assert lines == len(DEVICES) * len(files) * len(CONTEXTS)
@@ -102,14 +102,20 @@ def _accounts(named: list[str], files: list[str]) -> list[tuple[str, int, int, i
     return [tuple(json.loads(line)) for line in ended.stdout.splitlines()]
 
 
-def check(file: str, n_ctx: int, free: tuple[int, ...], cache: int, computing: int) -> str:
-    """Nothing over, and at most 8% left where a layer more would have fitted."""
+@cache
+def needs(file: str, n_ctx: int) -> tuple[list[int], int]:
     info = read_info(file)
-    layers, output = card_bytes(info, kv_cache_bytes(info, n_ctx, "f16"))
+    return card_bytes(info, kv_cache_bytes(info, n_ctx, "f16"))
+
+
+def check(file: str, n_ctx: int, free: tuple[int, ...], cached: int, computing: int) -> str:
+    """Nothing over, and at most 8% left where a layer more would have fitted. cached: bytes of the whole cache."""
+    layers, output = needs(file, n_ctx)
+    kind, shape = file.rpartition("-")[2].removesuffix(".gguf"), SHAPES[os.path.basename(file).partition("-")[0]]
+    held = sum(size for name, size in tensor_sizes(shape, kind) if name.startswith("blk."))
+    assert abs(held + cached - sum(layers)) < 1e6
     counts = fill(layers, output, [int(0.95 * each) - computing for each in sorted(free)])
-    held = [tensor.n_bytes for tensor in gguf.GGUFReader(file).tensors if tensor.name.startswith("blk.0.")]
-    assert abs(sum(held) + cache / info.layers - layers[0]) < 1e6
-    at = info.layers
+    at = len(layers)
     for i, room in reversed(list(enumerate(sorted(free)))):
         filled = sum(layers[at - counts[i] : at]) + computing + (output if i == len(free) - 1 else 0)
         at -= counts[i]
@@ -117,4 +123,4 @@ def check(file: str, n_ctx: int, free: tuple[int, ...], cache: int, computing: i
             assert filled <= room
         if at:
             assert filled + max(layers) > 0.92 * room
-    return f"{sum(counts)} of {info.layers}"
+    return f"{sum(counts)} of {len(layers)}"
