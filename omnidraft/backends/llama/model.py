@@ -43,6 +43,7 @@ class LlamaTarget:
     name, n_ctx (tokens), n_batch (ids per pass), max_rows (rows of logits per pass),
     widest: rows of the widest pass that computes what plain decoding computes, to the bit where that was asked for;
     can_rewind and, if not, cannot_rewind_reason; rewind_method: "cut", "rollback" or "replay" (see llama_rewind.py);
+    on_card: whether layers of it lie on a graphics card;
     notices: sentences about settings that could not be followed.
     """
 
@@ -69,8 +70,8 @@ class LlamaTarget:
         on_workers = placement is not None
         if settings.n_gpu_layers == AUTO_LAYERS:
             settings, placement = self._place(settings, rollback, placement)
-        self._on_gpu = bool(settings.n_gpu_layers) and gpu_offload()
-        if settings.n_gpu_layers and not self._on_gpu:
+        self.on_card = bool(settings.n_gpu_layers) and gpu_offload()
+        if settings.n_gpu_layers and not self.on_card:
             self.notices.append("This build of llama-cpp-python has no GPU support, so n_gpu_layers has no effect.")
         if not on_workers:
             check_memory(info, settings, self.n_ctx, max_rows, rollback)
@@ -198,7 +199,7 @@ class LlamaTarget:
     @property
     def threads(self) -> tuple[int, int] | None:
         """Processor threads of the next pass of a round, and the most it may have; None if a GPU computes."""
-        if self._context is None or self._on_gpu:
+        if self._context is None or self.on_card:
             return None
         return self._context.threads.count, self._context.threads.most
 

@@ -14,13 +14,14 @@ from pathlib import Path
 from omnidraft.backends.llama.model import LlamaDrafter
 from omnidraft.decoding.acceptance import AcceptanceHead
 from omnidraft.decoding.knowledge import Knowledge
+from omnidraft.decoding.measure import step_seconds
 from omnidraft.errors import ModelError, StorageError
 from omnidraft.learning.adapters.files import set_aside
 from omnidraft.learning.adapters.merge import can_merge, merged_path
 from omnidraft.learning.adapters.store import SHARED, AdapterStore, open_store, warm_start
 from omnidraft.learning.adapters.versions import Version, model_fingerprint
 from omnidraft.learning.facts import Origin
-from omnidraft.settings.config import ModelSettings
+from omnidraft.settings.config import AUTO_LAYERS, ModelSettings
 from omnidraft.storage.files import erase, read, readable
 from omnidraft.storage.json_text import read_json
 from omnidraft.vocab import Vocabulary
@@ -146,10 +147,21 @@ def open_choice(choice: Choice, settings: ModelSettings, vocabulary: Vocabulary)
     if choice.merged is not None and choice.is_merged:
         try:
             with readable(choice.merged) as file:
-                return LlamaDrafter.open(file, settings, vocabulary=vocabulary), choice
+                return _open_quicker(file, settings, vocabulary), choice
         except (ModelError, StorageError):
             choice.merged.unlink(missing_ok=True)
-    return LlamaDrafter.open(choice.drafter, settings, vocabulary=vocabulary), choice
+    return _open_quicker(choice.drafter, settings, vocabulary), choice
+
+
+def _open_quicker(file: Path, settings: ModelSettings, vocabulary: Vocabulary) -> LlamaDrafter:
+    """On a card or on the processor beside it, wherever its steps are quicker: a small one mostly waits for a card."""
+    drafter = LlamaDrafter.open(file, settings, vocabulary=vocabulary)
+    if not drafter.on_card or settings.n_gpu_layers != AUTO_LAYERS:
+        return drafter
+    here = LlamaDrafter.open(file, replace(settings, n_gpu_layers=0), vocabulary=vocabulary)
+    quicker, slower = sorted((drafter, here), key=step_seconds)
+    slower.close()
+    return quicker
 
 
 def apply_adapter(drafter: LlamaDrafter, choice: Choice) -> Choice:
