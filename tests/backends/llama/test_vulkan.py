@@ -75,7 +75,9 @@ def test_the_drafter_lies_where_its_steps_are_quicker(told):
 
 
 def test_a_switch_and_back_says_the_same(told):
-    assert told["switched"]
+    first, _, again = told["switched"]
+    assert first == again
+    assert all(plain == drafted for pairs in told["switched"] for plain, drafted in pairs)
 
 
 def test_a_card_with_little_room_takes_a_part_and_it_is_said(told):

@@ -25,7 +25,7 @@ from omnidraft.storage.paths import BUNDLED_MODELS, find_data_home
 TARGET, OTHER = BUNDLED_MODELS / "tiny-target-a-f16.gguf", BUNDLED_MODELS / "tiny-target-b-f16.gguf"
 DRAFTER = BUNDLED_MODELS / "tiny-drafter-f16.gguf"
 QUESTIONS = ("What is 12 + 30?", "Write a Python function that adds two numbers.", "What is OmniDraft?")
-DRAFTED, PLAIN = DraftSettings(mode="fixed", length=4), DraftSettings(mode="off")
+DRAFTED = DraftSettings(mode="fixed", length=4)
 
 
 def main(home: Path) -> None:
@@ -33,13 +33,12 @@ def main(home: Path) -> None:
     told: dict = {"cards": [card.description for card in found], "texts": {}, "drafter_on_card": {}}
     assistant = Assistant(find_data_home(home))
     for layers in (0, 4, 1000, AUTO_LAYERS):
+        settings = ModelSettings(n_ctx=512, n_gpu_layers=layers)
         for here in (True, False):
-            assistant.load(TARGET, None, ModelSettings(n_ctx=512, n_gpu_layers=0))  # a drafter that stays is not timed
             with patch.object(serving, "step_seconds", _prefers(here)):
-                assistant.load(TARGET, DRAFTER, ModelSettings(n_ctx=512, n_gpu_layers=layers))
-            told["texts"][f"{layers} {here}"] = _texts(assistant)
+                told["texts"][f"{layers} {here}"] = _compared(assistant, TARGET, settings)
             told["drafter_on_card"][f"{layers} {here}"] = assistant.loaded.drafter.on_card
-    told["switched"] = _switched(assistant)
+    told["switched"] = [_compared(assistant, target, ModelSettings(n_ctx=512)) for target in (TARGET, OTHER, TARGET)]
     told["little"] = _little(assistant, found)
     assistant.close()
     told["closed"] = [card.free >= before.free - (8 << 20) for card, before in zip(local_cards(), found, strict=True)]
@@ -51,32 +50,21 @@ def _prefers(here: bool):
     return lambda drafter: float(drafter.on_card == here)
 
 
-def _texts(assistant: Assistant) -> list[list[str]]:
-    """Of each question: the text without a drafter and with one, at T = 0 and at T = 1."""
-    pairs = []
-    for question in QUESTIONS:
-        for temperature in (0.0, 1.0):
-            sampling = SamplingSettings(temperature=temperature, max_tokens=40, seed=7)
-            pairs.append([_text(assistant, question, sampling, draft) for draft in (PLAIN, DRAFTED)])
-    return pairs
+def _compared(assistant: Assistant, target: Path, settings: ModelSettings) -> list[list[str]]:
+    """Of each question, at T = 0 and at T = 1: the text without a drafter, and with one."""
+    said = []
+    for drafter in (None, DRAFTER):
+        assistant.load(target, drafter, settings)
+        said.append([_text(assistant, question, t) for question in QUESTIONS for t in (0.0, 1.0)])
+    return [list(texts) for texts in zip(*said, strict=True)]
 
 
-def _text(assistant: Assistant, question: str, sampling: SamplingSettings, draft: DraftSettings) -> str:
-    asked = AnswerRequest([{"role": "user", "content": question}], sampling, draft)
+def _text(assistant: Assistant, question: str, temperature: float) -> str:
+    sampling = SamplingSettings(temperature=temperature, max_tokens=40, seed=7)
+    asked = AnswerRequest([{"role": "user", "content": question}], sampling, DRAFTED)
     events = list(assistant.answer(asked))
     assert isinstance(events[-1], Finished)
     return "".join(getattr(event, "text", "") for event in events)
-
-
-def _switched(assistant: Assistant) -> bool:
-    """There and back; the first says the same again."""
-    settings = ModelSettings(n_ctx=512)
-    assistant.load(TARGET, DRAFTER, settings)
-    before = _texts(assistant)
-    assistant.load(OTHER, DRAFTER, settings)
-    _texts(assistant)
-    assistant.load(TARGET, DRAFTER, settings)
-    return _texts(assistant) == before
 
 
 def _little(assistant: Assistant, found: list[Device]) -> dict:
@@ -85,10 +73,10 @@ def _little(assistant: Assistant, found: list[Device]) -> dict:
     whole = cards.header_estimate(assistant.target.info, settings, 512)
     few = [replace(card, free=whole.compute + (whole.weights + whole.cache) * 2 // 3) for card in found]
     with patch.object(cards, "local_cards", lambda: few):
-        notices = assistant.load(TARGET, DRAFTER, settings)
+        notices, texts = assistant.load(TARGET, None, settings), _compared(assistant, TARGET, settings)
         with LlamaDrafter.open(DRAFTER, replace(settings, n_gpu_layers=0)) as beside:
             on_card = beside.on_card
-    return {"notices": notices, "texts": _texts(assistant), "beside": on_card}
+    return {"notices": notices, "texts": texts, "beside": on_card}
 
 
 if __name__ == "__main__":
