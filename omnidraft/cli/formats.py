@@ -151,7 +151,7 @@ def described(form: ChatFormat) -> list[str]:
 
 def _body(body: JsonCalls | NamedCalls) -> str:
     if isinstance(body, JsonCalls):
-        return 'JSON objects {NAME: arguments}' if body.keyed else "JSON objects with name and arguments"
+        return "JSON objects {NAME: arguments}" if body.keyed else "JSON objects with name and arguments"
     if isinstance(body.arguments, LooseArguments):
         return f"{_shape(body.head)} name{body.arguments.assign}value, ... {body.arguments.closer}"
     if isinstance(body.arguments, JsonArguments):
