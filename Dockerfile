@@ -1,3 +1,4 @@
+# Checked by hadolint; nobody has built it yet.
 # The processor:  docker build -t omnidraft .
 # An NVIDIA card: docker build -t omnidraft --build-arg BASE=nvidia/cuda:12.8.1-devel-ubuntu24.04 \
 #                   --build-arg CMAKE_ARGS=-DGGML_CUDA=ON --build-arg TORCH=https://download.pytorch.org/whl/cu128 .
