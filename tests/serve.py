@@ -14,8 +14,9 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-RECORD = Path(sys.argv[1])
 LOOKUPS = ("socket.getaddrinfo", "socket.gethostbyname", "socket.gethostbyaddr", "socket.getnameinfo")
+looked_up: list[str] = []
+record: Path | None = None  # where lines go; until it is known they wait in `looked_up`
 
 
 def is_address(host: object) -> bool:
@@ -30,18 +31,24 @@ def listen(event: str, arguments: tuple) -> None:
     if event in LOOKUPS:
         host = arguments[0][0] if isinstance(arguments[0], tuple) else arguments[0]
         if host is not None and not is_address(host):
-            with RECORD.open("a") as record:
-                record.write(f"{event} {host!r}\n")
+            looked_up.append(f"{event} {host!r}\n")
+            write_down()
+
+
+def write_down() -> None:
+    if record is not None:
+        with record.open("a") as file:
+            file.writelines(looked_up)
+        looked_up.clear()
 
 
 sys.addaudithook(listen)
-RECORD.touch()
-
 if days := os.environ.get("CLOCK_DAYS"):
     real, looks = time.time, itertools.count()
     time.time = lambda: real() + next(looks) % 2 * float(days) * 86400
 
 import app  # noqa: E402  the hook has to be there before anything is imported
+import ui.server  # noqa: E402, F401  what takes longest to import, for those that are forked
 from omnidraft.app.answer_job import AnswerJob  # noqa: E402
 from omnidraft.decoding.events import Event, Token  # noqa: E402
 
@@ -59,4 +66,22 @@ if says := os.environ.get("SAYS"):
 
     say(says.split("|"))
 
-sys.exit(app.main(sys.argv[2:]))
+
+def run(lookups: str, arguments: list[str]) -> int:
+    global record
+    record = Path(lookups)
+    record.touch()
+    write_down()
+    return app.main(arguments)
+
+
+def forked(log: str, lookups: str, arguments: list[str]) -> None:
+    """In a process forked from one that has imported all of the above."""
+    with open(log, "ab") as out:
+        os.dup2(out.fileno(), 1)
+        os.dup2(out.fileno(), 2)
+    sys.exit(run(lookups, arguments))
+
+
+if __name__ == "__main__":
+    sys.exit(run(sys.argv[1], sys.argv[2:]))

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import socket
@@ -20,7 +21,40 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["tests.serve"])  # its imports take most of the seconds that an app needs to start
 SETTINGS = "[model]\nthreads = 1\n\n[sampling]\ntemperature = 0.0\nmax_tokens = 48\n"
+
+
+def _forked(log: str, lookups: str, arguments: list[str]) -> None:
+    from tests import serve
+
+    os.environ["OMP_NUM_THREADS"] = "1"  # for what it starts
+    serve.forked(log, lookups, arguments)
+
+
+class Forked:
+    """An app in a process forked from one that has imported everything; used as a `subprocess.Popen` is."""
+
+    def __init__(self, log: Path, lookups: Path, arguments: list[str]) -> None:
+        self._process = FORKS.Process(target=_forked, args=(str(log), str(lookups), arguments))
+        self._process.start()
+        self.pid = self._process.pid
+
+    def poll(self) -> int | None:
+        return self._process.exitcode
+
+    def wait(self, timeout: float) -> int:
+        self._process.join(timeout)
+        if (code := self.poll()) is None:
+            raise subprocess.TimeoutExpired("app", timeout)
+        return code
+
+    def send_signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self._process.kill()
 
 
 @dataclass
@@ -31,7 +65,7 @@ class Server:
     arguments: list[str] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=dict)
     port: int = 0
-    process: subprocess.Popen | None = None
+    process: subprocess.Popen | Forked | None = None
 
     @property
     def origin(self) -> str:
@@ -48,27 +82,23 @@ class Server:
     def start(self) -> Server:
         self.data.mkdir(parents=True, exist_ok=True)
         self.port = self.port or free_port()
-        command = [
-            sys.executable,
-            str(ROOT / "tests/serve.py"),
-            str(self.data / "lookups.txt"),
-            "--port",
-            str(self.port),
-            "--data-dir",
-            str(self.data / "home"),
-            *self.arguments,
-        ]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", **self.environment}
-        with (self.data / "server.log").open("ab") as log:
-            self.process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log)
+        log, lookups = self.data / "server.log", self.data / "lookups.txt"
+        arguments = ["--port", str(self.port), "--data-dir", str(self.data / "home"), *self.arguments]
+        if self.environment:  # which libraries read while they are imported
+            command = [sys.executable, str(ROOT / "tests/serve.py"), str(lookups), *arguments]
+            environment = {**os.environ, "OMP_NUM_THREADS": "1", **self.environment}
+            with log.open("ab") as out:
+                self.process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=out, stderr=out)
+        else:
+            self.process = Forked(log, lookups, arguments)
         self._wait()
         return self
 
     def _wait(self) -> None:
         until = time.monotonic() + 240
         while time.monotonic() < until:
-            if self.process.poll() is not None:
-                raise AssertionError(f"the app ended with {self.process.returncode}:\n{self.log}")
+            if (code := self.process.poll()) is not None:
+                raise AssertionError(f"the app ended with {code}:\n{self.log}")
             try:
                 with urllib.request.urlopen(self.origin, timeout=5):
                     return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from html import escape
+from typing import Any
 
 import gradio as gr
 
@@ -73,7 +74,7 @@ def _layout() -> Parts:
     said = gr.HTML(elem_id="od-said")
     settings = {setting.name: setting for setting in describe(AppSettings)}
     made: dict[str, fields.Component] = {}
-    more: dict[str, list] = {}
+    more: dict[str, Any] = {}
     for group, title in GROUPS:
         with gr.Group(elem_id=f"od-group-{group}", elem_classes="od-group"):
             gr.HTML(f"<h2>{title}</h2>")
@@ -81,13 +82,13 @@ def _layout() -> Parts:
             for name in (*ALSO.get(group, ()), *own):
                 no_gpu = name == "model.n_gpu_layers" and not gpu_offload()
                 made[name] = fields.make(settings[name], NO_GPU if no_gpu else "")
-            more[group] = _more(group)
+            more |= _more(group)
     reset = gr.Button("Reset all settings", size="sm", variant="stop", elem_id="od-settings-reset", scale=0)
-    return Parts(said, made, *more["cache"], *more["model"], reset)
+    return Parts(said=said, fields=made, reset=reset, **more)
 
 
-def _more(group: str) -> list:
-    """What stands below the fields of a group, in the order of `Parts`."""
+def _more(group: str) -> dict[str, Any]:
+    """What stands below the fields of a group, by its names in `Parts`."""
     if group == "cache":
         cache = gr.HTML(elem_id="od-cache")
         with gr.Row(elem_classes="od-buttons"):
@@ -97,12 +98,12 @@ def _more(group: str) -> list:
             gr.HTML("<p>Everything it learned in this family goes.</p>")
             yes = gr.Button("Clear", size="sm", variant="stop", elem_id="od-cache-yes", scale=0)
             no = gr.Button("Keep", size="sm", scale=0)
-        return [cache, refresh, clear, sure, yes, no]
+        return {"cache": cache, "refresh": refresh, "clear": clear, "sure": sure, "yes": yes, "no": no}
     if group == "model":
-        return [gr.Button("Load the model again", size="sm", elem_id="od-reload", scale=0)]
+        return {"reload": gr.Button("Load the model again", size="sm", elem_id="od-reload", scale=0)}
     if group == "learning":
         gr.HTML('<p class="od-more">What came of it, and how to take it back: <a href="/learning">Learning</a>.</p>')
-    return []
+    return {}
 
 
 def _wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:

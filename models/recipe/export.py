@@ -93,7 +93,8 @@ def _add_vocabulary(writer: gguf.GGUFWriter, spec: ModelSpec, tokenizer: Tokeniz
 def _merges(tokenizer: Tokenizer) -> list[tuple[str, str]]:
     """The BPE merges, best first. Older tokenizer files join a pair by a space."""
     stored = json.loads(tokenizer.to_str())["model"]["merges"]
-    return [tuple(merge.split(" ", 1)) if isinstance(merge, str) else tuple(merge) for merge in stored]
+    pairs = (merge.split(" ", 1) if isinstance(merge, str) else merge for merge in stored)
+    return [(first, second) for first, second in pairs]
 
 
 def _token_type(spec: ModelSpec, token: str) -> int:

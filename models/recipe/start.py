@@ -40,7 +40,7 @@ def rows_of(spec: ModelSpec, tokenizer: Tokenizer, other: Tokenizer) -> list[lis
     known = other.get_vocab()
     rows = []
     for number in range(tokenizer.get_vocab_size()):
-        token = tokenizer.id_to_token(number)
+        token = tokenizer.id_to_token(number) or ""  # every id below its size has one
         if token in spec.controls:
             rows.append([_counterpart(spec, token, [(i, t.content) for i, t in controls])])
         elif token in known:

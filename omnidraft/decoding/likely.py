@@ -6,7 +6,6 @@ Only the coupled picker asks: it decides how often drafter and target agree, nev
 from __future__ import annotations
 
 from math import log
-from typing import cast
 from weakref import WeakKeyDictionary
 
 from omnidraft.vocab import PairMap, Translator
@@ -38,7 +37,7 @@ class LikelyTokens:
         return found
 
     def _emitted(self) -> int:
-        return cast(int, self._cache.stats()["lookups"]) if self._cache is not None else 0
+        return self._cache.stats()["lookups"] if self._cache is not None else 0
 
     def _weigh(self, node: tuple[int, ...]) -> Weighed | None:
         found = self._cache.through(node, _MOST) if self._cache is not None else []

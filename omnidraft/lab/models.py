@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 from omnidraft.backends.llama.model import LlamaDrafter
 from omnidraft.backends.opening import open_target
@@ -54,7 +53,7 @@ class LoadedTarget:
     @property
     def ngrams(self) -> tuple[int, int]:
         """How many n-grams the cache holds, and how many of them are seeds."""
-        stats: dict[str, Any] = self.cache.stats() if self.cache is not None else {"entries": 0, "seeded": 0}
+        stats = self.cache.stats() if self.cache is not None else {"entries": 0, "seeded": 0}
         return stats["entries"], stats["seeded"]
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from omnidraft.settings.config import CacheSettings
 from omnidraft.vocab.eviction import Entry, EvictionOrder
@@ -173,7 +173,7 @@ class NgramCache:
                     store, self._store = self._store, None
                     store.close()
 
-    def stats(self) -> dict[str, int | float | str | None]:
+    def stats(self) -> dict[str, Any]:
         """Counts; bytes as the MB capacity counts them; hits of lookups = emitted n-gram tokens that were cached."""
         with self._lock:
             return {

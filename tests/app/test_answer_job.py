@@ -77,17 +77,6 @@ def test_a_stop_while_the_prompt_is_read_ends_before_the_first_token(assistant):
     assert running.error is None
 
 
-def test_a_second_answer_is_refused_in_a_sentence(assistant):
-    running = job(assistant)
-    wait_for(lambda: running.live.statistics.tokens > 0 or running.over)
-    second = job(assistant)
-    second.join(10)
-    if not second.live.statistics.tokens:
-        assert "Another answer" in (second.error or "")
-    running.stop()
-    running.join(10)
-
-
 def test_updates_come_at_most_twenty_times_a_second_and_end_with_the_whole_text(assistant):
     running = job(assistant)
     moments, texts = [], []

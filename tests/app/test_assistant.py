@@ -66,15 +66,6 @@ def test_what_the_cache_learned_is_on_disk_after_every_answer_and_after_a_restar
     again.close()
 
 
-def test_an_ephemeral_assistant_leaves_no_cache_file(home, files):
-    assistant = Assistant(home, ephemeral=True)
-    assistant.load(*files, ONE)
-    ask(assistant)
-    assert assistant.loaded.cache.stats()["lookups"] > 0
-    assistant.close()
-    assert not assistant.profile.ngrams.exists()
-
-
 def test_without_a_drafter_and_without_a_cache(home, files):
     assistant = Assistant(home)
     assistant.load(files[0], None, ONE)
@@ -186,14 +177,6 @@ def test_the_learner_gets_finished_answers_with_the_targets_candidates(home, mod
     assert [t.id for t in answered.tokens] == ids_of(events)
     assert all(len(t.candidates.ids) == CAPTURE for t in answered.tokens)
     assistant.close()
-
-
-def test_settings_that_are_not_known_are_mentioned(home):
-    paths = home.profile("default")
-    paths.settings.write_text("[sampling]\ntemperature = 0.5\nwarmth = 3\n")
-    assistant = Assistant(home)
-    assert assistant.settings.sampling.temperature == 0.5
-    assert any("warmth" in warning for warning in assistant.warnings)
 
 
 def test_closing_twice_is_harmless_and_a_closed_assistant_says_so(assistant):

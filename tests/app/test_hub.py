@@ -7,7 +7,7 @@ import pytest
 from omnidraft.__main__ import main
 from omnidraft.app import hub as downloads
 from omnidraft.app.hub import Download
-from omnidraft.app.hub_files import SUGGESTED, HubError, RemoteModel, list_models
+from omnidraft.app.hub_files import HubError, RemoteModel, list_models
 from omnidraft.backends.gguf.file import read_info
 from omnidraft.storage.paths import BUNDLED_MODELS, DataHome
 from tests.ui.conftest import free_port
@@ -149,22 +149,6 @@ def test_another_kind_of_folder_is_refused_before_its_weights_come(serve, home, 
     assert "no Llama-like model" in done.error
     assert len(hub.ranges) == 1
     assert not list((home.cache / "downloads").iterdir())
-
-
-def test_a_folder_without_weights_offers_nothing(serve):
-    serve({"config.json": b"{}", "notes.txt": b"x"})
-    with pytest.raises(HubError, match="holds no GGUF files"):
-        list_models(REPO)
-
-
-def test_suggestions_say_size_and_licence():
-    assert any(repo == "JackFram/llama-68m" for repo, _ in SUGGESTED)
-    for repo, what in SUGGESTED:
-        assert repo.count("/") == 1
-        said, size, licence = what.split("; ")
-        assert said
-        assert size.endswith(" GB")
-        assert licence
 
 
 def get(home: DataHome, *words: str) -> int:

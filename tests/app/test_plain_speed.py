@@ -107,16 +107,3 @@ def test_the_panel_says_what_plain_decoding_would_have_made():
     assert "makes 100 tokens/s" in shown
     live.take(Finished("stop", live.statistics))
     assert panel(live, None, plain=live.plain()) == shown
-
-
-def test_the_panel_of_an_undrafted_answer_compares_nothing():
-    live = Live.stored({"tokens": 5, "verify": 0.1}, None, plain=80.0)
-    shown = panel(live, None, plain=live.plain())
-    assert "Plain decoding" in shown
-    assert "×" not in shown
-
-
-def test_a_stored_answer_keeps_its_comparison():
-    statistics = {"tokens": 20, "verify": 0.1, "drafted": 9, "proposed": 8, "accepted": 4}
-    live = Live.stored(statistics, None, plain=100.0)
-    assert "2.00×" in panel(live, None, plain=live.plain(earlier=[5.0] * 40))

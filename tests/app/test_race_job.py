@@ -106,17 +106,6 @@ def test_a_race_that_cannot_load_its_model_says_so(session, plan, tmp_path):
     assert "missing.gguf" in view.error
 
 
-def test_a_race_waits_for_no_answer(session, plan):
-    session.prepare()
-    session.apply(**{"sampling.max_tokens": 900})
-    conversing.ask(session, session.shown.chat().id, "Tell me a long story")
-    if session.busy:
-        with pytest.raises(StillAnswering):
-            session.start_race(plan)
-    session.job.stop()
-    session.job.join(20)
-
-
 def test_the_cost_of_a_larger_copy_is_said_before_it_is_built(session, models, tmp_path):
     target = models / "tiny-target-a-f16.gguf"
     small, large = (larger.cost(session.assistant.home, target, shape) for shape in ("0.1b", "0.5b"))
@@ -128,12 +117,6 @@ def test_the_cost_of_a_larger_copy_is_said_before_it_is_built(session, models, t
     assert " GB" in large.sentence()
     with pytest.raises(OmniDraftError):
         larger.cost(session.assistant.home, tmp_path)
-
-
-def test_a_full_disk_is_noticed_before_anything_is_written(session, models, monkeypatch):
-    monkeypatch.setattr(larger.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 10})())
-    with pytest.raises(OmniDraftError, match="free"):
-        larger.build(session.assistant.home, models / "tiny-target-a-f16.gguf", lambda share: None)
 
 
 def test_a_plan_goes_by_the_profiles_settings(session, plan):

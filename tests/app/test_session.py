@@ -18,12 +18,9 @@ from omnidraft.errors import ModelError, OmniDraftError
 from omnidraft.server.api import answers as api
 from omnidraft.server.api.reply import Reply
 from omnidraft.server.api.request import CompletionRequest
-from omnidraft.settings.config import AppSettings
-from omnidraft.settings.file import load_settings
 from omnidraft.storage.paths import find_data_home
 from tests.ui.fake_assistant import FakeAssistant
 from ui.chat.parts import stored_live
-from ui.models import page as models_page
 
 HELLO = [{"role": "user", "content": "Hello"}]
 
@@ -222,12 +219,6 @@ def test_a_drafter_that_cannot_draft_is_refused_before_it_is_kept(session, tmp_p
     assert session.settings.drafter == str(models / "tiny-drafter-f16.gguf")
 
 
-def test_what_was_compared_with_one_drafter_is_forgotten_with_the_next(session, models):
-    coverage = {"some model": {"direct": 1, "target_size": 2}}
-    models_page._act(session, "draft", models / "tiny-target-b-f16.gguf", coverage)
-    assert coverage == {}
-
-
 def test_an_answer_keeps_what_it_was_compared_with(session):
     """By its own plain rounds, by those before where it has too few, and unchanged when it is gone on with."""
     plain, drafted = Round(0, 0, 0, 0, 1, 0.0, 0.0, 0.01, 0.0, plain=True), Round(4, 4, 4, 2, 3, 0.005, 0.0, 0.01, 0.0)
@@ -259,10 +250,3 @@ def test_an_answer_keeps_what_it_was_compared_with(session):
     answers(*[plain] * 4)
     conversing.resume(session, chat)
     assert compared() == pytest.approx(100)
-
-
-def test_settings_are_reset_for_the_session_and_on_disk(session):
-    session.apply(**{"sampling.top_k": 7})
-    assert "settings.toml.damaged-1" in session.reset_settings()
-    assert session.settings == AppSettings()
-    assert load_settings(session.assistant.profile.settings)[0] == AppSettings()

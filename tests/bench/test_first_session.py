@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from omnidraft.bench import busy
-from omnidraft.bench.busy import busy_processes
 from omnidraft.bench.first_session import Lived, Session, report, run
 from omnidraft.bench.plans import FirstSession
 from omnidraft.bench.report import json_lines, text
 from omnidraft.bench.runner import Cells, Work
-from omnidraft.errors import SettingsError
 from omnidraft.lab.topics import TOPICS, own_prompts, topic_prompts
 from omnidraft.learning.facts import Update
 from omnidraft.storage.paths import DataHome
@@ -68,30 +64,8 @@ def test_untrained_is_what_the_bare_drafter_served_and_learned_what_came_behind(
     assert found["version"] == "v000001"
 
 
-def test_busy_processes_run_until_the_block_ends():
-    running = subprocess.Popen.__init__  # what is started is looked at from inside
-    started = []
-
-    def noted(self, *given, **named):
-        running(self, *given, **named)
-        started.append(self)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(busy.subprocess.Popen, "__init__", noted)
-        with busy_processes(2):
-            assert [process.poll() for process in started] == [None, None]
-    assert all(process.poll() is not None for process in started)
-
-
 def test_every_topic_asks_enough_different_questions():
     for topic in TOPICS:
         texts = [prompt.text for prompt in topic_prompts(topic)]
         assert len(texts) == len(set(texts)) >= FirstSession.prompts + FirstSession.after
     assert [p.text for p in own_prompts("one\n\n two  words\none\n")] == ["one", "two words"]
-
-
-def test_a_topic_with_too_few_prompts_is_refused(plan, tmp_path):
-    file = tmp_path / "mine.txt"
-    file.write_text("one\ntwo\nthree\n")
-    with pytest.raises(SettingsError, match="only 3"):
-        made(replace(plan, topic=str(file)), tmp_path)

@@ -57,12 +57,6 @@ def test_a_run_learns_reports_goes_on_where_it_stopped_and_refuses_to_mix(tmp_pa
     assert "made with other prompts" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("wrong", [["--seeds", "0"], ["--loss", "mse"], ["--tasks", "math", "--sequence"]])
-def test_an_absurd_plan_is_refused(tmp_path, wrong, capsys):
-    assert bench(tmp_path, *wrong) == 2
-    assert capsys.readouterr().err.startswith("omnidraft: ")
-
-
 def test_rows_say_what_a_condition_gains_and_what_a_sequence_kept():
     def result(accepted, **more):
         return {"counts": {"0": {"math": [[100, accepted, 120, 60, 1]] * 3}}, **more}

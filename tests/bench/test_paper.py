@@ -37,8 +37,3 @@ def test_a_run_makes_its_tables_and_goes_on_where_it_stopped(tmp_path, capsys):
     assert {row["condition"] for row in again["losses"]["rows"]} >= {"ngram", "both_kl", "projected"}
     told = capsys.readouterr().err.splitlines()
     assert not [line for line in told if line.endswith(("projected", "hybrid", ": math"))]
-
-
-def test_an_unknown_table_is_refused(tmp_path, capsys):
-    assert main(["bench", "paper", "--data-dir", str(tmp_path), "--tables", "magic"]) == 2
-    assert "There is no table magic" in capsys.readouterr().err

@@ -62,8 +62,3 @@ def test_medians_quartiles_and_geometric_means():
     assert stats.median([1.0, 2.0, 9.0]).mean == 2.0
     assert stats.quartiles([1.0, 2.0, 3.0, 4.0, 5.0]) == (2.0, 4.0)
     assert stats.geometric([0.5, 2.0]) == pytest.approx(1.0)
-
-
-def test_counts_are_put_in_the_order_of_their_seeds():
-    found = stats.as_counts({1: [[4, 3, 2, 1, 0]], 0: [[8, 7, 6, 5, 1]]})
-    assert [array.tolist() for array in found] == [[[8, 7, 6, 5]], [[4, 3, 2, 1]]]

@@ -10,7 +10,6 @@ from contextlib import suppress
 
 import pytest
 
-from omnidraft.__main__ import main
 from omnidraft.bench import plans, workers
 from omnidraft.bench.relay import relayed
 from omnidraft.bench.report import json_lines, text
@@ -72,12 +71,3 @@ def test_a_small_run_says_the_same_text_at_every_delay(models, tmp_path):
     assert all(row["same"] + row["near"] == row["answers"] == 2 for row in rows)
     assert rows[1]["costs"]["1"] >= 5.0
     assert any(line.startswith("one process") for line in text(reports[-1]))
-
-
-@pytest.mark.parametrize("arguments", [
-    ["--count", "0"], ["--count", "17"], ["--delays", "x"], ["--delays", "-1"], ["--prompts", "0"], ["--split", "x"],
-    ["--adapter", "no-such.gguf"],
-])  # fmt: skip
-def test_wrong_arguments(arguments, tmp_path, capsys):
-    assert main(["bench", "workers", "--data-dir", str(tmp_path), *arguments]) == 2
-    assert capsys.readouterr().err.startswith("omnidraft: ")

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import random
-import shutil
 import signal
 import sqlite3
 import subprocess
@@ -242,25 +241,6 @@ def test_killed_while_writing_nothing_that_was_reported_is_lost(tmp_path):
         assert len(contents) <= len(expected) + 3
 
 
-def test_an_answer_that_was_being_written_when_the_app_was_killed_is_there_as_partial(tmp_path):
-    script = """
-import os, sys
-from omnidraft.chats import ChatStore
-store = ChatStore(sys.argv[1])
-chat = store.create().id
-store.append(chat, "user", "Tell me a story.")
-answer = store.append(chat, "assistant", "", meta={"partial": True})
-store.save_partial(answer.id, "Once upon a time")
-os.kill(os.getpid(), 9)
-"""
-    path = tmp_path / "chats.sqlite"
-    subprocess.run([sys.executable, "-c", script, str(path)], check=False)
-    with ChatStore(path) as store:
-        question, answer = store.path(store.conversations()[0].id)
-        assert question.content == "Tell me a story."
-        assert (answer.content, answer.partial) == ("Once upon a time", True)
-
-
 def test_threads_share_a_store(tmp_path):
     with ChatStore(tmp_path / "chats.sqlite") as store:
         shared = store.create("shared").id
@@ -337,26 +317,3 @@ def test_a_file_that_is_not_ours_or_damaged_is_left_alone(tmp_path):
             assert (path.read_bytes() if path.is_file() else None) == before
     with pytest.raises(StorageError):
         ChatStore(tmp_path / "missing" / "chats.sqlite")
-
-
-def test_a_full_disk_loses_nothing_that_was_stored(tmp_path):
-    with ChatStore(tmp_path / "chats.sqlite") as store:
-        chat = talk(store, "walrus")
-        before = store.snapshot(chat.id)
-        pages = store._db.all("PRAGMA page_count")[0][0]
-        store._db.run(f"PRAGMA max_page_count={pages}")  # SQLite's own word for a full disk
-        with pytest.raises(StorageError, match="full"):
-            store.append(chat.id, "user", "x" * 1_000_000)
-        assert store.snapshot(chat.id) == before
-        store._db.run("PRAGMA max_page_count=1000000")
-        store.append(chat.id, "user", "x" * 1_000_000)
-        assert len(store.snapshot(chat.id)[1]) == len(before[1]) + 1
-
-
-def test_a_copy_taken_after_closing_is_complete(tmp_path):
-    with ChatStore(tmp_path / "chats.sqlite") as store:
-        chat = talk(store, "walrus")
-        before = store.snapshot(chat.id)
-    shutil.copy(tmp_path / "chats.sqlite", tmp_path / "copy.sqlite")
-    with ChatStore(tmp_path / "copy.sqlite") as store:
-        assert store.snapshot(chat.id) == before

@@ -60,10 +60,6 @@ def test_importing_twice_or_elsewhere_never_collides(store, chat, tmp_path):
         assert [hit.message for hit in other.search("springs")]
 
 
-def test_an_empty_export_imports_as_nothing(store):
-    assert import_json(store, export_json(store)) == []
-
-
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 
 
@@ -175,45 +171,6 @@ def test_one_wrong_conversation_keeps_all_of_a_file_out(store, chat, change):
     with pytest.raises(StorageError, match="cannot be imported"):
         import_json(store, broken(whole, change))
     assert len(store.conversations()) == 1
-
-
-ANYTHING = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
-    max_leaves=5,
-)
-
-
-@settings(max_examples=150, deadline=None)
-@given(data=st.data(), value=ANYTHING)
-def test_any_single_change_to_an_export_is_imported_whole_or_not_at_all(exported, data, value):
-    store, whole = exported
-    whole = copy.deepcopy(whole)
-    place, key = whole, "conversations"
-    while isinstance(place[key], (dict, list)) and place[key] and data.draw(st.integers(0, 9)):
-        place = place[key]
-        key = data.draw(st.sampled_from(sorted(place) if isinstance(place, dict) else range(len(place))))
-    place[key] = value
-    before = {c.id for c in store.conversations()}
-    try:
-        added = {c.id for c in import_json(store, json.dumps(whole))}
-    except StorageError:
-        added = set()
-    after = {c.id for c in store.conversations()}
-    assert after - before == added
-    for chat in added:
-        assert import_json(store, export_json(store, [chat]))
-        store.path(chat)
-    store.delete(*(c.id for c in store.conversations()))
-
-
-@pytest.fixture(scope="module")
-def exported(tmp_path_factory):
-    with ChatStore(tmp_path_factory.mktemp("import") / "chats.sqlite") as store:
-        made = store.create("t", sampling=SamplingSettings(seed=3), target="x")
-        store.append(made.id, "user", "q", meta={"a": [1, {"b": None}]})
-        store.append(made.id, "assistant", "r")
-        yield store, json.loads(export_json(store))
 
 
 @pytest.mark.parametrize("depth", [60, 500, 900, 5_000, 100_000])

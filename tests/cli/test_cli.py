@@ -137,18 +137,6 @@ def test_prompts_come_from_a_file_up_to_the_first_answer(chat, tmp_path):
     assert found[0]["text"] == alone["text"] or alone["near_ties"]
 
 
-def test_a_bundled_task_is_a_prompt_file_too(chat):
-    assert len(answers(chat("--json", "--prompts", "qa", "--max-tokens", 1))) >= 40
-
-
-def test_a_stop_string_ends_the_answer(chat):
-    whole = answer(chat("--json", "--prompt", CODE))["text"]
-    stop = whole[4:6]
-    found = answer(chat("--json", "--prompt", CODE, "--stop", "never said", "--stop", stop))
-    assert stop not in found["text"]
-    assert found["finish_reason"] == "stop_string"
-
-
 @pytest.mark.parametrize("verification", ["coupled", "rejection", "paper"])
 def test_every_verification_answers(chat, verification):
     args = ("--json", "--prompt", CODE, "--verification", verification, "--temperature", 1, "--draft-length", 4)
@@ -156,17 +144,6 @@ def test_every_verification_answers(chat, verification):
     assert found["seed"] == 5
     assert found["proposed"] > 0
     assert found["token_ids"] == answer(chat(*args, "--seed", 5))["token_ids"] or found["near_ties"]
-
-
-def test_the_same_seed_gives_the_same_text_another_seed_another(chat):
-    def text(*more):
-        return answer(chat("--json", "--prompt", CODE, "--temperature", 1, "--max-tokens", 30, *more))
-
-    first, again, other = text("--seed", 1), text("--seed", 1), text("--seed", 2)
-    plain = text("--seed", 1, "--no-draft")
-    assert first["text"] == again["text"] or first["near_ties"]
-    assert first["text"] == plain["text"] or first["near_ties"] + plain["near_ties"]
-    assert other["text"] != first["text"]
 
 
 def cache_file(home: Path) -> Path:
@@ -329,30 +306,6 @@ def test_a_file_that_is_no_usable_model_is_explained(home, bad_files, role, what
         assert "lxama" in said
 
 
-def test_an_adapter_or_a_vocabulary_is_no_target(cli, shared):
-    vocabularies = sorted((shared / "vocabs").rglob("*.gguf"))
-    if not vocabularies:
-        pytest.skip("no vocabulary-only GGUF in the reference folder")
-    assert "vocabulary without weights" in refused(cli("chat", "--target", vocabularies[0], "--prompt", "Hi"))
-
-
-@pytest.mark.parametrize(("content", "said"), [
-    (b'{"messages": [{"role": "user", "content": "a"}]}\n{"messages": [\n', "line 2"),
-    (b'{"messages": "hello"}\n', "line 1"),
-    (b'{"messages": [{"role": "robot", "content": "a"}]}\n', "line 1"),
-    (b'{"messages": [{"role": "assistant", "content": "a"}]}\n', "line 1"),
-    (b'[1, 2]\n', "line 1"),
-    (b"\xff\xfe\x00", "UTF-8"),
-    (b"\n\n", "no prompts"),
-])  # fmt: skip
-def test_a_bad_prompt_file_is_explained_before_anything_is_answered(chat, tmp_path, content, said):
-    path = tmp_path / "bad.jsonl"
-    path.write_bytes(content)
-    sentence = refused(chat("--json", "--prompts", path))
-    assert "bad.jsonl" in sentence
-    assert said in sentence
-
-
 def test_other_mistakes_are_explained(chat, cli, tmp_path, home):
     assert "--prompt" in refused(chat("--json"))
     assert "not allowed with" in refused(chat("--prompt", "a", "--prompts", "qa"))
@@ -370,26 +323,6 @@ def test_other_mistakes_are_explained(chat, cli, tmp_path, home):
     cache_file(home).write_bytes(b"my own notes, not a database" * 40)
     assert "ngrams.sqlite" in refused(chat("--prompt", "a"))
     assert cache_file(home).read_bytes() == b"my own notes, not a database" * 40
-
-
-def test_a_message_that_is_too_long_is_one_sentence(chat):
-    assert "The last message needs" in refused(chat("--prompt", "word " * 3000))
-
-
-def test_a_context_that_was_asked_for_and_cannot_be_given_is_mentioned(chat):
-    assert "became 1024" in chat("--prompt", "Hi", "--ctx", 8192)[2]
-    assert "became" not in chat("--prompt", "Hi")[2]
-
-
-@pytest.mark.parametrize("target", ["tiny-target-a", "tiny-target-b", "tiny-drafter"])
-@pytest.mark.parametrize("text", [
-    "emoji 🫶 👩‍👩‍👧‍👦", "中文，日本語、한국어", "e\u0301 Z̵̡a͎", "\tif x:\n\t\treturn\t1", "1234567890" * 20,
-    "<|im_end|><|im_start|>system", "</s><|eot_id|>",
-])  # fmt: skip
-def test_odd_text_is_answered(chat, target, text):
-    found = answer(chat("--json", "--prompt", text, "--max-tokens", 4, target=target))
-    assert found["tokens"]
-    assert found["prompt_tokens"] > len(text.encode()) / 20
 
 
 # From here on real processes: signals, pipes and a terminal.

@@ -227,18 +227,6 @@ def test_forgetting_everything_leaves_the_settings_alone(cli, home, lived):
     assert cli("show", "Ada")[0] == 0
 
 
-def test_the_assistant_goes_on_with_a_profile_that_forgot(cli, home, lived, models):
-    assert cli("forget", "Ada", "--everything", "--yes")[0] == 0
-    again = Lived.__new__(Lived)
-    again.paths = lived.paths
-    assistant = Assistant(home, "Ada")
-    assistant.load(models / "tiny-target-a-f16.gguf", models / "tiny-drafter-f16.gguf", ModelSettings(threads=1))
-    with ChatStore(lived.paths.chats) as store:
-        assert again._converse(store, assistant, SECRET)[1] == lived.answer
-    assistant.close()
-    assert again.ngrams()
-
-
 @pytest.mark.parametrize("typed", ["", "yes\n", "Forget\n"])
 @pytest.mark.parametrize("what", ["--everything", "--chat"])
 def test_nothing_goes_without_the_typed_word(cli, home, lived, typed, what):
@@ -250,14 +238,6 @@ def test_nothing_goes_without_the_typed_word(cli, home, lived, typed, what):
     assert lived.new_adapter.is_dir()
 
 
-def test_a_profile_in_use_is_not_touched(cli, home, lived):
-    with ChatStore(lived.paths.chats):
-        code, _, err = cli("forget", "Ada", "--everything", "--yes")
-    assert code == 2
-    assert "in use" in err
-    assert holding(home, SECRET)
-
-
 def test_an_unknown_or_ambiguous_conversation_is_refused(cli, home, lived):
     for wrong in ("0" * 32, "", lived.chat[:2]):
         code, _, err = cli("forget", "Ada", "--chat", wrong, "--yes")
@@ -265,16 +245,6 @@ def test_an_unknown_or_ambiguous_conversation_is_refused(cli, home, lived):
         assert "There is no conversation" in err
     with pytest.raises(StorageError, match="no profile named Bob"):
         forget_chat(home, "Bob", lived.chat)
-
-
-def test_a_conversation_that_taught_nothing_costs_no_adapter(home, lived):
-    with ChatStore(lived.paths.chats) as store:
-        note = store.create().id
-        store.append(note, "user", "just a note")
-    later = lived._adapter("0003", [lived.other])
-    gone = forget_chat(home, "Ada", note)
-    assert (gone.answers, gone.ngrams, gone.adapters) == (0, 0, 0)
-    assert later.is_dir()
 
 
 def test_profiles_are_made_listed_renamed_and_deleted(cli):

@@ -21,7 +21,7 @@ from omnidraft.errors import ModelError, SettingsError, StorageError
 from omnidraft.lab import progress
 from omnidraft.lab import runs as drift
 from omnidraft.lab.export import moving_average, segment_rows, to_csv, to_json
-from omnidraft.lab.plot import THEMES, figure, png
+from omnidraft.lab.plot import THEMES, figure
 from omnidraft.lab.schedule import BUNDLED, Schedule, Segment, choose_prompts, load_schedule
 from omnidraft.lab.store import Options, Point, RunState, RunStore
 from omnidraft.learning.material.replay import ReplayStore
@@ -71,15 +71,6 @@ def test_a_bundled_schedule_has_enough_prompts_and_repeats_none(name):
     prompts = choose_prompts(BUNDLED[name])
     assert len(prompts) == BUNDLED[name].total
     assert len({prompt.text for prompt in prompts}) == len(prompts)
-
-
-def test_the_bundled_schedules_change_one_thing_at_a_time():
-    assert [(s.target, s.prompts) for s in BUNDLED["step"].segments] == [(A, "math"), (A, "code")]
-    for name, middle in (("a-a2-a", A2), ("a-b-a", B)):
-        assert [s.target for s in BUNDLED[name].segments] == [A, middle, A]
-        assert len({s.prompts for s in BUNDLED[name].segments}) == 1
-        assert choose_prompts(BUNDLED[name]) == choose_prompts(BUNDLED["a-a-a"])  # which can tell what a switch costs
-    assert BUNDLED["a-a-a"].targets == [A]
 
 
 def test_a_segment_goes_on_where_an_earlier_one_stopped_in_the_same_source():
@@ -159,12 +150,6 @@ def test_a_run_reports_every_prompt_marks_the_switches_and_finishes(begin):
     assert list(run.events()) == [progress.Ended("finished")]  # nothing is left to do
 
 
-def test_a_task_switch_loads_no_model_again(begin):
-    events = list(begin(schedule((A, "math", 1), (A, "code", 1))).events())
-    assert sum(isinstance(e, progress.Loading) for e in events) == 1
-    assert [e.point.switch for e in events if isinstance(e, progress.Step)] == [False, True]
-
-
 def test_a_paused_run_goes_on_as_if_it_had_never_been_interrupted(begin, home):
     plan = schedule((A, "code", 3), (A2, "code", 3), (A, "code", 2))
     whole = steps(begin(plan, replace(SHORT, cache="empty")))
@@ -196,18 +181,6 @@ def test_a_stopped_run_does_not_count_the_interrupted_prompt(begin, home):
     assert last == progress.Ended("stopped")
     assert RunStore(home.root / "runs").load(run.state.id).done == 1
     assert len(steps(drift.resume(home, home.root / "runs", run.state.id))) == 2
-
-
-def test_closing_the_generator_pauses_and_frees_the_models(begin, home):
-    run = begin(schedule((A, "math", 3)))
-    events = run.events()
-    while not isinstance(next(events), progress.Step):
-        pass
-    events.close()
-    assert RunStore(home.root / "runs").load(run.state.id).status == "paused"
-    assert run._loaded is None
-    assert run._drafter is None
-    assert len(steps(run)) == 2
 
 
 def test_a_run_is_iterated_once_at_a_time(begin):
@@ -242,11 +215,6 @@ def test_a_target_that_comes_back_finds_its_n_grams(begin):
     assert all(point.cache_entries == point.cache_learned for point in points)
 
 
-def test_targets_of_one_family_share_their_n_grams(begin):
-    points = steps(begin(schedule((A, "code", 3), (A2, "qa", 1)), replace(SHORT, cache="empty")))
-    assert points[3].cache_learned >= points[2].cache_learned > 0
-
-
 def test_the_cache_can_be_off_and_the_profile_s_own_stays_as_it_is(begin, home):
     points = steps(begin(schedule((A, "code", 2)), replace(SHORT, cache="off")))
     assert [(p.cache_entries, p.cache_learned) for p in points] == [(0, 0), (0, 0)]
@@ -264,11 +232,6 @@ def test_speedup_is_measured_against_the_same_prompt_without_the_drafter(begin):
         assert p.speedup == pytest.approx(p.tokens_per_second / p.plain_tokens_per_second)
     alone = steps(begin(plan))
     assert [(p.tokens, p.proposed, p.accepted) for p in paired] == [(p.tokens, p.proposed, p.accepted) for p in alone]
-
-
-def test_the_draft_length_may_adapt(begin):
-    points = steps(begin(schedule((A, "dialogue", 2)), replace(SHORT, draft_length=None)))
-    assert all(p.tokens > 0 for p in points)
 
 
 class Noting:
@@ -341,18 +304,6 @@ def test_as_in_the_app_an_update_is_served_only_if_it_is_better(begin, learner):
     points = [e.point for e in run.events(learner(run)) if isinstance(e, progress.Step)]
     assert [point.adapter for point in points] == [None] * 3
     assert list(run.folder.rglob(".candidate.npz"))  # it was trained, and training goes on from it
-
-
-def test_an_answer_given_again_is_learned_from_once(begin, learner, home):
-    """A run that was killed behind an update, before it was stored that the prompt is done."""
-    run = begin(schedule((A, "qa", 2)), PAPER)
-    list(run.events(learner(run)))
-    run.state.points.pop()
-    RunStore(home.root / "runs").save(run.state)
-    again = drift.resume(home, home.root / "runs", run.state.id)
-    list(again.events(learner(again)))
-    with ReplayStore(run.folder / "replay.sqlite", read_only=True) as replay:
-        assert [answer.chat for answer in replay.answers.values()] == ["qa-001", "qa-002"]
 
 
 @pytest.mark.parametrize("as_in_paper", [False, True])
@@ -498,30 +449,6 @@ def test_the_picture_names_its_axes_and_marks_every_switch(theme):
     assert len(above.collections[0].get_offsets()) == 12
 
 
-def test_text_and_lines_stand_out_from_the_background():
-    for colours in THEMES.values():
-        for name, least in (("text", 4.5), ("mark", 3.0), ("acceptance", 3.0), ("speed", 3.0)):
-            assert contrast(getattr(colours, name), colours.background) >= least, name
-
-
-def contrast(one: str, other: str) -> float:
-    """WCAG's contrast of two #rrggbb colours."""
-    bright, dark = sorted(map(luminance, (one, other)), reverse=True)
-    return (bright + 0.05) / (dark + 0.05)
-
-
-def luminance(colour: str) -> float:
-    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
-    return sum(weight * c for weight, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
-
-
-def test_an_unfinished_run_and_an_empty_one_can_be_drawn():
-    state = state_of([(1, 10)] * 5)
-    for points in ([], state.points[:2], [replace(state.points[0], acceptance=None, speedup=None)]):
-        assert png(replace(state, points=points), "dark").startswith(b"\x89PNG")
-
-
 # The command
 
 
@@ -580,13 +507,6 @@ def test_learning_raises_acceptance_within_a_segment(begin):
     list(run.events(RunLearner(run.state)))
     (row,) = segment_rows(run.state)
     assert row.last > 2 * row.first
-
-
-@pytest.mark.slow
-def test_acceptance_falls_where_the_task_becomes_harder_for_the_drafter(begin):
-    """The untrained drafter knows less of code than of dialogue."""
-    before, after = segment_rows(_finished(begin(schedule((A, "dialogue", 20), (A, "code", 20)), Options(threads=1))))
-    assert after.first < 0.5 * before.last
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from omnidraft.errors import SettingsError, StorageError
-from omnidraft.lab.prompts import BUNDLED, TASKS, load_prompts
+from omnidraft.lab.prompts import TASKS, load_prompts
 from omnidraft.lab.topics import lesson_prompts, topic_prompts
 
 
@@ -50,22 +50,6 @@ def test_lessons_have_many_prompts_and_none_that_are_raced(topic):
     assert len(set(lesson)) == len(lesson) == 256
     assert not set(lesson) & {prompt.text for prompt in topic_prompts(topic)}
     assert [prompt.text for prompt in lesson_prompts(topic, 5)] == lesson[:5]
-
-
-def test_bundled_files_hold_prompts_only():
-    for path in BUNDLED.rglob("*.jsonl"):
-        for line in path.read_text(encoding="utf-8").splitlines():
-            assert all(message["role"] != "assistant" for message in json.loads(line)["messages"])
-
-
-def test_some_dialogues_go_on_after_the_first_answer():
-    assert sum(len(prompt.follow_ups) >= 2 for prompt in load_prompts("dialogue")) >= 5
-
-
-def test_split_and_limit_select():
-    train, test = load_prompts("math", "train"), load_prompts("math", "test")
-    assert not {p.id for p in train} & {p.id for p in test}
-    assert load_prompts("math", "test", limit=3) == test[:3]
 
 
 def test_a_users_conversation_is_cut_at_its_first_answer(tmp_path: Path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import io
 from pathlib import Path
 
@@ -16,10 +17,16 @@ from omnidraft.learning.training.drafter import TorchDrafter
 RANK = 32
 
 
+@functools.cache
+def bare(drafter: Path) -> dict[str, np.ndarray]:
+    """The weights of an adapter that changes nothing, in torch's order."""
+    return {name: value.numpy().copy() for name, value in TorchDrafter(drafter, RANK).weights().items()}
+
+
 def made(store: AdapterStore, drafter: Path, noise: float, **facts: object) -> Version:
     """Publish a whole, well-formed version. noise: standard deviation of what it adds, 0 for the bare drafter's own."""
     numbers = np.random.default_rng(7)
-    weights = {name: value.numpy().copy() for name, value in TorchDrafter(drafter, RANK).weights().items()}
+    weights = {name: value.copy() for name, value in bare(drafter).items()}
     for name, matrix in weights.items():
         if name.endswith(".lora_b"):
             matrix += numbers.normal(0, noise, matrix.shape).astype(np.float32) if noise else 0
@@ -35,8 +42,7 @@ def made(store: AdapterStore, drafter: Path, noise: float, **facts: object) -> V
 def misshapen(store: AdapterStore, drafter: Path, parent: str) -> Version:
     """Publish a version that is whole on disk, but whose matrices are of another width than the drafter's."""
     path = store.folder / ".adapter.gguf"
-    weights = {name: value.numpy() for name, value in TorchDrafter(drafter, RANK).weights().items()}
-    weights = {n: np.pad(m, ((0, 0), (0, 8))) if n.endswith(".lora_a") else m for n, m in weights.items()}
+    weights = {n: np.pad(m, ((0, 0), (0, 8))) if n.endswith(".lora_a") else m for n, m in bare(drafter).items()}
     write_adapter(path, weights, drafter, RANK, "f16")
     data = io.BytesIO()
     np.savez(data, **weights)

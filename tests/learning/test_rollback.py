@@ -7,15 +7,16 @@ import time
 import pytest
 
 from omnidraft.decoding.request import AnswerRequest
+from omnidraft.learning import update_trigger
 from omnidraft.learning.adapters.store import AdapterStore
 from omnidraft.learning.facts import Update
-from omnidraft.learning.update_trigger import FEWEST_BEFORE, LIVE_ANSWERS
 from omnidraft.settings.config import SamplingSettings
 from omnidraft.storage.paths import find_data_home
 from tests.learning.living import FIXED, PROMPTS, open_assistant, until
 from tests.learning.making import made
 
 SHORT = SamplingSettings(temperature=0, max_tokens=20)
+LIVE = 20  # answers before a version is looked at, here
 
 
 @pytest.fixture
@@ -51,12 +52,13 @@ def answer(assistant, count: int) -> float:
     return accepted / tested
 
 
-def test_a_version_that_falls_is_rolled_back_to_the_last_good_one(assistant, models):
+def test_a_version_that_falls_is_rolled_back_to_the_last_good_one(assistant, models, monkeypatch):
+    monkeypatch.setattr(update_trigger, "LIVE_ANSWERS", LIVE)
     drafter = models / "tiny-drafter-f16.gguf"
     good = publish(assistant, drafter, 0.0)
-    held = answer(assistant, FEWEST_BEFORE + 5)
+    held = answer(assistant, update_trigger.FEWEST_BEFORE + 5)
     bad = publish(assistant, drafter, 0.3)
-    fallen = answer(assistant, LIVE_ANSWERS - 1)
+    fallen = answer(assistant, LIVE - 1)
     assert fallen < held / 2
     time.sleep(1)
     assert assistant.learner.status().served == bad  # too early to say

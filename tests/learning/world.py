@@ -13,9 +13,12 @@ from omnidraft.learning.material.replay import ReplayStore
 from omnidraft.learning.training.batches import windows
 from omnidraft.learning.training.drafter import TorchDrafter, read_weights
 from omnidraft.learning.training.evaluate import Estimate, estimate
+from omnidraft.learning.training.prepared import Prepared
 from omnidraft.learning.training.update import run
 from omnidraft.learning.training_events import Event, Published, Refused
 from omnidraft.learning.training_job import TrainingJob
+
+PREPARED = Prepared()  # by all updates here, as in the training process: the drafter is read once
 
 
 class World:
@@ -47,7 +50,7 @@ class World:
         current = self.store.current()
         start = {"start": str(current.weights), "parent": current.name} if current else {}
         job = dataclasses.replace(self.job, through=self.store.through, **start, **changes)
-        yield from run(job)
+        yield from run(job, PREPARED)
 
     def served_on(self, records: list[Record]) -> Estimate:
         """Acceptance estimate of the served adapter on these answers."""

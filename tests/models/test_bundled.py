@@ -8,7 +8,7 @@ from gguf import GGUFReader
 from models.recipe.specs import SPECS
 from models.recipe.tokenizers import BYTE_TOKENS, SPACE_MARK
 from models.recipe.unpack import read_tokenizer
-from tests.models.llama_file import LlamaFile
+from tests.llama_file import LlamaFile
 
 TEXTS = [
     "What are the symptoms of hay fever?",

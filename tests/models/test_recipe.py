@@ -15,8 +15,7 @@ from tokenizers import Tokenizer
 from transformers import LlamaForCausalLM
 
 from models.recipe.__main__ import build, export_checkpoint
-from models.recipe.data import Document, encode_documents, is_held_out, packed_batches, read_records
-from models.recipe.evaluate import is_looping, mean_loss
+from models.recipe.data import Document, encode_documents, packed_batches, read_records
 from models.recipe.report import report
 from models.recipe.schedule import StopRequest, TrainingClock, WarmupHoldDecay
 from models.recipe.specs import DRAFTER, TARGET_A, TARGET_B, ModelSpec
@@ -24,7 +23,7 @@ from models.recipe.start import rows_of, start_from
 from models.recipe.tokenizers import train_tokenizer
 from models.recipe.train import Trainer, TrainSettings, new_model, pick_positions
 from models.recipe.unpack import unpack
-from tests.models.llama_file import LlamaFile
+from tests.llama_file import LlamaFile
 
 TOY = [
     replace(TARGET_A, vocabulary_size=420, layers=2, width=32, feed_forward=64, heads=2),
@@ -138,15 +137,6 @@ def test_a_run_taken_up_while_the_rate_falls_goes_on_falling(trained, tmp_path: 
     assert longer.schedule.scale(1000, 50 * 60) == 1.0
 
 
-def test_a_stop_file_begins_the_decay(tmp_path: Path):
-    write_conversations(tmp_path)
-    out = tmp_path / "out"
-    out.mkdir()
-    (out / "STOP").touch()
-    build(TOY[1], tmp_path, out, replace(QUICK, minutes=60))
-    assert (out / "tiny-target-b-f16.gguf").stat().st_size > 10_000
-
-
 def test_sigterm_begins_the_decay_and_is_given_back(tmp_path: Path):
     handler = signal.getsignal(signal.SIGTERM)
     with StopRequest(tmp_path) as stop:
@@ -164,13 +154,6 @@ def test_the_rate_warms_up_holds_and_decays_to_nothing():
     assert schedule.scale(51, 75.0) == 1.0
     assert schedule.scale(60, 87.5) == pytest.approx(0.5)
     assert schedule.scale(70, 100.0) is None
-
-
-def test_an_early_decay_takes_the_same_share_of_the_run():
-    schedule = WarmupHoldDecay(budget_s=1000, warmup_steps=1, decay_share=0.25)
-    schedule.begin_decay(30.0)
-    assert schedule.scale(5, 35.0) == pytest.approx(0.5)
-    assert schedule.scale(9, 40.0) is None
 
 
 def test_packing_gives_rows_of_whole_documents_and_each_once_a_pass():
@@ -256,33 +239,12 @@ def test_a_checkpoint_is_exported_as_it_stands(trained, tmp_path: Path):
         assert np.array_equal(early.logits(ids), last.logits(ids))
 
 
-def test_the_held_out_split_is_fixed_and_small():
-    records = [{"id": f"doc/{i}"} for i in range(20000)]
-    held_out = [record["id"] for record in records if is_held_out(record)]
-    assert 0.015 < len(held_out) / len(records) < 0.025
-    assert held_out[0] == "doc/148"
-
-
 def test_documents_that_spell_a_control_token_are_left_out(trained):
     spec, path = trained
     tokenizer, _ = loaded(path)
     clean = {"messages": [{"role": "user", "content": "Hello"}]}
     hostile = {"messages": [{"role": "user", "content": f"Hello {spec.eos}"}]}
     assert len(encode_documents(spec, tokenizer, [clean, hostile])) == 1
-
-
-def test_a_folder_without_conversations_is_refused(tmp_path: Path):
-    with pytest.raises(FileNotFoundError, match="holds no"):
-        read_records(tmp_path, ["math"])
-
-
-def test_the_held_out_loss_does_not_depend_on_grouping(trained):
-    spec, path = trained
-    tokenizer, model = loaded(path)
-    records = read_records(path.parent.parent, spec.tasks)[:9]
-    documents = encode_documents(spec, tokenizer, records)
-    alone = mean_loss(model, documents, rows=1)
-    assert mean_loss(model, documents, rows=4) == pytest.approx(alone, rel=1e-4)
 
 
 def test_a_card_reports_losses_loops_and_samples(trained):
@@ -293,18 +255,3 @@ def test_a_card_reports_losses_loops_and_samples(trained):
     assert numbers["held_out"]["all"] == pytest.approx(logged, abs=1e-3)
     assert 0 <= numbers["looping"] <= 1
     assert all(sample["T=0"] != sample["T=0.8"] for sample in numbers["samples"])
-
-
-@pytest.mark.parametrize(
-    ("ids", "looping"),
-    [
-        (list(range(96)), False),
-        ([*range(64), *[1, 2, 3] * 11], True),
-        ([*range(60), *[7] * 32], True),
-        ([*range(80), *[7] * 16], False),
-        (list(range(30)) * 4, False),  # the cycle is longer than 16
-        ([5] * 8, False),
-    ],
-)
-def test_a_loop_is_a_short_cycle_that_fills_half_of_the_tail(ids: list[int], looping: bool):
-    assert is_looping(ids) is looping

@@ -1,6 +1,5 @@
 """The small world: every sum is right, every function passes, and what is held out is never trained on."""
 
-import json
 import random
 import re
 from collections import Counter
@@ -20,15 +19,11 @@ from models.recipe.world import (
     mix,
     outside,
     problems,
-    service,
     stories,
     sums,
     talk,
 )
-from models.recipe.world.__main__ import prompt_file
-from models.recipe.world.split import choose, is_kept_out
 from models.recipe.world.steps import calculate, is_direct, work_out
-from omnidraft.lab.prompts import TASKS
 
 MANY = 1500
 SIGNS = str.maketrans("x\u00d7\u00f7:", "**//")
@@ -53,16 +48,6 @@ def holds(code: str, name: str, checks: tuple[str, ...]) -> bool:
         return functions.passes(code, name, checks)
     except TypeError:
         return False
-
-
-def test_there_is_enough_of_each_kind():
-    assert len(problems.templates()) >= 60
-    assert len(functions.families()) >= 80
-    assert len(facts.facts()) >= 250
-    assert all(len([f for f in facts.FORMS[x.kind] if not facts.is_kept_out_form(x, f)]) >= 3 for x in facts.facts())
-    assert all(len(forms) >= 5 for forms in facts.FORMS.values())
-    assert len(everyday.pairs()) >= 400
-    assert {len(template.steps) for template in problems.templates()} == {1, 2, 3}
 
 
 @pytest.mark.parametrize("sign", ["+", "-", "x", "/"])
@@ -102,19 +87,6 @@ def test_every_equation_in_an_answer_is_right_and_leads_to_the_result(part: str)
             assert item.answer.endswith(f"The answer is {item.check[0]}.")
             if EQUATION.search(item.answer):
                 assert EQUATION.findall(item.answer)[-1][3] == item.check[0], item
-
-
-def test_a_plain_sum_gives_what_python_gives():
-    rng = random.Random(2)
-    asked_for = 0
-    for _ in range(MANY):
-        item = sums.draw(rng, rng.choice(("train", "held-out")))
-        plain = item.question.translate(SIGNS)
-        chain = re.search(r"\d+ ?[-+*/] ?\d+", plain)
-        if chain:
-            asked_for += 1
-            assert evaluate(chain.group()) == int(item.check[0])
-    assert asked_for > MANY / 3
 
 
 def test_a_chain_of_signs_gives_what_python_gives():
@@ -179,17 +151,6 @@ def test_talks_kept_aside_want_what_is_right():
     assert is_right_aside("7", "5 + 2 = 7. The answer is 7.")
     assert not is_right_aside("7", "5 + 12 = 17. The answer is 17.")
     assert is_right_aside("g: f([1]) == 1", "def g(x):\n    return x[0]")
-
-
-def test_every_line_of_a_drill_is_right():
-    rng = random.Random(3)
-    for _ in range(200):
-        item = sums.drill(rng)
-        pairs = re.findall(r"(\d+) ([-+x/]) (\d+)", item.question)
-        lines = item.answer.splitlines()
-        assert len(lines) == len(pairs) >= 4
-        for (a, op, b), line in zip(pairs, lines, strict=True):
-            assert line.endswith(f"= {calculate(int(a), op, int(b))}.")
 
 
 def test_every_template_gives_problems_without_open_slots():
@@ -311,21 +272,6 @@ def test_corpora_are_read_in_part_and_their_questions_answered_honestly():
     assert records == list(mix.target_records(corpora, 50, seed=1))
 
 
-@pytest.mark.parametrize("task", TASKS)
-def test_prompt_files_hold_questions_of_two_splits(task: str):
-    records = prompt_file(task, 300, 40, seed=3)
-    assert Counter(record["split"] for record in records) == {"train": 300, "test": 40}
-    assert len({record["messages"][0]["content"] for record in records}) == 340
-    assert all(len(record["messages"]) == 1 and record["task"] == task for record in records)
-
-
-def test_service_openings_have_no_open_slots():
-    rng = random.Random(9)
-    for _ in range(500):
-        question = service.draw(rng, "train").question
-        assert not re.search(r"[{}\[\]_|]", question), question
-
-
 def test_the_sense_check_knows_right_from_wrong():
     for kind, draw in KINDS.items():
         for messages, item in asked(kind, draw, 12, seed=1):
@@ -333,13 +279,3 @@ def test_the_sense_check_knows_right_from_wrong():
             assert len(messages) == (3 if kind in ("later", "follow_ups") else 1)
             assert is_right(item, item.answer), item
             assert not is_right(item, "I like trains. The answer is 7000."), item
-
-
-def test_a_share_of_keys_is_kept_out_whatever_the_process():
-    kept = sum(is_kept_out(f"key {i}", 12) for i in range(4000))
-    assert 400 < kept < 560
-    assert choose("[a|b] and [c]", random.Random(1))[0] in ("a and c", "b and c")
-
-
-def test_records_are_json():
-    assert all(json.loads(json.dumps(record)) == record for record in mix.world_records(20, seed=2))

@@ -4,7 +4,6 @@ import os
 import sqlite3
 import subprocess
 import sys
-import threading
 import zipfile
 from pathlib import Path
 
@@ -13,10 +12,9 @@ import pytest
 from omnidraft.chats import ChatStore
 from omnidraft.errors import SettingsError, StorageError
 from omnidraft.learning.material.replay import ReplayStore
-from omnidraft.profiles import create_profile, export_profile, import_profile, list_profiles
+from omnidraft.profiles import export_profile, import_profile, list_profiles
 from omnidraft.settings.config import changed
 from omnidraft.settings.file import load_settings, save_settings
-from omnidraft.storage.paths import find_data_home
 
 from .conftest import contents, record
 
@@ -58,34 +56,6 @@ def test_a_profile_in_use_is_exported_as_it_is_at_that_moment(home, ada, pair, t
         assert len(replay) == 41
 
 
-def test_an_export_while_a_thread_writes_holds_whole_answers(home, ada, tmp_path):
-    stop = threading.Event()
-    with ChatStore(ada.chats) as store:
-        chat = store.create("busy").id
-
-        def write():
-            turn = 0
-            while not stop.is_set():
-                turn += 1
-                store.append(chat, "user", f"turn {turn} " + "x" * 5000)
-
-        thread = threading.Thread(target=write)
-        thread.start()
-        try:
-            archives = [export_profile(home, "Ada", tmp_path / f"{number}.zip") for number in range(3)]
-        finally:
-            stop.set()
-            thread.join()
-    counts = []
-    for number, archive in enumerate(archives):
-        with ChatStore(import_profile(home, archive, f"copy {number}").paths.chats) as copy:
-            (busy,) = [c for c in copy.conversations() if c.title == "busy"]
-            turns = [int(m.content.split()[1]) for m in copy.path(busy.id)]
-            assert turns == list(range(1, len(turns) + 1))
-            counts.append(len(turns))
-    assert counts == sorted(counts)
-
-
 def test_deleted_text_is_not_in_the_export(home, ada, tmp_path):
     with sqlite3.connect(ada.metrics) as metrics:
         metrics.execute("PRAGMA secure_delete=OFF")
@@ -96,12 +66,6 @@ def test_deleted_text_is_not_in_the_export(home, ada, tmp_path):
     assert b"zqxkvbnwarlp" in ada.metrics.read_bytes()
     with zipfile.ZipFile(export_profile(home, "Ada", tmp_path)) as archive:
         assert b"zqxkvbnwarlp" not in archive.read("metrics.sqlite")
-
-
-def test_an_empty_profile_travels_too(home, tmp_path):
-    create_profile(home, "Ada")
-    imported = import_profile(home, export_profile(home, "Ada", tmp_path), "Bob")
-    assert os.listdir(imported.paths.root) == []
 
 
 def test_a_folder_as_destination_gets_a_file_named_after_the_profile(home, ada, tmp_path):
@@ -153,18 +117,6 @@ def test_an_import_never_replaces_a_profile(home, ada, pair, tmp_path):
         import_profile(home, archive, "../Ada")
     assert contents(ada, pair) == before
     assert os.listdir(home.profiles) == ["Ada"]
-
-
-def test_the_profiles_own_name_is_used_where_it_is_free(home, ada, tmp_path):
-    archive = export_profile(home, "Ada", tmp_path)
-    other = find_data_home(tmp_path / "other")
-    assert import_profile(other, archive).name == "Ada"
-
-
-def test_what_is_imported_is_private(home, ada, tmp_path):
-    imported = import_profile(home, export_profile(home, "Ada", tmp_path), "Bob").paths
-    assert imported.root.stat().st_mode & 0o777 == 0o700
-    assert imported.chats.stat().st_mode & 0o777 == 0o600
 
 
 EXPORTING = """

@@ -20,7 +20,6 @@ from omnidraft.profiles import (
     profile_size,
     rename_profile,
 )
-from omnidraft.storage.paths import DataHome
 
 
 def names(home):
@@ -35,10 +34,6 @@ def test_profiles_are_listed_by_name_and_nothing_else_is(home):
     (home.profiles / "bad name.").mkdir()
     assert names(home) == ["Ada", "bob 2", "zoe"]
     assert list_profiles(home)[0].paths == home.profile("Ada", create=False)
-
-
-def test_a_home_without_profiles_has_none(tmp_path):
-    assert list_profiles(DataHome(tmp_path / "nowhere")) == []
 
 
 def test_a_name_is_given_once_whatever_its_case(home):
@@ -72,12 +67,6 @@ def test_renaming_onto_another_or_from_nothing_is_refused(home):
     with pytest.raises(StorageError, match="no profile named Eve"):
         delete_profile(home, "Eve")
     assert names(home) == ["Ada", "Bob"]
-
-
-def test_deleting_leaves_no_file(home, ada):
-    create_profile(home, "Bob")
-    delete_profile(home, "Ada")
-    assert os.listdir(home.profiles) == ["Bob"]
 
 
 def test_a_profile_that_is_open_is_neither_renamed_nor_deleted(home):

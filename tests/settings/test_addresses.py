@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from omnidraft.errors import ModelError, SettingsError
+from omnidraft.errors import SettingsError
 from omnidraft.settings.addresses import Address, parse_address, parse_addresses, parse_split
-from omnidraft.settings.config import ModelSettings
 
 
 def test_addresses_are_read_with_and_without_spaces_and_a_port():
@@ -40,22 +39,9 @@ def test_only_this_machine_is_loopback():
     assert not Address("localhost.example.com", 1).is_loopback
 
 
-def test_a_name_that_leads_nowhere():
-    with pytest.raises(ModelError, match="leads nowhere"):
-        Address("no-such-host.invalid", 1).resolved()
-
-
 def test_splits():
     assert parse_split("1, 2,0.5") == (1.0, 2.0, 0.5)
     assert parse_split(None) == parse_split("") == ()
     for text in ("1,x", "-1,2", "0,0", "nan,1", "inf"):
         with pytest.raises(SettingsError, match="split"):
             parse_split(text)
-
-
-def test_the_settings_refuse_them_too():
-    assert ModelSettings(workers="a:1,b:2", split="1,1,1").workers == "a:1,b:2"
-    with pytest.raises(SettingsError, match="address"):
-        ModelSettings(workers="a b")
-    with pytest.raises(SettingsError, match="split"):
-        ModelSettings(split="x")

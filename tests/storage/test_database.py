@@ -1,7 +1,6 @@
 """Our SQLite files: owned, migrated forward step by step, transactions whole."""
 
 import os
-import sqlite3
 import threading
 
 import pytest
@@ -104,33 +103,6 @@ def test_what_fails_inside_a_transaction_undoes_all_of_it(tmp_path):
     database = Database(tmp_path / "x.sqlite", ID, [FIRST])
     assert database.all("SELECT * FROM words") == [("kept",)]
     database.close()
-
-
-def test_the_file_is_prepared_for_kills_and_for_erasing(tmp_path):
-    connection = open_database(tmp_path / "x.sqlite", ID, [FIRST])
-    settings = {
-        name: connection.execute(f"PRAGMA {name}").fetchone()[0]
-        for name in ("journal_mode", "synchronous", "secure_delete", "foreign_keys", "trusted_schema", "temp_store")
-    }
-    connection.close()
-    assert settings == {
-        "journal_mode": "wal",
-        "synchronous": 2,
-        "secure_delete": 1,
-        "foreign_keys": 1,
-        "trusted_schema": 0,
-        "temp_store": 2,
-    }
-
-
-def test_our_own_mistakes_are_not_dressed_up_as_damage(tmp_path):
-    database = Database(tmp_path / "x.sqlite", ID, [("one", "CREATE TABLE t (x INTEGER PRIMARY KEY);")])
-    database.run("INSERT INTO t VALUES (1)")
-    with pytest.raises(sqlite3.IntegrityError):
-        database.run("INSERT INTO t VALUES (1)")
-    database.close()
-    with pytest.raises(sqlite3.ProgrammingError):
-        database.all("SELECT 1")
 
 
 def test_scripts_are_split_at_statement_ends_only():

@@ -68,16 +68,6 @@ def test_an_existing_folder_keeps_its_mode_but_what_is_inside_is_private(tmp_pat
     assert home.profiles.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_profile_names_its_files(tmp_path):
-    profile = find_data_home(tmp_path).profile("Ada L")
-    assert profile.root == tmp_path / "profiles" / "Ada L"
-    assert profile.root.is_dir()
-    names = {p.name for p in (profile.settings, profile.chats, profile.ngrams, profile.replay, profile.metrics)}
-    assert names == {"settings.toml", "chats.sqlite", "ngrams.sqlite", "replay.sqlite", "metrics.sqlite"}
-    assert profile.adapters == profile.root / "adapters"
-    assert not find_data_home(tmp_path).profile("other", create=False).root.exists()
-
-
 def unusable(tmp_path):
     """Places that fail for root as well."""
     (tmp_path / "file").write_text("mine")
@@ -108,13 +98,6 @@ def test_a_file_in_place_of_an_inner_folder_is_named(tmp_path, name):
     with pytest.raises(StorageError, match=f"{name} cannot be made: a file stands in its place"):
         find_data_home(tmp_path)
     assert (tmp_path / name).read_text() == "mine"
-
-
-def test_a_file_in_place_of_a_profile_is_named(tmp_path):
-    home = find_data_home(tmp_path)
-    (home.profiles / "ada").write_text("mine")
-    with pytest.raises(StorageError, match="ada cannot be made"):
-        home.profile("ada")
 
 
 AS_ANOTHER_USER = """

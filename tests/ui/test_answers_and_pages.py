@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ui.chatting import answers, arrived, ask, new_chat, tab, wait_idle, write
+from tests.ui.chatting import answers, arrived, ask, new_chat, wait_idle
 from tests.ui.conftest import write_settings
 
 # One prompt token a step and a long answer make a bundled model slow enough to be caught in the act.
@@ -95,22 +95,6 @@ def test_a_reload_and_another_page_leave_the_answer_alone(slow, pages):
     arrived(page)
     page.wait_for_selector("#od-chat .bot-row")
     assert answers(page)[-1] == text
-
-
-def test_on_a_narrow_screen_both_columns_slide_in(server, pages):
-    page = pages.open(server, width=390, height=844, scheme="dark")
-    page.wait_for_selector("#od-marks", state="attached")
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    assert not page.is_visible("#od-new")
-    page.click("[data-od=side]")
-    page.wait_for_selector("#od-new", state="visible")
-    page.keyboard.press("Escape")
-    page.wait_for_selector("#od-new", state="hidden")
-    page.click("[data-od=aside]")
-    tab(page, "Options")
-    write(page, "#od-seed input", "12")
-    page.keyboard.press("Escape")
-    page.wait_for_selector("#od-tabs", state="hidden")
 
 
 PAGES = {

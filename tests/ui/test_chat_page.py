@@ -127,42 +127,6 @@ def test_a_conversation_leaves_and_comes_back_as_a_file(server, pages, tmp_path)
     assert answers(page) == before
 
 
-THINKING = """# Trip
-
-<!-- omnidraft: user -->
-How far is it?
-
-<!-- omnidraft: assistant -->
-<think>
-Let me see the map first.
-</think>
-It is $$x^2 = 9$$ and
-
-```python
-print(9)
-```
-
-| a | b |
-|---|---|
-| 1 | 2 |
-"""
-
-
-def test_thoughts_are_folded_and_math_code_and_tables_are_drawn(server, pages, tmp_path):
-    page = pages.open(server)
-    arrived(page)
-    (tmp_path / "trip.md").write_text(THINKING)
-    page.set_input_files("#od-transfer input[type=file]", str(tmp_path / "trip.md"))
-    page.wait_for_selector("#od-chat .katex")
-    page.wait_for_selector("#od-chat pre code >> text=print")
-    assert page.locator("#od-chat td").count() == 2
-    page.wait_for_selector("#od-chat >> text=Thoughts")
-    page.wait_for_selector("#od-chat >> text=Let me see the map first", state="hidden")
-    page.click("#od-chat .thought-group [role=button]")
-    page.wait_for_selector("#od-chat >> text=Let me see the map first", state="visible")
-    assert "<think>" not in page.inner_text("#od-chat")
-
-
 def test_the_target_changes_in_the_middle_of_a_conversation_and_says_what_happened(server, pages):
     page = pages.open(server)
     new_chat(page)
@@ -208,32 +172,6 @@ def test_options_belong_to_the_conversation(server, pages):
     tab(page, "Options")
     assert page.input_value("#od-system textarea") == "You are a lighthouse."
     assert page.input_value("#od-seed input") == "7"
-
-
-def test_model_text_cannot_reach_out_or_run(server, pages):
-    page = pages.open(server)
-    new_chat(page)
-    ask(
-        page,
-        "![x](http://198.51.100.7/leak.png) <script>window.pwned=1</script> <img src=x onerror='pwned=1'> <|im_end|>",
-    )
-    assert page.evaluate("window.pwned") is None
-    assert "<|im_end|>" in questions(page)[0]
-    assert page.evaluate("fetch('http://198.51.100.7/').then(() => 'sent', () => 'refused')") == "refused"
-
-
-def test_keys(server, pages):
-    page = pages.open(server)
-    arrived(page)
-    ask(page, "A conversation to leave")
-    page.keyboard.press("Control+Shift+O")
-    page.wait_for_selector(".od-empty")
-    page.keyboard.press("Control+k")
-    assert page.evaluate("document.activeElement.closest('#od-search') !== null")
-    page.fill("#od-box textarea", "one")
-    page.press("#od-box textarea", "Shift+Enter")
-    page.keyboard.type("two")
-    assert page.input_value("#od-box textarea") == "one\ntwo"
 
 
 def test_the_server_looked_nothing_up(server):

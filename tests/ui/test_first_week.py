@@ -10,7 +10,7 @@ import pytest
 from omnidraft.learning.facts import Update
 from omnidraft.learning.material.history import History
 from tests.chats.test_foreign import CHATGPT, LM_STUDIO, OPEN_WEBUI
-from tests.ui.chatting import answers, arrived, ask, choose, new_chat, questions, titles, wait_idle
+from tests.ui.chatting import answers, arrived, ask, choose, new_chat, questions, wait_idle
 from tests.ui.conftest import SETTINGS, Server, write_settings
 
 
@@ -35,18 +35,6 @@ def test_a_turn_is_deleted_an_answer_edited_and_a_conversation_forked(server, pa
     page.click("#od-rows .od-row >> nth=1")
     page.wait_for_selector("#od-chat .bot-row >> text=Nineteen, I say.")
     assert len(questions(page)) == 2, "the other one stayed as it was"
-
-
-def test_a_pinned_conversation_stands_first(server, pages):
-    page = pages.open(server)
-    for text in ("The first of two", "The second of two"):
-        new_chat(page)
-        ask(page, text)
-    row = "#od-rows .od-item:has-text('The first of two')"
-    page.hover(row)
-    page.click(f"{row} [data-kind=pin]")
-    page.wait_for_selector("#od-rows .od-age >> text=Pinned")
-    assert titles(page)[0] == "The first of two"
 
 
 def test_a_conversation_comes_back_with_its_model(server, pages):

@@ -10,7 +10,6 @@ import pytest
 
 from omnidraft.errors import SettingsError, StorageError
 from omnidraft.profiles.accounts import Accounts, add_account
-from omnidraft.profiles.throttle import TooManyTries
 from tests.ui.chatting import arrived, ask, titles, write
 from tests.ui.conftest import SETTINGS
 
@@ -121,15 +120,6 @@ def test_accounts_are_hashed_and_checked(tmp_path):
     accounts.sign_out(token)
     assert accounts.user(token) is None
     assert accounts.user(None) is None
-
-
-def test_guessing_is_slowed_down(tmp_path):
-    file = tmp_path / "accounts"
-    add_account(file, "ada", "correct horse")
-    accounts = Accounts(file)
-    assert not accounts.verify("ada", "guess")
-    with pytest.raises(TooManyTries):
-        all(accounts.verify("ada", "guess") is False for _ in range(10))
 
 
 def test_bad_accounts_are_refused_in_a_sentence(tmp_path):

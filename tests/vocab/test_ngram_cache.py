@@ -169,25 +169,6 @@ def test_the_order_of_eviction_survives_a_restart(tmp_path_factory, steps, polic
     cache.close()
 
 
-def test_seeds_are_the_lowest_token_ids_and_never_exceed_the_capacity(pair):
-    cache = NgramCache.open(None, pair, CacheSettings(capacity=100))
-    assert set(cache._entries) == set(ids(pair, 100))
-    assert cache.stats()["seeded"] == 100
-    assert len(NgramCache.open(None, pair, CacheSettings(capacity=100, seed=False))) == 0
-
-
-def test_learned_entries_displace_seeds_and_not_each_other(pair):
-    cache = NgramCache.open(None, pair, CacheSettings(capacity=50))
-    fresh = ids(pair, 200)[100:130]
-    for token in fresh:
-        cache.learn(token)
-    assert learned(cache) == set(fresh)
-    assert set(cache._entries) - set(fresh) == set(ids(pair, 20))
-    cache.learn(ids(pair, 1)[0])  # a verified seed is a learned entry from then on
-    assert cache.stats()["seeded"] == 19
-    assert cache.stats()["hits"] == 1
-
-
 def test_seeds_fill_what_learned_entries_leave_after_a_restart(pair, path):
     settings_ = CacheSettings(capacity=50)
     cache = NgramCache.open(path, pair, settings_)

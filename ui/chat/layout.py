@@ -56,7 +56,7 @@ def build_layout() -> Page:
             composer = _composer()
         with gr.Column(elem_id="od-aside", scale=0, min_width=0):
             aside = _aside()
-    start = {"chat_id": None, "editing": None, "attached": [], "followed": Followed(), "seen_idle": 0}
+    start: dict[str, Any] = {"chat_id": None, "editing": None, "attached": [], "followed": Followed(), "seen_idle": 0}
     states = {name: gr.State(value) for name, value in start.items()}
     starters = {name: side.pop(name) for name in ("new", "query", "upload")}
     attach = composer.pop("attach")

@@ -31,9 +31,7 @@ class Conversations(Handlers):
                 followed.leave()
                 yield from view.open(session, shown, chat)
             elif data["kind"] == "stop":
-                if session.writing(data["id"]):
-                    session.stop(data["id"])
-                    session.job.join(10)
+                stop_writing(session, data["id"])
                 yield {view.rows: listing(session, chat or "")}
             elif data["kind"] in ("pin", "unpin"):
                 session.store.update(data["id"], pinned=data["kind"] == "pin")
@@ -53,10 +51,7 @@ class Conversations(Handlers):
     def _delete(self, session: Session, chat: str, forget: bool) -> str:
         """Remove a conversation, with what was learned from it if so wished; a sentence about what happened."""
         session.store.get(chat)  # one that is not there must not be called deleted
-        job = session.job
-        if session.writing(chat):
-            session.stop(chat)
-            job.join(10)
+        stop_writing(session, chat)
         if forget:
             return session.assistant.forget(session.store, chat).sentence()
         session.store.delete(chat, later=True)
@@ -79,3 +74,11 @@ class Conversations(Handlers):
         shown = session.shown.show(added[-1].id if added else name)
         followed.leave()
         yield from self.view.open(session, shown, chat, {self.view.notice: note(said)})
+
+
+def stop_writing(session: Session, chat: str) -> None:
+    """End the answer that is being written in the conversation, if one is."""
+    job = session.job
+    if job is not None and session.writing(chat):
+        session.stop(chat)
+        job.join(10)

@@ -42,7 +42,7 @@ class Turns:
 def turns(
     path: list[Message],
     versions: dict[str, tuple[int, int]],
-    writing: tuple[str, str] | None = None,
+    writing: tuple[str | None, str] | None = None,
     steps: Sequence[Step] = (),
 ) -> Turns:
     """The rows of `path`, of a very long one of its end. `writing` is (message id, text so far) of an answer in the

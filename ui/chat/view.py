@@ -210,7 +210,7 @@ class ChatView:
         job, mine = session.job, followed.begin()
         if chat is not None and job is not None and job.chat == chat and job.started != followed.started:
             with suppress(StorageError):  # another tab may delete the conversation meanwhile; `ended` says so
-                yield from self._growing(session, job, lambda: followed.by == mine)
+                yield from self._growing(session, job, chat, lambda: followed.by == mine)
             if followed.by == mine:
                 followed.started, followed.ended = job.started, True
         yield {self.followed: followed}  # a handler that yields nothing would empty its outputs
@@ -230,9 +230,9 @@ class ChatView:
             return shown
         return {**shown, self.notice: outcome(job), self.line: summary(job.live)}
 
-    def _growing(self, session: Session, job: AnswerJob, wanted: Callable[[], bool]) -> Iterator[dict]:
-        chat = session.store.get(job.chat)
-        path, versions = session.store.path(chat.id), session.store.versions(chat.id)
+    def _growing(self, session: Session, job: AnswerJob, chat: str, wanted: Callable[[], bool]) -> Iterator[dict]:
+        session.store.get(chat)  # StorageError if it is gone
+        path, versions = session.store.path(chat), session.store.versions(chat)
         past, gain = acceptance_of(path), gain_of(session)
         shown, numbers = 0.0, {}
         for _ in follow(job):
@@ -247,7 +247,7 @@ class ChatView:
                     self.line: summary(job.live),
                 }
             # Numbers that did not change go along: an output left out is built anew by Gradio, which takes longer.
-            yield {self.chat: turns(path, versions, so_far(session, job), job.steps).rows, **numbers}
+            yield {self.chat: turns(path, versions, so_far(session, job, chat), job.steps).rows, **numbers}
 
     def switch(self, session: Session, chat: str, path: Path) -> Iterator[dict]:
         """Load another model, say what happened, and remember it for this conversation and for new ones."""
@@ -303,11 +303,11 @@ class ChatView:
 
 def shown_turns(session: Session, chat: str, path: list[Message]) -> Turns:
     versions, job = session.store.versions(chat), session.job
-    if not session.writing(chat):
+    if job is None or not session.writing(chat):
         return turns(path, versions)
-    return turns(path, versions, so_far(session, job), job.steps)
+    return turns(path, versions, so_far(session, job, chat), job.steps)
 
 
-def so_far(session: Session, job: AnswerJob) -> tuple[str, str]:
+def so_far(session: Session, job: AnswerJob, chat: str) -> tuple[str | None, str]:
     """(id, text) of the answer being written; where nothing is written yet because the model is not there, that."""
-    return job.message, job.spoken or ("" if is_ready(session, job.chat) else LOADING)
+    return job.message, job.spoken or ("" if is_ready(session, chat) else LOADING)

@@ -5,14 +5,14 @@ Texts come back as the values the settings take; whether they are acceptable the
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import gradio as gr
 
 from omnidraft.errors import SettingsError
 from omnidraft.settings.config import Setting
 
-Component = gr.Checkbox | gr.Dropdown | gr.Textbox
+Component: TypeAlias = gr.Checkbox | gr.Dropdown | gr.Textbox
 TITLES = {
     "draft.enabled": "Draft",
     "cache.enabled": "Merge n-grams",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import gradio as gr
 
@@ -162,8 +163,8 @@ def about(session: Session, model: str | None, cost: str) -> str:
         return note(str(error), bad=True)
 
 
-def start(session: Session, *values: object) -> str:
-    """Begin; what there is to say about it."""
+def start(session: Session, *values: Any) -> str:
+    """Begin with what `plan_of` takes; what there is to say about it."""
     try:
         session.start_race(plan_of(session, *values))
         return ""

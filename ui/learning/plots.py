@@ -38,8 +38,8 @@ def loss(updates: Sequence[Update]) -> str:
 
 def acceptance(updates: Sequence[Update]) -> str:
     """Held-out acceptance before and after each update, oldest first."""
-    judged = [(u, held_out(u.before), held_out(u.after)) for u in updates][-SHOWN:]
-    judged = [(u, b, a) for u, b, a in judged if b is not None and a is not None]
+    estimated = [(u, held_out(u.before), held_out(u.after)) for u in updates][-SHOWN:]
+    judged = [(u, b, a) for u, b, a in estimated if b is not None and a is not None]
     if not judged:
         return ""
     top = ceiling(max(max(b, a) for _, b, a in judged))

@@ -119,8 +119,8 @@ def _act(session: Session, kind: str, path: Path, coverage: dict) -> str:
     if found is None:
         return "This file is no longer there."
     if kind == "use":
-        said = session.choose(path)
-        return " ".join([describe_switch(session), *said])
+        notices = session.choose(path)
+        return " ".join([describe_switch(session), *notices])
     if kind == "unload":
         session.unload()
         return "Unloaded; the next question loads it again."

@@ -31,7 +31,7 @@ class Template:
 @cache
 def templates() -> tuple[Template, ...]:
     lines = (Path(__file__).parent / "problems.txt").read_text(encoding="utf-8").splitlines()
-    found = []
+    found: list[Template] = []
     for line in lines:
         if line and not line.startswith("#"):
             # Wordings hold bars of their own, so only the first two separate.
@@ -83,9 +83,9 @@ def item(template: Template, rng: random.Random) -> Item | None:
     fill = slots(rng)
     legs = {"a": rng.randint(2, 10), "b": ANIMALS[fill["l"]][1]}
     drawn = legs if "{ls}" in text else values(template, rng)
-    if drawn is None or fill["t"] in fill["k"]:
+    done = results(template, drawn) if drawn is not None else None
+    if drawn is None or done is None or fill["t"] in fill["k"]:
         return None
-    done = results(template, drawn)
     labels = [label.format(**fill) for label in template.labels]
     lines = [labelled(label, *step[:3]) for label, step in zip(labels, done, strict=True)]
     answer = " ".join([*lines, f"The answer is {done[-1][3]}."])

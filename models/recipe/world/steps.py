@@ -8,6 +8,7 @@ LIMIT = 100
 
 def calculate(left: int, sign: str, right: int) -> int | None:
     """The result, or None where it is no whole number between 0 and 100 or is too hard to be written in short steps."""
+    result: int | None
     if sign == "+":
         result = left + right
     elif sign == "-":

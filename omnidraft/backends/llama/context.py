@@ -248,7 +248,7 @@ class LlamaContext:
             return "recurrent"
         return "hybrid" if llama_cpp.llama_model_is_hybrid(self._model) else "attention"
 
-    def set_adapter(self, path: str | None, scale: float) -> None:
+    def set_adapter(self, path: str | None) -> None:
         """Swap the LoRA adapter (None: none). `path` must have passed the adapter check: llama.cpp aborts on others."""
         adapter = None
         if path is not None:
@@ -260,7 +260,7 @@ class LlamaContext:
         pointers = (llama_cpp.llama_adapter_lora_p_ctypes * 1)()
         if adapter:
             pointers[0] = ctypes.cast(adapter, llama_cpp.llama_adapter_lora_p_ctypes)
-            failed = llama_cpp.llama_set_adapters_lora(self._context, pointers, 1, (ctypes.c_float * 1)(scale))
+            failed = llama_cpp.llama_set_adapters_lora(self._context, pointers, 1, (ctypes.c_float * 1)(1.0))
         else:
             failed = llama_cpp.llama_set_adapters_lora(self._context, None, 0, None)
         if failed:

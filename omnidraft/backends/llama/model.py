@@ -352,7 +352,7 @@ class LlamaDrafter(LlamaTarget):
     _verifies = False
     _replays = False  # it is taken back every round, by passes of one token each
 
-    def set_adapter(self, path: str | Path | None, scale: float = 1.0) -> None:
+    def set_adapter(self, path: str | Path | None) -> None:
         """Load a GGUF LoRA in place of the current one and forget the cache; None removes it.
 
         ModelError if the file does not fit this model; then the current adapter and the cache stay as they are.
@@ -363,7 +363,7 @@ class LlamaDrafter(LlamaTarget):
                 TRIALS.require(self.info.path, file)
             with self._lock:
                 context = self._live()
-                context.set_adapter(None if file is None else str(file), scale)
+                context.set_adapter(None if file is None else str(file))
                 context.clear()
                 self._rewinder.forget()
                 self.tokens.clear()

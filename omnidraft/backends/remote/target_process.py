@@ -60,7 +60,6 @@ class TargetProcess:
     can_rewind = True
     cannot_rewind_reason: str | None = None
     rewind_method = "cut"
-    resends = property(lambda self: self.plan is not None)  # whether a change of width costs, whatever a pass takes
 
     def __init__(self, path: Path, settings: ModelSettings, progress: Callable[[float], None]) -> None:
         self.info = usable_info(path)

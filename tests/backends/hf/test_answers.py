@@ -81,23 +81,6 @@ def test_a_second_turn_reuses_the_first_and_a_drafter_changes_no_turn(trained: A
             break
 
 
-def test_near_ties_are_looked_for(assistant: Assistant):
-    assert assistant.engine.tolerance >= 0
-    assistant.engine.tolerance, before = 1e9, assistant.engine.tolerance
-    try:
-        _, _, finished = answer(assistant, said("hello there"), SAMPLING, FIXED)
-        assert finished.statistics.near_ties == finished.statistics.tokens
-    finally:
-        assistant.engine.tolerance = before
-
-
-def test_a_stop_text_ends_the_answer_at_the_same_place(assistant: Assistant):
-    _, whole, _ = answer(assistant, said("tell me"), SAMPLING, PLAIN)
-    stop = whole[len(whole) // 2 :][:2]
-    ends = [answer(assistant, said("tell me"), replace(SAMPLING, stop=(stop,)), draft)[1] for draft in (PLAIN, FIXED)]
-    assert ends[0] == ends[1] == whole[: whole.index(stop)]
-
-
 def test_an_answer_stopped_in_the_middle_leaves_the_cache_usable(assistant: Assistant):
     expected, _, _ = answer(assistant, said("what now?"), SAMPLING, FIXED)
     events = assistant.answer(AnswerRequest(said("what now?"), SAMPLING, FIXED))

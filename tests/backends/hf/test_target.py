@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pickle
 import shutil
@@ -11,7 +10,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +17,8 @@ import pytest
 
 from omnidraft.app.assistant import Assistant
 from omnidraft.backends.base import Aborted, LanguageModel
-from omnidraft.backends.discovery import find_models
 from omnidraft.backends.hf.target import HfTarget
-from omnidraft.backends.llama.model import LlamaDrafter, LlamaTarget
+from omnidraft.backends.llama.model import LlamaTarget
 from omnidraft.backends.opening import open_target
 from omnidraft.decoding.events import Finished, Token
 from omnidraft.decoding.request import AnswerRequest
@@ -202,15 +199,6 @@ def test_a_folder_with_only_a_sentencepiece_model_is_read(tmp_path: Path):
         assert target.extend(ids, 2).shape == (2, 620)
 
 
-def test_half_precision_agrees_roughly(folder: Path, target: HfTarget):
-    ids = ids_of(target, 30)
-    expected = target.extend(ids, 1)[0]
-    with HfTarget.open(folder, replace(SETTINGS, dtype="bfloat16")) as half:
-        logits = half.extend(ids, 1)[0]
-        assert logits.dtype == np.float32
-        assert 0 < np.abs(logits - expected).max() < 0.2 * np.abs(expected).max()
-
-
 def test_pickled_weights_load_without_running_code(tmp_path: Path, folder: Path, target: HfTarget):
     plain = write_folder(tmp_path / "bin", safe=False)
     ids = ids_of(target, 20)
@@ -296,18 +284,6 @@ def test_settings_that_cannot_be_followed_are_told(folder: Path):
         assert any("q8_0" in notice for notice in target.notices)
 
 
-def test_folders_are_listed_beside_files(folder: Path, models: Path):
-    found = {info.path.name: info for info in find_models([folder.parent, models])}
-    assert found["tiny random"].kind == "model"
-    assert found["tiny random"].parameters > 50_000
-    assert "tiny-drafter-f16.gguf" in found
-
-
-def test_a_drafter_must_be_a_file(folder: Path):
-    with pytest.raises(ModelError, match="models import"):
-        LlamaDrafter.open(folder, SETTINGS)
-
-
 @pytest.mark.parametrize("name", ["tiny-target-a", "tiny-target-b"])
 def test_the_vocabulary_and_the_logits_are_those_of_the_gguf_beside_it(shared: Path, name: str):
     folder = shared / "bundle" / name
@@ -352,20 +328,6 @@ def test_the_text_is_the_same_with_and_without_drafter(
                 assert name == "random" or sum(s.accepted for s in statistics) > 0
     finally:
         assistant.close()
-
-
-def test_chat_answers_from_a_folder_on_the_command_line(folder: Path, models: Path, tmp_path: Path):
-    command = [
-        sys.executable, "-m", "omnidraft", "chat", "--data-dir", str(tmp_path), "--target", str(folder),
-        "--drafter", str(models / "tiny-drafter-f16.gguf"), "--prompt", "hello", "--max-tokens", "12",
-        "--temperature", "0", "--draft-length", "3", "--json",
-    ]  # fmt: skip
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200)
-    assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout)
-    assert result["tokens"] == len(result["token_ids"]) > 0
-    assert result["drafted"] > 0
-    assert done.stderr == ""
 
 
 def test_nothing_imports_torch_unless_a_folder_is_loaded(models: Path, tmp_path: Path):

@@ -44,26 +44,6 @@ def test_an_adapter_changes_the_logits_and_clearing_it_restores_them(drafter: Ll
     np.testing.assert_array_equal(drafter.extend(IDS, 4), plain)
 
 
-def test_adapters_follow_each_other(drafter: LlamaDrafter, write_adapter):
-    paths = [write_adapter(f"{seed}.gguf", drafter.info.path, rank=4 + seed, seed=seed) for seed in range(3)]
-    first = []
-    for path in paths:
-        drafter.set_adapter(path)
-        first.append(drafter.extend(IDS, 1).copy())
-    for path, expected in zip(paths[::-1], first[::-1], strict=True):
-        drafter.set_adapter(path)
-        np.testing.assert_array_equal(drafter.extend(IDS, 1), expected)
-
-
-def test_a_scale_of_zero_is_no_adapter(drafter: LlamaDrafter, write_adapter):
-    plain = drafter.extend(IDS, 1).copy()
-    path = write_adapter("lora.gguf", drafter.info.path)
-    drafter.set_adapter(path, scale=0.0)
-    np.testing.assert_allclose(drafter.extend(IDS, 1), plain, atol=1e-4)
-    drafter.set_adapter(path, scale=0.5)
-    assert np.abs(drafter.extend(IDS, 1) - plain).max() > 0.1
-
-
 def test_an_adapter_is_the_product_it_claims_to_be(drafter: LlamaDrafter, write_adapter):
     """On the output weights W alone, logits W h change by B A h, with h the state in front of them."""
     reader = gguf.GGUFReader(drafter.info.path)
@@ -91,11 +71,6 @@ def test_a_misfit_is_refused_and_everything_stays(drafter: LlamaDrafter, write_a
     np.testing.assert_allclose(drafter.extend(IDS[20:], 1), expected, atol=0.03)
 
 
-def test_a_missing_adapter_is_refused(drafter: LlamaDrafter, tmp_path: Path):
-    with pytest.raises(ModelError, match="does not exist"):
-        drafter.set_adapter(tmp_path / "none.gguf")
-
-
 def test_the_adapters_file_may_go_once_loaded(drafter: LlamaDrafter, write_adapter):
     path = write_adapter("lora.gguf", drafter.info.path)
     drafter.set_adapter(path)
@@ -103,16 +78,6 @@ def test_the_adapters_file_may_go_once_loaded(drafter: LlamaDrafter, write_adapt
     path.unlink()
     drafter.rewind(0)
     np.testing.assert_array_equal(drafter.extend(IDS, 1), expected)
-
-
-def test_closing_with_an_adapter_set(models: Path, write_adapter):
-    path = models / "tiny-drafter-f16.gguf"
-    drafter = LlamaDrafter.open(path, SETTINGS)
-    drafter.set_adapter(write_adapter("lora.gguf", path))
-    drafter.close()
-    drafter.close()
-    with pytest.raises(ModelError, match="closed"):
-        drafter.set_adapter(None)
 
 
 def test_many_swaps_do_not_leak(drafter: LlamaDrafter, write_adapter):

@@ -12,7 +12,7 @@ import pytest
 
 from omnidraft.backends.gguf.file import read_info
 from omnidraft.backends.llama import estimate as module
-from omnidraft.backends.llama.estimate import Estimate, check_memory, estimate, header_estimate, size
+from omnidraft.backends.llama.estimate import check_memory, estimate, header_estimate, size
 from omnidraft.backends.llama.model import LlamaTarget
 from omnidraft.backends.llama.rewind import rollback_steps
 from omnidraft.errors import ModelError
@@ -164,9 +164,3 @@ def test_an_absurd_context_is_refused_at_once(bundled, monkeypatch: pytest.Monke
     monkeypatch.setattr(module, "estimate", lambda *_: pytest.fail("no need to ask"))
     with pytest.raises(ModelError, match=r"context of 1000000000 tokens"):
         check_memory(bundled, ModelSettings(), 10**9)
-
-
-def test_the_numbers_read_well():
-    assert str(Estimate(4_000_000_000, 500_000_000, 60_000_000)) == (
-        "4.6 GB (weights 4.0 GB, cache 500.0 MB, computing 60.0 MB)"
-    )

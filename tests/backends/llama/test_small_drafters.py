@@ -108,9 +108,3 @@ def drafts(path: Path, models: Path, home: Path) -> None:
 @pytest.mark.parametrize("shape", [pytest.param("qwen2.5-0.5b", marks=pytest.mark.slow), "smollm2-135m"])
 def test_two_layers_of_it_draft(shared: Path, models: Path, tmp_path: Path, shape: str):
     drafts(write_drafter(tmp_path / f"{shape}.gguf", shared / "vocabs", shape, layers=2), models, tmp_path / "home")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("shape", SHAPES)
-def test_the_whole_shape_drafts(shared: Path, models: Path, tmp_path: Path, shape: str):
-    drafts(write_drafter(tmp_path / f"{shape}.gguf", shared / "vocabs", shape), models, tmp_path / "home")

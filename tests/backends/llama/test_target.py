@@ -57,22 +57,6 @@ def test_rows_of_one_pass_equal_single_passes(model: LlamaTarget):
     np.testing.assert_allclose(np.concatenate(together), single, atol=TOLERANCE)
 
 
-def test_logits_are_a_view_with_one_column_per_token(model: LlamaTarget):
-    logits = model.extend(ids_of(model, 5), 3)
-    assert logits.shape == (3, model.vocabulary.size)
-    assert logits.dtype == np.float32
-    assert not logits.flags.owndata
-    assert np.isfinite(logits).all()
-
-
-def test_only_the_last_rows_are_given(target: LlamaTarget):
-    ids = ids_of(target, 20)
-    all_rows = target.extend(ids, 20).copy()
-    target.rewind(0)
-    np.testing.assert_allclose(target.extend(ids, 4), all_rows[-4:], atol=TOLERANCE)
-    assert target.extend(ids_of(target, 3), 0).shape == (0, target.vocabulary.size)
-
-
 def test_rewinding_and_reading_again_gives_the_same_logits(model: LlamaTarget):
     ids = ids_of(model, 30)
     model.extend(ids[:20], 0)
@@ -91,14 +75,6 @@ def test_long_prompts_are_read_in_batches(target: LlamaTarget, count: int, rows:
     single = [target.extend([id], 1)[0].copy() for id in ids]
     target.rewind(0)
     np.testing.assert_allclose(target.extend(ids, rows), single[-rows:], atol=TOLERANCE)
-    assert target.tokens == ids
-
-
-def test_more_rows_than_one_pass_may_give_take_several(target: LlamaTarget):
-    ids = ids_of(target, 150)
-    single = np.stack([target.extend([id], 1)[0].copy() for id in ids])
-    target.rewind(0)
-    np.testing.assert_allclose(target.extend(ids, 140), single[-140:], atol=TOLERANCE)
     assert target.tokens == ids
 
 
@@ -175,11 +151,6 @@ def test_a_long_prefill_can_be_aborted_and_the_model_used_afterwards(models: Pat
         np.testing.assert_allclose(target.extend(ids[:10], 1), expected, atol=TOLERANCE)
 
 
-def test_an_abort_while_nothing_runs_has_no_effect(target: LlamaTarget):
-    target.abort()
-    assert target.extend([1, 2], 1).shape[0] == 1
-
-
 def test_closing_twice_is_harmless_and_use_afterwards_is_refused(models: Path):
     target = LlamaTarget.open(models / "tiny-target-b-f16.gguf", SETTINGS)
     target.extend([1], 1)
@@ -189,13 +160,6 @@ def test_closing_twice_is_harmless_and_use_afterwards_is_refused(models: Path):
     with pytest.raises(ModelError, match="closed"):
         target.extend([1], 1)
     target.abort()
-
-
-def test_the_vocabulary_outlives_the_model(models: Path):
-    target = LlamaTarget.open(models / "tiny-target-b-f16.gguf", SETTINGS)
-    vocabulary = target.vocabulary
-    target.close()
-    assert vocabulary.decode(vocabulary.encode("still here")) == b"still here"
 
 
 @pytest.mark.parametrize("kv_type", ["q8_0", "q4_0"])

@@ -16,6 +16,7 @@ from omnidraft.learning.training import update as updating
 from omnidraft.learning.training.drafter import read_weights
 from omnidraft.learning.training.evaluate import Verdict
 from omnidraft.learning.training_events import Estimated
+from tests.learning.world import PREPARED
 
 WEIGHTS = {"output.lora_a": np.full((2, 3), 0.25, np.float32), "output.lora_b": np.full((4, 2), 0.5, np.float32)}
 KEPT = Candidate(WEIGHTS, "a digest", 3, 40, ("one", "two"))
@@ -99,7 +100,7 @@ def verdicts(monkeypatch):
 def held_out_before(world, **changes) -> dict:
     """The estimates an update is compared with."""
     job = replace(world.job, through=world.store.through, **changes)
-    (found,) = [e for e in updating.run(job) if isinstance(e, Estimated) and e.when == "before"]
+    (found,) = [e for e in updating.run(job, PREPARED) if isinstance(e, Estimated) and e.when == "before"]
     return found.slices["new"]
 
 
@@ -168,15 +169,15 @@ def test_two_warm_starts_are_two_bases(world, verdicts, tmp_path):
     job = replace(world.job, store=str(world.store.folder), passes=1)
     for start, behind in ((str(elsewhere), 1), (str(elsewhere), 2), (None, 1)):
         world.add(world.records[8:16])
-        list(updating.run(replace(job, start=start)))
+        list(updating.run(replace(job, start=start), PREPARED))
         assert read_candidate(world.store.folder).behind == behind
 
 
 def test_answers_it_has_seen_are_not_new_to_it(world, verdicts):
     """Killed between keeping it and saying so, the program starts the same update again."""
     world.add(world.records[:8])
-    list(updating.run(world.job))
-    *_, event = updating.run(world.job)
+    list(world.events())
+    *_, event = world.events()
     assert (event.kind, event.through) == ("refused", 8)
     assert "nothing to learn from" in event.reason
     assert read_candidate(world.store.folder).behind == 1

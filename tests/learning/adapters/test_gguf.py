@@ -9,7 +9,8 @@ from omnidraft.backends.gguf.file import read_info
 from omnidraft.errors import ModelError
 from omnidraft.learning.adapters.gguf import write_adapter
 from omnidraft.learning.training.drafter import TorchDrafter
-from tests.learning.learning_helpers import llama_logits, read_adapter
+from tests.learning.learning_helpers import read_adapter
+from tests.llama_file import llama_logits
 
 RANK = 32
 

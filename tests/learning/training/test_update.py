@@ -23,8 +23,8 @@ from omnidraft.learning.training.drafter import TorchDrafter, read_weights
 from omnidraft.learning.training.evaluate import standard_error
 from omnidraft.learning.training.update import run
 from omnidraft.learning.training_events import Estimated, Published, Refused, Stepped
-from tests.learning.learning_helpers import llama_logits
-from tests.learning.world import World
+from tests.learning.world import PREPARED, World
+from tests.llama_file import llama_logits
 
 
 def spelled(record: Record, targets: np.ndarray, table: ExpansionTable, **changes) -> Record:
@@ -73,7 +73,7 @@ def poison(world: World, make, seed: int, rounds: int, **changes) -> int:
     return refused
 
 
-@pytest.mark.parametrize("make", [scrambled, looping])
+@pytest.mark.parametrize("make", [scrambled, pytest.param(looping, marks=pytest.mark.slow)])
 def test_poisoned_answers_never_lower_the_served_adapter(world, make):
     poison(world, make, 0, rounds=1)
 
@@ -85,13 +85,18 @@ def test_poison_is_refused_once_replayed_answers_cannot_outweigh_it(world, make,
     assert poison(world, make, seed, rounds=7) > 0
 
 
-@pytest.mark.parametrize(("make", "rate"), [(scrambled, 0.01), (looping, 0.02)])
+STRONG = pytest.mark.parametrize(
+    ("make", "rate"), [pytest.param(scrambled, 0.01, marks=pytest.mark.slow), (looping, 0.02)]
+)
+
+
+@STRONG
 def test_poison_strong_enough_to_ruin_the_drafter_is_refused(world, make, rate):
     """Five and ten times the usual learning rate; more clean answers than bad ones are held out in these rounds."""
     assert poison(world, make, 1, rounds=2, learning_rate=rate) > 0
 
 
-@pytest.mark.parametrize(("make", "rate"), [(scrambled, 0.01), (looping, 0.02)])
+@STRONG
 def test_the_same_poison_ruins_it_where_nothing_is_refused(world, make, rate):
     with pytest.raises(AssertionError):
         poison(world, make, 1, rounds=2, learning_rate=rate, gated=False)
@@ -162,8 +167,8 @@ def test_a_handful_of_answers_is_gone_over_until_there_were_enough_steps(answers
         world = World(*answers, drafter, tmp_path / str(least))
         (tmp_path / str(least)).mkdir()
         world.add(world.records[:10])
-        job = dataclasses.replace(world.job, passes=1, least_steps=least, rehearsal=0.0)
-        steps[least] = sum(isinstance(event, Stepped) for event in run(job))
+        taken = world.events(passes=1, least_steps=least, rehearsal=0.0)
+        steps[least] = sum(isinstance(event, Stepped) for event in taken)
     assert steps[1] < 9 <= steps[9]
 
 
@@ -174,9 +179,9 @@ def test_half_the_steps_do_where_many_answers_are_known(answers, drafter, tmp_pa
         world = World(*answers, drafter, tmp_path / str(settled))
         (tmp_path / str(settled)).mkdir()
         world.add(world.records[:10])
-        job = dataclasses.replace(world.job, passes=1, least_steps=32, rehearsal=0.0)
-        took[settled] = sum(isinstance(event, Stepped) for event in run(job))
-    assert 16 <= took[8] < 32 <= took[1000]
+        taken = world.events(passes=1, least_steps=12, rehearsal=0.0)
+        took[settled] = sum(isinstance(event, Stepped) for event in taken)
+    assert 6 <= took[8] < 12 <= took[1000]
 
 
 @pytest.fixture(scope="module")
@@ -237,5 +242,5 @@ def test_comparing_says_which_version_serves_the_last_answers_better(trained):
     good = str(trained.store.current().weights)
     for start, other, better in ((good, None, False), (None, good, True)):
         job = dataclasses.replace(trained.job, kind="compare", start=start, other=other)
-        (event,) = run(job)
+        (event,) = run(job, PREPARED)
         assert event.other_is_better is better
