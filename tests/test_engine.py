@@ -171,26 +171,6 @@ def test_a_message_that_alone_is_too_long_is_one_clear_error_and_harms_nothing(s
     assert same(ask(small, [user("Hello.")]), before)
 
 
-def test_an_answer_may_fill_the_context_to_the_last_token(small):
-    sampling = SamplingSettings(temperature=0.0, max_tokens=1000, repeat_penalty=1.3)
-    for draft in (PLAIN, FIXED):
-        small.target.model.vocabulary.eog, kept = frozenset(), small.target.model.vocabulary.eog
-        try:
-            events = ask(small, [user("Hello.")], sampling, draft)
-        finally:
-            small.target.model.vocabulary.eog = kept
-        s = events[-1].statistics
-        assert events[-1].reason == "context"
-        assert s.prompt_tokens + s.tokens == small.target.model.n_ctx + 1
-
-
-def test_plain_decoding_is_the_same_call_and_says_why(engine, models):
-    events = ask(engine, [user("Hello.")], draft=PLAIN)
-    assert events[-1].draft_disabled_reason == "drafting is switched off"
-    assert events[-1].statistics.tokens_per_pass == 1
-    assert events[-1].statistics.drafted == 0
-
-
 def test_without_a_drafter_it_says_so(models):
     engine = open_engine(models, "tiny-target-a", drafter=False)
     events = ask(engine, [user("Hello.")])
@@ -224,20 +204,6 @@ def test_a_conversation_that_only_the_drafters_template_refuses_is_answered(engi
     events = ask(engine, [user("Hello.")])
     assert same(events, expected)
     assert "refuses" in events[-1].draft_disabled_reason
-
-
-def test_a_stop_string_and_max_tokens_end_an_answer_alike_with_and_without_drafter(engine):
-    messages = [user("Tell me a story about a dog.")]
-    whole = text_of(ask(engine, messages, draft=PLAIN))
-    stop = whole[8:12]
-    for draft in (PLAIN, FIXED):
-        events = ask(engine, messages, replace(GREEDY, stop=(stop,)), draft)
-        assert stop not in text_of(events)
-        assert events[-1].reason == "stop_string"
-        assert whole.startswith(text_of(events)) or same(events, ask(engine, messages, draft=PLAIN))
-        events = ask(engine, messages, replace(GREEDY, max_tokens=5), draft)
-        assert len(ids_of(events)) == 5
-        assert events[-1].reason == "length"
 
 
 @pytest.mark.parametrize("draft", [FIXED, DraftSettings(mode="fixed", length=7, verification="rejection")], ids=str)

@@ -61,23 +61,9 @@ def test_conversations_in_markdown(store, by):
 
 
 NAMES = [
-    "settings.toml",
-    "chats.sqlite",
-    "../out",
-    "/etc/out",
-    "a/../../out",
-    "C:\\out",
-    "..\\out",
-    "adapters/d/v/x.gguf",
-    "adapters/d/v/version.json",
-    "aux",
-    "a\x00b",
-    "",
-    ".",
-    "x" * 300,
-    "replay.sqlite",
-    "adapters/" * 50 + "x",
-]
+    "settings.toml", "chats.sqlite", "../out", "/etc/out", "a/../../out", "C:\\out", "..\\out", "adapters/d/v/x.gguf",
+    "adapters/d/v/version.json", "aux", "a\x00b", "", ".", "x" * 300, "replay.sqlite", "adapters/" * 50 + "x",
+]  # fmt: skip
 
 
 @fuzz(30)
@@ -167,38 +153,10 @@ def test_requests(by):
 
 
 PIECES = [
-    "root ::= ",
-    "a ::= ",
-    "\n",
-    '"x"',
-    "[a-z]",
-    "[^\\n]",
-    "(",
-    ")",
-    "|",
-    "*",
-    "+",
-    "?",
-    "{2,5}",
-    "{5,2}",
-    "{999999}",
-    "a",
-    "root",
-    '"\\',
-    "[",
-    "]",
-    "#c\n",
-    " ",
-    "\\u00e9",
-    '"(((("',
-    "{",
-    "a0 ",
-    "::=",
-    "[\\x00-\\x7f]",
-    ".",
-    "😀",
+    "root ::= ", "a ::= ", "\n", '"x"', "[a-z]", "[^\\n]", "(", ")", "|", "*", "+", "?", "{2,5}", "{5,2}", "{999999}",
+    "a", "root", '"\\', "[", "]", "#c\n", " ", "\\u00e9", '"(((("', "{", "a0 ", "::=", "[\\x00-\\x7f]", ".", "😀",
     "(a|a)*",
-]
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -250,38 +208,14 @@ def test_schemas(by):
 
 
 PARTS = [
-    "{{ messages }}",
-    "{% for m in messages %}",
-    "{% endfor %}",
-    "{{ m.content }}",
-    "{{ m.__class__ }}",
-    "{% if x %}",
-    "{% endif %}",
-    "{{ ''.__class__.__mro__ }}",
-    "{{ cycler.__init__.__globals__ }}",
-    "{% set x = 'a' * 99999 %}",
-    "{{ range(10**9) | list }}",
-    "{{ x ~ x }}",
-    "{% macro f(a) %}{{ f(a) }}{% endmacro %}",
-    "{{ f(1) }}",
-    "{{",
-    "%}",
-    "{{ bos_token }}",
-    "{{ raise_exception('no') }}",
-    "{{ messages | tojson }}",
-    "{{ 7 ** 99999999 }}",
-    "{{ m | attr('x') }}",
-    "{{ '%s' % m }}",
-    "{% include 'x' %}",
-    "{% import 'os' as os %}",
-    "{{ lipsum() }}",
-    "{{ 1 / 0 }}",
-    "{{ [][5] }}",
-    "{{ (1).__add__ }}",
-    "{{ messages[0]['content'].format(m) }}",
-    "{% set ns = namespace() %}",
-    "{% generation %}",
-]
+    "{{ messages }}", "{% for m in messages %}", "{% endfor %}", "{{ m.content }}", "{{ m.__class__ }}", "{% if x %}",
+    "{% endif %}", "{{ ''.__class__.__mro__ }}", "{{ cycler.__init__.__globals__ }}", "{% set x = 'a' * 99999 %}",
+    "{{ range(10**9) | list }}", "{{ x ~ x }}", "{% macro f(a) %}{{ f(a) }}{% endmacro %}", "{{ f(1) }}", "{{", "%}",
+    "{{ bos_token }}", "{{ raise_exception('no') }}", "{{ messages | tojson }}", "{{ 7 ** 99999999 }}",
+    "{{ m | attr('x') }}", "{{ '%s' % m }}", "{% include 'x' %}", "{% import 'os' as os %}", "{{ lipsum() }}",
+    "{{ 1 / 0 }}", "{{ [][5] }}", "{{ (1).__add__ }}", "{{ messages[0]['content'].format(m) }}",
+    "{% set ns = namespace() %}", "{% generation %}",
+]  # fmt: skip
 
 
 @fuzz(60)

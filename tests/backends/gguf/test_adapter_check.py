@@ -23,66 +23,42 @@ def refusal(path: Path, model: ModelInfo) -> str:
     return str(caught.value)
 
 
-def test_a_fitting_adapter_passes(write_adapter, drafter: ModelInfo):
-    check_adapter(write_adapter("ok.gguf", drafter.path, rank=4), drafter)
+def moved(tensors: dict) -> None:
+    for half in "ab":
+        tensors[f"blk.9.attn_q.weight.lora_{half}"] = tensors.pop(f"blk.0.attn_q.weight.lora_{half}")
 
 
-def test_an_adapter_on_untied_output_passes(write_adapter, drafter: ModelInfo):
-    check_adapter(write_adapter("out.gguf", drafter.path, only=("output.weight",)), drafter)
+def shortened(tensors: dict) -> None:
+    tensors["blk.0.attn_q.weight.lora_b"] = np.ascontiguousarray(tensors["blk.0.attn_q.weight.lora_b"][:, :3])
 
 
-def test_output_of_a_tied_model_is_refused(write_adapter, drafter: ModelInfo, models: Path):
-    path = write_adapter("out.gguf", drafter.path, only=("output.weight",))
-    assert "token embedding" in refusal(path, read_info(models / "tiny-target-a-f16.gguf"))
+@pytest.mark.parametrize("about", [{"rank": 4}, {"only": ("output.weight",)}], ids=["layers", "untied output"])
+def test_a_fitting_adapter_passes(write_adapter, drafter: ModelInfo, about: dict):
+    check_adapter(write_adapter("ok.gguf", drafter.path, **about), drafter)
 
 
-def test_the_token_embedding_is_refused(write_adapter, drafter: ModelInfo):
-    path = write_adapter("embedding.gguf", drafter.path, only=("token_embd.weight",))
-    assert "token_embd.weight" in refusal(path, drafter)
+@pytest.mark.parametrize(("about", "told"), [
+    ({"only": ("token_embd.weight",)}, "token_embd.weight"),
+    ({"change": moved}, "does not have"),
+    ({"change": lambda tensors: tensors.pop("blk.0.attn_q.weight.lora_b")}, "one half"),
+    ({"change": shortened}, "does not fit"),
+    ({"change": dict.clear}, "without tensors"),
+    ({"metadata": {"general.type": "model"}}, ""),
+    ({"metadata": {"adapter.type": "other"}}, ""),
+    ({"metadata": {"adapter.lora.alpha": float("nan")}}, ""),
+])  # fmt: skip
+def test_one_that_llama_cpp_could_not_use_is_refused(write_adapter, drafter: ModelInfo, about: dict, told: str):
+    assert told in refusal(write_adapter("odd.gguf", drafter.path, **about), drafter)
 
 
-def test_another_models_shapes_are_refused(write_adapter, drafter: ModelInfo, models: Path):
-    path = write_adapter("other.gguf", models / "tiny-target-a-f16.gguf")
-    assert "does not fit" in refusal(path, drafter)
-
-
-def test_a_layer_the_model_lacks_is_refused(write_adapter, drafter: ModelInfo):
-    def move(tensors: dict) -> None:
-        for half in "ab":
-            tensors[f"blk.9.attn_q.weight.lora_{half}"] = tensors.pop(f"blk.0.attn_q.weight.lora_{half}")
-
-    assert "does not have" in refusal(write_adapter("deep.gguf", drafter.path, change=move), drafter)
-
-
-def test_half_a_pair_is_refused(write_adapter, drafter: ModelInfo):
-    path = write_adapter("half.gguf", drafter.path, change=lambda t: t.pop("blk.0.attn_q.weight.lora_b"))
-    assert "one half" in refusal(path, drafter)
-
-
-def test_unequal_ranks_are_refused(write_adapter, drafter: ModelInfo):
-    def shorten(tensors: dict) -> None:
-        tensors["blk.0.attn_q.weight.lora_b"] = np.ascontiguousarray(tensors["blk.0.attn_q.weight.lora_b"][:, :3])
-
-    assert "does not fit" in refusal(write_adapter("ranks.gguf", drafter.path, change=shorten), drafter)
-
-
-@pytest.mark.parametrize(
-    "metadata",
-    [{"general.type": "model"}, {"adapter.type": "other"}, {"adapter.lora.alpha": float("nan")}],
-)
-def test_other_kinds_are_refused(write_adapter, drafter: ModelInfo, metadata: dict):
-    refusal(write_adapter("kind.gguf", drafter.path, metadata=metadata), drafter)
-
-
-def test_an_adapter_for_another_architecture_is_refused(write_gguf, drafter: ModelInfo):
+def test_what_is_for_another_model_or_no_adapter_is_refused(
+    write_adapter, write_gguf, drafter: ModelInfo, models: Path
+):
+    target = read_info(models / "tiny-target-a-f16.gguf")
+    output = write_adapter("out.gguf", drafter.path, only=("output.weight",))
+    assert "token embedding" in refusal(output, target), "its output layer is tied to that"
+    assert "does not fit" in refusal(write_adapter("other.gguf", target.path), drafter)
     keys = {"general.type": "adapter", "adapter.type": "lora", "adapter.lora.alpha": 8.0}
     tensors = {f"blk.0.attn_q.weight.lora_{half}": np.zeros((8, 128), np.float32) for half in "ab"}
     assert "qwen2" in refusal(write_gguf("q.gguf", "qwen2", keys, tensors), drafter)
-
-
-def test_an_adapter_without_tensors_is_refused(write_adapter, drafter: ModelInfo):
-    assert "without tensors" in refusal(write_adapter("empty.gguf", drafter.path, change=dict.clear), drafter)
-
-
-def test_a_model_is_no_adapter(drafter: ModelInfo):
     assert "not a LoRA adapter" in refusal(drafter.path, drafter)

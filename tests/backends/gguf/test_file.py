@@ -68,25 +68,21 @@ def test_a_changed_file_is_read_again(write_gguf):
     assert read_info(path).name == "after it"
 
 
-def test_a_missing_file(tmp_path: Path):
+def test_what_is_no_file_is_refused(tmp_path: Path):
     assert "does not exist" in refusal(tmp_path / "nowhere.gguf")
-
-
-def test_a_folder(tmp_path: Path):
     assert "folder" in refusal(tmp_path)
 
 
-def test_an_empty_file(tmp_path: Path):
-    path = tmp_path / "empty.gguf"
-    path.touch()
-    assert "empty" in refusal(path)
-
-
-@pytest.mark.parametrize("content", [b"\x00" * 100, b"#!/bin/sh\nexit 1\n", b"GGU"])
-def test_a_file_that_is_not_gguf(tmp_path: Path, content: bytes):
+@pytest.mark.parametrize(("content", "told"), [
+    (b"", "empty"), (b"\x00" * 100, "not a GGUF file"), (b"#!/bin/sh\nexit 1\n", "not a GGUF file"),
+    (b"GGU", "not a GGUF file"), (b"GGUF" + struct.pack("<IQQ", 3, 0, 0), "architecture"),
+    (b"GGUF" + struct.pack("<IQQ", 1, 0, 0), "version"), (b"GGUF" + struct.pack("<IQQ", 4, 0, 0), "version"),
+    (b"GGUF" + struct.pack(">IQQ", 3, 0, 0), "big-endian"),
+])  # fmt: skip
+def test_what_is_no_gguf_of_a_version_we_read_is_refused(tmp_path: Path, content: bytes, told: str):
     path = tmp_path / "other.gguf"
     path.write_bytes(content)
-    assert "not a GGUF file" in refusal(path)
+    assert told in refusal(path)
 
 
 @pytest.mark.skipif(os.name == "nt" or not hasattr(os, "geteuid") or os.geteuid() == 0, reason="needs file modes")
@@ -95,13 +91,6 @@ def test_an_unreadable_file(tmp_path: Path):
     path.write_bytes(b"GGUF")
     path.chmod(0)
     assert "cannot be read" in refusal(path)
-
-
-@pytest.mark.parametrize("version", [1, 4, 0x03000000])
-def test_another_gguf_version(tmp_path: Path, version: int):
-    path = tmp_path / "version.gguf"
-    path.write_bytes(b"GGUF" + struct.pack("<IQQ", version, 0, 0))
-    refusal(path)
 
 
 def test_every_cut_of_a_model_is_noticed(models: Path, tmp_path: Path):
@@ -147,12 +136,6 @@ def test_a_norm_epsilon_llama_cpp_would_abort_on(write_gguf, epsilon: float):
 def test_an_unknown_architecture(write_gguf):
     path = write_gguf("strange.gguf", "strangeformer", {}, {"w": np.zeros((2, 32), np.float32)})
     assert "strangeformer" in refusal(path)
-
-
-def test_a_file_without_architecture(tmp_path: Path):
-    path = tmp_path / "bare.gguf"
-    path.write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 0, 0))
-    assert "architecture" in refusal(path)
 
 
 def test_an_unknown_number_format(models: Path, tmp_path: Path):

@@ -1,4 +1,4 @@
-"""A target in a Hugging Face folder behaves as one in a GGUF file does, whatever is asked of it."""
+"""What is particular to targets in Hugging Face folders: the library itself, architectures, refusals, no network."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from omnidraft.app.assistant import Assistant
 from omnidraft.backends.base import Aborted, LanguageModel
 from omnidraft.backends.hf.target import HfTarget
 from omnidraft.backends.llama.model import LlamaTarget
-from omnidraft.backends.opening import open_target
 from omnidraft.decoding.events import Finished, Token
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import ModelError
@@ -78,48 +77,6 @@ def test_rows_of_one_pass_equal_single_passes_and_the_library_itself(target: HfT
     np.testing.assert_allclose(together, expected, atol=TOLERANCE)
 
 
-@pytest.mark.parametrize("count", [1, 63, 64, 65, 130, 300])
-@pytest.mark.parametrize("rows", [0, 1, 10, 100])
-def test_long_prompts_are_read_in_batches_and_only_the_last_rows_given(target: HfTarget, count: int, rows: int):
-    rows = min(rows, count)
-    ids = ids_of(target, count)
-    logits = target.extend(ids, rows).copy()
-    assert logits.shape == (rows, target.vocabulary.size)
-    assert logits.dtype == np.float32
-    assert target.tokens == ids
-    if rows:
-        target.rewind(count - 1)
-        np.testing.assert_allclose(target.extend(ids[-1:], 1)[0], logits[-1], atol=TOLERANCE)
-
-
-def test_rewinding_and_reading_again_gives_the_same_logits(target: HfTarget):
-    ids = ids_of(target, 300)  # past the first buffers
-    first = target.extend(ids, 20).copy()
-    for length in (295, 280, 17, 1):
-        target.rewind(length)
-        target.extend(ids_of(target, 7), 1)
-        target.rewind(length)
-        assert target.tokens == ids[:length]
-        again = target.extend(ids[length:], min(20, 300 - length))
-        np.testing.assert_allclose(again, first[-len(again) :], atol=TOLERANCE)
-
-
-def test_a_full_context_bad_ids_and_impossible_lengths_change_nothing(target: HfTarget):
-    ids = ids_of(target, 510)
-    target.extend(ids, 0)
-    with pytest.raises(ModelError, match="full: 510 tokens plus 3"):
-        target.extend([1, 2, 3], 1)
-    with pytest.raises(ModelError, match="no token"):
-        target.extend([target.vocabulary.size], 1)
-    with pytest.raises(ValueError, match="3 rows"):
-        target.extend([1], 3)
-    for length in (-1, 511):
-        with pytest.raises(ValueError, match="rewind"):
-            target.rewind(length)
-    assert target.tokens == ids
-    assert target.extend([1, 2], 2).shape[0] == 2
-
-
 def test_padded_rows_are_in_the_vocabulary_but_not_ordinary(target: HfTarget):
     unused = target.vocabulary.size - 13
     assert not target.vocabulary.ordinary[unused:].any()
@@ -149,15 +106,6 @@ def test_an_abort_between_layers_leaves_the_cache_as_it_was(target: HfTarget):
     logits = target.extend(ids[held:], 1).copy()
     target.rewind(0)
     np.testing.assert_allclose(target.extend(ids, 1), logits, atol=TOLERANCE)
-
-
-def test_closing_twice_is_harmless_and_use_afterwards_is_refused(folder: Path):
-    target = open_target(folder, SETTINGS)
-    assert isinstance(target, HfTarget)
-    target.close()
-    target.close()
-    with pytest.raises(ModelError, match="closed"):
-        target.extend([1], 1)
 
 
 @pytest.mark.parametrize(

@@ -93,18 +93,6 @@ def test_rounds_of_drafting_leave_the_logits_of_reading_straight_through(target:
         assert target.tokens == ids[:done]
 
 
-def test_asking_again_goes_back_to_the_prompt(target: LlamaTarget):
-    ids = some_ids(80, seed=4)
-    expected = reference(target, ids)
-    target.extend(ids[:40], 0)
-    for start in range(40, 70, 5):
-        target.extend(ids[start : start + 5], 5)
-    target.rewind(40)
-    np.testing.assert_allclose(target.extend(ids[40:45], 5), expected[40:45], atol=TOLERANCE)
-    target.rewind(11)  # an earlier message was changed
-    np.testing.assert_allclose(target.extend(ids[11:20], 9), expected[11:20], atol=TOLERANCE)
-
-
 def test_an_abort_while_tokens_are_read_again_keeps_both_sides_equal(tiny_model: Callable[[str], Path]):
     ids = some_ids(500)
     with LlamaTarget.open(tiny_model("mamba"), SETTINGS) as target:

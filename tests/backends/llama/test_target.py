@@ -1,4 +1,4 @@
-"""A llama.cpp target keeps `tokens` and its KV cache equal, whatever is asked of it and whatever goes wrong."""
+"""What is particular to a llama.cpp target: what is refused, interruptions, cache formats, threads, no memory lost."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from omnidraft.backends.base import Aborted, LanguageModel
+from omnidraft.backends.base import Aborted
 from omnidraft.backends.llama.model import LlamaTarget
 from omnidraft.backends.llama.sizes import pass_bytes
 from omnidraft.errors import ModelError
 from omnidraft.processes.cores import step_threads
 from omnidraft.settings.config import ModelSettings
 
-TARGETS = ("tiny-target-a", "tiny-target-a2", "tiny-target-b", "tiny-drafter")
 SETTINGS = ModelSettings(n_ctx=512, n_batch=64, threads=1)
 # The kernels for one row and for several round differently; the logits of these models spread over about 10.
 TOLERANCE = 0.03
@@ -29,93 +28,10 @@ def ids_of(model: LlamaTarget, count: int) -> list[int]:
     return np.random.default_rng(count).choice(ordinary, count).tolist()
 
 
-@pytest.fixture(params=TARGETS)
-def model(request: pytest.FixtureRequest, models: Path) -> Iterator[LlamaTarget]:
-    with LlamaTarget.open(models / f"{request.param}-f16.gguf", SETTINGS, max_rows=32) as opened:
-        yield opened
-
-
 @pytest.fixture
 def target(models: Path) -> Iterator[LlamaTarget]:
     with LlamaTarget.open(models / "tiny-target-a-f16.gguf", SETTINGS, max_rows=32) as opened:
         yield opened
-
-
-def test_it_is_a_language_model(target: LlamaTarget):
-    assert isinstance(target, LanguageModel)
-    assert (target.name, target.n_ctx, target.n_batch) == ("tiny-target-a", 512, 64)
-    assert target.can_rewind
-    assert target.cannot_rewind_reason is None
-
-
-def test_rows_of_one_pass_equal_single_passes(model: LlamaTarget):
-    ids = ids_of(model, 40)
-    single = np.stack([model.extend([id], 1)[0].copy() for id in ids])
-    model.rewind(0)
-    together = [model.extend(ids[start : start + 8], 8).copy() for start in range(0, 40, 8)]
-    assert single.std() > 0.5
-    np.testing.assert_allclose(np.concatenate(together), single, atol=TOLERANCE)
-
-
-def test_rewinding_and_reading_again_gives_the_same_logits(model: LlamaTarget):
-    ids = ids_of(model, 30)
-    model.extend(ids[:20], 0)
-    first = model.extend(ids[20:], 10).copy()
-    model.rewind(25)
-    model.extend(ids_of(model, 7), 1)
-    model.rewind(20)
-    assert model.tokens == ids[:20]
-    np.testing.assert_array_equal(model.extend(ids[20:], 10), first)
-
-
-@pytest.mark.parametrize("count", [63, 64, 65, 70, 128, 200])
-@pytest.mark.parametrize("rows", [1, 10])
-def test_long_prompts_are_read_in_batches(target: LlamaTarget, count: int, rows: int):
-    ids = ids_of(target, count)
-    single = [target.extend([id], 1)[0].copy() for id in ids]
-    target.rewind(0)
-    np.testing.assert_allclose(target.extend(ids, rows), single[-rows:], atol=TOLERANCE)
-    assert target.tokens == ids
-
-
-def test_more_rows_than_ids_are_a_mistake(target: LlamaTarget):
-    with pytest.raises(ValueError, match="3 rows"):
-        target.extend([1, 2], 3)
-    assert target.tokens == []
-
-
-def test_a_full_context_is_refused_and_what_was_read_stays(target: LlamaTarget):
-    ids = ids_of(target, 510)
-    target.extend(ids, 0)
-    with pytest.raises(ModelError, match="full"):
-        target.extend([1, 2, 3], 1)
-    assert target.tokens == ids
-    assert target.extend([1, 2], 1).shape[0] == 1
-    with pytest.raises(ModelError, match="512"):
-        target.extend([1], 1)
-    target.rewind(100)
-    expected = target.extend(ids[100:110], 1).copy()
-    target.rewind(0)
-    np.testing.assert_allclose(target.extend(ids[:110], 1), expected, atol=TOLERANCE)
-
-
-def test_ids_outside_the_vocabulary_are_refused(target: LlamaTarget):
-    ids = ids_of(target, 5)
-    expected = target.extend(ids, 1).copy()
-    target.rewind(3)
-    with pytest.raises(ModelError):
-        target.extend([1, target.vocabulary.size], 1)
-    assert target.tokens == ids[:3]
-    np.testing.assert_allclose(target.extend(ids[3:], 1), expected, atol=TOLERANCE)
-
-
-def test_rewinding_to_an_impossible_length_is_a_mistake(target: LlamaTarget):
-    target.extend([1, 2, 3], 0)
-    for length in (-1, 4):
-        with pytest.raises(ValueError, match="rewind"):
-            target.rewind(length)
-    target.rewind(3)
-    assert target.tokens == [1, 2, 3]
 
 
 def test_a_long_prefill_can_be_aborted_and_the_model_used_afterwards(models: Path):
@@ -149,17 +65,6 @@ def test_a_long_prefill_can_be_aborted_and_the_model_used_afterwards(models: Pat
         assert target.tokens == ids[:held]
         target.extend(ids[held:], 0)
         np.testing.assert_allclose(target.extend(ids[:10], 1), expected, atol=TOLERANCE)
-
-
-def test_closing_twice_is_harmless_and_use_afterwards_is_refused(models: Path):
-    target = LlamaTarget.open(models / "tiny-target-b-f16.gguf", SETTINGS)
-    target.extend([1], 1)
-    target.close()
-    target.close()
-    assert target.tokens == []
-    with pytest.raises(ModelError, match="closed"):
-        target.extend([1], 1)
-    target.abort()
 
 
 @pytest.mark.parametrize("kv_type", ["q8_0", "q4_0"])

@@ -68,18 +68,6 @@ def test_rows_are_those_of_one_process_also_behind_a_rewind(here, apart, ids):
         np.testing.assert_array_equal(*found)
 
 
-def test_a_full_context_is_said_as_in_one_process(here, apart, ids):
-    long = (ids * 10)[:1030]
-    said = []
-    for target in (here, apart):
-        target.rewind(0)
-        with pytest.raises(ModelError) as refused:
-            target.extend(long, 1)
-        said.append(str(refused.value))
-        assert target.tokens == []
-    assert said[0] == said[1]
-
-
 def test_the_process_may_be_killed_and_the_next_pass_starts_it_again(here, apart, ids):
     here.rewind(0)
     expected = here.extend(ids[:20], 3).copy()

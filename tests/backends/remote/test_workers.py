@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.server
 import random
 import socket
 import struct
@@ -128,19 +127,6 @@ def hello(*version: int):
 def test_what_answers_instead_of_a_worker_is_told_in_a_sentence(answer, said):
     with listening(answer) as address, pytest.raises(NoWorker, match=said):
         probe(address, 0.5)
-
-
-def test_a_web_server_and_a_closed_port():
-    server = http.server.HTTPServer(("127.0.0.1", 0), http.server.SimpleHTTPRequestHandler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        with pytest.raises(NoWorker):
-            probe(Address("127.0.0.1", server.server_port), 2.0)
-    finally:
-        server.shutdown()
-        server.server_close()
-    with pytest.raises(NoWorker, match="There is no worker at"):
-        probe(Address("127.0.0.1", free_port()), 2.0)
 
 
 def test_all_are_asked_and_each_answers_for_itself():

@@ -92,32 +92,6 @@ def test_the_same_text_as_in_one_process(running, models, tmp_path, temperature)
     assert near <= 1
 
 
-def test_what_is_learned_over_workers_serves_here_and_back(running, models, tmp_path):
-    """The n-gram cache and what adapters are filed under belong to the vocabularies, wherever the layers lie."""
-    home = find_data_home(tmp_path)
-    files = (models / "tiny-target-a-f16.gguf", models / "tiny-drafter-f16.gguf")
-    seen = []
-    for number, settings in enumerate((spread(running), ModelSettings(threads=1, n_ctx=1024), spread(running))):
-        assistant = Assistant(home)
-        try:
-            assistant.load(*files, settings, CacheSettings(seed=False))
-            held = len(assistant.loaded.cache)
-            assert held == (seen[-1][0] if seen else 0)
-            prompt = load_prompts("code", limit=3)[number]
-            sampling = SamplingSettings(temperature=0.0, max_tokens=48)
-            list(
-                assistant.answer(
-                    AnswerRequest(prompt.messages, sampling, DRAFTED, source="c", capture=assistant.capture)
-                )
-            )
-            pair = assistant.loaded.pair
-            seen.append((len(assistant.loaded.cache), (pair.target.fingerprint, pair.drafter.fingerprint)))
-        finally:
-            assistant.close()
-    assert 0 < seen[0][0] <= seen[1][0] <= seen[2][0]
-    assert len({fingerprints for _, fingerprints in seen}) == 1
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("dtype", ["Q8_0", "F32"])
