@@ -43,28 +43,30 @@ def write_down() -> None:
 
 
 sys.addaudithook(listen)
-if days := os.environ.get("CLOCK_DAYS"):
-    real, looks = time.time, itertools.count()
-    time.time = lambda: real() + next(looks) % 2 * float(days) * 86400
 
 import app  # noqa: E402  the hook has to be there before anything is imported
 import ui.server  # noqa: E402, F401  what takes longest to import, for those that are forked
 from omnidraft.app.answer_job import AnswerJob  # noqa: E402
 from omnidraft.decoding.events import Event, Token  # noqa: E402
 
-if pause := float(os.environ.get("PAUSE", "0")):
-    take = AnswerJob._take
 
-    def slowly(job: AnswerJob, event: Event) -> None:
-        time.sleep(pause if isinstance(event, Token) else 0)
-        take(job, event)
+def changed() -> None:
+    """As the environment wants it."""
+    if days := os.environ.get("CLOCK_DAYS"):
+        real, looks = time.time, itertools.count()
+        time.time = lambda: real() + next(looks) % 2 * float(days) * 86400
+    if pause := float(os.environ.get("PAUSE", "0")):
+        take = AnswerJob._take
 
-    AnswerJob._take = slowly  # type: ignore[method-assign]
+        def slowly(job: AnswerJob, event: Event) -> None:
+            time.sleep(pause if isinstance(event, Token) else 0)
+            take(job, event)
 
-if says := os.environ.get("SAYS"):
-    from tests.ui.scripted_engine import say
+        AnswerJob._take = slowly  # type: ignore[method-assign]
+    if says := os.environ.get("SAYS"):
+        from tests.ui.scripted_engine import say
 
-    say(says.split("|"))
+        say(says.split("|"))
 
 
 def run(lookups: str, arguments: list[str]) -> int:
@@ -72,11 +74,13 @@ def run(lookups: str, arguments: list[str]) -> int:
     record = Path(lookups)
     record.touch()
     write_down()
+    changed()
     return app.main(arguments)
 
 
-def forked(log: str, lookups: str, arguments: list[str]) -> None:
+def forked(log: str, lookups: str, arguments: list[str], environment: dict[str, str]) -> None:
     """In a process forked from one that has imported all of the above."""
+    os.environ.update(environment)
     with open(log, "ab") as out:
         os.dup2(out.fileno(), 1)
         os.dup2(out.fileno(), 2)

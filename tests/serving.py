@@ -14,7 +14,8 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,21 +24,21 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["tests.serve"])  # its imports take most of the seconds that an app needs to start
+IMPORTED = {"HF_ENDPOINT", "TMPDIR"}  # read while libraries are imported: such an app is started from scratch
 SETTINGS = "[model]\nthreads = 1\n\n[sampling]\ntemperature = 0.0\nmax_tokens = 48\n"
 
 
-def _forked(log: str, lookups: str, arguments: list[str]) -> None:
+def _forked(*given: object) -> None:
     from tests import serve
 
-    os.environ["OMP_NUM_THREADS"] = "1"  # for what it starts
-    serve.forked(log, lookups, arguments)
+    serve.forked(*given)
 
 
 class Forked:
     """An app in a process forked from one that has imported everything; used as a `subprocess.Popen` is."""
 
-    def __init__(self, log: Path, lookups: Path, arguments: list[str]) -> None:
-        self._process = FORKS.Process(target=_forked, args=(str(log), str(lookups), arguments))
+    def __init__(self, log: Path, lookups: Path, arguments: list[str], environment: dict[str, str]) -> None:
+        self._process = FORKS.Process(target=_forked, args=(str(log), str(lookups), arguments, environment))
         self._process.start()
         self.pid = self._process.pid
 
@@ -84,13 +85,14 @@ class Server:
         self.port = self.port or free_port()
         log, lookups = self.data / "server.log", self.data / "lookups.txt"
         arguments = ["--port", str(self.port), "--data-dir", str(self.data / "home"), *self.arguments]
-        if self.environment:  # which libraries read while they are imported
+        environment = {"OMP_NUM_THREADS": "1", **self.environment}
+        if IMPORTED & environment.keys():
             command = [sys.executable, str(ROOT / "tests/serve.py"), str(lookups), *arguments]
-            environment = {**os.environ, "OMP_NUM_THREADS": "1", **self.environment}
             with log.open("ab") as out:
-                self.process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=out, stderr=out)
+                whole = {**os.environ, **environment}
+                self.process = subprocess.Popen(command, cwd=ROOT, env=whole, stdout=out, stderr=out)
         else:
-            self.process = Forked(log, lookups, arguments)
+            self.process = Forked(log, lookups, arguments, environment)
         self._wait()
         return self
 
@@ -131,26 +133,32 @@ def write_settings(server: Server, text: str, profile: str = "default") -> None:
     (folder / "settings.toml").write_text(text)
 
 
-@pytest.fixture
-def make_server(tmp_path: Path) -> Iterator:
-    made: list[Server] = []
-
-    def make(*arguments: str, settings: str = SETTINGS, name: str = "app", **environment: str) -> Server:
-        server = Server(tmp_path / name, list(arguments), environment)
-        write_settings(server, settings)
-        made.append(server)
-        return server.start()
-
-    yield make
-    for server in made:
+@contextmanager
+def serving(folder: Path, *arguments: str, settings: str = SETTINGS, **environment: str) -> Iterator[Server]:
+    """An app with its data below `folder`."""
+    server = Server(folder / "app", list(arguments), environment)
+    write_settings(server, settings)
+    try:
+        yield server.start()
+    finally:
         server.kill()
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One app for all tests of a module."""
-    made = Server(tmp_path_factory.mktemp("ui") / "app")
-    write_settings(made, SETTINGS)
-    made.start()
-    yield made
-    made.kill()
+@pytest.fixture
+def make_server(tmp_path: Path) -> Iterator:
+    with ExitStack() as running:
+        yield lambda *arguments, **more: running.enter_context(serving(tmp_path, *arguments, **more))
+
+
+def served(*arguments: str, **more: str) -> Callable:
+    """A fixture: one app for all tests of a module, with these arguments of `serving`."""
+
+    @pytest.fixture(scope="module")
+    def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+        with serving(tmp_path_factory.mktemp("served"), *arguments, **more) as running:
+            yield running
+
+    return made
+
+
+server = served()

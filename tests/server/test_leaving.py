@@ -13,18 +13,13 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.serving import Server
+from tests.serving import Server, served
 
 LONG = "Count to one thousand and tell me a story about every number."
 MOST = 0.5  # seconds that an abandoned request may take from the next one
 
 
-@pytest.fixture(scope="module")
-def slow(tmp_path_factory: pytest.TempPathFactory):
-    """An answer of 300 tokens takes 15 seconds here."""
-    made = Server(tmp_path_factory.mktemp("leaving") / "app", environment={"PAUSE": "0.05"}).start()
-    yield made
-    made.kill()
+slow = served(settings="", PAUSE="0.05")  # an answer of 300 tokens takes 15 seconds here
 
 
 def request(words: str, tokens: int, **more: object) -> bytes:

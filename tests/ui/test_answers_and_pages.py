@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.serving import served
 from tests.ui.chatting import answers, arrived, ask, new_chat, wait_idle
-from tests.ui.conftest import write_settings
 
 # One prompt token a step and a long answer make a bundled model slow enough to be caught in the act.
 SLOW = """[model]
@@ -25,15 +25,7 @@ enabled = false
 STORY = "Tell me a very long story about ships, storms and islands."
 
 
-@pytest.fixture(scope="module")
-def slow(tmp_path_factory):
-    from tests.ui.conftest import Server
-
-    made = Server(tmp_path_factory.mktemp("slow") / "app")
-    write_settings(made, SLOW)
-    made.start()
-    yield made
-    made.kill()
+slow = served(settings=SLOW)
 
 
 def begin(page, text: str) -> None:

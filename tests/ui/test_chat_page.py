@@ -6,19 +6,13 @@ import json
 
 import pytest
 
+from tests.serving import served
 from tests.ui.chatting import answers, arrived, ask, choose, new_chat, questions, tab, titles, wait_idle, write
-from tests.ui.conftest import SETTINGS, Server, write_settings
+from tests.ui.conftest import SETTINGS
 from ui.chat.empty_state import EXAMPLES
 
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    """One app for this module; it drafts at a fixed length, for whether drafting pays depends on who else is busy."""
-    made = Server(tmp_path_factory.mktemp("chat") / "app")
-    write_settings(made, SETTINGS + '\n[draft]\nmode = "fixed"\n')
-    made.start()
-    yield made
-    made.kill()
+# It drafts at a fixed length, for whether drafting pays depends on who else is busy.
+server = served(settings=SETTINGS + '\n[draft]\nmode = "fixed"\n')
 
 
 def test_an_empty_chat_explains_itself_and_an_example_can_be_picked(server, pages):

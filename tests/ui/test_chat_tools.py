@@ -10,8 +10,8 @@ from omnidraft.app import conversing
 from omnidraft.app.sessions import Sessions
 from omnidraft.chats.steps import open_call, steps_meta, with_call
 from omnidraft.storage.paths import find_data_home
+from tests.serving import served
 from tests.ui.chatting import arrived, ask, new_chat, tab, wait_idle
-from tests.ui.conftest import Server, write_settings
 from tests.ui.fake_assistant import by, clicked, shown
 from tests.ui.scripted_assistant import ScriptedAssistant, call
 from ui.chat.events import Answering
@@ -137,12 +137,7 @@ def test_a_call_being_written_is_not_shown_raw(ada):
     assert job.text.endswith("{")
 
 
-@pytest.fixture
-def scripted_server(tmp_path):
-    made = Server(tmp_path / "app", environment={"SAYS": f"Let me see. {SUM}|It is 42."})
-    write_settings(made, "[model]\nthreads = 1\n")
-    yield made.start()
-    made.kill()
+scripted_server = served(settings="[model]\nthreads = 1\n", SAYS=f"Let me see. {SUM}|It is 42.")
 
 
 def test_in_a_browser_a_call_waits_and_goes_on_when_it_is_allowed(scripted_server, pages):

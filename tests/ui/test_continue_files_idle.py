@@ -7,20 +7,14 @@ import json
 import pytest
 
 from omnidraft.backends.llama.devices import gpu_offload
+from tests.serving import served
 from tests.ui.chatting import answers, arrived, ask, choose, new_chat, questions, said, wait_idle
-from tests.ui.conftest import SETTINGS, Server, write_settings
+from tests.ui.conftest import SETTINGS, Server
 
 BRIEF = SETTINGS.replace("max_tokens = 48", "max_tokens = 5")
 
 
-@pytest.fixture(scope="module")
-def brief(tmp_path_factory):
-    """An app whose answers end after five tokens."""
-    made = Server(tmp_path_factory.mktemp("brief") / "app")
-    write_settings(made, BRIEF)
-    made.start()
-    yield made
-    made.kill()
+brief = served(settings=BRIEF)
 
 
 def exported(page, server: Server) -> dict:

@@ -4,21 +4,13 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from tests.app.documents.test_reading import docx_of, pdf_of
+from tests.serving import served
 from tests.ui.chatting import new_chat, wait_idle
-from tests.ui.conftest import SETTINGS, Server, write_settings
+from tests.ui.conftest import SETTINGS
 
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory):
-    """An app whose models read no more than 512 tokens."""
-    made = Server(tmp_path_factory.mktemp("small") / "app")
-    write_settings(made, SETTINGS.replace("threads = 1", "threads = 1\nn_ctx = 512").replace("48", "6"))
-    made.start()
-    yield made
-    made.kill()
+# Its models read no more than 512 tokens.
+small = served(settings=SETTINGS.replace("threads = 1", "threads = 1\nn_ctx = 512").replace("48", "6"))
 
 
 def test_a_document_too_long_is_cut_where_one_chose(small, pages):

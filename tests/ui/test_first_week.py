@@ -10,8 +10,9 @@ import pytest
 from omnidraft.learning.facts import Update
 from omnidraft.learning.material.history import History
 from tests.chats.test_foreign import CHATGPT, LM_STUDIO, OPEN_WEBUI
+from tests.serving import served
 from tests.ui.chatting import answers, arrived, ask, choose, new_chat, questions, wait_idle
-from tests.ui.conftest import SETTINGS, Server, write_settings
+from tests.ui.conftest import SETTINGS
 
 
 def test_a_turn_is_deleted_an_answer_edited_and_a_conversation_forked(server, pages):
@@ -107,13 +108,8 @@ def test_ctrl_c_with_a_tab_open_is_quiet_and_what_was_written_is_there_again(mak
     page.wait_for_function("document.querySelector('#od-box textarea').value === 'Not sent yet'")
 
 
-@pytest.fixture
-def thinking(tmp_path):
-    says = "<think>Let me see the map first, slowly and with care.</think>It is far.|Not so" + " far" * 300
-    made = Server(tmp_path / "app", environment={"SAYS": says, "PAUSE": "0.12"})
-    write_settings(made, SETTINGS)
-    yield made.start()
-    made.kill()
+SAYS = "<think>Let me see the map first, slowly and with care.</think>It is far.|Not so" + " far" * 300
+thinking = served(SAYS=SAYS, PAUSE="0.12")
 
 
 def test_thoughts_fold_while_they_stream_and_a_running_answer_is_marked_and_stopped_in_the_list(thinking, pages):

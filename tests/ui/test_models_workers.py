@@ -9,7 +9,6 @@ from omnidraft.app.session import Session
 from omnidraft.errors import SettingsError
 from omnidraft.storage.paths import find_data_home
 from tests.lent import free_port, named, needs_rpc, workers
-from tests.ui.conftest import SETTINGS, Server, write_settings
 from ui.models import workers as page
 
 
@@ -76,22 +75,16 @@ def test_at_work_it_says_which_layers_lie_where(session):
 
 
 @needs_rpc
-def test_in_a_browser(tmp_path, pages):
+def test_in_a_browser(make_server, pages):
     with workers(1) as running:
-        server = Server(tmp_path / "app")
-        write_settings(server, SETTINGS)
-        server.start()
-        try:
-            view = pages.open(server, "/models")
-            view.wait_for_selector("#od-workers .od-none")
-            view.fill("#od-worker-address textarea, #od-worker-address input", named(running))
-            view.click("#od-worker-add")
-            view.wait_for_selector("#od-workers td")
-            assert "ready" in view.inner_text("#od-workers")
-            view.click("#od-workers button[data-kind=remove]")
-            view.wait_for_selector("#od-workers .od-none")
-        finally:
-            server.kill()
+        view = pages.open(make_server(), "/models")
+        view.wait_for_selector("#od-workers .od-none")
+        view.fill("#od-worker-address textarea, #od-worker-address input", named(running))
+        view.click("#od-worker-add")
+        view.wait_for_selector("#od-workers td")
+        assert "ready" in view.inner_text("#od-workers")
+        view.click("#od-workers button[data-kind=remove]")
+        view.wait_for_selector("#od-workers .od-none")
 
 
 def test_who_signs_in_may_not_name_workers(session):
