@@ -10,6 +10,23 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(__file__).resolve().parent.parent
+# Begun first, so that with two at a time neither is left alone with one of them at the end.
+LONGEST = (
+    "learning/training/test_update.py",
+    "ui/test_chat_page.py",
+    "learning/test_learner.py",
+    "decoding/test_exactness.py",
+    "test_types.py",
+    "ui/test_isolation.py",
+)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.option.loadscopereorder = False  # pytest-xdist's own order goes by how many tests a file has
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.relative_to(ROOT / "tests").as_posix() not in LONGEST)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

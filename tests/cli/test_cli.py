@@ -296,11 +296,8 @@ def bad_files(tmp_path, models) -> dict[str, Path]:
 @pytest.mark.parametrize(
     "what", ["missing", "a folder", "truncated", "header only", "empty", "text", "other architecture"]
 )
-def test_a_file_that_is_no_usable_model_is_explained(home, bad_files, role, what):
-    # in a process of its own, as a person starts it: llama.cpp says why only in its log, which a process has once
-    process = start(home, role, bad_files[what], "--threads", 1, "--prompt", "Hi", "--no-seed-cache")
-    out, err = process.communicate(timeout=PATIENCE)
-    said = refused((process.returncode, out, err))
+def test_a_file_that_is_no_usable_model_is_explained(cli, bad_files, role, what):
+    said = refused(cli("chat", role, bad_files[what], "--threads", 1, "--prompt", "Hi", "--no-seed-cache"))
     assert bad_files[what].name in said
     if what == "other architecture":
         assert "lxama" in said
@@ -361,7 +358,7 @@ def test_an_interrupt_during_an_answer_exits_130_with_whole_lines(home, endless)
     assert cache_file(home).exists()
 
 
-@pytest.mark.parametrize("delay", [0.0, 0.05, 0.2, 0.4, 0.7])
+@pytest.mark.parametrize("delay", [0.0, 0.2, 0.6])
 def test_an_interrupt_at_any_moment_exits_130_without_a_traceback(home, endless, delay):
     """While libraries are imported, while models load, while an answer is written."""
     arguments = command(home, "--prompts", endless, "--json")[3:]

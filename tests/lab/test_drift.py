@@ -298,14 +298,6 @@ def test_a_learning_run_goes_on_with_its_adapter_after_a_pause(begin, learner, h
     assert len(list(run.folder.rglob("*.gguf"))) == 2
 
 
-def test_as_in_the_app_an_update_is_served_only_if_it_is_better(begin, learner):
-    """After two answers there is nothing to judge an update by."""
-    run = begin(schedule((A, "qa", 3)), replace(SHORT, learning=True))
-    points = [e.point for e in run.events(learner(run)) if isinstance(e, progress.Step)]
-    assert [point.adapter for point in points] == [None] * 3
-    assert list(run.folder.rglob(".candidate.npz"))  # it was trained, and training goes on from it
-
-
 @pytest.mark.parametrize("as_in_paper", [False, True])
 def test_a_run_learns_what_the_learning_benchmark_learns_from_the_same_answers(begin, learner, tmp_path, as_in_paper):
     run = begin(schedule((A, "math", 6)), Options(max_tokens=16, threads=1, learning=True, as_in_paper=as_in_paper))
