@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import itertools
-import threading
 from dataclasses import replace
 
 import pytest
@@ -158,12 +157,6 @@ def test_a_full_context_drops_the_oldest_turns_and_says_so(small):
     assert ids_of(events)
 
 
-def test_one_turn_left_out_is_called_one(small):
-    messages = [user("word " * 60), assistant("yes"), user("word " * 50)]
-    events = ask(small, messages)
-    assert events[0].text.startswith("The oldest turn was left out")
-
-
 def test_a_message_that_alone_is_too_long_is_one_clear_error_and_harms_nothing(small):
     before = ask(small, [user("Hello.")])
     with pytest.raises(ModelError, match=r"The last message needs \d+ tokens .* only \d+ fit"):
@@ -232,24 +225,6 @@ def test_cancelling_while_the_prompt_is_read_ends_at_once(engine):
     assert events[-1].reason == "cancelled"
     assert not ids_of(events)
     assert len(engine.target.model.tokens) < events[-1].statistics.prompt_tokens - 1
-    assert same(ask(engine, [user("Hi.")]), ask(engine, [user("Hi.")], draft=PLAIN))
-
-
-def test_cancelling_from_another_thread_ends_a_long_answer(engine):
-    sampling = SamplingSettings(temperature=1.0, seed=1, max_tokens=900)
-    engine.target.model.vocabulary.eog, kept = frozenset(), engine.target.model.vocabulary.eog
-    try:
-        events = []
-        for event in engine.answer(AnswerRequest([user("Tell me everything.")], sampling, FIXED)):
-            events.append(event)
-            if len(ids_of(events)) == 40:
-                other = threading.Thread(target=engine.cancel)
-                other.start()
-                other.join()
-    finally:
-        engine.target.model.vocabulary.eog = kept
-    assert events[-1].reason == "cancelled"
-    assert 40 <= len(ids_of(events)) < 50
     assert same(ask(engine, [user("Hi.")]), ask(engine, [user("Hi.")], draft=PLAIN))
 
 

@@ -11,9 +11,7 @@ from pathlib import Path
 import pytest
 
 from omnidraft.__main__ import main
-from omnidraft.backends.llama.model import LlamaDrafter
 from omnidraft.bench.peers.llama_server import LlamaServer
-from omnidraft.bench.peers.ours import Ours
 from omnidraft.bench.peers.peer import PLAIN, Answer, Burst, Models, Question, answer_of
 from omnidraft.bench.peers.run import compared
 from omnidraft.bench.plans import Peers
@@ -48,26 +46,6 @@ def test_a_loop_is_not_counted():
     assert found.looped
     assert 20 <= found.tokens <= 22
     assert not answer_of(words).looped
-
-
-def test_the_learned_way_drafts_with_the_file_that_was_taught(plan, tmp_path, monkeypatch):
-    taught, opened, real_open = tmp_path / "taught.gguf", [], LlamaDrafter.open
-    drafter = Path(plan.drafter)
-    taught.write_bytes(drafter.read_bytes())
-
-    def noted(path, *more, **named):
-        opened.append(path)
-        return real_open(path, *more, **named)
-
-    monkeypatch.setattr(LlamaDrafter, "open", noted)
-    models = Models(Path(plan.target), drafter, 1, 512, taught=(taught, None))
-    question = Question(choose("math", 0, 1, 1).test[0].messages, (), 0.0, 0, 12)
-    peer = Ours(DataHome(tmp_path), models, models.target)
-    try:
-        assert opened == [drafter, taught]
-        assert peer.answer("learned", question).ids == peer.answer(PLAIN, question).ids != []
-    finally:
-        peer.close()
 
 
 # A run with programs of our making
@@ -122,17 +100,6 @@ def test_one_that_fails_is_reported_and_the_others_go_on(plan, tmp_path):
     assert "| omnidraft, quick | T=0 | 2.00 | 2.00 |" in table
     assert "too few" in table
     assert "- omnidraft: a note" in table
-
-
-def test_all_are_asked_the_same_in_turns(plan, tmp_path):
-    one, other = Fake(), Fake()
-    asked(plan, tmp_path, {"one": lambda: one, "other": lambda: other})
-    counted = [(way, q.seed, tuple(q.prompt)) for way, q in one.asked if q.max_tokens == plan.max_tokens == 8]
-    warm = [(way, q.seed, tuple(q.prompt)) for way, q in other.asked]
-    assert sorted(counted) == sorted(one for one in warm if one in counted)
-    assert len(counted) == 6
-    assert len({prompt for _, _, prompt in counted}) == 3
-    assert {way for way, seed, _ in counted if seed == 0} == {PLAIN, "quick"}
 
 
 def test_what_is_done_is_not_done_again_and_not_mixed(plan, tmp_path):

@@ -85,7 +85,8 @@ def test_load_holds_our_threads_against_the_best_fixed_number_beside_every_load(
     real = load.busy_processes
     monkeypatch.setattr(load, "busy_processes", lambda count: started.append(count) or real(count))
     monkeypatch.setattr(load, "physical_cores", lambda: 2)
-    arguments = ["--regimes", "bundled", "--methods", "plain", "--quick", "--max-tokens", "8"]
+    monkeypatch.setitem(load._QUICK, "max_tokens", 4)
+    arguments = ["--regimes", "bundled", "--methods", "plain", "--quick"]
     (found,) = bench("load", tmp_path, capsys, *arguments)
     assert started == [0, 1, 2]
     names = ("silent", "one_busy", "all_busy")

@@ -298,9 +298,9 @@ def test_a_learning_run_goes_on_with_its_adapter_after_a_pause(begin, learner, h
     assert len(list(run.folder.rglob("*.gguf"))) == 2
 
 
-@pytest.mark.parametrize("as_in_paper", [False, True])
+@pytest.mark.parametrize("as_in_paper", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_run_learns_what_the_learning_benchmark_learns_from_the_same_answers(begin, learner, tmp_path, as_in_paper):
-    run = begin(schedule((A, "math", 6)), Options(max_tokens=16, threads=1, learning=True, as_in_paper=as_in_paper))
+    run = begin(schedule((A, "math", 4)), Options(max_tokens=16, threads=1, learning=True, as_in_paper=as_in_paper))
     points = [e.point for e in run.events(learner(run)) if isinstance(e, progress.Step)]
     from omnidraft.bench.learn import live
     from omnidraft.learning.training.stream import StreamLearner
@@ -312,11 +312,11 @@ def test_a_run_learns_what_the_learning_benchmark_learns_from_the_same_answers(b
     tables = {records[0].vocabulary: str(next(run.folder.glob("expansions/*")))}
     other.switched(records[0].vocabulary, A, tables)
     served = [update.version.name if update.version else None for update in live(other, records)]
-    assert len(served) == 3
+    assert len(served) == 2
     assert [p.adapter.split("/")[1] if p.adapter else None for p in points[2::2]] == served[:-1]
     learned = learned_below(run.folder)
     assert learned == learned_below(tmp_path / "bench")  # so what is drafted, and accepted, is the same
-    assert len(learned) == 3 if as_in_paper else learned
+    assert len(learned) == 2 if as_in_paper else learned
 
 
 def learned_below(folder: Path) -> dict[str, bytes]:

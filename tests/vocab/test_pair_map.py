@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from omnidraft.vocab import PairMap
-from omnidraft.vocab.report import vocabulary_report
-from tests.vocab.conftest import PAIRS, REFERENCE_NAMES, pair_map, path_of, vocabulary
+from tests.vocab.conftest import PAIRS, REFERENCE_NAMES, pair_map, vocabulary
 
 QUICK = [("llama-spm", "gpt-2"), ("gpt-2", "phi-3"), ("phi-3", "llama-spm"), ("llama-spm", "qwen2")]
 
@@ -101,12 +100,6 @@ def test_the_report_accounts_for_every_drafter_id(bundled_pair):
     assert report["split"] == sum(len(bundled_pair.splits(d)) > 0 for d in without)
     assert report["ngrams"] == sum(len(pieces) > 1 for pieces in bundled_pair.expansions)
     assert report["unmapped"] == 2  # <unk> and <s>; </s> stands for the target's end of turn
-
-
-def test_the_report_of_two_files_counts_its_seconds():
-    report = vocabulary_report(path_of("tiny-drafter"), path_of("tiny-target-a"))
-    assert report["target_size"] == 8192
-    assert 0 < report["seconds"] < 60
 
 
 def test_the_disk_copy_gives_the_same_map(tmp_path, monkeypatch):
