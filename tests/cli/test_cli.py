@@ -117,7 +117,7 @@ def test_no_draft_is_plain_decoding_with_the_same_text(chat):
     assert plain["draft_disabled_reason"]
     assert plain["tokens_per_pass"] == 1 or plain["origins"]["lookup"]
     assert plain["drafted"] == 0
-    for length in (1, 4, "adaptive"):
+    for length in (4, "adaptive"):
         drafted = answer(chat("--json", "--prompt", CODE, "--draft-length", length))
         assert drafted["text"] == plain["text"] or drafted["near_ties"] + plain["near_ties"]
 
@@ -137,9 +137,8 @@ def test_prompts_come_from_a_file_up_to_the_first_answer(chat, tmp_path):
     assert found[0]["text"] == alone["text"] or alone["near_ties"]
 
 
-@pytest.mark.parametrize("verification", ["coupled", "rejection", "paper"])
-def test_every_verification_answers(chat, verification):
-    args = ("--json", "--prompt", CODE, "--verification", verification, "--temperature", 1, "--draft-length", 4)
+def test_another_verification_can_be_chosen(chat):
+    args = ("--json", "--prompt", CODE, "--verification", "rejection", "--temperature", 1, "--draft-length", 4)
     found = answer(chat(*args, "--seed", 5))
     assert found["seed"] == 5
     assert found["proposed"] > 0
