@@ -99,6 +99,16 @@ class BruteForce:
         entry.update(seeded=False, used=self.tick, key=entry["hits"] + self.age)
 
 
+@pytest.mark.parametrize(("policy", "stays"), [("lru", False), ("lfu", True), ("lfu-aging", False)])
+def test_what_was_used_often_long_ago_leaves_where_counts_age(policy, stays):
+    pair = pair_map("tiny-drafter", "tiny-target-a")
+    cache = NgramCache.open(None, pair, CacheSettings(capacity=2, policy=policy, seed=False))
+    often, *once = ids(pair, 400)[:8]
+    for token in (often, often, often, *once):
+        cache.learn(token)
+    assert bool(_matches(cache, pair, often)) is stays
+
+
 cache_settings = st.builds(
     CacheSettings,
     capacity=st.integers(1, 6),

@@ -20,3 +20,4 @@ def test_the_oldest_new_answers_come_first_and_the_rest_wait():
     assert plan.new == tuple(kept[:10])
     assert plan.through == kept[10] - 1
     assert select_answers(answers, {"v"}, 0, 0, 512).new == tuple(kept)
+    assert select_answers(answers, {"v"}, kept[3], 0, 512).new == tuple(kept[4:])
