@@ -29,6 +29,7 @@ _FTYPES = {
     if name.startswith(("LLAMA_FTYPE_MOSTLY_", "LLAMA_FTYPE_ALL_"))
 }
 _MOST_PARTS = 9999
+_UNPOOLED = (0, -1, 0xFFFFFFFF)  # none, and not specified, with a sign or without
 _UNUSABLE = {
     "vocabulary": "holds a vocabulary without weights",
     "encoder": "is an encoder, which cannot generate text",
@@ -134,7 +135,7 @@ def _kind(header: GgufHeader, architecture: str) -> Kind:
         return "projector"
     if not header.tensors:
         return "vocabulary"
-    pooled = header.metadata.get(f"{architecture}.pooling_type", 0)
+    pooled = header.metadata.get(f"{architecture}.pooling_type", 0) not in _UNPOOLED
     if header.metadata.get(f"{architecture}.attention.causal") is False or pooled or architecture == "t5encoder":
         return "encoder"
     return "model"

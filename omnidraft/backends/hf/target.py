@@ -15,6 +15,7 @@ from time import perf_counter
 import numpy as np
 
 from omnidraft.backends.base import Aborted
+from omnidraft.backends.context_length import context_length
 from omnidraft.backends.gguf.convert import folder_vocabulary
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.hf.folder import read_folder
@@ -46,9 +47,8 @@ class HfTarget:
         self.name = info.name
         self.vocabulary = vocabulary
         self.tokens: list[int] = []
-        self.notices: list[str] = []
         self.n_batch = settings.n_batch
-        self.n_ctx = self._context_length(settings)
+        self.n_ctx, self.notices = context_length(info, settings)
         self.device = choose_device(settings.device)
         self.dtype = choose_dtype(info, self.device, settings.dtype, self.n_ctx, self.n_batch)
         if settings.kv_type != "f16":
@@ -76,17 +76,6 @@ class HfTarget:
         """Load the folder at `path`; ModelError in one sentence if it cannot serve."""
         info = read_folder(path)
         return cls(info, settings, vocabulary or folder_vocabulary(info.path))
-
-    def _context_length(self, settings: ModelSettings) -> int:
-        trained = self.info.n_ctx_train
-        wanted = settings.n_ctx or trained or 4096
-        if trained and wanted > trained:
-            if settings.n_ctx != ModelSettings().n_ctx:  # the default means "at most"
-                self.notices.append(
-                    f"{self.name} was trained for {trained} tokens of context, so {wanted} became {trained}."
-                )
-            return trained
-        return wanted
 
     def _watch_layers(self) -> None:
         """Let `abort` be noticed between layers: a pass over a long prompt takes seconds."""

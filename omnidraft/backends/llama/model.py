@@ -16,6 +16,7 @@ from typing import NoReturn, Self
 import numpy as np
 
 from omnidraft.backends.base import Aborted
+from omnidraft.backends.context_length import context_length
 from omnidraft.backends.gguf.adapter_check import check_adapter
 from omnidraft.backends.gguf.file import ModelInfo, usable_info
 from omnidraft.backends.llama.bits import ROWS, WIDTHS, width_class
@@ -62,9 +63,8 @@ class LlamaTarget:
         self.name = info.name
         self.vocabulary = vocabulary
         self.tokens: list[int] = []
-        self.notices: list[str] = []
         self.max_rows = max_rows
-        self.n_ctx = self._context_length(settings)
+        self.n_ctx, self.notices = context_length(info, settings)
         self._lock = threading.Lock()
         rollback = rollback_steps(info) if self._replays else 0
         on_workers = placement is not None
@@ -112,17 +112,6 @@ class LlamaTarget:
         """
         info = usable_info(path)
         return cls(info, settings, vocabulary or read_gguf_vocabulary(info.path), max_rows, placement)
-
-    def _context_length(self, settings: ModelSettings) -> int:
-        trained = self.info.n_ctx_train
-        wanted = settings.n_ctx or trained or 4096
-        if trained and wanted > trained:
-            if settings.n_ctx != ModelSettings().n_ctx:  # the default means "at most"
-                self.notices.append(
-                    f"{self.name} was trained for {trained} tokens of context, so {wanted} became {trained}."
-                )
-            return trained
-        return wanted
 
     def _place(
         self, settings: ModelSettings, rollback: int, placement: Placement | None

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from omnidraft.backends.prompting.formats.arguments import ArgumentReader, argument_reader
+from omnidraft.backends.prompting.formats.code_arguments import CODE_TOOLS, code_parameter
 from omnidraft.backends.prompting.formats.events import Arguments, CallBegun, CallEnded, Event
 from omnidraft.backends.prompting.formats.json_arguments import is_object
 from omnidraft.backends.prompting.formats.json_scan import JsonScan, Path
@@ -14,8 +15,6 @@ from omnidraft.backends.prompting.formats.pattern import MORE, Match, match
 from omnidraft.backends.prompting.formats.shapes import CallShape, JsonCalls, NamedCalls, Pattern
 
 Tell = Callable[[Event], None]
-
-
 _OTHERS = frozenset(("type", "index", "id", "tool_call_id"))
 
 
@@ -27,9 +26,10 @@ class Tools:
 
     def known(self, name: str) -> str | None:
         """The tool's own name, as far as a model's decorations of it allow; None if there is no such tool."""
-        candidates = [name, name.removeprefix("functions."), name.removeprefix("functions.").partition(":")[0]]
+        plain = name.removeprefix("functions.")
+        candidates = [name, plain, plain.partition(":")[0], plain.removesuffix(".call")]
         if self._schemas is None:
-            return candidates[-1] or None
+            return plain.partition(":")[0] or None
         return next((each for each in candidates if each in self._schemas), None)
 
     @property
@@ -64,6 +64,7 @@ class NamedCall:
         self.done = self.failed = self.begun = False
         self._closers = closers
         self._body, self._tools, self._tell = body, tools, tell
+        self._call = CallBegun("")
         self._arguments: ArgumentReader | None = None
 
     def feed(self, text: str, at: int, final: bool) -> int:
@@ -75,10 +76,11 @@ class NamedCall:
             if name is None or not isinstance(found, Match):
                 self.failed = True
                 return at
-            self._tell(CallBegun(name, found.gaps.get("id", "")))
-            self.begun, at = True, found.end
-            say = lambda piece: self._tell(Arguments(piece))  # noqa: E731
-            self._arguments = argument_reader(self._body.arguments, self._tools.schema(name), self._closers, say)
+            self._call, at = CallBegun(name, found.gaps.get("id", "")), found.end
+            code = code_parameter(name, self._tools.schema(name))
+            self._arguments = argument_reader(
+                self._body.arguments, self._tools.schema(name), self._closers, self._say, code
+            )
         at = self._arguments.feed(text, at, final)
         self.done, self.failed = self._arguments.done and not self._arguments.failed, self._arguments.failed
         if self.done:
@@ -86,7 +88,16 @@ class NamedCall:
         return at
 
     def _name(self, found: Match) -> str | None:
+        if not found.gaps:
+            return next((name for name in CODE_TOOLS if self._tools.schema(name)), None)
         return self._tools.known(found.gaps.get("name", found.gaps.get("id", "")))
+
+    def _say(self, piece: str) -> None:
+        """Arguments, and before them that there is a call: a name alone may be anything."""
+        if not self.begun:
+            self._tell(self._call)
+            self.begun = True
+        self._tell(Arguments(piece))
 
 
 class JsonCall:

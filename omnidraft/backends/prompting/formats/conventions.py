@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from omnidraft.backends.prompting.formats.pattern import ID, KEY, NAME, atoms
 from omnidraft.backends.prompting.formats.shapes import (
     CallShape,
+    CodeArguments,
     JsonArguments,
     JsonCalls,
     LooseArguments,
@@ -41,7 +42,8 @@ _DEEPSEEK_CLOSERS = ("<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>")
 _KEYS = JsonCalls(
     names=frozenset((("name",), ("tool_name",), ("function",), ("tool",), ("function", "name"), ("action",))),
     arguments=frozenset(
-        (("arguments",), ("parameters",), ("args",), ("input",), ("function", "arguments"), ("action_input",))
+        (("arguments",), ("parameters",), ("args",), ("input",), ("action_input",), ("function", "arguments"),
+         ("function", "parameters"))
     ),
     ids=frozenset((("id",), ("tool_call_id",))),
 )  # fmt: skip
@@ -87,7 +89,7 @@ def calls(source: str, alone: bool) -> tuple[CallShape, ...]:
     parameter = TagArguments(("<parameter=", KEY), (">",), ("</parameter>",), "\n", "\n", None, ("</function>",))
     bodies: list[tuple[tuple[Pattern, ...], JsonCalls | NamedCalls]] = [
         ((*marked, *(((),) if alone else ())), _KEYS),
-        ((*listed, *((("[",),) if alone else ()), *marked), NamedCalls((NAME, "("), LooseArguments(")", "="))),
+        ((*listed, ("[",), *marked), NamedCalls((NAME, "("), LooseArguments(")", "="))),
         ((*tagged, ("<function=",)), NamedCalls((NAME, ">"), parameter)),
         ((("<function=",),), NamedCalls((NAME, ">"), JsonArguments())),
         (_DEEPSEEK, NamedCalls((NAME, "```json"), JsonArguments())),
@@ -95,5 +97,6 @@ def calls(source: str, alone: bool) -> tuple[CallShape, ...]:
         (marked, NamedCalls((NAME, "[ARGS]"), JsonArguments())),
         (marked, NamedCalls((NAME, "[CALL_ID]", ID, "[ARGS]"), JsonArguments())),
         (marked, NamedCalls((NAME,), JsonArguments())),
+        ((("<|python_tag|>",),), NamedCalls((), CodeArguments())),
     ]
     return tuple(CallShape(openings, body, closers) for openings, body in bodies)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from omnidraft.backends.prompting.formats.code_arguments import CodeReader
 from omnidraft.backends.prompting.formats.json_scan import JsonScan
 from omnidraft.backends.prompting.formats.pairs import Say
 from omnidraft.backends.prompting.formats.pattern import MORE, Match, match, skip_space
@@ -11,19 +12,30 @@ from omnidraft.backends.prompting.formats.shapes import Pattern
 
 
 class JsonReader:
-    """One JSON object, or none in front of one of the `closers` of a call without arguments."""
+    """One JSON object, or none in front of one of the `closers` of a call without arguments.
 
-    def __init__(self, closers: tuple[Pattern, ...], say: Say) -> None:
+    code: the parameter that a program's text behind a line's end is, in place of an object.
+    """
+
+    def __init__(self, closers: tuple[Pattern, ...], say: Say, code: str | None = None) -> None:
         self.done = self.failed = False
         self._closers, self._say = closers, say
         self._scan: JsonScan | None = None
+        self._code = CodeReader(code, say) if code is not None else None
         self._said = 0
 
     def feed(self, text: str, at: int, final: bool) -> int:
+        if self._code is not None and self._code.begun:
+            at = self._code.feed(text, at, final)
+            self.done = self._code.done
+            return at
         if self._scan is None:
             start = skip_space(text, at)
             if start == len(text) and not final:
                 return at
+            if self._code is not None and text.startswith("\n", at) and not text.startswith("{", start):
+                self._code.begun = True
+                return self.feed(text, at + 1, final)
             if not text.startswith("{", start):
                 return self._none(text, start, final)
             self._scan, at = JsonScan(frozenset(), frozenset(((),))), start

@@ -47,7 +47,8 @@ def learn_format(render: Render, source: str) -> ChatFormat:
     own = header[len(asked) :] if header.startswith(asked) else header
     begins, ends, more = _thoughts(probe, header, own, lead)
     if not ends:
-        begins, ends = conventions.thoughts(source, [text.removeprefix(header) for text in prompts])
+        rests = [text.removeprefix(header) for text in prompts]
+        begins, ends = _left_out(rests) or conventions.thoughts(source, rests)
     lead = behind_marks(lead, (*begins, *ends))
     calls = learn_calls(probe, header, tuple(atoms(behind)), (*begins, *ends))
     marked = any(map(is_tag, atoms(lead)))
@@ -118,6 +119,7 @@ def _thinking_messages() -> Iterator[Message]:
         yield {"content": CONTENT, name: THOUGHT}
     for inner in (THOUGHT, [{"type": "text", "text": THOUGHT}]):
         yield {"content": [{"type": "thinking", "thinking": inner}, {"type": "text", "text": CONTENT}]}
+    yield {"content": {"blocks": [{"type": "thoughts", "text": THOUGHT}, {"type": "response", "text": CONTENT}]}}
 
 
 def _thoughts(
@@ -141,6 +143,15 @@ def _thoughts(
         ends, more = (end[:1], end[1:]) if alone else (end, ())
         return ((tuple(atoms(begin)),) if atoms(begin) else ()), (ends,), more
     return (), (), ()
+
+
+def _left_out(prompts: Sequence[str]) -> tuple[tuple[Pattern, ...], tuple[Pattern, ...]] | None:
+    """What stands around thoughts that a prompt opens and closes at once, so that the model has none."""
+    for text in prompts:
+        written = tuple(atoms(text))
+        if len(written) > 1 and is_tag(written[0]) and is_tag(written[-1]) and _THINKS.search(text):
+            return (written[:-1],), (written[-1:],)
+    return None
 
 
 def _with_thoughts(probe: Probe) -> Iterator[str]:

@@ -18,9 +18,14 @@ from omnidraft.backends.prompting.formats.pattern import (
     match,
 )
 from omnidraft.backends.prompting.formats.probe import KEYS, NUMBER, TEXT
-from omnidraft.backends.prompting.formats.shapes import JsonArguments, LooseArguments, Pattern, TagArguments
+from omnidraft.backends.prompting.formats.shapes import (
+    Arguments,
+    JsonArguments,
+    LooseArguments,
+    Pattern,
+    TagArguments,
+)
 
-Arguments = JsonArguments | TagArguments | LooseArguments
 _DECODER = json.JSONDecoder()
 _CLOSERS = {"(": ")", "{": "}", "[": "]"}
 

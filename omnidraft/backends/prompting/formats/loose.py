@@ -35,7 +35,7 @@ def _value(text: str, at: int, quotes: tuple[str, ...], depth: int) -> tuple[Any
         raise ValueError("nested too deeply")
     quote = next((q for q in quotes if text.startswith(q, at)), None)
     if quote is not None:
-        return _string(text, at + len(quote), quote)
+        return _string(text, at + len(quote), quote, ",)]}:=" if depth else "")
     if text[at : at + 1] in ("[", "("):
         return _entries(text, at, quotes, depth)
     if text[at : at + 1] == "{":
@@ -77,11 +77,25 @@ def _word(word: str) -> Any:
         return word
 
 
-def _string(text: str, at: int, quote: str) -> tuple[str, int]:
+def _closing_quote(text: str, at: int, quote: str, behind: str) -> int:
+    """The first quote that stands where a string may end; -1 if there is none."""
+    end = text.find(quote, at)
+    while end >= 0 and len(quote) == 1 and not ends_value(text, end + 1, behind):
+        end = text.find(quote, end + 1)
+    return end
+
+
+def ends_value(text: str, at: int, behind: str) -> bool:
+    """Whether nothing follows, or one of `behind`: models forget to escape the quotes within their strings."""
+    at = _skip(text, at)
+    return at == len(text) or text[at] in behind
+
+
+def _string(text: str, at: int, quote: str, behind: str) -> tuple[str, int]:
     parts: list[str] = []
     plain = len(quote) > 1  # quotes of a model's own need no escapes
     while True:
-        end = text.find(quote, at)
+        end = _closing_quote(text, at, quote, behind)
         slash = -1 if plain else text.find("\\", at, end if end >= 0 else len(text))
         if slash < 0:
             if end < 0:

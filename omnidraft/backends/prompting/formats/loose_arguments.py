@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from omnidraft.backends.prompting.formats.loose import read_loose
+from omnidraft.backends.prompting.formats.loose import ends_value, read_loose
 from omnidraft.backends.prompting.formats.pairs import Pairs, Say
-from omnidraft.backends.prompting.formats.pattern import overlap
+from omnidraft.backends.prompting.formats.pattern import overlap, skip_space
 from omnidraft.backends.prompting.formats.shapes import LooseArguments
 from omnidraft.backends.prompting.formats.values import dump, typed
 
@@ -72,7 +72,11 @@ class LooseReader:
         if slash >= 0:
             to = slash + 2 if slash + 1 < len(text) or final else slash
         elif end >= 0:
-            to, self._quote = end + len(quote), ""
+            to = end + len(quote)
+            if len(quote) == 1 and not final and skip_space(text, to) == len(text):
+                to = end  # what follows tells if it closes
+            elif len(quote) > 1 or ends_value(text, to, ",)]}:=" if self._depth else "," + self._shape.closer):
+                self._quote = ""
         else:
             to = len(text) if final else len(text) - overlap(text[at:], quote)
         self._parts.append(text[at:to])

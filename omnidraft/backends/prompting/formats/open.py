@@ -81,4 +81,5 @@ def begun_text(form: ChatFormat, prompt: str) -> str:
         if isinstance(found, Match):
             return prompt[skip_space(prompt, found.end) :]
         at = prompt.rfind(first, 0, at)
-    return ""
+    opened = [prompt.rfind(str(begin[0])) for begin in form.thoughts.begins]
+    return prompt[max(opened) :] if any(at >= 0 for at in opened) else ""

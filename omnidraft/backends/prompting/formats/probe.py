@@ -23,7 +23,8 @@ TEXT, NUMBER, INNER = "zqvalueqz", 71234, {"zqinnerqz": [True, 8.5]}
 
 THINKING = {"enable_thinking": True, "thinking": True}
 SILENT = {"enable_thinking": False, "thinking": False}
-_PYTHON = re.compile(r"""['"]type['"]: ?['"](thinking|text)""")  # parts of a message that were printed, not understood
+# Parts of a message that were printed, not understood.
+_PYTHON = re.compile(r"""['"]type['"]: ?['"](thinking|thoughts|text)""")
 FIELDS = ("reasoning_content", "thinking", "reasoning", "thoughts", "reasoning_text")
 
 
@@ -77,6 +78,8 @@ class Probe:
         made = [call(index, each, way) for index, each in enumerate(arguments)]
         message = {"role": "assistant", "content": "", "tool_calls": made, **fields}
         text = self._behind([self.asked, message], False, True, way.options)
+        if not fields and (text is None or NAMES[0] not in text):  # some show calls only where there is no content
+            text = self._behind([self.asked, {**message, "content": None}], False, True, way.options)
         if text is None or NAMES[0] not in text:
             results = [
                 {"role": "tool", "tool_call_id": c["id"], "name": c["function"]["name"], "content": RESULT}

@@ -13,10 +13,10 @@ from omnidraft.backends.prompting.formats.attempt import Attempt, Candidate
 from omnidraft.backends.prompting.formats.calls import Tools
 from omnidraft.backends.prompting.formats.events import CallBroken, Content, Event, Thoughts
 from omnidraft.backends.prompting.formats.markers import Found, Markers
-from omnidraft.backends.prompting.formats.pattern import MORE, Match, ends, groups, is_tag, match, skip_space
+from omnidraft.backends.prompting.formats.pattern import MORE, Match, atoms, ends, groups, is_tag, match, skip_space
 from omnidraft.backends.prompting.formats.shapes import CallShape, ChatFormat, JsonCalls, Pattern
 
-THINK, ANSWER, DROP, CALL, OVER = "think", "answer", "drop", "call", "over"
+THINK, ANSWER, DROP, CALL, OVER, CLOSED = "think", "answer", "drop", "call", "over", "closed"
 _MOST = 8  # parts of what closes a turn
 _PIECE = 4096  # characters looked at together, so that many vain attempts stay cheap
 Step = Callable[[bool], None]
@@ -56,6 +56,9 @@ class AnswerReader:
         if begun:
             self._text = begun
             self._run(False)
+            if self._step == self._content and all(map(is_tag, atoms(begun))):
+                self._events = []  # the prompt's own words, of which the answer is no part
+                self._begin_part()
 
     def feed(self, text: str) -> list[Event]:
         """What `text` completes."""
@@ -93,13 +96,17 @@ class AnswerReader:
         marks += [(pattern, DROP) for pattern in (*form.content.begins, *form.content.ends)]
         marks += [((drop,), DROP) for drop in form.drops]
         marks += [(form.header, DROP)] if form.header and is_tag(form.header[0]) else []
+        last = self._shapes[0].closers if form.learned and self._shapes else ()  # a result's marker, say
         endings = [(end, OVER) for end in groups(form.turn_end[:_MOST])]
+        behind = [(end, CLOSED) for end in last if "|" in str(end[0]) and end not in form.turn_end]
         over = [(end, meaning) for end, meaning in endings if is_tag(end[0])]
         closers = {closer for shape in self._shapes for closer in shape.closers}
-        self._in_content = Markers([*marks, *calls, *over])
-        self._in_thoughts = Markers([*((end, ANSWER) for end in form.thoughts.ends), *calls, *over])
+        self._in_content = Markers([*marks, *calls, *over, *behind])
+        answers = [(pattern, ANSWER) for pattern in (*form.thoughts.ends, *form.content.begins)]
+        again = [(begin, THINK) for begin in form.thoughts.begins]
+        self._in_thoughts = Markers([*again, *answers, *calls, *over])
         closers |= {*form.thoughts.ends, *groups(form.turn_end[:_MOST])}
-        self._endings = Markers(endings)
+        self._endings = Markers([*endings, *behind])
         self._leftovers = Markers([(end, DROP) for end in form.thoughts.ends])
         self._behind_call = Markers([(closer, closer[0]) for closer in closers])
 
@@ -129,7 +136,10 @@ class AnswerReader:
         if found.meaning is CALL:
             self._try(self._marked_calls, self._content)
             return
-        if found.meaning is OVER:
+        if found.meaning is CLOSED and self._last is None:
+            self._say(self._take(found.end - found.start))
+            return
+        if found.meaning in (OVER, CLOSED):
             self._over(found.end - found.start, self._say, final)
             return
         marker = self._take(found.end - found.start)
@@ -154,7 +164,10 @@ class AnswerReader:
         if found.meaning is OVER:
             self._over(found.end - found.start, self._think, final)
             return
-        self._take(found.end - found.start)
+        marker = self._take(found.end - found.start)
+        if found.meaning is THINK:  # once more, though the prompt has opened them
+            self._think(marker if self._said else "")
+            return
         self._step = self._content
         self._begin_part()
 
@@ -219,7 +232,8 @@ class AnswerReader:
         if skipped is not None:
             return skipped
         self._fresh = False
-        candidates = [each for each in self._bare_calls if self._may_begin(each, start, final)]
+        known = (*self._marked_calls, *self._bare_calls)
+        candidates = [each for each in known if self._may_begin(each, start, final)]
         if candidates:
             self._spaces.append(self._take(start))
             self._try(candidates, self._content)

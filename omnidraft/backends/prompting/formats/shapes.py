@@ -18,8 +18,10 @@ class JsonCalls:
     what else it may have.
     """
 
-    names: frozenset[Path] = frozenset((("name",),))
-    arguments: frozenset[Path] = frozenset((("arguments",), ("parameters",)))
+    names: frozenset[Path] = frozenset((("name",), ("function", "name")))
+    arguments: frozenset[Path] = frozenset(
+        (("arguments",), ("parameters",), ("function", "arguments"), ("function", "parameters"))
+    )
     ids: frozenset[Path] = frozenset((("id",),))
     keyed: bool = False
     others: frozenset[str] = frozenset()
@@ -58,11 +60,22 @@ class LooseArguments:
 
 
 @dataclass(frozen=True, slots=True)
+class CodeArguments:
+    """All that follows is a program, the one argument of the tool that runs it."""
+
+
+Arguments = JsonArguments | TagArguments | LooseArguments | CodeArguments
+
+
+@dataclass(frozen=True, slots=True)
 class NamedCalls:
-    """The name stands outside of the arguments; `head` is what leads from the call's beginning to its arguments."""
+    """The name stands outside of the arguments; `head` is what leads from the call's beginning to its arguments.
+
+    Without a NAME in it, the call is one of the tool that runs code.
+    """
 
     head: Pattern = (NAME,)
-    arguments: JsonArguments | TagArguments | LooseArguments = field(default_factory=JsonArguments)
+    arguments: Arguments = field(default_factory=JsonArguments)
 
 
 @dataclass(frozen=True, slots=True)
