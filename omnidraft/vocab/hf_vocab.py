@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer as Library
 
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-F]{2})>")
+# Where answers have parts, each ends with <|end|>, and the answer itself with one of these (gpt-oss, Solar Open).
+_ENDS_OF_PARTED = ({"<|return|>", "<|call|>"}, {"<|flush|>", "<|calls|>"})
 # Control tokens that end generation in the known families, whatever a configuration file says or leaves out.
 _KNOWN_ENDS = frozenset(
     [
@@ -35,6 +37,8 @@ _KNOWN_ENDS = frozenset(
         "<|eom_id|>",
         "<|return|>",
         "<|call|>",
+        "<|flush|>",
+        "<|calls|>",
         "<EOT>",
         "_<EOT>",
         "[EOT]",
@@ -76,7 +80,9 @@ def _vocabulary(library: Library, description: dict, texts: list[str], beside: _
     size = max(len(texts), beside.rows)
     pieces, kinds = _pieces(texts, description, size)
     controls = {texts[i]: i for i in np.flatnonzero(kinds[: len(texts)] == TokenKind.CONTROL).tolist()}
-    ends = {text: token for text, token in controls.items() if text in _KNOWN_ENDS or token in beside.ends}
+    parts = any(pair <= controls.keys() for pair in _ENDS_OF_PARTED)
+    known = _KNOWN_ENDS - {"<|end|>"} if parts else _KNOWN_ENDS
+    ends = {text: token for text, token in controls.items() if text in known or token in beside.ends}
     declared = next((token for token in beside.ends if token in ends.values()), None)
     bos = beside.bos if beside.bos is not None else _first_special(library, controls)
     return Vocabulary(

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from omnidraft.backends.prompting.formats import conventions
 from omnidraft.backends.prompting.formats.learn_calls import learn_calls
+from omnidraft.backends.prompting.formats.learn_header import THINKS, Header, learn_header
 from omnidraft.backends.prompting.formats.learned_text import behind_marks
 from omnidraft.backends.prompting.formats.pattern import atoms, groups, is_tag
 from omnidraft.backends.prompting.formats.probe import (
@@ -27,9 +28,6 @@ from omnidraft.backends.prompting.formats.probe import (
 )
 from omnidraft.backends.prompting.formats.shapes import Between, ChatFormat, Pattern
 
-_TOKEN = re.compile(r"\s+|<[^<>\s]*>?|\[[^\[\]\s]*\]?|[^\s<\[]+")
-_THINKS = re.compile(r"think|thought|reason", re.IGNORECASE)
-
 
 def learn_format(render: Render, source: str) -> ChatFormat:
     """render: see `Probe`; source: the template's text, for what it only says in words."""
@@ -41,13 +39,11 @@ def learn_format(render: Render, source: str) -> ChatFormat:
     behind = _only_markers(behind)
     ways: tuple[dict[str, bool], ...] = (THINKING, SILENT, {})
     prompts = [text for options in ways if (text := probe.prompt(generation=True, **options))]
-    inserted = any(text != before and text.endswith(before) for text in prompts)  # instructions behind the question
-    header = before if inserted else _header([before, *prompts], asked) or _header([before, *prompts[:1]], asked)
-    lead = before.removeprefix(header)
-    own = header[len(asked) :] if header.startswith(asked) else header
-    begins, ends, more = _thoughts(probe, header, own, lead)
+    header = learn_header(asked, before, prompts)
+    lead = header.behind(before)
+    begins, ends, more = _thoughts(probe, header, lead)
     if not ends:
-        rests = [text.removeprefix(header) for text in prompts]
+        rests = list(map(header.begun, prompts))
         begins, ends = _left_out(rests) or conventions.thoughts(source, rests)
     lead = behind_marks(lead, (*begins, *ends))
     calls = learn_calls(probe, header, tuple(atoms(behind)), (*begins, *ends))
@@ -57,7 +53,7 @@ def learn_format(render: Render, source: str) -> ChatFormat:
         thoughts=Between(begins, ends),
         content=Between(tuple(filter(None, [*begin_marks, more])), groups(atoms(behind))[:1] if marked else ()),
         calls=(*calls, *conventions.calls(source, alone=not calls)),
-        header=tuple(atoms(own)),
+        header=tuple(atoms(header.text)),
         turn_end=tuple(atoms(behind)),
         drops=_drops((*begins, *ends)),
         word="" if marked else lead.lstrip(),
@@ -87,26 +83,6 @@ def _plain(probe: Probe) -> tuple[str, str]:
     return "", ""
 
 
-def _header(texts: Sequence[str], asked: str) -> str:
-    """What they all begin with, up to where thoughts are opened or closed."""
-    first, last = min(texts), max(texts)
-    count = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last)))
-    if count < min(map(len, texts)):  # not in the middle of a tag
-        inside = next((m for m in _TOKEN.finditer(first) if m.start() < count < m.end()), None)
-        count = count if inside is None or inside[0][0] not in "<[" else inside.start()
-    header = _unglued(first[:count], texts)
-    opened = next((m for m in _TOKEN.finditer(header, len(asked)) if m[0][0] in "<[" and _THINKS.search(m[0])), None)
-    return header if opened is None else header[: opened.start()]
-
-
-def _unglued(header: str, texts: Sequence[str]) -> str:
-    """Without a last tag that belongs to the words behind it, where these are not the same everywhere."""
-    rests = {text[len(header) :] for text in texts} - {""}
-    tokens = _TOKEN.findall(header)
-    glued = tokens and tokens[-1][0] in "<[" and len(rests) > 1 and all(rest[0].isalnum() for rest in rests)
-    return header.removesuffix(tokens[-1]) if glued else header
-
-
 def _only_markers(text: str) -> str:
     """Up to where instructions begin that some templates put behind everything."""
     words = re.search(r"(\w+\W+){4}", re.sub(r"<[^<>]*>", lambda tag: "\0" * len(tag[0]), text))
@@ -123,23 +99,23 @@ def _thinking_messages() -> Iterator[Message]:
 
 
 def _thoughts(
-    probe: Probe, header: str, own: str, lead: str
+    probe: Probe, header: Header, lead: str
 ) -> tuple[tuple[Pattern, ...], tuple[Pattern, ...], Pattern]:
     """What thoughts begin and end with, and what more stands between them and content."""
     for text in _with_thoughts(probe):
         before, _, behind = text.partition(THOUGHT)
-        begin = before.removeprefix(header) if before.startswith(header) else ""
+        begin = header.behind(before)
         if CONTENT in behind:
             between = behind[: behind.find(CONTENT)]
             between = between.removesuffix(lead) if lead else between
-            between = between.rstrip().removesuffix(own.rstrip() or "\0")
+            between = between.rstrip().removesuffix(header.text.rstrip() or "\0")
             end = tuple(atoms(between))
         else:
             end = tuple(atoms(behind.partition(NAMES[0])[0]))[:1]
         if not end:
             continue
         first = str(end[0])
-        alone = len(end) > 1 and is_tag(first) and (_THINKS.search(first) or first[1] == "/")
+        alone = len(end) > 1 and is_tag(first) and (THINKS.search(first) or first[1] == "/")
         ends, more = (end[:1], end[1:]) if alone else (end, ())
         return ((tuple(atoms(begin)),) if atoms(begin) else ()), (ends,), more
     return (), (), ()
@@ -149,7 +125,7 @@ def _left_out(prompts: Sequence[str]) -> tuple[tuple[Pattern, ...], tuple[Patter
     """What stands around thoughts that a prompt opens and closes at once, so that the model has none."""
     for text in prompts:
         written = tuple(atoms(text))
-        if len(written) > 1 and is_tag(written[0]) and is_tag(written[-1]) and _THINKS.search(text):
+        if len(written) > 1 and is_tag(written[0]) and is_tag(written[-1]) and THINKS.search(text):
             return (written[:-1],), (written[-1:],)
     return None
 

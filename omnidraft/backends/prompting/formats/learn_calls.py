@@ -9,6 +9,7 @@ from typing import Any
 
 from omnidraft.backends.prompting.formats.json_scan import Path
 from omnidraft.backends.prompting.formats.learn_arguments import learn_arguments
+from omnidraft.backends.prompting.formats.learn_header import Header
 from omnidraft.backends.prompting.formats.learned_text import behind_marks
 from omnidraft.backends.prompting.formats.learned_text import gapped as _gapped
 from omnidraft.backends.prompting.formats.pattern import NAME, Item, common_end, common_start, groups, is_tag
@@ -48,7 +49,7 @@ class Calls:
     after: str
 
 
-def learn_calls(probe: Probe, header: str, turn_end: Pattern, thoughts: Sequence[Pattern]) -> tuple[CallShape, ...]:
+def learn_calls(probe: Probe, header: Header, turn_end: Pattern, thoughts: Sequence[Pattern]) -> tuple[CallShape, ...]:
     """The shape of calls; none if no rendering shows one that can be read."""
     for way in WAYS:
         seen = _seen(probe, way, header, thoughts)
@@ -62,11 +63,11 @@ def learn_calls(probe: Probe, header: str, turn_end: Pattern, thoughts: Sequence
     return ()
 
 
-def _seen(probe: Probe, way: Way, header: str, thoughts: Sequence[Pattern]) -> Calls | None:
+def _seen(probe: Probe, way: Way, header: Header, thoughts: Sequence[Pattern]) -> Calls | None:
     def rest(text: str | None) -> str:
         if text is None:
             return ""
-        before, name, behind = text.removeprefix(header).partition(NAMES[0])
+        before, name, behind = header.behind(text).partition(NAMES[0])
         return behind_marks(before, thoughts) + name + behind  # thoughts that the template opens and closes
 
     one = rest(probe.called(way, _ONE))

@@ -74,12 +74,11 @@ def begun_text(form: ChatFormat, prompt: str) -> str:
         found = match(header, prompt, skip_space(prompt, 0), True)
         if isinstance(found, Match):
             return prompt[skip_space(prompt, found.end) :]
-    first = str(form.header[0])
-    at = prompt.rfind(first)
+    at = prompt.rfind(str(form.header[0]))
     while at >= 0:
         found = match(form.header, prompt, at, True)
         if isinstance(found, Match):
             return prompt[skip_space(prompt, found.end) :]
-        at = prompt.rfind(first, 0, at)
+        at = prompt.rfind(str(form.header[0]), 0, at)
     opened = [prompt.rfind(str(begin[0])) for begin in form.thoughts.begins]
     return prompt[max(opened) :] if any(at >= 0 for at in opened) else ""

@@ -14,7 +14,7 @@ from omnidraft.backends.prompting.formats.calls import Tools
 from omnidraft.backends.prompting.formats.events import CallBroken, Content, Event, Thoughts
 from omnidraft.backends.prompting.formats.markers import Found, Markers
 from omnidraft.backends.prompting.formats.pattern import MORE, Match, atoms, ends, groups, is_tag, match, skip_space
-from omnidraft.backends.prompting.formats.shapes import CallShape, ChatFormat, JsonCalls, Pattern
+from omnidraft.backends.prompting.formats.shapes import CallShape, ChatFormat, JsonCalls, LooseArguments, Pattern
 
 THINK, ANSWER, DROP, CALL, OVER, CLOSED = "think", "answer", "drop", "call", "over", "closed"
 _MOST = 8  # parts of what closes a turn
@@ -340,7 +340,8 @@ class AnswerReader:
         if isinstance(last.body, JsonCalls):
             return [*found, ((), last)] if text[0] in "{[" else found
         first = last.body.head[0]
-        next_one = _begins((first,), text) if isinstance(first, str) else self._comma
+        listed = self._comma or isinstance(last.body.arguments, LooseArguments)  # or just one below the other
+        next_one = _begins((first,), text) if isinstance(first, str) else listed
         return [*found, ((), last)] if next_one else found
 
 
