@@ -21,7 +21,7 @@ from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.prompting.formats.harmony import THOUGHT_MARKS
 from omnidraft.backends.prompting.formats.of_template import format_of, template_variables
 from omnidraft.backends.prompting.formats.open import Reader, begun_text, open_reader
-from omnidraft.backends.prompting.formats.pattern import is_tag
+from omnidraft.backends.prompting.formats.pattern import is_marker
 from omnidraft.backends.prompting.formats.shapes import ChatFormat
 from omnidraft.backends.prompting.sandbox import SafeTemplate, compile_template, template_options
 from omnidraft.backends.prompting.template_budget import TemplateLimit
@@ -93,7 +93,7 @@ class ChatTemplate:
         self._source, self._template = self._compile(source)
         # Typed by somebody, these stay text as well: the template's markers that the vocabulary has as text.
         written = (vocabulary.pieces[id].decode("utf-8", "replace") for id in _user_defined(vocabulary))
-        self._marks = sorted({text for text in written if is_tag(text) and text in self._source})
+        self._marks = sorted({text for text in written if is_marker(text) and text in self._source})
         self._typed = _alternatives([*self._controls, *self._marks])
 
     @classmethod

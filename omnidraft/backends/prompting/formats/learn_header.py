@@ -44,16 +44,21 @@ def learn_header(asked: str, before: str, prompts: Sequence[str]) -> Header:
 
 def _shared(own: str, prompts: Sequence[str]) -> str:
     """The first row of words and tags that every prompt has too, up to where thoughts are opened or closed."""
-    tokens = _TOKEN.findall(own)
+    tokens, rows = _TOKEN.findall(own), list(map(_row, map(_TOKEN.findall, prompts)))
     for start in range(len(tokens)):
-        text = ""
-        for token in tokens[start:]:
-            if (token[0] in "<[" and THINKS.search(token)) or not all(text + token in prompt for prompt in prompts):
+        end = start
+        while end < len(tokens) and not (tokens[end][0] in "<[" and THINKS.search(tokens[end])):
+            if not all(_row(tokens[start : end + 1]) in row for row in rows):
                 break
-            text += token
+            end += 1
+        text = "".join(tokens[start:end])
         if text.strip():
             return text
     return ""
+
+
+def _row(tokens: Sequence[str]) -> str:
+    return "\0" + "".join(f"{token}\0" for token in tokens)
 
 
 def _unglued(header: str, texts: Sequence[str]) -> str:

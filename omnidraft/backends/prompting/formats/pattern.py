@@ -49,6 +49,11 @@ def is_tag(atom: Item) -> bool:
     return isinstance(atom, str) and len(atom) > 2 and atom[0] in "<[" and any(map(str.isalpha, atom))
 
 
+def is_marker(text: str) -> bool:
+    """Whether a token of its own is one that nobody writes in plain words: `<name>`, `]~b]`, `[e~[`."""
+    return len(text) > 2 and not (text[0].isalnum() or text[0].isspace()) and any(map(str.isalpha, text))
+
+
 def common_start(a: Sequence[Item], b: Sequence[Item]) -> int:
     """How many items two sequences begin with alike."""
     count = 0
