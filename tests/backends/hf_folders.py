@@ -52,9 +52,14 @@ def write_folder(
         "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 512, "initializer_range": 0.15,
         "bos_token_id": tokens - 3, "eos_token_id": tokens - 1, "pad_token_id": None,
     }  # fmt: skip
-    config = getattr(transformers, config_class)(**sizes | settings)
     torch.manual_seed(seed)
-    model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    loader = transformers.AutoModelForCausalLM
+    if "vision_config" in settings:  # a text model inside of one that reads pictures
+        inner = {"text_config": sizes | settings.pop("text_config"), **settings}
+        config, loader = getattr(transformers, config_class)(**inner), transformers.AutoModelForImageTextToText
+    else:
+        config = getattr(transformers, config_class)(**sizes | settings)
+    model = loader.from_config(config, dtype=torch.float32)
     if safe:
         model.save_pretrained(folder)
     else:

@@ -2,15 +2,17 @@
 
 The library's own growing cache copies all keys and values at every step; this one writes into buffers that double when
 full and hands out views. All layers keep every token, also those with a sliding window: their attention mask already
-hides what lies outside, and only so can any number of tokens be taken back. Imports torch; import it late.
+hides what lies outside, and only so can any number of tokens be taken back. Layers that carry a state on have it copied
+out and put back (`Rewinder`, "replay"). Imports torch; import it late.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 import torch
-from transformers.cache_utils import Cache, DynamicLayer
+from transformers.cache_utils import Cache, DynamicLayer, LinearAttentionLayer
 
 _FIRST = 256  # tokens a buffer is made for at first
 
@@ -60,16 +62,62 @@ class CuttableLayer(DynamicLayer):
         self.values = self._values[..., : self._length, :]
 
 
+State = list[tuple[dict[int, torch.Tensor], dict[int, torch.Tensor]]]
+
+
 class CuttableCache(Cache):
-    """One `CuttableLayer` for `most` tokens per layer of the model, made as the model asks for them."""
+    """One `CuttableLayer` for `most` tokens per layer of the model, made as the model asks for them.
 
-    def __init__(self, most: int) -> None:
-        super().__init__(layer_class_to_replicate=partial(CuttableLayer, most))
+    states: for each layer whether it carries a state on instead, which is not cut but put back; [] where none does.
+    """
 
-    def cut(self, length: int) -> None:
-        """Keep the first `length` tokens of every layer."""
+    rollback = 0
+
+    def __init__(self, most: int, states: Sequence[bool] = ()) -> None:
+        if states:
+            super().__init__(layers=[LinearAttentionLayer() if state else CuttableLayer(most) for state in states])
+        else:
+            super().__init__(layer_class_to_replicate=partial(CuttableLayer, most))
+        self.has_state = any(states)
+
+    def cut(self, length: int) -> bool:
+        """Keep the first `length` tokens of every layer with keys and values."""
         for layer in self.layers:
-            layer.cut(length)
+            if isinstance(layer, CuttableLayer):
+                layer.cut(length)
+        return True
+
+    @torch.inference_mode()
+    def clear(self) -> None:
+        """As before the first token."""
+        self.cut(0)
+        for layer in self._with_state():
+            layer.reset()
+
+    @torch.inference_mode()
+    def save_state(self) -> State:
+        """Copies of what the layers with a state carry on."""
+        return [(_copies(layer.conv_states), _copies(layer.recurrent_states)) for layer in self._with_state()]
+
+    @torch.inference_mode()
+    def restore_state(self, state: State, length: int) -> bool:
+        """Put back what `save_state` gave when there were `length` tokens."""
+        self.cut(length)
+        for layer, (convolved, recurrent) in zip(self._with_state(), state, strict=True):
+            if not length:
+                layer.reset()
+                continue
+            for kept, held in ((convolved, layer.conv_states), (recurrent, layer.recurrent_states)):
+                for index, tensor in kept.items():
+                    held[index].copy_(tensor)
+        return True
+
+    def _with_state(self) -> list[LinearAttentionLayer]:
+        return [layer for layer in self.layers if isinstance(layer, LinearAttentionLayer)]
+
+
+def _copies(states: dict[int, torch.Tensor | None]) -> dict[int, torch.Tensor]:
+    return {index: tensor.clone() for index, tensor in states.items() if tensor is not None}
 
 
 def _buffer(like: torch.Tensor, tokens: int) -> torch.Tensor:

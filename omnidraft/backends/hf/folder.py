@@ -19,6 +19,7 @@ INDEXED = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
 BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1, "BOOL": 1}
 _GENERATING = ("ForCausalLM", "LMHeadModel")
 _ATTENTION = {"full_attention", "sliding_attention", "chunked_attention"}
+_WITH_STATE = {"linear_attention", "conv"}  # layers whose state can be copied and put back
 _HEADER_LIMIT = 100 << 20
 
 
@@ -92,9 +93,16 @@ def inner_config(config: dict[str, Any]) -> dict[str, Any]:
     return inner if isinstance(inner, dict) else config
 
 
+def state_layers(path: Path) -> list[bool]:
+    """For each layer whether it carries a state on instead of keys and values; [] where none does."""
+    kinds = inner_config(read_config(path)).get("layer_types") or ()
+    return [kind in _WITH_STATE for kind in kinds] if _WITH_STATE.intersection(kinds) else []
+
+
 def _check_kind(path: Path, config: dict[str, Any]) -> None:
     names = [name for name in config.get("architectures") or [] if isinstance(name, str)]
-    if config.get("is_encoder_decoder") or (names and not any(name.endswith(_GENERATING) for name in names)):
+    generating = (*_GENERATING, *(["ForConditionalGeneration"] if isinstance(config.get("text_config"), dict) else ()))
+    if config.get("is_encoder_decoder") or (names and not any(name.endswith(generating) for name in names)):
         held = ", ".join(names) or "an encoder-decoder model"
         raise ModelError(f"{path} holds {held[:100]}, which is no plain text model.")
     quantized = config.get("quantization_config")
@@ -104,7 +112,7 @@ def _check_kind(path: Path, config: dict[str, Any]) -> None:
             f"{path} is quantized with {str(method)[:100]}, which needs packages that do not belong to this program; "
             "use the unquantized folder or a GGUF of this model."
         )
-    kinds = set(config.get("layer_types") or ()) - _ATTENTION
+    kinds = set(inner_config(config).get("layer_types") or ()) - _ATTENTION - _WITH_STATE
     if kinds:
         named = ", ".join(sorted(map(str, kinds)))[:100]
         raise ModelError(

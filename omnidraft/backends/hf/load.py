@@ -11,6 +11,7 @@ from typing import Any
 
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.hf.estimate import check_room, folder_estimate
+from omnidraft.backends.hf.folder import state_layers
 from omnidraft.backends.llama.sizes import available_bytes, give_back
 from omnidraft.errors import ModelError
 
@@ -66,19 +67,19 @@ def load(info: ModelInfo, device: str, dtype: str, threads: int, n_ctx: int, n_b
     torch.set_num_threads(threads)
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
-    _check_architecture(info, transformers)
+    loader = _loader(info, transformers)
     check_room(info, device, dtype, n_ctx, n_batch, _free_bytes(device))
     try:
-        return _prepared(_read(info, dtype, transformers), device, dtype, n_ctx)
+        return _prepared(_read(info, dtype, loader), device, dtype, n_ctx, state_layers(info.path))
     except ModelError:
         raise
     except Exception as error:  # the libraries raise anything for a faulty file
         raise ModelError(f"{info.path} could not be loaded: {first_line(error)}.") from error
 
 
-def _read(info: ModelInfo, dtype: str, transformers: Any) -> Any:
+def _read(info: ModelInfo, dtype: str, loader: Any) -> Any:
     computed = "bfloat16" if dtype == "int8" else dtype
-    model, outcome = transformers.AutoModelForCausalLM.from_pretrained(
+    model, outcome = loader.from_pretrained(
         str(info.path), dtype=getattr(import_torch(), computed), local_files_only=True, trust_remote_code=False,
         use_safetensors=info.parts[0].suffix == ".safetensors", weights_only=True, output_loading_info=True,
     )  # fmt: skip
@@ -89,7 +90,7 @@ def _read(info: ModelInfo, dtype: str, transformers: Any) -> Any:
     return model.eval()
 
 
-def _prepared(model: Any, device: str, dtype: str, n_ctx: int) -> Loaded:
+def _prepared(model: Any, device: str, dtype: str, n_ctx: int, states: list[bool]) -> Loaded:
     from omnidraft.backends.hf.cache import CuttableCache
     from omnidraft.backends.hf.linear import pack_linears, quantize_linears
 
@@ -103,24 +104,28 @@ def _prepared(model: Any, device: str, dtype: str, n_ctx: int) -> Loaded:
         for parameter in model.parameters():  # what is left are views into the mapped file, which they keep mapped
             parameter.data = parameter.data.clone()
         give_back()
-    return Loaded(model, CuttableCache(n_ctx), rows, inputs)
+    return Loaded(model, CuttableCache(n_ctx, states), rows, inputs)
 
 
-def _check_architecture(info: ModelInfo, transformers: Any) -> None:
-    mapping = transformers.models.auto.modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING
+def _loader(info: ModelInfo, transformers: Any) -> Any:
+    """What loads this architecture: as a text model, or as one that reads pictures too where there is no other."""
+    known = transformers.models.auto.modeling_auto
     try:
         config = transformers.AutoConfig.from_pretrained(str(info.path), local_files_only=True, trust_remote_code=False)
+        as_text = type(config) in known.MODEL_FOR_CAUSAL_LM_MAPPING
+        mapping = known.MODEL_FOR_CAUSAL_LM_MAPPING if as_text else known.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING
         model_class = mapping[type(config)]
     except Exception:  # KeyError, ValueError, or whatever a configuration's own checks raise
         raise ModelError(
             f"{info.path} has the architecture '{info.architecture[:100]}', which the installed transformers cannot "
             "run without program code from the folder, and such code is never run; use a GGUF of this model."
         ) from None
-    if getattr(model_class, "_is_stateful", False):
+    if getattr(model_class, "_is_stateful", False) and not state_layers(info.path):
         raise ModelError(
             f"{info.path} is a '{info.architecture}' model, whose state cannot take tokens back in a Hugging Face "
             "folder; use a GGUF of this model."
         )
+    return transformers.AutoModelForCausalLM if as_text else transformers.AutoModelForImageTextToText
 
 
 def _free_bytes(device: str) -> int | None:

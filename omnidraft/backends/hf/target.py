@@ -18,8 +18,9 @@ from omnidraft.backends.base import Aborted
 from omnidraft.backends.context_length import context_length
 from omnidraft.backends.gguf.convert import folder_vocabulary
 from omnidraft.backends.gguf.file import ModelInfo
-from omnidraft.backends.hf.folder import read_folder
+from omnidraft.backends.hf.folder import read_folder, state_layers
 from omnidraft.backends.hf.load import choose_device, choose_dtype, first_line, import_torch, load
+from omnidraft.backends.llama.rewind import Rewinder
 from omnidraft.backends.llama.sizes import give_back
 from omnidraft.errors import ModelError
 from omnidraft.processes.cores import physical_cores
@@ -58,12 +59,15 @@ class HfTarget:
         self._lock = threading.Lock()
         self._abort = threading.Event()
         most = settings.threads or physical_cores()
-        self._padded = settings.exact == "bits"
-        self.widest = _ONE_WIDTH if self._padded else self.n_ctx
+        has_state = bool(state_layers(info.path))
+        bits = settings.exact == "bits"
+        self._padded = bits and not has_state
+        self.widest = _ONE_WIDTH if self._padded else 1 if bits else self.n_ctx
         self._threads = ThreadChoice(most, least=most if self._padded else settings.threads or 1)
         room = self.n_ctx + _ONE_WIDTH * self._padded
         loaded = load(info, self.device, self.dtype, most, room, self.n_batch)
         self._model, self._cache, self._rows, self._inputs = loaded.model, loaded.cache, loaded.rows, loaded.inputs
+        self._rewinder = Rewinder(self._cache, "replay" if has_state else "cut")
         try:
             self._watch_layers()
             self._check_cut()
@@ -84,7 +88,8 @@ class HfTarget:
             if self._abort.is_set():
                 raise Aborted
 
-        layers = getattr(self._model.base_model, "layers", None)
+        inner = getattr(self._model.base_model, "language_model", self._model.base_model)
+        layers = getattr(inner, "layers", None)
         for layer in layers if layers is not None else ():
             layer.register_forward_pre_hook(look)
 
@@ -134,6 +139,7 @@ class HfTarget:
         """One pass; the last `wanted` rows of logits. The cache is as before if it fails."""
         torch = import_torch()
         held = len(self.tokens)
+        self._rewinder.before_pass(held, wanted)
         more = _ONE_WIDTH - len(ids) if self._padded and len(ids) < _ONE_WIDTH else 0
         if torch.get_num_threads() != self._threads.count:
             torch.set_num_threads(self._threads.count)
@@ -148,20 +154,24 @@ class HfTarget:
                 else:
                     self._model.base_model(given, past_key_values=self._cache, use_cache=True)
                     logits = np.empty((0, self._rows), np.float32)
-        except Aborted:
-            self._cache.cut(held)
-            raise
         except RuntimeError as error:
-            self._cache.cut(held)
+            self._take_back(held)
             raise ModelError(f"{self.name} could not compute: {first_line(error)}.") from error
         except BaseException:
-            self._cache.cut(held)
+            self._take_back(held)
             raise
         if more:
             self._cache.cut(held + len(ids))
         self._threads.passed(len(ids), perf_counter() - begun)
         self.tokens.extend(ids)
         return self._fitted(logits)
+
+    def _take_back(self, length: int) -> list[int]:
+        """Keep the first `length` tokens, or fewer; those in between."""
+        left = self._rewinder.back_to(length, len(self.tokens))
+        lost = self.tokens[left:length]
+        del self.tokens[left:]
+        return lost
 
     @property
     def threads(self) -> tuple[int, int] | None:
@@ -176,13 +186,14 @@ class HfTarget:
         return np.pad(logits, ((0, 0), (0, missing)), constant_values=-np.inf)
 
     def rewind(self, length: int) -> None:
-        """Cut the cache back to `length` tokens."""
+        """Cut the cache back to `length` tokens; where layers carry a state, some may have to be read again."""
         with self._lock:
             self._live()
             if not 0 <= length <= len(self.tokens):
                 raise ValueError(f"cannot rewind {len(self.tokens)} tokens to {length}")
-            self._cache.cut(length)
-            del self.tokens[length:]
+            again = self._take_back(length) if length < len(self.tokens) else []
+            for start in range(0, len(again), self.n_batch):
+                self._read(again[start : start + self.n_batch], 0)
             if length == 0:
                 release_helpers()
 

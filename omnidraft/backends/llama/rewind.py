@@ -8,7 +8,7 @@ and the tokens that stay are read again. Knows token ids only as what it is give
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.llama.sizes import state_bytes
@@ -19,14 +19,14 @@ _ROLLBACK_BUDGET = 512 << 20  # bytes they may take together
 
 
 class Context(Protocol):
-    """What is needed of a `LlamaContext`."""
+    """What is needed of a `LlamaContext`, or of the cache of a model in a folder."""
 
     rollback: int
 
     def cut(self, length: int) -> bool: ...
     def clear(self) -> None: ...
-    def save_state(self) -> bytes: ...
-    def restore_state(self, state: bytes, length: int) -> bool: ...
+    def save_state(self) -> Any: ...
+    def restore_state(self, state: Any, length: int) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Mark:
     """The state behind the first `length` tokens."""
 
     length: int
-    state: bytes
+    state: Any
 
 
 class Rewinder:

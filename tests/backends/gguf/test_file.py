@@ -155,6 +155,8 @@ def test_an_unknown_number_format(models: Path, tmp_path: Path):
         ("clip", {"general.type": "mmproj"}, "projector"),
         ("bert", {"bert.attention.causal": False}, "encoder"),
         ("qwen3", {"qwen3.pooling_type": 3}, "encoder"),
+        ("qwen3", {"qwen3.pooling_type": 0xFFFFFFFF}, "model"),
+        ("qwen3", {"qwen3.pooling_type": 0}, "model"),
         ("t5encoder", {}, "encoder"),
         ("llama", {}, "model"),
     ],

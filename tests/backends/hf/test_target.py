@@ -219,10 +219,8 @@ def test_folders_that_cannot_be_targets_are_refused_with_a_reason(folder: Path, 
 def test_models_with_a_state_are_refused_with_a_reason(tmp_path: Path):
     mamba = write_folder(tmp_path / "mamba", "MambaConfig", state_size=8, num_hidden_layers=1)
     assert "state" in refusal(mamba)
-    hybrid = write_folder(
-        tmp_path / "lfm2", "Lfm2Config", layer_types=["conv", "full_attention"], block_auto_adjust_ff_dim=False
-    )
-    assert "conv" in refusal(hybrid)
+    change_config(folder := write_folder(tmp_path / "hybrid"), layer_types=["mamba", "full_attention"])
+    assert "mamba" in refusal(folder)
 
 
 def test_settings_that_cannot_be_followed_are_told(folder: Path):
