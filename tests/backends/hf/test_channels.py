@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,8 @@ from tests.backends.hf_folders import change_config, write_tokenizer
 from tests.backends.spm_tokenizers import add_tokens
 
 TEMPLATE = """{%- for m in messages %}
-{{- '<|start|>' + m.role + ('<|channel|>final' if m.role == 'assistant' else '') + '<|message|>' + m.content + '<|end|>' }}
+{{- '<|start|>' + m.role + ('<|channel|>final' if m.role == 'assistant' else '') }}
+{{- '<|message|>' + m.content + '<|end|>' }}
 {%- endfor %}{% if add_generation_prompt %}{{ '<|start|>assistant' }}{% endif %}"""
 # What follows what. Nothing else is known, so that thoughts follow on thoughts.
 CHAIN = ("<|start|>", "assistant", "<|channel|>", "analysis", "<|message|>", "hm", "<|end|>", "<|start|>")
@@ -29,7 +31,8 @@ def write_channels(folder: Path, controls: tuple[str, ...]) -> Path:
 
     folder.mkdir()
     write_tokenizer(folder, controls=("<|first|>",))
-    ids = add_tokens(folder, controls, special=True) | add_tokens(folder, ("assistant", "analysis", "hm"), special=False)
+    ids = add_tokens(folder, controls, special=True)
+    ids |= add_tokens(folder, ("assistant", "analysis", "hm"), special=False)
     size = max(ids.values()) + 1
     config = transformers.LlamaConfig(
         vocab_size=size, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,
@@ -40,7 +43,7 @@ def write_channels(folder: Path, controls: tuple[str, ...]) -> Path:
         for name, weights in model.named_parameters():
             if "norm" not in name:
                 weights.zero_()
-        for row, (token, following) in enumerate(zip(CHAIN, CHAIN[1:], strict=False)):
+        for row, (token, following) in enumerate(pairwise(CHAIN)):
             model.model.embed_tokens.weight[ids[token], row] = 1.0
             model.lm_head.weight[ids[following], row] = 10.0
     model.save_pretrained(folder)

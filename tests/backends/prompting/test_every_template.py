@@ -23,8 +23,8 @@ CHAT = [
     {"role": "assistant", "content": "Hello!"},
     {"role": "user", "content": "Tell me a joke."},
 ]
-TOOL = {"type": "function", "function": {"name": "look_up", "description": "Looks it up.", "parameters": {
-    "type": "object", "required": ["word"], "properties": {"word": {"type": "string", "description": "A word."}}}}}  # fmt: skip
+WORD = {"type": "object", "required": ["word"], "properties": {"word": {"type": "string", "description": "A word."}}}
+TOOL = {"type": "function", "function": {"name": "look_up", "description": "Looks it up.", "parameters": WORD}}
 CALL = {"id": "abcdefghi", "type": "function", "function": {"name": "look_up", "arguments": '{"word": "Oslo"}'}}
 CALLED = [
     {"role": "user", "content": "What is Oslo?"},

@@ -98,9 +98,7 @@ def _thinking_messages() -> Iterator[Message]:
     yield {"content": {"blocks": [{"type": "thoughts", "text": THOUGHT}, {"type": "response", "text": CONTENT}]}}
 
 
-def _thoughts(
-    probe: Probe, header: Header, lead: str
-) -> tuple[tuple[Pattern, ...], tuple[Pattern, ...], Pattern]:
+def _thoughts(probe: Probe, header: Header, lead: str) -> tuple[tuple[Pattern, ...], tuple[Pattern, ...], Pattern]:
     """What thoughts begin and end with, and what more stands between them and content."""
     for text in _with_thoughts(probe):
         before, _, behind = text.partition(THOUGHT)

@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from os.path import commonprefix
 from typing import Any
 
 import pytest
 
 from omnidraft.backends.prompting.formats.cases import read, schemas
 from omnidraft.backends.prompting.formats.learn_header import THINKS
-from omnidraft.backends.prompting.formats.open import begun_text
 from omnidraft.backends.prompting.formats.probe import FIELDS, SILENT, THINKING
 from tests.backends.prompting.every_template import each_template, form, rendered
 
@@ -33,7 +31,7 @@ def tools(parameters: Mapping[str, Any] = PARAMETERS) -> list[Any]:
 
 
 TOOLS = schemas(tools())
-SIMPLE = tools({name: dict.fromkeys(given, {**TEXT, "description": "d"}) for name, given in PARAMETERS.items()})
+SIMPLE = tools({name: {key: {**TEXT, "description": "d"} for key in given} for name, given in PARAMETERS.items()})
 CODE = 'def f(a):\n    if a < 2 && "x" > "y":\n        return {"k": [1, 2]}\n\nprint("a & <b>c</b>")'
 ALL = {
     "query": 'tall "towers" & <b>', "limit": 3, "ratio": 0.5, "exact": True, "note": None, "ids": [1, 2],
@@ -47,7 +45,8 @@ MESSAGES: dict[str, tuple[str, str, list[Any]]] = {
     "said": ("", SAID, []), "thought": (THOUGHT, SAID, []), "types": ("", "", [("search_web", ALL)]),
     "code": ("", "", [("run", {"code": CODE})]), "empty": ("", "", [("now", {})]), "two": ("", "", [OSLO, ROME]),
     "all": (THOUGHT, "Let me see.", [OSLO, ROME]), "thoughtful call": (THOUGHT, "", [OSLO]),
-    "json": ("", '{"temperature": 5, "city": "Oslo"}', []), "list": ("", '[1, {"a": "b"}]', []), "fenced": ("", FENCED, []),
+    "json": ("", '{"temperature": 5, "city": "Oslo"}', []), "list": ("", '[1, {"a": "b"}]', []),
+    "fenced": ("", FENCED, []),
 }  # fmt: skip
 ASKED = {"role": "user", "content": "Zqask?"}
 
@@ -96,12 +95,12 @@ def written(name: str, message: tuple[str, str, list[Any]], options: Mapping[str
 
 def _behind(prompt: str, whole: str, thoughts: str) -> str | None:
     """What `whole` has behind the prompt, or behind what both begin with where the prompt goes on with thoughts."""
-    at = len(commonprefix([prompt, whole]))
+    at = next((at for at, (one, other) in enumerate(zip(prompt, whole, strict=False)) if one != other), len(prompt))
     for text in (prompt, whole):
         at = min([at, *(m.start() for m in re.finditer(r"<[^<>\s]*>?", text) if m.start() < at < m.end())])
     rest = prompt[at:].strip()
     opened = re.search(r"<[^<>/]*>\s*$", prompt) is not None and THINKS.search(prompt[-30:]) is not None
-    if rest and (thoughts or not THINKS.search(rest)) or (opened and not thoughts and whole[at : at + 1] != "<"):
+    if (rest and (thoughts or not THINKS.search(rest))) or (opened and not thoughts and whole[at : at + 1] != "<"):
         return None
     return whole[at:]
 
