@@ -1,9 +1,8 @@
-"""What must hold through every template: the same text as transformers, calls and results, and that typed markers stay
+"""What must hold through every template: the same text as transformers, and that typed markers stay
 text."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from pathlib import Path
@@ -22,16 +21,6 @@ CHAT = [
     {"role": "user", "content": "Hi there"},
     {"role": "assistant", "content": "Hello!"},
     {"role": "user", "content": "Tell me a joke."},
-]
-WORD = {"type": "object", "required": ["word"], "properties": {"word": {"type": "string", "description": "A word."}}}
-TOOL = {"type": "function", "function": {"name": "look_up", "description": "Looks it up.", "parameters": WORD}}
-CALL = {"id": "abcdefghi", "type": "function", "function": {"name": "look_up", "arguments": '{"word": "Oslo"}'}}
-CALLED = [
-    {"role": "user", "content": "What is Oslo?"},
-    {"role": "assistant", "content": "", "tool_calls": [CALL]},
-    {"role": "tool", "tool_call_id": "abcdefghi", "name": "look_up", "content": "A capital."},
-    {"role": "assistant", "content": "It is a capital."},
-    {"role": "user", "content": "And Rome?", "tools": [TOOL]},
 ]
 _MARKER = re.compile(r"<[^<>\s'\"{}]{1,40}>|\[/?[A-Z_]{3,}\]|\]<\]\w+\[>\[|[\]\[]~!?\w+[\]\[]")
 
@@ -63,15 +52,6 @@ def test_a_plain_chat_is_what_transformers_makes_of_it(name: str, vocabulary: Vo
     except Exception as error:  # whatever the template trips over there
         pytest.skip(f"transformers refuses it: {error}")
     assert text(ChatTemplate(template, vocabulary), CHAT) == expected
-
-
-@each_template
-def test_a_call_its_result_and_the_next_question_are_written(name: str, vocabulary: Vocabulary):
-    template = ChatTemplate(source(name), vocabulary)
-    written = text(template, CALLED)
-    assert "And Rome?" in written
-    assert "A capital." in written or '"A capital."' in json.dumps(written)
-    assert written.index("Oslo") < written.index("A capital.") < written.index("And Rome?")
 
 
 @each_template

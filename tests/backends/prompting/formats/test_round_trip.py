@@ -51,9 +51,10 @@ MESSAGES: dict[str, tuple[str, str, list[Any]]] = {
 ASKED = {"role": "user", "content": "Zqask?"}
 
 UNLIKE = {
-    # Text between quotes, and none of those within escaped.
-    ("LFM2.5-8B-A1B", "code"), ("LFM2.5-8B-A1B", "types"),
-}  # fmt: skip
+    "LFM2.5-8B-A1B": ["code", "types"],  # text between quotes, and none of those within escaped
+    # Thoughts are begun in words by the prompt, so that there always are some.
+    "Apriel-1.6-15b-Thinker-fixed": [kind for kind, message in MESSAGES.items() if not message[0]],
+}
 
 
 def messages(thoughts: str, content: str, calls: list[Any]) -> Iterator[dict[str, Any]]:
@@ -84,7 +85,7 @@ def written(name: str, message: tuple[str, str, list[Any]], options: Mapping[str
             continue
         if any(f"{{{json.dumps(values)}" in text or repr(values) in text != "{}" for _, values in calls if values):
             continue
-        if not all(_spelt(value, text) for _, values in calls for value in values.values()):
+        if not all(key in text and _spelt(value, text) for _, values in calls for key, value in values.items()):
             continue
         last = max(map(text.rfind, [content, thoughts, *(called for called, _ in calls)]))
         end = re.findall(r"<[^<>\s]+>|\[\S+?\]|\S+", plain.rpartition("ZQ")[2])[:1]
@@ -116,7 +117,7 @@ def test_what_a_template_writes_is_read_back(name: str):
         thoughts, content, calls = message
         for options in (THINKING, SILENT):
             found = written(name, message, options)
-            if found is None or (name, kind) in UNLIKE:
+            if found is None or kind in UNLIKE.get(name, ()):
                 continue
             begun, text = found
             shown += 1
