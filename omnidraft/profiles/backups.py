@@ -8,8 +8,6 @@ profile's text removes its backups.
 from __future__ import annotations
 
 import logging
-import os
-import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -22,8 +20,9 @@ from omnidraft.profiles.folders import DATABASES, OUTGOING, backups_of, existing
 from omnidraft.profiles.importing import check_archive
 from omnidraft.settings.file import load_settings
 from omnidraft.storage.database import check, is_behind
-from omnidraft.storage.files import erase, put_in, sync_folder
+from omnidraft.storage.files import erase, put_in
 from omnidraft.storage.paths import DataHome, ProfilePaths, make_folder
+from omnidraft.storage.scratch import Scratch, replacing
 from omnidraft.storage.vault import BACKUPS, vault_of
 
 log = logging.getLogger(__name__)
@@ -39,16 +38,13 @@ def back_up(home: DataHome, name: str, *, asked_for: bool = False) -> Path:
     target = folder / f"{profile.name}{when}.zip"
     vault = vault_of(target)
     place = home.profiles if vault is None else vault.memory  # the archive is readable
-    with tempfile.TemporaryDirectory(prefix=f"{OUTGOING}{os.getpid()}-", dir=place) as made:
-        archive = export_profile(home, profile.name, Path(made))
+    with Scratch(OUTGOING, place) as made, replacing(target) as stored:
+        archive = export_profile(home, profile.name, made)
         try:
             check_archive(home, archive)
         except StorageError as error:
             raise StorageError(f"A backup of {profile.name} could not be opened again: {error}") from error
-        stored = folder / f".{target.name}.tmp"
         put_in(archive, stored)
-    os.replace(stored, target)
-    sync_folder(folder)
     return target
 
 

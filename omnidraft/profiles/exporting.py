@@ -6,23 +6,22 @@ links to their files are a snapshot.
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import json
 import os
 import shutil
-import tempfile
 import time
 import zipfile
 from contextlib import closing, suppress
 from pathlib import Path
 
 from omnidraft.errors import StorageError
-from omnidraft.profiles.folders import DATABASES, OUTGOING, ended, existing
+from omnidraft.profiles.folders import DATABASES, OUTGOING, existing
 from omnidraft.settings.file import load_settings
 from omnidraft.storage import sqlite
-from omnidraft.storage.files import read, reason, sync_folder
-from omnidraft.storage.paths import DataHome, ProfilePaths
+from omnidraft.storage.files import read, reason
+from omnidraft.storage.paths import DataHome, ProfilePaths, make_folder
+from omnidraft.storage.scratch import Scratch, replacing
 from omnidraft.storage.vault import vault_of
 
 FORMAT = "omnidraft-profile"
@@ -43,12 +42,13 @@ def export_profile(home: DataHome, name: str, destination: Path, *, overwrite: b
         raise StorageError(f"{target} exists already; choose another name.")
     load_settings(profile.paths.settings)  # a file that no one could import again is refused here
     try:
-        _remove_leftovers(target)
         vault = vault_of(profile.paths.root)
         place = home.profiles if vault is None else vault.memory  # the copy is readable
-        with tempfile.TemporaryDirectory(prefix=f"{OUTGOING}{os.getpid()}-", dir=place) as staging:
-            _snapshot(profile.paths, Path(staging))
-            _write(profile.name, Path(staging), target)
+        with Scratch(OUTGOING, place) as folder, replacing(target) as made:
+            staging = folder / profile.name
+            make_folder(staging)
+            _snapshot(profile.paths, staging)
+            _write(profile.name, staging, made)
     except OSError as error:
         raise StorageError(f"The profile {name} cannot be exported to {target}: {reason(error)}.") from error
     return target
@@ -108,30 +108,11 @@ def _link_or_copy(file: Path, target: Path) -> None:
         shutil.copyfile(file, target)
 
 
-def _write(name: str, staging: Path, target: Path) -> None:
-    handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.{os.getpid()}-", suffix=".tmp", dir=target.parent)
-    try:
-        with os.fdopen(handle, "wb") as raw:
-            with zipfile.ZipFile(raw, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
-                files = [_add(archive, file, staging) for file in sorted(staging.rglob("*")) if file.is_file()]
-                manifest = {"format": FORMAT, "version": VERSION, "name": name, "created": time.time(), "files": files}
-                archive.writestr(MANIFEST, json.dumps(manifest, ensure_ascii=False, indent=1))
-            raw.flush()
-            os.fsync(raw.fileno())
-        os.replace(temporary, target)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(temporary)
-        raise
-    sync_folder(target.parent)
-
-
-def _remove_leftovers(target: Path) -> None:
-    """What exports to the same file that were killed left beside it: all of a person's conversations may be in it."""
-    for leftover in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
-        if ended(leftover.name.removeprefix(f".{target.name}.")):
-            with suppress(OSError):
-                leftover.unlink()
+def _write(name: str, staging: Path, made: Path) -> None:
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
+        files = [_add(archive, file, staging) for file in sorted(staging.rglob("*")) if file.is_file()]
+        manifest = {"format": FORMAT, "version": VERSION, "name": name, "created": time.time(), "files": files}
+        archive.writestr(MANIFEST, json.dumps(manifest, ensure_ascii=False, indent=1))
 
 
 def _add(archive: zipfile.ZipFile, file: Path, staging: Path) -> dict[str, str | int]:

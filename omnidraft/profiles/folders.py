@@ -5,25 +5,22 @@ from __future__ import annotations
 import glob
 import os
 import shutil
-import time
 import uuid
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
-
 from omnidraft.errors import SettingsError, StorageError
 from omnidraft.storage.files import erase, reason, sync_folder
 from omnidraft.storage.paths import DataHome, Part, ProfilePaths, make_folder, measured, profile_name
+from omnidraft.storage.scratch import sweep
 from omnidraft.storage.sqlite import is_open
 from omnidraft.storage.vault import BACKUPS, vault_of
 
 DELETED = ".deleted-"  # renamed so before removal: a kill in between never leaves half a profile
 INCOMING = ".incoming-"  # an import being checked
-OUTGOING = ".outgoing-"  # the copy an export packs; like the one before it is followed by a process and a dash
-LEFTOVER_SECONDS = 3600  # older ones belong to a program that was killed, whatever their names say
+OUTGOING = ".outgoing-"  # the copy an export packs
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,18 +152,9 @@ def _rename(old: Path, new: Path) -> None:
     sync_folder(new.parent)
 
 
-def ended(name: str) -> bool:
-    """Whether the process that a temporary name begins with is gone; False where it begins with none."""
-    number = name.partition("-")[0]
-    return number.isdecimal() and not psutil.pid_exists(int(number))
-
-
 def remove_leftovers(home: DataHome) -> None:
     """Remove what imports, exports and deletions that were killed left."""
-    with suppress(OSError):
-        for entry in os.scandir(home.profiles):
-            passing = next((mark for mark in (INCOMING, OUTGOING) if entry.name.startswith(mark)), "")
-            old = time.time() - entry.stat().st_mtime > LEFTOVER_SECONDS
-            killed = passing and (old or ended(entry.name.removeprefix(passing)))
-            if entry.name.startswith(DELETED) or killed:
-                shutil.rmtree(entry.path, ignore_errors=True)
+    for passing in (INCOMING, OUTGOING):
+        sweep(home.profiles, passing)
+    for doomed in home.profiles.glob(f"{DELETED}*"):
+        shutil.rmtree(doomed, ignore_errors=True)

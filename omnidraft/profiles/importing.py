@@ -8,7 +8,6 @@ import os
 import shutil
 import stat
 import struct
-import uuid
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -25,6 +24,7 @@ from omnidraft.settings.file import load_settings, save_settings
 from omnidraft.storage.encryption.copying import encrypt_folder
 from omnidraft.storage.files import readable, reason, sync_folder
 from omnidraft.storage.paths import DataHome, ProfilePaths, make_folder, profile_name
+from omnidraft.storage.scratch import Scratch
 from omnidraft.storage.vault import vault_of
 
 MAX_ENTRIES = 20_000
@@ -46,13 +46,12 @@ def import_profile(home: DataHome, archive: Path, name: str | None = None, *, ma
         _check(ProfilePaths.inside(staging))
         target = home.profile(wanted, create=False)
         free_name(home, wanted)  # the checks may have taken a while
-        sealed = home.profiles / staging.name
-        try:
-            if vault is not None:
-                encrypt_folder(vault, staging, sealed)
-            os.rename(sealed, target.root)
-        finally:
-            shutil.rmtree(sealed, ignore_errors=True)
+        if vault is None:
+            os.rename(staging, target.root)
+        else:
+            with Scratch(INCOMING, home.profiles) as folder:
+                encrypt_folder(vault, staging, folder / wanted)
+                os.rename(folder / wanted, target.root)
         sync_folder(home.profiles)
         return Profile(wanted, target)
 
@@ -68,16 +67,15 @@ def _unpacked(home: DataHome, archive: Path, max_bytes: int) -> Iterator[tuple[s
     """The profile's own name, and its files in a folder that lies in memory if the home is encrypted."""
     make_folder(home.profiles)
     vault = vault_of(home.profiles / INCOMING)
-    staging = (home.profiles if vault is None else vault.memory) / f"{INCOMING}{os.getpid()}-{uuid.uuid4().hex}"
-    make_folder(staging)
     try:
-        yield _unpack(archive, staging, max_bytes), staging
+        with Scratch(INCOMING, home.profiles if vault is None else vault.memory) as folder:
+            staging = folder / "profile"
+            make_folder(staging)
+            yield _unpack(archive, staging, max_bytes), staging
     except (zipfile.BadZipFile, zlib.error, struct.error, EOFError, RuntimeError, UnicodeError) as error:
         raise StorageError(f"{archive} cannot be imported: it is damaged or not a zip file.") from error
     except OSError as error:
         raise StorageError(f"{archive} cannot be imported: {reason(error)}.") from error
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
 
 
 def _unpack(archive: Path, staging: Path, max_bytes: int) -> str:

@@ -26,6 +26,9 @@ class FileLock:
         except OSError:
             os.close(handle)
             return False
+        if not os.fstat(handle).st_nlink:  # who had it removed the file
+            os.close(handle)
+            return False
         self._handle = handle
         return True
 

@@ -7,20 +7,16 @@ files hold.
 from __future__ import annotations
 
 import contextlib
-import glob
 import os
 import shutil
 import stat
-import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from omnidraft.errors import StorageError
+from omnidraft.storage.scratch import replacing, sync_folder
 from omnidraft.storage.sealed import seal, sealed_bytes, unseal, unsealed_bytes
 from omnidraft.storage.vault import vault_of
-
-LEFTOVER_SECONDS = 3600  # a temporary file this old belongs to a process that was killed
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -30,19 +26,8 @@ def write_atomically(path: Path, data: bytes) -> None:
     """
     target = Path(os.path.realpath(path))  # a settings file may be a link into someone's dotfiles; keep the link
     try:
-        _remove_leftovers(target)
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(as_stored(path, data))
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(name, target)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(name)
-            raise
-        sync_folder(target.parent)
+        with replacing(target) as temporary:
+            temporary.write_bytes(as_stored(path, data))
     except OSError as error:
         raise StorageError(f"{path} cannot be written: {reason(error)}.") from error
 
@@ -139,26 +124,9 @@ def move_aside(path: Path) -> Path | None:
     return aside
 
 
-def sync_folder(folder: Path) -> None:
-    """Make a rename inside `folder` survive a power cut, on systems that can open folders."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
 def reason(error: OSError) -> str:
     """The system's words for what went wrong, without error number and path."""
     return (error.strerror or str(error)).rstrip(".").lower()
-
-
-def _remove_leftovers(target: Path) -> None:
-    for leftover in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
-        with contextlib.suppress(OSError):
-            if time.time() - leftover.stat().st_mtime > LEFTOVER_SECONDS:
-                leftover.unlink()
 
 
 def _overwrite(file: Path) -> None:

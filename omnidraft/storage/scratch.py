@@ -1,43 +1,140 @@
-"""A folder for what a piece of work needs on disk meanwhile: it goes with the work, or when the next program begins."""
+"""Files and folders for temporary use: they go with the work, or, if that was killed, when the next of its kind begins.
+
+Whoever is at one holds a lock on it, so neither a clock nor a process's number decides what is left over.
+"""
 
 from __future__ import annotations
 
+import glob
 import os
 import shutil
+import sys
 import tempfile
-import time
 import weakref
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from omnidraft.storage.file_lock import FileLock
 
 LOCK = "lock"  # in each such folder, held by the process it belongs to
-_MAKING_SECONDS = 10.0  # a folder as young as this may not be locked yet
+SUFFIX = ".tmp"  # of files
+_TRIES = 3  # a sweep may take what is just being made; where nothing can be locked nobody sweeps either
 
 
 class Scratch:
-    """Among the files for temporary use: in memory while an encrypted data home is open (see `Vault`)."""
+    """A folder among the files for temporary use, in memory while an encrypted data home is open (see `Vault`), or in
+    `place`. With `with` it is gone behind the block."""
 
-    def __init__(self, prefix: str) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix=prefix))
-        self._lock = FileLock(self.path / LOCK)
-        self._lock.acquire()
-        self._end = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+    def __init__(self, prefix: str, place: Path | None = None) -> None:
+        self.path, lock = _locked(lambda: Path(tempfile.mkdtemp(prefix=prefix, dir=place)), LOCK)
+        self._end = weakref.finalize(self, _remove, self.path, lock, os.getpid())
 
     def remove(self) -> None:
-        self._lock.release()
+        """Harmless when repeated."""
         self._end()
+
+    def __enter__(self) -> Path:
+        return self.path
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
 
 
 def sweep(folder: Path, prefix: str) -> None:
-    """Remove what killed processes of this user have left there: nobody holds the lock."""
+    """Remove the folders of this user that killed processes have left there."""
     for path in list(folder.glob(f"{prefix}*")):
         with suppress(OSError):
-            status, lock = path.lstat(), FileLock(path / LOCK)
-            foreign = hasattr(os, "getuid") and status.st_uid != os.getuid()
-            if foreign or not path.is_dir() or path.is_symlink() or time.time() - status.st_mtime < _MAKING_SECONDS:
+            foreign = hasattr(os, "getuid") and path.lstat().st_uid != os.getuid()
+            if foreign or not path.is_dir() or path.is_symlink():
                 continue
+            lock = FileLock(path / LOCK)
             if lock.acquire():
-                lock.release()
-                shutil.rmtree(path)
+                _remove(path, lock, os.getpid())
+
+
+@contextmanager
+def beside(path: Path, suffix: str = SUFFIX) -> Iterator[Path]:
+    """An empty file in the folder of `path`, gone behind the block, as are those that were left there. OSError."""
+    with _beside(path, suffix) as (temporary, _):
+        yield temporary
+
+
+@contextmanager
+def replacing(path: Path, suffix: str = SUFFIX) -> Iterator[Path]:
+    """As `beside`, but what it is then takes the place of `path` when the block ends well: who is killed, or whose
+    power is cut, leaves the old file or the new one. OSError."""
+    with _beside(path, suffix) as (temporary, lock):
+        yield temporary
+        with open(temporary, "rb+") as written:
+            os.fsync(written.fileno())
+        if sys.platform == "win32":
+            lock.release()
+        os.replace(temporary, path)
+    sync_folder(path.parent)
+
+
+@contextmanager
+def _beside(path: Path, suffix: str) -> Iterator[tuple[Path, FileLock]]:
+    sweep_files(path.parent, f".{glob.escape(path.name)}.*{suffix}")
+    temporary, lock = _locked(lambda: _empty(path, suffix))
+    try:
+        yield temporary, lock
+    finally:
+        with suppress(OSError):
+            _unlink(temporary, lock)
+
+
+def sweep_files(folder: Path, pattern: str) -> None:
+    """Remove the files of these names that nobody is at."""
+    for path in list(folder.glob(pattern)):
+        lock = FileLock(path)
+        with suppress(OSError):
+            if lock.acquire():
+                _unlink(path, lock)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a rename inside `folder` survive a power cut, on systems that can open folders."""
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _locked(make: Callable[[], Path], inside: str = "") -> tuple[Path, FileLock]:
+    """What was made, with its lock, or that of the file of this name in it."""
+    for _ in range(_TRIES):
+        made = make()
+        lock = FileLock(made / inside)
+        with suppress(OSError):  # a sweep takes the folder while the file in it is made
+            if lock.acquire(shared=not inside):  # on Windows nobody could write to a file that is locked for one alone
+                break
+    return made, lock
+
+
+def _empty(path: Path, suffix: str) -> Path:
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=suffix, dir=path.parent)
+    os.close(handle)
+    return Path(name)
+
+
+def _unlink(path: Path, lock: FileLock) -> None:
+    """The lock goes last, or somebody might come between; on Windows nothing that is open can be renamed or removed."""
+    try:
+        if sys.platform == "win32":
+            lock.release()
+        path.unlink(missing_ok=True)
+    finally:
+        lock.release()
+
+
+def _remove(folder: Path, lock: FileLock, process: int) -> None:
+    """As `_unlink`, but not in a fork of the process."""
+    if os.getpid() == process:
+        shutil.rmtree(folder, ignore_errors=True)
+    lock.release()
+    if sys.platform == "win32":
+        shutil.rmtree(folder, ignore_errors=True)

@@ -11,10 +11,8 @@ in a folder in memory, which goes with the vault.
 
 from __future__ import annotations
 
-import atexit
 import json
 import os
-import shutil
 import tempfile
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -24,6 +22,7 @@ from omnidraft.errors import StorageError
 from omnidraft.processes import system
 from omnidraft.storage import scratch
 from omnidraft.storage.file_lock import FileLock
+from omnidraft.storage.scratch import Scratch
 from omnidraft.storage.sealed import derive
 
 HEADER = "encryption.json"  # in the data home; it is there as long as the home is encrypted
@@ -45,10 +44,8 @@ class Vault:
         self, root: Path, key: bytes | None, parts: Mapping[str, bytes] | None = None, memory: Path | None = None
     ) -> None:
         self.root, self._key, self._parts = root, key, dict(parts or {})
-        self._lock: FileLock | None = None
-        if memory is None:
-            memory, self._lock = _own_folder()
-        self.memory = memory
+        self._own = _own_folder() if memory is None else None
+        self.memory = self._own.path if memory is None else memory
         self._before: tuple[str | None, str | None] | None = None
 
     def key(self, part: str) -> bytes:
@@ -80,9 +77,8 @@ class Vault:
                 os.environ["TMPDIR"] = variable
             self._before = None
         self._key, self._parts = None, {}
-        if self._lock is not None:
-            shutil.rmtree(self.memory, ignore_errors=True)
-            self._lock.release()
+        if self._own is not None:
+            self._own.remove()
 
     @contextmanager
     def scratch(self) -> Iterator[Path]:
@@ -168,18 +164,9 @@ def sweep() -> None:
         scratch.sweep(folder, _FOLDER)
 
 
-def _own_folder() -> tuple[Path, FileLock]:
-    """Made for this process alone, with the lock that says that it lives."""
+def _own_folder() -> Scratch:
+    """Made for this process alone; it goes with it."""
     folder = system.memory_folder()
     if folder is None:
         raise StorageError(system.NO_MEMORY_FOLDER)
-    made = Path(tempfile.mkdtemp(prefix=f"{_FOLDER}{os.getpid()}-", dir=folder))
-    lock = FileLock(made / scratch.LOCK)
-    lock.acquire()
-    atexit.register(_remove_own, made, os.getpid())
-    return made, lock
-
-
-def _remove_own(folder: Path, process: int) -> None:
-    if os.getpid() == process:  # not in a fork of it
-        shutil.rmtree(folder, ignore_errors=True)
+    return Scratch(f"{_FOLDER}{os.getpid()}-", folder)

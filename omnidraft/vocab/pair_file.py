@@ -6,12 +6,12 @@ Knows array shapes only. A copy that is missing, damaged or made for other sizes
 from __future__ import annotations
 
 import logging
-import os
-import tempfile
 import zipfile
 from pathlib import Path
 
 import numpy as np
+
+from omnidraft.storage.scratch import replacing
 
 _FORMAT = 1
 _log = logging.getLogger(__name__)
@@ -19,17 +19,12 @@ _log = logging.getLogger(__name__)
 
 def save(path: Path, direct: np.ndarray, flat: np.ndarray, offsets: np.ndarray) -> None:
     """Write atomically. A folder that cannot be written only costs the next start some time, so it is no error."""
-    temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.stem, suffix=".part", delete=False) as file:
-            temporary = file.name
+        with replacing(path) as temporary, open(temporary, "wb") as file:
             np.savez(file, format=np.int32(_FORMAT), direct=direct, flat=flat, offsets=offsets)
-        os.replace(temporary, path)
     except OSError as error:
         _log.info("the vocabulary map was not kept at %s: %s", path, error)
-        if temporary:
-            Path(temporary).unlink(missing_ok=True)
 
 
 def load(path: Path, drafter_ids: int, target_ids: int) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:

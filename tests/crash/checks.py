@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from omnidraft.chats import ChatStore
+from omnidraft.learning.adapters.pointer import VERSION_NAME
 from omnidraft.learning.adapters.store import AdapterStore
-from omnidraft.learning.adapters.versions import read_version
 from omnidraft.learning.material.replay import ReplayStore
 from omnidraft.settings.file import load_settings
 from omnidraft.storage.paths import DataHome, ProfilePaths
@@ -78,8 +78,10 @@ def check_profile(paths: ProfilePaths) -> None:
         with closing(sqlite3.connect(database)) as connection:
             assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)], database
     for folder in paths.adapters.glob("*/*"):
-        current = AdapterStore(folder).current()
-        assert current is None or read_version(current.path) is not None
+        store = AdapterStore(folder)
+        whole = {version.name for version in store.versions()}
+        assert {path.name for path in folder.iterdir() if VERSION_NAME.fullmatch(path.name)} <= whole, folder
+        assert store.pointer.version is None or store.pointer.version in whole
     if paths.replay.exists():
         with ReplayStore(paths.replay) as replay:
             assert len(list(replay)) == len(replay)

@@ -5,7 +5,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -20,6 +19,8 @@ from omnidraft.profiles import (
     profile_size,
     rename_profile,
 )
+from omnidraft.profiles.folders import INCOMING, OUTGOING
+from omnidraft.storage.scratch import Scratch
 
 
 def names(home):
@@ -113,12 +114,13 @@ def test_a_damaged_database_does_not_keep_a_profile_from_being_deleted(home):
 def test_what_a_killed_deletion_or_import_left_behind_goes(home):
     (home.profiles / ".deleted-1").mkdir()
     (home.profiles / ".deleted-1" / "chats.sqlite").write_text("x")
-    for name in (".incoming-old", ".incoming-young", ".outgoing-old", ".outgoing-young"):
+    for name in (".incoming-1", ".outgoing-1"):
         (home.profiles / name).mkdir()
-        if name.endswith("old"):
-            os.utime(home.profiles / name, (time.time() - 4000,) * 2)
-    assert names(home) == []
-    assert sorted(os.listdir(home.profiles)) == [".incoming-young", ".outgoing-young"]  # perhaps at work just now
+    with Scratch(INCOMING, home.profiles) as importing, Scratch(OUTGOING, home.profiles) as exporting:
+        for folder in (importing, exporting):
+            os.utime(folder, (1, 1))  # the clock was set forth meanwhile
+        assert names(home) == []
+        assert sorted(os.listdir(home.profiles)) == sorted([importing.name, exporting.name])
 
 
 def test_parts_are_described_with_their_place_and_size(ada):

@@ -229,13 +229,14 @@ def test_minutes_of_load_leave_memory_flat(server, pytestconfig):
 @pytest.mark.timeout(7200)
 def test_careless_clients_cost_the_others_little(make_server, pytestconfig):
     """Answers take what a large model takes; who leaves, drips, uploads without end, and a second program beside."""
-    server, seconds = make_server(PAUSE="0.05"), pytestconfig.getoption("--minutes") * 60 / 2
+    server, seconds = make_server(PAUSE="0.05"), pytestconfig.getoption("--minutes") * 60
     many(server, 0, 1)
-    alone = median(many(server, seconds, 2).waits)
+    alone = many(server, seconds / 5, 2).waits
     with beside(server, leaves, sends_by_drops, uploads_without_end, runs_beside):
         among = many(server, seconds, 2).waits
-    print(f"median wait of {CLIENTS} clients: {alone:.2f} s alone, {median(among):.2f} s among careless ones")
-    assert median(among) <= 1.2 * alone
+    for who, waits in (("alone", alone), ("among careless ones", among)):
+        print(f"{CLIENTS} clients {who}: {len(waits)} waits, median {median(waits):.2f} s, longest {max(waits):.2f} s")
+    assert median(among) <= 1.2 * median(alone)
 
 
 def test_nobodys_word_is_taken_for_where_a_request_comes_from(make_server, tmp_path):

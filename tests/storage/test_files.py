@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -21,15 +20,6 @@ def test_a_file_is_replaced_and_private(tmp_path):
     assert path.read_bytes() == b"two"
     assert path.stat().st_mode & 0o777 == 0o600
     assert os.listdir(tmp_path) == [path.name]
-
-
-def test_what_a_killed_writer_left_goes_after_an_hour_and_only_that(tmp_path):
-    for name in (".x.toml.old.tmp", ".x.toml.young.tmp", ".y.toml.old.tmp"):
-        (tmp_path / name).write_text("x")
-        if "old" in name:
-            os.utime(tmp_path / name, (time.time() - 4000,) * 2)
-    write_atomically(tmp_path / "x.toml", b"")
-    assert sorted(os.listdir(tmp_path)) == [".x.toml.young.tmp", ".y.toml.old.tmp", "x.toml"]
 
 
 def test_where_writing_fails_the_old_content_and_no_rubbish_stays(tmp_path):

@@ -1,64 +1,97 @@
-"""Folders for temporary use: they go with their process, and what a killed one left goes when another begins."""
+"""Files and folders for temporary use: they go with their process, and what a killed one left goes when another begins.
+
+What is in use stays, whatever the clock says: all of it looks years old here.
+"""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
-from omnidraft.storage.scratch import Scratch, sweep
+from omnidraft.storage.scratch import Scratch, beside, replacing, sweep
 
 KILLED = """
-import os, signal, tempfile
-tempfile.tempdir = {folder!r}
-from omnidraft.storage.scratch import Scratch
-made = Scratch("race-")
-(made.path / "adapter").write_text("learned")
-print(made.path, flush=True)
-os.kill(os.getpid(), signal.SIGKILL)
+import os, signal, sys
+from pathlib import Path
+from omnidraft.storage.scratch import Scratch, beside
+folder = Path(sys.argv[1])
+with Scratch("race-", folder) as made, beside(folder / "a [b]*?.toml"):
+    (made / "adapter").write_text("learned")
+    os.kill(os.getpid(), signal.SIGKILL)
 """
+unix = pytest.mark.skipif(sys.platform == "win32", reason="nobody is killed there by a signal")
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+def left(tmp_path) -> Path:
+    """A folder with what a killed program left in it."""
+    assert subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)]).returncode == -9
+    assert len(os.listdir(tmp_path)) == 2
     return tmp_path
 
 
-def aged(folder):
-    for path in folder.iterdir():
-        os.utime(path, (1, 1), follow_symlinks=False)
-
-
-def test_it_is_gone_when_it_is_removed_or_nobody_holds_it(folder):
-    made = Scratch("race-")
+def test_it_is_gone_when_it_is_removed_or_nobody_holds_it(tmp_path):
+    made = Scratch("race-", tmp_path)
     (made.path / "adapter").write_text("learned")
     made.remove()
     made.remove()
-    assert list(folder.iterdir()) == []
-    Scratch("race-")
-    assert list(folder.iterdir()) == []
+    assert list(tmp_path.iterdir()) == []
+    Scratch("race-", tmp_path)
+    with beside(tmp_path / "x") as file:
+        file.write_text("half")
+    assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="nobody is killed there by a signal")
-def test_what_a_killed_program_left_is_removed_and_nothing_else(folder):
-    done = subprocess.run(
-        [sys.executable, "-c", KILLED.format(folder=str(folder))], capture_output=True, text=True, check=False
-    )
-    left = folder / os.path.basename(done.stdout.strip())
-    assert (left / "adapter").exists(), done.stderr
-    alive, other = Scratch("race-"), folder / "another program"
+@unix
+def test_what_a_killed_program_left_is_removed_and_nothing_else(left):
+    other = left / "another program"
     other.mkdir()
-    (folder / "race-file").write_text("no folder")
-    (folder / "race-link").symlink_to(other)
-    sweep(folder, "race-")
-    assert left.exists()  # it might be one that is just being made
-    aged(folder)
-    sweep(folder, "race-")
-    assert not left.exists()
-    assert sorted(path.name for path in folder.iterdir()) == sorted(
-        [alive.path.name, "another program", "race-file", "race-link"]
-    )
-    alive.remove()
+    (left / "race-file").write_text("no folder")
+    (left / "race-link").symlink_to(other)
+    (left / ".b.toml.x.tmp").write_text("another file's")
+    others = sorted([other.name, "race-file", "race-link", ".b.toml.x.tmp"])
+    with ExitStack() as held:
+        room, file = held.enter_context(Scratch("race-", left)), held.enter_context(beside(left / "a [b]*?.toml"))
+        for path in left.iterdir():
+            os.utime(path, (1, 1), follow_symlinks=False)
+        sweep(left, "race-")
+        with replacing(left / "a [b]*?.toml") as made:
+            made.write_text("new")
+        assert sorted(os.listdir(left)) == sorted([*others, room.name, file.name, "a [b]*?.toml"])
+    assert sorted(os.listdir(left)) == sorted([*others, "a [b]*?.toml"])
+
+
+@unix
+def test_a_fork_that_ends_removes_nothing(tmp_path):
+    made = Scratch("race-", tmp_path)
+    if (child := os.fork()) == 0:
+        made.remove()
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert made.path.exists()
+    sweep(tmp_path, "race-")
+    assert made.path.exists()
+    made.remove()
+
+
+def test_sweeping_takes_nothing_from_whoever_writes_just_then(tmp_path):
+    """Every one of these sweeps before it writes, and some do nothing else."""
+
+    def write(number: int) -> None:
+        for turn in range(50):
+            with replacing(tmp_path / "x") as file:
+                file.write_text(f"{number} {turn}")
+            with Scratch("race-", tmp_path) as folder:
+                (folder / "y").write_text("z")
+                sweep(tmp_path, "race-")
+                assert (folder / "y").read_text() == "z"
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(write, range(8)))
+    assert os.listdir(tmp_path) == ["x"]

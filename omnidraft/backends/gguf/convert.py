@@ -19,8 +19,7 @@ from omnidraft.backends.gguf.convert_vocab import VocabularyKeys, read_vocabular
 from omnidraft.backends.gguf.expand.gguf_stream import need_space, replacing, scratch
 from omnidraft.backends.hf.folder import read_config, read_template, weight_files
 from omnidraft.backends.hf.weights import Weights
-from omnidraft.errors import ModelError, StorageError
-from omnidraft.storage.files import reason
+from omnidraft.errors import ModelError
 from omnidraft.vocab import Vocabulary
 from omnidraft.vocab.hf_vocab import read_tokenizer_json
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
@@ -59,16 +58,13 @@ def convert_folder(folder: Path, out: Path, dtype: str = "F16", name: str | None
     keys.pad(len(weights.read("model.embed_tokens.weight")))
     need_space(out.parent, 4 * weights.elements)
     splitter = _fitting_splitter(folder, keys, out)
-    try:
-        with replacing(out) as temporary:
-            writer = gguf.GGUFWriter(temporary, "llama")
-            _put_settings(writer, config, dtype, name or folder.resolve().name)
-            _put_vocabulary(writer, keys, splitter, read_template(folder))
-            for tensor, array in _tensors(folder, config, weights):
-                _add(writer, tensor, array, dtype)
-            _finish(writer)
-    except OSError as error:
-        raise StorageError(f"{out} cannot be written: {reason(error)}.") from error
+    with replacing(out) as temporary:
+        writer = gguf.GGUFWriter(temporary, "llama")
+        _put_settings(writer, config, dtype, name or folder.resolve().name)
+        _put_vocabulary(writer, keys, splitter, read_template(folder))
+        for tensor, array in _tensors(folder, config, weights):
+            _add(writer, tensor, array, dtype)
+        _finish(writer)
     return out
 
 

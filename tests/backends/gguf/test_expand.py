@@ -269,6 +269,14 @@ def test_an_interrupted_expansion_leaves_nothing_behind(models, tmp_path, dtype)
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_a_killed_process_left_is_deleted_and_what_is_written_is_not(tmp_path):
+    (tmp_path / ".big.gguf.x.gguf-part").write_bytes(b"x")
+    with gguf_stream.scratch(tmp_path / "other.gguf") as fresh:
+        with gguf_stream.replacing(tmp_path / "out.gguf"):
+            pass
+        assert sorted(path.name for path in tmp_path.iterdir()) == [fresh.name, "out.gguf"]
+
+
 def test_a_full_disk_is_noticed_before_writing(models, tmp_path, monkeypatch):
     usage = SimpleNamespace(total=10**9, used=0, free=10**6)
     monkeypatch.setattr(gguf_stream.shutil, "disk_usage", lambda folder: usage)

@@ -5,54 +5,41 @@ Knows the file format's order and alignment, nothing of the model inside.
 
 from __future__ import annotations
 
-import os
 import shutil
-import tempfile
-import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import numpy as np
 from gguf import GGUFValueType, GGUFWriter, ReaderField
 
 from omnidraft.errors import StorageError
-from omnidraft.storage.files import LEFTOVER_SECONDS, reason
+from omnidraft.storage import scratch as storage
+from omnidraft.storage.files import reason
 
 SUFFIX = ".gguf-part"
 
 
+def scratch(out: Path) -> AbstractContextManager[Path]:
+    """An empty temporary file beside `out`, deleted when the block ends. StorageError."""
+    return _writing(out, storage.beside)
+
+
+def replacing(out: Path) -> AbstractContextManager[Path]:
+    """As `scratch`, but moved onto `out` when the block ends well, so that `out` is complete or absent."""
+    return _writing(out, storage.replacing)
+
+
 @contextmanager
-def scratch(out: Path) -> Iterator[Path]:
-    """An empty temporary file beside `out`, deleted when the block ends."""
+def _writing(out: Path, how: Callable[[Path, str], AbstractContextManager[Path]]) -> Iterator[Path]:
+    """The gigabytes that killed processes left in that folder, for whatever file, go first."""
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        _remove_leftovers(out.parent)
-        handle, name = tempfile.mkstemp(prefix=f".{out.name}.", suffix=SUFFIX, dir=out.parent)
+        storage.sweep_files(out.parent, f".*{SUFFIX}")
+        with how(out, SUFFIX) as temporary:
+            yield temporary
     except OSError as error:
-        raise StorageError(f"{out.parent} cannot be written: {reason(error)}.") from error
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        yield temporary
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-@contextmanager
-def replacing(out: Path) -> Iterator[Path]:
-    """As `scratch`, but moved onto `out` when the block ends well, so that `out` is complete or absent."""
-    with scratch(out) as temporary:
-        yield temporary
-        temporary.replace(out)
-
-
-def _remove_leftovers(folder: Path) -> None:
-    """Delete the gigabytes a killed process left behind; one that still writes has touched its file lately."""
-    for leftover in folder.glob(f".*{SUFFIX}"):
-        with suppress(OSError):
-            if time.time() - leftover.stat().st_mtime > LEFTOVER_SECONDS:
-                leftover.unlink()
+        raise StorageError(f"{out} cannot be written: {reason(error)}.") from error
 
 
 def need_space(folder: Path, size: int) -> None:
