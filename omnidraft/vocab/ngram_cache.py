@@ -11,12 +11,14 @@ the pair and the free capacity: they are never stored, and a verified token make
 from __future__ import annotations
 
 import gc
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
+from omnidraft.errors import StorageError
 from omnidraft.settings.config import CacheSettings
 from omnidraft.vocab.eviction import Entry, EvictionOrder
 from omnidraft.vocab.pair_map import PairMap
@@ -25,6 +27,7 @@ from omnidraft.vocab.trie import Trie
 if TYPE_CHECKING:
     from omnidraft.vocab.ngram_store import NgramStore
 
+log = logging.getLogger(__name__)
 ENTRY_BYTES, PIECE_BYTES = 500, 150  # measured memory of an entry and of each of its pieces (trie nodes included)
 MEGABYTE = 1_000_000
 _ROW_TYPES = [int, int, int, list, list]  # hits, last use, key, pieces, sources
@@ -164,14 +167,14 @@ class NgramCache:
                     self._order.place(self._insert(Entry(target_id, self._size(target_id), seeded=True)))
 
     def close(self) -> None:
-        """Commit and release the file."""
+        """Commit and release the file. What cannot be written then is lost: it is worth some speed, no more."""
         with self._lock:
-            if self._store is not None:
+            for step in (self.commit, self._store.close) if self._store is not None else ():
                 try:
-                    self.commit()
-                finally:
-                    store, self._store = self._store, None
-                    store.close()
+                    step()
+                except StorageError as error:
+                    log.warning("%s", error)
+            self._store = None
 
     def stats(self) -> dict[str, Any]:
         """Counts; bytes as the MB capacity counts them; hits of lookups = emitted n-gram tokens that were cached."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sqlite3
 import subprocess
 import sys
@@ -74,24 +73,45 @@ def full(disk: Path) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-@contextmanager
-def read_only(disk: Path) -> Iterator[None]:
-    if disk.is_mount():
-        done = subprocess.run(["mount", "-o", "remount,ro", str(disk)], capture_output=True, text=True)
-        if done.returncode:
-            pytest.skip(f"cannot be made read-only while files are open: {done.stderr.strip()}")
-        try:
-            yield
-        finally:
-            subprocess.run(["mount", "-o", "remount,rw", str(disk)], check=True)
-    elif os.geteuid() == 0:
-        pytest.skip("root may write everywhere")
-    else:
-        disk.chmod(0o500)
-        try:
-            yield
-        finally:
-            disk.chmod(0o700)
+class FailingDisk:
+    """A file system of its own in a file, which Linux makes read-only, open files included, when its disk fails."""
+
+    def __init__(self, folder: Path) -> None:
+        self.image, self.folder = folder / "image", folder / "failing"
+        self.folder.mkdir()
+        with self.image.open("wb") as file:
+            file.truncate(48 << 20)
+        self._run("mkfs.ext4", "-q", "-F", str(self.image))
+        self.mount()
+
+    def mount(self) -> None:
+        self._run("mount", "-o", "loop,errors=remount-ro", str(self.image), str(self.folder))
+
+    def fail(self) -> None:
+        device = self._run("findmnt", "-no", "SOURCE", str(self.folder)).strip()
+        Path("/sys/fs/ext4", Path(device).name, "trigger_fs_error").write_text("failed")
+        with pytest.raises(OSError, match="Read-only"):
+            (self.folder / "x").touch()
+
+    def mend(self) -> None:
+        """As a restart does."""
+        self._run("umount", str(self.folder))
+        subprocess.run(["e2fsck", "-fy", str(self.image)], capture_output=True)
+        self.mount()
+
+    @staticmethod
+    def _run(*command: str) -> str:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.fixture
+def failing(tmp_path) -> Iterator[FailingDisk]:
+    try:
+        made = FailingDisk(tmp_path)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("no file system of its own can be had here")
+    yield made
+    subprocess.run(["umount", "-l", str(made.folder)], check=True)
 
 
 @contextmanager
@@ -105,16 +125,26 @@ def locked(session: Session) -> Iterator[None]:
 
 
 @pytest.fixture
-def session(disk, models, monkeypatch) -> Iterator[Session]:
+def opened(models, monkeypatch) -> Iterator[Callable[[Path], Session]]:
+    """Sessions with their data on a disk."""
     monkeypatch.setattr(database, "BUSY_SECONDS", 0.3)
-    home = find_data_home(disk / "home")
-    save_settings(home.profile().settings, changed(AppSettings(), **FEW))
-    drafter = str(models / "tiny-drafter-f16.gguf")
-    made = Session(home, "default", str(models / "tiny-target-a-f16.gguf"), drafter)
-    try:
-        yield made
-    finally:
-        made.close()
+    made = []
+
+    def open_on(disk: Path) -> Session:
+        home = find_data_home(disk / "home")
+        save_settings(home.profile().settings, changed(AppSettings(), **FEW))
+        drafter = str(models / "tiny-drafter-f16.gguf")
+        made.append(Session(home, "default", str(models / "tiny-target-a-f16.gguf"), drafter))
+        return made[-1]
+
+    yield open_on
+    for session in made:
+        session.close()
+
+
+@pytest.fixture
+def session(disk, opened) -> Session:
+    return opened(disk)
 
 
 def ask(session: Session, chat: str) -> str:
@@ -173,27 +203,26 @@ def test_a_full_disk_is_a_sentence_and_loses_nothing(disk, session):
     goes_on(session, chat, before)
 
 
-def test_a_data_home_that_became_read_only_is_a_sentence_and_loses_nothing(disk, session):
+def test_a_disk_that_became_read_only_is_a_sentence_and_loses_nothing(failing, opened):
+    session = opened(failing.folder)
     chat = session.store.create().id
     assert ask(session, chat)
     before = session.store.path(chat)
-    copy = disk.parent / "copy"
+    failing.fail()
+    refused = tried(session, chat)
+    assert {"ask", "change a setting", "rename", "import", "export", "forget"} <= set(refused)
+    assert session.store.path(chat) == before
+    home = str(session.assistant.home.root)
+    done = subprocess.run(
+        [sys.executable, "-m", "omnidraft", "chat", "--data-dir", home, "--prompt", "Hello"],
+        cwd=Path(__file__).resolve().parents[2], capture_output=True, text=True, timeout=200,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr.startswith("omnidraft: The data folder")
+    assert done.stderr.count("\n") == 1
     session.close()
-    shutil.copytree(disk / "home", copy)
-    with read_only(disk):
-        done = subprocess.run(
-            [sys.executable, "-m", "omnidraft", "chat", "--data-dir", str(disk / "home"), "--prompt", "Hello"],
-            cwd=Path(__file__).resolve().parents[2], capture_output=True, text=True, timeout=200,
-        )  # fmt: skip
-        assert done.returncode == 2
-        assert done.stderr.startswith("omnidraft: The data folder")
-        assert done.stderr.count("\n") == 1
-    again = Session(find_data_home(disk / "home"), "default", None, None)
-    try:
-        assert again.store.path(chat) == before
-        check_profile(again.assistant.profile)
-    finally:
-        again.close()
+    failing.mend()
+    goes_on(opened(failing.folder), chat, before)
 
 
 def test_databases_that_another_program_holds_are_a_sentence_and_lose_nothing(disk, session):
