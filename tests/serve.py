@@ -2,12 +2,10 @@
 
 Usage: python serve.py LOOKUPS_FILE [arguments of app.py]
 With PAUSE in the environment every token of an answer takes that many seconds longer. With SAYS models say what stands
-there, answers parted by "|", and their templates know tools (scripted_engine.py). With CLOCK_DAYS every other look at
-the clock tells a time so many days later.
+there, answers parted by "|", and their templates know tools (scripted_engine.py).
 """
 
 import ipaddress
-import itertools
 import os
 import sys
 import time
@@ -52,9 +50,6 @@ from omnidraft.decoding.events import Event, Token  # noqa: E402
 
 def changed() -> None:
     """As the environment wants it."""
-    if days := os.environ.get("CLOCK_DAYS"):
-        real, looks = time.time, itertools.count()
-        time.time = lambda: real() + next(looks) % 2 * float(days) * 86400
     if pause := float(os.environ.get("PAUSE", "0")):
         take = AnswerJob._take
 

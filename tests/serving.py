@@ -24,7 +24,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["tests.serve"])  # its imports take most of the seconds that an app needs to start
-IMPORTED = {"HF_ENDPOINT", "TMPDIR"}  # read while libraries are imported: such an app is started from scratch
+IMPORTED = {"HF_ENDPOINT", "PYTHONPATH", "TMPDIR"}  # read by then: such an app is started from scratch
 SETTINGS = "[model]\nthreads = 1\n\n[sampling]\ntemperature = 0.0\nmax_tokens = 48\n"
 
 

@@ -30,7 +30,7 @@ class Update:
 
     vocabulary: the target vocabulary's fingerprint, or "shared"; version: what was published; reason: a sentence;
     losses: one per optimizer step, nats; tokens: drafter pieces learned from; before, after: held-out acceptance
-    estimates, {} until known; seconds: from start to end; cpu_seconds, peak_mb: of the process, 0 until it finished.
+    estimates, {} until known; seconds: of the job; cpu_seconds, peak_mb: of the process, 0 until it finished.
     """
 
     number: int

@@ -140,14 +140,14 @@ def advance(update: Update, event: Event) -> Update:
         case Failed():
             changes = {"outcome": "failed", "reason": _sentence(event.message)}
         case Finished():
-            changes = {"cpu_seconds": round(event.cpu_seconds, 2), "peak_mb": round(event.peak_mb, 1)}
+            took = {"seconds": round(event.seconds, 2), "cpu_seconds": round(event.cpu_seconds, 2)}
+            changes = {**took, "peak_mb": round(event.peak_mb, 1)}
     return replace(update, **changes)
 
 
 def conclude(update: Update, event: Ended, why: str | None) -> Update:
     """The update when the process is gone. why: the reason this program ended it, None if it did not."""
-    now = time.time()
-    update = replace(update, ended=now, seconds=max(0.0, round(now - update.started, 2)))
+    update = replace(update, ended=time.time())
     if update.outcome != "running":
         return update
     if why is not None:

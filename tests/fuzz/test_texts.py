@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from omnidraft.backends.prompting.formats.cases import read
+from omnidraft.backends.prompting.formats.of_template import format_of_source
 from omnidraft.backends.prompting.grammar import check_grammar, gbnf_grammar, json_grammar
 from omnidraft.backends.prompting.grammar_state import GrammarState
 from omnidraft.backends.prompting.templates import ChatTemplate
@@ -23,6 +25,7 @@ from omnidraft.settings.config import AppSettings
 from omnidraft.settings.file import load_settings, save_settings
 from omnidraft.storage.paths import find_data_home
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
+from tests.backends.prompting.formats.test_learned import TOOLS, WRITTEN, form
 from tests.fuzz.cases import ODD, as_json, damaged, fuzz, refused_at_most, several
 
 SEEDS = st.integers(0, 2**48).map(random.Random)
@@ -147,9 +150,9 @@ def test_requests(by):
     kept = {name: value for name, value in BODY.items() if by.random() < 0.6}
     data = as_json(several(kept, by))
     data = damaged(data, by) if by.random() < 0.2 else data
-    for read in (CompletionRequest.chat, CompletionRequest.text):
+    for parse in (CompletionRequest.chat, CompletionRequest.text):
         with refused_at_most():
-            read(session, data)
+            parse(session, data)
 
 
 PIECES = [
@@ -227,6 +230,48 @@ def test_templates(vocabulary, by):
     with refused_at_most():
         template = ChatTemplate(source, vocabulary, "It")
         template.render([{"role": "user", "content": "Hi {{ 1 }}"}])
+
+
+WORDS = [
+    *("<|muse|>", "<|/muse|>", "[DO]", "<act ", "look_up", ">", "<in word>", "</in>", "<act:", "<do>", "<k>", "<v>"),
+    *("<|py|>", "(", ")", "word=", "<<stop>>", "<<assistant>>", "<think>", "</think>", "<tool_call>", "</tool_call>"),
+    *('{"name": "look_up", "arguments": {', '{"do": "look_up", "with": {', '"word": "', '"}', "}}", "[", "]", ",", "{"),
+    *("<|channel|>", "<|message|>", "<|call|>", "commentary to=functions.look_up ", "<|constrain|>json", "<|end|>"),
+    *(
+        "<function=",
+        "<parameter=word>",
+        "</parameter>",
+        "```json\n",
+        "```",
+        "\\",
+        "\\u12",
+        "'",
+        '"',
+        "\n",
+        " ",
+        "<",
+        "a b",
+    ),
+    *("\x00", "😀", "[TOOL_CALLS]", "1e999", "NaN", "nul", "[" * 600, " " * 5000),
+]
+
+
+@pytest.fixture(scope="module")
+def forms():
+    return [form(calls) for calls in WRITTEN] + [format_of_source("{{ '<|start|><|channel|><|message|>' }}")]
+
+
+@fuzz(80)
+@given(SEEDS)
+def test_answers(forms, by):
+    """How an answer was cut does not matter, and arguments that were read are an object."""
+    text = "".join(by.choice(WORDS) for _ in range(by.choice([1, 3, 8, 30])))
+    chosen, tools = by.choice(forms), by.choice([TOOLS, {}, None])
+    with refused_at_most():
+        reading = read(chosen, text, tools)
+        assert all(isinstance(json.loads(call.arguments), dict) for call in reading.calls)
+        for size in (1, by.randrange(2, 20)):
+            assert read(chosen, text, tools, size=size) == reading, text
 
 
 def test_what_nobody_damaged_is_accepted(vocabulary, store):

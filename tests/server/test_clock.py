@@ -1,17 +1,23 @@
-"""A clock that is set forth and back by a day, all the time, while people sign in and are answered."""
+"""A clock that is set forth and back by a month, all the time, while people sign in, are answered and learned from."""
 
 from __future__ import annotations
 
 import http.client
 import json
+import runpy
+import time
 from collections.abc import Iterator
 from urllib.parse import urlencode
 
 import pytest
 
+from omnidraft.learning.material.history import History
 from omnidraft.profiles.accounts import add_account
-from tests.serving import SETTINGS, Server, write_settings
+from omnidraft.storage.paths import find_data_home
+from tests.learning.living import ask, open_assistant, until
+from tests.serving import ROOT, SETTINGS, Server, write_settings
 
+JUMPING = ROOT / "tests/jumping_clock"
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 
@@ -27,7 +33,7 @@ def asked(server, method: str, path: str, body: str = "", headers: dict | None =
 @pytest.fixture
 def server(tmp_path) -> Iterator[Server]:
     add_account(tmp_path / "accounts", "ada", "correct horse battery")
-    made = Server(tmp_path / "app", ["--auth-file", str(tmp_path / "accounts")], {"CLOCK_DAYS": "31"})
+    made = Server(tmp_path / "app", ["--auth-file", str(tmp_path / "accounts")], {"PYTHONPATH": str(JUMPING)})
     write_settings(made, SETTINGS, "ada")
     yield made.start()
     made.kill()
@@ -53,3 +59,20 @@ def test_who_signed_in_stays_and_is_answered(server):
         assert 0 <= done["omnidraft"]["tokens_per_second"] < 1e5
     assert len(texts) == 1
     assert "Traceback" not in server.log
+
+
+@pytest.mark.slow
+def test_what_is_learned_is_served_and_measured(tmp_path, models, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(JUMPING))
+    monkeypatch.setattr(time, "time", time.time)
+    runpy.run_path(str(JUMPING / "sitecustomize.py"))
+    home = find_data_home(tmp_path / "home")
+    assistant = open_assistant(home, models)
+    ask(assistant, range(12))
+    until(lambda: assistant.learner.status().served, "an update")
+    assistant.close()
+    history = History(home.profile().metrics)
+    (update, *_) = reversed(history.updates())
+    history.close()
+    assert update.outcome == "published"
+    assert 0 < update.seconds < 1000

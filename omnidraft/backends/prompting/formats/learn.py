@@ -85,7 +85,7 @@ def _plain(probe: Probe) -> tuple[str, str]:
 
 def _only_markers(text: str) -> str:
     """Up to where instructions begin that some templates put behind everything."""
-    words = re.search(r"(\w+\W+){4}", re.sub(r"<[^<>]*>", lambda tag: "\0" * len(tag[0]), text))
+    words = re.search(r"\b(\w+\W+){4}", re.sub(r"<[^<>]*>", lambda tag: "\0" * len(tag[0]), text))
     return text if words is None else text[: words.start()]
 
 

@@ -1,8 +1,12 @@
-"""The format of a chat template's text, found out once for each."""
+"""The format of a chat template's text, found out once for each.
+
+A template is not trusted: what it writes too slowly or at too great a length tells nothing.
+"""
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
 from datetime import datetime
 from functools import lru_cache
@@ -14,6 +18,9 @@ from omnidraft.backends.prompting.formats.learn import learn_format
 from omnidraft.backends.prompting.formats.shapes import ChatFormat
 from omnidraft.backends.prompting.sandbox import SafeTemplate, compile_template
 
+_SECONDS = 3.0  # of the processor's time, for all that a template is asked
+_LONGEST = 1 << 15  # characters; those in circulation write up to 7,000 around the few words they are given
+
 
 def format_of_source(source: str) -> ChatFormat:
     """jinja2.TemplateError if the template is not valid."""
@@ -23,15 +30,19 @@ def format_of_source(source: str) -> ChatFormat:
 @lru_cache(32)
 def format_of(source: str, template: SafeTemplate, special: tuple[tuple[str, str], ...]) -> ChatFormat:
     """special: names and texts of the model's own tokens, as the template knows them."""
+    until = time.thread_time() + _SECONDS
 
     def render(
         messages: list[Mapping[str, Any]], tools: list[Any], add_generation_prompt: bool, options: Mapping[str, Any]
     ) -> str | None:
+        if time.thread_time() > until:
+            return None
         given = template_variables(messages, tools, add_generation_prompt)
         try:
-            return template.render({**dict(special), **given, **options})
+            text = template.render({**dict(special), **given, **options})
         except jinja2.TemplateError:
             return None
+        return text if len(text) <= _LONGEST else None
 
     return learn_format(render, source)
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 MORE = object()  # what has come so far may become a match
 _ATOM = re.compile(r"<[^<>\s]*>?|\[[^\[\]\s<]*\]?|[^\s<\[>]+>*|>+")
 _LONGEST_GAP = 512  # characters
+_FORGOTTEN = 16  # parts of a literal that a model may leave out
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +118,8 @@ def overlap(text: str, marker: str) -> int:
 
 
 def ends(pattern: Sequence[Item]) -> Iterator[tuple[Item, ...]]:
-    """The pattern, and what is left of it from each later tag on: models forget what stands in front."""
-    for index, item in enumerate(pattern):
+    """The pattern, and what is left of it from each of its first tags on: models forget what stands in front."""
+    for index, item in enumerate(pattern[:_FORGOTTEN]):
         if isinstance(item, str) and (index == 0 or is_tag(item)):
             yield tuple(pattern[index:])
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import random
+import time
 
 import pytest
 
+from omnidraft.backends.prompting.formats import of_template
 from omnidraft.backends.prompting.formats.cases import read
 from omnidraft.backends.prompting.formats.events import Call
 from omnidraft.backends.prompting.formats.of_template import format_of_source
@@ -123,3 +125,18 @@ def test_a_million_characters_of_arguments_are_read_in_one_go(calls, size):
     long = "x" * 1_000_000
     text = WRITTEN[calls].replace("a ", long)
     assert json.loads(read(form(calls), text, TOOLS, size=size).calls[0].arguments)["word"].startswith(long)
+
+
+def test_a_template_that_takes_its_time_or_writes_without_end_tells_nothing(monkeypatch):
+    """One rendering may take seconds, a reader of twenty thousand tags more than a gigabyte."""
+    slow = "{% for i in range(300) %}{% for j in range(400) %}{% endfor %}{% endfor %}"
+    monkeypatch.setattr(of_template, "_SECONDS", 0.3)
+    began = time.thread_time()
+    assert not format_of_source(slow + TURNS.replace("CALLS", JSON)).learned
+    assert time.thread_time() - began < 2.0
+    for long in ("<a>" * 20_000, "[" * 40_000, "x" * 40_000):
+        known = form(f"{{{{ '{long}' }}}}{JSON}")
+        assert not known.learned
+        assert read(known, WRITTEN[JSON], TOOLS).content == WRITTEN[JSON]
+    many = form(f"{{{{ '{'<a>' * 900}' }}}}{JSON}")
+    assert read(many, "<a>" * 900 + WRITTEN[JSON], TOOLS).calls == CALL
