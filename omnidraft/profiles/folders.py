@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import glob
 import os
-import shutil
 import uuid
 from collections.abc import Sequence
 from contextlib import suppress
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from omnidraft.errors import SettingsError, StorageError
-from omnidraft.storage.files import erase, reason, sync_folder
+from omnidraft.storage.files import erase, reason, remove, sync_folder
 from omnidraft.storage.paths import DataHome, Part, ProfilePaths, make_folder, measured, profile_name
 from omnidraft.storage.scratch import sweep
 from omnidraft.storage.sqlite import is_open
@@ -87,7 +86,7 @@ def delete_profile(home: DataHome, name: str) -> None:
     erase_backups(profile.paths)
     _rename(profile.paths.root, doomed)
     try:
-        shutil.rmtree(doomed)
+        remove(doomed)
     except OSError as error:
         raise StorageError(f"The profile {name} was not removed completely: {reason(error)}.") from error
 
@@ -157,4 +156,5 @@ def remove_leftovers(home: DataHome) -> None:
     for passing in (INCOMING, OUTGOING):
         sweep(home.profiles, passing)
     for doomed in home.profiles.glob(f"{DELETED}*"):
-        shutil.rmtree(doomed, ignore_errors=True)
+        with suppress(OSError):
+            remove(doomed)

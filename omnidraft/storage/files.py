@@ -86,13 +86,19 @@ def put_in(made: Path, path: Path) -> None:
 def erase(path: Path) -> None:
     """Overwrite a file or a folder's files with zeros and remove it; links are only removed. StorageError."""
     try:
-        for file in [p for p in (path, *path.rglob("*")) if p.is_file() and not p.is_symlink()]:
+        inside = () if path.is_symlink() else path.rglob("*")
+        for file in [p for p in (path, *inside) if p.is_file() and not p.is_symlink()]:
             _overwrite(file)
-        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+        remove(path)
     except FileNotFoundError:
         return
     except OSError as error:
         raise StorageError(f"{path} cannot be removed: {reason(error)}.") from error
+
+
+def remove(path: Path) -> None:
+    """Remove a file, a link, or a folder with all that is in it. OSError."""
+    shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
 def keep_private() -> None:

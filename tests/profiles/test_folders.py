@@ -111,6 +111,14 @@ def test_a_damaged_database_does_not_keep_a_profile_from_being_deleted(home):
     assert names(home) == []
 
 
+def test_a_profile_that_is_a_link_is_deleted_and_its_folder_stays(home, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (home.profiles / "Ada").symlink_to(tmp_path / "elsewhere")
+    delete_profile(home, "Ada")
+    assert os.listdir(home.profiles) == []
+    assert (tmp_path / "elsewhere").is_dir()
+
+
 def test_what_a_killed_deletion_or_import_left_behind_goes(home):
     (home.profiles / ".deleted-1").mkdir()
     (home.profiles / ".deleted-1" / "chats.sqlite").write_text("x")

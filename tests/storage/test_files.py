@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from omnidraft.errors import StorageError
-from omnidraft.storage.files import make_private, move_aside, write_atomically
+from omnidraft.storage.files import erase, make_private, move_aside, write_atomically
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -41,6 +41,20 @@ def test_moving_aside_never_replaces_an_earlier_one(tmp_path):
     path.symlink_to(tmp_path / "nowhere")
     assert move_aside(path).is_symlink()
     assert (tmp_path / "x.damaged-1").read_text() == "1"
+
+
+def test_links_are_removed_and_what_they_lead_to_stays(tmp_path):
+    elsewhere, inside = tmp_path / "elsewhere", tmp_path / "folder"
+    for folder in (elsewhere, inside):
+        folder.mkdir()
+    (elsewhere / "mine.txt").write_text("mine")
+    (tmp_path / "link").symlink_to(elsewhere)
+    (inside / "link").symlink_to(elsewhere)
+    (inside / "file").symlink_to(elsewhere / "mine.txt")
+    for path in (tmp_path / "link", inside, tmp_path / "missing"):
+        erase(path)
+    assert os.listdir(tmp_path) == ["elsewhere"]
+    assert (elsewhere / "mine.txt").read_text() == "mine"
 
 
 def test_what_others_could_read_becomes_private_but_links_lead_nowhere(tmp_path):
