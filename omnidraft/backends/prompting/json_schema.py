@@ -44,16 +44,15 @@ def schema_text(schema: Any) -> str:
     if not isinstance(schema, dict):
         raise GrammarError("A JSON schema must be an object.")
     try:
+        if len(json.dumps(schema)) > _MAX_LENGTH:  # first, for going through all of it takes much longer
+            raise GrammarError(f"This JSON schema is longer than {_MAX_LENGTH >> 20} MB.")
         parts = list(_parts(schema, 0))
         for part in parts:
             _check_counts(part)
         closed = schema if any(map(_combines, parts)) else _closed(schema)
-        text = json.dumps({**closed, "x-guidance": _OPTIONS})
+        return json.dumps({**closed, "x-guidance": _OPTIONS})
     except (ValueError, RecursionError):
         raise GrammarError("This JSON schema is nested too deeply.") from None
-    if len(text) > _MAX_LENGTH:
-        raise GrammarError(f"This JSON schema is longer than {_MAX_LENGTH >> 20} MB.")
-    return text
 
 
 def _parts(schema: Any, depth: int) -> Iterator[dict[str, Any]]:

@@ -97,6 +97,9 @@ MANY = {"$ref": "#/$defs/d0", "$defs": {
 DEEP: dict = {"type": "null"}
 for _ in range(3000):
     DEEP = {"type": "array", "items": DEEP}
+WIDE: dict = {"type": "string"}
+for _ in range(17):
+    WIDE = {"type": "object", "properties": {"a": WIDE, "b": WIDE}}
 
 
 @pytest.mark.parametrize(("schema", "told"), [
@@ -120,6 +123,7 @@ for _ in range(3000):
     (DEEP, "nested too deeply"),
     ({"const": DEEP}, "nested too deeply"),
     ({"enum": ["x" * 100 + str(i) for i in range(11_000)]}, "longer than 1 MB"),
+    (WIDE, "longer than 1 MB"),
     ({"properties": {f"p{i}": {"type": "null"} for i in range(3000)}}, "too big"),
 ])  # fmt: skip
 def test_what_cannot_be_expressed_is_said_at_once(schema, told):
