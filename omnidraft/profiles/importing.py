@@ -29,7 +29,7 @@ from omnidraft.storage.vault import vault_of
 
 MAX_ENTRIES = 20_000
 MAX_BYTES = 8 << 30
-MAX_MANIFEST = 16 << 20
+MAX_MANIFEST = 4 << 20  # parsed, it takes 25 times its size
 MAX_SETTINGS = 1 << 20
 MAX_DEPTH = 6  # adapters/<drafter>/<vocabulary>/<version>/<file>, and one more
 

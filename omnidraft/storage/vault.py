@@ -44,8 +44,11 @@ class Vault:
         self, root: Path, key: bytes | None, parts: Mapping[str, bytes] | None = None, memory: Path | None = None
     ) -> None:
         self.root, self._key, self._parts = root, key, dict(parts or {})
-        self._own = _own_folder() if memory is None else None
-        self.memory = self._own.path if memory is None else memory
+        self._own: Scratch | None = None
+        if memory is None:
+            self._own = _own_folder()
+            memory = self._own.path
+        self.memory = memory
         self._before: tuple[str | None, str | None] | None = None
 
     def key(self, part: str) -> bytes:

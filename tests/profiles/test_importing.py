@@ -102,6 +102,7 @@ def test_links_are_refused(archive, other):
         lambda head: head.update(name=5),
         lambda head: head.pop("files"),
         lambda head: head.update(files={"a": 1}),
+        lambda head: head.update(more="x" * (5 << 20)),
         lambda head: head["files"].pop(),
         lambda head: head["files"].append({"path": "adapters/missing.json", "bytes": 1, "sha256": ""}),
         lambda head: head["files"][0].update(bytes=-1),

@@ -5,8 +5,8 @@ exit codes of both, what is wrong with the home afterwards, "" if nothing is, an
 step of the first. TEMPLATES has a home "plain" and one "sealed". Libraries are loaded once, each program is a fork that
 runs the command line's own `main`.
 
-A point is a number of steps: looks at folders, and changes of the file system as `killed.py` counts them. The
-passphrase comes through a pipe with a name, so that a program that waits for it is known to.
+A point is a number of steps: looks at folders and changes of the file system. The passphrase comes through a pipe with
+a name, so that a program that waits for it is known to.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import signal
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,13 +36,12 @@ from omnidraft.storage.files import write_atomically
 from omnidraft.storage.sealed import is_sealed
 from omnidraft.storage.vault import HEADER
 from tests.storage.encryption.homes import PASSPHRASE, QUICK, opened, told
-from tests.storage.encryption.killed import STEPS, count
 
 CHANGED = "another passphrase"
 SECONDS = 280  # a program that waits that long waits for ever
 GOOD = (0, 2)  # done, or refused in a sentence
 TOLD: list = []  # what is in the homes
-LOOKS = (*STEPS, "listdir")  # who only lists is held there
+STEPS = ("rename", "replace", "unlink", "rmdir", "fsync", "listdir")  # who only lists is held at the last
 MEANWHILE = "Asked meanwhile"  # what the app adds
 COMMANDS = ("app", "on", "off", "change", "status", "list")
 
@@ -131,22 +131,9 @@ class Program:
 
 def _run(command: str, root: Path, pipe: Path | None, stops: tuple[int, int], ends: tuple[int, int]) -> int:
     """In the fork."""
-    says, waits = ends
-    steps, said = count(stops[1], LOOKS), []
-    real = {name: getattr(os, name) for name in LOOKS}
-
-    def holding(do):
-        def step(*args, **options):
-            now = header.read_header(root)
-            said.append(f"{now.becomes} {now.step} {now.wrapped.hex()[:4]}" if now else "none")
-            if steps[0] + 1 == stops[0]:
-                _wait(says, waits)
-            return do(*args, **options)
-
-        return step
-
-    for name, do in real.items():
-        setattr(os, name, holding(do))
+    said: list[str] = []
+    for name in STEPS:
+        setattr(os, name, _stepping(getattr(os, name), root, said, stops, ends))
     sys.stdin = open(os.devnull)  # noqa: SIM115
     sys.stdout = sys.stderr = open(root.parent / f"said-{command}-{os.getpid()}", "w")  # noqa: SIM115
     try:
@@ -159,9 +146,21 @@ def _run(command: str, root: Path, pipe: Path | None, stops: tuple[int, int], en
     return code
 
 
-def _wait(says: int, waits: int) -> None:
-    os.write(says, b"h")
-    os.read(waits, 1)
+def _stepping(do: Callable, root: Path, said: list[str], stops: tuple[int, int], ends: tuple[int, int]) -> Callable:
+    """`do`, before which the header's words are noted, and which waits, or is the end, where that is wanted."""
+    (hold, kill), (says, waits) = stops, ends
+
+    def step(*args, **options):
+        now = header.read_header(root)
+        said.append(f"{now.becomes} {now.step} {now.wrapped.hex()[:4]}" if now else "none none")
+        if len(said) == kill:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if len(said) == hold:
+            os.write(says, b"h")
+            os.read(waits, 1)
+        return do(*args, **options)
+
+    return step
 
 
 def _command(command: str, root: Path, pipe: Path | None) -> int:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -193,47 +191,6 @@ def test_a_linked_folder_is_not_left_behind(home, tmp_path):
     with pytest.raises(StorageError, match="is a link"):
         opened(home, encrypt=True).__enter__()
     assert held(home)[0] == "Zanzibarquux"
-
-
-def killed(template: Path, folder: Path, way: str, every: int) -> tuple[list[Path], int]:
-    """Homes whose conversion was killed at every `every`-th step, and how many steps there are."""
-    script = Path(__file__).with_name("killed.py")
-    command = [sys.executable, str(script), str(template), str(folder), way, str(every)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=280)
-    assert done.returncode == 0, done.stderr
-    *homes, steps = done.stdout.split()
-    return [Path(home) for home in homes], int(steps)
-
-
-def check_killed(root: Path, way: str, before: list) -> None:
-    """A conversion that was killed is ended by the next start, with nothing lost and nothing left."""
-    if way == "on":
-        with opened(root, encrypt=True):
-            assert held(root) == before
-        assert found(root, needles()) == set()
-        return
-    with opened(root) as home:  # ended, if it had begun to count
-        assert told(home.profile()) == before
-    if read_header(root) is not None:
-        make_plain(root, asked())
-        assert held(root) == before
-
-
-@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("way", ["on", "off"])
-def test_killed_at_any_step_it_is_ended_by_the_next_start(plain, sealed, tmp_path, way, every):
-    before = held(plain)
-    homes, steps = killed(plain if way == "on" else sealed, tmp_path, way, every)
-    assert len(homes) >= steps // every >= 5
-    states = set()
-    for root in homes:
-        states.add(header.step if (header := read_header(root)) is not None else "none")
-        if header is not None:
-            with pytest.raises(StorageError, match="is encrypted"):  # a start without passphrase amid it
-                held(root)
-        check_killed(root, way, before)
-        assert not [path for path in (root / NEW, root / OLD) if path.exists()]
-    assert states >= {"copying", "swapping", "erasing"}
 
 
 def test_damaged_encrypted_files_are_refused_in_a_sentence(sealed, tmp_path):

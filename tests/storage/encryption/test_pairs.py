@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -26,6 +25,7 @@ STARTS = ("plain", "sealed")
 CONVERTING = (("plain", "on"), ("sealed", "off"))
 KILLS = 200  # of conversions, at least
 FEW = 40
+Steps = dict[tuple[str, str], list[str]]  # what the header says at each step of each command, alone, by home
 
 
 @pytest.fixture(scope="module")
@@ -64,13 +64,13 @@ def points(said: list[str]) -> list[int]:
     )
 
 
-def whole(templates: Path, folder: Path) -> dict[tuple[str, str], list[str]]:
-    """What the header says at each step of each command, alone."""
+@pytest.fixture(scope="module")
+def steps(templates, folder) -> Steps:
     alone = [Scenario(start, first, "status", -1) for start in STARTS for first in COMMANDS]
-    return {(one.start, one.first): answer["steps"] for one, answer in play(alone, templates, folder)}
+    return {(one.start, one.first): answer["steps"] for one, answer in play(alone, templates, folder / "alone")}
 
 
-def lost(steps: dict[tuple[str, str], list[str]]) -> list[Scenario]:
+def lost(steps: Steps) -> list[Scenario]:
     """Each of these lost the key once: a header was read before another program's conversion had ended."""
     said = steps["plain", "on"]
     copying = next(n for n in range(len(said)) if "copying" in said[n]) + 2
@@ -78,7 +78,7 @@ def lost(steps: dict[tuple[str, str], list[str]]) -> list[Scenario]:
     return [*waiting, *(Scenario("sealed", "off", second, -1, "before") for second in ("off", "change", "app", "list"))]
 
 
-def every(steps: dict[tuple[str, str], list[str]]) -> list[Scenario]:
+def every(steps: Steps) -> list[Scenario]:
     found = []
     for (start, first), said in steps.items():
         for second in COMMANDS:
@@ -98,22 +98,31 @@ def check(played: list[tuple[Scenario, dict]]) -> None:
     assert not wrong, f"{len(wrong)} of {len(played)}:\n" + "\n".join(wrong[:10])
 
 
-def test_two_programs_with_one_home_lose_nothing(templates, folder):
-    steps = whole(templates, folder / "alone")
+@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("start", "way"), CONVERTING)
+def test_killed_at_any_step_it_is_ended_by_the_next_start(steps, templates, folder, start, way, every):
+    said = steps[start, way]
+    points = range(1, len(said) + 1, every)
+    assert {said[point - 1].split()[1] for point in points} >= {"copying", "swapping", "erasing"}
+    again = [Scenario(start, way, way, point, killed="first") for point in points]
+    check(play(again, templates, folder / f"{way}-{every}"))
+
+
+def test_two_programs_with_one_home_lose_nothing(steps, templates, folder):
     some = random.Random(25).sample(every(steps), FEW)
     check(play([*lost(steps), *some], templates, folder / "few"))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_every_two_programs_with_one_home_lose_nothing(templates, folder, capsys):
-    played = play(every(whole(templates, folder / "each")), templates, folder / "every")
-    killed = Counter(one.killed for one, answer in played if -9 in (answer["first"], answer["second"]))
+def test_every_two_programs_with_one_home_lose_nothing(steps, templates, folder, capsys):
+    played = play(every(steps), templates, folder / "every")
     conversions = sum(
         (one.start, getattr(one, who)) in CONVERTING and answer[who] == -9
         for one, answer in played for who in ("first", "second")
     )  # fmt: skip
+    killed = sum(-9 in (answer["first"], answer["second"]) for _, answer in played)
     with capsys.disabled():
-        print(f"\n{len(played)} pairs, {sum(killed.values())} killed, {conversions} conversions among them")
+        print(f"\n{len(played)} scenarios, {killed} with a kill, {conversions} of them in conversions")
     check(played)
     assert conversions >= KILLS
