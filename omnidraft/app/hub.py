@@ -116,7 +116,7 @@ class Download:
                 self.done -= held
             with self._part(file).open("ab" if continues else "wb") as out:
                 for chunk in response.iter_bytes(CHUNK):
-                    if self._cancel.is_set():
+                    if self._cancel.is_set() or (file.size and out.tell() > file.size):
                         return
                     out.write(chunk)
                     self.done += len(chunk)
@@ -124,17 +124,17 @@ class Download:
     def _check(self, file: RemoteFile) -> None:
         """Size and checksum; what is wrong is thrown away, for a resume would build on it."""
         part, held = self._part(file), self._held(file)
-        if file.size and held != file.size:
+        if file.size and held < file.size:
             raise HubError(f"The connection ended after {shown_size(self.done)}; start it again to continue.")
-        if file.sha256 is None:
-            return
-        with part.open("rb") as data:
-            digest = hashlib.file_digest(data, "sha256")
-        if digest.hexdigest() != file.sha256:
+        if (file.size and held > file.size) or not self._is_right(file):
             part.unlink()
             self.done -= held
             name = self._at(file).name
-            raise HubError(f"{name} arrived damaged (its checksum is wrong) and was removed; try again.")
+            raise HubError(f"{name} arrived damaged (its size or checksum is wrong) and was removed; try again.")
+
+    def _is_right(self, file: RemoteFile) -> bool:
+        with self._part(file).open("rb") as data:
+            return file.sha256 is None or hashlib.file_digest(data, "sha256").hexdigest() == file.sha256
 
     def _check_kind(self, config: Path) -> None:
         """Before the weights are fetched: only Llama's layout can be converted."""

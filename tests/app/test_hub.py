@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from omnidraft.__main__ import main
@@ -61,6 +63,18 @@ def test_a_damaged_file_is_removed_and_said(hub, home):
     assert done.state == "failed"
     assert "damaged" in done.error
     assert list(home.models.iterdir()) == []
+
+
+def test_a_file_that_does_not_end_where_it_should_fills_no_disk(hub, home, monkeypatch):
+    monkeypatch.setattr(downloads, "CHUNK", 1000)
+    model = remote(hub)
+    short = RemoteModel.of(replace(model.files[0], size=2500))
+    for _ in range(2):  # nothing of it is taken up again
+        done = Download(short, home).start()
+        done.join(20)
+        assert "damaged" in done.error
+        assert done.done == 0
+        assert list(home.models.iterdir()) == []
 
 
 def test_a_part_that_is_there_is_continued(hub, home):
