@@ -16,6 +16,7 @@ from omnidraft.app.hub_files import HubError, RemoteFile, RemoteModel, request_o
 from omnidraft.errors import OmniDraftError
 from omnidraft.format import size as shown_size
 from omnidraft.processes.line_child import LineChild
+from omnidraft.storage.file_lock import FileLock
 from omnidraft.storage.json_text import read_json
 from omnidraft.storage.paths import DataHome
 
@@ -71,7 +72,10 @@ class Download:
         return 0
 
     def _run(self) -> None:
+        lock = FileLock(self._home.cache / "downloads" / f"{self.path.name}.lock")
         try:
+            if not lock.acquire():  # another program's, or of a file that has the same name
+                raise HubError(f"{self.path.name} is already being downloaded.")
             self._check_room()
             for file in self.model.files:
                 if not self._at(file).exists():
@@ -89,6 +93,8 @@ class Download:
             self.error, self.state = str(error), "failed"
         except Exception as error:
             self.error, self.state = str(unreachable(error, self.done)), "failed"
+        finally:
+            lock.release()
 
     def _check_room(self) -> None:
         if self.path.exists() and all(self._at(file).exists() for file in self.model.files[1:]):

@@ -11,6 +11,7 @@ from omnidraft.app import hub as downloads
 from omnidraft.app.hub import Download
 from omnidraft.app.hub_files import HubError, RemoteModel, list_models
 from omnidraft.backends.gguf.file import read_info
+from omnidraft.storage.file_lock import FileLock
 from omnidraft.storage.paths import BUNDLED_MODELS, DataHome
 from tests.ui.conftest import free_port
 from tests.ui.stub_hub import REPO, StubHub
@@ -75,6 +76,18 @@ def test_a_file_that_does_not_end_where_it_should_fills_no_disk(hub, home, monke
         assert "damaged" in done.error
         assert done.done == 0
         assert list(home.models.iterdir()) == []
+
+
+def test_nobody_writes_to_what_another_program_downloads(hub, home):
+    other = FileLock(home.cache / "downloads" / "a.gguf.lock")
+    assert other.acquire()
+    done = Download(remote(hub), home).start()
+    done.join(20)
+    assert "already being downloaded" in done.error
+    other.release()
+    again = Download(remote(hub), home).start()
+    again.join(20)
+    assert again.state == "done"
 
 
 def test_a_part_that_is_there_is_continued(hub, home):
@@ -153,7 +166,7 @@ def test_a_folder_of_weights_arrives_as_a_gguf_file(serve, home, folder):
     assert done.path == home.models / "tiny-gguf-q8_0.gguf"
     info = read_info(done.path)
     assert (info.kind, info.architecture) == ("model", "llama")
-    assert list((home.cache / "downloads").iterdir()) == []
+    assert [path for path in (home.cache / "downloads").iterdir() if path.is_dir()] == []
 
 
 def test_another_kind_of_folder_is_refused_before_its_weights_come(serve, home, folder):
