@@ -53,9 +53,7 @@ def select_answers(
     sort = lambda ordinals: tuple(sorted(map(int, ordinals)))  # noqa: E731
     seen = more[0] - 1 if more else usable[-1] if usable else through
     unseen = _some(answers, new[::-1])
-    return Selection(
-        tuple(new), sort(replayed), tuple(judged_new), sort(judged_old), sort(unseen), seen, len(training)
-    )
+    return Selection(tuple(new), sort(replayed), tuple(judged_new), sort(judged_old), sort(unseen), seen, len(training))
 
 
 def _some(answers: Mapping[int, Answer], ordinals: Sequence[int]) -> list[int]:

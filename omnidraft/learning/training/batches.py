@@ -6,7 +6,7 @@ Right padding only: attention is causal, so nothing a loss reads sees the paddin
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from omnidraft.learning.material.record import Record
 from omnidraft.learning.training import alignment, losses
 from omnidraft.learning.training.alignment import Teaching
 
-LONGEST_BATCH = 768  # padded ids: what one keeps for its way back is what training takes of memory
+LONGEST_BATCH = 1024  # padded ids: what one keeps for its way back is what training takes of memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +43,11 @@ class Batch:
     column: Tensor
     positions: losses.Positions
     tokens: int
+
+    def only(self, tokens: Tensor) -> Batch:
+        """With the predictions of some target tokens alone, (T,) bool."""
+        kept = tokens[self.positions.token]
+        return replace(self, row=self.row[kept], column=self.column[kept], positions=self.positions.at(kept))
 
 
 def windows(record: Record, table: ExpansionTable, longest: int = 512) -> list[Window]:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from copy import copy
 from pathlib import Path
+from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
@@ -30,6 +32,35 @@ Weights = Mapping[str, np.ndarray | torch.Tensor]
 OUTPUT = "output"  # the output layer's name in a GGUF
 DIVISIBLE = {"llama", "mistral", "qwen2", "qwen3"}
 LAYERS = {"attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"}  # those llama.cpp may adapt
+
+
+class Rows:
+    """Which positions are read of what the last layer gives: all, or some for a while."""
+
+    def __init__(self) -> None:
+        self.at: tuple[Tensor, Tensor] | None = None
+
+    @contextmanager
+    def only(self, row: Tensor, column: Tensor) -> Iterator[None]:
+        self.at = row, column
+        try:
+            yield
+        finally:
+            self.at = None
+
+
+class OnRows(nn.Module):
+    """A part of the last layer, computed where it is read; elsewhere it gives zeros."""
+
+    def __init__(self, part: nn.Module, rows: Rows) -> None:
+        super().__init__()
+        self.part, self._rows = part, rows
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self._rows.at is None:
+            return self.part(x)
+        found = self.part(x[self._rows.at])
+        return found.new_zeros(*x.shape[:-1], found.shape[-1]).index_put(self._rows.at, found)
 
 
 class TorchDrafter:
@@ -53,7 +84,10 @@ class TorchDrafter:
         modules = dict(base.named_modules())
         self.adapted: dict[str, nn.Module] = {gguf_name: modules[name] for name, gguf_name in names.items()}
         self.output = OutputLayer(base.get_output_embeddings())
+        self._rows = Rows()
         self._below, self._upper = _halves(base.get_decoder(), self.architecture)
+        if self._below is not None:
+            _compute_only(self._rows, self._upper.layers[-1])
         self.renew(seed)
 
     def renew(self, seed: int) -> None:
@@ -83,8 +117,8 @@ class TorchDrafter:
 
     def rows(self, batch: Batch, below: Tensor | None = None) -> Tensor:
         """Last hidden states where the batch's N predictions are made, (N, width). below: of its ids, if known."""
-        found = self.hidden(batch.ids) if below is None else self.above(below)
-        return found[batch.row, batch.column]
+        with self._rows.only(batch.row, batch.column):
+            return self.above(self.below(batch.ids) if below is None else below)[batch.row, batch.column]
 
     def weights(self) -> dict[str, Tensor]:
         """The adapter: {"blk.0.attn_q.lora_a": (rank, in), "....lora_b": (out, rank)}, torch's row order, float32."""
@@ -122,6 +156,13 @@ class TorchDrafter:
         """An adapter that changes nothing: B = 0, A drawn anew."""
         for module in self.adapted.values():
             module.reset_lora_parameters("default", init_lora_weights=True)
+
+
+def _compute_only(rows: Rows, layer: nn.Module) -> None:
+    """Of the last layer only keys and values are read at all positions."""
+    attention: Any = layer.self_attn
+    for owner, name in ((attention, "q_proj"), (attention, "o_proj"), (layer, "mlp")):
+        setattr(owner, name, OnRows(getattr(owner, name), rows))
 
 
 def _first_id(header: GgufHeader) -> int:

@@ -12,7 +12,8 @@ Paper: "OmniDraft", arXiv 2507.02659, Eq. 1-4. This module knows nothing of mode
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -59,6 +60,12 @@ class Positions:
         """All pieces that occur in it, each once."""
         ids = torch.cat([self.piece, self.node.ids.flatten(), self.direct.ids.flatten()]).unique()
         return ids[ids >= 0]
+
+    def at(self, which: Tensor) -> Positions:
+        """Some of the positions."""
+        parts: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
+        cut = lambda o: Outcomes(o.ids[which], o.p[which], o.other[which])  # noqa: E731
+        return Positions(**{k: cut(v) if isinstance(v, Outcomes) else v[which] for k, v in parts.items()})
 
     def among(self, pieces: Tensor) -> Positions:
         """The same with every id replaced by a place of it in `pieces`, (n,), which has all that are named."""

@@ -68,7 +68,8 @@ class OutputLayer:
     @torch.no_grad()
     def note(self, hidden: Tensor) -> None:
         """Take up what the drafter gives to each piece, by these rows; a little is added for those it gives nothing."""
-        q = self.log_probabilities(hidden).exp().mean(0)
+        total, _ = self.overall(hidden)
+        q = torch.cat([(logits - total[:, None]).exp().mean(0) for _, logits in self._blocks(hidden)])
         self._given = 0.9 * q + 0.1 / self.size
 
     def _blocks(self, hidden: Tensor) -> Iterator[tuple[int, Tensor]]:

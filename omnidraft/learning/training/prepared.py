@@ -11,7 +11,7 @@ from pathlib import Path
 from omnidraft.learning.training.batches import Window
 from omnidraft.learning.training.drafter import TorchDrafter
 from omnidraft.learning.training.evaluate import Estimator
-from omnidraft.learning.training.rehearsal import SETS, draw
+from omnidraft.learning.training.rehearsal import SETS, drawn_once
 from omnidraft.learning.training_job import TrainingJob
 
 
@@ -34,9 +34,9 @@ class Prepared:
             self._drafter, self._of = TorchDrafter(Path(job.drafter), rank, seed=job.seed), wanted
         return self._drafter
 
-    def texts(self, drafter: TorchDrafter, seed: int) -> list[Window]:
-        """What an update with this seed rehearses; `drafter`: as given out last."""
-        number = seed % SETS
+    def texts(self, job: TrainingJob, drafter: TorchDrafter) -> list[Window]:
+        """What the job rehearses; `drafter`: as given out last."""
+        number = job.seed % SETS
         if number not in self._texts:
-            self._texts[number] = draw(drafter, number)
+            self._texts[number] = drawn_once(drafter, number, Path(job.store).parent).windows()
         return self._texts[number]

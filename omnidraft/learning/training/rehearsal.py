@@ -9,43 +9,75 @@ and "other", and by the drawn piece over what lies in "other" (`losses.projected
 
 from __future__ import annotations
 
+import io
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from zipfile import BadZipFile
+
 import numpy as np
 import torch
-from torch import Tensor
 
+from omnidraft.errors import StorageError
 from omnidraft.learning.training.alignment import Outcomes, Teaching
 from omnidraft.learning.training.batches import Window
 from omnidraft.learning.training.drafter import TorchDrafter
+from omnidraft.storage.files import read, write_atomically
 
-DRAWN = 16  # texts for one update
+DRAWN = 8  # texts for one update
 SETS = 4  # of them; which one an update takes is up to its seed
 LENGTH = 96  # pieces of one text
 ROWS = 2  # texts of one optimizer step
 KEPT = 64  # pieces a position
 
 
+@dataclass(frozen=True)
+class Texts:
+    """Of the bare drafter. ids: (texts, 1 + LENGTH) int64; likeliest, p: (texts, LENGTH, KEPT), the pieces it gives
+    most to at each position and their probabilities, int64 and float32; served: (texts, LENGTH) float32, that of the
+    piece drawn."""
+
+    ids: np.ndarray
+    likeliest: np.ndarray
+    p: np.ndarray
+    served: np.ndarray
+
+    def windows(self) -> list[Window]:
+        """A window for each text; each piece behind the first is a token of its own."""
+        n = self.ids.shape[1] - 1
+        ones, no, made = np.ones(n, np.int64), np.zeros(n, bool), []
+        for ids, likeliest, p, served in zip(self.ids, self.likeliest, self.p, self.served, strict=True):
+            node = Outcomes(likeliest[..., None], p, np.maximum(1 - p.sum(1), 0))
+            made.append(Window(ids, Teaching(ids[1:], np.arange(n), 0 * ones, ones, no, ~no, served, node, node)))
+        return made
+
+
 @torch.no_grad()
-def draw(drafter: TorchDrafter, seed: int, drawn: int = DRAWN) -> list[Window]:
-    """Texts of the bare drafter at temperature 1. Nobody else's random numbers are used up."""
-    start = torch.full((drawn, 1), drafter.first_id)
-    with torch.random.fork_rng(devices=[]), drafter.model.disable_adapter():
-        torch.manual_seed(seed)
-        ids = drafter.base.generate(
-            start, attention_mask=torch.ones_like(start), do_sample=True, temperature=1.0, top_k=0, top_p=1.0,
-            max_new_tokens=LENGTH, pad_token_id=drafter.first_id,
-            eos_token_id=drafter.output.size,  # none: behind the end of a text begins another one
-        )  # fmt: skip
-        return [_window(drafter, row) for row in ids]
+def draw(drafter: TorchDrafter, seed: int, drawn: int = DRAWN) -> Texts:
+    """Texts drawn at temperature 1. Nobody else's random numbers are used up."""
+    generator, past, found = torch.Generator().manual_seed(seed), None, []
+    ids = torch.full((drawn, 1), drafter.first_id)
+    with drafter.model.disable_adapter():
+        for _ in range(LENGTH):  # behind the end of a text begins another one
+            given = drafter.base.get_decoder()(input_ids=ids[:, -1:], past_key_values=past, use_cache=True)
+            past = given.past_key_values
+            q = drafter.output.log_probabilities(given.last_hidden_state[:, -1]).exp()
+            piece = q.multinomial(1, generator=generator)
+            found.append((*q.topk(min(KEPT, drafter.output.size)), q.gather(1, piece)))
+            ids = torch.cat([ids, piece], 1)
+    p, likeliest, served = (torch.stack(part, 1).numpy() for part in zip(*found, strict=True))
+    return Texts(ids.numpy(), likeliest, p, served[..., 0])
 
 
-def _window(drafter: TorchDrafter, ids: Tensor) -> Window:
-    """A text as material: each piece behind the first is a token of its own."""
-    q = drafter.output.log_probabilities(drafter.hidden(ids[None, :-1])[0]).exp()
-    p, likeliest = q.topk(min(KEPT, drafter.output.size))
-    outcomes = Outcomes(likeliest[..., None].numpy(), p.numpy(), (1 - p.sum(1)).clamp_min(0).numpy())
-    n, piece = len(ids) - 1, ids[1:].numpy()
-    ones, no = np.ones(n, np.int64), np.zeros(n, bool)
-    taught = Teaching(
-        piece, np.arange(n), 0 * ones, ones, no, ~no, q[np.arange(n), piece].numpy(), node=outcomes, direct=outcomes
-    )
-    return Window(ids.numpy(), taught)
+def drawn_once(drafter: TorchDrafter, number: int, folder: Path) -> Texts:
+    """A set of texts, from `folder` if it was drawn before; the folder is this drafter's."""
+    file = folder / f".rehearsal-{number}.npz"
+    with suppress(OSError, StorageError, ValueError, KeyError, EOFError, BadZipFile):
+        stored = np.load(io.BytesIO(read(file)), allow_pickle=False)
+        return Texts(stored["ids"], stored["likeliest"], stored["p"], stored["served"])
+    texts, data = draw(drafter, number, DRAWN), io.BytesIO()
+    np.savez(data, **vars(texts))
+    with suppress(OSError, StorageError):  # it is drawn again next time
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(file, data.getvalue())
+    return texts

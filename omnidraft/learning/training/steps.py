@@ -16,7 +16,7 @@ from omnidraft.learning.training.losses import LOSSES, Loss, projected
 from omnidraft.learning.training.rehearsal import ROWS
 
 WINDOWS_PER_STEP = 8  # the paper's batch
-PIECES_PER_STEP = 768  # as many as eight short answers have; of long ones fewer do
+PIECES_READ, PIECES_LEARNED = 1024, 512  # of one step: of long answers fewer windows do, and some of their tokens
 KEPT_BYTES = 64 << 20  # of hidden states below the trained layers, kept from step to step
 LOOKED_AT = 512  # positions that tell which pieces are common
 
@@ -67,13 +67,12 @@ class Trainer:
 
     @torch.no_grad()
     def _some_rows(self, parts: Sequence[Window]) -> Tensor:
-        """Last hidden states at LOOKED_AT positions or somewhat more."""
-        found, count = [], 0
+        """Last hidden states at LOOKED_AT positions, or all there are."""
+        found = list[Tensor]()
         for batch in batches(parts):
-            if count < LOOKED_AT:
+            if sum(map(len, found)) < LOOKED_AT:
                 found.append(self.drafter.rows(batch, self._under(batch)))
-                count += len(found[-1])
-        return torch.cat(found)
+        return torch.cat(found)[:LOOKED_AT]
 
 
 def train(
@@ -98,9 +97,10 @@ def train(
     rng, tokens = np.random.default_rng(seed), 0
     groups = _groups(parts, rng, least, passes)
     for number, group in enumerate(groups, 1):
-        positions, total = sum(w.positions for w in group), 0.0
-        for batch in batches(group):
-            share = len(batch.positions.piece) / positions
+        chosen = _learned(group, rng)
+        positions, total = sum(len(batch.row) for batch in chosen), 0.0
+        for batch in chosen:
+            share = len(batch.row) / positions
             total += share * trainer.backward(batch, LOSSES[loss], share)
         for batch in batches([rehearsed[i] for i in rng.permutation(len(rehearsed))[:ROWS]] if rehearsal else []):
             trainer.backward(batch, projected, rehearsal * len(batch.parts) / ROWS)
@@ -113,13 +113,23 @@ def train(
         yield Step(number, len(groups), total, tokens)
 
 
+def _learned(group: Sequence[Window], rng: np.random.Generator) -> list[Batch]:
+    """The step's batches: of long answers with some of their tokens, for what costs is the number of predictions, and
+    those of one answer are alike."""
+    found, share = list(batches(group)), PIECES_LEARNED / sum(w.positions for w in group)
+    if share >= 1:
+        return found
+    thinned = [batch.only(torch.from_numpy(rng.random(batch.tokens) < share)) for batch in found]
+    return [batch for batch in thinned if len(batch.row)] or found
+
+
 def _groups(parts: Sequence[Window], rng: np.random.Generator, least: int, passes: int) -> list[list[Window]]:
     """The windows of each step: pass after pass over all of them, each in an order of its own."""
     groups: list[list[Window]] = []
     while passes > 0 or len(groups) < least:
         group: list[Window] = []
         for i in rng.permutation(len(parts)):
-            full = len(group) == WINDOWS_PER_STEP or sum(w.positions for w in group) >= PIECES_PER_STEP
+            full = len(group) == WINDOWS_PER_STEP or sum(w.positions for w in group) >= PIECES_READ
             if full:
                 groups.append(group)
                 group = []

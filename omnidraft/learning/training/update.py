@@ -177,7 +177,7 @@ def _publish(
 def _steps(drafter: TorchDrafter, material: Material, job: TrainingJob, prepared: Prepared) -> Iterator[steps.Step]:
     """More passes while there is little to learn from."""
     least = job.least_steps if material.selection.known < SETTLED else -(-job.least_steps // 2)
-    rehearsed = prepared.texts(drafter, job.seed) if job.rehearsal else []
+    rehearsed = prepared.texts(job, drafter) if job.rehearsal else []
     return steps.train(
         drafter, material.windows, job.loss, job.learning_rate, job.seed, least, job.passes, rehearsed, job.rehearsal
     )

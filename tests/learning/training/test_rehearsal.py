@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from omnidraft.learning.training import rehearsal
 from omnidraft.learning.training.batches import collate
 from omnidraft.learning.training.drafter import TorchDrafter, read_weights
 from omnidraft.learning.training.losses import projected
@@ -47,17 +48,29 @@ def test_the_adapter_takes_no_part_in_the_drawing_and_the_seed_decides(bare, ada
     torch.manual_seed(9)
     expected = torch.rand(3)
     torch.manual_seed(9)
-    first = [text.ids.tolist() for text in draw(bare, 5, drawn=3)]
+    first = draw(bare, 5, drawn=3).ids
     assert torch.equal(torch.rand(3), expected)  # nobody else's numbers are used up
-    assert [len(text) for text in first] == 3 * [1 + LENGTH]
-    assert {text[0] for text in first} == {bare.first_id}
-    assert len(set(map(tuple, first))) == 3
-    assert [text.ids.tolist() for text in draw(adapted, 5, drawn=3)] == first
-    assert [text.ids.tolist() for text in draw(bare, 6, drawn=3)] != first
+    assert first.shape == (3, 1 + LENGTH)
+    assert (first[:, 0] == bare.first_id).all()
+    assert len({tuple(row) for row in first.tolist()}) == 3
+    assert np.array_equal(draw(adapted, 5, drawn=3).ids, first)
+    assert not np.array_equal(draw(bare, 6, drawn=3).ids, first)
+
+
+def test_it_is_drawn_once_for_good(bare, tmp_path, monkeypatch):
+    monkeypatch.setattr(rehearsal, "DRAWN", 2)
+    first = rehearsal.drawn_once(bare, 0, tmp_path / "new")
+    monkeypatch.setattr(rehearsal, "draw", lambda *_: pytest.fail("drawn again"))
+    again = rehearsal.drawn_once(bare, 0, tmp_path / "new")
+    assert all(np.array_equal(value, vars(again)[name]) for name, value in vars(first).items())
+    (file,) = (tmp_path / "new").iterdir()
+    file.write_bytes(file.read_bytes()[:100])
+    with pytest.raises(pytest.fail.Exception):
+        rehearsal.drawn_once(bare, 0, tmp_path / "new")
 
 
 def test_a_text_says_what_the_bare_drafter_gives_to_each_piece(bare, adapted):
-    (text,) = draw(adapted, 5, drawn=1)
+    (text,) = draw(adapted, 5, drawn=1).windows()
     q = bare.output.log_probabilities(bare.hidden(torch.tensor(text.ids[None, :-1]))[0]).exp().detach().numpy()
     at = np.arange(LENGTH)
     assert np.allclose(text.teaching.p_served, q[at, text.ids[1:]], atol=1e-5)
@@ -68,7 +81,7 @@ def test_a_text_says_what_the_bare_drafter_gives_to_each_piece(bare, adapted):
 
 
 def test_its_loss_is_the_divergence_but_for_the_inside_of_other(bare, adapted):
-    texts = draw(adapted, 5, drawn=8)
+    texts = draw(adapted, 5, drawn=8).windows()
     inside = [text.teaching.p_served < text.teaching.node.p.min(1) for text in texts]  # pieces outside the likeliest
     least = -np.log(np.concatenate([t.teaching.p_served for t in texts]))[np.concatenate(inside)].sum()
     own = -sum(np.log(t.teaching.node.other[i]).sum() for t, i in zip(texts, inside, strict=True))
@@ -88,6 +101,6 @@ def test_an_update_with_it_moves_the_drafter_less_where_nothing_was_learned(worl
         assert event.kind == "published"
         model = TorchDrafter(drafter, 32)
         model.load_weights(read_weights(world.store.current().weights))
-        moved[weight] = divergence(model, draw(model, 123_456))
+        moved[weight] = divergence(model, draw(model, 123_456).windows())
     assert moved[0.0] > moved[1.0] > moved[10.0]
     assert moved[10.0] < 0.5 * moved[0.0]
