@@ -30,7 +30,7 @@ from omnidraft.lab.prompts import Prompt
 from omnidraft.lab.race import PLAIN, drafter_acceptance, per_token, trained
 from omnidraft.lab.topics import parted, topic_prompts
 from omnidraft.lab.trace import Trace, record
-from omnidraft.settings.config import SamplingSettings
+from omnidraft.settings.config import SamplingSettings, changed
 from omnidraft.storage.paths import find_data_home
 
 WAYS = ("plain", "drafted", "default")  # drafted: by the drafter alone, without copies; default: as the app does
@@ -69,6 +69,8 @@ def run(plan: FirstSession, work: Work) -> Iterator[Report]:
     with tempfile.TemporaryDirectory(prefix="omnidraft-") as folder, ExitStack() as closing:
         assistant = Assistant(find_data_home(folder), learn=True)
         closing.callback(assistant.close)
+        assistant.learner.machine.busy = 2.0  # what is measured is not when others leave room
+        assistant.settings = changed(assistant.settings, **{"learning.minutes_per_hour": 10_000.0})
         assistant.load(target, drafter, replace(assistant.settings.model, threads=plan.threads))
         session.lived += _live(assistant, plan, learned_from, 0, work.told)
         session.lived += _live(assistant, plan, after, len(learned_from), work.told, learning=False)

@@ -73,7 +73,9 @@ class Workshop:
     @contextmanager
     def assistant(self, target: Path, drafter: Path) -> Iterator[Assistant]:
         assistant = Assistant(self.own, learn=True)
-        settings = {"learning.interval": ANSWERS, "learning.cpu_percent": 50, "learning.keep_minutes": 0.0}
+        settings = {"learning.interval": ANSWERS, "learning.cpu_percent": 50, "learning.keep_minutes": 0.0,
+                    "learning.minutes_per_hour": 10_000.0}  # fmt: skip
+        assistant.learner.machine.busy = 2.0
         assistant.settings = changed(assistant.settings, **settings)
         try:
             assistant.load(target, drafter, self.model)

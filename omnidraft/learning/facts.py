@@ -110,7 +110,7 @@ class Status:
     does), idle (waits for answers), training, paused (stopped for an answer or by the user: `held`). reason: a
     sentence. waiting: new answers; interval: an update begins at so many. served: version name, None for the bare
     drafter; merged: served as one file with the drafter. pid, memory_mb: of the training process, None while there is
-    none.
+    none. day_seconds: processor time of the updates of the last 24 hours.
     """
 
     version: int
@@ -130,3 +130,4 @@ class Status:
     replay_tokens: int
     replay_bytes: int
     replay_limit: int
+    day_seconds: float

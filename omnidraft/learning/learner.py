@@ -20,6 +20,7 @@ from omnidraft.errors import OmniDraftError, StorageError
 from omnidraft.learning.adapters.serving import Adapters, Choice
 from omnidraft.learning.facts import Status, Update
 from omnidraft.learning.learned import Learned
+from omnidraft.learning.machine import Machine
 from omnidraft.learning.material.capture import Answered, Pairing
 from omnidraft.learning.material.expansions import table_files
 from omnidraft.learning.material.open_stores import OpenStores
@@ -51,7 +52,8 @@ class Learner:
     active False: looks at what is there, keeps nothing and trains nothing; why_not: the sentence for that. waits: how
     long all must be quiet before anything is trained. learned: what there is so far. pairing: what is loaded; run: the
     training process at work; last: the update before; held: stopped by the user; answering: answers being written;
-    merged: whether one file with the drafter is served; due: what to do next.
+    merged: whether one file with the drafter is served; due: what to do next; waits_for: why it is not done, if it is
+    the machine or the hour that it waits for.
     """
 
     def __init__(
@@ -70,11 +72,12 @@ class Learner:
         self.stores = OpenStores(profile, settings)
         self.learned = Learned(profile, cache, adapters, self.stores, lambda: self.pairing)
         self.due, self._runs = UpdateTrigger(self.stores), TrainingRuns(self.stores, adapters)
-        self.process = TrainingProcess()
+        self.process, self.machine = TrainingProcess(), Machine()
         self.pairing: Pairing | None = None
         self.run: TrainingRun | None = None
         self.last: Update | None = None
         self.held = self.merged = False
+        self.waits_for = ""
         self.answering = 0
         self._lock = threading.RLock()
         self._changed = threading.Condition(threading.RLock())
@@ -174,6 +177,11 @@ class Learner:
         with self._changed:
             self._changed.wait_for(lambda: self._version != seen, timeout)
             return self._version
+
+    @property
+    def is_due(self) -> bool:
+        """Whether there is something to train, or to do about what was, that has not begun."""
+        return self._next_kind() is not None
 
     def hold(self, held: bool = True) -> None:
         """Stop training until somebody lets it go on (`held` False)."""
@@ -304,8 +312,17 @@ class Learner:
             self._swap_due = False
             self._recount()
             self._note_change()
-        if run is None and not self._swap_due and self._quiet(self.waits.start) and (kind := self._next_kind()):
+        kind = self._next_kind() if not self._swap_due else None
+        if kind is not None and self._quiet(self.waits.start) and not self._must_wait(settings):
             self._start(kind)
+
+    def _must_wait(self, settings: LearningSettings) -> bool:
+        """Whether what is due would be in the way of something else; not if the user wants it now."""
+        why = "" if self.due.forced else self.due.why_wait(settings) or self.machine.why_wait()
+        if why != self.waits_for:
+            self.waits_for = why
+            self._note_change()
+        return bool(why)
 
     def _quiet(self, seconds: float) -> bool:
         return not self.held and not self.answering and time.monotonic() - self._quiet_since >= seconds

@@ -32,6 +32,7 @@ def status_of(learner: Learner, version: int) -> Status:
         origin=choice.origin if choice is not None else "none", merged=learner.merged, pid=pid,
         memory_mb=_memory(pid), replay_answers=stores.answers, replay_tokens=stores.tokens,
         replay_bytes=stores.bytes, replay_limit=int(settings.replay_mb * 1e6),
+        day_seconds=stores.day_seconds,
     )  # fmt: skip
 
 
@@ -51,7 +52,7 @@ def _state(learner: Learner) -> tuple[State, str]:
         return "training", run.doing()
     if learner.answering:
         return "idle", "An answer is being written."
-    return "idle", learner.due.idle_reason(settings.interval)
+    return "idle", (learner.is_due and learner.waits_for) or learner.due.idle_reason(settings.interval)
 
 
 def version_facts(choice: Choice, adapters: Adapters, history: History | None) -> list[VersionInfo]:

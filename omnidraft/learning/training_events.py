@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from omnidraft.learning.facts import Estimates, Update
 
@@ -17,7 +17,9 @@ from omnidraft.learning.facts import Estimates, Update
 class Event:
     """kind: its name in a line."""
 
-    kind: ClassVar[str] = ""
+    @property
+    def kind(self) -> str:
+        return type(self).__name__.lower()
 
     def to_line(self) -> str:
         return json.dumps({"event": self.kind, **asdict(self)}) + "\n"
@@ -27,7 +29,6 @@ class Event:
 class Started(Event):
     """The answers are read. new, replayed: how many are trained on; windows: pieces of context they make."""
 
-    kind: ClassVar[str] = "started"
     new: int
     replayed: int
     windows: int
@@ -37,7 +38,6 @@ class Started(Event):
 class Stepped(Event):
     """An optimizer step was made. loss: mean over its positions, nats; tokens: pieces learned from so far."""
 
-    kind: ClassVar[str] = "step"
     step: int
     steps: int
     loss: float
@@ -48,7 +48,6 @@ class Stepped(Event):
 class Estimated(Event):
     """Held-out acceptance of what is served ("before") or of what was trained ("after"), by slice."""
 
-    kind: ClassVar[str] = "estimate"
     when: Literal["before", "after"]
     slices: Estimates
 
@@ -57,7 +56,6 @@ class Estimated(Event):
 class Published(Event):
     """A version is served from now on. through: newest replay ordinal it has seen; reason: the gate's sentence."""
 
-    kind: ClassVar[str] = "published"
     version: str
     through: int
     reason: str
@@ -67,7 +65,6 @@ class Published(Event):
 class Refused(Event):
     """What was trained is not served."""
 
-    kind: ClassVar[str] = "refused"
     through: int
     reason: str
 
@@ -76,7 +73,6 @@ class Refused(Event):
 class Compared(Event):
     """The served version and the one before it, on the same recent answers."""
 
-    kind: ClassVar[str] = "compared"
     other_is_better: bool
     served: Estimates
     other: Estimates
@@ -86,7 +82,6 @@ class Compared(Event):
 class Failed(Event):
     """Nothing came of it; message is for display."""
 
-    kind: ClassVar[str] = "failed"
     message: str
 
 
@@ -94,7 +89,6 @@ class Failed(Event):
 class Finished(Event):
     """All is done. cpu_seconds: of the job, and of the process's start if it is the first; peak_mb: of the process."""
 
-    kind: ClassVar[str] = "finished"
     seconds: float
     cpu_seconds: float
     peak_mb: float
@@ -104,12 +98,11 @@ class Finished(Event):
 class Ended(Event):
     """The job is done (code 0) or its process is gone; said by the app's side. message: its last words if it failed."""
 
-    kind: ClassVar[str] = "ended"
     code: int | None
     message: str
 
 
-_KINDS: dict[str, type[Event]] = {cls.kind: cls for cls in Event.__subclasses__()}
+_KINDS: dict[str, type[Event]] = {cls.__name__.lower(): cls for cls in Event.__subclasses__()}
 
 
 def from_line(line: str) -> Event | None:

@@ -1,4 +1,5 @@
-"""What learning should do next, and how long to leave it after something failed. It starts nothing.
+"""What learning should do next, whether the hour has room for it, and how long to leave it after something failed. It
+starts nothing.
 
 Also whether a served version should be looked at again: by acceptance of its own answers against those before it.
 """
@@ -22,6 +23,7 @@ from omnidraft.settings.config import LearningSettings
 LIVE_ANSWERS = 50  # served by a version before its acceptance says something
 FEWEST_BEFORE = 10
 LEAST_FALL = 0.01
+HOUR = 3600.0  # seconds
 ATTEMPTS = 3  # of an update that something keeps ending from outside
 
 
@@ -51,6 +53,19 @@ class UpdateTrigger:
         if pairing.choice.lacks_merged and pairing.choice.merged != self._unmergeable:
             return "merge"
         return "compare" if self._fallen and pairing.choice.origin == "own" else None
+
+    def why_wait(self, settings: LearningSettings) -> str:
+        """Why the hour has no room for what is due, in a sentence; "" if it has, or the user wants it now.
+
+        What an update will take is what the last one took. One an hour may be longer than the hour's share.
+        """
+        history = self._keeping.history
+        if self.forced or history is None or not (spent := history.spent(HOUR)):
+            return ""
+        last = next((update.cpu_seconds for update in history.updates(1)), 0.0)
+        if spent + last <= 60 * settings.minutes_per_hour:
+            return ""
+        return f"Training waits: {spent / 60:.1f} of {settings.minutes_per_hour:g} processor minutes an hour are used."
 
     def begins(self, kind: Kind) -> None:
         """It is not due any more."""

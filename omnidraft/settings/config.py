@@ -183,6 +183,9 @@ class LearningSettings:
         "How firmly training keeps what the drafter knew before; 0: not at all.",
     )
     interval: int = integer(8, 1, 10_000, "Train after this many new answers.")
+    minutes_per_hour: float = number(
+        10.0, 0.1, 10_000.0, "Most processor minutes an hour that training takes before it waits for the next."
+    )
     replay_mb: int = integer(256, 1, 102_400, "Most megabytes of earlier answers kept for training.")
     cpu_percent: int = integer(50, 1, 100, "Most processor time the training may take, in percent.")
     keep_minutes: float = number(

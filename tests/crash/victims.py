@@ -49,6 +49,7 @@ class Page:
         self.session = Session(self.home, "default", None, str(MODELS / "tiny-drafter-f16.gguf"))
         waits = self.session.assistant.learner.waits
         waits.start = waits.resume = 0.05
+        self.session.assistant.learner.machine.busy = 2.0
         self.random = random.Random(seed)
 
     def work(self) -> None:

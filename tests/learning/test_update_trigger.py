@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from types import SimpleNamespace
 
 from omnidraft.learning.adapters.serving import Adapters, Choice
 from omnidraft.learning.adapters.store import AdapterStore
 from omnidraft.learning.adapters.versions import ADAPTER, WEIGHTS, Meta
-from omnidraft.learning.facts import ServedAnswer
+from omnidraft.learning.facts import ServedAnswer, Update
 from omnidraft.learning.material.history import History
 from omnidraft.learning.update_trigger import LIVE_ANSWERS, UpdateTrigger, has_fallen
 from omnidraft.settings.config import LearningSettings
@@ -47,3 +48,25 @@ def test_what_one_pairs_answers_call_for_is_not_done_for_the_next_pair(monkeypat
     assert due.kind(SimpleNamespace(choice=replace(choice, origin="warm start")), LearningSettings()) is None
     due.paired()
     assert due.kind(pairing, LearningSettings()) is None
+
+
+def test_an_hour_has_room_for_so_many_minutes_and_for_one_update_at_least(tmp_path):
+    history = History(tmp_path / "metrics.sqlite")
+    due = UpdateTrigger(SimpleNamespace(refused="", enough=8, history=history))
+    settings = LearningSettings(minutes_per_hour=2.0)
+
+    def trained(number: int, ago: float, cpu_seconds: float) -> None:
+        ended = time.time() - ago
+        history.save("d/v", Update(number, ended - 1, "d", "t", "v", "refused", ended=ended, cpu_seconds=cpu_seconds))
+
+    assert due.why_wait(settings) == ""
+    trained(1, 4000, 500)  # an hour ago
+    assert due.why_wait(settings) == ""
+    trained(2, 60, 50)
+    assert due.why_wait(settings) == ""  # another one like it fits
+    trained(3, 30, 50)
+    assert "1.7 of 2" in due.why_wait(settings)
+    due.forced = True
+    assert due.why_wait(settings) == ""
+    assert history.spent(86_400) == 600
+    history.close()

@@ -114,7 +114,7 @@ def test_it_learns_while_the_page_looks_on_and_all_of_it_can_be_taken_back(make_
 
 STATUS = Status(
     3, "training", "Training on 6 new and 0 earlier answers.", 6, 8, False, None, None, "v000002", "own", False, 77,
-    400.0, 9, 800, 50_000, 256_000_000,
+    400.0, 9, 800, 50_000, 256_000_000, 75.0,
 )  # fmt: skip
 JUDGED = {"old": {"direct": 0.1, "greedy": 0.2, "overlap": 0.2, "tokens": 100},
           "new": {"direct": 0.1, "greedy": 0.6, "overlap": 0.4, "tokens": 300}}  # fmt: skip
@@ -154,3 +154,7 @@ def test_plots_wait_for_something_to_show():
     assert learning_plots.acceptance([UPDATE, refused]).count("od-span") == 2
     answers = [ServedAnswer(0.0, version, "t", 40, 20, 30, 25, 10, 1.0) for version in ("", "v000001", "v000001")]
     assert learning_plots.served(answers).count("od-switch") == 1
+
+
+def test_it_says_what_learning_cost_in_a_day():
+    assert "<b>75.0 s</b><small>of processor time in 24 hours" in learning_view.facts(STATUS, [])

@@ -78,6 +78,7 @@ def facts(status: Status, versions: Sequence[VersionInfo]) -> str:
         ("answers kept to learn from", count(status.replay_answers)),
         ("tokens in them", count(status.replay_tokens)),
         (f"of {status.replay_limit / 1e6:,.0f} MB", size(status.replay_bytes)),
+        ("of processor time in 24 hours", seconds(status.day_seconds)),
     ]
     body = "".join(f"<div><b>{value}</b><small>{escape(name)}</small></div>" for name, value in shown)
     return f'<div class="od-facts">{body}</div>{_origin(status)}'

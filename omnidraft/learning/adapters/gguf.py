@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-from gguf import GGUFReader, GGUFWriter
+from gguf import GGUFWriter
 
+from omnidraft.backends.gguf.header import read_header
 from omnidraft.errors import ModelError
 
 PERMUTED = ("llama",)  # architectures whose query and key rows llama.cpp reorders
@@ -42,11 +43,10 @@ def write_adapter(
 
 
 def _shape(drafter: Path) -> tuple[str, dict[str, int]]:
-    fields = GGUFReader(drafter).fields
-    architecture = fields["general.architecture"].contents()
-    heads = int(fields[f"{architecture}.attention.head_count"].contents())
-    kv = fields.get(f"{architecture}.attention.head_count_kv")
-    return architecture, {"attn_q": heads, "attn_k": int(kv.contents()) if kv else heads}
+    known = read_header(drafter).metadata
+    architecture = known["general.architecture"]
+    heads = known[f"{architecture}.attention.head_count"]
+    return architecture, {"attn_q": heads, "attn_k": known.get(f"{architecture}.attention.head_count_kv", heads)}
 
 
 def _heads_of(layer: str, architecture: str, heads: Mapping[str, int]) -> int | None:

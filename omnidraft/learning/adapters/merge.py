@@ -11,11 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
-from gguf import GGMLQuantizationType, GGUFReader, ReaderTensor
-from gguf.quants import dequantize, quantize
+from gguf import GGMLQuantizationType
+from gguf.quants import quantize
 
 from omnidraft.backends.gguf.expand.gguf_stream import need_space, replacing
-from omnidraft.backends.gguf.expand.source import open_gguf
+from omnidraft.backends.gguf.header import read_header
+from omnidraft.backends.gguf.tensor_map import MappedTensor, map_tensors
 from omnidraft.errors import ModelError
 from omnidraft.learning.adapters.versions import ADAPTER, Version
 from omnidraft.storage.files import put_in, readable
@@ -35,7 +36,7 @@ def can_merge(drafter: Path) -> bool:
     """Whether a merged copy is worth its disk space and keeps what was learned."""
     if not drafter.is_file() or drafter.stat().st_size > LARGEST:
         return False
-    return all(tensor.tensor_type in _FINE for tensor in open_gguf(drafter).tensors if len(tensor.shape) == 2)
+    return all(tensor.type in _FINE for tensor in read_header(drafter).tensors.values() if len(tensor.shape) == 2)
 
 
 def merged_path(folder: Path, version: Version) -> Path:
@@ -53,7 +54,7 @@ def write_merged(drafter: Path, adapter: Path, out: Path) -> Path:
     need_space(out.parent, drafter.stat().st_size)
     with readable(adapter) as lora, _writing(out) as temporary:
         shutil.copyfile(drafter, temporary)
-        _merge(temporary, open_gguf(lora))
+        _merge(temporary, lora)
     return out
 
 
@@ -70,26 +71,20 @@ def _writing(out: Path) -> Iterator[Path]:
             put_in(folder / out.name, stored)
 
 
-def _merge(file: Path, lora: GGUFReader) -> None:
+def _merge(file: Path, lora: Path) -> None:
     """Add what `lora` holds to the weights in `file`."""
-    alpha = float(lora.fields["adapter.lora.alpha"].contents())
-    halves = {tensor.name: tensor for tensor in lora.tensors}
-    merged = GGUFReader(file, "r+")
-    weights = {tensor.name: tensor for tensor in merged.tensors}
+    alpha = float(read_header(lora).metadata["adapter.lora.alpha"])
+    halves, weights = map_tensors(lora), map_tensors(file, "r+")
     for name in (name.removesuffix(".lora_a") for name in halves if name.endswith(".lora_a")):
         if name not in weights:
             raise ModelError(f"The adapter changes {name}, which the drafter does not have.")
-        down = np.array(halves[f"{name}.lora_a"].data, np.float32)
-        up = np.array(halves[f"{name}.lora_b"].data, np.float32)
+        down, up = halves[f"{name}.lora_a"].rows(), halves[f"{name}.lora_b"].rows()
         _add(weights[name], up, down * (alpha / len(down)))
-    merged.data.flush()
 
 
-def _add(weight: ReaderTensor, up: np.ndarray, down: np.ndarray) -> None:
+def _add(weight: MappedTensor, up: np.ndarray, down: np.ndarray) -> None:
     """weight += up @ down, in place, in the weight's own type."""
     for start in range(0, len(up), _ROWS):
-        part = weight.data[start : start + _ROWS]
-        plain = weight.tensor_type in (GGMLQuantizationType.F32, GGMLQuantizationType.F16)
-        now = part.astype(np.float32) if plain else dequantize(part, weight.tensor_type)
-        now = now + up[start : start + _ROWS] @ down
-        part[:] = now.astype(part.dtype) if plain else quantize(now, weight.tensor_type)
+        part = slice(start, start + _ROWS)
+        now = weight.rows(part) + up[part] @ down
+        weight.data[part] = now if weight.is_plain else quantize(now, weight.type)

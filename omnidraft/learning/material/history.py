@@ -6,6 +6,7 @@ Holds nothing of what was said: no text, no tokens, no conversation's name.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable
 from dataclasses import asdict, fields, replace
 from pathlib import Path
@@ -45,6 +46,7 @@ MIGRATIONS: tuple[Migration, ...] = (
         """,
     ),
 )
+_LATEST = 300  # updates: more than a day has
 _COLUMNS = "time, version, target, tokens, passes, proposed, tested, accepted, seconds, plain, plain_seconds"
 
 
@@ -73,6 +75,11 @@ class History:
         names = {"store": store, "limit": limit}
         rows = self._db.all(f"SELECT facts FROM updates {of} ORDER BY number DESC LIMIT :limit", names)
         return [_update(facts) for (facts,) in rows]
+
+    def spent(self, seconds: float) -> float:
+        """Processor seconds of the updates that ended in the last `seconds`, of the last hundreds at most."""
+        since = time.time() - seconds
+        return sum(update.cpu_seconds for update in self.updates(_LATEST) if (update.ended or 0.0) > since)
 
     def published(self, store: str) -> dict[str, Update]:
         """The update behind each version of a store."""

@@ -21,11 +21,13 @@ from omnidraft.storage.file_lock import FileLock
 from omnidraft.storage.paths import Part, ProfilePaths, measured
 
 LOCK = "learning.lock"
+_DAY = 86_400.0  # seconds
 
 
 class OpenStores:
     """refused: why nothing can be learned here, "" if it can. answers, tokens, bytes: of the replay; fresh: answers of
-    the present vocabulary that no update has seen; enough: how many of them an update could be judged with, else 0."""
+    the present vocabulary that no update has seen; enough: how many of them an update could be judged with, else 0;
+    day_seconds: processor time of the updates of the last 24 hours."""
 
     def __init__(self, profile: ProfilePaths, settings: Callable[[], LearningSettings]) -> None:
         self._profile, self._settings = profile, settings
@@ -35,6 +37,7 @@ class OpenStores:
         self.replay: ReplayStore | None = None
         self.history: History | None = None
         self.answers = self.tokens = self.bytes = self.fresh = self.enough = 0
+        self.day_seconds = 0.0
 
     def open(self) -> None:
         """Open what learning writes, or note in `refused` that another program does. StorageError for damaged files."""
@@ -117,6 +120,7 @@ class OpenStores:
             answers = self.replay.spelled_by(drafter) if self.replay is not None else {}
             self.enough = waiting(answers, vocabularies, through)
             self.fresh = sum(o > through and a.vocabulary in vocabularies for o, a in answers.items())
+            self.day_seconds = self.history.spent(_DAY) if self.history is not None else 0.0
 
     def _count(self) -> None:
         replay, _ = self.files

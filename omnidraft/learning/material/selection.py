@@ -10,18 +10,20 @@ import numpy as np
 from omnidraft.learning.material.replay import Answer
 
 REPLAYED_PER_NEW = 3  # measured: one pass without replay loses a third of the gain
-JUDGED_OLD = 24
+JUDGED, JUDGED_TOKENS = 24, 2000  # answers of a slice, and about how many tokens they may have
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Replay ordinals. new, replayed: trained on; judged_new, judged_old: held out. through: newest ordinal seen.
-    known: answers there are to train on, these and others."""
+    """Replay ordinals. new, replayed: trained on; judged_new, judged_old: held out; unseen: of the new ones, the last,
+    for who has not been trained on them. through: newest ordinal seen. known: answers there are to train on, these and
+    others."""
 
     new: tuple[int, ...]
     replayed: tuple[int, ...]
     judged_new: tuple[int, ...]
     judged_old: tuple[int, ...]
+    unseen: tuple[int, ...]
     through: int
     known: int
 
@@ -47,10 +49,21 @@ def select_answers(
         replayed = rng.choice(older, min(len(older), per_new * len(new)), replace=False).tolist()
     held = [o for o in usable if answers[o].held_out]
     judged_new, rest = [o for o in held if o > through], [o for o in held if o <= through]
-    judged_old: Sequence[int] = rng.choice(rest, min(len(rest), JUDGED_OLD), replace=False).tolist() if rest else []
+    judged_old = _some(answers, rng.permutation(rest).tolist())
     sort = lambda ordinals: tuple(sorted(map(int, ordinals)))  # noqa: E731
     seen = more[0] - 1 if more else usable[-1] if usable else through
-    return Selection(tuple(new), sort(replayed), tuple(judged_new), sort(judged_old), seen, len(training))
+    unseen = _some(answers, new[::-1])
+    return Selection(tuple(new), sort(replayed), tuple(judged_new), sort(judged_old), sort(unseen), seen, len(training))
+
+
+def _some(answers: Mapping[int, Answer], ordinals: Sequence[int]) -> list[int]:
+    """The first of them, as many as are worth reading to judge by."""
+    found, tokens = [], 0
+    for ordinal in ordinals[:JUDGED]:
+        if tokens < JUDGED_TOKENS:
+            found.append(ordinal)
+            tokens += answers[ordinal].tokens
+    return found
 
 
 def waiting(answers: Mapping[int, Answer], vocabularies: Collection[str], through: int) -> int:

@@ -23,9 +23,9 @@ class StoredAnswers:
         self.index = self._store.spelled_by(drafter)
         self._longest = job.window
 
-    def windows(self, ordinals: Iterable[int]) -> list[Window]:
-        """The windows of these answers, in order."""
-        return [window for ordinal in ordinals for window in self._windows(ordinal)]
+    def windows(self, ordinals: Iterable[int]) -> dict[int, list[Window]]:
+        """The windows of these answers."""
+        return {ordinal: self._windows(ordinal) for ordinal in ordinals}
 
     def _windows(self, ordinal: int) -> list[Window]:
         """Empty if the answer was evicted meanwhile or cannot be read: one bad answer must not end learning."""

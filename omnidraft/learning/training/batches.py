@@ -6,7 +6,7 @@ Right padding only: attention is causal, so nothing a loss reads sees the paddin
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import torch
@@ -17,8 +17,10 @@ from omnidraft.learning.material.record import Record
 from omnidraft.learning.training import alignment, losses
 from omnidraft.learning.training.alignment import Teaching
 
+LONGEST_BATCH = 1024  # padded ids: what one keeps for its way back is what training takes of memory
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, eq=False)
 class Window:
     """A stretch of drafter context. ids: (L,) int64; teaching: its last N ids, each predicted by the one before."""
 
@@ -32,13 +34,20 @@ class Window:
 
 @dataclass(frozen=True)
 class Batch:
-    """ids: (B, L) int64, padded with 0. row, column: (N,) where the N predictions are made. tokens: T target tokens."""
+    """parts: the B windows. ids: (B, L) int64, padded with 0. row, column: (N,) where the N predictions are made.
+    tokens: T target tokens."""
 
+    parts: Sequence[Window]
     ids: Tensor
     row: Tensor
     column: Tensor
     positions: losses.Positions
     tokens: int
+
+    def only(self, tokens: Tensor) -> Batch:
+        """With the predictions of some target tokens alone, (T,) bool."""
+        kept = tokens[self.positions.token]
+        return replace(self, row=self.row[kept], column=self.column[kept], positions=self.positions.at(kept))
 
 
 def windows(record: Record, table: ExpansionTable, longest: int = 512) -> list[Window]:
@@ -83,10 +92,10 @@ def collate(parts: Sequence[Window]) -> Batch:
         tokens += int(index.max() - index.min()) + 1 if n else 0
     positions = _join([w.teaching for w in parts], np.concatenate(shifted))
     as_tensor = lambda arrays: torch.from_numpy(np.concatenate(arrays))  # noqa: E731
-    return Batch(torch.from_numpy(ids), as_tensor(row), as_tensor(column), positions, tokens)
+    return Batch(parts, torch.from_numpy(ids), as_tensor(row), as_tensor(column), positions, tokens)
 
 
-def batches(parts: Sequence[Window], longest_batch: int = 2048) -> Iterator[Batch]:
+def batches(parts: Sequence[Window], longest_batch: int = LONGEST_BATCH) -> Iterator[Batch]:
     """Windows of similar length together, at most `longest_batch` padded ids (and positions) per batch."""
     group: list[Window] = []
     for window in sorted(parts, key=lambda w: len(w.ids)):

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from omnidraft.learning.training.answers import StoredAnswers
-from omnidraft.learning.training.batches import Window
 from omnidraft.learning.training.drafter import rank_of, read_weights
-from omnidraft.learning.training.evaluate import Estimate, estimates, judge, means
+from omnidraft.learning.training.evaluate import Answers, Estimate, judge, means
 from omnidraft.learning.training.prepared import Prepared
 from omnidraft.learning.training_events import Compared
 from omnidraft.learning.training_job import TrainingJob
@@ -47,11 +46,11 @@ def compare(job: TrainingJob, prepared: Prepared) -> Iterator[Compared]:
 
 
 def estimates_with(
-    job: TrainingJob, prepared: Prepared, path: str | None, slices: Mapping[str, list[Window]]
+    job: TrainingJob, prepared: Prepared, path: str | None, slices: Mapping[str, Answers]
 ) -> dict[str, Estimate]:
     """Estimates of the drafter with the weights at `path`, None: bare."""
     weights = read_weights(Path(path)) if path is not None else {}
     drafter = prepared.drafter(job, rank_of(weights) if weights else job.rank)
     if weights:
         drafter.load_weights(weights)
-    return estimates(drafter, slices)
+    return prepared.estimates(drafter, slices)

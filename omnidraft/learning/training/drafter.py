@@ -6,47 +6,88 @@ losses and replay.
 
 from __future__ import annotations
 
+import hashlib
 import io
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from copy import copy
 from pathlib import Path
+from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
 import torch
-from gguf import MODEL_ARCH, MODEL_ARCH_NAMES, GGUFReader, get_tensor_name_map
+from gguf import MODEL_ARCH, MODEL_ARCH_NAMES, get_tensor_name_map
 from peft import LoraConfig, get_peft_model
 from torch import Tensor, nn
-from transformers import AutoModelForCausalLM
 
+from omnidraft.backends.gguf.header import GgufHeader, read_header
 from omnidraft.errors import ModelError, StorageError
 from omnidraft.learning.training.batches import Batch
+from omnidraft.learning.training.frozen import load_frozen
+from omnidraft.learning.training.output_layer import OutputLayer
 from omnidraft.storage.files import read
 
 Weights = Mapping[str, np.ndarray | torch.Tensor]
 OUTPUT = "output"  # the output layer's name in a GGUF
+DIVISIBLE = {"llama", "mistral", "qwen2", "qwen3"}
 LAYERS = {"attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"}  # those llama.cpp may adapt
 
 
+class Rows:
+    """Which positions are read of what the last layer gives: all, or some for a while."""
+
+    def __init__(self) -> None:
+        self.at: tuple[Tensor, Tensor] | None = None
+
+    @contextmanager
+    def only(self, row: Tensor, column: Tensor) -> Iterator[None]:
+        self.at = row, column
+        try:
+            yield
+        finally:
+            self.at = None
+
+
+class OnRows(nn.Module):
+    """A part of the last layer, computed where it is read; elsewhere it gives zeros."""
+
+    def __init__(self, part: nn.Module, rows: Rows) -> None:
+        super().__init__()
+        self.part, self._rows = part, rows
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self._rows.at is None:
+            return self.part(x)
+        found = self.part(x[self._rows.at])
+        return found.new_zeros(*x.shape[:-1], found.shape[-1]).index_put(self._rows.at, found)
+
+
 class TorchDrafter:
-    """A drafter with a trainable adapter.
+    """A drafter with an adapter, of which the upper half's is trained.
 
     adapted: {GGUF layer name ("blk.0.attn_q", "output"): its PEFT module}; rank: LoRA rank; alpha equals the rank, so
-    the adapter's scale is 1; first_id: the piece that texts begin with.
+    the adapter's scale is 1; first_id: the piece that texts begin with; output: its output layer. Layers below the
+    upper half keep the adapter they come with, so that what they give can be computed once a window (`below`).
     """
 
     def __init__(self, path: Path, rank: int = 32, output_layer: bool = True, seed: int = 0) -> None:
         self.path, self.rank = Path(path), rank
-        reader = GGUFReader(path)
-        self.architecture = reader.fields["general.architecture"].contents()
-        base = _load(self.path)
-        self.vocabulary_size = base.get_output_embeddings().weight.shape[0]
-        self.first_id = _first_id(reader)
-        names = _adaptable(base, reader, self.architecture, output_layer)
+        header = read_header(path)
+        self.architecture = header.metadata["general.architecture"]
+        base = load_frozen(header)
+        self.first_id = _first_id(header)
+        names = _adaptable(base, header, self.architecture, output_layer)
         config = LoraConfig(r=rank, lora_alpha=rank, target_modules=sorted(names), lora_dropout=0.0, bias="none")
         self.model = get_peft_model(base, config)
         self.base = base
         modules = dict(base.named_modules())
         self.adapted: dict[str, nn.Module] = {gguf_name: modules[name] for name, gguf_name in names.items()}
+        self.output = OutputLayer(base.get_output_embeddings())
+        self._rows = Rows()
+        self._below, self._upper = _halves(base.get_decoder(), self.architecture)
+        if self._below is not None:
+            _compute_only(self._rows, self._upper.layers[-1])
         self.renew(seed)
 
     def renew(self, seed: int) -> None:
@@ -56,19 +97,28 @@ class TorchDrafter:
         self.reset()
 
     def parameters(self) -> list[Tensor]:
-        return [p for p in self.model.parameters() if p.requires_grad]
+        """What is trained."""
+        return [p for p in (*self._upper.parameters(), *self.base.get_output_embeddings().parameters())
+                if p.requires_grad]  # fmt: skip
+
+    @torch.no_grad()
+    def below(self, ids: Tensor) -> Tensor:
+        """Hidden states under the upper half, (B, L, width); the ids themselves where there is nothing under it."""
+        return ids if self._below is None else self._below(input_ids=ids, use_cache=False).last_hidden_state
+
+    def above(self, below: Tensor) -> Tensor:
+        """Last hidden states, (B, L, width), by what `below` gave."""
+        given = {"input_ids" if self._below is None else "inputs_embeds": below}
+        return self._upper(**given, use_cache=False).last_hidden_state
 
     def hidden(self, ids: Tensor) -> Tensor:
         """Last hidden states, (B, L, width)."""
-        return self.base.get_decoder()(input_ids=ids, use_cache=False).last_hidden_state
+        return self.above(self.below(ids))
 
-    def log_probabilities(self, hidden: Tensor) -> Tensor:
-        """(N, width) -> (N, D) float32; only the rows a loss reads ever meet the output layer."""
-        return torch.log_softmax(self.base.get_output_embeddings()(hidden).float(), dim=-1)
-
-    def predict(self, batch: Batch) -> Tensor:
-        """log q at the batch's N positions, (N, D)."""
-        return self.log_probabilities(self.hidden(batch.ids)[batch.row, batch.column])
+    def rows(self, batch: Batch, below: Tensor | None = None) -> Tensor:
+        """Last hidden states where the batch's N predictions are made, (N, width). below: of its ids, if known."""
+        with self._rows.only(batch.row, batch.column):
+            return self.above(self.below(batch.ids) if below is None else below)[batch.row, batch.column]
 
     def weights(self) -> dict[str, Tensor]:
         """The adapter: {"blk.0.attn_q.lora_a": (rank, in), "....lora_b": (out, rank)}, torch's row order, float32."""
@@ -77,6 +127,15 @@ class TorchDrafter:
             found[f"{name}.lora_a"] = module.lora_A["default"].weight.detach().clone()
             found[f"{name}.lora_b"] = module.lora_B["default"].weight.detach().clone()
         return found
+
+    def digest(self) -> str:
+        """Names what the adapter does: the same for all that do nothing."""
+        found, weights = hashlib.sha256(), self.weights()
+        for layer in self.adapted:
+            if weights[f"{layer}.lora_b"].any():
+                found.update(weights[f"{layer}.lora_a"].numpy())
+                found.update(weights[f"{layer}.lora_b"].numpy())
+        return found.hexdigest()
 
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:
         """Take over an adapter's weights; ModelError if it does not belong to this drafter and rank."""
@@ -99,29 +158,39 @@ class TorchDrafter:
             module.reset_lora_parameters("default", init_lora_weights=True)
 
 
-def _first_id(reader: GGUFReader) -> int:
+def _compute_only(rows: Rows, layer: nn.Module) -> None:
+    """Of the last layer only keys and values are read at all positions."""
+    attention: Any = layer.self_attn
+    for owner, name in ((attention, "q_proj"), (attention, "o_proj"), (layer, "mlp")):
+        setattr(owner, name, OnRows(getattr(owner, name), rows))
+
+
+def _first_id(header: GgufHeader) -> int:
     """Where there is no begin token, models were trained with the end token between texts."""
     for name in ("bos", "eos"):
-        if (field := reader.fields.get(f"tokenizer.ggml.{name}_token_id")) is not None:
-            return int(field.contents())
+        if (number := header.metadata.get(f"tokenizer.ggml.{name}_token_id")) is not None:
+            return int(number)
     return 0
 
 
-def _load(path: Path) -> nn.Module:
-    try:
-        model = AutoModelForCausalLM.from_pretrained(
-            str(path.parent), gguf_file=path.name, dtype=torch.float32, local_files_only=True
-        )
-    except (OSError, ValueError, KeyError, NotImplementedError) as error:
-        raise ModelError(f"torch cannot train {path.name}: {error}") from error
-    return model.eval()  # no dropout; LoRA trains the same in evaluation mode
+def _halves(decoder: nn.Module, architecture: str) -> tuple[nn.Module | None, nn.Module]:
+    """The decoder's lower layers and its upper ones, as two decoders that share all they have; (None, all of it) where
+    a layer needs to know its number."""
+    layers = list(decoder.layers)  # type: ignore[arg-type]
+    if architecture not in DIVISIBLE or len(layers) < 2:
+        return None, decoder
+    middle = len(layers) // 2
+    lower, upper = copy(decoder), copy(decoder)
+    lower._modules = {**decoder._modules, "layers": nn.ModuleList(layers[:middle]), "norm": nn.Identity()}
+    upper._modules = {**decoder._modules, "layers": nn.ModuleList(layers[middle:])}
+    return lower, upper
 
 
-def _adaptable(base: nn.Module, reader: GGUFReader, architecture: str, output_layer: bool) -> dict[str, str]:
+def _adaptable(base: nn.Module, header: GgufHeader, architecture: str, output_layer: bool) -> dict[str, str]:
     """{module name: GGUF name} of every linear layer the GGUF stores under a name of its own."""
     by_name = {name: key for key, name in MODEL_ARCH_NAMES.items()}
     mapping = get_tensor_name_map(by_name.get(architecture, MODEL_ARCH.LLAMA), base.config.num_hidden_layers)
-    stored = {tensor.name.removesuffix(".weight") for tensor in reader.tensors}
+    stored = {name.removesuffix(".weight") for name in header.tensors}
     found = {}
     for name, module in base.named_modules():
         gguf_name = mapping.get_name(name) if isinstance(module, nn.Linear) else None

@@ -11,7 +11,7 @@ trained adapter may be served is judged by them alone, against what is served no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,8 +20,8 @@ import torch
 from omnidraft.learning.training.batches import Batch, Window, batches
 from omnidraft.learning.training.drafter import TorchDrafter
 from omnidraft.learning.training.losses import gather_log
-from omnidraft.learning.training.steps import longest_batch
 
+REMEMBERED = 3  # adapters whose estimates are: what is served, the candidate, and what comes of it
 FEWEST = 32  # held-out tokens without which nothing can be said
 
 
@@ -48,40 +48,63 @@ class Estimate:
         }
 
 
-@torch.no_grad()
-def estimate(drafter: TorchDrafter, parts: Iterable[Window], longest_batch: int = 2048) -> Estimate:
+Answers = Mapping[int, Sequence[Window]]  # by replay ordinal
+
+
+class Estimator:
+    """Estimates; each answer's are made once for the same weights, of which the last few are remembered."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, dict[int, Estimate]] = {}
+
+    def __call__(self, drafter: TorchDrafter, slices: Mapping[str, Answers]) -> dict[str, Estimate]:
+        """Estimates of each slice ("old", "new")."""
+        digest = drafter.digest()
+        known = self._known.pop(digest, {})
+        self._known = dict([*self._known.items(), (digest, known)][-REMEMBERED:])
+        for answers in slices.values():
+            unknown = [ordinal for ordinal in answers if ordinal not in known]
+            known.update(zip(unknown, estimate_each(drafter, [answers[o] for o in unknown]), strict=True))
+        return {name: _joined([known[o] for o in answers]) for name, answers in slices.items()}
+
+
+def estimate(drafter: TorchDrafter, parts: Sequence[Window]) -> Estimate:
     """Acceptance estimates over all tokens of `parts` that have pieces and were captured."""
-    columns: list[list[np.ndarray]] = [[], [], []]
-    for batch in batches(list(parts), longest_batch):
-        for column, values in zip(columns, _per_token(drafter.predict(batch), batch), strict=True):
-            column.append(values)
-    return Estimate(*(np.concatenate(c) if c else np.zeros(0) for c in columns))
+    return _joined(estimate_each(drafter, [parts]))
 
 
-def _per_token(logq: torch.Tensor, batch: Batch) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    at = batch.positions
-    hit = logq.argmax(1) == at.piece
-    both = torch.minimum(gather_log(logq, at.node.ids).exp(), at.node.p).sum(1)
-    every = _product_per_token(hit.float(), batch)
-    overlap = _product_per_token(both.clamp(0, 1), batch)
+@torch.no_grad()
+def estimate_each(drafter: TorchDrafter, groups: Sequence[Sequence[Window]]) -> list[Estimate]:
+    """Of each group of windows."""
+    found = dict[Window, Estimate]()
+    for batch in batches([window for group in groups for window in group]):
+        columns, row = _per_token(drafter, batch)
+        for i, window in enumerate(batch.parts):
+            found[window] = Estimate(*(column[row == i] for column in columns))
+    return [_joined([found[window] for window in group]) for group in groups]
+
+
+def _joined(parts: Sequence[Estimate]) -> Estimate:
+    columns = zip(*((e.direct, e.greedy, e.overlap) for e in parts), strict=True) if parts else [[np.zeros(0)]] * 3
+    return Estimate(*(np.concatenate(column) for column in columns))
+
+
+def _per_token(drafter: TorchDrafter, batch: Batch) -> tuple[list[np.ndarray], np.ndarray]:
+    """(direct, greedy, overlap), each (T,), and the row of each token's window."""
+    at, named, hidden = batch.positions, batch.positions.named, drafter.rows(batch)
+    total, likeliest = drafter.output.overall(hidden)
+    logq = drafter.output.logits(hidden, named) - total[:, None]
+    hit = likeliest == at.piece
+    both = torch.minimum(gather_log(logq, at.among(named).node.ids).exp(), at.node.p).sum(1)
     starts = (at.depth == 0) & at.taught
-    token = at.token[starts]
-    return (
-        (hit & at.is_direct)[starts].float().numpy(),
-        every[token].numpy(),
-        overlap[token].numpy(),
-    )
+    every, overlap = (_product_per_token(v, batch)[at.token[starts]] for v in (hit.float(), both.clamp(0, 1)))
+    found = ((hit & at.is_direct)[starts].float(), every, overlap)
+    return [column.numpy() for column in found], batch.row[starts].numpy()
 
 
 def _product_per_token(values: torch.Tensor, batch: Batch) -> torch.Tensor:
     """(N,) -> (T,): the product of each token's positions."""
     return torch.ones(batch.tokens).scatter_reduce(0, batch.positions.token, values, "prod")
-
-
-def estimates(drafter: TorchDrafter, slices: Mapping[str, Sequence[Window]]) -> dict[str, Estimate]:
-    """`estimate` of every slice ("old", "new")."""
-    size = longest_batch(drafter.vocabulary_size)
-    return {name: estimate(drafter, parts, size) for name, parts in slices.items()}
 
 
 def means(found: Mapping[str, Estimate]) -> dict[str, dict[str, float]]:

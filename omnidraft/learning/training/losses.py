@@ -1,10 +1,10 @@
 """The distillation losses, each one function a reader can check against the formula in its docstring.
 
-Every function takes `logq`, the drafter's log probabilities at N positions, (N, D) float32, and a `Positions`; it
-returns the sum of its terms in nats divided by N, a scalar. p is the target at temperature 1 over its captured
-candidates plus one outcome "other"; q the drafter. "Other" takes part in every KL with the mass both sides give it:
-nothing is renormalised away, so with fewer candidates each KL becomes a lower bound of the full one (log-sum
-inequality).
+Every function takes `logq`, the drafter's log probabilities at N positions, (N, D) float32, and a `Positions`, whose
+ids are columns of `logq` (all D pieces, or some: `Positions.among`); it returns the sum of its terms in nats divided by
+N, a scalar. p is the target at temperature 1 over its captured candidates plus one outcome "other"; q the drafter.
+"Other" takes part in every KL with the mass both sides give it: nothing is renormalised away, so with fewer candidates
+each KL becomes a lower bound of the full one (log-sum inequality).
 
 Paper: "OmniDraft", arXiv 2507.02659, Eq. 1-4. This module knows nothing of models or records.
 """
@@ -12,7 +12,8 @@ Paper: "OmniDraft", arXiv 2507.02659, Eq. 1-4. This module knows nothing of mode
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -53,6 +54,25 @@ class Positions:
     def is_direct(self) -> Tensor:
         """The token maps directly: one piece, and that piece spells nothing else."""
         return (self.length == 1) & ~self.split
+
+    @property
+    def named(self) -> Tensor:
+        """All pieces that occur in it, each once."""
+        ids = torch.cat([self.piece, self.node.ids.flatten(), self.direct.ids.flatten()]).unique()
+        return ids[ids >= 0]
+
+    def at(self, which: Tensor) -> Positions:
+        """Some of the positions."""
+        parts: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
+        cut = lambda o: Outcomes(o.ids[which], o.p[which], o.other[which])  # noqa: E731
+        return Positions(**{k: cut(v) if isinstance(v, Outcomes) else v[which] for k, v in parts.items()})
+
+    def among(self, pieces: Tensor) -> Positions:
+        """The same with every id replaced by a place of it in `pieces`, (n,), which has all that are named."""
+        places = torch.full((int(pieces.max()) + 2,), -1)
+        places[pieces] = torch.arange(len(pieces))
+        node, direct = (replace(o, ids=places[o.ids]) for o in (self.node, self.direct))
+        return replace(self, piece=places[self.piece], node=node, direct=direct)
 
 
 Loss = Callable[[Tensor, Positions], Tensor]

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from omnidraft.learning.training.batches import Window
 from omnidraft.learning.training.drafter import TorchDrafter
-from omnidraft.learning.training.rehearsal import SETS, Texts, draw
+from omnidraft.learning.training.evaluate import Estimator
+from omnidraft.learning.training.rehearsal import SETS, drawn_once
 from omnidraft.learning.training_job import TrainingJob
 
 
 class Prepared:
-    """The drafter of the last job, and what it has drawn; of one only, for they take memory."""
+    """The drafter of the last job, what it has drawn, and estimates of it; of one only, for they take memory."""
 
     def __init__(self) -> None:
+        self.estimates = Estimator()
         self._drafter: TorchDrafter | None = None
-        self._texts: dict[int, Texts] = {}
+        self._texts: dict[int, list[Window]] = {}
         self._of: tuple[str, str, int] | None = None
 
     def drafter(self, job: TrainingJob, rank: int) -> TorchDrafter:
@@ -27,13 +30,13 @@ class Prepared:
         if self._drafter is not None and wanted == self._of:
             self._drafter.renew(job.seed)
         else:
-            self._drafter, self._texts = None, {}  # before another is read
+            self._drafter, self._texts, self.estimates = None, {}, Estimator()  # before another is read
             self._drafter, self._of = TorchDrafter(Path(job.drafter), rank, seed=job.seed), wanted
         return self._drafter
 
-    def texts(self, drafter: TorchDrafter, seed: int) -> Texts:
-        """What an update with this seed rehearses; `drafter`: as given out last."""
-        number = seed % SETS
+    def texts(self, job: TrainingJob, drafter: TorchDrafter) -> list[Window]:
+        """What the job rehearses; `drafter`: as given out last."""
+        number = job.seed % SETS
         if number not in self._texts:
-            self._texts[number] = draw(drafter, number)
+            self._texts[number] = drawn_once(drafter, number, Path(job.store).parent).windows()
         return self._texts[number]

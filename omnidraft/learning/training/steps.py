@@ -7,14 +7,18 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
-from omnidraft.learning.training.batches import Window, batches
+from omnidraft.learning.training.batches import Batch, Window, batches
 from omnidraft.learning.training.drafter import TorchDrafter
-from omnidraft.learning.training.losses import LOSSES
-from omnidraft.learning.training.rehearsal import Rehearsal
+from omnidraft.learning.training.losses import LOSSES, Loss, projected
+from omnidraft.learning.training.rehearsal import ROWS
 
 WINDOWS_PER_STEP = 8  # the paper's batch
-LOGITS = 16_000_000  # floats of one (positions, vocabulary) matrix, 64 MB; a step keeps about four alive
+PIECES_READ, PIECES_LEARNED = 1024, 512  # of one step: of long answers fewer windows do, and some of their tokens
+KEPT_BYTES = 64 << 20  # of hidden states below the trained layers, kept from step to step
+LOOKED_AT = 512  # positions that tell which pieces are common
 
 
 @dataclass(frozen=True)
@@ -27,14 +31,48 @@ class Step:
     tokens: int
 
 
-def longest_batch(vocabulary_size: int) -> int:
-    """Padded ids per micro-batch that keep training inside its memory bound."""
-    return max(128, min(2048, LOGITS // vocabulary_size))
-
-
 def make_optimizer(drafter: TorchDrafter, learning_rate: float) -> torch.optim.Optimizer:
     """AdamW as in the paper: betas 0.9 / 0.999; no decay, the adapter starts at zero."""
     return torch.optim.AdamW(drafter.parameters(), lr=learning_rate, betas=(0.9, 0.999), weight_decay=0.0)
+
+
+class Trainer:
+    """Gradients of batches of windows. below: hidden states under the trained layers, by window, computed once."""
+
+    def __init__(self, drafter: TorchDrafter, parts: Sequence[Window]) -> None:
+        self.drafter, self._below, self._room = drafter, dict[int, Tensor](), KEPT_BYTES
+        self._kept = list[Window]()  # so that no other window takes over a number
+        drafter.output.note(self._some_rows(parts))
+
+    def backward(self, batch: Batch, function: Loss, weight: float) -> float:
+        """Add the gradient of `weight` times the loss; the loss."""
+        hidden, at = self.drafter.rows(batch, self._under(batch)), batch.positions
+        pieces, logq = self.drafter.output.estimate_log_probabilities(hidden, at.named)
+        value = function(logq, at.among(pieces))
+        (value * weight).backward()
+        return value.item()
+
+    def _under(self, batch: Batch) -> Tensor:
+        found = [self._below.get(id(window)) for window in batch.parts]
+        if all(f is not None for f in found):
+            return pad_sequence(found, batch_first=True)
+        below = self.drafter.below(batch.ids)
+        for window, states in zip(batch.parts, below, strict=True):
+            own = states[: len(window.ids)]
+            if self._room >= own.nbytes and id(window) not in self._below:
+                self._below[id(window)] = own.clone()
+                self._kept.append(window)
+                self._room -= own.nbytes
+        return below
+
+    @torch.no_grad()
+    def _some_rows(self, parts: Sequence[Window]) -> Tensor:
+        """Last hidden states at LOOKED_AT positions, or all there are."""
+        found = list[Tensor]()
+        for batch in batches(parts):
+            if sum(map(len, found)) < LOOKED_AT:
+                found.append(self.drafter.rows(batch, self._under(batch)))
+        return torch.cat(found)[:LOOKED_AT]
 
 
 def train(
@@ -43,41 +81,59 @@ def train(
     loss: str,
     learning_rate: float,
     seed: int,
+    least: int = 1,
     passes: int = 1,
-    windows_per_step: int = WINDOWS_PER_STEP,
+    rehearsed: Sequence[Window] = (),
+    rehearsal: float = 0.0,
     warmup: int = 2,
-    optimizer: torch.optim.Optimizer | None = None,
-    falling: bool = False,
-    rehearsal: Rehearsal | None = None,
 ) -> Iterator[Step]:
-    """Train on all windows `passes` times in random order, yielding after each optimizer step.
+    """Train on all windows `passes` times in random order, and on for `least` steps, yielding after each.
 
-    falling: let the rate fall to zero on the way. At a constant rate the last steps of a short update make as much
-    noise as there is left to gain, and the adapter at the end of a stream is worse (measured). rehearsal: its loss is
-    added at every step, but not to what is told.
+    The rate falls to zero on the way: at a constant rate the last steps of a short update make as much noise as there
+    is left to gain, and the adapter at the end of a stream is worse (measured). rehearsed: texts of the bare drafter,
+    a few of which are added to every step with the weight `rehearsal`, but not to what is told.
     """
-    optimizer = optimizer or make_optimizer(drafter, learning_rate)
-    rng, function = np.random.default_rng(seed), LOSSES[loss]
-    per_pass = -(-len(parts) // windows_per_step)
-    size, tokens, number = longest_batch(drafter.vocabulary_size), 0, 0
-    for _ in range(passes):
-        for group in np.array_split(rng.permutation(len(parts)), per_pass) if per_pass else []:
-            chosen = [parts[i] for i in group]
-            positions = sum(w.positions for w in chosen)
-            total = 0.0
-            for batch in batches(chosen, size):
-                value = function(drafter.predict(batch), batch.positions)
-                share = len(batch.positions.piece) / positions
-                (value * share).backward()
-                total += value.item() * share
-            if rehearsal is not None:
-                rehearsal.loss().backward()
-            number += 1
-            left = 1.0 - (number - 1) / (per_pass * passes) if falling else 1.0
-            for settings in optimizer.param_groups:
-                settings["lr"] = learning_rate * left * min(1.0, number / warmup)
-            torch.nn.utils.clip_grad_norm_(drafter.parameters(), 1.0)
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
-            tokens += positions
-            yield Step(number, per_pass * passes, total, tokens)
+    optimizer, trainer = make_optimizer(drafter, learning_rate), Trainer(drafter, parts)
+    rng, tokens = np.random.default_rng(seed), 0
+    groups = _groups(parts, rng, least, passes)
+    for number, group in enumerate(groups, 1):
+        chosen = _learned(group, rng)
+        positions, total = sum(len(batch.row) for batch in chosen), 0.0
+        for batch in chosen:
+            share = len(batch.row) / positions
+            total += share * trainer.backward(batch, LOSSES[loss], share)
+        for batch in batches([rehearsed[i] for i in rng.permutation(len(rehearsed))[:ROWS]] if rehearsal else []):
+            trainer.backward(batch, projected, rehearsal * len(batch.parts) / ROWS)
+        for settings in optimizer.param_groups:
+            settings["lr"] = learning_rate * (1 - (number - 1) / len(groups)) * min(1.0, number / warmup)
+        torch.nn.utils.clip_grad_norm_(drafter.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        tokens += positions
+        yield Step(number, len(groups), total, tokens)
+
+
+def _learned(group: Sequence[Window], rng: np.random.Generator) -> list[Batch]:
+    """The step's batches: of long answers with some of their tokens, for what costs is the number of predictions, and
+    those of one answer are alike."""
+    found, share = list(batches(group)), PIECES_LEARNED / sum(w.positions for w in group)
+    if share >= 1:
+        return found
+    thinned = [batch.only(torch.from_numpy(rng.random(batch.tokens) < share)) for batch in found]
+    return [batch for batch in thinned if len(batch.row)] or found
+
+
+def _groups(parts: Sequence[Window], rng: np.random.Generator, least: int, passes: int) -> list[list[Window]]:
+    """The windows of each step: pass after pass over all of them, each in an order of its own."""
+    groups: list[list[Window]] = []
+    while passes > 0 or len(groups) < least:
+        group: list[Window] = []
+        for i in rng.permutation(len(parts)):
+            full = len(group) == WINDOWS_PER_STEP or sum(w.positions for w in group) >= PIECES_READ
+            if full:
+                groups.append(group)
+                group = []
+            group.append(parts[i])
+        groups.append(group)
+        passes -= 1
+    return groups

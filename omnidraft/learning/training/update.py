@@ -30,16 +30,14 @@ from omnidraft.learning.training.answers import StoredAnswers
 from omnidraft.learning.training.batches import Window
 from omnidraft.learning.training.compare import Throttle, compare, estimates_with
 from omnidraft.learning.training.drafter import TorchDrafter, arrays_of, give, read_weights
-from omnidraft.learning.training.evaluate import Estimate, Verdict, estimates, judge, means
+from omnidraft.learning.training.evaluate import Answers, Estimate, Verdict, judge, means
 from omnidraft.learning.training.prepared import Prepared
-from omnidraft.learning.training.rehearsal import Rehearsal
 from omnidraft.learning.training_events import Estimated, Event, Published, Refused, Started, Stepped
 from omnidraft.learning.training_job import TrainingJob
 from omnidraft.storage.vault import vault_of
 
 LONGEST = 16  # updates a candidate has to become better than what is served
 SETTLED = 100  # answers, from which on half the steps do: .44 accepted for .42 after 300, for two thirds of the time
-UNSEEN = 24  # new answers a candidate is judged on before it is trained on them
 
 
 @dataclass(frozen=True)
@@ -50,8 +48,8 @@ class Material:
 
     selection: Selection
     windows: list[Window]
-    held_out: Mapping[str, list[Window]]
-    unseen: list[Window]
+    held_out: Mapping[str, Answers]
+    unseen: Answers
     chats: frozenset[str]
     candidate: Candidate
 
@@ -109,9 +107,10 @@ def _read(job: TrainingJob) -> Material:
     )
     taught = (*selection.new, *selection.replayed)
     held_out = {"old": answers.windows(selection.judged_old), "new": answers.windows(selection.judged_new)}
-    unseen = answers.windows(selection.new[-UNSEEN:]) if candidate.weights else []
+    unseen = answers.windows(selection.unseen if candidate.weights else ())
     chats = frozenset(answers.index[o].chat for o in taught)
-    return Material(selection, answers.windows(taught), held_out, unseen, chats, candidate)
+    windows = [window for answer in answers.windows(taught).values() for window in answer]
+    return Material(selection, windows, held_out, unseen, chats, candidate)
 
 
 def _train(job: TrainingJob, prepared: Prepared, material: Material) -> Generator[Event, None, Trained]:
@@ -122,13 +121,13 @@ def _train(job: TrainingJob, prepared: Prepared, material: Material) -> Generato
     yield Estimated("before", means({name: before[name] for name in material.held_out}))
     drafter = prepared.drafter(job, job.rank)
     candidate = _begin(drafter, job, material.candidate)
-    untrained = estimates(drafter, slices) if material.unseen and candidate.weights else None
+    untrained = prepared.estimates(drafter, slices) if material.unseen and candidate.weights else None
     throttle.rest()
     step = steps.Step(0, 0, 0.0, 0)
     for step in _steps(drafter, material, job, prepared):
         yield Stepped(step.step, step.steps, step.loss, step.tokens)
         throttle.rest()
-    after = estimates(drafter, material.held_out)
+    after = prepared.estimates(drafter, material.held_out)
     yield Estimated("after", means(after))
     chats = tuple(sorted(material.chats | {*job.inherited, *candidate.chats}))
     candidate = replace(candidate, weights=arrays_of(drafter), through=material.selection.through, chats=chats)
@@ -177,15 +176,11 @@ def _publish(
 
 def _steps(drafter: TorchDrafter, material: Material, job: TrainingJob, prepared: Prepared) -> Iterator[steps.Step]:
     """More passes while there is little to learn from."""
-    parts, least = material.windows, job.least_steps
-    if material.selection.known >= SETTLED:
-        least = -(-least // 2)
-    passes = max(job.passes, -(-least * steps.WINDOWS_PER_STEP // len(parts)))
-    rehearsal = None
-    if job.rehearsal:
-        texts, longest = prepared.texts(drafter, job.seed), steps.longest_batch(drafter.vocabulary_size)
-        rehearsal = Rehearsal(drafter, job.rehearsal, longest, job.seed, texts)
-    return steps.train(drafter, parts, job.loss, job.learning_rate, job.seed, passes, falling=True, rehearsal=rehearsal)
+    least = job.least_steps if material.selection.known < SETTLED else -(-job.least_steps // 2)
+    rehearsed = prepared.texts(job, drafter) if job.rehearsal else []
+    return steps.train(
+        drafter, material.windows, job.loss, job.learning_rate, job.seed, least, job.passes, rehearsed, job.rehearsal
+    )
 
 
 def _candidate(job: TrainingJob) -> Candidate:

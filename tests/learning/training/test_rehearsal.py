@@ -6,26 +6,27 @@ import numpy as np
 import pytest
 import torch
 
+from omnidraft.learning.training import rehearsal
+from omnidraft.learning.training.batches import collate
 from omnidraft.learning.training.drafter import TorchDrafter, read_weights
-from omnidraft.learning.training.rehearsal import LENGTH, Rehearsal, divergence, draw
+from omnidraft.learning.training.losses import projected
+from omnidraft.learning.training.rehearsal import KEPT, LENGTH, draw
 
 
-def test_the_divergence_is_its_definition_gradient_included():
-    rng = np.random.default_rng(0)
-    logits = torch.tensor(rng.normal(0, 1, (2, 3, 5)), requires_grad=True)
-    p = torch.softmax(torch.tensor(rng.normal(0, 1, (2, 3, 5))), -1)
-    divergence(p.log(), torch.log_softmax(logits, -1)).backward()
-    found, logits.grad = logits.grad.clone(), None
-    q = torch.softmax(logits, -1)
-    total = 0.0
-    for row in range(2):
-        for column in range(3):
-            for d in range(5):
-                total = total + p[row, column, d] * torch.log(p[row, column, d] / q[row, column, d])
-    (total / 6).backward()
-    assert torch.allclose(found, logits.grad)
-    assert divergence(p.log(), torch.log_softmax(logits, -1)).item() == pytest.approx(total.item() / 6)
-    assert divergence(p.log(), p.log()) == 0
+def loss(drafter: TorchDrafter, texts: list) -> torch.Tensor:
+    """Of the texts, over the whole vocabulary."""
+    batch = collate(texts)
+    return projected(drafter.output.log_probabilities(drafter.rows(batch)), batch.positions)
+
+
+def divergence(drafter: TorchDrafter, texts: list) -> float:
+    """KL(bare || adapted) by its definition, in nats a position."""
+    with torch.no_grad():
+        rows = collate(texts)
+        q = drafter.output.log_probabilities(drafter.rows(rows))
+        with drafter.model.disable_adapter():
+            p = drafter.output.log_probabilities(drafter.rows(rows))
+    return (p.exp() * (p - q)).sum(1).mean().item()
 
 
 @pytest.fixture
@@ -52,28 +53,42 @@ def test_the_adapter_takes_no_part_in_the_drawing_and_the_seed_decides(bare, ada
     assert first.shape == (3, 1 + LENGTH)
     assert (first[:, 0] == bare.first_id).all()
     assert len({tuple(row) for row in first.tolist()}) == 3
-    assert torch.equal(draw(adapted, 5, drawn=3).ids, first)
-    assert not torch.equal(draw(bare, 6, drawn=3).ids, first)
+    assert np.array_equal(draw(adapted, 5, drawn=3).ids, first)
+    assert not np.array_equal(draw(bare, 6, drawn=3).ids, first)
 
 
-def test_only_what_the_adapter_changes_costs(bare, adapted):
-    texts = draw(adapted, 5, drawn=2)
-    assert Rehearsal(bare, 1.0, 2048, 5, texts).loss().item() == pytest.approx(0, abs=1e-6)
-    one, two = (Rehearsal(adapted, weight, 2048, 5, texts).loss() for weight in (1.0, 2.0))
-    assert one.item() > 0.01
-    assert two.item() == pytest.approx(2 * one.item(), rel=1e-4)
-    one.backward()
-    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in adapted.parameters())
-    assert not any(p.grad is not None for p in adapted.base.parameters() if not p.requires_grad)
+def test_it_is_drawn_once_for_good(bare, tmp_path, monkeypatch):
+    monkeypatch.setattr(rehearsal, "DRAWN", 2)
+    first = rehearsal.drawn_once(bare, 0, tmp_path / "new")
+    monkeypatch.setattr(rehearsal, "draw", lambda *_: pytest.fail("drawn again"))
+    again = rehearsal.drawn_once(bare, 0, tmp_path / "new")
+    assert all(np.array_equal(value, vars(again)[name]) for name, value in vars(first).items())
+    (file,) = (tmp_path / "new").iterdir()
+    file.write_bytes(file.read_bytes()[:100])
+    with pytest.raises(pytest.fail.Exception):
+        rehearsal.drawn_once(bare, 0, tmp_path / "new")
 
 
-def test_a_step_reads_no_more_than_it_may(bare):
-    read = []
-    rehearsal = Rehearsal(bare, 1.0, longest=LENGTH + 1, seed=0, texts=draw(bare, 0, drawn=5))
-    hidden = bare.hidden
-    bare.hidden = lambda ids: read.append(ids.shape) or hidden(ids)
-    rehearsal.loss()
-    assert read == [(1, LENGTH)]
+def test_a_text_says_what_the_bare_drafter_gives_to_each_piece(bare, adapted):
+    (text,) = draw(adapted, 5, drawn=1).windows()
+    q = bare.output.log_probabilities(bare.hidden(torch.tensor(text.ids[None, :-1]))[0]).exp().detach().numpy()
+    at = np.arange(LENGTH)
+    assert np.allclose(text.teaching.p_served, q[at, text.ids[1:]], atol=1e-5)
+    assert np.allclose(text.teaching.node.p, q[at[:, None], text.teaching.node.ids[..., 0]], atol=1e-5)
+    assert np.allclose(text.teaching.node.p[:, 0], q.max(1), atol=1e-5)
+    assert text.teaching.node.p.shape == (LENGTH, KEPT)
+    assert np.allclose(text.teaching.node.p.sum(1) + text.teaching.node.other, 1, atol=1e-4)
+
+
+def test_its_loss_is_the_divergence_but_for_the_inside_of_other(bare, adapted):
+    texts = draw(adapted, 5, drawn=8).windows()
+    inside = [text.teaching.p_served < text.teaching.node.p.min(1) for text in texts]  # pieces outside the likeliest
+    least = -np.log(np.concatenate([t.teaching.p_served for t in texts]))[np.concatenate(inside)].sum()
+    own = -sum(np.log(t.teaching.node.other[i]).sum() for t, i in zip(texts, inside, strict=True))
+    assert loss(bare, texts).item() == pytest.approx((least - own) / (8 * LENGTH), abs=1e-3)
+    moved = (loss(adapted, texts) - loss(bare, texts)).item()
+    assert moved == pytest.approx(divergence(adapted, texts), rel=0.25)
+    assert moved > 0.01
 
 
 def test_an_update_with_it_moves_the_drafter_less_where_nothing_was_learned(world, drafter):
@@ -86,6 +101,5 @@ def test_an_update_with_it_moves_the_drafter_less_where_nothing_was_learned(worl
         assert event.kind == "published"
         model = TorchDrafter(drafter, 32)
         model.load_weights(read_weights(world.store.current().weights))
-        with torch.no_grad():
-            moved[weight] = Rehearsal(model, 1.0, 2048, 0, draw(model, 123_456)).loss().item()
+        moved[weight] = divergence(model, draw(model, 123_456).windows())
     assert moved[10.0] < 0.5 * moved[0.0]

@@ -1,0 +1,127 @@
+"""A drafter's own weights for training: read from its GGUF one tensor at a time and never held twice.
+
+Matrices are kept in half precision (exact for F16 files, 1/2048 of a weight for others) and multiplied in float32,
+each made whole only while it is used; rows of the embedding are read from the file. It knows nothing of adapters.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from accelerate import init_empty_weights
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig
+from transformers.integrations import GGUF_CONFIG_MAPPING
+from transformers.modeling_gguf_pytorch_utils import TENSOR_PROCESSORS, TensorProcessor, get_gguf_hf_weights_map
+
+from omnidraft.backends.gguf.header import GgufHeader
+from omnidraft.backends.gguf.tensor_map import MappedTensor, map_tensors
+from omnidraft.errors import ModelError
+
+_ROWS = 4096  # dequantized at once
+_REORDERED = ("attn_q", "attn_k", "attn_v", "conv")  # tensors whose rows a processor may move; the others come in parts
+
+
+class FrozenLinear(nn.Linear):
+    """A linear layer in half precision that computes in float32 and passes gradients on to its input alone."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        product = _Product.apply(input, self.weight)
+        return product if self.bias is None else product + self.bias
+
+
+class _Product(torch.autograd.Function):
+    """x W^T, which keeps neither x nor a float32 copy of W for the way back."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor, weight: Tensor) -> Tensor:  # type: ignore[override, no-untyped-def]
+        ctx.weight = weight
+        return x @ weight.float().T
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[override, no-untyped-def]
+        return gradient @ ctx.weight.float(), None
+
+
+class FileEmbedding(nn.Module):
+    """Rows of a GGUF's embedding, dequantized when they are asked for."""
+
+    def __init__(self, tensor: MappedTensor) -> None:
+        super().__init__()
+        self._tensor = tensor
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """(...) -> (..., width) float32."""
+        found, inverse = ids.unique(return_inverse=True)
+        return torch.from_numpy(self._tensor.rows(found.numpy()))[inverse]
+
+
+def load_frozen(header: GgufHeader) -> nn.Module:
+    """The model in a GGUF; ModelError if torch does not know it."""
+    name = header.path.name
+    try:
+        tensors = map_tensors(header.path)
+        with init_empty_weights(include_buffers=False):
+            model = AutoModelForCausalLM.from_config(_config(header, tied="output.weight" not in tensors))
+        _fill(model, header.metadata["general.architecture"], tensors)
+    except (OSError, ValueError, KeyError, NotImplementedError, AttributeError) as error:
+        raise ModelError(f"torch cannot train {name}: {error}") from error
+    if lacking := [parameter for parameter, value in model.named_parameters() if value.is_meta]:
+        raise ModelError(f"torch cannot train {name}: it has no {lacking[0]}")
+    return model.eval()  # no dropout; LoRA trains the same in evaluation mode
+
+
+def _config(header: GgufHeader, tied: bool) -> PreTrainedConfig:
+    """What transformers would make of the file, without reading its vocabulary."""
+    architecture = header.metadata["general.architecture"]
+    values = {
+        ours: header.metadata[f"{architecture}.{name}"]
+        for name, ours in GGUF_CONFIG_MAPPING[architecture].items()
+        if ours is not None and f"{architecture}.{name}" in header.metadata
+    }
+    values.setdefault("vocab_size", header.tensors["token_embd.weight"].shape[1])
+    kind = {"gemma3": "gemma3_text", "gemma4": "gemma4_text"}.get(architecture, architecture)
+    return AutoConfig.for_model(kind, **values, tie_word_embeddings=tied)
+
+
+def _fill(model: nn.Module, architecture: str, tensors: dict[str, MappedTensor]) -> None:
+    processor = TENSOR_PROCESSORS.get(architecture, TensorProcessor)(config=model.config.to_dict())
+    names, embedding = get_gguf_hf_weights_map(model, processor), "token_embd.weight"
+    if "output.weight" not in tensors:  # tied
+        _put(model.get_output_embeddings(), "weight", _halves(tensors[embedding]))
+    if type(model.get_input_embeddings()) is nn.Embedding:  # others scale their rows
+        model.set_input_embeddings(FileEmbedding(tensors[embedding]))
+        names.pop(embedding, None)
+    for name, tensor in tensors.items():
+        if name in names:
+            owner, _, last = names[name].rpartition(".")
+            _put(model.get_submodule(owner), last, _weights(name, tensor, processor))
+    for module in model.modules():
+        if type(module) is nn.Linear:
+            module.__class__ = FrozenLinear
+
+
+def _put(module: nn.Module, name: str, value: Tensor) -> None:
+    expected = getattr(module, name).shape
+    if value.shape != expected:
+        raise ValueError(f"{name} has shape {tuple(value.shape)}, not {tuple(expected)}")
+    setattr(module, name, nn.Parameter(value, requires_grad=False))
+
+
+def _weights(name: str, tensor: MappedTensor, processor: TensorProcessor) -> Tensor:
+    if len(tensor.shape) == 2 and not any(part in name for part in _REORDERED):
+        return _halves(tensor)
+    whole = processor.process(
+        weights=tensor.rows(), name=name, parsed_parameters={"tensors": {}}, tensor_key_mapping={}
+    ).weights
+    found = torch.from_numpy(np.array(whole))
+    return found.half() if found.dim() == 2 else found
+
+
+def _halves(tensor: MappedTensor) -> Tensor:
+    """All rows in half precision."""
+    found = torch.empty(tensor.shape, dtype=torch.float16)
+    for start in range(0, len(found), _ROWS):
+        part = slice(start, start + _ROWS)
+        found[part] = torch.from_numpy(tensor.rows(part))
+    return found
