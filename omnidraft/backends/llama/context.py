@@ -176,6 +176,8 @@ class LlamaContext:
         rows = self._fill(ids, position, outputs)
         code = llama_cpp.llama_decode(self._context, self._batch)
         if code == 0:
+            if not outputs:  # reading results waits for the device; without any a pass would seem to take no time
+                llama_cpp.llama_synchronize(self._context)
             if rows > count:
                 self.cut(position + count)
             taken = perf_counter() - begun
