@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 
+import numpy as np
+
 from omnidraft.errors import SettingsError
 
 # What one more round moves the level: a tenth forgets a stall within 20 rounds and averages noise of 10% down to 2%; a
@@ -38,6 +40,7 @@ class CostModel:
         self.step, self.fixed = step, fixed
         self.kept: dict | None = None  # as it was when the processor last worked for this program alone
         self._figures = {(n, 0): s for n, s in passes.items()}  # by (width, threads), at level 1
+        self._loaded = dict(self._figures)  # as they were measured without rounds
         self._levels = {0: 1.0}  # by threads
         self._rounds: dict[tuple[int, int], int] = {}  # real ones that a figure has seen
         self._threads = 0
@@ -93,12 +96,18 @@ class CostModel:
         figure = self._figures.get(key, before)
         figure = figure if self._rounds[key] > rounds else min(figure, before)  # as the curve has it
         self._figures[key] = figure + share * (ratio * before - figure)
-        if ratio < _SUDDEN and seen <= _CONFIRMED:  # doubtful, then, are those that no round has used
+        contradicted = self._rounds[key] == _CONFIRMED and self._figures[key] * _SUDDEN > self._loaded.get(key, np.inf)
+        if contradicted or (ratio < _SUDDEN and seen <= _CONFIRMED):  # doubtful, then, are those that no round has used
             used = {n for n, t in self._rounds if t == self._threads} | {1}
             for doubted in [k for k in self._figures if k[1] == self._threads and k[0] not in used]:
                 del self._figures[doubted]
         if abs(self._figures[key] / before - 1) > 0.02 or not seen or self._rounds[key] == _CONFIRMED:
             self._curve = []  # worked out anew when next asked for
+
+    def doubt(self) -> None:
+        """The machine does something else now: what rounds said of widths may no longer hold."""
+        self._rounds.clear()
+        self._curve = []
 
     def observe_return(self, seconds: float) -> None:
         """A real pass of one row, right after a wider one, took `seconds`."""
@@ -153,7 +162,8 @@ class CostModel:
         for n in range(1, rows + 1):
             found = _between(widths, figures, n)
             shared = min((curve[i] + curve[n - i] for i in range(1, n // 2 + 1)), default=found)
-            curve.append(found if found <= _CLAMP * shared else shared)
+            believed = found if found <= _CLAMP * shared else shared
+            curve.append(believed if n in known else max(believed, curve[-1]))
         return curve[1:]
 
 
@@ -162,9 +172,9 @@ def _rising(figures: Sequence[float], used: Sequence[bool]) -> list[float]:
     where it was quicker. One row is always the cheapest."""
     found = list(figures)
     for i in range(len(found) - 1, 0, -1):
-        if not used[i - 1] or i == 1:
+        if not used[i - 1]:
             found[i - 1] = min(found[i - 1], found[i])
-    return found
+    return [min(found), *found[1:]]
 
 
 def _between(widths: Sequence[int], figures: Sequence[float], rows: int) -> float:

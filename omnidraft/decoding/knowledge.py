@@ -9,9 +9,7 @@ from omnidraft.decoding.chances import Rates
 from omnidraft.decoding.cost import NEAR, CostModel
 from omnidraft.decoding.guard import Guard, Retry
 
-_MEMORY = (
-    0.995  # of the long-run rate, per round: several answers, so that one does not decide what time is worth
-)
+_MEMORY = 0.995  # of the long-run rate, per round: several answers, so that one does not decide what time is worth
 
 
 @dataclass(slots=True)

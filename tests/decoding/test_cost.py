@@ -207,6 +207,20 @@ def test_rounds_that_contradict_a_figure_replace_it_and_cast_doubt_on_those_neve
     assert cheap.pass_seconds(4) == pytest.approx(2.5, rel=0.1)
 
 
+def test_rounds_that_contradict_the_load_from_above_cast_doubt_too_and_a_changed_machine_voids_them():
+    cost = CostModel({1: 1.0, 3: 1.0, 8: 1.1}, 0.1)
+    for _ in range(4):
+        cost.observe_pass(1, 1.0)
+        cost.observe_pass(3, 3.0)
+    assert cost.pass_seconds(8) >= cost.pass_seconds(3) > 1.5
+    again = CostModel({1: 1.0, 3: 2.0, 8: 1.9}, 0.1)
+    for _ in range(4):
+        again.observe_pass(3, 2.0)
+    assert again.pass_seconds(3) == pytest.approx(2.0, rel=0.01)
+    again.doubt()
+    assert again.pass_seconds(3) == pytest.approx(1.9, rel=0.01)
+
+
 def test_a_width_counts_as_used_once_some_rounds_had_as_many_rows():
     cost = CostModel({1: 1.0, 2: 9.0, 4: 9.0}, 0.1)
     cost.observe_pass(4, 9.0, 2)
