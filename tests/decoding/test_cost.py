@@ -215,6 +215,7 @@ def test_rounds_that_contradict_the_load_from_above_cast_doubt_too_and_a_changed
     assert cost.pass_seconds(8) >= cost.pass_seconds(3) > 1.5
     again = CostModel({1: 1.0, 3: 2.4, 8: 1.9}, 0.1)
     for _ in range(20):
+        again.observe_pass(1, 1.0)
         again.observe_pass(3, 2.4)
     assert again.pass_seconds(3) == pytest.approx(2.4, rel=0.05)
     again.doubt()
