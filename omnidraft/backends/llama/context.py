@@ -318,7 +318,7 @@ class _Rows:
         self._views: dict[int, np.ndarray] = {}
 
     def view(self, pointer: ctypes._Pointer, rows: int) -> np.ndarray:
-        address = ctypes.cast(pointer, ctypes.c_void_p).value
+        address = ctypes.addressof(pointer.contents) if pointer else None
         if address != self._address:
             self._address = address
             self._views.clear()
