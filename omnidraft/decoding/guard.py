@@ -26,7 +26,7 @@ STALL = 3.0  # times the median, what a longer round is counted as: it was inter
 _FIRST, _LAST = 4, 512
 # Of the time between two tries, what they may lose together; and the plain rounds that the first ones may, as nothing
 # is known yet.
-_SHARE, _OPENING = 0.01, 8.0
+_SHARE, _OPENING = 0.005, 8.0
 
 
 class Retry:
