@@ -173,8 +173,7 @@ class Engine:
         """Why the drafter was left out, as a sentence, where that is because it would not have paid."""
         if statistics.proposed or draft.mode != "adaptive" or self.drafter is None or knowledge is None:
             return None
-        left_out = knowledge.guard.plain_only or not knowledge.drafting
-        return _gave_up_sentence(knowledge.guard.lost) if left_out else None
+        return None if knowledge.drafts else _gave_up_sentence(knowledge.guard.lost)
 
     def _measures(self, draft: DraftSettings) -> bool:
         """Whether answers under `draft` go by measured cost (and can propose anything at all)."""

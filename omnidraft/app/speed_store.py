@@ -106,6 +106,7 @@ def speed_key(target: Path, drafter: Path | None, settings: ModelSettings, adapt
     """Names everything the numbers depend on; equal keys mean that they still hold."""
     machine = f"{platform.node()}/{platform.machine()}/{os.cpu_count()}"
     loaded = f"{settings.threads}/{settings.n_gpu_layers}/{settings.kv_type}/{settings.device}/{settings.dtype}"
+    loaded += "/bits" if settings.exact == "bits" else ""
     if settings.workers:
         loaded += f"/{settings.workers}/{settings.split}"
     parts = [_identity(target), _identity(drafter) if drafter else "-", adapter or "-", machine, loaded]

@@ -27,6 +27,11 @@ class Knowledge:
     seconds: float = 0.0
 
     @property
+    def drafts(self) -> bool:
+        """Whether drafting is expected to pay, and was not ended."""
+        return self.drafting and not self.guard.plain_only
+
+    @property
     def rate(self) -> float:
         """R, tokens per second in the long run, never below plain decoding's."""
         plain = 1.0 / self.cost.pass_seconds(1)

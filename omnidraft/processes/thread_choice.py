@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from time import perf_counter
+from time import perf_counter, sleep
 
 import psutil
 
@@ -133,6 +133,13 @@ class IdleProcessors:
     def _seconds(self) -> float:
         times = psutil.cpu_times(percpu=True)
         return sum(times[cpu].idle for cpu in self._cpus)
+
+
+def processors_are_free() -> bool:
+    """Whether other programs leave all processors but a part of one alone, by a tenth of a second of waiting."""
+    idle = IdleProcessors()
+    sleep(_WINDOW)
+    return idle.count() > len(_allowed()) - _SPARE
 
 
 def ladder(most: int) -> list[int]:
