@@ -21,6 +21,7 @@ _QUICKER = 0.94  # of the time before: less gain is within what passes differ by
 _HOPELESS = 1.2  # times the time before: a trial ends behind the first pass that takes so long
 _SOONEST, _LATEST = 4, 64  # judgements' passes between two trials: doubled by each trial that brought nothing
 _SPARE = 0.5  # processors idle: with fewer of them one more thread would wait for a core
+_FREE = 0.75  # of the processors idle: one busy program on two of them is noticed
 _WINDOW = 0.1  # seconds: systems count processor time in hundredths
 _FEWER, _MORE = -1, 1
 
@@ -136,10 +137,10 @@ class IdleProcessors:
 
 
 def processors_are_free() -> bool:
-    """Whether other programs leave all processors but a part of one alone, by a tenth of a second of waiting."""
+    """Whether other programs leave most of the processors alone, by a tenth of a second of waiting."""
     idle = IdleProcessors()
     sleep(_WINDOW)
-    return idle.count() > len(_allowed()) - _SPARE
+    return idle.count() > _FREE * len(_allowed())
 
 
 def ladder(most: int) -> list[int]:
