@@ -18,13 +18,13 @@ from omnidraft.backends.prompting.raw_text import RawText
 from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.decoding.constraint import Constraint
 from omnidraft.decoding.cost import CostModel
+from omnidraft.decoding.decision import make_policy
 from omnidraft.decoding.drafting import Drafting
 from omnidraft.decoding.events import Event, Notice, Statistics
 from omnidraft.decoding.knowledge import Knowledge
 from omnidraft.decoding.lookup import SuffixLookup
 from omnidraft.decoding.loop import decode
 from omnidraft.decoding.measure import measure_costs
-from omnidraft.decoding.policy import make_policy
 from omnidraft.decoding.processor import Apart, counts_as_ours
 from omnidraft.decoding.request import AnswerRequest, DecodeInput
 from omnidraft.decoding.speculation import Speculation

@@ -139,11 +139,8 @@ class CostModel:
 
     @classmethod
     def from_dict(cls, data: Mapping) -> CostModel:
-        """SettingsError or KeyError/ValueError/TypeError/AttributeError for what `as_dict` did not write. Files of
-        earlier versions have one table, whose figures are mappings with "seconds"."""
+        """SettingsError or KeyError/ValueError/TypeError/AttributeError for what `as_dict` did not write."""
         tables = data["passes"]
-        if "seconds" in tables.get("1", ()):
-            tables = {"0": {n: figure["seconds"] for n, figure in tables.items()}}
         found = cls({int(n): float(s) for n, s in tables["0"].items()}, float(data["step"]), float(data["fixed"]))
         for threads, table in tables.items():
             found._figures |= {(int(n), int(threads)): float(s) for n, s in table.items()}

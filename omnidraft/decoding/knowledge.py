@@ -54,11 +54,10 @@ class Knowledge:
 
     @classmethod
     def from_dict(cls, data: dict) -> Knowledge:
-        """KeyError, TypeError, ValueError or SettingsError for what no version's `as_dict` wrote."""
-        rates = {"look": data.get("look"), "copies": data.get("copies")} | data["rates"]  # stood apart once
+        """KeyError, TypeError, ValueError or SettingsError for what `as_dict` did not write."""
         return cls(
             CostModel.from_dict(data["cost"]),
-            Rates.from_dict(rates),
+            Rates.from_dict(data["rates"]),
             AcceptanceHead.from_dict(data["head"]),
             bool(data["drafting"]),
             Guard(bool(data["plain"])),
