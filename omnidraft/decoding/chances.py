@@ -87,7 +87,6 @@ class Rates:
         return cls(*named, [Average(**average) for average in data["copies"]])
 
 
-
 def copy_class(matched: int, own: bool, agreed: bool) -> int:
     """Where a copied token's average stands: how many ids before it agree, in the answer itself or another text, or
     with several passages saying so and none otherwise."""

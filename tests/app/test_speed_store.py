@@ -14,6 +14,7 @@ from omnidraft.decoding.guard import Guard
 from omnidraft.decoding.knowledge import Knowledge
 from omnidraft.settings.config import ModelSettings
 
+
 @pytest.fixture
 def path(tmp_path) -> Path:
     return tmp_path / "speed.json"
