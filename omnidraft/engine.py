@@ -18,13 +18,13 @@ from omnidraft.backends.prompting.raw_text import RawText
 from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.decoding.constraint import Constraint
 from omnidraft.decoding.cost import CostModel
+from omnidraft.decoding.decision import make_policy
 from omnidraft.decoding.drafting import Drafting
 from omnidraft.decoding.events import Event, Notice, Statistics
 from omnidraft.decoding.knowledge import Knowledge
 from omnidraft.decoding.lookup import SuffixLookup
 from omnidraft.decoding.loop import decode
 from omnidraft.decoding.measure import measure_costs
-from omnidraft.decoding.policy import make_policy
 from omnidraft.decoding.processor import Apart, counts_as_ours
 from omnidraft.decoding.request import AnswerRequest, DecodeInput
 from omnidraft.decoding.speculation import Speculation
@@ -173,8 +173,7 @@ class Engine:
         """Why the drafter was left out, as a sentence, where that is because it would not have paid."""
         if statistics.proposed or draft.mode != "adaptive" or self.drafter is None or knowledge is None:
             return None
-        left_out = knowledge.guard.plain_only or not knowledge.drafting
-        return _gave_up_sentence(knowledge.guard.lost) if left_out else None
+        return None if knowledge.drafts else _gave_up_sentence(knowledge.guard.lost)
 
     def _measures(self, draft: DraftSettings) -> bool:
         """Whether answers under `draft` go by measured cost (and can propose anything at all)."""

@@ -60,6 +60,7 @@ class Assistant:
         self.named = named
         self.loaded = LoadedPair(self.profile, home.cache, ephemeral=ephemeral)
         self._lock = threading.Lock()
+        self._answering = False  # the lock is held by what may take long, an answer or embeddings
         self._learns = learn and not ephemeral
         self.learner = Learner(
             self.profile, home.cache, self.loaded.adapters, lambda: self.settings.learning, self._serve,
@@ -153,13 +154,13 @@ class Assistant:
         return CAPTURE if self.learner.wants_answers else 0
 
     def answer(self, request: AnswerRequest, *, wait: bool = True) -> Generator[Event, None, None]:
-        """Events of one answer; closing the generator or calling `stop` ends it early. Busy if not `wait`ing.
+        """Events of one answer; closing the generator or calling `stop` ends it early. Busy, if not `wait`ing, while
+        another one is written.
 
         The learner, who wants whole answers to somebody, does not hear of one that goes on, nor of one that captures
         nothing.
         """
-        if not self._lock.acquire(blocking=wait):
-            raise Busy("Another answer is being written; stop it or wait for it.")
+        self._claim(None if wait else "Another answer is being written; stop it or wait for it.")
         tokens: list[Token] | None = [] if request.capture and request.continued is None else None
         try:
             self.learner.answer_begins()
@@ -176,19 +177,29 @@ class Assistant:
             try:
                 self._commit()
             finally:
-                self._lock.release()
-                self.learner.answer_ends()
+                self._release()
+
+    def _claim(self, refusal: str | None) -> None:
+        """Take the lock; Busy with `refusal`, if one is given, while an answer or embeddings are made. Whoever else
+        has it, to load models or to swap an adapter, is waited for."""
+        if refusal is not None and self._answering:
+            raise Busy(refusal)
+        self._lock.acquire()
+        self._answering = True
+
+    def _release(self) -> None:
+        self._answering = False
+        self._lock.release()
+        self.learner.answer_ends()
 
     def embed(self, texts: Sequence[str | Sequence[int]], stopped: Callable[[], bool]) -> tuple[np.ndarray, int]:
         """See `embedding.embed`; with the loaded target, while nobody else uses it. Busy if somebody does."""
-        if not self._lock.acquire(blocking=False):
-            raise Busy("An answer is being written; wait for it.")
+        self._claim("An answer is being written; wait for it.")
         try:
             self.learner.answer_begins()
             return embed(self._engine().target.model, texts, stopped)
         finally:
-            self._lock.release()
-            self.learner.answer_ends()
+            self._release()
 
     def _commit(self) -> str | None:
         """Keep what the n-gram cache learned; a sentence if that failed (the next answer tries again)."""

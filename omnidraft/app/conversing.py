@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -27,15 +28,23 @@ def target_of(session: Session, chat: str) -> Path | None:
     """The model that a conversation chose and still can use; None: the profile's own answers."""
     if (name := session.store.get(chat).target) is None:
         return None
-    found = models_list.find(models_list.targets(models_list.scan(session.assistant)), name)
-    return found[1].path if found is not None else None
+    path = session.named_targets.get(name)
+    if path is None or not path.exists():
+        found = models_list.find(models_list.targets(models_list.scan(session.assistant)), name)
+        if found is None:
+            return None
+        path = session.named_targets[name] = found[1].path
+    return path
 
 
 def keep_target(session: Session, chat: str, target: Path) -> None:
     """Let this model answer in this conversation from now on. By its name: paths mean nothing elsewhere."""
     known = models_list.identifiers(models_list.targets(models_list.scan(session.assistant)))
     name = next((name for name, model in known.items() if model.path.resolve() == target.resolve()), None)
-    if name is not None and session.store.get(chat).target != name:
+    if name is None:
+        return
+    session.named_targets[name] = target
+    if session.store.get(chat).target != name:
         session.store.update(chat, target=name)
 
 
@@ -131,8 +140,6 @@ def _more_of(session: Session, settings: Conversation, path: list[Message], last
 def _job(
     session: Session, settings: Conversation, path: list[Message], sampling: SamplingSettings, keeper: KeptAnswer
 ) -> AnswerJob:
-    if settings.target is None and session.loaded is not None:
-        keep_target(session, settings.id, session.loaded)  # it goes on with the model it began with
     messages, use = messages_of(settings, path), None
     if settings.tools is not None and (engine := session.assistant.engine) is not None:
         use = use_of(engine, messages, path, keeper.message, settings.tools)
@@ -143,13 +150,20 @@ def _job(
     )  # fmt: skip
     job = AnswerJob(
         session.assistant, request, message=keeper.message.id, begun=keeper.message.content,
-        steps=keeper.message.steps, pieces=keeper.pieces, finished=keeper.finish,
+        steps=keeper.message.steps, pieces=keeper.pieces, finished=partial(_finish, session, settings, keeper),
         **({"watch": keeper.watch_with(use), "more": use.more, "marker": use.marker} if use is not None
            else {"watch": keeper.watch}),
     )  # fmt: skip
     if settings.tools is not None and use is None:
         job.live.notices.append(UNSUPPORTED.format(session.target_name()))
     return job
+
+
+def _finish(session: Session, settings: Conversation, keeper: KeptAnswer, job: AnswerJob) -> None:
+    """The conversation goes on with the model it began with. By what name is found out now: not before the answer."""
+    keeper.finish(job)
+    if settings.target is None and session.loaded is not None:
+        keep_target(session, settings.id, session.loaded)
 
 
 def messages_of(settings: Conversation, path: list[Message]) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from omnidraft.app.in_use import IN_USE, Files
 from omnidraft.app.speed_store import PairSpeed, SpeedStore
 from omnidraft.backends.base import LanguageModel
 from omnidraft.backends.llama.cards import crowded
-from omnidraft.backends.llama.model import LlamaDrafter
+from omnidraft.backends.llama.model import LlamaDrafter, LlamaTarget
 from omnidraft.backends.opening import open_target
 from omnidraft.backends.prompting.prompted_model import PromptedDrafter
 from omnidraft.backends.prompting.templates import ChatTemplate
@@ -157,6 +157,9 @@ class LoadedPair:
         self.engine, self.asked = engine, asked
         self._speed.of(asked.target, asked.drafter, asked.model)
         self._recall_speed()
+        if isinstance(opened, LlamaTarget):
+            known = engine.memory.knowledge.values()
+            opened.suit(asked.drafter is not None and (not known or any(k.drafts for k in known)))
         if asked.drafter is not None and not engine.memory.knowledge:
             engine.memory = Memory.with_cost(engine.measured())
         if self.choice is not None:

@@ -66,6 +66,7 @@ class Session:
         self.queue = RequestQueue()
         self.plain_rounds = PlainRounds()
         self.drift = DriftLab(home, self.assistant.profile)
+        self.named_targets: dict[str, Path] = {}  # of conversations: to look through all folders takes a moment
         self.switched: dict[str, str] = {}  # chat -> what its next answer should say about a change of models
         self.idle_unloads = 0  # how often the models were freed because nobody asked anything
         self._used = time.monotonic()

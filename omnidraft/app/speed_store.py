@@ -22,7 +22,7 @@ from omnidraft.storage.files import write_atomically
 from omnidraft.storage.json_text import read_json
 
 KINDS = ("greedy", "sampled")
-_VERSION = 2  # 2: figures by width are mappings
+_VERSION = 3  # 3: the kernel of attention may be another one than before
 _PATIENCE = 1.0  # seconds to wait for another program that writes, which takes it milliseconds
 
 
@@ -91,9 +91,8 @@ class PairSpeed:
         target, drafter, model = self._pair
         mine = f"{self._profile.resolve()}/{adapter or '-'}"
         for kind in KINDS:
-            self._keys[kind], shared = (speed_key(target, drafter, model, a, kind == "greedy") for a in (mine, adapter))
-            known = self._store.load(self._keys[kind]) or self._store.load(shared)  # as earlier versions kept it
-            if known is not None:
+            self._keys[kind] = speed_key(target, drafter, model, mine, kind == "greedy")
+            if (known := self._store.load(self._keys[kind])) is not None:
                 knowledge[kind] = known
 
     def keep(self, knowledge: dict[str, Knowledge]) -> None:
@@ -106,6 +105,7 @@ def speed_key(target: Path, drafter: Path | None, settings: ModelSettings, adapt
     """Names everything the numbers depend on; equal keys mean that they still hold."""
     machine = f"{platform.node()}/{platform.machine()}/{os.cpu_count()}"
     loaded = f"{settings.threads}/{settings.n_gpu_layers}/{settings.kv_type}/{settings.device}/{settings.dtype}"
+    loaded += "/bits" if settings.exact == "bits" else ""
     if settings.workers:
         loaded += f"/{settings.workers}/{settings.split}"
     parts = [_identity(target), _identity(drafter) if drafter else "-", adapter or "-", machine, loaded]

@@ -46,6 +46,7 @@ class LanguageModel(Protocol):
         """Append `ids` to the cache. Returns the logits behind each of the last `rows` ids.
 
         Shape (rows, vocabulary.size), float32, a view that the next call overwrites; 0 <= rows <= len(ids).
+        The device has computed all when it returns, so that it can be timed.
         Raises ModelError if the context is full, Aborted if interrupted.
         """
         ...

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 import numpy as np
 
@@ -63,8 +63,8 @@ class Rates:
 
     def local(self) -> Rates:
         """Where one answer begins."""
-        first, later, per_piece, look = (getattr(self, name).local() for name in _NAMES)
-        return Rates(first, later, per_piece, look, [average.local() for average in self.copies])
+        named = (self.first, self.later, self.per_piece, self.look)
+        return Rates(*(average.local() for average in named), [average.local() for average in self.copies])
 
     def kept(self, proposals: float, depth: int) -> float:
         """Expected number of kept tokens among the next `proposals` (fractions count) behind `depth` accepted ones."""
@@ -77,18 +77,14 @@ class Rates:
         return total
 
     def as_dict(self) -> dict:
-        named = {name: [getattr(self, name).value, getattr(self, name).weight] for name in _NAMES}
-        return named | {"copies": [[a.value, a.weight] for a in self.copies]}
+        return asdict(self)
 
     @classmethod
     def from_dict(cls, data: dict) -> Rates:
         if len(data["copies"]) != _KINDS * len(_PRIOR):
             raise ValueError("rates of copies by another division")
-        first, later, per_piece, look = (Average(*map(float, data[name])) for name in _NAMES)
-        return cls(first, later, per_piece, look, [Average(*map(float, pair)) for pair in data["copies"]])
-
-
-_NAMES = ("first", "later", "per_piece", "look")
+        named = (Average(**data[name]) for name in ("first", "later", "per_piece", "look"))
+        return cls(*named, [Average(**average) for average in data["copies"]])
 
 
 def copy_class(matched: int, own: bool, agreed: bool) -> int:

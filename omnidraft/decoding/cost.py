@@ -2,14 +2,16 @@
 
 C is a staircase that differs by model, machine and number of threads, so it is measured: at load where that is quick,
 and by every real round. Its shape (by n) and its level (all n alike: a longer context, a busier machine) are tracked
-apart. The curve never falls with n, since rows could be filled up, and a figure far above that of two passes that share
-its rows is not believed.
+apart. Figures that only the load measured are doubted where a wider pass was quicker, or two that share their rows
+are; those of real rounds are believed: kernels that take four or eight rows at once do leftovers one by one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+
+import numpy as np
 
 from omnidraft.errors import SettingsError
 
@@ -38,6 +40,7 @@ class CostModel:
         self.step, self.fixed = step, fixed
         self.kept: dict | None = None  # as it was when the processor last worked for this program alone
         self._figures = {(n, 0): s for n, s in passes.items()}  # by (width, threads), at level 1
+        self._loaded = dict(self._figures)  # as they were measured without rounds
         self._levels = {0: 1.0}  # by threads
         self._rounds: dict[tuple[int, int], int] = {}  # real ones that a figure has seen
         self._threads = 0
@@ -91,14 +94,20 @@ class CostModel:
         before = expected / self._levels[self._threads]
         share = 1.0 if ratio < _SUDDEN else max(_SHAPE_RATE, 1 / (seen + 1))
         figure = self._figures.get(key, before)
-        figure = figure if abs(figure / before - 1) <= 0.02 else before  # as the curve has it
+        figure = figure if self._rounds[key] > rounds else min(figure, before)  # as the curve has it
         self._figures[key] = figure + share * (ratio * before - figure)
-        if ratio < _SUDDEN and seen <= _CONFIRMED:  # doubtful, then, are those that no round has used
+        contradicted = self._rounds[key] == _CONFIRMED and self._figures[key] * _SUDDEN > self._loaded.get(key, np.inf)
+        if contradicted or (ratio < _SUDDEN and seen <= _CONFIRMED):  # doubtful, then, are those that no round has used
             used = {n for n, t in self._rounds if t == self._threads} | {1}
             for doubted in [k for k in self._figures if k[1] == self._threads and k[0] not in used]:
                 del self._figures[doubted]
-        if abs(self._figures[key] / before - 1) > 0.02 or not seen:
+        if abs(self._figures[key] / before - 1) > 0.02 or not seen or self._rounds[key] == _CONFIRMED:
             self._curve = []  # worked out anew when next asked for
+
+    def doubt(self) -> None:
+        """The machine does something else now: what rounds said of widths may no longer hold."""
+        self._rounds.clear()
+        self._curve = []
 
     def observe_return(self, seconds: float) -> None:
         """A real pass of one row, right after a wider one, took `seconds`."""
@@ -130,11 +139,8 @@ class CostModel:
 
     @classmethod
     def from_dict(cls, data: Mapping) -> CostModel:
-        """SettingsError or KeyError/ValueError/TypeError/AttributeError for what `as_dict` did not write. Files of
-        earlier versions have one table, whose figures are mappings with "seconds"."""
+        """SettingsError or KeyError/ValueError/TypeError/AttributeError for what `as_dict` did not write."""
         tables = data["passes"]
-        if "seconds" in tables.get("1", ()):
-            tables = {"0": {n: figure["seconds"] for n, figure in tables.items()}}
         found = cls({int(n): float(s) for n, s in tables["0"].items()}, float(data["step"]), float(data["fixed"]))
         for threads, table in tables.items():
             found._figures |= {(int(n), int(threads)): float(s) for n, s in table.items()}
@@ -147,21 +153,25 @@ class CostModel:
         if len(known) == 1:
             return [known[1] * (1 + _HOPE * (n - 1)) for n in range(1, rows + 1)]
         widths = sorted(known)
-        figures = _rising([known[n] for n in widths])
+        used = [self._rounds.get((n, self._threads), 0) >= _CONFIRMED for n in widths]
+        figures = _rising([known[n] for n in widths], used)
         curve = [0.0]
         for n in range(1, rows + 1):
             found = _between(widths, figures, n)
             shared = min((curve[i] + curve[n - i] for i in range(1, n // 2 + 1)), default=found)
-            curve.append(max(found if found <= _CLAMP * shared else shared, curve[-1]))
+            believed = found if found <= _CLAMP * shared else shared
+            curve.append(believed if n in known else max(believed, curve[-1]))
         return curve[1:]
 
 
-def _rising(figures: Sequence[float]) -> list[float]:
-    """The figures without falls: the wider pass is right where it was quicker, as interruptions only add time."""
+def _rising(figures: Sequence[float], used: Sequence[bool]) -> list[float]:
+    """The figures without falls, but for those of real rounds: interruptions only add time, so the wider pass is right
+    where it was quicker. One row is always the cheapest."""
     found = list(figures)
     for i in range(len(found) - 1, 0, -1):
-        found[i - 1] = min(found[i - 1], found[i])
-    return found
+        if not used[i - 1]:
+            found[i - 1] = min(found[i - 1], found[i])
+    return [min(found), *found[1:]]
 
 
 def _between(widths: Sequence[int], figures: Sequence[float], rows: int) -> float:

@@ -21,16 +21,17 @@ from omnidraft.decoding.cost import NEAR
 from omnidraft.decoding.events import Round
 from omnidraft.decoding.guard import STALL
 from omnidraft.decoding.knowledge import Knowledge
-from omnidraft.decoding.length import PLAIN
+from omnidraft.decoding.length import PLAIN, FixedLength, GammaLength, LengthPolicy
 from omnidraft.decoding.lookup import NO_MATCH, Match
 from omnidraft.decoding.processor import Watch
+from omnidraft.settings.config import DraftSettings
 from omnidraft.vocab import Proposal, Translator
 
 # Tokens that a look, or a copy, must promise before it is begun: below that, estimates are mistaken as often as not.
 _PROMISE = 0.1
 _PROBE_PIECES = 3  # drafted at most until the first proposal is complete: longer tokens are rare
 _READ_AHEAD = 0.1  # of a draft step: one more id where the drafter reads what it missed in one pass (measured 0.05-0.2)
-_REST = 8  # plain rounds without another thought at most: a passage worth copying is not found later than that
+_REST = 8  # plain rounds without another thought at most: a machine that changes is noticed no later than that
 _KEPT_OFFSET = 0.8  # of an answer's offset, what the next one begins with
 _EXPECTED = "plain: drafting is not expected to pay"
 
@@ -44,7 +45,6 @@ class Decision:
         self._chances = Chances(translator, knowledge.head, knowledge.rates, knowledge.offset)
         self._watch = Watch(quiet=False)
         self._rest = 0  # plain rounds to come without another thought
-        self._pause = 1  # what that may be, for passages to copy
         self._plain = [0, 0.0]  # rounds and seconds of them, not yet told
         self._stall = STALL * knowledge.cost.pass_seconds(1)
         self._threads = knowledge.cost.threads
@@ -95,9 +95,8 @@ class Decision:
         return tokens
 
     def _plainly(self, rounds: float) -> int:
-        """So many plain rounds, unless a passage worth copying may turn up before."""
-        self._pause = 1 if self._match.length else min(2 * self._pause, _REST)
-        self._rest = int(max(1.0, min(rounds, self._pause)))
+        """So many plain rounds, unless a passage to copy turns up before."""
+        self._rest = int(max(1.0, min(rounds, _REST)))
         return PLAIN
 
     def _expects(self) -> bool:
@@ -224,8 +223,6 @@ class Decision:
         right = done.accepted > 0 if copied else self._match.ids[0] == said
         for depth in range(done.tested if copied else 1):
             self._chances.copied(self._class(depth), depth < done.accepted if copied else right)
-        if right:
-            self._pause = 1
         self._match = NO_MATCH
 
     def _observe_draft(self, done: Round, proposals: Sequence[Proposal], said: int, seconds: float) -> None:
@@ -259,7 +256,8 @@ class Decision:
         k.cost.observe_pass(1, seconds / rounds, rounds)
         self._stall = STALL * k.cost.pass_seconds(1)
         k.remember(rounds, seconds, rounds)
-        k.guard.plain(seconds / rounds, rounds)
+        if k.guard.plain(seconds / rounds, rounds):
+            k.cost.doubt()
         reading = self._reading() / k.cost.pass_seconds(1)
         k.look.wait(rounds, reading)
         k.guard.draft.retry.wait(rounds, reading + 2.0)
@@ -270,3 +268,12 @@ class Decision:
     def finish(self) -> None:
         self._tell_plain()
         self.knowledge.offset = _KEPT_OFFSET * self._chances.offset
+
+
+def make_policy(settings: DraftSettings, knowledge: Knowledge | None, translator: Translator | None) -> LengthPolicy:
+    """`knowledge` is needed for every mode but "fixed"; without a translator only lookups can be proposed."""
+    if settings.mode == "fixed" or knowledge is None:
+        return FixedLength(settings.length)
+    if settings.mode == "gamma" and translator is not None:
+        return GammaLength(knowledge, translator, settings.max_length, settings.gamma)
+    return Decision(knowledge, None if settings.mode == "lookup" else translator, settings.max_length)

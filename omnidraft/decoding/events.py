@@ -187,9 +187,15 @@ class Statistics:
 
     def count(self, done: Round) -> None:
         """Add a round, but for its tokens."""
-        self.rounds += done.drafted > 0 or done.proposed > 0
         self.target_passes += 1
         self.threads = done.threads or self.threads
+        if done.plain:  # as most are where passes are short, and the rest of it would cost as much again
+            self.plain += 1
+            self.plain_seconds += done.verify + done.other
+            self.verify += done.verify
+            self.other += done.other
+            return
+        self.rounds += done.drafted > 0 or done.proposed > 0
         for name in _SUMS:
             setattr(self, name, getattr(self, name) + getattr(done, name))
         if done.copied:
@@ -197,9 +203,6 @@ class Statistics:
             self.copied_accepted += done.accepted
         self.forced_tested += min(done.tested, done.forced)
         self.forced_accepted += min(done.accepted, done.forced)
-        if done.plain:
-            self.plain += 1
-            self.plain_seconds += done.verify + done.other
 
     @property
     def tokens_per_pass(self) -> float | None:

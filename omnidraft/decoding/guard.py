@@ -26,7 +26,7 @@ STALL = 3.0  # times the median, what a longer round is counted as: it was inter
 _FIRST, _LAST = 4, 512
 # Of the time between two tries, what they may lose together; and the plain rounds that the first ones may, as nothing
 # is known yet.
-_SHARE, _OPENING = 0.01, 8.0
+_SHARE, _OPENING = 0.005, 8.0
 
 
 class Retry:
@@ -133,8 +133,9 @@ class Guard:
         """Plain rounds that are wanted now, to compare with."""
         return self._left
 
-    def plain(self, seconds: float, rounds: int = 1) -> None:
-        """Plain rounds, `seconds` each."""
+    def plain(self, seconds: float, rounds: int = 1) -> bool:
+        """Plain rounds, `seconds` each. Returns whether the machine does something else now."""
+        before = self.c
         self._plain.extend([seconds] * min(rounds, 3 * _REFERENCE))
         self._unheard = self._streak = 0
         if self._left:
@@ -149,6 +150,7 @@ class Guard:
                 self.draft.retry.credit = max(self.draft.retry.credit, 2 * _OPENING)
             if changed or self.draft.state != "off":
                 self.c = now
+        return bool(before) and not 1 / _CHANGED < self.c / before < _CHANGED
 
     def proposed(self, source: Source, tokens: int, seconds: float, reading: float = 0.0) -> None:
         """A round that `source` was tried in; so many of its seconds went into reading what the drafter missed."""

@@ -9,9 +9,7 @@ from omnidraft.decoding.chances import Rates
 from omnidraft.decoding.cost import NEAR, CostModel
 from omnidraft.decoding.guard import Guard, Retry
 
-_MEMORY = (
-    0.995  # of the long-run rate, per round: several answers, so that one does not decide what time is worth
-)
+_MEMORY = 0.995  # of the long-run rate, per round: several answers, so that one does not decide what time is worth
 
 
 @dataclass(slots=True)
@@ -27,6 +25,11 @@ class Knowledge:
     offset: float = 0.0  # the next answer begins with, see `Chances`
     tokens: float = 0.0
     seconds: float = 0.0
+
+    @property
+    def drafts(self) -> bool:
+        """Whether drafting is expected to pay, and was not ended."""
+        return self.drafting and not self.guard.plain_only
 
     @property
     def rate(self) -> float:
@@ -51,11 +54,10 @@ class Knowledge:
 
     @classmethod
     def from_dict(cls, data: dict) -> Knowledge:
-        """KeyError, TypeError, ValueError or SettingsError for what no version's `as_dict` wrote."""
-        rates = {"look": data.get("look"), "copies": data.get("copies")} | data["rates"]  # stood apart once
+        """KeyError, TypeError, ValueError or SettingsError for what `as_dict` did not write."""
         return cls(
             CostModel.from_dict(data["cost"]),
-            Rates.from_dict(rates),
+            Rates.from_dict(data["rates"]),
             AcceptanceHead.from_dict(data["head"]),
             bool(data["drafting"]),
             Guard(bool(data["plain"])),

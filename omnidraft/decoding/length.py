@@ -1,4 +1,4 @@
-"""When to stop drafting: the policy's side of a round, and the one that needs no measurements.
+"""When to stop drafting: the policy's side of a round, and the ones that need no measured times.
 
 A policy is told when a round begins, sees each piece that is drawn, says whether one more is worth its time, and
 learns from how the round went. The one that goes by measured time is in decision.py.
@@ -7,13 +7,16 @@ learns from how the round went. The one that goes by measured time is in decisio
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Protocol
 
 import numpy as np
 
+from omnidraft.decoding.chances import Chances
 from omnidraft.decoding.events import Round
+from omnidraft.decoding.knowledge import Knowledge
 from omnidraft.decoding.lookup import Match
-from omnidraft.vocab import Proposal
+from omnidraft.vocab import Proposal, Translator
 
 PLAIN = -1
 
@@ -21,7 +24,7 @@ PLAIN = -1
 class LengthPolicy(Protocol):
     """Decides who drafts in a round and how much. longest: no round drafts more pieces, or copies more tokens. state:
     in words, whether drafting goes on by measured time, "" where that is not measured. rests: the round is plain
-    without another thought, and not begun."""
+    without another thought, and not begun, unless there is something to copy."""
 
     longest: int
 
@@ -90,3 +93,27 @@ class FixedLength:
 
     def finish(self) -> None:
         pass
+
+
+class GammaLength(FixedLength):
+    """The paper's rule (Section 3.4): stop once 1 - prod P(accept) > gamma. Costs play no part, nor do lookups."""
+
+    def __init__(self, knowledge: Knowledge, translator: Translator, longest: int, gamma: float) -> None:
+        super().__init__(longest)
+        self._gamma = gamma
+        self._chances = Chances(translator, knowledge.head, knowledge.rates, knowledge.offset)
+        self.drew = self._chances.drew  # type: ignore[method-assign]
+
+    def begin(self, behind: int, match: Match, carried: int = 0) -> int:
+        self._chances.begin(carried)
+        return 0
+
+    def more(self, pieces: Sequence[int]) -> bool:
+        chances = self._chances.of(self._chances.segment(pieces)) if pieces else ()
+        return len(pieces) < self.longest and 1.0 - prod(chances) <= self._gamma
+
+    def observe(self, done: Round, proposals: Sequence[Proposal], said: int) -> None:
+        self._chances.learn(proposals, done.tested, done.accepted, done.drafted)
+
+    def observe_behind(self, done: Round, proposals: Sequence[Proposal]) -> None:
+        self.observe(done, proposals, 0)

@@ -6,7 +6,7 @@ Works on target ids, so nothing is translated. Looks in the current context and 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 _SHORTEST = 3  # shorter matches are chance
@@ -61,7 +61,7 @@ class SuffixLookup:
         self._texts.append([])
         self._gram, self.passages, self._begun = (), None, 0
 
-    def extend(self, ids: Sequence[int]) -> None:
+    def extend(self, ids: Iterable[int]) -> None:
         """Ids behind the current text."""
         for i in ids:
             self.append(i)

@@ -10,6 +10,7 @@ This module knows nothing about drafting.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import log
 from typing import NamedTuple
 
 import numpy as np
@@ -99,10 +100,10 @@ class Sampler:
         scores = (head.logits - top) / temperature + gumbel(self.seed, position, head.ids)
         best = int(scores.argmax())
         score = scores[best]
-        margin = score - np.partition(scores, -2)[-2] if len(scores) > 1 else np.inf
+        margin = score - np.partition(scores, -2)[-2] if self._margins and len(scores) > 1 else np.inf
         if head.rest:
             mass = self._tail(row, head.ids, top)
-            tail = np.log(mass) + gumbel(self.seed, position, _TAIL)[0] if mass > 0 else -np.inf
+            tail = log(mass) + gumbels(self.seed, position, [TAIL])[0] if mass > 0 else -np.inf
             if tail > score:
                 drawn, inner = self._from_tail(position)
                 margin = min(tail - score, inner)
@@ -110,6 +111,8 @@ class Sampler:
                     margin = min(margin, head.outside[0] / temperature)
                 return Draw(drawn, float(margin * temperature))
             margin = min(margin, score - tail)
+        if not self._margins:
+            return Draw(int(head.ids[best]), np.inf)
         return Draw(int(head.ids[best]), float(self._edge(head, best, score, margin, position) * temperature))
 
     def _filtered_draw(self, row: np.ndarray, position: int) -> int:
@@ -256,9 +259,6 @@ class Sampler:
         better = head.outside[scores > score]
         nearest = min(float(head.inside[best]), float(better.min()) if len(better) else np.inf)
         return min(margin, max(nearest, 0.0) / temperature)
-
-
-_TAIL = np.array([TAIL])
 
 
 def _ranges(ids: np.ndarray) -> list[slice]:

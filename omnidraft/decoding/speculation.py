@@ -48,7 +48,6 @@ class Speculation:
         self.policy = policy
         self.verification = verification
         self.lookup = lookup
-        self._unread: list[int] = []  # emitted ids that the lookup has yet to be told
         self.constraint = constraint
 
     def guess(self, strategy: Strategy, position: int, room: int) -> Guess:
@@ -58,7 +57,7 @@ class Speculation:
             return self._behind_forced(forced, strategy, position, room, start)
         drafting = self.drafting
         carried = len(drafting.pieces) if drafting is not None and drafting.holds_pieces else 0
-        if self.policy.rests and not carried:
+        if self.policy.rests and not carried and (self.lookup is None or self.lookup.passages is None):
             return NOTHING
         drafted = 0
         if room > 0:
@@ -99,8 +98,6 @@ class Speculation:
         """What the policy says of this round, and copies of earlier text where it wants them."""
         match = NO_MATCH
         if self.lookup is not None and strategy.splits and not carried:
-            self.lookup.extend(self._unread)
-            self._unread.clear()
             match = self.lookup.propose(min(room, self.policy.longest))
         begun = self.policy.begin(self.drafting.behind if self.drafting else 0, match, carried)
         return begun, [Proposal(t, "lookup", 0, 0) for t in match.ids[: max(begun, 0)]]
@@ -119,7 +116,7 @@ class Speculation:
         if self.drafting is not None:
             self.drafting.settle(verdict, proposals)
         if self.lookup is not None:
-            self._unread += [emission.id for emission in verdict.emitted]
+            self.lookup.extend(emission.id for emission in verdict.emitted)
 
     def observe(self, done: Round, proposals: Sequence[Proposal], said: int) -> None:
         """The round has ended; `proposals` is what was sent to verification, `said` the first token that stands."""
@@ -131,5 +128,3 @@ class Speculation:
     def finish(self) -> None:
         """The answer has ended, however it did."""
         self.policy.finish()
-        if self.lookup is not None:
-            self.lookup.extend(self._unread)

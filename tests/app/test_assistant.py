@@ -206,3 +206,20 @@ def test_n_grams_are_noted_with_the_conversation_they_came_from(models, tmp_path
         assert len(assistant.loaded.cache) == 0
     finally:
         assistant.close()
+
+
+def test_an_answer_waits_for_an_adapter_that_is_being_swapped(assistant, monkeypatch):
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow(_made):
+        begun.set()
+        return go_on.wait(10)
+
+    monkeypatch.setattr(assistant.loaded, "take_up", slow)
+    swap = threading.Thread(target=assistant._serve)
+    swap.start()
+    assert begun.wait(10)
+    threading.Timer(0.2, go_on.set).start()
+    events = list(assistant.answer(AnswerRequest(QUESTION, GREEDY, FIXED), wait=False))
+    swap.join(10)
+    assert isinstance(events[-1], Finished)

@@ -9,25 +9,10 @@ from threading import Thread
 import pytest
 
 from omnidraft.app.speed_store import PairSpeed, SpeedStore
-from omnidraft.decoding.acceptance import AcceptanceHead
 from omnidraft.decoding.cost import CostModel
 from omnidraft.decoding.guard import Guard
 from omnidraft.decoding.knowledge import Knowledge
 from omnidraft.settings.config import ModelSettings
-
-STORED_EARLIER = {
-    "cost": {
-        "passes": {"1": {"seconds": 0.01, "samples": 4, "spread": 0.0, "date": "2026-01-01"}},
-        "step": 0.002, "fixed": 0.0,
-    },
-    "look": [0.7, 9.0],
-    "rates": {"first": [0.5, 2.0], "later": [0.6, 0.0], "per_piece": [0.8, 2.0]},
-    "head": AcceptanceHead().as_dict(),
-    "copies": [[0.3, 2.0]] * 18,
-    "usual": [64.0, 2.0],
-    "drafting": True,
-    "plain": True,
-}  # fmt: skip
 
 
 @pytest.fixture
@@ -64,18 +49,11 @@ def test_costs_measured_on_a_busy_machine_are_not_written_and_do_not_replace_ear
     assert store.load("pair").cost.pass_seconds(1) == 0.01
 
 
-def test_what_earlier_versions_kept_is_read(path):
-    path.write_text(json.dumps({"version": 2, "entries": {"pair": STORED_EARLIER}}))
-    known = SpeedStore(path).load("pair")
-    assert known.cost.pass_seconds(1) == 0.01
-    assert (known.rates.look.value, known.rates.copies[3].value) == (0.7, 0.3)
-    assert known.guard.plain_only
-
-
 @pytest.mark.parametrize("cost", [{"passes": {"1": 0.18}, "step": 0.03, "fixed": 0.0}, {}, None])
 def test_other_versions_and_damage_count_as_absent(path, cost):
-    for version in (1, 2):
-        path.write_text(json.dumps({"version": version, "entries": {"pair": STORED_EARLIER | {"cost": cost}}}))
+    for version in (2, 3):
+        entry = measured(0.01).as_dict() | {"cost": cost}
+        path.write_text(json.dumps({"version": version, "entries": {"pair": entry}}))
         assert SpeedStore(path).load("pair") is None
 
 

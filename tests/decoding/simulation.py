@@ -122,7 +122,7 @@ class Machine:
     def _round(self, policy, made: int) -> tuple[Round, list[Proposal], int]:
         behind = 1 + self._unread if self._catching_up else 1
         copied = self._copies[made // 40 % len(self._copies)]
-        if copied and not policy.rests:
+        if copied:
             return self._copied_round(policy, behind, copied)
         idle = policy.rests or policy.begin(behind, NO_MATCH) == PLAIN
         return self._drafted_round(policy, made, idle)

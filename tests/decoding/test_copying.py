@@ -100,4 +100,4 @@ def test_rates_survive_storage_and_damage_is_noticed():
     rates.copies[3].add(1.0)
     assert Rates.from_dict(rates.as_dict()).as_dict() == rates.as_dict()
     with pytest.raises(ValueError, match="division"):
-        Rates.from_dict(rates.as_dict() | {"copies": [[0.5, 1.0]]})
+        Rates.from_dict(rates.as_dict() | {"copies": [{"value": 0.5, "weight": 1.0}]})

@@ -136,12 +136,23 @@ def test_what_a_wide_pass_costs_besides_itself_is_learned_from_the_passes_behind
     assert cost.pass_seconds(4) == 1.5
 
 
-def test_the_curve_never_falls_and_no_pass_costs_much_more_than_two_that_share_its_rows():
+def test_before_real_rounds_the_curve_never_falls_and_no_pass_costs_much_more_than_two_that_share_its_rows():
     cost = CostModel({1: 1.0, 2: 1.9, 3: 3.08, 4: 2.93, 5: 3.97, 6: 3.83, 12: 30.0}, 0.1)
     curve = [cost.alone(n) for n in range(1, 20)]
     assert curve == sorted(curve)
     assert curve[2] == pytest.approx(2.93)
     assert curve[11] == pytest.approx(7.66)
+
+
+def test_widths_that_real_rounds_found_dearer_than_a_wider_one_are_believed():
+    """A kernel takes eight rows at once and leftovers one by one."""
+    cost = CostModel({1: 1.0, 4: 1.5, 6: 3.2, 8: 1.9}, 0.1)
+    assert cost.pass_seconds(6) == pytest.approx(1.9)
+    for _ in range(20):
+        cost.observe_pass(1, 1.0)
+        cost.observe_pass(6, 3.2)
+    assert cost.pass_seconds(6) == pytest.approx(3.2, rel=0.1)
+    assert cost.pass_seconds(8) == pytest.approx(1.9)
 
 
 def test_without_any_figure_of_several_rows_they_are_hoped_to_be_cheap():
@@ -194,6 +205,21 @@ def test_rounds_that_contradict_a_figure_replace_it_and_cast_doubt_on_those_neve
         cheap.observe_pass(1, 1.0)
         cheap.observe_pass(4, 2.5)
     assert cheap.pass_seconds(4) == pytest.approx(2.5, rel=0.1)
+
+
+def test_rounds_that_contradict_the_load_from_above_cast_doubt_too_and_a_changed_machine_voids_them():
+    cost = CostModel({1: 1.0, 3: 1.0, 8: 1.1}, 0.1)
+    for _ in range(4):
+        cost.observe_pass(1, 1.0)
+        cost.observe_pass(3, 3.0)
+    assert cost.pass_seconds(8) >= cost.pass_seconds(3) > 1.5
+    again = CostModel({1: 1.0, 3: 2.4, 8: 1.9}, 0.1)
+    for _ in range(20):
+        again.observe_pass(1, 1.0)
+        again.observe_pass(3, 2.4)
+    assert again.pass_seconds(3) == pytest.approx(2.4, rel=0.05)
+    again.doubt()
+    assert again.pass_seconds(3) == pytest.approx(1.9, rel=0.01)
 
 
 def test_a_width_counts_as_used_once_some_rounds_had_as_many_rows():

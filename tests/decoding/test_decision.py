@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 from omnidraft.decoding.cost import CostModel
-from omnidraft.decoding.decision import Decision
+from omnidraft.decoding.decision import Decision, make_policy
 from omnidraft.decoding.events import Round
 from omnidraft.decoding.knowledge import Knowledge
 from omnidraft.decoding.length import PLAIN, FixedLength
 from omnidraft.decoding.lookup import NO_MATCH, Match
-from omnidraft.decoding.policy import make_policy
 from omnidraft.settings.config import DraftSettings
 from omnidraft.vocab import Proposal
 from tests.decoding.simulation import COMPUTE_BOUND, MEMORY_BOUND, Machine, OneToOne

@@ -18,7 +18,7 @@ REJECTION = SimpleNamespace(picker=GreedyPicker(), splits=False)
 
 
 class Plain(FixedLength):
-    """Is always plain, but for copies where it is asked; rests if told so."""
+    """Rests: is always plain, but for copies where it is asked."""
 
     rests = True
     begun = 0
@@ -39,24 +39,23 @@ def test_a_round_at_rest_with_nothing_to_copy_is_not_even_begun():
     assert policy.begun == 0
 
 
-def test_what_was_said_while_nobody_looked_is_known_to_the_next_look():
+def test_a_passage_to_copy_ends_a_rest_at_once():
     lookup = SuffixLookup()
     lookup.begin(toys.PROMPT)
-    made = speculation(Plain(4), lookup)
+    policy = Plain(4)
+    made = speculation(policy, lookup)
     for said in (A, B, C, C, B, A, B, C):
+        assert made.guess(EQUALITY, 0, 8) is NOTHING
         made.settle(Verdict(emitted=[Emission(said, 1.0, None)]), [])
-    assert lookup.passages is None
-    made.policy.rests = False
-    assert [p.target_id for p in made.guess(EQUALITY, 3, 2).proposals] == [C, B]
+    assert policy.begun == 0
+    assert [p.target_id for p in made.guess(EQUALITY, 8, 2).proposals] == [C, B]
 
 
 def test_copies_are_proposed_while_drafting_does_not_pay():
     lookup = SuffixLookup([[A, B, C, C, B]])
     lookup.begin(toys.PROMPT)
     lookup.extend([A, B, C])
-    policy = Plain(4)
-    policy.rests = False
-    guess = speculation(policy, lookup).guess(EQUALITY, 3, 8)
+    guess = speculation(Plain(4), lookup).guess(EQUALITY, 3, 8)
     assert [(p.target_id, p.origin) for p in guess.proposals] == [(C, "lookup"), (B, "lookup")]
     assert guess.drafted == 0
 

@@ -273,6 +273,21 @@ def test_a_conversation_goes_on_with_the_model_it_began_with(sessions, view, ada
     assert ada.store.get(new).target == other.stem, "what was chosen last is where new ones begin"
 
 
+def test_no_folder_is_looked_through_before_an_answer_begins(ada, view, monkeypatch):
+    scans, scan = [], omnidraft.app.conversing.models_list.scan
+    monkeypatch.setattr(omnidraft.app.conversing.models_list, "scan", lambda who: scans.append(who) or scan(who))
+    chat = ada.store.create().id
+    for _ in range(2):  # its first message, and one when it has a model of its own
+        scans.clear()
+        begun(ada, chat)
+        next(view.follow(ada, chat, Followed()))
+        assert not ada.job.over
+        assert not scans
+        ada.assistant.go_on.set()
+        ada.job.join(10)
+    assert ada.store.get(chat).target
+
+
 def test_a_conversation_from_elsewhere_names_no_file_to_be_opened(ada, tmp_path):
     for name in (str(tmp_path / "trap.gguf"), "/dev/zero", "../../etc", "not-here"):
         chat = ada.store.create(target=name).id

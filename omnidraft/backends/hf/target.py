@@ -153,6 +153,7 @@ class HfTarget:
                     logits = output.logits[0, kept - more - wanted : kept - more].float().cpu().numpy()
                 else:
                     self._model.base_model(given, past_key_values=self._cache, use_cache=True)
+                    getattr(torch, self.device.partition(":")[0]).synchronize()  # logits would wait by themselves
                     logits = np.empty((0, self._rows), np.float32)
         except RuntimeError as error:
             self._take_back(held)

@@ -125,7 +125,6 @@ class LlamaContext:
         parameters.n_batch = self.capacity
         step = min(self.capacity, _UBATCH)
         parameters.n_ubatch, parameters.flash_attn_type = _attention(info, settings, n_ctx, step, verifies)
-        self._plain_attention = parameters.flash_attn_type == llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED
         parameters.n_seq_max = 1
         parameters.n_rs_seq = rollback
         parameters.swa_full = True  # a window that forgets could take back only as much as it has spare
@@ -139,6 +138,7 @@ class LlamaContext:
         parameters.n_threads = parameters.n_threads_batch = most
         parameters.pooling_type = llama_cpp.LLAMA_POOLING_TYPE_NONE
         parameters.type_k = parameters.type_v = _KV_TYPES[settings.kv_type]
+        self._parameters = parameters
         context = llama_cpp.llama_init_from_model(self._model, parameters)
         if not context:
             raise ModelError(
@@ -146,6 +146,23 @@ class LlamaContext:
                 f"({failure_reason()}); try a shorter context or another kv_type."
             )
         return context
+
+    @property
+    def flash(self) -> bool:
+        """Whether flash attention computes, for all that is known."""
+        return self._parameters.flash_attn_type != llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED
+
+    def attend(self, flash: bool) -> None:
+        """Compute with the other kernel of attention from now on. Empties the cache."""
+        kinds = llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED, llama_cpp.LLAMA_FLASH_ATTN_TYPE_ENABLED
+        self._parameters.flash_attn_type = kinds[flash]
+        llama_cpp.llama_free(self._context)
+        self._context = llama_cpp.llama_init_from_model(self._model, self._parameters)
+        if not self._context:
+            raise ModelError(f"llama.cpp could not make another context ({failure_reason()}); load the model again.")
+        self._memory = llama_cpp.llama_get_memory(self._context)
+        self._set_threads = self._parameters.n_threads
+        self.interrupted_by(self.abort)
 
     def _allocate_batch(self) -> None:
         batch = self._batch = llama_cpp.llama_batch_init(self.capacity, 0, 1)
@@ -176,6 +193,8 @@ class LlamaContext:
         rows = self._fill(ids, position, outputs)
         code = llama_cpp.llama_decode(self._context, self._batch)
         if code == 0:
+            if not outputs:  # reading results waits for the device; without any a pass would seem to take no time
+                llama_cpp.llama_synchronize(self._context)
             if rows > count:
                 self.cut(position + count)
             taken = perf_counter() - begun
@@ -208,7 +227,7 @@ class LlamaContext:
         larger weights, reading them for the second row takes more than that saves.
         """
         one_thread = self.threads.count == 1
-        return one_thread and self._plain_attention and self.memory_kind == "attention" and pass_bytes(info) <= _LIGHT
+        return one_thread and not self.flash and self.memory_kind == "attention" and pass_bytes(info) <= _LIGHT
 
     def logits(self, rows: int) -> np.ndarray:
         """The last `rows` rows of logits of the last `decode`, (rows, n_vocab), in place."""
@@ -316,7 +335,7 @@ class _Rows:
         self._views: dict[int, np.ndarray] = {}
 
     def view(self, pointer: ctypes._Pointer, rows: int) -> np.ndarray:
-        address = ctypes.cast(pointer, ctypes.c_void_p).value
+        address = ctypes.addressof(pointer.contents) if pointer else None
         if address != self._address:
             self._address = address
             self._views.clear()

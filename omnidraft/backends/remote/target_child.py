@@ -126,6 +126,7 @@ def _description(target: LlamaTarget) -> dict:
         "can_rewind": target.can_rewind,
         "cannot_rewind_reason": target.cannot_rewind_reason,
         "rewind_method": target.rewind_method,
+        "widest": target.widest,
         "notices": target.notices,
     }
 

@@ -50,13 +50,11 @@ _LOST_WORKER = ("RPC server crashed", "Failed to connect", "RPC handshake failed
 
 
 class TargetProcess:
-    """A `LanguageModel`. `plan` says where the layers lie; `restarts` how often the process was started anew.
-
-    overhead: seconds that the last pass took longer than the model itself, for those who measure.
-    """
+    """A `LanguageModel`. `plan` says where the layers lie; `widest`: see `LlamaTarget`."""
 
     n_ctx: int  # this and what follows is told by the process
     n_batch: int
+    widest: int
     can_rewind = True
     cannot_rewind_reason: str | None = None
     rewind_method = "cut"
@@ -69,8 +67,6 @@ class TargetProcess:
         self.max_rows = MAX_ROWS
         self.notices: list[str] = []
         self.plan: Plan | None = None
-        self.restarts = -1
-        self.overhead = 0.0
         self._progress = progress
         self._tokens: list[int] = []
         self._link: TargetLink | None = None
@@ -155,7 +151,6 @@ class TargetProcess:
         self.release()
 
     def _extend(self, ids: Sequence[int], rows: int) -> np.ndarray:
-        start = perf_counter()
         link = self._ready()
         after = [*self._tokens, *ids]
         filled = self._filled(ids, rows, len(after))
@@ -169,7 +164,6 @@ class TargetProcess:
             raise RuntimeError(f"in the process that computes {self.name}: {reply.text}")
         if len(ids) <= _NARROW:
             self._single = reply.seconds if self._single is None else max(reply.seconds, 0.9 * self._single)
-        self.overhead = perf_counter() - start - reply.seconds
         return link.rows[:rows]
 
     def _filled(self, ids: Sequence[int], rows: int, length: int) -> Sequence[int]:
@@ -177,7 +171,8 @@ class TargetProcess:
         if not rows == len(ids) > 1:
             return ids
         more = self.widths.missing(rows)
-        return [*ids, *[ids[-1]] * more] if more and length + more <= self.n_ctx else ids
+        fits = rows + more <= self.widest and length + more <= self.n_ctx
+        return [*ids, *[ids[-1]] * more] if more and fits else ids
 
     def _ready(self) -> TargetLink:
         """The process, started again if it had ended, with nothing under way and no interruption."""
@@ -243,7 +238,6 @@ class TargetProcess:
             setattr(self, name, value)
         if self.plan is not None:
             self.notices.append(f"{self.name} lies on several machines: {self.plan}.")
-        self.restarts += 1
         if self.plan is not None and self.rewind_method == "cut":
             self._settle_widths()
 

@@ -53,6 +53,15 @@ def ids_of(model: LanguageModel, count: int) -> list[int]:
     return np.random.default_rng(count).choice(np.flatnonzero(model.vocabulary.ordinary), count).tolist()
 
 
+def test_a_pass_whose_results_nobody_reads_waits_for_the_device(target: HfTarget, monkeypatch):
+    import torch
+
+    waited = []
+    monkeypatch.setattr(torch.cpu, "synchronize", lambda: waited.append(True))
+    target.extend(ids_of(target, 5), 0)
+    assert waited == [True]
+
+
 def test_it_is_a_language_model(target: HfTarget):
     assert isinstance(target, LanguageModel)
     assert (target.name, target.n_ctx, target.n_batch, target.can_rewind) == ("tiny random", 512, 64, True)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from omnidraft.backends.base import Aborted
+from omnidraft.backends.llama import context
 from omnidraft.backends.llama.model import LlamaTarget
 from omnidraft.backends.llama.sizes import pass_bytes
 from omnidraft.errors import ModelError
@@ -32,6 +33,15 @@ def ids_of(model: LlamaTarget, count: int) -> list[int]:
 def target(models: Path) -> Iterator[LlamaTarget]:
     with LlamaTarget.open(models / "tiny-target-a-f16.gguf", SETTINGS, max_rows=32) as opened:
         yield opened
+
+
+def test_a_pass_whose_results_nobody_reads_waits_for_the_device(target: LlamaTarget, monkeypatch):
+    waited = []
+    monkeypatch.setattr(context.llama_cpp, "llama_synchronize", waited.append)
+    target.extend(ids_of(target, 100), 0)
+    assert len(waited) == 2  # of 64 ids each
+    target.extend(ids_of(target, 3), 3)  # its rows are waited for when they are read
+    assert len(waited) == 2
 
 
 def test_a_long_prefill_can_be_aborted_and_the_model_used_afterwards(models: Path):
