@@ -35,3 +35,18 @@ def test_the_temperature_slider_has_its_travel_where_it_is_used(options):
     for wanted, end in ((0.8, 2), (2.0, 2), (3.5, 3.5)):
         shown = options.show(Conversation("c", "t", 0.0, 0.0), SamplingSettings(temperature=wanted))
         assert shown[options.temperature].maximum == end
+
+
+@pytest.mark.parametrize(
+    ("words", "chosen", "offered", "visible"),
+    [
+        (["on", "off"], "auto", ["auto", "on", "off"], True),
+        (["low", "high"], "low", ["auto", "low", "high"], True),
+        (["on", "off"], "low", ["auto", "on", "off", "low"], True),  # chosen for another model: still what is sent
+        ([], "auto", ["auto"], "hidden"),
+    ],
+)
+def test_thinking_offers_what_the_model_can_be_told(options, words, chosen, offered, visible):
+    shown = options.show(Conversation("c", "t", 0.0, 0.0), SamplingSettings(thinking=chosen), words)[options.thinking]
+    assert [value for _, value in shown.choices] == offered
+    assert (shown.value, shown.visible) == (chosen, visible)
