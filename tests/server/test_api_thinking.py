@@ -96,3 +96,12 @@ def test_an_answer_with_thoughts_goes_on_as_far_as_the_context(server):
         assert answer.choices[0].finish_reason in ("length", "stop")
         longest[template] = answer.usage.completion_tokens
     assert longest[""] <= 1024 < longest["opened"]
+
+
+def test_json_comes_behind_open_thoughts_or_at_once(server):
+    form = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"enum": ["yes"]}}}
+    thinking, _ = ask(server, "opened", response_format=form)
+    assert thinking.message.reasoning_content
+    assert not thinking.message.reasoning_content.lstrip().startswith('"yes')
+    silent, _ = ask(server, "opened", response_format=form, enable_thinking=False)
+    assert silent.message.content == '"yes"'

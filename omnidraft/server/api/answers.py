@@ -20,6 +20,7 @@ from omnidraft.app.embedding_job import EmbeddingJob
 from omnidraft.app.session import Session, StillAnswering
 from omnidraft.backends.base import LanguageModel
 from omnidraft.backends.gguf.file import ModelInfo
+from omnidraft.backends.prompting.before_answer import behind_thoughts
 from omnidraft.backends.prompting.call_grammar import call_form, call_grammar
 from omnidraft.backends.prompting.grammar import Grammar
 from omnidraft.backends.prompting.grammar_state import GrammarState
@@ -165,8 +166,11 @@ def _checked_grammar(model: LanguageModel, template: ChatTemplate, asked: Comple
             raise BadRequest(f"The chat template of {model.name} does not support tools; choose another model.")
         if tools.forced:
             grammar = call_grammar(call_form(template), tools.forced)
-    if grammar is not None:
-        GrammarState(grammar, model.vocabulary)
+    if grammar is None:
+        return None
+    if isinstance(asked.prompts[0], list) and isinstance(asked.prompts[0][0], dict):
+        grammar = behind_thoughts(grammar, template)
+    GrammarState(grammar, model.vocabulary)
     return grammar
 
 
