@@ -127,7 +127,8 @@ class ChatTemplate:
 
     def _check(self, template: SafeTemplate) -> None:
         """jinja2.TemplateError if the template cannot even write a question."""
-        self._rendered(template, [{"role": "user", "content": PROBE}], _Given(True))
+        if PROBE not in self._rendered(template, [{"role": "user", "content": PROBE}], _Given(True)):
+            raise jinja2.TemplateError("it leaves out what was asked")
 
     @cached_property
     def form(self) -> ChatFormat:
