@@ -12,7 +12,6 @@ import pytest
 from omnidraft.backends.prompting.sandbox import compile_template
 from omnidraft.backends.prompting.template_budget import TemplateLimit
 from omnidraft.backends.prompting.templates import ChatTemplate
-from omnidraft.errors import PromptRefused
 from omnidraft.vocab import Vocabulary
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 

@@ -21,7 +21,8 @@ HARMONY = "{{ '<|start|><|channel|><|message|>' }}{{ messages[0].content }}"
 SHAPES = {"json": form(JSON), "named": form(NAMED), "tags": form(TAGS), "python": form(PYTHON),
           "harmony": format_of_source(HARMONY), "hermes": format_of_source(HERMES)}  # fmt: skip
 MARKERS = [
-    "<|muse|>", "<|/muse|>", "[DO]", "[/DO]", "<act:look_up>", "</act>", "<act look_up>", "<in word>", "</in>", "<|py|>",
+    "<|muse|>", "<|/muse|>", "[DO]", "[/DO]", "<act:look_up>", "</act>", "<act look_up>", "<in word>", "</in>",
+    "<|py|>",
     "look_up(", ")", "<tool_call>", "</tool_call>", '{"name": "look_up", "arguments": {"word": ', '{"do": "look_up",',
     "}", "{", '"', "<|channel|>analysis<|message|>", "<|channel|>final<|message|>", "<|end|>", "<|start|>assistant",
     " to=functions.look_up", "<think>", "</think>", "\n", " ",
