@@ -10,12 +10,14 @@ from tests.backends.tool_templates import copy_with_template
 from tests.server.test_api import ASK, MODEL, client
 from tests.serving import Server, write_settings
 
+N_CTX = 1400
+
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory, models):
     """The app with a copy of a bundled model per template, and no word about the longest answer."""
     made = Server(tmp_path_factory.mktemp("thinking") / "app")
-    write_settings(made, "[model]\nthreads = 1\n\n[sampling]\ntemperature = 0.0\n")
+    write_settings(made, f"[model]\nthreads = 1\nn_ctx = {N_CTX}\n\n[sampling]\ntemperature = 0.0\n")
     folder = made.data / "home" / "models"
     folder.mkdir(parents=True)
     for name, template in TEMPLATES.items():
@@ -86,16 +88,15 @@ def test_earlier_thoughts_are_read_where_the_template_shows_them(server):
 
 
 def test_an_answer_with_thoughts_goes_on_as_far_as_the_context(server):
-    """A model that says the same for ever shows where it is cut: it thinks, so not after the usual 1,024 tokens."""
+    """A grammar that lets nothing end shows where an answer is cut by itself."""
     longest = {}
     for template in ("opened", ""):
         answer = client(server).chat.completions.create(
-            model=f"thinks-{template}" if template else MODEL, messages=ASK, temperature=5, seed=1,
-            extra_body={"top_k": 0, "top_p": 1, "min_p": 0, "max_tokens": None},
-        )  # fmt: skip
-        assert answer.choices[0].finish_reason in ("length", "stop")
+            model=f"thinks-{template}" if template else MODEL, messages=ASK, extra_body={"grammar": "root ::= [a-z ]{3000}"}
+        )
+        assert answer.choices[0].finish_reason == "length"
         longest[template] = answer.usage.completion_tokens
-    assert longest[""] <= 1024 < longest["opened"]
+    assert longest[""] == 1024 < longest["opened"] < N_CTX
 
 
 def test_json_comes_behind_open_thoughts_or_at_once(server):
