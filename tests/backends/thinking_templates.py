@@ -17,7 +17,8 @@ OPENED = """{%- if not thinking is defined %}{% set thinking = true %}{% endif %
 {%- set said = m.content.split('</think>')[-1] if m.role == 'assistant' else m.content %}
 {{- '<|im_start|>' + m.role + '\n' + said + '<|im_end|>\n' }}
 {%- endfor %}
-{%- if add_generation_prompt %}{{ '<|im_start|>assistant\n' + ('<think>\n' if thinking else '<think>\n\n</think>\n\n') }}{% endif %}"""
+{%- if add_generation_prompt %}{{ '<|im_start|>assistant\n<think>\n' + ('' if thinking else '\n</think>\n\n') }}
+{%- endif %}"""
 
 EFFORT = """{%- if reasoning_effort is not defined %}{% set reasoning_effort = 'medium' %}{% endif %}
 {%- if reasoning_effort not in ['low', 'medium', 'high', 'none'] %}{{ raise_exception('no such effort') }}{% endif %}

@@ -92,8 +92,9 @@ def test_an_answer_with_thoughts_goes_on_as_far_as_the_context(server):
     longest = {}
     for template in ("opened", ""):
         answer = client(server).chat.completions.create(
-            model=f"thinks-{template}" if template else MODEL, messages=ASK, extra_body={"grammar": "root ::= [a-z ]{3000}"}
-        )
+            model=f"thinks-{template}" if template else MODEL, messages=ASK,
+            extra_body={"grammar": "root ::= [a-z ]{3000}"},
+        )  # fmt: skip
         assert answer.choices[0].finish_reason == "length"
         longest[template] = answer.usage.completion_tokens
     assert longest[""] == 1024 < longest["opened"] < N_CTX

@@ -48,8 +48,8 @@ def test_a_template_tells_which_words_mean_something_to_it(chatml, source, words
 @pytest.mark.parametrize(
     ("source", "word", "ends"),
     [(SWITCHED, "off", "assistant\n<think>\n\n</think>\n\n"), (SWITCHED, "on", "assistant\n"),
-     (SWITCHED, "high", "assistant\n"), (OPENED, "off", "assistant\n<think>\n\n</think>\n\n"), (OPENED, "auto", "<think>\n"),
-     (PLAIN, "off", "assistant: ")],
+     (SWITCHED, "high", "assistant\n"), (OPENED, "off", "assistant\n<think>\n\n</think>\n\n"),
+     (OPENED, "auto", "<think>\n"), (PLAIN, "off", "assistant: ")],
 )  # fmt: skip
 def test_what_sampling_says_of_thinking_reaches_the_prompt(chatml, source, word, ends):
     told = AnswerRequest(ASK, SamplingSettings(thinking=word)).told(chatml(source))
