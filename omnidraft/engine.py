@@ -64,6 +64,7 @@ class Engine:
         self.translator: Translator | None = None
         self.tolerance = tolerance
         self.memory = Memory()
+        self.forcing = True  # whether what a grammar forces is proposed; off only to measure what that brings
         self._cancelled = False
 
     def cancel(self) -> None:
@@ -141,7 +142,7 @@ class Engine:
         self, state: Drafting | None, draft: DraftSettings, knowledge: Knowledge | None, constraint: Constraint | None
     ) -> Speculation | None:
         lookup = self.memory.lookup if draft.lookup and draft.mode in ("adaptive", "lookup") and knowledge else None
-        forcing = constraint if draft.enabled and self.target.model.can_rewind else None
+        forcing = constraint if self.forcing and draft.enabled and self.target.model.can_rewind else None
         if state is None and lookup is None and forcing is None:
             return None
         translator = self.translator if state is not None else None
