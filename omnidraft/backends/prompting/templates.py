@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import jinja2
-
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.prompting.formats.harmony import THOUGHT_MARKS
-from omnidraft.backends.prompting.formats.of_template import format_of, template_variables
 from omnidraft.backends.prompting.formats.open import Reader, begun_text, open_reader
 from omnidraft.backends.prompting.formats.probe import FIELDS
 from omnidraft.backends.prompting.formats.shapes import ChatFormat
@@ -26,67 +23,46 @@ from omnidraft.backends.prompting.messages import (
     Fields,
     Message,
     Plain,
-    alternating,
     fields_of_calls,
-    one_system,
     shaped,
-    stand_in,
 )
-from omnidraft.backends.prompting.sandbox import SafeTemplate, compile_template, template_options
+from omnidraft.backends.prompting.rendering import Given, Renderer
+from omnidraft.backends.prompting.sandbox import template_options
 from omnidraft.backends.prompting.spans import Span, TypedText
-from omnidraft.backends.prompting.template_budget import TemplateLimit
 from omnidraft.backends.prompting.thinking import Told, has_effect, ways_of_thinking
 from omnidraft.errors import ModelError, PromptRefused
 from omnidraft.vocab import Vocabulary
 
-_PLAIN = (
-    "{% for m in messages %}{% if m['role'] == 'system' %}{{ m['content'] }}{% else %}"
-    "{{ m['role'] | capitalize }}: {{ m['content'] }}{% endif %}{{ '\\n\\n' }}{% endfor %}"
-    "{% if add_generation_prompt %}Assistant:{% endif %}"
-)
-_CHATML = (
-    "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
 _ASKED = [{"role": "user", "content": "a"}]
-
-
-@dataclass(frozen=True, slots=True)
-class _Given:
-    """What a template is given besides messages. generation: whether it shall begin the answer."""
-
-    generation: bool
-    tools: Sequence[Any] = ()
-    options: Mapping[str, Any] = field(default_factory=dict)
+_REMEMBERED = 64  # options that clients sent
 
 
 class ChatTemplate:
-    """Renders conversations for one model.
+    """Renders conversations for one model, and says what its template tells of the answers.
 
-    for_tools: the template's variant for conversations with tools, where the model has one. note: a sentence if the
-    file's own template is missing or unusable and a plain one stands in, else None; stop: strings that end an answer
-    when the template has no control token for it.
+    source: the template's own text; for_tools: its variant for conversations with tools, where the model has one.
+    note: a sentence if the file's own template is missing or unusable and a plain one stands in, else None; stop:
+    strings that end an answer when the template has no control token for it.
     """
 
     def __init__(
         self, source: str | None, vocabulary: Vocabulary, name: str = "The model", for_tools: str | None = None
     ) -> None:
         self.name = name
-        self.note: str | None = None
-        self.stop: tuple[str, ...] = ()
         self._controls = {text: id for text, id in vocabulary.controls.items() if text}
         self._eog = vocabulary.eog
         ids = {id: text for text, id in self._controls.items()}
-        self._special = {
+        special = {
             "bos_token": "" if vocabulary.bos is None else ids.get(vocabulary.bos, ""),
             "eos_token": "" if vocabulary.eos is None else ids.get(vocabulary.eos, ""),
             "unk_token": "",
             "pad_token": "",
         }
         self._told: Mapping[str, Any] = {}
-        self._source, self._template = self._compile(source or for_tools)
-        self._tool_source, self._tool_template = self._variant(for_tools)
-        self._typed = TypedText(vocabulary, self._source + self._tool_source)
+        self._known: dict[str, bool] = {}  # whether an option changes anything
+        self._renderer = Renderer(source, for_tools, name, special, self._controls)
+        self.source, self.note, self.stop = self._renderer.source, self._renderer.note, self._renderer.stop
+        self._typed = TypedText(vocabulary, self._renderer.sources)
 
     @classmethod
     def from_model(cls, info: ModelInfo, vocabulary: Vocabulary, own: str | None = None) -> ChatTemplate:
@@ -99,41 +75,10 @@ class ChatTemplate:
         except (OSError, UnicodeDecodeError):
             raise ModelError(f"The chat template {own}, named for {info.name}, cannot be read.") from None
 
-    def _compile(self, source: str | None) -> tuple[str, SafeTemplate]:
-        if source:
-            try:
-                template = compile_template(source)
-                self._check(template)
-                return source, template
-            except jinja2.TemplateError as error:
-                self.note = f"The chat template of {self.name} cannot be used ({error}), so a plain one is used."
-        else:
-            self.note = f"{self.name} has no chat template, so a plain one is used."
-        if {"<|im_start|>", "<|im_end|>"} <= self._controls.keys():
-            return _CHATML, compile_template(_CHATML)
-        self.stop = ("\nUser:",)
-        return _PLAIN, compile_template(_PLAIN)
-
-    def _variant(self, source: str | None) -> tuple[str, SafeTemplate]:
-        """The template for conversations with tools; the ordinary one if there is no other that can be used."""
-        try:
-            if source:
-                template = compile_template(source)
-                self._check(template)
-                return source, template
-        except jinja2.TemplateError:
-            pass
-        return self._source, self._template
-
-    def _check(self, template: SafeTemplate) -> None:
-        """jinja2.TemplateError if the template cannot even write a question."""
-        if PROBE not in self._rendered(template, [{"role": "user", "content": PROBE}], _Given(True)):
-            raise jinja2.TemplateError("it leaves out what was asked")
-
     @cached_property
     def form(self) -> ChatFormat:
         """How this model's answers are written."""
-        return format_of(self._tool_source, self._tool_template, tuple(self._special.items()))
+        return self._renderer.form()
 
     @cached_property
     def markers(self) -> dict[int, bytes]:
@@ -153,18 +98,25 @@ class ChatTemplate:
     def thinks(self) -> bool:
         """Whether this model thinks before it answers, as far as its template tells."""
         ends = self.form.thoughts.ends
-        return self.form.harmony or bool(self.form.field) or any("".join(map(str, end)) in self._source for end in ends)
+        return self.form.harmony or bool(self.form.field) or any("".join(map(str, end)) in self.source for end in ends)
 
     @cached_property
     def thinking(self) -> dict[str, Told]:
         """What the template can be told about thinking: options by "on", "off", "low", "medium" and "high"."""
-        return ways_of_thinking(self._shown, template_options(self._source), self._source)
+        return ways_of_thinking(self._shown, template_options(self.source), self.source)
 
     def known(self, options: Mapping[str, Any]) -> Told:
         """Those of these options that change anything this template writes."""
-        names = template_options(self._source) if options else ()
-        return {name: value for name, value in options.items()
-                if name in names and has_effect(self._shown, name, value)}  # fmt: skip
+        return {name: value for name, value in options.items() if self._knows(name, value)}
+
+    def _knows(self, name: str, value: Any) -> bool:
+        option = f"{name} {value!r}"
+        if option not in self._known and len(self._known) >= _REMEMBERED:
+            self._known.clear()
+        if option not in self._known:
+            named = name in template_options(self.source)
+            self._known[option] = named and has_effect(self._shown, name, value)
+        return self._known[option]
 
     def told(self, options: Mapping[str, Any]) -> ChatTemplate:
         """This template told these options, besides those it was told before, whenever it renders."""
@@ -172,15 +124,16 @@ class ChatTemplate:
             return self
         other = copy.copy(self)  # what was found out of the template stays with it, what prompts look like does not
         other._told = {**self._told, **options}
-        for name in ("opened", "answer_prefix"):
+        for name in ("opened", "answer_prefix", "thought_marks"):
             vars(other).pop(name, None)
         return other
 
     def _shown(self, options: Mapping[str, Any]) -> tuple[str | None, ...] | None:
         """What it writes of a few conversations when it is told these options; None where it refuses a question."""
-        given = self.told(options)
         thought = [{"role": "assistant", "content": "b", **dict.fromkeys(FIELDS, "c")}, *_ASKED]
-        texts = [given._try([*_ASKED, *more], tools) for more, tools in (([], ()), (thought, ()), ([], PROBE_TOOLS))]
+        shapes: list[tuple[list[Plain], list[Any]]] = [([], []), (thought, []), ([], PROBE_TOOLS)]
+        told = {**self._told, **options}
+        texts = [self._renderer.written([*_ASKED, *more], Given(True, tools, told)) for more, tools in shapes]
         return None if texts[0] is None else tuple(texts)
 
     def render(self, messages: Sequence[Message], add_generation_prompt: bool = True) -> list[Span]:
@@ -197,8 +150,8 @@ class ChatTemplate:
         hidden = [
             [{**self._typed.hidden(message, sentinel), "role": message["role"]} for message in one] for one in flat
         ]
-        given = _Given(add_generation_prompt, *self._typed.hidden([tools, self._told], sentinel))
-        spans = self._typed.spans(self._attempt(hidden, given), sentinel)
+        given = Given(add_generation_prompt, *self._typed.hidden([tools, self._told], sentinel))
+        spans = self._typed.spans(self._renderer.first(hidden, given), sentinel)
         if not spans:
             raise PromptRefused(f"The chat template of {self.name} writes nothing of this conversation.")
         return spans
@@ -206,20 +159,15 @@ class ChatTemplate:
     @cached_property
     def supports_tools(self) -> bool:
         """Whether the template writes the tools it is given."""
-        return PROBE in (self._try(_ASKED, PROBE_TOOLS) or "")
+        return PROBE in (self._renderer.written(_ASKED, Given(True, PROBE_TOOLS, self._told)) or "")
 
     @cached_property
     def _fields(self) -> Fields:
         """How it takes calls, results and thoughts."""
-        thoughts, tools = self.form.thoughts, PROBE_TOOLS if self.supports_tools else []
-        known = fields_of_calls(lambda messages: self._try(messages, tools))
+        thoughts, given = self.form.thoughts, Given(True, PROBE_TOOLS if self.supports_tools else [], self._told)
+        known = fields_of_calls(lambda messages: self._renderer.written(messages, given))
         begin, end = ("".join(map(str, side[0])) if side else "" for side in (thoughts.begins, thoughts.ends))
         return replace(known, thoughts=self.form.field, marks=(begin, end) if self.thinks and end else None)
-
-    @property
-    def source(self) -> str:
-        """The template's own text."""
-        return self._source
 
     @cached_property
     def answer_prefix(self) -> str:
@@ -263,49 +211,3 @@ class ChatTemplate:
     def reader(self, tools: Mapping[str, Any]) -> Reader:
         """Reads an answer as it comes. tools: schemas of the parameters of what was offered, by name."""
         return open_reader(self.form, tools, self.opened)
-
-    def _attempt(self, ways: Sequence[list[Plain]], given: _Given) -> str:
-        """What the template writes of the first of these `ways` to say the same that it takes."""
-        said = [m["content"].strip() for m in ways[0] if m["role"] == "system"]
-        attempts = [*ways[:1], *(merged for way in ways if (merged := one_system(way)) not in ways[:1])]
-        for attempt in attempts:
-            try:
-                text = self._render(attempt, given)
-                if stand_in(text, said):
-                    return text  # else the template passed over a system message in silence
-            except TemplateLimit as error:
-                raise self._refusal(error) from None
-            except jinja2.TemplateError:
-                pass
-        last = ways[-1]
-        try:
-            rich = given.tools or any(m["role"] == "tool" or "tool_calls" in m for m in last)
-            return self._render(last if rich else alternating(last), given)
-        except jinja2.TemplateError as error:
-            raise self._refusal(error) from None
-
-    def _refusal(self, error: jinja2.TemplateError) -> PromptRefused:
-        return PromptRefused(f"The chat template of {self.name} refuses this conversation: {error}.")
-
-    def _try(self, messages: list[Plain], tools: Sequence[Any] = ()) -> str | None:
-        """What it writes of these messages, without anything around it; None if it refuses."""
-        try:
-            return self._render(messages, _Given(True, tools, self._told))
-        except jinja2.TemplateError:
-            return None
-
-    def _render(self, messages: list[Plain], given: _Given) -> str:
-        tools = given.tools or any(m["role"] == "tool" or "tool_calls" in m for m in messages)
-        return self._rendered(self._tool_template if tools else self._template, messages, given)
-
-    def _rendered(self, template: SafeTemplate, messages: list[Plain], given: _Given) -> str:
-        known = template_variables(messages, list(given.tools), given.generation)
-        variables = {**given.options, **self._special, **known}
-        try:
-            return template.render(variables)
-        except TemplateLimit:
-            raise
-        except jinja2.TemplateError:
-            if given.tools:
-                raise
-            return template.render({**variables, "tools": []})  # some go through a list without asking for it
