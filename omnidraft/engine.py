@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from omnidraft.backends.base import DraftModel, LanguageModel
 from omnidraft.backends.prompting.grammar_state import GrammarState
@@ -29,7 +29,7 @@ from omnidraft.decoding.processor import Apart, counts_as_ours
 from omnidraft.decoding.request import AnswerRequest, DecodeInput
 from omnidraft.decoding.speculation import Speculation
 from omnidraft.errors import ModelError
-from omnidraft.settings.config import DraftSettings, SamplingSettings
+from omnidraft.settings.config import MOST_TOKENS, DraftSettings, SamplingSettings
 from omnidraft.vocab import Translator
 
 MEASURING_SECONDS = 1.5  # most time that measuring costs may add to the first answer
@@ -64,6 +64,7 @@ class Engine:
         self.translator: Translator | None = None
         self.tolerance = tolerance
         self.memory = Memory()
+        self.forcing = True  # whether what a grammar forces is proposed; off only to measure what that brings
         self._cancelled = False
 
     def cancel(self) -> None:
@@ -104,15 +105,17 @@ class Engine:
         Raises ContextFull if even the last message does not fit the context, GrammarError if the grammar is not valid.
         """
         self._cancelled = False
+        request = replace(request, sampling=self._limited(request.sampling))
         draft, sampling, continued, target = request.draft, request.sampling, request.continued, self.target
         constraint = GrammarState(request.grammar, target.model.vocabulary) if request.grammar else None
         if constraint is not None and draft.enabled and draft.verification != "coupled" and sampling.temperature > 0:
             yield Notice(_COUPLED)
         written = self.written_ids(continued)
-        prompt, ids, dropped = target.prompt(request.prompt, sampling.max_tokens, len(written))
+        template = request.told(target.template)
+        prompt, ids, dropped = target.prompt(request.prompt, template, sampling.longest, len(written))
         if dropped:
             yield Notice(_dropped_sentence(dropped))
-        state, reason = self._drafting(prompt, draft, request.source, continued.text if continued else "")
+        state, reason = self._drafting(prompt, request)
         knowledge = self._knowledge(sampling) if self._measures(draft) else None
         speculation = self._speculation(state, draft, knowledge, constraint)
         target.committed = ids + written
@@ -120,10 +123,10 @@ class Engine:
         raw = isinstance(request.prompt, RawText)
         given = DecodeInput(
             target.model, target.committed, secrets.randbits(48) if sampling.seed is None else sampling.seed,
-            speculation, constraint, () if raw else target.template.stop,
+            speculation, constraint, () if raw else template.stop,
             # The template will write it before this answer itself.
-            prefix="" if written or raw else target.template.answer_prefix,
-            markers={} if raw else target.template.markers, inner=frozenset() if raw else target.template.inner,
+            prefix="" if written or raw else template.answer_prefix,
+            markers={} if raw else template.markers, inner=frozenset() if raw else template.inner,
             written=len(written), tolerance=self.tolerance, cancelled=lambda: self._cancelled,
             why_plain=lambda statistics: self._gave_up(draft, knowledge, statistics) or reason,
         )  # fmt: skip
@@ -139,16 +142,17 @@ class Engine:
         self, state: Drafting | None, draft: DraftSettings, knowledge: Knowledge | None, constraint: Constraint | None
     ) -> Speculation | None:
         lookup = self.memory.lookup if draft.lookup and draft.mode in ("adaptive", "lookup") and knowledge else None
-        forcing = constraint if draft.enabled and self.target.model.can_rewind else None
+        forcing = constraint if self.forcing and draft.enabled and self.target.model.can_rewind else None
         if state is None and lookup is None and forcing is None:
             return None
         translator = self.translator if state is not None else None
         return Speculation(state, make_policy(draft, knowledge, translator), draft.verification, lookup, forcing)
 
     def _drafting(
-        self, prompt: Sequence[Message] | RawText, draft: DraftSettings, source: str | None, begun: str
+        self, prompt: Sequence[Message] | RawText, request: AnswerRequest
     ) -> tuple[Drafting | None, str | None]:
-        """The drafter's side of an answer, or None and the reason why it does not draft."""
+        """The drafter's side of an answer to what of its prompt fits, or None and the reason why it does not draft."""
+        draft, begun = request.draft, request.continued.text if request.continued else ""
         if (reason := self.why_plain(draft)) is not None:
             return None, reason
         if draft.mode == "lookup":
@@ -160,14 +164,15 @@ class Engine:
             if isinstance(prompt, RawText):
                 ids, virtual = prompt.prompt_ids(prompted.model.vocabulary, prompted.committed), False
             else:
-                ids = prompt_ids(prompted.template, prompted.model.vocabulary, prompt, prompted.committed)
-                virtual = not begun and ends_without_space(prompted.template.render(prompt))
+                template = request.told(prompted.template)
+                ids = prompt_ids(template, prompted.model.vocabulary, prompt, prompted.committed)
+                virtual = not begun and ends_without_space(template.render(prompt))
             ids += prompted.answer_ids(
                 begun, prompted.committed[len(ids) :] if prompted.committed[: len(ids)] == ids else ()
             )
         except ModelError as error:  # a conversation that only the drafter's template refuses is still answered
             return None, str(error)
-        return Drafting(prompted.model, translator, ids, virtual_space=virtual, source=source), None
+        return Drafting(prompted.model, translator, ids, virtual_space=virtual, source=request.source), None
 
     def _gave_up(self, draft: DraftSettings, knowledge: Knowledge | None, statistics: Statistics) -> str | None:
         """Why the drafter was left out, as a sentence, where that is because it would not have paid."""
@@ -198,9 +203,15 @@ class Engine:
         """The target's ids of the answer to go on with, as `answer` reads them; none for a new one."""
         return self.target.answer_ids(continued.text, continued.ids) if continued else []
 
-    def room(self, messages: Sequence[Message], max_tokens: int) -> int:
+    def room(self, messages: Sequence[Message], sampling: SamplingSettings) -> int:
         """How many more tokens fit into the context beside these messages and the room kept for an answer."""
-        return self.target.room(messages, max_tokens)
+        return self.target.room(messages, self._limited(sampling).longest)
+
+    def _limited(self, sampling: SamplingSettings) -> SamplingSettings:
+        """Thoughts take what they take: unless somebody says otherwise, only the context ends them."""
+        if sampling.max_tokens is not None or not self.target.template.thinks:
+            return sampling
+        return replace(sampling, max_tokens=min(self.target.model.n_ctx, MOST_TOKENS))
 
 
 def _gave_up_sentence(lost: float | None) -> str:

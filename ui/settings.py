@@ -28,7 +28,7 @@ GROUPS = [
     ("model", "How models are loaded"),
     ("learning", "Learning"),
 ]
-ALSO = {"look": ["theme"], "model": ["unload_after"]}  # settings that are in no group of their own
+ALSO = {"look": ["theme"], "model": ["templates", "unload_after"]}  # settings that are in no group of their own
 ELSEWHERE = ("model.workers",)  # on the models page, where one sees who they are
 TOP = 60
 NO_GPU = "This build of llama.cpp computes on the processor only, so there is nothing to set here."

@@ -98,7 +98,7 @@ def _left(session: Session, chat: Conversation, text: str, files: Sequence[TextF
     assert engine is not None
     system = [{"role": "system", "content": chat.system}] if chat.system.strip() else []
     messages = [*system, {"role": "user", "content": with_files(text, files)}]
-    return engine.room(messages, (chat.sampling or session.settings.sampling).max_tokens)
+    return engine.room(messages, chat.sampling or session.settings.sampling)
 
 
 def _room(session: Session, chat: Conversation, text: str, files: Sequence[TextFile]) -> int:

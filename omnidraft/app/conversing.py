@@ -18,7 +18,7 @@ from omnidraft.app.session import Session
 from omnidraft.app.tool_use import UNSUPPORTED, decided, files_in, use_of
 from omnidraft.chats import Conversation, Message, TextFile, files_meta
 from omnidraft.chats.steps import messages_with_steps, open_call, steps_meta
-from omnidraft.chats.thoughts import without
+from omnidraft.chats.thoughts import CLOSE, OPEN, said
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import ModelError
 from omnidraft.settings.config import DraftSettings, SamplingSettings
@@ -125,7 +125,7 @@ def _new_answer(session: Session, chat: str, question: Message | None = None, fr
     if fresh or sampling.seed is None:
         # Drawn here and stored at once, so that an answer cut off by a crash can be continued with it.
         sampling = replace(sampling, seed=secrets.randbits(48))
-    keeper = KeptAnswer.of_new(session, path[-1], sampling.seed)
+    keeper = KeptAnswer.of_new(session, path[-1], sampling)
     return _job(session, settings, path, sampling, keeper)
 
 
@@ -140,12 +140,13 @@ def _more_of(session: Session, settings: Conversation, path: list[Message], last
 def _job(
     session: Session, settings: Conversation, path: list[Message], sampling: SamplingSettings, keeper: KeptAnswer
 ) -> AnswerJob:
-    messages, use = messages_of(settings, path), None
-    if settings.tools is not None and (engine := session.assistant.engine) is not None:
-        use = use_of(engine, messages, path, keeper.message, settings.tools)
-    said = messages_with_steps(keeper.before, keeper.message.steps)
+    messages, use, engine = messages_of(settings, path), None, session.assistant.engine
+    if settings.tools is not None and engine is not None:
+        told = AnswerRequest(messages, sampling).told(engine.target.template)
+        use = use_of(told, messages, path, keeper.message, settings.tools)
+    begun = messages_with_steps(keeper.before, keeper.message.steps)
     request = AnswerRequest(
-        use.prompt() if use is not None else [*messages, *said], sampling, draft_of(session, settings),
+        use.prompt() if use is not None else [*messages, *begun], sampling, draft_of(session, settings),
         continued=keeper.continued, source=settings.id, capture=session.assistant.capture,
     )  # fmt: skip
     job = AnswerJob(
@@ -156,6 +157,8 @@ def _job(
     )  # fmt: skip
     if settings.tools is not None and use is None:
         job.live.notices.append(UNSUPPORTED.format(session.target_name()))
+    if engine is not None and (note := engine.target.template.note) and not any(m.role == "assistant" for m in path):
+        job.live.notices.append(note)  # once in a conversation
     return job
 
 
@@ -178,9 +181,10 @@ def _read(turn: Message) -> list[dict[str, Any]]:
     """A turn as a model reads it: one message, or several where functions were called."""
     if turn.role != "assistant":
         return [{"role": turn.role, "content": turn.prompt}]
-    said = messages_with_steps(turn.content, turn.steps)
-    marks = turn.meta.get("marks")
-    return [{**one, "content": without(one["content"], marks)} for one in said] if marks else said
+    begin, *rest = turn.meta.get("marks") or (OPEN, CLOSE, "")
+    if turn.meta.get("thinks") and not turn.content.lstrip().startswith(OPEN):
+        begin = ""  # the prompt did
+    return messages_with_steps(turn.content, turn.steps, lambda text: said(text, [begin, *rest]))
 
 
 def unanswered(path: Sequence[Message]) -> set[str]:
@@ -191,6 +195,12 @@ def unanswered(path: Sequence[Message]) -> set[str]:
 
 def sampling_of(session: Session, settings: Conversation) -> SamplingSettings:
     return settings.sampling or session.settings.sampling
+
+
+def thinking_words(session: Session, settings: Conversation) -> list[str]:
+    """What the conversation's model can be told about thinking; nothing while it is not loaded."""
+    engine = session.assistant.engine
+    return list(engine.target.template.thinking) if engine is not None and is_ready(session, settings.id) else []
 
 
 def draft_of(session: Session, settings: Conversation) -> DraftSettings:

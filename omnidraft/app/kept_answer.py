@@ -16,6 +16,8 @@ from omnidraft.backends.prompting.prompted_model import Continued
 from omnidraft.chats import Message, answer_meta
 from omnidraft.chats.steps import steps_meta
 from omnidraft.decoding.events import Event, Round
+from omnidraft.decoding.request import AnswerRequest
+from omnidraft.settings.config import SamplingSettings
 
 SAVE_EVERY = 1.0  # seconds
 ENDED = ("stop", "stop_string")
@@ -40,13 +42,14 @@ class KeptAnswer:
         self._saved = time.monotonic()
 
     @classmethod
-    def of_new(cls, session: Session, question: Message, seed: int | None) -> KeptAnswer:
+    def of_new(cls, session: Session, question: Message, sampling: SamplingSettings) -> KeptAnswer:
         """An empty answer to `question`, in the store."""
         note = session.switched.pop(question.chat, None)
-        template = session.assistant.engine.target.template if session.assistant.engine else None
+        engine = session.assistant.engine
+        template = AnswerRequest((), sampling).told(engine.target.template) if engine else None
         thinks = (template.opens_thoughts or None) if template else None
         marks = template.thought_marks if template else None
-        told = answer_meta(target=session.target_name(), note=note, seed=seed, thinks=thinks, marks=marks)
+        told = answer_meta(target=session.target_name(), note=note, seed=sampling.seed, thinks=thinks, marks=marks)
         meta = {**told, "partial": True}
         message = session.store.append(question.chat, "assistant", "", parent=question.id, meta=meta)
         return cls(session, message)

@@ -6,6 +6,7 @@ opens, exchanges and closes; it knows nothing of who may do so when, of answers,
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import cast
 from omnidraft.app.in_use import IN_USE, Files
 from omnidraft.app.speed_store import PairSpeed, SpeedStore
 from omnidraft.backends.base import LanguageModel
+from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.llama.cards import crowded
 from omnidraft.backends.llama.model import LlamaDrafter, LlamaTarget
 from omnidraft.backends.opening import open_target
@@ -36,9 +38,10 @@ from omnidraft.learning.adapters.serving import (
 )
 from omnidraft.learning.material.capture import Pairing
 from omnidraft.settings.config import CacheSettings, ModelSettings
+from omnidraft.settings.named_files import named_file
 from omnidraft.storage.paths import ProfilePaths
 from omnidraft.storage.trial import TRIALS
-from omnidraft.vocab import PairMap, Translator
+from omnidraft.vocab import PairMap, Translator, Vocabulary
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 from omnidraft.vocab.ngram_cache import NgramCache
 
@@ -46,7 +49,7 @@ from omnidraft.vocab.ngram_cache import NgramCache
 @dataclass(frozen=True)
 class LoadRequest:
     """What somebody wants to be loaded. drafter: None decodes plainly; adapter: a GGUF LoRA, AUTO (what was learned) or
-    NO_ADAPTER; scope: see `LearningSettings`."""
+    NO_ADAPTER; scope: see `LearningSettings`; templates: see `AppSettings`."""
 
     target: Path
     drafter: Path | None
@@ -54,6 +57,11 @@ class LoadRequest:
     cache: CacheSettings
     adapter: Path | str = NO_ADAPTER
     scope: str = "per-target"
+    templates: Sequence[str] = ()
+
+    def template(self, info: ModelInfo, vocabulary: Vocabulary) -> ChatTemplate:
+        """A model's chat template: its own, or what its owner named instead."""
+        return ChatTemplate.from_model(info, vocabulary, named_file(self.templates, info.path.name))
 
 
 @dataclass
@@ -146,7 +154,7 @@ class LoadedPair:
     def _load(self, asked: LoadRequest) -> list[str]:
         opened = open_target(asked.target, asked.model, self.target)
         try:
-            engine = Engine(opened, ChatTemplate.from_model(opened.info, opened.vocabulary))
+            engine = Engine(opened, asked.template(opened.info, opened.vocabulary))
             self.keep_measured()
             self._pair(engine, asked)
         except BaseException:
@@ -164,7 +172,9 @@ class LoadedPair:
             engine.memory = Memory.with_cost(engine.measured())
         if self.choice is not None:
             load_heads(self.choice, engine.memory.knowledge)
-        return [*opened.notices, *(self.choice.notices if self.choice is not None else ())]
+        note = engine.target.template.note
+        learned = self.choice.notices if self.choice is not None else ()
+        return [*opened.notices, *([note] if note else []), *learned]
 
     def _pair(self, engine: Engine, asked: LoadRequest) -> None:
         """Give `engine` its drafter. What was loaded before goes only when nothing can fail any more."""
@@ -181,7 +191,7 @@ class LoadedPair:
             if drafter is None:
                 drafter, choice = open_choice(choice, asked.model, vocabulary)
                 undo.push(drafter)
-            template = ChatTemplate.from_model(drafter.info, vocabulary)
+            template = asked.template(drafter.info, vocabulary)
             ngrams = self._open_cache(pair, asked.cache)
             if ngrams is not None:
                 undo.callback(ngrams.close)

@@ -33,7 +33,7 @@ class RacePlan:
 
     @property
     def sampling(self) -> SamplingSettings:
-        most = min(self.settings.sampling.max_tokens, self.most_tokens)
+        most = min(self.settings.sampling.longest, self.most_tokens)
         return replace(self.settings.sampling, seed=self.settings.sampling.seed or 0, max_tokens=most)
 
     @property

@@ -152,6 +152,8 @@ class Session:
             self._guest = False
             self._used = time.monotonic()
             log.info("%s: loaded %s", self.profile, target.name)
+            for notice in notices:
+                log.warning("%s: %s", self.profile, notice)
             return notices
 
     def drafter_path(self) -> Path | None:

@@ -15,10 +15,10 @@ from omnidraft.app.tools import offered, run
 from omnidraft.backends.prompting.formats.events import Call, collect
 from omnidraft.backends.prompting.formats.open import Reader
 from omnidraft.backends.prompting.formats.pattern import is_tag
+from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.chats import Message, TextFile
 from omnidraft.chats.steps import ASKED, Step, ToolCall, messages_with_steps, open_call, with_call
 from omnidraft.decoding.events import Event, Finished, Token
-from omnidraft.engine import Engine
 from omnidraft.errors import ModelError
 
 MAX_STEPS = 6  # times that one answer may ask for something
@@ -33,13 +33,13 @@ class ToolUse:
 
     def __init__(
         self,
-        engine: Engine,
+        template: ChatTemplate,
         messages: Sequence[dict[str, Any]],
         message: Message,
         files: Sequence[TextFile],
         allowed: Sequence[str],
     ) -> None:
-        self._template = engine.target.template
+        self._template = template
         self._messages = list(messages)
         self._files, self._allowed = files, allowed
         self._offered = offered(files)
@@ -85,13 +85,13 @@ class ToolUse:
 
 
 def use_of(
-    engine: Engine, messages: Sequence[dict[str, Any]], path: Sequence[Message], message: Message,
+    template: ChatTemplate, messages: Sequence[dict[str, Any]], path: Sequence[Message], message: Message,
     allowed: Sequence[str] | None,
 ) -> ToolUse | None:  # fmt: skip
-    """For an answer behind `path`; None where the user has not switched tools on, or the target knows none."""
-    if allowed is None or not engine.target.template.supports_tools:
+    """For an answer behind `path`; None where the user has not switched tools on, or the template knows none."""
+    if allowed is None or not template.supports_tools:
         return None
-    return ToolUse(engine, messages, message, files_in(path), allowed)
+    return ToolUse(template, messages, message, files_in(path), allowed)
 
 
 def files_in(path: Sequence[Message]) -> list[TextFile]:

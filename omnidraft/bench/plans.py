@@ -70,6 +70,16 @@ class Overhead(Plan):
 
 
 @dataclass(frozen=True)
+class Structured(OfPair):
+    """answers under JSON schemas: forced tokens, drafts and both; what a schema adds to the first token"""
+
+    target: tuple[str, ...] = words(A, "models")
+    prompts: int = _count(8, "for each schema")
+    max_tokens: int = _count(200, "longest answer")
+    temperature: tuple[str, ...] = words("0,default", _COLUMNS)
+
+
+@dataclass(frozen=True)
 class Cache(OfPair):
     """acceptance by direct map alone, with an empty and with a seeded n-gram cache"""
 

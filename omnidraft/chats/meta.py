@@ -71,5 +71,6 @@ _RULES: dict[str, Callable[[Any], bool]] = {
     "seed": lambda value: _is_whole(value, LARGEST_SEED),
     "plain": _is_number,
     "thinks": lambda value: isinstance(value, bool),
+    "marks": lambda value: _is_texts(value) and len(value) == 3,
     "partial": lambda value: isinstance(value, bool),
 }

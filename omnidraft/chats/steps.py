@@ -7,9 +7,11 @@ are kept as plain JSON values in the meta data; what is no step there is passed 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+
+from omnidraft.chats.thoughts import said
 
 ASKED, DONE, REFUSED = "asked", "done", "refused"
 NOT_ALLOWED = "The user did not allow this call."
@@ -74,20 +76,23 @@ def with_call(steps: Sequence[Step], call: ToolCall) -> list[Step]:
     return [replace(step, calls=tuple(call if old.id == call.id else old for old in step.calls)) for step in steps]
 
 
-def messages_with_steps(content: str, steps: Sequence[Step]) -> list[dict[str, Any]]:
-    """What a model reads of an answer: its text up to each step, the calls, their results, and the text behind."""
+def messages_with_steps(
+    content: str, steps: Sequence[Step], last: Callable[[str], dict[str, Any]] = said
+) -> list[dict[str, Any]]:
+    """What a model reads of an answer: its text up to each step, the calls, their results, and the text behind, which
+    `last` makes a message of."""
     found: list[dict[str, Any]] = []
     start = 0
     for step in steps:
         calls = [_described(call) for call in step.calls]
-        found.append({"role": "assistant", "content": content[start : step.at].rstrip(), "tool_calls": calls})
+        found.append({**said(content[start : step.at].rstrip()), "tool_calls": calls})
         start = max(start, step.at)
         found += [
             {"role": "tool", "tool_call_id": c.id, "name": c.name, "content": c.result or NOT_ALLOWED}
             for c in step.calls
         ]
     if rest := content[start:]:
-        found.append({"role": "assistant", "content": rest})
+        found.append(last(rest))
     return found
 
 

@@ -34,6 +34,7 @@ BENCHMARKS: dict[str, tuple[type[plans.Plan], str]] = {
     "idle": (plans.Idle, "idle"),
     "first-session": (plans.FirstSession, "first_session"),
     "cache": (plans.Cache, "cache"),
+    "structured": (plans.Structured, "structured"),
     "learn": (plans.Learn, "learn"),
     "paper": (plans.Paper, "paper"),
     "peers": (plans.Peers, "peers.run"),

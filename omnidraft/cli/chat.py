@@ -9,9 +9,11 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import sys
+from pathlib import Path
 
 from omnidraft.app.assistant import Assistant
 from omnidraft.app.default_models import choose_adapter, choose_drafter, choose_target
+from omnidraft.backends.prompting.thinking import EFFORTS
 from omnidraft.cli.converse import converse, new_chat
 from omnidraft.cli.interrupt import Interrupts
 from omnidraft.cli.report import print_json, report, summary
@@ -41,6 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         if setting.name in _SAMPLING:
             help = f"{setting.help} Accepted: {setting.rule.accepted}.".replace("%", "%%")
             parser.add_argument("--" + setting.name.replace("_", "-"), type=_SAMPLING[setting.name], help=help)
+    parser.add_argument("--template", type=Path, help="a file with the target's chat template, instead of its own")
+    parser.add_argument("--think", choices=("on", "off", *EFFORTS),
+                        help="whether the model thinks before it answers, or how much, if it can be told")  # fmt: skip
     parser.add_argument("--stop", action="append", help="a text that ends the answer (may be repeated)")
     parser.add_argument("--ctx", type=int, help="context length in tokens; 0: the model's own")
     parser.add_argument("--threads", type=int, help="processor threads; 0: as the machine has cores")
@@ -70,6 +75,7 @@ def run(args: argparse.Namespace) -> int:
         with Interrupts() as interrupts:
             _load(args, assistant)
         interrupts.check()
+        _check_thinking(args, assistant)
         if prompts is None:
             return converse(assistant, sampling, draft, _system(args), lambda name: _load(_with(args, name), assistant))
         chat = new_chat()
@@ -85,7 +91,17 @@ def sampling_settings(args: argparse.Namespace, assistant: Assistant) -> Samplin
     given = {name: value for name in _SAMPLING if (value := getattr(args, name)) is not None}
     if args.stop:
         given["stop"] = tuple(args.stop)
+    if args.think:
+        given["thinking"] = args.think
     return dataclasses.replace(assistant.settings.sampling, **given)
+
+
+def _check_thinking(args: argparse.Namespace, assistant: Assistant) -> None:
+    engine = assistant.engine
+    words = list(engine.target.template.thinking) if engine is not None else []
+    if args.think and engine is not None and args.think not in words:
+        known = f"it knows {', '.join(words)}" if words else "it knows no such switch"
+        raise SettingsError(f"--think {args.think} does nothing with {engine.target.model.name}: {known}.")
 
 
 def draft_settings(args: argparse.Namespace, assistant: Assistant) -> DraftSettings:
@@ -123,7 +139,8 @@ def _load(args: argparse.Namespace, assistant: Assistant) -> None:
     for named, file in ((args.target, target), (args.drafter, drafter)):
         if named and file is not None:
             TRIALS.forgive(file)
-    notices = assistant.load(target, drafter, model, cache, adapter=choose_adapter(args.adapter))
+    adapter = choose_adapter(args.adapter)
+    notices = assistant.load(target, drafter, model, cache, adapter=adapter, template=args.template)
     for notice in (*assistant.warnings, *notices):
         print(notice, file=sys.stderr)
     if args.json:

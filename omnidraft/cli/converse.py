@@ -8,8 +8,10 @@ import sys
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from typing import Any
 
 from omnidraft.app.assistant import Assistant
+from omnidraft.backends.prompting.formats.events import collect
 from omnidraft.cli.interrupt import Interrupts
 from omnidraft.cli.report import summary
 from omnidraft.decoding.events import Finished, Notice, Token
@@ -17,7 +19,7 @@ from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import OmniDraftError
 from omnidraft.settings.config import DraftSettings, SamplingSettings
 
-Message = dict[str, str]
+Message = dict[str, Any]
 _HELP = "Ctrl+C stops an answer. /help lists the commands, /exit or Ctrl+D ends."
 _COMMANDS = """\
 /help         this list
@@ -64,7 +66,7 @@ def converse(
             print(f"omnidraft: {error}", file=sys.stderr)
             failed = True
             continue
-        messages = [*asked, {"role": "assistant", "content": said}]
+        messages = [*asked, _told_again(assistant, said, sampling)]
     return 2 if failed and not at_terminal else 0
 
 
@@ -115,6 +117,14 @@ def _answer(
         finally:
             events.close()
     return "".join(said), finished
+
+
+def _told_again(assistant: Assistant, said: str, sampling: SamplingSettings) -> Message:
+    """An answer as later turns get it: its thoughts apart."""
+    assert assistant.engine is not None  # it has just answered
+    reader = AnswerRequest((), sampling).told(assistant.engine.target.template).reader({})
+    read = collect([*reader.feed(said), *reader.finish()])
+    return {"role": "assistant", "content": read.content, "reasoning_content": read.reasoning}
 
 
 def _lines(prompt: str) -> Iterator[str]:

@@ -98,7 +98,7 @@ class _Answer:
         )
 
     def ended(self) -> FinishReason | None:
-        if self._finished is None and self.statistics.tokens >= self.sampling.max_tokens:
+        if self._finished is None and self.statistics.tokens >= self.sampling.longest:
             self._finished = "length"
         if self._finished is None and len(self.committed) > self.target.n_ctx:
             self._finished = "context"
@@ -148,7 +148,7 @@ class _Answer:
     def _room(self) -> int:
         """How many proposals still make sense: the context and the answer must hold them and one token more."""
         context = self.target.n_ctx - len(self.committed)
-        return min(context, self.sampling.max_tokens - self.statistics.tokens - 1, self._widest - 1)
+        return min(context, self.sampling.longest - self.statistics.tokens - 1, self._widest - 1)
 
     def _emit(self, verdict: Verdict, proposals: Sequence[Proposal]) -> list[Token]:
         """Turn what stands into tokens, cut where the answer ends, and rewind the target behind the newest."""
@@ -168,7 +168,7 @@ class _Answer:
                 self._finished = "stop"
             elif self.text.stopped:
                 self._finished = "stop_string"
-            if self._finished or count + 1 >= self.sampling.max_tokens:
+            if self._finished or count + 1 >= self.sampling.longest:
                 break
         if len(self.target.tokens) >= len(self.committed):
             self.target.rewind(len(self.committed) - 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from omnidraft.backends.base import LanguageModel
 from omnidraft.decoding.constraint import Constraint
@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # the loop computes without templates, which bring llama.cpp
     from omnidraft.backends.prompting.grammar import Grammar
     from omnidraft.backends.prompting.prompted_model import Continued, Message
     from omnidraft.backends.prompting.raw_text import RawText
+    from omnidraft.backends.prompting.templates import ChatTemplate
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,7 @@ class AnswerRequest:
     uninterrupted. grammar: what the answer must follow. alternatives: with each token its log probability, and those
     of so many of the likeliest; None: none of them. source: the conversation's name, which the n-gram cache and
     learning note, so that it can be forgotten. capture: how many of the target's top ids each token carries along.
+    template_options: what the target's chat template is told besides the messages.
     """
 
     prompt: Sequence[Message] | RawText
@@ -37,6 +39,14 @@ class AnswerRequest:
     alternatives: int | None = None
     source: str | None = None
     capture: int = 0
+    template_options: Mapping[str, Any] = field(default_factory=dict)
+
+    def told(self, template: ChatTemplate) -> ChatTemplate:
+        """A model's template as it is to be rendered for this answer; it is told only what it knows of."""
+        options = {} if self.sampling.thinking == "auto" else template.thinking.get(self.sampling.thinking, {})
+        if self.template_options:
+            options = {**options, **template.known(self.template_options)}
+        return template.told(options) if options else template
 
 
 @dataclass(frozen=True, slots=True)

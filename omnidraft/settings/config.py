@@ -26,6 +26,7 @@ from omnidraft.settings.fields import (
     text,
     texts,
 )
+from omnidraft.settings.named_files import check_named_files
 
 __all__ = [
     "AppSettings",
@@ -44,6 +45,8 @@ __all__ = [
 S = TypeVar("S")
 MAX_CACHE_MB = 4096
 AUTO_LAYERS = -1
+MOST_TOKENS = 1_000_000  # of an answer
+USUAL_LENGTH = 1024  # tokens after which an answer without thoughts has mostly lost its way
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +64,25 @@ class SamplingSettings:
         0.0, -2.0, 2.0, "Taken off the logit of a token as often as the answer has said it; 0 is off."
     )
     seed: int | None = integer(None, 0, 2**63 - 1, "Same seed, same text; left empty, every answer gets a fresh one.")
-    max_tokens: int = integer(1024, 1, 1_000_000, "The answer ends after this many tokens at the latest.")
+    max_tokens: int | None = integer(
+        None, 1, MOST_TOKENS,
+        "The answer ends after this many tokens at the latest; left empty, after 1,024, or if the model thinks before "
+        "it answers, where the context ends.",
+    )  # fmt: skip
+    thinking: str = choice(
+        "auto",
+        ("auto", "on", "off", "low", "medium", "high"),
+        "Whether a model thinks before it answers, or how much, where it can be told; auto leaves it to the model.",
+    )
     stop: tuple[str, ...] = texts("Texts that end the answer when they appear; they are not shown.", at_most=16)
 
     def __post_init__(self) -> None:
         check(self, "sampling.")
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest answer."""
+        return self.max_tokens or USUAL_LENGTH
 
     @classmethod
     def unfiltered(cls, **values: Any) -> SamplingSettings:
@@ -212,6 +229,11 @@ class AppSettings:
     model_programs: tuple[str, ...] = texts(
         "Other programs whose models are listed: huggingface, lmstudio, ollama.", at_most=3
     )
+    templates: tuple[str, ...] = texts(
+        "Chat templates instead of those in the models' files: a model's file name, =, and a file with the template.",
+        at_most=64,
+        reload=True,
+    )
     unload_after: float = number(
         60.0, 0.0, 100_000.0, "Minutes without a question after which the models leave memory; 0 keeps them."
     )
@@ -230,6 +252,7 @@ class AppSettings:
 
     def __post_init__(self) -> None:
         check(self)
+        check_named_files("templates", self.templates)
 
 
 def to_dict(settings: Any) -> dict[str, Any]:

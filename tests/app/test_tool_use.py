@@ -93,6 +93,28 @@ def test_an_allowed_call_runs_and_its_result_goes_back(session, chat):
     assert len(answer.token_ids) == answer.statistics["tokens"], "what forgetting goes by"
 
 
+def test_thoughts_of_an_earlier_answer_go_back_apart(session, chat):
+    ask(session, chat, "<think>\nHm.\n</think>\n\nYes.")
+    ask(session, chat, "And yes.")
+    asked = [message for message in session.assistant.read[-1] if message["role"] == "assistant"]
+    assert asked == [{"role": "assistant", "content": "Yes.", "reasoning_content": "Hm."}]
+
+
+def test_what_was_thought_before_a_call_goes_back_with_it(session, chat):
+    ask(session, chat, f"<think>\nI must count.\n</think>\n\n{SUM}")
+    decide(session, chat, "once", "It is 42.")
+    *_, said, _ = session.assistant.read[-1]
+    assert (said["reasoning_content"], said["content"]) == ("I must count.", "")
+    assert said["tool_calls"][0]["function"]["name"] == "calculator"
+
+
+def test_a_template_that_cannot_be_used_is_told_once_in_a_conversation(session, chat):
+    session.prepare()
+    session.assistant.engine.target.template.note = "It cannot be used."
+    assert ask(session, chat, "Yes.").meta["notices"] == ["It cannot be used."]
+    assert "notices" not in ask(session, chat, "And yes.").meta
+
+
 def test_once_is_once(session, chat):
     ask(session, chat, SUM)
     answer = decide(session, chat, "once", SUM)

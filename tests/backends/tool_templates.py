@@ -71,8 +71,8 @@ MISTRAL = """{%- for message in messages %}
 TEMPLATES = {"hermes": HERMES, "llama": LLAMA, "mistral": MISTRAL}
 
 
-def copy_with_template(source: Path, target: Path, template: str) -> None:
-    """The model at `source` as `target`, with another chat template."""
+def copy_with_template(source: Path, target: Path, template: str, for_tools: str | None = None) -> None:
+    """The model at `source` as `target`, with another chat template, and one for conversations with tools."""
     from gguf.scripts.gguf_new_metadata import MetadataDetails, copy_with_new_metadata
 
     reader = gguf.GGUFReader(source)
@@ -82,4 +82,6 @@ def copy_with_template(source: Path, target: Path, template: str) -> None:
         key: MetadataDetails(gguf.GGUFValueType.STRING, template),
         gguf.Keys.General.NAME: MetadataDetails(gguf.GGUFValueType.STRING, target.stem),
     }
+    if for_tools is not None:
+        changes[f"{key}.tool_use"] = MetadataDetails(gguf.GGUFValueType.STRING, for_tools)
     copy_with_new_metadata(reader, writer, changes, [])

@@ -1,11 +1,11 @@
-"""Thoughts that a model does not spell `<think>` are told from its answer by what it writes around them."""
+"""Thoughts in front of an answer are told by what a model writes around them; a later turn gets them apart."""
 
 from __future__ import annotations
 
 import pytest
 
 from omnidraft.backends.prompting.formats.harmony import THOUGHT_MARKS
-from omnidraft.chats.thoughts import in_tags, without
+from omnidraft.chats.thoughts import in_tags, said
 
 CHANNEL = ("<|channel>thought", "<channel|>", "")
 PROMPTED = ("", "[BEGIN FINAL RESPONSE]", "")
@@ -13,19 +13,27 @@ BEGIN, END, BARE = THOUGHT_MARKS
 
 
 @pytest.mark.parametrize(
-    ("marks", "text", "shown", "read"),
+    ("marks", "text", "shown", "thoughts", "read"),
     [
-        (CHANNEL, "<|channel>thought\nHm.<channel|>Hello.", "<think>\nHm.</think>\n\nHello.", "Hello."),
-        (CHANNEL, "<|channel>thought\nHm", "<think>\nHm", ""),
-        (CHANNEL, "Hello.", "Hello.", "Hello."),
-        (CHANNEL, "Write <|channel>thought yourself.", "Write <|channel>thought yourself.", None),
-        (PROMPTED, "Hm. [BEGIN FINAL RESPONSE] Hello.", "<think>Hm. </think>\n\nHello.", " Hello."),
-        (PROMPTED, "Hm.", "<think>Hm.", ""),
-        (THOUGHT_MARKS, f"{BEGIN}Hm.{END}Hello.", "<think>Hm.</think>\n\nHello.", "Hello."),
-        (THOUGHT_MARKS, f"{BARE}Hello.", "Hello.", "Hello."),
-        (THOUGHT_MARKS, "", "", ""),
+        (CHANNEL, "<|channel>thought\nHm.<channel|>Hello.", "<think>\nHm.</think>\n\nHello.", "Hm.", "Hello."),
+        (CHANNEL, "<|channel>thought\nHm", "<think>\nHm", "Hm", ""),
+        (CHANNEL, "Hello.", "Hello.", None, "Hello."),
+        (CHANNEL, "Write <|channel>thought yourself.", "Write <|channel>thought yourself.", None, None),
+        (PROMPTED, "Hm. [BEGIN FINAL RESPONSE] Hello.", "<think>Hm. </think>\n\nHello.", "Hm.", "Hello."),
+        (PROMPTED, "Hm.", "<think>Hm.", "Hm.", ""),
+        (THOUGHT_MARKS, f"{BEGIN}Hm.{END}Hello.", "<think>Hm.</think>\n\nHello.", "Hm.", "Hello."),
+        (THOUGHT_MARKS, f"{BARE}Hello.", "Hello.", None, "Hello."),
+        (THOUGHT_MARKS, "", "", None, ""),
     ],
 )
-def test_thoughts_are_shown_as_most_models_spell_them_and_later_turns_read_the_answer_alone(marks, text, shown, read):
+def test_thoughts_are_shown_as_most_models_spell_them_and_go_back_apart(marks, text, shown, thoughts, read):
     assert in_tags(text, marks) == shown
-    assert without(text, marks) == (text if read is None else read)
+    message = said(text, marks)
+    assert message["content"] == (text if read is None else read)
+    assert message.get("reasoning_content") == thoughts
+
+
+def test_what_most_models_spell_needs_no_marks():
+    assert said("<think>\nHm.\n</think>\n\nHello.") == {
+        "role": "assistant", "content": "Hello.", "reasoning_content": "Hm."
+    }  # fmt: skip

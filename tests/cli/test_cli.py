@@ -20,6 +20,7 @@ from gguf import GGUFReader
 
 from omnidraft.__main__ import _COMMANDS, _parser, main
 from omnidraft.backends.gguf.file import read_info
+from tests.backends.thinking_templates import OPENED
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 240  # seconds: a busy machine takes a minute for what takes two seconds otherwise
@@ -135,6 +136,17 @@ def test_prompts_come_from_a_file_up_to_the_first_answer(chat, tmp_path):
     alone = answer(chat("--json", "--prompt", CODE))
     assert found[0]["prompt_tokens"] == alone["prompt_tokens"]
     assert found[0]["text"] == alone["text"] or alone["near_ties"]
+
+
+def test_thinking_is_switched_through_the_template_that_was_named(chat, tmp_path):
+    mine = tmp_path / "mine.jinja"
+    mine.write_text(OPENED)
+    read = [answer(chat("--json", "--prompt", CODE, "--template", mine, "--think", word))["prompt_tokens"]
+            for word in ("on", "off")]  # fmt: skip
+    assert read[0] < read[1], "thoughts that are left out stand in the prompt, empty"
+    assert "it knows on, off" in refused(chat("--prompt", CODE, "--template", mine, "--think", "low"))
+    assert "it knows no such switch" in refused(chat("--prompt", CODE, "--think", "on"))
+    assert "cannot be read" in refused(chat("--prompt", CODE, "--template", tmp_path / "none"))
 
 
 def test_another_verification_can_be_chosen(chat):

@@ -139,6 +139,9 @@ BODY = {
     "speculation": True,
     "tools": [{"type": "function", "function": {"name": "f", "description": "d", "parameters": {"type": "object"}}}],
     "tool_choice": "auto",
+    "chat_template_kwargs": {"enable_thinking": False},
+    "enable_thinking": True,
+    "reasoning_effort": "low",
     "response_format": {"type": "json_schema", "json_schema": {"schema": {"type": "object"}}},
 }
 

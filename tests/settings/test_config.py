@@ -58,7 +58,7 @@ def test_numbers_are_accepted_at_their_bounds_and_refused_beyond(setting):
         assert setting.rule.accepted in str(error.value)
 
 
-WRONG = (True, "1", None, math.nan, math.inf, -math.inf, 1.5, [], {}, b"1", 10**400, 10**6000, object(), ("a",), "")
+WRONG = (True, "1", None, math.nan, math.inf, -math.inf, 1.5, [], {}, b"1", 10**400, 10**6000, object(), ("a = b",), "")
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda s: s.name)

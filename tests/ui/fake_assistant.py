@@ -14,7 +14,8 @@ from omnidraft.settings.file import load_settings
 from omnidraft.storage.paths import DataHome
 
 _TEMPLATE = SimpleNamespace(
-    opens_thoughts=False, thought_marks=None, reader=lambda tools: open_reader(ChatFormat(), tools)
+    opens_thoughts=False, thought_marks=None, thinking={}, note=None,
+    reader=lambda tools: open_reader(ChatFormat(), tools)
 )  # fmt: skip
 
 
@@ -50,7 +51,7 @@ class FakeAssistant:
             target=SimpleNamespace(model=model, template=_TEMPLATE),
             why_plain=lambda draft: None,
             written_ids=lambda begun: [],
-            room=lambda messages, longest: 1000,
+            room=lambda messages, sampling: 1000,
         )
         return []
 

@@ -40,8 +40,9 @@ class ScriptedAssistant(FakeAssistant):
         told = super().load(target, drafter, model)
         form = format_of_source(HERMES)
         template = SimpleNamespace(
-            source=HERMES, supports_tools=self.supports, opens_thoughts=False, thought_marks=None, form=form,
-            reader=lambda tools: open_reader(form, tools),
+            source=HERMES, supports_tools=self.supports, opens_thoughts=False, thought_marks=None,
+            thinking={}, note=None,
+            form=form, reader=lambda tools: open_reader(form, tools),
         )  # fmt: skip
         model = SimpleNamespace(name=target.stem, n_ctx=1024, vocabulary=Bytes())
         self.engine = SimpleNamespace(

@@ -29,7 +29,7 @@ def say(texts: list[str]) -> None:
     Engine.answer = answer  # type: ignore[method-assign]
     read = ChatTemplate.from_model.__func__  # type: ignore[attr-defined]
 
-    def from_model(cls: type, info: SimpleNamespace, vocabulary: object) -> ChatTemplate:
-        return cls(HERMES, vocabulary, info.name) if "target" in info.name else read(cls, info, vocabulary)
+    def from_model(cls: type, info: SimpleNamespace, vocabulary: object, own: None) -> ChatTemplate:
+        return cls(HERMES, vocabulary, info.name) if "target" in info.name else read(cls, info, vocabulary, own)
 
     ChatTemplate.from_model = classmethod(from_model)  # type: ignore[method-assign,assignment]

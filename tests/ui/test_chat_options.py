@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import gradio as gr
 import pytest
 
-from omnidraft.chats import Conversation
-from omnidraft.settings.config import SamplingSettings, describe
+from omnidraft.chats import ChatStore, Conversation
+from omnidraft.settings.config import AppSettings, SamplingSettings, describe
 from ui.chat import options as chat_options
 
 RULES = {setting.name: setting.rule for setting in describe(SamplingSettings)}
@@ -35,3 +37,29 @@ def test_the_temperature_slider_has_its_travel_where_it_is_used(options):
     for wanted, end in ((0.8, 2), (2.0, 2), (3.5, 3.5)):
         shown = options.show(Conversation("c", "t", 0.0, 0.0), SamplingSettings(temperature=wanted))
         assert shown[options.temperature].maximum == end
+
+
+@pytest.mark.parametrize(
+    ("words", "chosen", "offered", "visible"),
+    [
+        (["on", "off"], "auto", ["auto", "on", "off"], True),
+        (["low", "high"], "low", ["auto", "low", "high"], True),
+        (["on", "off"], "low", ["auto", "on", "off", "low"], True),  # chosen for another model: still what is sent
+        ([], "auto", ["auto"], "hidden"),
+    ],
+)
+def test_thinking_offers_what_the_model_can_be_told(options, words, chosen, offered, visible):
+    shown = options.show(Conversation("c", "t", 0.0, 0.0), SamplingSettings(thinking=chosen), words)[options.thinking]
+    assert [value for _, value in shown.choices] == offered
+    assert (shown.value, shown.visible) == (chosen, visible)
+
+
+def test_an_emptied_longest_answer_and_thinking_are_kept_with_the_conversation(tmp_path):
+    with ChatStore(tmp_path / "chats.sqlite") as store:
+        session = SimpleNamespace(store=store, settings=AppSettings())
+        chat, s = store.create().id, SamplingSettings()
+        values = [s.temperature, s.top_p, s.min_p, s.top_k, s.repeat_penalty]
+        chat_options.store(session, chat, "", *values, 5, "", "off")
+        assert store.get(chat).sampling == SamplingSettings(max_tokens=5, thinking="off")
+        chat_options.store(session, chat, "", *values, None, "", "auto")
+        assert store.get(chat).sampling is None, "as the profile has it"

@@ -10,6 +10,7 @@ from typing import Any
 
 import gradio as gr
 
+from omnidraft.app.conversing import sampling_of, thinking_words
 from omnidraft.app.presets import apply_preset, other_model, preset_of
 from omnidraft.app.session import Session
 from omnidraft.chats import Library, Preset, Prompt
@@ -152,7 +153,7 @@ class LibraryEvents(Handlers):
         changed = apply_preset(session, chat, preset)
         target, missing = other_model(session, chat, preset)
         told = note(" ".join([f"{preset.name} is applied.", missing]).strip())
-        shown = view.options.show(changed, changed.sampling or session.settings.sampling)
+        shown = view.options.show(changed, sampling_of(session, changed), thinking_words(session, changed))
         yield {**shown, self.parts.said: told, view.notice: told}
         if target is not None:
             yield from view.switch(session, chat, target)

@@ -57,4 +57,5 @@ class Options(Handlers):
             yield {self.view.notice: ""}
             return
         sampling = conversing.with_values(session, session.store.get(name), values)
-        yield self.view.options.show(session.store.update(name, sampling=sampling), sampling)
+        changed = session.store.update(name, sampling=sampling)
+        yield self.view.options.show(changed, sampling, conversing.thinking_words(session, changed))

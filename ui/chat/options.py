@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +21,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "Lively": {"temperature": 1.1, "top_k": 0, "top_p": 1.0, "min_p": 0.05},
 }
 OWN = "Own values"
+THINKING = {"auto": "as the model does"}
 HOTTEST = 2.0  # where the slider ends, unless a conversation is hotter: beyond that nothing is left of a sentence
 _RULES = {setting.name: setting.rule for setting in describe(SamplingSettings)}
 
@@ -42,6 +44,7 @@ class Options:
     repeat_penalty: gr.Slider
     max_tokens: gr.Number
     seed: gr.Textbox
+    thinking: gr.Dropdown
 
     @property
     def inputs(self) -> list[Any]:
@@ -55,11 +58,18 @@ class Options:
             self.repeat_penalty,
             self.max_tokens,
             self.seed,
+            self.thinking,
         ]
 
-    def show(self, chat: Conversation, sampling: SamplingSettings) -> dict:
-        """Updates that show what `chat` uses."""
+    def show(self, chat: Conversation, sampling: SamplingSettings, words: Collection[str] = ()) -> dict:
+        """Updates that show what `chat` uses. words: what its model can be told about thinking."""
+        offered = [word for word in _RULES["thinking"].choices if word in ("auto", sampling.thinking, *words)]
         return {
+            self.thinking: gr.Dropdown(
+                choices=[(THINKING.get(word, word), word) for word in offered],
+                value=sampling.thinking,
+                visible=True if words else "hidden",
+            ),
             self.chat: chat.id,
             self.system: chat.system,
             self.preset: preset_of(sampling),
@@ -97,10 +107,18 @@ def build() -> Options:
             precision=0,
             minimum=_RULES["max_tokens"].low,
             info=_RULES["max_tokens"].help,
+            placeholder="not set",
             elem_id="od-max-tokens",
         ),
         seed=gr.Textbox(
             label="Seed", info=_RULES["seed"].help, placeholder="fresh each time", max_lines=1, elem_id="od-seed"
+        ),
+        thinking=gr.Dropdown(
+            [(THINKING.get(word, word), word) for word in _RULES["thinking"].choices],
+            label="Thinking",
+            filterable=False,
+            visible="hidden",
+            elem_id="od-thinking",
         ),
     )
 
@@ -127,8 +145,9 @@ def store(
     min_p: float,
     top_k: int,
     repeat_penalty: float,
-    max_tokens: int,
+    max_tokens: int | None,
     seed: str,
+    thinking: str,
 ) -> SamplingSettings:
     """Keep the options with the conversation. Raises SettingsError naming what is refused."""
     before = session.store.get(chat).sampling or session.settings.sampling
@@ -139,8 +158,9 @@ def store(
         min_p=_number(min_p, "min_p"),
         top_k=int(_number(top_k, "top_k")),
         repeat_penalty=_number(repeat_penalty, "repeat_penalty"),
-        max_tokens=int(_number(max_tokens, "max_tokens")),
+        max_tokens=None if max_tokens is None else int(max_tokens),
         seed=_seed(seed),
+        thinking=thinking,
     )
     session.store.update(
         chat, system=system or "", sampling=None if sampling == session.settings.sampling else sampling

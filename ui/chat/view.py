@@ -14,7 +14,7 @@ import gradio as gr
 from omnidraft.app import conversing, models_list
 from omnidraft.app.answer_job import AnswerJob
 from omnidraft.app.attached import REFUSE, sizes
-from omnidraft.app.conversing import draft_of, is_ready, keep_target, sampling_of
+from omnidraft.app.conversing import draft_of, is_ready, keep_target, sampling_of, thinking_words
 from omnidraft.app.live import Live
 from omnidraft.app.session import Session
 from omnidraft.chats import Conversation, Message, TextFile
@@ -128,7 +128,7 @@ class ChatView:
             self.line: summary(self._last(session, chat, path)),
             **self._conversation(session, chat.id, path),
             **self._buttons(session.writing(chat.id)),
-            **self.options.show(chat, sampling_of(session, chat)),
+            **self.options.show(chat, sampling_of(session, chat), thinking_words(session, chat)),
         }
 
     def edit(self, session: Session, message: Message) -> dict:
@@ -261,16 +261,17 @@ class ChatView:
             }
             return
         keep_target(session, chat, path)
-        told = describe_switch(session)
+        told, settings = describe_switch(session), session.store.get(chat)
         messages = session.store.path(chat)
         if messages:
             session.switched[chat] = told
         yield {
             self.notice: note(" ".join([told, *said])),
             self.target: gr.Dropdown(value=str(path)),
-            self.side: self.panel_of(session, session.store.get(chat), messages),
+            self.side: self.panel_of(session, settings, messages),
             self.gauge: gauge(session, messages),
             self.chat: gr.Chatbot(placeholder=empty_state(path)),
+            **self.options.show(settings, sampling_of(session, settings), thinking_words(session, settings)),
         }
 
     def idle(self, session: Session, seen: int) -> dict:

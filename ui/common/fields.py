@@ -18,6 +18,7 @@ TITLES = {
     "cache.enabled": "Merge n-grams",
     "cache.seed": "Fill from the vocabularies",
     "learning.enabled": "Learn in idle time",
+    "templates": "Chat templates of your own",
     "unload_after": "Unload when idle (minutes)",
     "n_ctx": "Context length",
     "n_gpu_layers": "Layers on the GPU",

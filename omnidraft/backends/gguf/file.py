@@ -45,7 +45,8 @@ class ModelInfo:
 
     kind: "model" can be a target or drafter; "vocabulary" has no weights; "encoder", "adapter" and "projector" cannot
     generate text on their own; "damaged" carries the sentence in `error`. `chat_template` is None if the file has
-    none. `parts` are all files of a split model, in order. `file_size` in bytes, over all parts.
+    none, `tool_template` if it has no other for conversations with tools. `parts` are all files of a split model, in
+    order. `file_size` in bytes, over all parts.
     """
 
     path: Path
@@ -62,6 +63,7 @@ class ModelInfo:
     vocabulary_size: int = 0
     file_size: int = 0
     chat_template: str | None = None
+    tool_template: str | None = None
     tied: bool = False
     kind: Kind = "model"
     parts: tuple[Path, ...] = ()
@@ -121,6 +123,7 @@ def _info(path: Path, headers: list[GgufHeader], architecture: str, kind: Kind) 
         vocabulary_size=_length(header.metadata.get("tokenizer.ggml.tokens")),
         file_size=sum(part.file_size for part in headers),
         chat_template=_text(header, "tokenizer.chat_template") or None,
+        tool_template=_text(header, "tokenizer.chat_template.tool_use") or None,
         tied=kind == "model" and not any("output.weight" in part.tensors for part in headers),
         kind=kind,
         parts=tuple(part.path for part in headers),

@@ -66,6 +66,7 @@ def _read(path: Path) -> ModelInfo:
         vocabulary_size=_number(inner, "vocab_size"),
         file_size=sum(part.stat().st_size for part in parts),
         chat_template=read_template(path),
+        tool_template=read_template(path, "tool_use"),
         tied=bool(config.get("tie_word_embeddings", inner.get("tie_word_embeddings", True))),
         parts=tuple(parts),
     )
@@ -168,20 +169,22 @@ def _safetensors_header(file: Path) -> list[tuple[str, str, list[int]]]:
         raise ModelError(f"{file} is damaged inside its header; download or copy it again.") from None
 
 
-def read_template(path: Path) -> str | None:
-    """The folder's chat template: chat_template.jinja, else tokenizer_config.json's ("default" of several)."""
+def read_template(path: Path, variant: str = "default") -> str | None:
+    """The folder's chat template, or another of that name: a file of its own, else in tokenizer_config.json."""
+    own = "chat_template.jinja" if variant == "default" else f"additional_chat_templates/{variant}.jinja"
     try:
-        return (path / "chat_template.jinja").read_text(encoding="utf-8")
+        return (path / own).read_text(encoding="utf-8")
     except (OSError, ValueError):
         pass
     try:
         template = read_json((path / "tokenizer_config.json").read_text(encoding="utf-8")).get("chat_template")
     except (OSError, ValueError, AttributeError):
         return None
-    if isinstance(template, list):
-        named = {entry.get("name"): entry.get("template") for entry in template if isinstance(entry, dict)}
-        template = named.get("default")
-    return template if isinstance(template, str) and template else None
+    if not isinstance(template, list):
+        template = [{"name": "default", "template": template}]
+    named = {str(entry.get("name")): entry.get("template") for entry in template if isinstance(entry, dict)}
+    found = named.get(variant)
+    return found if isinstance(found, str) and found else None
 
 
 def elements(shape: list[int]) -> int:

@@ -30,10 +30,11 @@ _DETAIL = re.compile(r"^error: (.*)$", re.MULTILINE)  # of a regular expression
 @dataclass(frozen=True, slots=True)
 class Grammar:
     """text: Lark with a rule `start`; controls: control tokens (as text) that it may write besides plain ones, where it
-    says `control0`, `control1`, ..."""
+    says `control0`, `control1`, ...; before: Lark with a rule `before`, of what stands in front of it."""
 
     text: str
     controls: tuple[str, ...] = ()
+    before: str = ""
 
 
 def json_grammar(schema: Any = None) -> Grammar:
@@ -84,12 +85,15 @@ def compiled(
 
     forcing: whether text without choice is spelled in one way alone, as with bytes there is only one.
     """
-    named = (
+    named = [
         f"control{i}: {literal(text) if token is None else f'<|{token}|>'}"
         for i, (text, token) in enumerate(zip(grammar.controls, controls, strict=True))
-    )
+    ]
+    rules = [grammar.text, *named]
+    if grammar.before:
+        rules = ["start: before answer", grammar.before, *named, "answer: %lark {", *rules, "}"]
     settings = f"%llguidance {json.dumps({'no_forcing': not forcing})}"
-    text = llguidance.LLMatcher.grammar_from_lark("\n".join([settings, grammar.text, *named]))
+    text = llguidance.LLMatcher.grammar_from_lark("\n".join([settings, *rules]))
     matcher = _with_deep_stack(text, tokens)
     refuse_failed(matcher)
     return matcher

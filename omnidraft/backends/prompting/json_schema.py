@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from omnidraft.backends.prompting.json_endless import refuse_endless
 from omnidraft.errors import GrammarError
 
 _MAX_LENGTH = 1 << 20  # bytes of text
@@ -49,6 +50,7 @@ def schema_text(schema: Any) -> str:
         parts = list(_parts(schema, 0))
         for part in parts:
             _check_counts(part)
+        refuse_endless(schema)
         closed = schema if any(map(_combines, parts)) else _closed(schema)
         return json.dumps({**closed, "x-guidance": _OPTIONS})
     except (ValueError, RecursionError):

@@ -11,7 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
-from omnidraft.backends.prompting.templates import ChatTemplate, Message, Span
+from omnidraft.backends.prompting.messages import Message
+from omnidraft.backends.prompting.spans import Span
+from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.errors import ContextFull
 from omnidraft.vocab import Vocabulary
 

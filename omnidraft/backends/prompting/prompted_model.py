@@ -42,13 +42,16 @@ class PromptedModel:
         return answer_ids(self.model.vocabulary, text, self.template.answer_prefix if text else "", ids)
 
     def prompt(
-        self, messages: Sequence[Message] | RawText, max_tokens: int, written: int
+        self, messages: Sequence[Message] | RawText, template: ChatTemplate, max_tokens: int, written: int
     ) -> tuple[Sequence[Message] | RawText, list[int], int]:
-        """(what of `messages` fits, the model's ids of it, how many of the oldest turns were left out)."""
+        """(what of `messages` fits, the model's ids of it, how many of the oldest turns were left out).
+
+        template: the model's own, told what this answer asks for.
+        """
         if isinstance(messages, RawText):
             return messages, messages.target_ids(self.model.vocabulary, self.committed, self.model.n_ctx), 0
-        kept, dropped = self._fit(list(messages), max_tokens, written)
-        return kept, prompt_ids(self.template, self.model.vocabulary, kept, self.committed), dropped
+        kept, dropped = self._fit(list(messages), template, max_tokens, written)
+        return kept, prompt_ids(template, self.model.vocabulary, kept, self.committed), dropped
 
     def room(self, messages: Sequence[Message], max_tokens: int) -> int:
         """How many more tokens fit into the context beside these messages and the room kept for an answer."""
@@ -59,7 +62,9 @@ class PromptedModel:
         """Room kept for an answer: a quarter of the context, or max_tokens if that is less."""
         return min(max_tokens, self.model.n_ctx // 4)
 
-    def _fit(self, messages: list[Message], max_tokens: int, written: int) -> tuple[list[Message], int]:
+    def _fit(
+        self, messages: list[Message], template: ChatTemplate, max_tokens: int, written: int
+    ) -> tuple[list[Message], int]:
         """Keep room for an answer.
 
         A long answer of which `written` tokens are there goes on with whatever room is left.
@@ -67,7 +72,7 @@ class PromptedModel:
         limit = self.model.n_ctx
 
         def count(kept: Sequence[Message]) -> int:
-            return count_ids(self.template, self.model.vocabulary, kept, self.committed, limit) + written
+            return count_ids(template, self.model.vocabulary, kept, self.committed, limit) + written
 
         try:
             return fit_context(messages, limit - self._reserve(max_tokens), count)

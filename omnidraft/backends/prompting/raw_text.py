@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from omnidraft.backends.prompting.prompt import spans_ids
-from omnidraft.backends.prompting.templates import Span, control_pattern
+from omnidraft.backends.prompting.spans import Span, control_pattern
 from omnidraft.errors import ContextFull
 from omnidraft.vocab import Vocabulary
 

@@ -163,8 +163,8 @@ class _Environment(ImmutableSandboxedEnvironment):
         return template.set_environment(self)
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
-        """Lists may grow (`append`), as some templates collect with; nothing else of Python's may be changed."""
-        return (isinstance(obj, list) and attr == "append") or super().is_safe_attribute(obj, attr, value)
+        """Lists may grow and shrink, as some templates collect with; nothing else of Python's may be changed."""
+        return (isinstance(obj, list) and attr in ("append", "pop")) or super().is_safe_attribute(obj, attr, value)
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
         check_binary(operator, left, right)

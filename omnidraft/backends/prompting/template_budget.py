@@ -64,7 +64,7 @@ class Budget:
     def weigh(self, value: Any) -> int:
         """Characters and entries of a value with all that is in it, counted as often as it is in it.
 
-        What was weighed keeps its weight until the template appends to a list.
+        What was weighed keeps its weight until the template changes a list.
         """
         if isinstance(value, (str, bytes)):
             return len(value) + 1
@@ -90,8 +90,8 @@ class Budget:
             known = self._weights[id(value)] = (value, weight)
         return known[1]
 
-    def append_to(self, value: list[Any]) -> None:
-        """The list is about to grow, and with it all that holds it. What was given cannot: that keeps its weight."""
+    def change(self, value: list[Any]) -> None:
+        """The list is about to grow or shrink, with all that holds it. What was given keeps its weight: it may not."""
         if id(value) in self._given:
             raise jinja2.TemplateError("chat templates may not change what they are given")
         for known in self._weights.keys() - self._given:

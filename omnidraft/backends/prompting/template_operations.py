@@ -29,7 +29,7 @@ _TEXT_METHODS = """
 _METHODS = {
     str: frozenset(_TEXT_METHODS.split()),
     dict: frozenset(("get", "items", "keys", "values", "copy")),
-    list: frozenset(("append", "count", "index", "copy")),
+    list: frozenset(("append", "count", "index", "copy", "pop")),
     tuple: frozenset(("count", "index")),
     float: frozenset(("is_integer",)),
 }
@@ -85,8 +85,8 @@ def check_method(owner: Any, name: str, args: tuple[Any, ...], options: dict[str
     budget = current()
     for value in (owner, *args, *options.values()):
         budget.look_over(value)
-    if name == "append":
-        budget.append_to(owner)
+    if isinstance(owner, list) and name in ("append", "pop"):
+        budget.change(owner)
     if not isinstance(owner, str):
         return
     if name in ("center", "ljust", "rjust", "zfill"):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
@@ -17,11 +18,14 @@ from starlette.concurrency import run_in_threadpool
 from omnidraft.app.answer_job import AnswerJob
 from omnidraft.app.embedding_job import EmbeddingJob
 from omnidraft.app.session import Session, StillAnswering
+from omnidraft.backends.base import LanguageModel
 from omnidraft.backends.gguf.file import ModelInfo
+from omnidraft.backends.prompting.before_answer import behind_thoughts
 from omnidraft.backends.prompting.call_grammar import call_form, call_grammar
 from omnidraft.backends.prompting.grammar import Grammar
 from omnidraft.backends.prompting.grammar_state import GrammarState
 from omnidraft.backends.prompting.raw_text import RawText
+from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.decoding.events import Event
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.engine import Engine
@@ -34,6 +38,7 @@ from omnidraft.server.api.fields import BadRequest
 from omnidraft.server.api.logprobs import Logprobs
 from omnidraft.server.api.reply import Reply, completion, stream
 from omnidraft.server.api.request import Choice, CompletionRequest, Prompt
+from omnidraft.server.api.template_options import template_options
 from omnidraft.server.api.text_form import TextForm
 
 GONE = "The client went away."
@@ -122,15 +127,19 @@ def _answer(session: Session, name: str, model: ModelInfo, choice: Choice) -> Re
         engine = session.assistant.engine
         assert engine is not None
         prompted = engine.target
+        prompt = _with_tools(choice.prompt, asked) if chat else _raw(choice.prompt, engine)
+        wanted = AnswerRequest(
+            prompt, choice.sampling, asked.draft, alternatives=asked.alternatives,
+            template_options=template_options(prompted.template, asked.template_options),
+        )  # fmt: skip
+        template = wanted.told(prompted.template)
+        wanted = replace(wanted, grammar=_checked_grammar(prompted.model, template, asked))
         scores = None
         if asked.alternatives is not None:
-            scores = Logprobs(prompted.model.vocabulary, prompted.template.answer_prefix if chat else "")
-        prompt = _with_tools(choice.prompt, asked) if chat else _raw(choice.prompt, engine)
-        grammar = _checked_grammar(engine, asked)
-        wanted = AnswerRequest(prompt, choice.sampling, asked.draft, grammar=grammar, alternatives=asked.alternatives)
+            scores = Logprobs(prompted.model.vocabulary, template.answer_prefix if chat else "")
         job = session.start(AnswerJob(session.assistant, wanted, watch=_watched(scores)))
         if chat:
-            reader = prompted.template.reader(asked.tools.schemas if asked.tools is not None else {})
+            reader = template.reader(asked.tools.schemas if asked.tools is not None else {})
             return Reply(job, name, choice.index, choice.again, ChatForm(job, reader, asked.tools, scores))
         echo = prompt.text if asked.echo else ""
         return Reply(job, name, choice.index, choice.again, TextForm(job, echo, scores))
@@ -149,16 +158,19 @@ def _raw(prompt: Prompt, engine: Engine) -> RawText:
         raise BadRequest(f"prompt has token ids that {engine.target.model.name} does not know.") from None
 
 
-def _checked_grammar(engine: Engine, asked: CompletionRequest) -> Grammar | None:
+def _checked_grammar(model: LanguageModel, template: ChatTemplate, asked: CompletionRequest) -> Grammar | None:
     """What the answer must follow; GrammarError if that is no grammar, BadRequest if tools are not known here."""
-    grammar, tools, target = asked.grammar, asked.tools, engine.target
+    grammar, tools = asked.grammar, asked.tools
     if tools is not None:
-        if not target.template.supports_tools:
-            raise BadRequest(f"The chat template of {target.model.name} does not support tools; choose another model.")
+        if not template.supports_tools:
+            raise BadRequest(f"The chat template of {model.name} does not support tools; choose another model.")
         if tools.forced:
-            grammar = call_grammar(call_form(target.template), tools.forced)
-    if grammar is not None:
-        GrammarState(grammar, target.model.vocabulary)
+            grammar = call_grammar(call_form(template), tools.forced)
+    if grammar is None:
+        return None
+    if isinstance(asked.prompts[0], list) and isinstance(asked.prompts[0][0], dict):
+        grammar = behind_thoughts(grammar, template)
+    GrammarState(grammar, model.vocabulary)
     return grammar
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from omnidraft.server.api.fields import BadRequest
+from omnidraft.server.api.fields import BadRequest, field
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
 
@@ -30,6 +30,8 @@ def _message(message: Any) -> dict[str, Any]:
     }
     if calls:
         found["tool_calls"] = _calls(calls)
+    if role == "assistant" and (thoughts := field(message, "reasoning_content", str)):
+        found["reasoning_content"] = thoughts
     if role == "tool":
         if not isinstance(message.get("tool_call_id"), str):
             raise BadRequest("A tool's message needs the tool_call_id of the call it answers.")

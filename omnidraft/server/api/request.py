@@ -6,6 +6,8 @@ Knows no engine and writes no answer.
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,7 +26,8 @@ SHORT = 16  # tokens of a completion of the older kind, unless it asks for more
 _SEEDS = 2**63
 # Refused unless they ask for nothing: 0 is equal to False.
 _UNSUPPORTED = ("functions", "function_call", "logit_bias", "audio", "modalities")
-_UNSUPPORTED_TEXT = ("suffix", "tools", "messages", *_UNSUPPORTED)
+_TOLD = ("enable_thinking", "reasoning_effort")  # options of templates that clients send as fields of their own
+_UNSUPPORTED_TEXT = ("suffix", "tools", "messages", "chat_template_kwargs", *_TOLD, *_UNSUPPORTED)
 _SAMPLING = (
     "temperature",
     "top_p",
@@ -43,7 +46,8 @@ Prompt = list[dict[str, Any]] | str | list[int]
 @dataclass(frozen=True, slots=True)
 class CompletionRequest:
     """A request that makes sense. prompts: messages, or texts or token ids to go on with; alternatives: how many of the
-    likeliest tokens are to be told beside each, None: no log probabilities at all."""
+    likeliest tokens are to be told beside each, None: no log probabilities at all; template_options: what the chat
+    template is to be told."""
 
     model: str
     prompts: list[Prompt]
@@ -56,6 +60,7 @@ class CompletionRequest:
     n: int = 1  # choices for each prompt
     alternatives: int | None = None
     echo: bool = False
+    template_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @classmethod
     def chat(cls, session: Session, data: bytes) -> CompletionRequest:
@@ -73,6 +78,7 @@ class CompletionRequest:
             grammar=grammar,
             tools=tools,
             alternatives=(alternatives or 0) if told else None,
+            template_options=_template_options(body),
             **_common(session, body, session.settings.sampling),
         )
 
@@ -172,6 +178,13 @@ def _grammar(body: dict[str, Any]) -> Grammar | None:
     grammar = json_grammar(_schema(form) if kind == "json_schema" else None) if text is None else gbnf_grammar(text)
     check_grammar(grammar)
     return grammar
+
+
+def _template_options(body: dict[str, Any]) -> dict[str, Any]:
+    field(body, "enable_thinking", bool)
+    field(body, "reasoning_effort", str)
+    given = {name: body[name] for name in _TOLD if body.get(name) is not None}
+    return given | (field(body, "chat_template_kwargs", dict) or {})
 
 
 def _schema(form: dict[str, Any]) -> dict[str, Any]:

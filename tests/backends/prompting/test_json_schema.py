@@ -198,3 +198,55 @@ def test_strings_that_llama_cpp_lets_pass_pass():
     assert sum(right["schema"]) >= 245
     assert len(right["grammar"]) == 119
     assert all(right["grammar"])
+
+
+def node(**parts) -> dict:
+    return {"type": "object", "properties": {"a": {"$ref": "#"}, **parts}, "required": ["a"]}
+
+
+ONE = {"type": "object", "properties": {"b": {"$ref": "#/$defs/two"}}, "required": ["b"]}
+TWO = {"type": "object", "properties": {"c": {"$ref": "#/$defs/one"}}, "required": ["c"]}
+CHAIN = {
+    f"n{i}": {"type": "object", "properties": {"a": {"$ref": f"#/$defs/n{(i + 1) % 4000}"}}, "required": ["a"]}
+    for i in range(4000)
+}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        node(),
+        {"$ref": "#/$defs/one", "$defs": {"one": ONE, "two": TWO}},
+        {"type": "array", "items": {"$ref": "#"}, "minItems": 1},
+        {"type": "array", "prefixItems": [{"type": "null"}, {"$ref": "#"}], "minItems": 2},
+        {"anyOf": [node(), {"type": "array", "items": {"$ref": "#"}, "minItems": 2}]},
+        {"type": "object", "additionalProperties": {"$ref": "#"}, "required": ["x"]},
+        {"allOf": [{"type": "object"}, {"$ref": "#/$defs/one"}], "$defs": {"one": ONE, "two": TWO}},
+        {"$ref": "#/$defs/n0", "$defs": CHAIN},
+    ],
+)
+def test_what_would_never_end_is_refused_in_a_sentence(schema):
+    begun = time.process_time()
+    with pytest.raises(GrammarError, match="never ends"):
+        json_grammar(schema)
+    assert time.process_time() - begun < 1
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        (node(a={"type": ["object", "null"], "properties": {"a": {"$ref": "#"}}, "required": ["a"]}), {"a": None}),
+        (node(a={"anyOf": [{"$ref": "#"}, {"type": "null"}]}), {"a": {"a": None}}),
+        (node(a={"type": "array", "items": {"$ref": "#"}}), {"a": [{"a": []}]}),
+        ({"type": "object", "properties": {"a": {"$ref": "#"}}}, {"a": {"a": {}}}),
+        ({"type": "object", "properties": {"x": {"$ref": "#/$defs/one"}}, "$defs": {"one": ONE, "two": TWO}}, {}),
+        ({"$ref": "#/$defs/n0", "$defs": {**CHAIN, "n3999": {"type": "null"}}} | {}, None),
+        ({"type": "object", "properties": {"a/b": {"type": "null"}, "c": {"$ref": "#/properties/a~1b"}},
+          "required": ["c"]}, {"c": None}),
+    ],
+)  # fmt: skip
+def test_what_may_end_is_taken(schema, value):
+    if value is not None:
+        assert takes(schema, value)
+    else:
+        json_grammar(schema)

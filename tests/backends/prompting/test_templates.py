@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from omnidraft.backends.gguf.file import read_info
-from omnidraft.backends.prompting.templates import ChatTemplate, Span
+from omnidraft.backends.prompting.spans import Span
+from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.errors import ModelError, PromptRefused
 from omnidraft.vocab import Vocabulary
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
@@ -170,11 +171,12 @@ def test_lists_may_grow_but_not_those_that_are_given(chatml):
 def test_helpers_templates_rely_on(chatml):
     source = (
         "{%- set ns = namespace(n=0) -%}\n{% for m in messages %}\n    {% set ns.n = ns.n + 1 %}\n{% endfor %}\n"
+        "{{ messages[0].content }}"
         "{{ ns.n }} {{ {'a': '<é>'} | tojson }} {{ strftime_now('%Y') | int > 2000 }} "
         "{% generation %}g{% endgeneration %}"
         "{% for i in range(9) %}{% if i == 1 %}{% break %}{% endif %}{{ i }}{% endfor %}"
     )
-    assert text(chatml(source).render(MESSAGES[1:2])) == '1 {"a": "<é>"} True g0'
+    assert text(chatml(source).render(MESSAGES[1:2])) == 'Hi1 {"a": "<é>"} True g0'
 
 
 def test_control_tokens_built_from_parts_are_control_tokens(chatml, vocabularies: dict[str, Vocabulary]):

@@ -32,7 +32,7 @@ from omnidraft.backends.prompting.formats.shapes import Between, ChatFormat, Pat
 def learn_format(render: Render, source: str) -> ChatFormat:
     """render: see `Probe`; source: the template's text, for what it only says in words."""
     if conventions.is_harmony(source):
-        return ChatFormat(header=("<|start|>", "assistant"), harmony=True)
+        return ChatFormat(header=("<|start|>", "assistant"), harmony=True, field=_field(Probe(render)))
     probe = Probe(render)
     before, behind = _plain(probe)
     asked = probe.prompt(generation=False) or ""
@@ -63,13 +63,15 @@ def learn_format(render: Render, source: str) -> ChatFormat:
 
 
 def _field(probe: Probe) -> str:
-    """What a message calls its thoughts where the template reads them; "" where it does not."""
+    """What a message calls its thoughts where the template reads them, "content" where they are a part of that."""
     for name in FIELDS:
-        for options in (THINKING, {}):
-            text = probe.answer({"content": CONTENT, name: THOUGHT}, **options)
-            if text is not None and THOUGHT in text:
-                return name
-    return ""
+        texts = [probe.answer({"content": CONTENT, name: THOUGHT}, **options) for options in (THINKING, {})]
+        texts += [probe.called(way, {}, **{name: THOUGHT}) for way in WAYS[:2]]
+        if any(text is not None and THOUGHT in text for text in texts):
+            return name
+    parts = [{"type": "thinking", "thinking": THOUGHT}, {"type": "text", "text": CONTENT}]
+    text = probe.answer({"content": parts})
+    return "content" if text is not None and THOUGHT in text else ""
 
 
 def _plain(probe: Probe) -> tuple[str, str]:

@@ -115,8 +115,8 @@ class ChatFormat:
 
     header: what the template writes before an answer, without thoughts that it opens; turn_end: what ends an answer;
     drops: markers that are no content wherever they stand; word: a plain word in front of content (`all` and a line's
-    end); learned: the calls were seen in a rendering; field: what a message calls its thoughts; harmony: the answer is
-    made of channels.
+    end); learned: the calls were seen in a rendering; field: what a message calls its thoughts, "content" where they
+    are a part of that; harmony: the answer is made of channels.
     """
 
     thoughts: Between = Between()

@@ -1,0 +1,25 @@
+"""Files that belong to a model, as people write them: "MODEL = FILE". Knows nothing of what is in them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from omnidraft.errors import SettingsError
+
+
+def named_file(entries: Sequence[str], model: str) -> str | None:
+    """The file named for the model file or folder `model`, the last of several; None without any."""
+    return dict(map(_parted, entries)).get(model)
+
+
+def check_named_files(setting: str, entries: Sequence[str]) -> None:
+    """SettingsError for an entry that is none."""
+    for entry in entries:
+        if not all(_parted(entry)):
+            told = f"The setting {setting} has {entry[:80]!r}, but must have lines like model.gguf = FILE."
+            raise SettingsError(told)
+
+
+def _parted(entry: str) -> tuple[str, str]:
+    name, _, file = entry.partition("=")
+    return name.strip(), file.strip()

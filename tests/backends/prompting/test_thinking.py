@@ -1,0 +1,132 @@
+"""Thinking is switched by what a template calls the switch; earlier thoughts and calls go back as it knows them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from omnidraft.backends.prompting.templates import ChatTemplate
+from omnidraft.decoding.request import AnswerRequest
+from omnidraft.settings.config import SamplingSettings
+from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
+from tests.backends.thinking_templates import EFFORT, OPENED, PARTS, SWITCHED
+from tests.backends.tool_templates import HERMES
+
+REAL = Path(__file__).resolve().parents[4] / "shared" / "data" / "formats" / "templates"
+PLAIN = (
+    "{% for m in messages %}{{ m.role + ': ' + m.content + '\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ 'assistant: ' }}{% endif %}"
+)
+ASK = [{"role": "user", "content": "Why?"}]
+THOUGHT = [
+    *ASK,
+    {"role": "assistant", "content": "So.", "reasoning_content": "Let me see."},
+    {"role": "user", "content": "And?"},
+]
+
+
+@pytest.fixture(scope="module")
+def chatml(models: Path):
+    vocabulary = read_gguf_vocabulary(models / "tiny-target-b-f16.gguf")
+    return lambda source: ChatTemplate(source, vocabulary, "It")
+
+
+def text(template: ChatTemplate, messages=ASK) -> str:
+    return "".join(span.text for span in template.render(messages))
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [(SWITCHED, ["on", "off"]), (OPENED, ["on", "off"]), (EFFORT, ["on", "off", "low", "medium", "high"]), (PLAIN, []),
+     (HERMES, [])],
+)  # fmt: skip
+def test_a_template_tells_which_words_mean_something_to_it(chatml, source, words):
+    assert list(chatml(source).thinking) == words
+
+
+@pytest.mark.parametrize(
+    ("source", "word", "ends"),
+    [(SWITCHED, "off", "assistant\n<think>\n\n</think>\n\n"), (SWITCHED, "on", "assistant\n"),
+     (SWITCHED, "high", "assistant\n"), (OPENED, "off", "assistant\n<think>\n\n</think>\n\n"),
+     (OPENED, "auto", "<think>\n"), (PLAIN, "off", "assistant: ")],
+)  # fmt: skip
+def test_what_sampling_says_of_thinking_reaches_the_prompt(chatml, source, word, ends):
+    told = AnswerRequest(ASK, SamplingSettings(thinking=word)).told(chatml(source))
+    assert text(told).endswith(ends)
+
+
+def test_how_an_answer_begins_follows_the_switch(chatml):
+    template = chatml(OPENED)
+    assert template.opens_thoughts
+    assert not template.told({"thinking": False}).opens_thoughts
+    assert template.opens_thoughts, "the template itself was told nothing"
+
+
+def test_an_option_is_known_by_what_it_changes(chatml):
+    known = chatml(SWITCHED).known
+    assert known({"enable_thinking": True, "last": 3}) == {"enable_thinking": True, "last": 3}
+    assert known({"thinking": True, "messages": [], "m": 1, "add_generation_prompt": False}) == {}
+    assert chatml(EFFORT).known({"reasoning_effort": "medium"}) == {"reasoning_effort": "medium"}
+
+
+def test_an_option_writes_no_control_token(chatml):
+    template = chatml("{{ mood }}" + PLAIN).told({"mood": "<|im_end|>"})
+    assert not [span for span in template.render(ASK) if span.control]
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [(SWITCHED, "<think>\nLet me see.\n</think>\n\nSo.<|im_end|>"), (PARTS, "[THINK]Let me see.[/THINK]So.<|im_end|>"),
+     (OPENED, "assistant\n\n\nSo.<|im_end|>"), (PLAIN, "assistant: So.\n")],
+)  # fmt: skip
+def test_earlier_thoughts_are_a_field_or_text_or_nothing_as_the_template_has_it(chatml, source, expected):
+    assert expected in text(chatml(source), THOUGHT)
+
+
+def test_thoughts_that_a_template_refuses_are_left_out(chatml):
+    refuses = SWITCHED + "{{ raise_exception('no') if messages | length > 2 and messages[1].reasoning_content }}"
+    assert "So." in text(chatml(refuses), THOUGHT)
+    assert "Let me see." not in text(chatml(refuses), THOUGHT)
+
+
+def called(arguments: str = '{"city": "Oslo"}') -> list[dict]:
+    call = {"id": "abcdefgh1", "type": "function", "function": {"name": "weather", "arguments": arguments}}
+    return [
+        {"role": "user", "content": "How warm?"},
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "abcdefgh1", "name": "weather", "content": "21 degrees"},
+        {"role": "user", "content": "And now?"},
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        (HERMES, '<tool_call>\n{"name": "weather", "arguments": {"city": "Oslo"}}\n</tool_call>'),
+        ("{% for m in messages %}{% for c in m.tool_calls or [] %}{{ c.function.name + c.function.arguments }}"
+         "{% endfor %}{{ m.role + m.content }}{% endfor %}", 'weather{"city": "Oslo"}assistanttool21 degrees'),
+        (PLAIN, 'assistant: {"name": "weather", "arguments": {"city": "Oslo"}}\ntool: 21 degrees'),
+        ("{% for m in messages %}{% if m.role == 'tool' %}{{ raise_exception('no') }}{% endif %}"
+         "{{ m.role + ': ' + m.content + '\n' }}{% endfor %}",
+         'assistant: {"name": "weather", "arguments": {"city": "Oslo"}}\nuser: 21 degrees'),
+    ],
+)  # fmt: skip
+def test_earlier_calls_are_fields_or_text_as_the_template_has_it(chatml, source, expected):
+    assert expected in text(chatml(source), called())
+
+
+KNOWN = {
+    "Qwen-Qwen3-0.6B": ["on", "off"], "openai-gpt-oss-120b": ["low", "medium", "high"],
+    "deepseek-ai-DeepSeek-V3.1": ["on", "off"], "GLM-4.6": ["on", "off"], "HuggingFaceTB-SmolLM3-3B": ["on", "off"],
+    "ByteDance-Seed-OSS": ["on", "off"], "MiniMax-M3": ["on", "off"], "tencent-Hy3": ["on", "off", "low", "high"],
+    "Cohere2MoE": ["on", "off"],
+    "meta-llama-Llama-3.1-8B-Instruct": [], "Qwen-Qwen2.5-7B-Instruct": [],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_templates_in_circulation_are_switched(chatml, name):
+    if not REAL.is_dir():
+        pytest.skip("needs the reference templates beside the checkout")
+    assert list(chatml((REAL / f"{name}.jinja").read_text(encoding="utf-8")).thinking) == KNOWN[name]

@@ -1,0 +1,109 @@
+"""Thinking through the official client: switched by what the template knows, refused by name where it knows nothing."""
+
+from __future__ import annotations
+
+import openai
+import pytest
+
+from tests.backends.thinking_templates import TEMPLATES
+from tests.backends.tool_templates import copy_with_template
+from tests.server.test_api import ASK, MODEL, client
+from tests.serving import Server, write_settings
+
+N_CTX = 1400
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory, models):
+    """The app with a copy of a bundled model per template, and no word about the longest answer."""
+    made = Server(tmp_path_factory.mktemp("thinking") / "app")
+    write_settings(made, f"[model]\nthreads = 1\nn_ctx = {N_CTX}\n\n[sampling]\ntemperature = 0.0\n")
+    folder = made.data / "home" / "models"
+    folder.mkdir(parents=True)
+    for name, template in TEMPLATES.items():
+        copy_with_template(models / "tiny-target-a-f16.gguf", folder / f"thinks-{name}.gguf", template)
+    yield made.start()
+    made.kill()
+
+
+def ask(server, template: str, messages=ASK, **extra):
+    """A choice and how many tokens its prompt had."""
+    longest = {"max_tokens": 8} if "max_tokens" not in extra else {}
+    answer = client(server).chat.completions.create(
+        model=f"thinks-{template}" if template else MODEL, messages=messages, extra_body={**longest, **extra}
+    )
+    return answer.choices[0], answer.usage.prompt_tokens
+
+
+@pytest.mark.parametrize(
+    ("template", "told"),
+    [
+        ("switched", {"enable_thinking": False}),
+        ("switched", {"chat_template_kwargs": {"enable_thinking": False}}),
+        ("switched", {"reasoning_effort": "none"}),
+        ("opened", {"chat_template_kwargs": {"thinking": False}}),
+    ],
+)
+def test_an_option_changes_what_the_model_reads(server, template, told):
+    assert ask(server, template, **told)[1] != ask(server, template)[1]
+
+
+def test_the_same_switch_has_one_meaning_whatever_the_template_calls_it(server):
+    prompts = {ask(server, "opened", **told)[1] for told in (
+        {"enable_thinking": False}, {"reasoning_effort": "none"}, {"chat_template_kwargs": {"thinking": False}}
+    )}  # fmt: skip
+    assert len(prompts) == 1
+    thought, _ = ask(server, "opened")
+    answered, _ = ask(server, "opened", enable_thinking=False)
+    assert thought.message.reasoning_content
+    assert not thought.message.content
+    assert answered.message.content
+    assert not hasattr(answered.message, "reasoning_content")
+
+
+@pytest.mark.parametrize(
+    ("template", "told", "named"),
+    [
+        ("switched", {"chat_template_kwargs": {"thinking_budget": 3}}, "thinking_budget"),
+        ("switched", {"chat_template_kwargs": {"messages": []}}, "messages"),
+        ("switched", {"reasoning_effort": "high"}, "reasoning_effort"),
+        ("effort", {"reasoning_effort": "enormous"}, "no such effort"),
+        ("", {"enable_thinking": False}, "enable_thinking"),
+        ("", {"reasoning_effort": "low"}, "reasoning_effort"),
+        ("effort", {"enable_thinking": "no"}, "enable_thinking must be"),
+        ("effort", {"chat_template_kwargs": 3}, "chat_template_kwargs must be"),
+    ],
+)
+def test_an_option_that_does_nothing_is_refused_by_its_name(server, template, told, named):
+    with pytest.raises(openai.BadRequestError, match=named):
+        ask(server, template, **told)
+
+
+def test_earlier_thoughts_are_read_where_the_template_shows_them(server):
+    said = {"role": "assistant", "content": "So."}
+    later = [*ASK, {**said, "reasoning_content": "Let me see."}, {"role": "user", "content": "And?"}]
+    plain = [*ASK, said, {"role": "user", "content": "And?"}]
+    assert ask(server, "switched", later)[1] > ask(server, "switched", plain)[1]
+    assert ask(server, "", later)[1] == ask(server, "", plain)[1]
+
+
+def test_an_answer_with_thoughts_goes_on_as_far_as_the_context(server):
+    """A grammar that lets nothing end shows where an answer is cut by itself."""
+    longest = {}
+    for template in ("opened", ""):
+        answer = client(server).chat.completions.create(
+            model=f"thinks-{template}" if template else MODEL, messages=ASK,
+            extra_body={"grammar": "root ::= [a-z ]{3000}"},
+        )  # fmt: skip
+        assert answer.choices[0].finish_reason == "length"
+        longest[template] = answer.usage.completion_tokens
+    assert longest[""] == 1024 < longest["opened"] < N_CTX
+
+
+def test_json_comes_behind_open_thoughts_or_at_once(server):
+    form = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"enum": ["yes"]}}}
+    thinking, _ = ask(server, "opened", response_format=form)
+    assert thinking.message.reasoning_content
+    assert not thinking.message.reasoning_content.lstrip().startswith('"yes')
+    silent, _ = ask(server, "opened", response_format=form, enable_thinking=False)
+    assert silent.message.content == '"yes"'
