@@ -67,10 +67,11 @@ def links(chat: str) -> str:
     )
 
 
-def outcome(job: AnswerJob) -> str:
-    """What the line above the composer says about a finished answer."""
+def outcome(job: AnswerJob, path: list[Message]) -> str:
+    """What the line above the composer says about a finished answer, unless the answer's own place says it."""
     if job.error:
-        return note(job.error, bad=True)
+        there = path and path[-1].meta.get("error") == job.error and not path[-1].content
+        return "" if there else note(job.error, bad=True)
     said = list(job.live.notices)
     if job.live.finish_reason == "length":
         said.append("The answer reached its length limit; Continue goes on with it.")
