@@ -12,7 +12,6 @@ from omnidraft.chats import ChatStore, Conversation
 from omnidraft.chats.titles import UNTITLED
 from omnidraft.errors import StorageError
 
-
 _LATEST = 50  # conversations looked at for an empty one
 
 

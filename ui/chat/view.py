@@ -234,7 +234,7 @@ class ChatView:
         job = session.job
         if job is None or job.chat != chat or not job.over:
             return shown
-        return {**shown, self.notice: outcome(job, session.store.path(chat)), self.line: summary(job.live)}
+        return {**shown, self.notice: outcome(job, session.store.path(chat or "")), self.line: summary(job.live)}
 
     def _growing(self, session: Session, job: AnswerJob, chat: str, wanted: Callable[[], bool]) -> Iterator[dict]:
         session.store.get(chat)  # StorageError if it is gone

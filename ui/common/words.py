@@ -19,6 +19,8 @@ MEANINGS = {
     "forced by the grammar": "Tokens that the wanted form left no choice about.",
     "recovered after": "Prompts until acceptance was at 95% of what it had been before the change.",
     "n-grams learned": "Rows of pieces the n-gram cache has learned to read as one token of the target's.",
+    "plain decoding": "The same model without a drafter: one token in each pass, measured in the answer itself.",
+    "version": "What the drafter had learned when it was last taken into use; the Learning page has all versions.",
     "tokens per pass": "Tokens that one pass of the target brought; plain decoding has one.",
     "accepted": "Of the tokens proposed to the target, how many it would have written itself.",
 }  # fmt: skip

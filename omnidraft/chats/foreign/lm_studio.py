@@ -22,7 +22,8 @@ def is_one(given: Any) -> bool:
 def talk(given: dict[str, Any]) -> Talk:
     created = moment(given.get("createdAt"))
     messages = [message for message in given["messages"] if isinstance(message, dict)]
-    shown, others = [], []
+    shown: list[Turn] = []
+    others: list[list[Turn]] = []
     for place, message in enumerate(messages):
         versions, chosen = _versions(message)
         said = [_turn(version, created, f"{place}.{at}") for at, version in enumerate(versions)]

@@ -28,9 +28,10 @@ def is_one(given: Any) -> bool:
 def talk(given: dict[str, Any]) -> Talk:
     chat = _chat(given)
     history, params = chat.get("history"), chat.get("params")
-    nodes = history.get("messages") if isinstance(history, dict) else None
+    history = history if isinstance(history, dict) else {}
+    nodes = history.get("messages")
     nodes = nodes if isinstance(nodes, dict) else {}
-    path = line_to(nodes, history.get("currentId"), "parentId") if nodes else []
+    path = line_to(nodes, history.get("currentId"), "parentId")
     messages = path or (chat["messages"] if isinstance(chat.get("messages"), list) else [])
     system = text_or(params.get("system")) if isinstance(params, dict) else ""
     return Talk(
