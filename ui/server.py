@@ -39,6 +39,7 @@ from omnidraft.server.guard.security import Guard, allowed_hosts, is_local
 from ui import profiles as profiles_page
 from ui.chat import transfer
 from ui.common import theme
+from ui.common.frame import Frame
 from ui.common.theme_cookie import ThemeCookie
 from ui.drift import page as drift_page
 from ui.pages import build
@@ -60,7 +61,8 @@ def make_app(sessions: Sessions, host: str, extra_hosts: Sequence[str] = (), *, 
 
     app = FastAPI(title="OmniDraft", docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
     app.add_exception_handler(OmniDraftError, _told)
-    app.add_middleware(ThemeCookie, sessions=sessions)  # innermost: who asks is known there
+    app.add_middleware(Frame)
+    app.add_middleware(ThemeCookie, sessions=sessions)  # behind the gate: who asks is known there
     if sessions.accounts is not None:
         auth.add_routes(app, sessions.accounts)
         app.add_middleware(auth.Gate, accounts=sessions.accounts)
@@ -105,7 +107,6 @@ def _mounted(app: FastAPI, sessions: Sessions) -> FastAPI:
         path="/",
         theme=theme.theme(),
         css_paths=theme.STYLES,
-        head=theme.head(),
         footer_links=[],
         run_history=False,
         enable_monitoring=False,

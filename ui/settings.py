@@ -13,7 +13,7 @@ from omnidraft.app.sessions import Sessions
 from omnidraft.backends.llama.devices import gpu_offload
 from omnidraft.errors import OmniDraftError
 from omnidraft.format import count, percent, size
-from omnidraft.settings.config import AppSettings, describe, value_of
+from omnidraft.settings.config import AppSettings, describe
 from ui.common import field_events, fields
 from ui.common.layout import PRIVATE, mobile_bar, side_head
 from ui.common.notes import note
@@ -111,8 +111,7 @@ def _wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:
 
     def arrive(request: gr.Request) -> dict:
         session = session_of(sessions, request)
-        values = {c: fields.shown(settings[n], value_of(session.settings, n)) for n, c in parts.fields.items()}
-        return {**values, parts.cache: cache_html(session), parts.said: ""}
+        return {**field_events.arrived(session, parts.fields), parts.cache: cache_html(session), parts.said: ""}
 
     def look(request: gr.Request) -> str:
         return cache_html(session_of(sessions, request))

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 
 from omnidraft.app.answer_job import AnswerJob
+from omnidraft.app.plain_speed import PlainSpeed
 from omnidraft.app.session import Session
 from omnidraft.app.tool_use import ToolUse
 from omnidraft.backends.prompting.prompted_model import Continued
@@ -86,7 +87,7 @@ class KeptAnswer:
             live.add_earlier(self.message.statistics)
         statistics = asdict(live.statistics)
         statistics.pop("near_tie_positions", None)
-        plain = live.plain(self.session.plain_rounds.of(self.target)) or self.message.meta.get("plain")
+        plain = live.plain(self.session.plain_rounds.of(self.target)) or stored_plain(self.message)
         live.settled_plain = plain  # another target's rounds, or its own again, must not change it
         self.session.plain_rounds.add(self.target, live.times.plain)
         meta = answer_meta(
@@ -102,7 +103,8 @@ class KeptAnswer:
             note=self.message.meta.get("note"),
             thinks=self.message.meta.get("thinks"),
             marks=self.message.meta.get("marks"),
-            plain=plain,
+            plain=plain.speed if plain is not None else None,
+            plain_error=plain.error if plain is not None else None,
             disabled=live.disabled_reason,
             steps=steps_meta(job.steps) or None,
         )
@@ -112,6 +114,12 @@ class KeptAnswer:
         """Ids of the part that was there, as the engine read them."""
         engine = self.session.assistant.engine
         return [*self._ids_of_before, *(engine.written_ids(self.continued) if engine is not None else [])]
+
+
+def stored_plain(message: Message) -> PlainSpeed | None:
+    """The speed an answer would have had plainly, if it is known how well that is known."""
+    speed, error = message.meta.get("plain"), message.meta.get("plain_error")
+    return PlainSpeed(speed, error) if speed and error is not None else None
 
 
 def shown_pieces(message: Message) -> list[tuple[str, str]]:

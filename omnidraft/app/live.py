@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from omnidraft.app.plain_speed import RoundTimes
+from omnidraft.app.plain_speed import PlainSpeed, RoundTimes
 from omnidraft.decoding.events import Event, Finished, Notice, Prefill, Round, Statistics, Token
 
 _SUMS = (
@@ -31,12 +31,14 @@ class Live:
     disabled_reason: str | None = None
     seed: int | None = None
     times: RoundTimes = field(default_factory=RoundTimes)
-    settled_plain: float | None = None  # `plain` of an answer that is in the store
+    settled_plain: PlainSpeed | None = None  # `plain` of an answer that is in the store
     _window: list[tuple[int, int]] = field(default_factory=list)
 
     @classmethod
-    def stored(cls, statistics: Mapping[str, Any], disabled_reason: str | None, plain: float | None = None) -> Live:
-        """The counters of an answer that was written earlier, and its speed without drafting, tokens per second."""
+    def stored(
+        cls, statistics: Mapping[str, Any], disabled_reason: str | None, plain: PlainSpeed | None = None
+    ) -> Live:
+        """The counters of an answer that was written earlier, and its speed without drafting."""
         known = {f.name for f in fields(Statistics)}
         live = cls(phase="done", disabled_reason=disabled_reason, settled_plain=plain)
         live.statistics = Statistics(**{name: value for name, value in statistics.items() if name in known})
@@ -52,15 +54,15 @@ class Live:
         now.prompt_tokens = max(now.prompt_tokens - before.tokens, 0)
         now.reused_tokens = min(before.reused_tokens, now.prompt_tokens)
 
-    def plain(self, earlier: Sequence[float] = ()) -> float | None:
-        """Tokens per second the answer would have had without drafting; None if nothing was drafted or nobody knows.
+    def plain(self, earlier: Sequence[float] = ()) -> PlainSpeed | None:
+        """The speed the answer would have had without drafting; None if nothing was drafted or nobody knows.
 
         earlier: plain rounds of the answers before, seconds.
         """
         if self.settled_plain is not None:
             return self.settled_plain
         speedup, speed = self.times.speedup(earlier), self.statistics.tokens_per_second
-        return speed / speedup if speedup and speed else None
+        return PlainSpeed(speed / speedup, self.times.error(earlier)) if speedup and speed else None
 
     def take(self, event: Event) -> None:
         """Count one event."""

@@ -149,14 +149,15 @@ class RaceJob:
 
     def _teach(self) -> None:
         view, plan = self.view, self.plan
-        view.phase, view.share, view.pairs = "teaching", 0.0, []
+        view.phase, view.share, view.pairs, view.since = "teaching", 0.0, [], time.monotonic()
         view.lanes = {lane: LaneView() for lane in LANES}
         sampling = replace(plan.sampling, seed=None)
         chat = f"race-{self.started:.0f}"
         assert self._assistant is not None
         lesson = teach(self._assistant, plan.lesson, sampling, plan.draft, chat=chat, cancelled=self._cancelled.is_set)
         for event in lesson:
-            view.phase = "teaching" if isinstance(event, Taught) else "training"
+            if view.phase == "teaching" and not isinstance(event, Taught):
+                view.phase, view.since = "training", time.monotonic()
             view.share, view.doing = progress(event)
         self._go_on_or_stop()
 

@@ -63,6 +63,7 @@ class RaceView:
     before: Score | None = None
     after: Score | None = None
     share: float = 0.0
+    since: float = 0.0  # when this phase began, by the monotonic clock
     doing: str = ""
     error: str = ""
     version: str = ""

@@ -9,7 +9,10 @@ import contextlib
 import threading
 
 from omnidraft.chats import ChatStore, Conversation
+from omnidraft.chats.titles import UNTITLED
 from omnidraft.errors import StorageError
+
+_LATEST = 50  # conversations looked at for an empty one
 
 
 class ShownChats:
@@ -40,9 +43,9 @@ class ShownChats:
         return found
 
     def new_chat(self) -> Conversation:
-        """An empty conversation; one that is empty already is taken instead of piling them up."""
+        """An empty conversation; one that is empty already is taken, and with it what was begun there, also while an
+        answer that grows elsewhere makes that one the latest."""
         with self._showing:
-            latest = self.store.latest()
-            if latest and not self.store.path(latest.id) and not latest.named:
-                return self.show(latest.id)
-            return self.show(self.store.create().id)
+            unnamed = (chat for chat in self.store.conversations(_LATEST) if chat.title == UNTITLED and not chat.named)
+            empty = next((chat.id for chat in unnamed if not self.store.path(chat.id)), None)
+            return self.show(empty or self.store.create().id)

@@ -70,6 +70,7 @@ _RULES: dict[str, Callable[[Any], bool]] = {
     "disabled": _is_text,
     "seed": lambda value: _is_whole(value, LARGEST_SEED),
     "plain": _is_number,
+    "plain_error": _is_number,
     "thinks": lambda value: isinstance(value, bool),
     "marks": lambda value: _is_texts(value) and len(value) == 3,
     "partial": lambda value: isinstance(value, bool),

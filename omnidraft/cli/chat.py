@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-seed-cache", action="store_true", help="start an empty n-gram cache")
     parser.add_argument("--adapter", default="auto", help="auto (what was learned), none, or a GGUF LoRA file")
     source = parser.add_mutually_exclusive_group()
-    source.add_argument("--prompt", help="answer this one message and stop")
+    source.add_argument("--prompt", help="answer this one message and stop; - reads it from standard input")
     source.add_argument("--prompts", help="answer every prompt of a JSONL file, or of a bundled task (math, code, ...)")
     for setting in describe(SamplingSettings):
         if setting.name in _SAMPLING:
@@ -156,8 +156,20 @@ def _system(args: argparse.Namespace) -> list[dict[str, str]]:
     return [{"role": "system", "content": args.system}] if args.system else []
 
 
+def _standard_input() -> str:
+    try:
+        text = sys.stdin.buffer.read().decode().strip()
+    except UnicodeDecodeError:
+        raise SettingsError("What came through standard input is not valid UTF-8.") from None
+    if not text:
+        raise SettingsError("Nothing came through standard input; --prompt - reads the message from there.")
+    return text
+
+
 def _prompts(args: argparse.Namespace) -> list[Prompt] | None:
     """What to answer; None for a conversation."""
+    if args.prompt == "-":
+        args.prompt = _standard_input()
     for name in ("prompt", "system"):
         try:
             (getattr(args, name) or "").encode()

@@ -138,7 +138,7 @@ class ModelSettings:
     """How a model is loaded; a change takes effect when it is loaded again."""
 
     n_ctx: int = integer(
-        4096, 64, 16_777_216, "Context length in tokens; 0 takes the model's own.", also=(0,), reload=True
+        4096, 64, 16_777_216, "Context length in tokens, at most; 0 takes the model's own.", also=(0,), reload=True
     )
     threads: int = integer(0, 0, 1024, "Processor threads; 0 chooses by the machine.", reload=True)
     n_gpu_layers: int = integer(

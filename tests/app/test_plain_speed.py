@@ -104,6 +104,6 @@ def test_the_panel_says_what_plain_decoding_would_have_made():
         live.take(one)
     shown = panel(live, None, plain=live.plain())
     assert "1.60×" in shown
-    assert "makes 100 tokens/s" in shown
+    assert "made 100 tokens/s" in shown
     live.take(Finished("stop", live.statistics))
     assert panel(live, None, plain=live.plain()) == shown

@@ -76,7 +76,11 @@ LM_STUDIO = {
 
 def said(found) -> list[tuple[str, str]]:
     ((_, messages),) = found.conversations
-    return [(m.role, m.content) for m in messages]
+    shown, line = None, []
+    while (message := next((m for m in messages if m.parent == shown and m.active), None)) is not None:
+        line.append((message.role, message.content))
+        shown = message.id
+    return line
 
 
 def test_of_a_chatgpt_tree_the_path_shown_comes_in(store, tmp_path):
@@ -87,6 +91,7 @@ def test_of_a_chatgpt_tree_the_path_shown_comes_in(store, tmp_path):
     (chat,) = store.insert(found.conversations)
     assert (chat.title, chat.named, chat.created, chat.updated) == ("Rome", True, 1_700_000_000.0, 1_700_000_100.0)
     answer = store.path(chat.id)[1]
+    assert [one.content for one in store.siblings(answer.id)] == ["An answer nobody kept.", "In 753 BC,\n\nthey say."]
     assert answer.meta == {"source": "ChatGPT", "model": "gpt-x"}
     assert answer.created == 1_700_000_000.5
     assert [hit.snippet for hit in store.search("753")] != []
@@ -114,7 +119,8 @@ def test_an_lm_studio_conversation_comes_in(tmp_path):
     assert said(found) == [("user", "How hot?"), ("assistant", "<think>\nHm.\n</think>\n\n80 °C.")]
     ((chat, messages),) = found.conversations
     assert (chat.title, chat.system, chat.created) == ("Tea", "Short.", 1_700_000_000.0)
-    assert messages[1].meta["model"] == "gemma"
+    assert messages[-1].meta["model"] == "gemma"
+    assert [one.content for one in messages if one.parent is None] == ["old", "How hot?"]
 
 
 def zipped(**files: object) -> bytes:
@@ -132,7 +138,7 @@ def test_archives_are_read_and_what_came_in_is_counted(tmp_path):
     odd = {"mapping": {"a": {"message": {"author": "me", "content": 5, "metadata": 3}}}, "current_node": "a"}
     found = reading(tmp_path, zipped(conversations=[CHATGPT, ring, empty, odd, 7], user={"id": 5}))
     assert found.sentence() == (
-        "2 conversations with 5 messages came in from ChatGPT; 3 held nothing that can be read and stayed out."
+        "2 conversations with 6 messages came in from ChatGPT; 3 held nothing that can be read and stayed out."
     )
     assert len(reading(tmp_path, zipped(tea=LM_STUDIO, more=LM_STUDIO)).conversations) == 2
 

@@ -9,8 +9,9 @@ def wait_idle(page) -> None:
 
 
 def arrived(page) -> None:
-    """Until the server has filled the page."""
+    """Until the server has filled the page, and it stands in the place of its frame."""
     page.wait_for_selector("#od-marks", state="attached")
+    page.wait_for_selector("#od-frame", state="detached")
 
 
 def new_chat(page) -> None:

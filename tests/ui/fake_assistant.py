@@ -83,5 +83,6 @@ def clicked(**data: object) -> SimpleNamespace:
 
 def shown(view, updates) -> dict:
     """The updates of a handler together, by the names of the components."""
+    updates = [updates] if isinstance(updates, dict) else updates
     names = {getattr(view, name): name for name in view.__slots__ if name != "options"}
     return {names.get(part, part): value for update in updates for part, value in update.items()}

@@ -394,7 +394,9 @@ def events(sessions) -> list:
 def test_an_answer_is_followed_behind_every_event_that_interrupts_it(sessions):
     made = events(sessions)
     behind = {fn.trigger_after for fn in made if fn.name == "follow"}
-    assert {fn.name for fn in made if fn._id in behind} == {"arrive", "ask", "turn", "decide", "row", "import_file"}
+    assert {fn.name for fn in made if fn._id in behind} == {
+        "arrive", "ask", "example", "turn", "decide", "row", "import_file",
+    }  # fmt: skip
 
 
 def test_of_values_that_come_faster_than_they_are_kept_the_last_one_counts(sessions):

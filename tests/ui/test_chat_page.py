@@ -17,7 +17,7 @@ server = served(settings=SETTINGS + '\n[draft]\nmode = "fixed"\n')
 
 def test_an_empty_chat_explains_itself_and_an_example_can_be_picked(server, pages):
     page = pages.open(server)
-    page.wait_for_selector(".od-empty >> text=The bundled models are tiny")
+    page.wait_for_selector(".od-empty >> text=a toy that knows sums")
     page.click("#od-chat .example >> nth=1")
     page.wait_for_selector("#od-chat .bot-row")
     wait_idle(page)

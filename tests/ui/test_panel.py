@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from omnidraft.app.live import Live
+from omnidraft.app.plain_speed import PlainSpeed
 from omnidraft.decoding.events import Round, Token
 from omnidraft.engine import SWITCHED_OFF
 from omnidraft.learning.gain import Gain
@@ -56,6 +57,24 @@ def test_an_answer_whose_plain_speed_nobody_knows_says_what_a_pass_made():
     shown = words(panel(live_of(*[round_of(4, 1, drafted=4)] * 3)))
     assert "2.00 tokens in each pass of the model" in shown
     assert "yet" not in shown
+
+
+def compared(seconds: float, plain: PlainSpeed | None) -> str:
+    """The panel of an answer whose passes took so long."""
+    return words(panel(live_of(*[replace(round_of(4, 1, drafted=4), verify=seconds)] * 4), plain=plain))
+
+
+def test_a_gain_is_shown_with_its_interval_or_not_at_all():
+    assert "(1.48 to 1.64), which made 50.0 tokens/s in the same minutes" in compared(0.0236, PlainSpeed(50.0, 0.05))
+    assert "×" not in compared(0.0236, PlainSpeed(50.0, 0.5))
+    assert "×" not in compared(0.0236, None)
+
+
+def test_where_nothing_can_be_gained_the_panel_says_why():
+    short = compared(0.0014, PlainSpeed(2000.0, 0.02))
+    assert "a pass of this model takes 1.4 ms" in short
+    assert "×" not in short
+    assert "too few guesses were right" in compared(0.05, PlainSpeed(50.0, 0.02))
 
 
 @pytest.mark.parametrize(("reason", "said"), [

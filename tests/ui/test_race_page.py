@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -86,6 +88,23 @@ def test_two_bars_and_the_proof_after_the_lesson():
     assert "1.40×" in shown
     assert 'data-equal="true"' in shown
     assert "6 of 6 answers" in shown
+
+
+def test_the_verdict_stands_first_and_tells_when_the_machine_was_another_one():
+    shown = race_html.race(a_race(before=a_score(1.05, 0.1), after=a_score(1.4)))
+    assert shown.index("od-verdict") < shown.index("od-bars")
+    assert "1.40×</b> as fast" in shown
+    assert "1.05× before the lesson" in shown
+    assert "slower in the second race" not in shown
+    slower = replace(a_score(1.4), plain_speed=70.0)
+    assert "was 30% slower in the second race" in race_html.race(a_race(before=a_score(1.05), after=slower))
+    assert "Guessing costs more" in race_html.race(a_race("raced", before=a_score(0.9)))
+
+
+def test_a_lesson_says_what_remains():
+    job = a_race("teaching", before=a_score(1.0))
+    job.view.share, job.view.since, job.view.doing = 0.25, time.monotonic() - 10, "Answer 5 of 20"
+    assert "about 30 s left" in race_html.race(job)
 
 
 def test_texts_that_differ_are_not_called_equal():

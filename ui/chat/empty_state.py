@@ -13,7 +13,11 @@ EXAMPLES = [
     "Write a Python function that adds up all numbers in a list.",
     "What is OmniDraft?",
 ]
-RACE = '<p><a class="od-go" href="/drift-lab?race=go">See it race</a></p>'
+WHAT = "A chat assistant on your own machine that gets faster as you talk to it, and says exactly the same."
+WAYS = (
+    '<p class="od-ways"><a class="od-go" href="/drift-lab?race=go">See it race</a>'
+    '<a class="od-go" href="/models">{}</a></p>'
+)
 
 
 def empty_state(target: Path | None) -> str:
@@ -27,11 +31,10 @@ def empty_state(target: Path | None) -> str:
     if models_list.is_bundled(target):
         return _frame(
             "Ask something",
-            "The bundled models are tiny and know a small world: sums, small Python functions, this program and some "
-            'everyday facts. For everything else get a real model on the <a href="/models">Models page</a>.',
-            RACE,
+            f"{WHAT} The model at hand is a toy that knows sums, small Python functions and OmniDraft.",
+            WAYS.format("Get a real model"),
         )
-    return _frame("Ask something", f"{escape(target.stem)} answers, on this machine only.", RACE)
+    return _frame("Ask something", f"{WHAT} {escape(target.stem)} answers.", WAYS.format("Other models"))
 
 
 def arriving() -> str:

@@ -21,8 +21,8 @@ from ui.common.request import session_of
 class Answering(Handlers):
     """Arriving, asking, and what the buttons below the messages do."""
 
-    def arrive(self, request: gr.Request) -> Updates:
-        yield from self.view.arrival(session_of(self.sessions, request))
+    def arrive(self, request: gr.Request) -> dict:
+        return self.view.arrival(session_of(self.sessions, request))
 
     @telling
     def ask(
@@ -40,13 +40,20 @@ class Answering(Handlers):
             yield {view.notice: note("Write a message to send with the files.") if files else ""}
         elif editing and session.store.message(editing).role == "assistant":
             session.store.edit(editing, text, {"edited": True})
-            yield from view.open(session, session.store.get(name), None)
+            yield view.open(session, session.store.get(name), None, {view.box: ""})
         elif editing:
             start = partial(conversing.edit, session, name, editing, text, files, too_long)
-            yield from view.run(session, name, start, (text, files))
+            yield from view.run(session, name, start, (text, files), asked=text, above=editing)
         else:
             start = partial(conversing.ask, session, name, text, files, too_long)
-            yield from view.run(session, name, start, (text, files))
+            yield from view.run(session, name, start, (text, files), asked=text)
+
+    @telling
+    def example(self, chat: str | None, request: gr.Request, event: gr.SelectData) -> Updates:
+        """A suggested question was picked; what somebody is writing stays in the box."""
+        session, name = self.here(request, chat)
+        text = event.value["text"]
+        yield from self.view.run(session, name, partial(conversing.ask, session, name, text), asked=text)
 
     def follow(self, chat: str | None, followed: Followed, request: gr.Request) -> Updates:
         yield from self.view.follow(session_of(self.sessions, request), chat, followed)
@@ -72,21 +79,21 @@ class Answering(Handlers):
                 fork = session.shown.show(session.store.fork(data["id"]).id)
                 followed.leave()
                 told = "This is a new conversation with what was said up to there; the other one stays as it was."
-                yield from self.view.open(session, fork, name, {self.view.notice: note(told)})
+                yield self.view.open(session, fork, name, {self.view.notice: note(told)})
             case "tokens":
                 yield {self.view.tokens: origins(shown_pieces(session.store.message(data["id"])))}
             case "version":
                 versions = session.store.siblings(data["id"])
                 here = [m.id for m in versions].index(data["id"])
                 session.store.select(versions[(here + data["step"]) % len(versions)].id)
-                yield from self.view.open(session, session.store.get(name), name)
+                yield self.view.open(session, session.store.get(name), name)
 
     def _delete(self, session: Session, chat: str, question: str) -> Updates:
         if session.writing(chat):
             raise StillAnswering("An answer is still being written; stop it or wait for it.")
         session.store.delete_turn(question, later=True)
         told = "The question and its answers were deleted; what the drafter learned from them stays."
-        yield from self.view.open(session, session.store.get(chat), chat, {self.view.notice: note(told)})
+        yield self.view.open(session, session.store.get(chat), chat, {self.view.notice: note(told)})
 
     @telling
     def decide(self, chat: str | None, request: gr.Request, event: gr.EventData) -> Updates:
@@ -96,7 +103,7 @@ class Answering(Handlers):
         yield from self.view.decide(session, name, data["message"], data["call"], data["choice"])
 
     def cancel(self) -> dict:
-        """The edit is given up: what it would have changed stays as it is."""
+        """The edit is given up: what it would have changed stays as it is, and the page script empties the box."""
         return {**self.view.no_edit(), self.view.notice: ""}
 
     @telling

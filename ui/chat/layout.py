@@ -121,6 +121,7 @@ def _conversation() -> dict[str, Any]:
             latex_delimiters=LATEX,
             placeholder=arriving(),
             group_consecutive_messages=False,
+            autoscroll=False,  # turns.js does it: Gradio's own pulls readers down who have scrolled up a little
             examples=[{"text": text} for text in EXAMPLES],
         ),
         "marks": gr.HTML(elem_id="od-bus", js_on_load=BUS),

@@ -21,7 +21,7 @@ from ui.common.request import session_of
 class Conversations(Handlers):
     """The list beside the chat."""
 
-    def row(self, chat: str | None, followed: Followed, request: gr.Request, event: gr.EventData) -> Updates:
+    def row(self, chat: str | None, followed: Followed, request: gr.Request, event: gr.EventData) -> dict:
         """Something was clicked in the list, which also leads away from a conversation that is not there any more."""
         view, data = self.view, event._data
         session = session_of(self.sessions, request)
@@ -29,24 +29,26 @@ class Conversations(Handlers):
             if data["kind"] == "open":
                 shown = session.shown.show(data["id"])
                 followed.leave()
-                yield from view.open(session, shown, chat)
-            elif data["kind"] == "stop":
-                stop_writing(session, data["id"])
-                yield {view.rows: listing(session, chat or "")}
-            elif data["kind"] in ("pin", "unpin"):
-                session.store.update(data["id"], pinned=data["kind"] == "pin")
-                yield {view.rows: listing(session, chat or "")}
-            elif data["kind"] == "tag":
-                session.store.update(data["id"], tags=written_tags(data["title"]))
-                yield {view.rows: listing(session, chat or "")}
-            elif data["kind"] == "rename":
-                session.store.rename(data["id"], data["title"])
-                yield {view.rows: listing(session, chat or "")}
-            else:
+                return view.open(session, shown, chat)
+            if data["kind"] in ("delete", "forget"):
                 said = self._delete(session, data["id"], forget=data["kind"] == "forget")
-                yield from view.open(session, session.shown.chat(chat), chat, {view.notice: note(said)})
+                return view.open(session, session.shown.chat(chat), chat, {view.notice: note(said)})
+            self._change(session, data["kind"], data["id"], data.get("title", ""))
         except OmniDraftError as error:
-            yield {view.notice: note(str(error), bad=True), view.rows: listing(session, chat or "")}
+            return {view.notice: note(str(error), bad=True), view.rows: listing(session, chat or "")}
+        return {view.rows: listing(session, chat or "")}
+
+    def _change(self, session: Session, kind: str, chat: str, title: str) -> None:
+        """What a row's other buttons do."""
+        match kind:
+            case "stop":
+                stop_writing(session, chat)
+            case "pin" | "unpin":
+                session.store.update(chat, pinned=kind == "pin")
+            case "tag":
+                session.store.update(chat, tags=written_tags(title))
+            case "rename":
+                session.store.rename(chat, title)
 
     def _delete(self, session: Session, chat: str, forget: bool) -> str:
         """Remove a conversation, with what was learned from it if so wished; a sentence about what happened."""
@@ -57,10 +59,10 @@ class Conversations(Handlers):
         session.store.delete(chat, later=True)
         return "The conversation was deleted; what the drafter learned from it stays."
 
-    def fresh(self, chat: str | None, followed: Followed, request: gr.Request) -> Updates:
+    def fresh(self, chat: str | None, followed: Followed, request: gr.Request) -> dict:
         session = session_of(self.sessions, request)
         followed.leave()
-        yield from self.view.open(session, session.shown.new_chat(), chat)
+        return self.view.open(session, session.shown.new_chat(), chat)
 
     def search(self, text: str, chat: str | None, request: gr.Request) -> str:
         return listing(session_of(self.sessions, request), chat or "", text)
@@ -73,7 +75,7 @@ class Conversations(Handlers):
             added, said = transfer.import_file(session.store, file)
         shown = session.shown.show(added[-1].id if added else name)
         followed.leave()
-        yield from self.view.open(session, shown, chat, {self.view.notice: note(said)})
+        yield self.view.open(session, shown, chat, {self.view.notice: note(said)})
 
 
 def stop_writing(session: Session, chat: str) -> None:

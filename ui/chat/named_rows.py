@@ -101,5 +101,21 @@ const filter = () => {
     age.hidden = !next?.classList.contains('od-item');
   }
 };
-new MutationObserver(filter).observe(element, {childList: true, subtree: true});
+// The list is drawn over with every change, and its elements become other rows: the keyboard stays at the same one.
+let held = null;
+document.addEventListener('focusin', (event) => {
+  const item = element.contains(event.target) ? event.target.closest('.od-item') : null;
+  held = item && {id: item.dataset.id, kind: event.target.dataset.kind || 'open'};
+});
+document.addEventListener('pointerdown', (event) => { if (!element.contains(event.target)) held = null; });
+const hold = () => {
+  const at = document.activeElement;
+  const elsewhere = at !== document.body && !element.contains(at);
+  if (!held || elsewhere || at.closest('.od-sure') || at.tagName === 'INPUT') return;
+  const button = element.querySelector(`.od-item[data-id="${CSS.escape(held.id)}"] [data-kind="${held.kind}"]`);
+  if (button !== at) button?.focus();
+};
+new MutationObserver(() => { filter(); hold(); }).observe(
+  element, {childList: true, subtree: true, attributeFilter: ['data-id']},
+);
 """

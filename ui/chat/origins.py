@@ -9,6 +9,7 @@ from html import escape
 
 from omnidraft.decoding.events import ORIGINS
 from ui.chat.panel import ORIGIN_WORDS
+from ui.common.words import tip
 
 _MOST = 4000  # tokens shown, the last ones
 _UNKNOWN = "unknown"  # for what an imported conversation says that this program never did
@@ -21,7 +22,7 @@ def origins(pieces: list[tuple[str, str]]) -> str:
         return '<p class="od-none">Once there is an answer, every token shows here in the colour of its origin.</p>'
     known = [(text, origin if origin in ORIGINS else _UNKNOWN) for text, origin in pieces]
     seen = {origin for _, origin in known}
-    key = "".join(f'<li><i class="od-o-{o}"></i>{_WORDS[o]}</li>' for o in (*ORIGINS, _UNKNOWN) if o in seen)
+    key = "".join(f'<li><i class="od-o-{o}"></i>{tip(_WORDS[o])}</li>' for o in (*ORIGINS, _UNKNOWN) if o in seen)
     cut = f"<p>The last {_MOST:,} tokens.</p>" if len(pieces) > _MOST else ""
     text = "".join(f'<span class="od-k od-k-{o}" title="{_WORDS[o]}">{_shown(t)}</span>' for t, o in known[-_MOST:])
     return (

@@ -56,8 +56,7 @@ def _connect_answers(page: Page, blocks: gr.Blocks, follows: _Follows) -> None:
     shown = [view.attached, view.chips, view.too_long, view.notice]
     follows.behind(blocks.load(answering.arrive, None, view.outputs, **STREAMING))
     follows.behind(gr.on([view.box.submit, view.send.click], answering.ask, where, view.outputs, **STREAMING))
-    picked = view.chat.example_select(_example_text, None, [view.box], **PRIVATE)
-    follows.behind(picked.then(answering.ask, where, view.outputs, **STREAMING))
+    follows.behind(view.chat.example_select(answering.example, [view.chat_id], view.outputs, **STREAMING))
     follows.behind(view.marks.act(answering.turn, [view.chat_id, view.followed], view.outputs, **STREAMING))
     follows.behind(view.permit.act(answering.decide, [view.chat_id], view.outputs, **STREAMING))
     view.cancel.click(answering.cancel, None, [*view.no_edit(), view.notice], queue=False, **PRIVATE)
@@ -115,7 +114,3 @@ def _connect_library(sessions: Sessions, page: Page, blocks: gr.Blocks) -> None:
     inserted = parts.prompts.act(kept.prompt_row, [view.box, chat], [*parts.outputs, view.box], **PRIVATE)
     inserted.then(None, None, None, js=WRITTEN)
     parts.upload.upload(kept.import_file, [parts.upload, chat], outputs, **PRIVATE)
-
-
-def _example_text(event: gr.SelectData) -> str:
-    return event.value["text"]

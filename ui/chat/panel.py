@@ -9,10 +9,12 @@ from collections.abc import Sequence
 from html import escape
 
 from omnidraft.app.live import Live
+from omnidraft.app.plain_speed import PlainSpeed
 from omnidraft.decoding.events import ORIGINS, Statistics
 from omnidraft.engine import SWITCHED_OFF
 from omnidraft.format import count, percent, rate, seconds
 from omnidraft.learning.gain import Gain
+from ui.common.words import tip
 
 ORIGIN_WORDS = {
     "target": "target alone",
@@ -22,6 +24,8 @@ ORIGIN_WORDS = {
     "lookup": "copied from the text",
     "forced": "forced by the grammar",
 }
+SHORT = 0.006  # seconds of a pass below which guessing cannot gain
+UNKNOWN = 0.2  # of a speedup: wider intervals say nothing
 _TIMES = (("draft", "draft"), ("translate", "translate"), ("verify", "verify"), ("other", "other"))
 
 
@@ -29,14 +33,14 @@ def panel(
     live: Live | None,
     plain_reason: str | None = None,
     *,
-    plain: float | None = None,
+    plain: PlainSpeed | None = None,
     past: Sequence[float] = (),
     gain: Gain | None = None,
 ) -> str:
     """The side panel.
 
     `plain_reason` is why drafting is off before there is an answer to say so; `plain` is the answer's speed without
-    drafting, tokens per second; `past` are the drafter's acceptance rates in the conversation's answers so far; `gain`
+    drafting; `past` are the drafter's acceptance rates in the conversation's answers so far; `gain`
     is what learning has brought.
     """
     if live is None or not live.statistics.tokens:
@@ -99,7 +103,7 @@ def _idle(live: Live | None) -> str:
     )
 
 
-def _speed(s: Statistics, plain: float | None) -> str:
+def _speed(s: Statistics, plain: PlainSpeed | None) -> str:
     figure = (
         f'<div class="od-figure"><span class="od-number">{rate(s.tokens_per_second)}</span>'
         '<span class="od-unit">tokens/s</span></div>'
@@ -107,12 +111,27 @@ def _speed(s: Statistics, plain: float | None) -> str:
     if not s.proposed:
         return figure + "<p>Plain decoding: one token in each pass of the model.</p>"
     passes = f"<b>{s.tokens_per_pass or 0:.2f}</b> tokens in each pass of the model; plain decoding has one."
-    if not plain or not s.tokens_per_second:
-        return f"{figure}<p>{passes}</p>"
-    return figure + (
-        f'<p><b class="od-gain">{s.tokens_per_second / plain:.2f}×</b> plain decoding, which makes {rate(plain)} '
-        f"tokens/s with this model.</p><p>{passes}</p>"
-    )
+    return f"{figure}{_compared(s, plain)}<p>{passes}</p>"
+
+
+def _compared(s: Statistics, plain: PlainSpeed | None) -> str:
+    """What guessing gained, with its interval; why nothing, where it gained nothing; nothing where nobody knows."""
+    if plain is None or plain.error > UNKNOWN or not s.tokens_per_second:
+        return ""
+    gained = s.tokens_per_second / plain.speed
+    low, high = gained * (1 - plain.error), gained * (1 + plain.error)
+    if low > 1.0:
+        return (
+            f'<p><b class="od-gain">{gained:.2f}×</b> {tip("plain decoding")} ({low:.2f} to {high:.2f}), which made '
+            f"{rate(plain.speed)} tokens/s in the same minutes.</p>"
+        )
+    took = s.verify / max(s.target_passes, 1)
+    if took < SHORT:
+        return (
+            f"<p><b>No gain here:</b> a pass of this model takes {1000 * took:.1f} ms, hardly more than a guess does, "
+            "so there is nothing to save. Larger models are sped up.</p>"
+        )
+    return "<p><b>No gain in this answer:</b> too few guesses were right for what they cost.</p>"
 
 
 def _sparkline(values: Sequence[float]) -> str:
@@ -136,8 +155,8 @@ def _drafted(s: Statistics) -> str:
         return ""
     share = accepted / proposed
     return (
-        f'<div class="od-guesses"><span class="od-mid">{percent(share)}</span> <small>of what the drafter guessed was '
-        f"accepted: {count(accepted)} of {count(proposed)}</small></div>"
+        f'<div class="od-guesses"><span class="od-mid">{percent(share)}</span> <small>of what the '
+        f"{tip('drafter')} guessed was accepted: {count(accepted)} of {count(proposed)}</small></div>"
         f'<div class="od-bar" role="img" aria-label="{percent(share)} of the drafts were accepted">'
         f'<i style="width:{share:.1%}"></i></div>'
     )
@@ -159,7 +178,8 @@ def learned(gain: Gain | None) -> str:
     words = " → ".join(percent(value) for value in gain.acceptance) + " of drafts accepted"
     if gain.speed is not None:
         words += ", " + " → ".join(f"{value:.1f}×" for value in gain.speed) + " the speed of plain decoding"
-    return f'<p class="od-learned"><b>Since version {version_number(gain.version)}:</b> {words}.</p>'
+    since = tip("version", f"Since version {version_number(gain.version)}:")
+    return f'<p class="od-learned"><b>{since}</b> {words}.</p>'
 
 
 def version_number(name: str) -> str:
@@ -186,7 +206,7 @@ def _stack(title: str, rows: list[tuple[str, float, str, str]]) -> str:
     """A stacked bar with its legend; rows are (word, value, class, shown value)."""
     total = sum(value for _, value, _, _ in rows) or 1
     bar = "".join(f'<i class="{cls}" style="width:{value / total:.2%}"></i>' for _, value, cls, _ in rows)
-    legend = "".join(f'<li><i class="{cls}"></i>{word}<b>{shown}</b></li>' for word, _, cls, shown in rows)
+    legend = "".join(f'<li><i class="{cls}"></i>{tip(word)}<b>{shown}</b></li>' for word, _, cls, shown in rows)
     return f'<h4>{title}</h4><div class="od-stack" aria-hidden="true">{bar}</div><ul class="od-legend">{legend}</ul>'
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from omnidraft.app import models_list
 from omnidraft.app.answer_job import AnswerJob
 from omnidraft.app.conversing import target_of
-from omnidraft.app.kept_answer import shown_pieces
+from omnidraft.app.kept_answer import shown_pieces, stored_plain
 from omnidraft.app.live import Live
 from omnidraft.app.session import Session
 from omnidraft.chats import Message
@@ -23,7 +23,7 @@ ARRIVING = "This page is not filled yet; wait a moment, or reload it."
 def stored_live(path: list[Message]) -> Live | None:
     """The counters of the last stored answer, for a page opened after a restart."""
     answer = next((m for m in reversed(path) if m.role == "assistant" and m.statistics), None)
-    return Live.stored(answer.statistics, answer.meta.get("disabled"), answer.meta.get("plain")) if answer else None
+    return Live.stored(answer.statistics, answer.meta.get("disabled"), stored_plain(answer)) if answer else None
 
 
 def acceptance_of(path: list[Message]) -> list[float]:
@@ -67,10 +67,11 @@ def links(chat: str) -> str:
     )
 
 
-def outcome(job: AnswerJob) -> str:
-    """What the line above the composer says about a finished answer."""
+def outcome(job: AnswerJob, path: list[Message]) -> str:
+    """What the line above the composer says about a finished answer, unless the answer's own place says it."""
     if job.error:
-        return note(job.error, bad=True)
+        there = path and path[-1].meta.get("error") == job.error and not path[-1].content
+        return "" if there else note(job.error, bad=True)
     said = list(job.live.notices)
     if job.live.finish_reason == "length":
         said.append("The answer reached its length limit; Continue goes on with it.")

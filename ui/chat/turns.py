@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -23,6 +24,7 @@ from ui.chat import tools
 from ui.chat.markdown_text import CODE, without_html
 
 MOST = 500  # messages shown
+LONGEST = 6000  # characters of a question shown; whoever wrote more knows the rest
 _THINK = re.compile(r"(?:\A|^)[ \t]*<think(?:ing)?>(.*?)(</think(?:ing)?>\s*|\Z)", re.DOTALL | re.MULTILINE)
 
 
@@ -34,9 +36,10 @@ class Turns:
     marks: list[dict | None]
 
     def marks_html(self, chat: str = "") -> str:
-        """The marks, and whose they are, where the page scripts find them."""
-        marks = escape(json.dumps(self.marks), quote=True)
-        return f'<div id="od-marks" hidden data-chat="{escape(chat, quote=True)}" data-marks="{marks}"></div>'
+        """The marks, and whose they are, where the page scripts find them; no two are equal, so each is seen there."""
+        marks, whose = (escape(text, quote=True) for text in (json.dumps(self.marks), chat))
+        seen = f'data-chat="{whose}" data-now="{time.monotonic_ns()}" data-marks="{marks}"'
+        return f'<div id="od-marks" hidden {seen}></div>'
 
 
 def turns(
@@ -67,11 +70,17 @@ def turns(
             *before, text = _with_calls(text, called, message.meta if text else {})
             rows += before
             marks += [None] * len(before)
-        rows.append({"role": message.role, "content": _as_is(text or _empty(message, busy, called))})
+        said = _shown(text) if message.role == "user" else text
+        rows.append({"role": message.role, "content": _as_is(said or _empty(message, busy, called))})
         last = index == len(path) - 1 and not busy
         mark = _mark(message, versions.get(message.id, (1, 1)), last, busy)
         marks.append({**mark, "out": True} if message.id in without and not last else mark)
     return Turns(rows, marks)
+
+
+def awaited(question: str, instead: str) -> list[dict]:
+    """Rows of a question that waits for its answer, and what stands in the answer's place meanwhile."""
+    return [{"role": "user", "content": _as_is(_shown(question))}, {"role": "assistant", "content": _as_is(instead)}]
 
 
 def _mark(message: Message, version: tuple[int, int], last: bool, busy: bool) -> dict:
@@ -132,6 +141,12 @@ def _thoughts(text: str) -> list[re.Match[str]]:
 
 def _fold(title: str, text: str, status: str) -> dict:
     return {"role": "assistant", "content": _as_is(text), "metadata": {"title": title, "status": status}}
+
+
+def _shown(question: str) -> str:
+    """Of a long question its beginning: all rows go to the page again with every update of the answer."""
+    rest = len(question) - LONGEST
+    return question if rest <= 0 else f"{question[:LONGEST]}\n\n*… and {rest:,} more characters; Copy takes all.*"
 
 
 def _as_is(text: str) -> dict:

@@ -42,7 +42,7 @@ from ui.chat.parts import (
 from ui.chat.stream import Followed, follow
 from ui.chat.switching import describe_switch
 from ui.chat.tools import question
-from ui.chat.turns import Turns, turns
+from ui.chat.turns import Turns, awaited, turns
 
 EDITING = {
     "user": "Editing an earlier message: sending makes a new version beside the old one, and answers it.",
@@ -87,7 +87,7 @@ class ChatView:
         own = [getattr(self, f.name) for f in fields(self) if f.name != "options"]
         return [*own, self.options.chat, self.options.preset, *self.options.inputs]
 
-    def arrival(self, session: Session) -> Iterator[dict]:
+    def arrival(self, session: Session) -> dict:
         """A page that was opened or reloaded."""
         models = models_list.targets(models_list.scan(session.assistant))
         chat, said = session.shown.chat(), ""
@@ -100,17 +100,16 @@ class ChatView:
             self.notice: note(said, bad=True),
             self.seen_idle: session.idle_unloads,
         }
-        yield from self.open(session, chat, None, start)
+        return self.open(session, chat, None, start)
 
-    def open(
-        self, session: Session, chat: Conversation, before: str | None, more: dict | None = None
-    ) -> Iterator[dict]:
+    def open(self, session: Session, chat: Conversation, before: str | None, more: dict | None = None) -> dict:
         """Show a conversation; if its answer is being written, `follow` comes next.
 
-        What is being written stays while the conversation is the one that was shown `before`.
+        What is being written stays while the conversation is the one that was shown `before`. A handler that returns
+        this sends it once: of one that yields, Gradio sends the last update again at its end, over what came since.
         """
         kept = {} if chat.id == before else {**self.no_edit(), self.notice: ""}
-        yield {**self.whole(session, chat), **kept, **(more or {})}
+        return {**self.whole(session, chat), **kept, **(more or {})}
 
     def whole(self, session: Session, chat: Conversation) -> dict:
         """Every part of the page that depends on the conversation."""
@@ -141,8 +140,9 @@ class ChatView:
         }
 
     def no_edit(self) -> dict:
-        """An empty box in which nothing is edited."""
-        return {**self._written("", []), self.editing: None, self.cancel: gr.Button(visible=False)}
+        """Nothing is edited and nothing attached. What stands in the box is the page script's: it keeps a text for
+        every conversation."""
+        return {**self.attach([]), self.editing: None, self.cancel: gr.Button(visible=False)}
 
     def attach(self, files: list[TextFile], session: Session | None = None, chat: str = "", text: str = "") -> dict:
         """Show what is attached to the message being written, and ask what to do where it is too long."""
@@ -158,17 +158,23 @@ class ChatView:
         chat: str,
         start: Callable[[], AnswerJob],
         sent: tuple[str, list[TextFile]] | None = None,
+        *,
+        asked: str | None = None,
+        above: str | None = None,
     ) -> Iterator[dict]:
         """Start an answer, for `follow` to show.
 
         `sent` are the text and files that were sent for it: they leave the box, and come back if it cannot be started.
-        Without them what somebody is writing stays where it is.
+        Without them what somebody is writing stays where it is. asked: the question, shown at once, though a model may
+        have to be loaded first; above: the message whose place it takes.
         """
-        yield {**(self._written("", []) if sent else {}), self.notice: "", **self._buttons(True)}
+        waiting = {} if asked is None else {self.chat: _awaiting(session, chat, asked, above)}
+        yield {**(self._written("", []) if sent else {}), self.notice: "", **self._buttons(True), **waiting}
         try:
             start()
         except OmniDraftError as error:
             back = self._written(*sent, session, chat) if sent else {}
+            back |= self._conversation(session, chat, session.store.path(chat)) if waiting else {}
             yield {**back, self.notice: note(str(error), bad=True), **self._buttons(session.writing(chat))}
             return
         path = session.store.path(chat)
@@ -228,7 +234,7 @@ class ChatView:
         job = session.job
         if job is None or job.chat != chat or not job.over:
             return shown
-        return {**shown, self.notice: outcome(job), self.line: summary(job.live)}
+        return {**shown, self.notice: outcome(job, session.store.path(chat or "")), self.line: summary(job.live)}
 
     def _growing(self, session: Session, job: AnswerJob, chat: str, wanted: Callable[[], bool]) -> Iterator[dict]:
         session.store.get(chat)  # StorageError if it is gone
@@ -247,7 +253,7 @@ class ChatView:
                     self.line: summary(job.live),
                 }
             # Numbers that did not change go along: an output left out is built anew by Gradio, which takes longer.
-            yield {self.chat: turns(path, versions, so_far(session, job, chat), job.steps).rows, **numbers}
+            yield {self.chat: turns(path, versions, (job.message, job.spoken), job.steps).rows, **numbers}
 
     def switch(self, session: Session, chat: str, path: Path) -> Iterator[dict]:
         """Load another model, say what happened, and remember it for this conversation and for new ones."""
@@ -306,9 +312,12 @@ def shown_turns(session: Session, chat: str, path: list[Message]) -> Turns:
     versions, job = session.store.versions(chat), session.job
     if job is None or not session.writing(chat):
         return turns(path, versions)
-    return turns(path, versions, so_far(session, job, chat), job.steps)
+    return turns(path, versions, (job.message, job.spoken), job.steps)
 
 
-def so_far(session: Session, job: AnswerJob, chat: str) -> tuple[str | None, str]:
-    """(id, text) of the answer being written; where nothing is written yet because the model is not there, that."""
-    return job.message, job.spoken or ("" if is_ready(session, chat) else LOADING)
+def _awaiting(session: Session, chat: str, question: str, above: str | None) -> list[dict]:
+    """The turns shown, then a question that is not stored yet: nothing is before its model is there."""
+    path = session.store.path(chat)
+    place = next((at for at, message in enumerate(path) if message.id == above), len(path))
+    rows = turns(path[:place], session.store.versions(chat)).rows
+    return [*rows, *awaited(question, "…" if is_ready(session, chat) else LOADING)]

@@ -2,19 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import gradio as gr
 
+from omnidraft.app import models_list
+from omnidraft.app.model_memory import context_of
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
 from omnidraft.errors import OmniDraftError
-from omnidraft.settings.config import Setting, value_of
+from omnidraft.format import count
+from omnidraft.settings.config import AppSettings, Setting, describe, value_of
 from ui.common import fields
 from ui.common.layout import PRIVATE
 from ui.common.notes import note
 from ui.common.request import session_of
+
+
+def arrived(session: Session, made: Mapping[str, fields.Component]) -> dict:
+    """What the fields of a page show when it arrives; by the names of their settings."""
+    known = {setting.name: setting for setting in describe(AppSettings)}
+    values = {field: fields.shown(known[name], value_of(session.settings, name)) for name, field in made.items()}
+    if (field := made.get("model.n_ctx")) is not None:
+        told = _context_told(session)
+        values[field] = gr.Textbox(value=values[field], info=f"{fields.help_of(known['model.n_ctx'])} {told}".strip())
+    return values
+
+
+def _context_told(session: Session) -> str:
+    """The model at hand may take less than is set."""
+    try:
+        path = session.target_path()
+    except OmniDraftError:
+        return ""
+    model = next((one for one in models_list.scan(session.assistant) if one.path.resolve() == path.resolve()), None)
+    return f"{model.name} takes {count(context_of(model, session.settings.model))}." if model is not None else ""
 
 
 def keep(

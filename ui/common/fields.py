@@ -56,13 +56,18 @@ def on_page(setting: Setting, sentence: str) -> str:
     return sentence.replace(f"The setting {setting.name}", title(setting)).replace(setting.name, title(setting))
 
 
+def help_of(setting: Setting) -> str:
+    return setting.rule.help + (" Takes effect when the model is loaded again." if setting.rule.reload else "")
+
+
 def make(setting: Setting, unusable: str = "") -> Component:
     """The component of one setting, without a value yet; greyed out where `unusable` says why."""
     name = setting.name.replace(".", "-")
     rule = setting.rule
-    help_text = unusable or rule.help + (" Takes effect when the model is loaded again." if rule.reload else "")
-    common: dict[str, Any] = {"label": title(setting), "info": help_text, "elem_id": f"od-set-{name}",
-                              "elem_classes": ["od-field", "od-setting"], "interactive": not unusable}  # fmt: skip
+    common: dict[str, Any] = {
+        "label": title(setting), "info": unusable or help_of(setting), "elem_id": f"od-set-{name}",
+        "elem_classes": ["od-field", "od-setting"], "interactive": not unusable,
+    }  # fmt: skip
     if rule.kind == "switch":
         return gr.Checkbox(**common)
     if rule.kind == "choice":

@@ -27,14 +27,24 @@ _ICONS = {
 }
 
 
+def page_at(path: str) -> str | None:
+    """The name of the page at an address; None if there is none."""
+    return next((name for name, place in PAGES if path.strip("/") == place), None)
+
+
 def side_head(current: str) -> gr.HTML:
     """Name and navigation at the top of the side column; `current` is the page being shown."""
-    links = "".join(_link(name, path, name == current) for name, path in PAGES)
     return gr.HTML(
-        f'<div class="od-brand">OmniDraft</div><nav class="od-nav" aria-label="Pages">{links}</nav>'
+        f"{navigation(current)}"
         '<label class="od-who" hidden><span>Profile</span><select aria-label="Profile"></select></label>',
         elem_id="od-head",
     )
+
+
+def navigation(current: str = "") -> str:
+    """The name and the links to all pages."""
+    links = "".join(_link(name, path, name == current) for name, path in PAGES)
+    return f'<div class="od-brand">OmniDraft</div><nav class="od-nav" aria-label="Pages">{links}</nav>'
 
 
 def mobile_bar(title: str = "") -> gr.HTML:

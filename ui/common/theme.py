@@ -1,15 +1,13 @@
-"""The look: colours and type as a Gradio theme (system fonts only, nothing is fetched), the style sheet, the script."""
+"""The look: colours and type as a Gradio theme (system fonts only, nothing is fetched), the style sheets."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import gradio as gr
 from gradio.themes.utils import colors
 
-STATIC = Path(__file__).parents[1] / "static"
+from ui.common.frame import STATIC
+
 STYLES = [STATIC / f"{name}.css" for name in ("style", "chat", "aside", "pages", "race")]
-SCRIPTS = ("page.js", "answers.js", "turns.js", "composer.js")
 SANS = ("ui-sans-serif", "system-ui", "-apple-system", "Segoe UI", "Roboto", "Noto Sans", "sans-serif")
 MONO = ("ui-monospace", "SF Mono", "Menlo", "Consolas", "DejaVu Sans Mono", "monospace")
 COOKIE = "omnidraft_theme"  # what the page script paints from, before anything else is drawn
@@ -128,9 +126,3 @@ def theme() -> gr.themes.Base:
         font_mono=[gr.themes.Font(name) for name in MONO],
     )
     return base.set(**SURFACES, **FIELDS, **BUTTONS)
-
-
-def head() -> str:
-    """What goes into the page's <head>: the page scripts, inline, so that they run before anything is drawn."""
-    scripts = "".join(f"<script>{(STATIC / name).read_text()}</script>" for name in SCRIPTS)
-    return f'<meta name="color-scheme" content="light dark">{scripts}'

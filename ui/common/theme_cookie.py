@@ -14,11 +14,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from omnidraft.app.sessions import Sessions
 from omnidraft.errors import OmniDraftError
 from omnidraft.server.request_session import session_of_request
-from ui.common.layout import PAGES
+from ui.common.layout import page_at
 from ui.common.theme import COOKIE, COOKIE_LASTS
 
 UNSET = "system"  # without a cookie a page follows the system's colours
-_PATHS = {f"/{path}".rstrip("/") for _, path in PAGES}
 
 
 class ThemeCookie:
@@ -29,7 +28,7 @@ class ThemeCookie:
         self.sessions = sessions
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["method"] == "GET" and scope["path"].rstrip("/") in _PATHS:
+        if scope["type"] == "http" and scope["method"] == "GET" and page_at(scope["path"]):
             send = await self._telling(Request(scope), send)
         await self.app(scope, receive, send)
 

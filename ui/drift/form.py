@@ -59,11 +59,12 @@ def layout() -> Form:
         cache = gr.Dropdown(
             CACHES, value="seeded", label="N-gram cache", filterable=False, elem_id="od-drift-cache"
         )  # fmt: skip
-        count = gr.Textbox("40", label="Prompts per part", max_lines=1, elem_id="od-count")
+        count = gr.Textbox("60", label="Prompts per part", max_lines=1, elem_id="od-count")
         length = gr.Textbox("4", label="Draft length, or adaptive", max_lines=1, elem_id="od-drift-length")
     own = _own()
     with gr.Row(elem_classes="od-form od-form-2"):
         learning = gr.Checkbox(
+            value=True,
             label="Let the drafter learn as it goes",
             elem_id="od-drift-learning",
             info="It trains after every few answers, on adapters of this run alone. Takes longer.",

@@ -5,12 +5,14 @@ Pure functions of `omnidraft.app.race_state`; everything that comes from outside
 
 from __future__ import annotations
 
+import time
 from html import escape
 
 from omnidraft.app.race_job import RaceJob
 from omnidraft.app.race_state import UNDER_WAY, LaneView, RaceView
 from omnidraft.format import count, percent, rate
 from omnidraft.lab.race import Score
+from ui.common.words import tip
 
 PHASES = {
     "loading": "Loading the models",
@@ -25,6 +27,7 @@ PHASES = {
 }
 NAMES = {"plain": "Plain", "drafted": "Drafted"}
 ABOUT = {"plain": "one token per pass", "drafted": "the drafter guesses, the same model checks"}
+NOTABLE = 0.10  # of plain speed between two races
 _SHOWN = 1500  # characters of an answer
 
 
@@ -33,13 +36,13 @@ def race(job: RaceJob | None) -> str:
     if job is None:
         return '<p class="od-none">The same prompts are answered twice, plainly and drafted, with the same seeds.</p>'
     view = job.view
-    parts = [_standing(job), _lanes(view), _proof(view), _bars(view), _lesson(job)]
+    parts = [_standing(job), _verdict(view), _bars(view), _proof(view), _lanes(view), _lesson(job)]
     return f'<section class="od-race" data-phase="{view.phase}">{"".join(parts)}</section>'
 
 
 def _standing(job: RaceJob) -> str:
     view = job.view
-    words = view.doing if view.phase in ("teaching", "training") else ""
+    words = ", ".join(filter(None, (view.doing, _left(view)))) if view.phase in ("teaching", "training") else ""
     if view.phase == "racing":
         words = f"Prompt {view.number + 1} of {len(job.plan.raced)}: {view.prompt[:120]}"
     state = "training" if view.phase in UNDER_WAY else "idle"
@@ -53,6 +56,42 @@ def _standing(job: RaceJob) -> str:
         return line
     bar = f'<i style="width:{view.share:.1%}"></i>'
     return f'{line}<div class="od-bar" role="img" aria-label="{view.share:.0%}">{bar}</div>'
+
+
+def _left(view: RaceView) -> str:
+    """How long what is under way may still take, once that can be told."""
+    if view.share < 0.05:
+        return ""
+    spent = time.monotonic() - view.since
+    left = spent * (1 - view.share) / view.share
+    return f"about {max(1, round(left))} s left" if left < 90 else f"about {round(left / 60)} min left"
+
+
+def _verdict(view: RaceView) -> str:
+    """The sum of all prompts in a sentence, above everything else."""
+    found = view.after or view.before
+    if found is None or view.phase in UNDER_WAY:
+        return ""
+    words = f"<b>{found.speedup:.2f}×</b> as fast as {tip('plain decoding')}, over {count(found.answers)} answers"
+    if view.after is not None and view.before is not None:
+        words += f"; {view.before.speedup:.2f}× before the lesson"
+    if found.speedup < 1.0:
+        words += ". Guessing costs more than it saves here; in a chat it is left out then"
+    return f'<p class="od-verdict">{words}.</p>{_changed(view)}'
+
+
+def _changed(view: RaceView) -> str:
+    """Whether the machine itself was another one in the second race."""
+    if view.before is None or view.after is None:
+        return ""
+    change = view.after.plain_speed / view.before.plain_speed - 1
+    if abs(change) <= NOTABLE:
+        return ""
+    word = "faster" if change > 0 else "slower"
+    return (
+        f'<p class="od-under">Plain decoding itself was {percent(abs(change))} {word} in the second race: other '
+        "programs were at work. Each bar compares answers of the same minutes; race again when it is quiet.</p>"
+    )
 
 
 def _lanes(view: RaceView) -> str:

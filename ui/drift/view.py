@@ -9,13 +9,16 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import pairwise
 
 from omnidraft.format import count, percent, rate, share
-from omnidraft.lab.export import WINDOW, moving_average, pooled_speedup, segment_rows
+from omnidraft.lab.export import WINDOW, SegmentRow, moving_average, pooled_speedup, segment_rows
 from omnidraft.lab.store import Options, Point, RunState
 from ui.common import tables
 from ui.common.plot import Frame, Mark, Series, ceiling, plot
+from ui.common.words import tip
 
+LITTLE = 0.05  # accepted, of the drafts: a fall from less shows nothing
 CACHES = {"off": "no n-gram cache", "empty": "n-gram cache from empty", "seeded": "seeded n-gram cache"}
 
 
@@ -44,7 +47,7 @@ def plots(state: RunState | None, beside: RunState | None = None) -> str:
     speed = Measure("Speedup over plain decoding, per prompt", lambda p: p.speedup, pooled_speedup, _times)
     passes = Measure("Tokens per pass of the model, per prompt", lambda p: p.tokens_per_pass, _pooled_passes, _plain)
     second = speed if any(p.speedup for p in state.points) else passes
-    return "".join(_plot(measure, state, beside) for measure in (acceptance, second))
+    return story(state) + "".join(_plot(measure, state, beside) for measure in (acceptance, second))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +63,53 @@ class Measure:
 def table(state: RunState | None) -> str:
     if state is None or not state.points:
         return ""
-    names = ["target", "task", "prompts", "acceptance", "before", "first", "last", "recovered after", "tokens/pass",
-             "tokens/s", "speedup", "n-grams learned"]  # fmt: skip
-    rows = []
-    for row in segment_rows(state):
-        values = [
-            escape(row.target), escape(row.task), count(row.prompts), percent(row.acceptance), percent(row.before),
-            percent(row.first), percent(row.last), f"{row.recovery} prompts" if row.recovery else "–",
-            f"{row.tokens_per_pass or 0:.2f}", rate(row.tokens_per_second),
-            f"{row.speedup:.2f}×" if row.speedup else "–", count(row.cache_learned),
-        ]  # fmt: skip
-        rows.append(f"<tr>{tables.cells(values)}</tr>")
-    return tables.table(names, "".join(rows))
+    found = segment_rows(state)
+    columns: dict[str, Callable[[SegmentRow], str]] = {
+        "target": lambda row: escape(row.target),
+        "task": lambda row: escape(row.task),
+        "prompts": lambda row: count(row.prompts),
+        "accepted": lambda row: percent(row.acceptance),
+        f"first {WINDOW}": lambda row: percent(row.first),
+        f"last {WINDOW}": lambda row: percent(row.last),
+        "recovered after": lambda row: f"{row.recovery} prompts" if row.recovery else "–",
+        "tokens per pass": lambda row: f"{row.tokens_per_pass or 0:.2f}",
+        "tokens/s": lambda row: rate(row.tokens_per_second),
+        "n-grams learned": lambda row: count(row.cache_learned),
+    }
+    if any(row.speedup for row in found):
+        columns["speedup"] = lambda row: f"{row.speedup:.2f}×" if row.speedup else "–"
+    rows = (tables.cells([value(row) for value in columns.values()]) for row in found)
+    return tables.table([tip(name) for name in columns], "".join(f"<tr>{row}</tr>" for row in rows))
+
+
+def story(state: RunState | None) -> str:
+    """What a run showed, in a sentence for each of its parts."""
+    rows = segment_rows(state) if state is not None else []
+    if state is None or not rows or rows[0].last is None:
+        return ""
+    said = [f"{_part(rows[0])}: {percent(rows[0].first)} of the drafts were accepted at first, "
+            f"{percent(rows[0].last)} at the end."]  # fmt: skip
+    for before, row in pairwise(rows):
+        change = "the task" if before.target == row.target else "the model"
+        said.append(f"Then {change} changed to {_part(row)}: {_fall(row)}.")
+    if max(row.last or 0.0 for row in rows) < LITTLE and not state.options.learning:
+        said.append("The drafter knows too little of this to lose any of it; let it learn as it goes.")
+    return f'<p class="od-story">{escape(" ".join(said))}</p>'
+
+
+def _part(row: SegmentRow) -> str:
+    return f"{row.target}, {row.task}"
+
+
+def _fall(row: SegmentRow) -> str:
+    """How acceptance went over a change."""
+    if row.before is None or row.first is None or row.last is None:
+        return "nothing was drafted"
+    fell = row.first < row.before
+    word = f"{'it fell from' if fell else 'it went from'} {percent(row.before)} to {percent(row.first)}"
+    if row.recovery:
+        return f"{word} and was back after {row.recovery} prompts" if fell else word
+    return f"{word}, and after {row.prompts} prompts it was at {percent(row.last)}"
 
 
 def exports(state: RunState | None) -> str:

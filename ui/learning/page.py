@@ -15,7 +15,7 @@ from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
 from omnidraft.errors import OmniDraftError
 from omnidraft.learning.facts import Update
-from omnidraft.settings.config import AppSettings, describe, value_of
+from omnidraft.settings.config import AppSettings, describe
 from ui.common import field_events, fields, tables
 from ui.common.layout import PRIVATE, mobile_bar, side_head
 from ui.common.notes import note
@@ -180,7 +180,7 @@ def _wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:
 
     def arrive(request: gr.Request) -> dict:
         session = session_of(sessions, request)
-        values = {c: fields.shown(settings[n], value_of(session.settings, n)) for n, c in parts.fields.items()}
+        values = field_events.arrived(session, parts.fields)
         return {**values, **look(session, parts), parts.said: "", **learning_forget.arrive(session, parts.forget)}
 
     def advance(seen: tuple | None, request: gr.Request) -> Any:

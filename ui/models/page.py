@@ -16,7 +16,7 @@ from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
 from omnidraft.backends.llama.devices import gpu_offload
 from omnidraft.errors import OmniDraftError
-from omnidraft.settings.config import AppSettings, Setting, describe, value_of
+from omnidraft.settings.config import AppSettings, Setting, describe
 from omnidraft.vocab import PairMap
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 from ui.chat.switching import describe_switch
@@ -84,12 +84,8 @@ def _wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:
 
     def arrive(request: gr.Request) -> dict:
         session = session_of(sessions, request)
-        loading = {
-            field: fields.shown(known_settings[name], value_of(session.settings, name))
-            for name, field in parts.loading.items()
-        }
         return {
-            **loading,
+            **field_events.arrived(session, parts.loading),
             parts.cards: model_cards.cards(session, {}),
             **model_downloads.arrive(sessions, parts.downloads),
             **model_places.arrive(session, parts.places),

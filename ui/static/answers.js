@@ -1,6 +1,5 @@
 /* Texts of a conversation once they are drawn: their `<` comes back, code can be copied, links ask before they leave. */
 (() => {
-  if (window.odAnswers) return;
   const LESS = "\ufdd0"; // sent in place of `<`, so that nothing in a text is ever taken for HTML
   const inside = (element) => element instanceof Element && element.closest("#od-chat .message");
 

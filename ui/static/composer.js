@@ -1,8 +1,5 @@
 /* What people write: files dropped or pasted, texts not sent yet, and every way in which a field may change. */
 (() => {
-  if (window.odComposer) return;
-  window.odComposer = true;
-
   // Files dropped on the conversation, or pasted, are attached as if chosen with the button.
   const attach = (list) => {
     const input = document.querySelector("#od-attach ~ input[type=file], #od-composer input[type=file]");
@@ -70,56 +67,71 @@
   }, true);
 
   // A message that is not sent yet stays with its conversation: through a reload, a server that was away, another chat.
+  // The server never writes into the box when it shows another one; between the click and that, what is typed belongs to
+  // the conversation to come, and is sent when it is there.
   const box = () => document.querySelector("#od-box textarea");
-  const key = (chat) => `omnidraft unsent ${chat}`;
+  const key = (of) => `omnidraft unsent ${of}`;
   const editing = () => document.querySelector("#od-cancel")?.offsetParent != null;
-  let chat = "";
-  let typed = 0;
+  let chat = ""; // whose text stands in the box; "" on the way to the next
+  let left = ""; // which was left for it
+  let send = false; // as soon as it is there
   const keep = (text) => {
     if (!chat || editing()) return;
     if (text) sessionStorage.setItem(key(chat), text);
     else sessionStorage.removeItem(key(chat));
   };
-  const put = (field, text) => {
+  const kept = () => sessionStorage.getItem(key(chat)) || "";
+  const put = (text) => {
+    const field = box();
+    if (!field || field.value === text) return;
     field.value = text;
     field.dispatchEvent(new Event("input", { bubbles: true }));
   };
-  const bringBack = () => {
-    const [field, text] = [box(), sessionStorage.getItem(key(chat))];
-    if (field && text && !field.value && !editing()) put(field, text);
-  };
-  // The server empties the box when it shows another conversation, a moment before or after this looks.
-  const bringBackSoon = () => {
-    const then = ++typed;
-    for (const delay of [0, 150, 400]) setTimeout(() => then === typed && bringBack(), delay);
-  };
   document.addEventListener("input", (event) => {
-    if (event.target !== box()) return;
-    if (event.isTrusted) typed += 1;
-    keep(event.target.value);
+    if (event.target === box()) keep(event.target.value);
   });
+  document.addEventListener("click", (event) => {
+    const row = event.target.closest?.("#od-rows [data-kind=open]")?.closest(".od-item").dataset.id;
+    const fresh = event.target.closest?.("#od-new") && !document.querySelector(".od-empty");
+    if (fresh || (row && row !== chat)) {
+      const on = chat;
+      [chat, left] = ["", chat]; // who goes on before they arrived may come back to where they were
+      if (on) put("");
+    }
+    if (event.target.closest?.("#od-new") && matchMedia("(pointer: fine)").matches) box()?.focus();
+    if (event.target.closest?.("#od-cancel")) put(kept());
+  });
+  const look = () => {
+    const now = document.getElementById("od-marks")?.dataset.chat || "";
+    if (!now || now === chat || now === left || !box()) return;
+    const typed = chat ? "" : box().value;
+    [chat, left] = [now, ""];
+    put(typed || kept());
+    keep(box().value);
+    if (send) setTimeout(() => document.querySelector("#od-send").click(), 100);
+    send = false;
+  };
   // A message that was refused, or never arrived, stands in the box a moment later, and no event tells of it.
-  const sent = () => {
+  const sent = (event) => {
+    if (!chat) {
+      event.preventDefault();
+      event.stopImmediatePropagation();
+      send = true;
+      return;
+    }
     const then = chat;
     keep("");
     setTimeout(() => chat === then && keep(box()?.value || ""), 1500);
   };
   document.addEventListener("keydown", (event) => {
-    if (event.target === box() && event.key === "Enter" && !event.shiftKey && !event.isComposing) sent();
+    if (event.target === box() && event.key === "Enter" && !event.shiftKey && !event.isComposing) sent(event);
   }, true);
   document.addEventListener("click", (event) => {
-    if (event.target.closest?.("#od-send")) sent();
-    if (event.target.closest?.("#od-cancel")) setTimeout(bringBackSoon, 300);
+    if (event.target.closest?.("#od-send")) sent(event);
   }, true);
-  const look = () => {
-    const now = document.getElementById("od-marks")?.dataset.chat || "";
-    if (!now || now === chat) return;
-    chat = now;
-    bringBackSoon();
-  };
   const watch = () =>
     new MutationObserver(look).observe(document.body, {
-      childList: true, subtree: true, attributes: true, attributeFilter: ["data-chat"],
+      childList: true, subtree: true, attributes: true, attributeFilter: ["data-chat", "data-now"],
     });
   if (document.body) watch();
   else document.addEventListener("DOMContentLoaded", watch);

@@ -1,8 +1,14 @@
 /* Small things every page needs before and around Gradio: colours, the side column on narrow screens, keys. */
 (() => {
-  // Gradio puts this into the page twice; a second set of listeners would undo what the first one does.
-  if (window.odPage) return;
   window.odPage = {};
+
+  // Whom the server does not know any more, behind its restart or a sign-out, signs in again.
+  const asked = window.fetch;
+  window.fetch = async (...given) => {
+    const reply = await asked(...given);
+    if (reply.status === 401) location.assign("/login");
+    return reply;
+  };
 
   const cookie = (name) => (document.cookie.match(new RegExp("(?:^|; )" + name + "=([^;]*)")) || [])[1];
 
@@ -60,6 +66,25 @@
     for (const b of document.querySelectorAll("[data-od=aside]")) b.setAttribute("aria-expanded", String(open));
   };
   window.odPage.aside = aside;
+
+  // A word's explanation, over the page beside it, while the pointer or the keyboard is there; a tap is both.
+  const bubble = document.createElement("div");
+  bubble.id = "od-bubble";
+  bubble.setAttribute("role", "tooltip");
+  const explain = (event) => {
+    const word = event.target instanceof Element && event.target.closest(".od-tip");
+    document.querySelector("[aria-describedby=od-bubble]")?.removeAttribute("aria-describedby");
+    if (!word || event.type.endsWith("out")) return bubble.remove();
+    bubble.textContent = word.dataset.tip;
+    (document.querySelector(".gradio-container") || document.body).append(bubble);
+    word.setAttribute("aria-describedby", "od-bubble");
+    const at = word.getBoundingClientRect();
+    bubble.style.left = `${Math.max(8, Math.min(at.left, innerWidth - bubble.offsetWidth - 8))}px`;
+    const below = at.bottom + 6 + bubble.offsetHeight < innerHeight;
+    bubble.style.top = `${below ? at.bottom + 6 : at.top - 6 - bubble.offsetHeight}px`;
+  };
+  for (const kind of ["pointerover", "pointerout", "focusin", "focusout", "click"]) document.addEventListener(kind, explain);
+
   const visible = (selector) => {
     const found = document.querySelector(selector);
     return found && found.offsetParent !== null ? found : null;

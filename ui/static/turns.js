@@ -1,7 +1,5 @@
 /* What stands below each message of a conversation, and what answers may not do by themselves. */
 (() => {
-  if (window.odTurns) return;
-  window.odTurns = true;
   const ready = (run) => (document.body ? run() : document.addEventListener("DOMContentLoaded", run));
   const aside = (open) => window.odPage.aside(open);
 
@@ -151,12 +149,32 @@
       if (mark) row.append(bar(mark));
     });
   };
+  // The newest line stays in view until somebody scrolls up, and again from when they are back at the end.
+  let end = true;
+  let top = 0;
+  let shown = "";
+  document.addEventListener("scroll", ({ target }) => {
+    if (!(target instanceof Element) || !target.matches("#od-chat .panel-wrap")) return;
+    const rest = target.scrollHeight - target.clientHeight - target.scrollTop;
+    if (rest < 8) end = true;
+    else if (target.scrollTop < top) end = false;
+    top = target.scrollTop;
+  }, true);
+  const follow = () => {
+    const field = document.querySelector("#od-chat .panel-wrap");
+    const last = document.querySelector("#od-chat .message-row:last-of-type");
+    const now = document.getElementById("od-marks")?.dataset.chat;
+    const asked = document.querySelectorAll("#od-chat .user-row").length;
+    if (shown !== `${now} ${asked}`) end = true; // another conversation, or a question just asked
+    shown = `${now} ${asked}`;
+    if (field && last && end) field.scrollTop = field.scrollHeight;
+  };
   let due = false;
   ready(() => {
     new MutationObserver(() => {
       if (due) return;
       due = true;
-      requestAnimationFrame(() => { due = false; decorate(); });
+      requestAnimationFrame(() => { due = false; decorate(); follow(); });
     }).observe(document.body, { childList: true, subtree: true, attributes: true, attributeFilter: ["data-marks"] });
   });
 

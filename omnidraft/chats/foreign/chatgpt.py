@@ -1,7 +1,7 @@
 """Conversations as ChatGPT exports them (`conversations.json`): a tree of messages and the one shown last.
 
-The path to that one is taken. What a person did not see (tool calls, hidden system messages, thoughts) stays out;
-pictures become a word in brackets.
+The path to that one is shown, other branches are versions beside it. What a person did not see (tool calls, hidden
+system messages, thoughts) stays out; pictures become a word in brackets.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from omnidraft.chats.foreign.turns import Talk, Turn, line_to, moment, text_or
+from omnidraft.chats.foreign.turns import Talk, Turn, ends, line_to, moment, text_or
 
 NAME = "ChatGPT"
 
@@ -20,22 +20,27 @@ def is_one(given: Any) -> bool:
 
 def talk(given: dict[str, Any]) -> Talk:
     nodes = given["mapping"]
-    path = line_to(nodes, given.get("current_node"), "parent") or line_to(nodes, _latest(nodes), "parent")
-    messages = [node["message"] for node in path if isinstance(node.get("message"), dict)]
+    last = ends(nodes, "parent")
+    path = line_to(nodes, given.get("current_node"), "parent")
+    if not path and last:  # the file does not say which was shown; an export has nodes in order
+        path = line_to(nodes, last[-1], "parent")
     return Talk(
         text_or(given.get("title")),
-        [turn for message in messages if (turn := _turn(message)) is not None],
-        "\n\n".join(_instructions(messages)),
+        _turns(path),
+        "\n\n".join(_instructions(_messages(path))),
         moment(given.get("create_time")),
         moment(given.get("update_time")),
         source=NAME,
+        others=[_turns(line_to(nodes, end, "parent")) for end in last],
     )
 
 
-def _latest(nodes: dict[str, Any]) -> str | None:
-    """The end of the newest branch, for a file that does not say which was shown: an export has nodes in order."""
-    leaves = [name for name, node in nodes.items() if isinstance(node, dict) and not node.get("children")]
-    return leaves[-1] if leaves else None
+def _messages(path: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [node["message"] for node in path if isinstance(node.get("message"), dict)]
+
+
+def _turns(path: list[dict[str, Any]]) -> list[Turn]:
+    return [turn for message in _messages(path) if (turn := _turn(message)) is not None]
 
 
 def _turn(message: dict[str, Any]) -> Turn | None:
@@ -44,7 +49,9 @@ def _turn(message: dict[str, Any]) -> Turn | None:
         return None
     meta = message.get("metadata")
     model = meta.get("model_slug") if isinstance(meta, dict) and role == "assistant" else None
-    return Turn(role, _text(message), moment(message.get("create_time")), model if isinstance(model, str) else None)
+    written = moment(message.get("create_time"))
+    key = text_or(message.get("id"))
+    return Turn(role, _text(message), written, model if isinstance(model, str) else None, key=key)
 
 
 def _instructions(messages: list[dict[str, Any]]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""A conversation as LM Studio keeps it (`*.conversation.json`): messages with versions, of which one is selected.
+"""A conversation as LM Studio keeps it (`*.conversation.json`): messages with versions, of which one is shown.
 
 An answer is a row of steps; those that are text are taken, thoughts as `<think>`.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from omnidraft.chats.foreign.turns import Talk, Turn, moment, text_or
+from omnidraft.chats.foreign.turns import MOST_LINES, Talk, Turn, moment, text_or
 
 NAME = "LM Studio"
 
@@ -20,28 +20,39 @@ def is_one(given: Any) -> bool:
 
 
 def talk(given: dict[str, Any]) -> Talk:
-    chosen = [_chosen(message) for message in given["messages"] if isinstance(message, dict)]
     created = moment(given.get("createdAt"))
+    messages = [message for message in given["messages"] if isinstance(message, dict)]
+    shown: list[Turn] = []
+    others: list[list[Turn]] = []
+    for place, message in enumerate(messages):
+        versions, chosen = _versions(message)
+        said = [_turn(version, created, f"{place}.{at}") for at, version in enumerate(versions)]
+        others += [[*shown, turn] for turn in said if turn is not None][-MOST_LINES:]
+        if said and (turn := said[chosen]) is not None:
+            shown = [*shown, turn]
     return Talk(
         text_or(given.get("name")),
-        [Turn(version["role"], _text(version), created, _model(version)) for version in chosen if _speaks(version)],
+        shown,
         text_or(given.get("systemPrompt")),
         created,
         moment(given.get("assistantLastMessagedAt")) or moment(given.get("userLastMessagedAt")),
         source=NAME,
+        others=others,
     )
 
 
-def _chosen(message: dict[str, Any]) -> dict[str, Any]:
+def _versions(message: dict[str, Any]) -> tuple[list[Any], int]:
+    """A message's versions, and which of them is shown."""
     versions, at = message.get("versions"), message.get("currentlySelected")
-    if not isinstance(versions, list) or not versions:
-        return {}
-    index = at if isinstance(at, int) and 0 <= at < len(versions) else -1
-    return versions[index] if isinstance(versions[index], dict) else {}
+    if not isinstance(versions, list):
+        return [], -1
+    return versions, at if isinstance(at, int) and 0 <= at < len(versions) else -1
 
 
-def _speaks(version: dict[str, Any]) -> bool:
-    return version.get("role") in ("user", "assistant")
+def _turn(version: Any, created: float | None, key: str) -> Turn | None:
+    if not isinstance(version, dict) or version.get("role") not in ("user", "assistant"):
+        return None
+    return Turn(version["role"], _text(version), created, _model(version), key=key)
 
 
 def _model(version: dict[str, Any]) -> str | None:

@@ -9,7 +9,7 @@ import re
 from html import unescape
 from typing import Any
 
-from omnidraft.chats.foreign.turns import Talk, Turn, line_to, moment, text_or
+from omnidraft.chats.foreign.turns import Talk, Turn, ends, line_to, moment, text_or
 
 NAME = "Open WebUI"
 _THOUGHTS = re.compile(
@@ -28,19 +28,25 @@ def is_one(given: Any) -> bool:
 def talk(given: dict[str, Any]) -> Talk:
     chat = _chat(given)
     history, params = chat.get("history"), chat.get("params")
-    path: list[Any] = []
-    if isinstance(history, dict) and isinstance(history.get("messages"), dict):
-        path = line_to(history["messages"], history.get("currentId"), "parentId")
+    history = history if isinstance(history, dict) else {}
+    nodes = history.get("messages")
+    nodes = nodes if isinstance(nodes, dict) else {}
+    path = line_to(nodes, history.get("currentId"), "parentId")
     messages = path or (chat["messages"] if isinstance(chat.get("messages"), list) else [])
     system = text_or(params.get("system")) if isinstance(params, dict) else ""
     return Talk(
         text_or(given.get("title")) or text_or(chat.get("title")),
-        [_turn(one) for one in messages if isinstance(one, dict) and one.get("role") in ("user", "assistant")],
+        _turns(messages),
         system or text_or(chat.get("system")),
         moment(given.get("created_at")) or moment(chat.get("timestamp")),
         moment(given.get("updated_at")),
         source=NAME,
+        others=[_turns(line_to(nodes, end, "parentId")) for end in ends(nodes, "parentId")] if path else [],
     )
+
+
+def _turns(messages: list[Any]) -> list[Turn]:
+    return [_turn(one) for one in messages if isinstance(one, dict) and one.get("role") in ("user", "assistant")]
 
 
 def _chat(given: Any) -> dict[str, Any]:
@@ -56,7 +62,9 @@ def _turn(message: dict[str, Any]) -> Turn:
         content = "\n".join(text_or(part.get("text"), "[picture]") for part in content if isinstance(part, dict))
     text = _THOUGHTS.sub(_as_thoughts, text_or(content))
     model = message.get("model") if message["role"] == "assistant" else None
-    return Turn(message["role"], text, moment(message.get("timestamp")), model if isinstance(model, str) else None)
+    written = moment(message.get("timestamp"))
+    key = text_or(message.get("id"))
+    return Turn(message["role"], text, written, model if isinstance(model, str) else None, key=key)
 
 
 def _as_thoughts(found: re.Match[str]) -> str:

@@ -1,4 +1,7 @@
-"""What every other program's conversation becomes first: turns in a row, with what is known about the whole."""
+"""What every other program's conversation becomes first: turns in a row, with what is known about the whole.
+
+Other versions of turns are lines of their own; where lines go through the same turns, these are stored once.
+"""
 
 from __future__ import annotations
 
@@ -6,29 +9,31 @@ import math
 import time
 import uuid
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from omnidraft.chats.records import Conversation, Message, whole_text
 from omnidraft.chats.titles import MAX_TITLE, UNTITLED, automatic_title, one_line, shorten
 
+MOST_LINES = 200  # of one conversation: each is read to its beginning
 # What programs count in: seconds, milliseconds, microseconds or nanoseconds since 1970.
 _UNITS = ((1e17, 1e9), (1e14, 1e6), (1e11, 1e3))
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """role: user or assistant. model: who wrote an answer, where that is known."""
+    """role: user or assistant. model: who wrote an answer, where that is known. key: which turn it is, in all lines."""
 
     role: str
     text: str
     created: float | None = None
     model: str | None = None
+    key: str = field(default="", kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Talk:
-    """One conversation of another program, along the path that was shown there."""
+    """One conversation of another program, along the path that was shown there; `others` are the lines beside it."""
 
     title: str
     turns: list[Turn]
@@ -36,6 +41,7 @@ class Talk:
     created: float | None = None
     updated: float | None = None
     source: str = field(default="", kw_only=True)
+    others: list[list[Turn]] = field(default_factory=list, kw_only=True)
 
 
 def as_stored(talk: Talk) -> tuple[Conversation, list[Message]] | None:
@@ -49,13 +55,21 @@ def as_stored(talk: Talk) -> tuple[Conversation, list[Message]] | None:
     title = shorten(one_line(whole_text(talk.title)), MAX_TITLE * 2)
     automatic = automatic_title(turns[0].text) if turns[0].role == "user" else UNTITLED
     chat = Conversation(uuid.uuid4().hex, title or automatic, created, updated, bool(title), whole_text(talk.system))
-    messages: list[Message] = []
-    for turn in turns:
-        parent = messages[-1].id if messages else None
-        meta = {"source": talk.source} | ({"model": whole_text(turn.model)} if turn.model else {})
-        when = min(turn.created or created, now)
-        messages.append(Message(uuid.uuid4().hex, chat.id, parent, turn.role, whole_text(turn.text), when, True, meta))
-    return chat, messages
+    made: dict[tuple[str | None, str], Message] = {}  # by what is above and the turn's key
+    shown: dict[str | None, str] = {}  # the version shown below each message; the line shown last decides
+    for line in (*(_joined(turn for turn in other if turn.text.strip()) for other in talk.others), turns):
+        parent = None
+        for turn in line:
+            place = (parent, turn.key or uuid.uuid4().hex)
+            if place not in made:
+                meta = {"source": talk.source} | ({"model": whole_text(turn.model)} if turn.model else {})
+                when = min(turn.created or created, now)
+                made[place] = Message(
+                    uuid.uuid4().hex, chat.id, parent, turn.role, whole_text(turn.text), when, True, meta
+                )
+            shown[parent] = made[place].id
+            parent = made[place].id
+    return chat, [replace(message, active=shown[message.parent] == message.id) for message in made.values()]
 
 
 def moment(value: Any) -> float | None:
@@ -76,6 +90,12 @@ def line_to(nodes: dict[str, Any], last: Any, parent: str) -> list[dict[str, Any
     return found[::-1]
 
 
+def ends(nodes: dict[str, Any], parent: str) -> list[str]:
+    """The last messages of all lines, at most `MOST_LINES` of them: whatever no other names as its parent."""
+    named = {node.get(parent) for node in nodes.values() if isinstance(node, dict)}
+    return [name for name, node in nodes.items() if isinstance(node, dict) and name not in named][-MOST_LINES:]
+
+
 def text_or(value: Any, other: str = "") -> str:
     return value if isinstance(value, str) else other
 
@@ -85,7 +105,8 @@ def _joined(turns: Iterable[Turn]) -> Iterator[Turn]:
     held: Turn | None = None
     for turn in turns:
         if held is not None and held.role == turn.role:
-            held = Turn(held.role, f"{held.text.rstrip()}\n\n{turn.text}", held.created, held.model or turn.model)
+            text, key = f"{held.text.rstrip()}\n\n{turn.text}", f"{held.key} {turn.key}".strip()
+            held = Turn(held.role, text, held.created, held.model or turn.model, key=key)
             continue
         if held is not None:
             yield held

@@ -13,6 +13,7 @@ from urllib.parse import parse_qs
 from fastapi import FastAPI, Form, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -54,7 +55,7 @@ class Gate:
                 await PlainTextResponse("This page belongs to someone else.", 403)(scope, receive, send)
                 return
         scope["omnidraft_user"] = user
-        await self.app(scope, receive, send)
+        await self.app(scope, receive, _unkept(send))
 
     async def _by_key(self, request: Request) -> str | None:
         """The API takes `name:password` as its key."""
@@ -69,6 +70,19 @@ class Gate:
         if len(self._owners) > 100_000:
             self._owners.clear()
         return self._owners.setdefault(name, user) == user
+
+
+def _unkept(send: Send) -> Send:
+    """Pages are not kept by the browser: behind a sign-out, Back must show none of them."""
+
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            if headers.get("content-type", "").startswith("text/html"):
+                headers["cache-control"] = "no-store"
+        await send(message)
+
+    return sending
 
 
 async def _pages(scope: Scope, receive: Receive) -> tuple[list[str], Receive]:

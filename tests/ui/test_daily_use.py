@@ -1,0 +1,248 @@
+"""What one meets every day on the pages: texts that stay, a list that keeps the keyboard, pages that do not jump."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from omnidraft.chats import ChatStore
+from omnidraft.profiles.accounts import add_account
+from tests.ui.chatting import answers, arrived, ask, new_chat, questions, wait_idle
+from tests.ui.conftest import SETTINGS, Server, write_settings
+
+BOX = "#od-box textarea"
+STORY = "What is 23 + 45 + 17?"
+TALL = "Write a Python function.\n" + "\n".join(f"line {i}" for i in range(40))
+OLDER = [f"Older question {number}" for number in range(4)]
+WIDE = "| " + " | ".join(f"column {i}" for i in range(6)) + " |\n" + "|---" * 6 + "|\n" + "| 81.4 " * 6 + "|"
+# Sums what moved on the page without being asked, since it was first painted.
+SHIFTS = """window.odShift = 0;
+const add = (one) => { if (!one.hadRecentInput) window.odShift += one.value; };
+new PerformanceObserver((list) => list.getEntries().forEach(add)).observe({type: 'layout-shift', buffered: true});"""
+SCROLLED = "document.querySelector('#od-chat .panel-wrap').scrollTop"
+
+
+@pytest.fixture(scope="module")
+def slow(tmp_path_factory):
+    """An app that writes some four tokens a second, with older conversations."""
+    made = Server(tmp_path_factory.mktemp("daily") / "app", [], {"PAUSE": "0.25"})
+    write_settings(made, SETTINGS)
+    with ChatStore(made.data / "home/profiles/default/chats.sqlite") as store:
+        for text in OLDER:
+            chat = store.create().id
+            store.append(chat, "user", text)
+            store.append(chat, "assistant", WIDE)
+    made.start()
+    yield made
+    made.kill()
+
+
+def typed(page, text: str) -> None:
+    """Keys as they come, wherever the keyboard is."""
+    page.keyboard.type(text, delay=15)
+
+
+def visit(page, title: str) -> None:
+    page.click(f"#od-rows .od-row:has-text('{title}')")
+    page.wait_for_selector(f"#od-chat .user-row >> text={title}")
+
+
+def holds(page, text: str) -> None:
+    page.wait_for_function(f"t => document.querySelector('{BOX}').value === t", arg=text)
+    page.wait_for_timeout(700)  # what comes late must not take it away
+    assert page.input_value(BOX) == text
+
+
+def stop(page) -> None:
+    if page.is_visible("#od-stop"):
+        page.click("#od-stop")
+    wait_idle(page)
+
+
+def test_what_is_typed_belongs_to_the_conversation_to_come_while_an_answer_is_written_elsewhere(slow, pages):
+    page = pages.open(slow)
+    arrived(page)
+    new_chat(page)
+    page.fill(BOX, "kept aside")
+    visit(page, OLDER[0])
+    assert page.input_value(BOX) == ""
+    page.click("#od-new")
+    holds(page, "kept aside")
+    page.fill(BOX, STORY)
+    page.press(BOX, "Enter")
+    page.wait_for_selector("#od-chat .user-row", timeout=3000)  # though a model has to be loaded first
+    page.wait_for_function("/\\d/.test(document.querySelector('#od-chat .bot-row .message')?.innerText || '')")
+    page.click("#od-new")
+    typed(page, "my next question")  # the keyboard is in the box already
+    holds(page, "my next question")
+    assert questions(page) == []
+    visit(page, STORY)
+    assert page.input_value(BOX) == ""
+    page.click("#od-new")
+    holds(page, "my next question")
+    page.reload()
+    arrived(page)
+    holds(page, "my next question")
+    visit(page, STORY)
+    stop(page)
+
+
+def test_a_message_sent_too_early_waits_for_its_conversation(slow, pages):
+    page = pages.open(slow)
+    arrived(page)
+    visit(page, OLDER[1])
+    page.click("#od-new")
+    typed(page, "Hello there")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#od-chat .user-row >> text=Hello there")
+    assert questions(page) == ["Hello there"]
+    stop(page)
+    visit(page, OLDER[1])
+    assert questions(page) == [OLDER[1]]
+
+
+def test_the_keyboard_stays_at_the_row_that_was_opened(slow, pages):
+    page = pages.open(slow)
+    arrived(page)
+    for title in (OLDER[0], OLDER[2]):
+        page.locator(f"#od-rows .od-row:has-text('{title}')").focus()
+        page.keyboard.press("Enter")
+        page.wait_for_selector(f"#od-chat .user-row >> text={title}")
+        page.wait_for_timeout(500)
+        assert page.evaluate("document.activeElement.closest('.od-item').innerText").strip() == title
+
+
+def test_a_suggested_question_leaves_what_was_typed(slow, pages):
+    page = pages.open(slow)
+    arrived(page)
+    new_chat(page)
+    page.fill(BOX, "half a thought")
+    page.click("#od-chat .example >> nth=0")
+    page.wait_for_selector("#od-chat .bot-row")
+    holds(page, "half a thought")
+    page.fill(BOX, "")
+    stop(page)
+
+
+def test_who_scrolls_up_while_an_answer_is_written_stays_there(slow, pages):
+    page = pages.open(slow, height=520)
+    arrived(page)
+    new_chat(page)
+    ask(page, TALL, wait=False)
+    page.wait_for_function("(document.querySelector('#od-chat .bot-row .message')?.innerText || '').length > 12")
+    page.wait_for_function(f"{SCROLLED} > 100")  # the newest line is in view
+    page.hover("#od-chat")
+    page.mouse.wheel(0, -40)
+    page.wait_for_timeout(300)
+    there, text = page.evaluate(SCROLLED), answers(page)[-1]
+    page.wait_for_timeout(1500)
+    assert answers(page)[-1] != text, "nothing was written meanwhile"
+    assert page.evaluate(SCROLLED) == there
+    page.mouse.wheel(0, 900)
+    page.wait_for_function(
+        "(e => e.scrollHeight - e.clientHeight - e.scrollTop < 2)(document.querySelector('#od-chat .panel-wrap'))"
+    )
+    stop(page)
+
+
+def test_tables_and_a_refused_message_are_whole_and_told_once(slow, pages):
+    page = pages.open(slow)
+    arrived(page)
+    visit(page, OLDER[0])
+    table = page.evaluate("(t => [t.scrollWidth, t.clientWidth])(document.querySelector('#od-chat table'))")
+    assert table[0] <= table[1]
+    new_chat(page)
+    page.fill(BOX, "All of it matters. " * 10_000)
+    page.press(BOX, "Enter")
+    page.wait_for_selector("#od-chat .bot-row >> text=No answer")
+    wait_idle(page)
+    page.wait_for_timeout(300)
+    assert "No answer" in answers(page)[0]
+    assert page.inner_text("#od-notice").strip() == ""
+    assert len(questions(page)[0]) < 7000
+    assert "more characters" in questions(page)[0]
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(slow.origin + "/settings")
+    page.wait_for_selector("#od-set-model-n_ctx >> text=tiny-target-a takes 1,024.")
+
+
+@pytest.mark.parametrize("size", [(1440, 900), (390, 844)], ids=["wide", "narrow"])
+def test_pages_stand_at_once_and_do_not_jump(slow, pages, browser, size):
+    context = browser.new_context(viewport={"width": size[0], "height": size[1]})
+    pages.contexts.append(context)
+    page = context.new_page()
+    page.add_init_script(SHIFTS)
+    for path in ("/", "/models", "/drift-lab", "/learning", "/settings", "/profiles"):
+        page.goto(slow.origin + path, wait_until="commit")
+        page.wait_for_selector("#od-frame", state="attached")
+        page.wait_for_selector("#od-frame", state="detached", timeout=30_000)
+        page.wait_for_selector("#od-shell", state="visible")
+        page.wait_for_timeout(1500)
+        assert page.evaluate("window.odShift") < 0.05, path
+
+
+def test_a_tab_behind_a_restart_and_back_behind_a_sign_out_ask_to_sign_in(make_server, pages, browser, tmp_path):
+    add_account(tmp_path / "accounts", "ada", "correct horse")
+    server = make_server("--auth-file", str(tmp_path / "accounts"))
+    context = browser.new_context(viewport={"width": 1440, "height": 900})
+    pages.contexts.append(context)
+    page = context.new_page()
+    wrong = []
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+
+    def sign_in() -> None:
+        page.wait_for_selector("input[name=password]")
+        page.fill("input[name=name]", "ada")
+        page.fill("input[name=password]", "correct horse")
+        page.click("button")
+        arrived(page)
+
+    page.goto(server.origin)
+    sign_in()
+    page.fill(BOX, "not sent yet")
+    server.stop()
+    server.start()
+    page.press(BOX, "Enter")
+    sign_in()
+    holds(page, "not sent yet")
+    page.goto(server.origin + "/profiles")
+    page.click("text=Sign out")
+    page.wait_for_selector("input[name=password]")
+    page.go_back()
+    page.wait_for_selector("input[name=password]")
+    assert [one for one in wrong if "SyntaxError" in one] == []
+
+
+def test_a_drift_run_tells_what_happened(server, pages, tmp_path):
+    page = pages.open(server, "/drift-lab")
+    page.wait_for_selector("#od-drift-progress p")
+    assert page.is_checked("#od-drift-learning input")
+    assert int(page.input_value("#od-count input")) >= 60
+    page.uncheck("#od-drift-learning input")
+    page.fill("#od-count input", "9")
+    page.press("#od-count input", "Tab")
+    page.click("#od-drift-start")
+    page.wait_for_selector(".od-run[data-status=finished]", timeout=120_000)
+    page.wait_for_selector(".od-story >> text=Then the task changed to tiny-target-a, code")
+    frame = page.evaluate("(e => [e.scrollWidth, e.clientWidth])(document.querySelector('#od-drift-table .od-scroll'))")
+    assert frame[0] <= frame[1]
+    page.hover("#od-drift-table .od-tip:text-is('recovered after')")
+    page.wait_for_selector("#od-bubble >> text=95%")
+
+
+def test_all_answers_of_another_program_come_in(server, pages, tmp_path):
+    def node(name: str, parent: str | None, role: str, text: str) -> dict:
+        content = {"content_type": "text", "parts": [text]}
+        return {"id": name, "parent": parent, "message": {"id": name, "author": {"role": role}, "content": content}}
+
+    nodes = [node("a", None, "user", "When was Rome founded?"), node("b", "a", "assistant", "In 754 BC."),
+             node("c", "a", "assistant", "In 753 BC.")]  # fmt: skip
+    chat = {"title": "Rome", "current_node": "c", "mapping": {one["id"]: one for one in nodes}}
+    (tmp_path / "conversations.json").write_text(json.dumps([chat]))
+    page = pages.open(server)
+    arrived(page)
+    page.set_input_files("#od-transfer input[type=file]", str(tmp_path / "conversations.json"))
+    page.wait_for_selector("#od-chat .bot-row >> text=In 753 BC.")
+    page.click("#od-chat .bot-row button[title='Earlier version']")
+    page.wait_for_selector("#od-chat .bot-row >> text=In 754 BC.")

@@ -1,0 +1,29 @@
+/* The page's frame stands at once; the page comes in its place when the server has filled it, in one step, so that
+   nothing moves under a reader's eyes. */
+(() => {
+  const FILLED =
+    "#od-marks, #od-cards :is(article, .od-none), #od-drift-progress p, #od-learning-state p, #od-cache > *, #od-profiles article";
+  const QUIET = 120; // milliseconds without a change: what comes in several parts is there
+  const PATIENCE = 8000; // for a server that does not answer; the page itself says so
+  const root = document.documentElement;
+  const chosen = (document.cookie.match(/(?:^|; )omnidraft_theme=([^;]*)/) || [])[1];
+  const dark = chosen === "dark" || (chosen !== "light" && matchMedia("(prefers-color-scheme: dark)").matches);
+  root.classList.toggle("od-dark", dark);
+  const show = () => {
+    watch.disconnect();
+    clearTimeout(late);
+    document.getElementById("od-frame").remove();
+    root.classList.remove("od-arriving");
+    const box = document.querySelector("#od-box textarea");
+    if (box && document.activeElement === document.body && matchMedia("(pointer: fine)").matches) box.focus();
+  };
+  const late = setTimeout(show, PATIENCE);
+  let timer, filled;
+  const watch = new MutationObserver(() => {
+    filled ||= document.querySelector(FILLED) && performance.now();
+    if (!filled) return;
+    clearTimeout(timer);
+    timer = setTimeout(show, Math.max(0, Math.min(QUIET, filled + 5 * QUIET - performance.now())));
+  });
+  watch.observe(root, { childList: true, subtree: true });
+})();
