@@ -17,6 +17,7 @@ from omnidraft.backends.prompting.formats.events import Reading
 from omnidraft.backends.prompting.formats.of_template import format_of_source
 from omnidraft.backends.prompting.formats.shapes import (
     ChatFormat,
+    CodeArguments,
     JsonArguments,
     JsonCalls,
     LooseArguments,
@@ -156,6 +157,8 @@ def _body(body: JsonCalls | NamedCalls) -> str:
         return f"{_shape(body.head)} name{body.arguments.assign}value, ... {body.arguments.closer}"
     if isinstance(body.arguments, JsonArguments):
         return f"{_shape(body.head)} {{JSON}}"
+    if isinstance(body.arguments, CodeArguments):
+        return f"{_shape(body.head)} PROGRAM"
     arguments = body.arguments
     return f"{_shape(body.head)} {_shape(arguments.begin)} {_shape(arguments.key_end)} VALUE {_shape(arguments.end)}"
 

@@ -63,8 +63,8 @@ class Rates:
 
     def local(self) -> Rates:
         """Where one answer begins."""
-        named = (self.first, self.later, self.per_piece, self.look)
-        return Rates(*(average.local() for average in named), [average.local() for average in self.copies])
+        first, later, per_piece, look = (one.local() for one in (self.first, self.later, self.per_piece, self.look))
+        return Rates(first, later, per_piece, look, [average.local() for average in self.copies])
 
     def kept(self, proposals: float, depth: int) -> float:
         """Expected number of kept tokens among the next `proposals` (fractions count) behind `depth` accepted ones."""
@@ -83,8 +83,8 @@ class Rates:
     def from_dict(cls, data: dict) -> Rates:
         if len(data["copies"]) != _KINDS * len(_PRIOR):
             raise ValueError("rates of copies by another division")
-        named = (Average(**data[name]) for name in ("first", "later", "per_piece", "look"))
-        return cls(*named, [Average(**average) for average in data["copies"]])
+        named = {name: Average(**data[name]) for name in ("first", "later", "per_piece", "look")}
+        return cls(**named, copies=[Average(**average) for average in data["copies"]])
 
 
 def copy_class(matched: int, own: bool, agreed: bool) -> int:

@@ -256,7 +256,7 @@ BAD_NUMBERS = [
     ("--repeat-penalty", "nan"), ("--seed", "-1"), ("--seed", str(2**63)), ("--seed", "x"), ("--max-tokens", "0"),
     ("--max-tokens", "-5"), ("--max-tokens", "9" * 30), ("--ctx", "-1"), ("--ctx", "1"), ("--ctx", "63"),
     ("--ctx", "9" * 20), ("--ctx", "1e3"), ("--threads", "-1"), ("--threads", "5000"), ("--threads", "two"),
-    ("--n-gpu-layers", "-1"), ("--n-gpu-layers", "1001"), ("--draft-length", "0"), ("--draft-length", "-3"),
+    ("--n-gpu-layers", "-2"), ("--n-gpu-layers", "1001"), ("--draft-length", "0"), ("--draft-length", "-3"),
     ("--draft-length", "65"), ("--draft-length", "1.5"), ("--draft-length", "²"), ("--draft-length", ""),
     ("--draft-length", "many"), ("--draft-length", "9" * 5000), ("--kv-type", "f4"), ("--verification", "maybe"),
     ("--ngram-cache", "perhaps"), ("--profile", "../x"), ("--profile", ""), ("--stop", ""), ("--stop", "x" * 5000),

@@ -82,7 +82,7 @@ class LlamaTarget:
             info, settings, self.n_ctx, max_rows, rollback, placement=placement, verifies=self._verifies
         )
         self._attention_is_open = (
-            self._verifies and placement is None and not self._on_gpu and not self._context.flash
+            self._verifies and placement is None and not self.on_card and not self._context.flash
             and is_open(info.width // max(info.heads, 1))
         )  # fmt: skip
         self._rewinder = Rewinder(self._context, "cut")

@@ -176,7 +176,7 @@ def _first_id(header: GgufHeader) -> int:
 def _halves(decoder: nn.Module, architecture: str) -> tuple[nn.Module | None, nn.Module]:
     """The decoder's lower layers and its upper ones, as two decoders that share all they have; (None, all of it) where
     a layer needs to know its number."""
-    layers = list(decoder.layers)  # type: ignore[arg-type]
+    layers = list(decoder.layers)
     if architecture not in DIVISIBLE or len(layers) < 2:
         return None, decoder
     middle = len(layers) // 2

@@ -34,12 +34,12 @@ class _Product(torch.autograd.Function):
     """x W^T, which keeps neither x nor a float32 copy of W for the way back."""
 
     @staticmethod
-    def forward(ctx, x: Tensor, weight: Tensor) -> Tensor:  # type: ignore[override, no-untyped-def]
+    def forward(ctx, x: Tensor, weight: Tensor) -> Tensor:
         ctx.weight = weight
         return x @ weight.float().T
 
     @staticmethod
-    def backward(ctx, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[override, no-untyped-def]
+    def backward(ctx, gradient: Tensor) -> tuple[Tensor, None]:
         return gradient @ ctx.weight.float(), None
 
 

@@ -23,7 +23,7 @@ class OutputLayer:
 
     def __init__(self, module: nn.Module) -> None:
         self._module = module
-        self._weight: Tensor = module.get_base_layer().weight if self._adapted else module.weight  # type: ignore
+        self._weight: Tensor = module.get_base_layer().weight if self._adapted else module.weight
         self.size = len(self._weight)
         self._given = torch.full((self.size,), 1 / self.size)
 
@@ -35,8 +35,8 @@ class OutputLayer:
         """(N, width), n pieces -> (N, n)."""
         found = hidden @ self._weight[pieces].float().T
         if self._adapted:
-            inner = hidden @ self._module.lora_A["default"].weight.T  # type: ignore
-            found = found + inner @ self._module.lora_B["default"].weight[pieces].T  # type: ignore
+            inner = hidden @ self._module.lora_A["default"].weight.T
+            found = found + inner @ self._module.lora_B["default"].weight[pieces].T
         return found
 
     def log_probabilities(self, hidden: Tensor) -> Tensor:
