@@ -6,6 +6,7 @@ limits, so that there only clocks and priorities hold. `SYSTEM` says which branc
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -20,6 +21,7 @@ SYSTEM = sys.platform
 _NO_WINDOW = 0x08000000  # subprocess.CREATE_NO_WINDOW, which other systems do not define
 _NEW_GROUP = 0x00000200
 _OPEN_FILES = 4096
+_MMAP_THRESHOLD = -3  # M_MMAP_THRESHOLD of malloc.h
 
 
 def _windows() -> bool:
@@ -118,6 +120,13 @@ def open_files() -> int:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
         soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return _OPEN_FILES if soft == resource.RLIM_INFINITY else soft
+
+
+def give_back_memory(block: int) -> None:
+    """Have blocks of `block` bytes and more returned to the system as soon as they are free, where the C library can be
+    told so: glibc keeps them for the next one of their size, which may be a hundred megabytes that nobody uses."""
+    with suppress(OSError, AttributeError, TypeError):
+        ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, block)
 
 
 def peak_memory() -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import mmap
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -35,6 +37,17 @@ class MappedTensor:
         """Some of its rows, float32."""
         part = self.data[which]
         return part.astype(np.float32) if self.is_plain else dequantize(part, self.type)
+
+
+def let_go(tensors: Mapping[str, MappedTensor]) -> None:
+    """What was read of the file need not stay in memory, where the system can be told so."""
+    for tensor in tensors.values():
+        data = tensor.data
+        while isinstance(data.base, np.ndarray):
+            data = data.base
+        if isinstance(data.base, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+            data.base.madvise(mmap.MADV_DONTNEED)
+            return  # all are of one map
 
 
 def map_tensors(path: Path, mode: Literal["r", "r+"] = "r") -> dict[str, MappedTensor]:

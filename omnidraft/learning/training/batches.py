@@ -17,7 +17,7 @@ from omnidraft.learning.material.record import Record
 from omnidraft.learning.training import alignment, losses
 from omnidraft.learning.training.alignment import Teaching
 
-LONGEST_BATCH = 1024  # padded ids: what one keeps for its way back is what training takes of memory
+LONGEST_BATCH = 768  # padded ids: what one keeps for its way back is what training takes of memory
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ from transformers.integrations import GGUF_CONFIG_MAPPING
 from transformers.modeling_gguf_pytorch_utils import TENSOR_PROCESSORS, TensorProcessor, get_gguf_hf_weights_map
 
 from omnidraft.backends.gguf.header import GgufHeader
-from omnidraft.backends.gguf.tensor_map import MappedTensor, map_tensors
+from omnidraft.backends.gguf.tensor_map import MappedTensor, let_go, map_tensors
 from omnidraft.errors import ModelError
 
 _ROWS = 4096  # dequantized at once
@@ -64,6 +64,7 @@ def load_frozen(header: GgufHeader) -> nn.Module:
         with init_empty_weights(include_buffers=False):
             model = AutoModelForCausalLM.from_config(_config(header, tied="output.weight" not in tensors))
         _fill(model, header.metadata["general.architecture"], tensors)
+        let_go(tensors)
     except (OSError, ValueError, KeyError, NotImplementedError, AttributeError) as error:
         raise ModelError(f"torch cannot train {name}: {error}") from error
     if lacking := [parameter for parameter, value in model.named_parameters() if value.is_meta]:

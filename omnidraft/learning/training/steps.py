@@ -16,7 +16,7 @@ from omnidraft.learning.training.losses import LOSSES, Loss, projected
 from omnidraft.learning.training.rehearsal import ROWS
 
 WINDOWS_PER_STEP = 8  # the paper's batch
-PIECES_READ, PIECES_LEARNED = 1024, 512  # of one step: of long answers fewer windows do, and some of their tokens
+PIECES_READ, PIECES_LEARNED = 768, 384  # of one step: of long answers fewer windows do, and some of their tokens
 KEPT_BYTES = 64 << 20  # of hidden states below the trained layers, kept from step to step
 LOOKED_AT = 512  # positions that tell which pieces are common
 
