@@ -34,7 +34,7 @@ def drafter(drafter_path):
 
 def torch_logits(drafter, ids):
     with torch.no_grad():
-        return drafter.log_probabilities(drafter.hidden(torch.tensor([ids]))[0]).numpy()
+        return drafter.output.log_probabilities(drafter.hidden(torch.tensor([ids]))[0]).numpy()
 
 
 def normalised(logits):
