@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 
 from omnidraft.backends.llama.model import LlamaDrafter, LlamaTarget
+from omnidraft.backends.prompting.grammar import gbnf_grammar
 from omnidraft.backends.prompting.prompted_model import Continued
 from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.decoding.events import Finished, Notice, Prefill, Round, Token
@@ -19,9 +20,12 @@ from omnidraft.decoding.prefill import common_prefix
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.engine import Engine
 from omnidraft.errors import ModelError
+from omnidraft.settings import config
 from omnidraft.settings.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.vocab import PairMap, Translator
 from omnidraft.vocab.ngram_cache import NgramCache
+from tests.backends.thinking_templates import OPENED
+from tests.backends.tool_templates import HERMES
 
 GREEDY = SamplingSettings(temperature=0.0, max_tokens=24)
 FIXED = DraftSettings(mode="fixed", length=4)
@@ -368,3 +372,22 @@ def test_an_answer_that_filled_the_context_cannot_go_on_unless_older_turns_make_
         small.target.model.vocabulary.eog = eog
     assert isinstance(rest[0], Notice)
     assert len(ids_of(rest)) == 4
+
+
+@pytest.mark.parametrize(
+    ("source", "wanted", "reason", "tokens"),
+    [(OPENED, None, "context", None), (HERMES, None, "length", 40), (OPENED, 30, "length", 30)],
+)
+def test_only_the_context_ends_an_answer_with_thoughts_unless_somebody_says_otherwise(
+    models, monkeypatch, source, wanted, reason, tokens
+):
+    """The grammar lets no answer end by itself."""
+    monkeypatch.setattr(config, "USUAL_LENGTH", 40)
+    with LlamaTarget.open(models / "tiny-target-a-f16.gguf", replace(SETTINGS, n_ctx=128)) as target:
+        engine = Engine(target, ChatTemplate(source, target.vocabulary))
+        sampling = SamplingSettings(temperature=0.0, max_tokens=wanted)
+        grammar = gbnf_grammar("root ::= [a-z ]{3000}")
+        asked = AnswerRequest([{"role": "user", "content": "Hi"}], sampling, PLAIN, grammar=grammar)
+        *_, finished = engine.answer(asked)
+    assert finished.reason == reason
+    assert tokens in (None, finished.statistics.tokens)

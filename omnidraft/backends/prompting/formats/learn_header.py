@@ -39,7 +39,7 @@ def learn_header(asked: str, before: str, prompts: Sequence[str]) -> Header:
         text = _shared(own, group)
         if text:
             return Header(asked, _unglued(text, [own, *group]))
-    return Header(asked, "")
+    return Header(asked, _shared(given[-1], given) if given else "")  # earlier answers are written otherwise
 
 
 def _shared(own: str, prompts: Sequence[str]) -> str:

@@ -67,7 +67,10 @@ class Unfenced:
 
 
 def begun_text(form: ChatFormat, prompt: str) -> str:
-    """What stands in `prompt` behind the last beginning of an answer; behind the first where that begins it."""
+    """What stands in `prompt` behind the last beginning of an answer; behind the first where that begins it.
+
+    All of it where no answer begins there: then it is a part of one.
+    """
     if not form.header:
         return prompt
     for header in ends(form.header):
@@ -80,5 +83,5 @@ def begun_text(form: ChatFormat, prompt: str) -> str:
         if isinstance(found, Match):
             return prompt[skip_space(prompt, found.end) :]
         at = prompt.rfind(str(form.header[0]), 0, at)
-    opened = [prompt.rfind(str(begin[0])) for begin in form.thoughts.begins]
-    return prompt[max(opened) :] if any(at >= 0 for at in opened) else ""
+    last = match(form.header[-1:], prompt, skip_space(prompt, 0), True)
+    return prompt[last.end :] if isinstance(last, Match) else prompt

@@ -25,7 +25,7 @@ THINKING = {"enable_thinking": True, "thinking": True}
 SILENT = {"enable_thinking": False, "thinking": False}
 # Parts of a message that were printed, not understood.
 _PYTHON = re.compile(r"""['"]type['"]: ?['"](thinking|thoughts|text)""")
-FIELDS = ("reasoning_content", "thinking", "reasoning", "thoughts", "reasoning_text")
+FIELDS = ("reasoning_content", "thinking", "reasoning", "thoughts", "thought", "reasoning_text")
 
 
 @dataclass(frozen=True, slots=True)
