@@ -1,5 +1,5 @@
-"""What must hold through every template: the same text as transformers, and that typed markers stay
-text."""
+"""What must hold through every template: the same text as transformers, calls and results, and that
+typed markers stay text."""
 
 from __future__ import annotations
 
@@ -21,6 +21,16 @@ CHAT = [
     {"role": "user", "content": "Hi there"},
     {"role": "assistant", "content": "Hello!"},
     {"role": "user", "content": "Tell me a joke."},
+]
+WORD = {"type": "object", "required": ["word"], "properties": {"word": {"type": "string", "description": "A word."}}}
+TOOL = {"type": "function", "function": {"name": "look_up", "description": "Looks it up.", "parameters": WORD}}
+CALL = {"id": "abcdefghi", "type": "function", "function": {"name": "look_up", "arguments": '{"word": "Oslo"}'}}
+CALLED = [
+    {"role": "user", "content": "What is Oslo?"},
+    {"role": "assistant", "content": "", "tool_calls": [CALL]},
+    {"role": "tool", "tool_call_id": "abcdefghi", "name": "look_up", "content": "A capital."},
+    {"role": "assistant", "content": "It is a capital."},
+    {"role": "user", "content": "And Rome?", "tools": [TOOL]},
 ]
 _MARKER = re.compile(r"<[^<>\s'\"{}]{1,40}>|\[/?[A-Z_]{3,}\]|\]<\]\w+\[>\[|[\]\[]~!?\w+[\]\[]")
 
@@ -52,6 +62,28 @@ def test_a_plain_chat_is_what_transformers_makes_of_it(name: str, vocabulary: Vo
     except Exception as error:  # whatever the template trips over there
         pytest.skip(f"transformers refuses it: {error}")
     assert text(ChatTemplate(template, vocabulary), CHAT) == expected
+
+
+@each_template
+def test_a_call_its_result_and_the_next_question_are_written(name: str, vocabulary: Vocabulary):
+    template = ChatTemplate(source(name), vocabulary)
+    written = text(template, CALLED)
+    assert written.index("Oslo") < written.index("A capital.") < written.index("And Rome?")
+
+
+@each_template
+def test_thoughts_of_earlier_turns_are_treated_as_the_template_says(name: str, vocabulary: Vocabulary):
+    """As in transformers, given in the field that the template reads; left out or as text where it reads none."""
+    utils = pytest.importorskip("transformers.utils.chat_template_utils")
+    template = ChatTemplate(source(name), vocabulary)
+    field = template.form.field
+    if field in ("", "content"):
+        pytest.skip("the template knows no field for them")
+    told = [CHAT[0], {**CHAT[1], field: "They greet."}, CHAT[2]]
+    (expected,), _ = utils.render_jinja_template(
+        [told], chat_template=source(name), add_generation_prompt=True, bos_token="", eos_token="", unk_token="",
+    )  # fmt: skip
+    assert text(template, [CHAT[0], {**CHAT[1], "reasoning_content": "They greet."}, CHAT[2]]) == expected
 
 
 @each_template
