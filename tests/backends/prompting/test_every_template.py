@@ -3,7 +3,6 @@ typed markers stay text."""
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.vocab import Vocabulary
 from omnidraft.vocab.hf_vocab import read_tokenizer_json
 from tests.backends.hf_folders import write_tokenizer
-from tests.backends.prompting.every_template import each_template, source
+from tests.backends.prompting.every_template import MARKER, each_template, source
 from tests.backends.spm_tokenizers import add_tokens
 
 CHAT = [
@@ -32,7 +31,6 @@ CALLED = [
     {"role": "assistant", "content": "It is a capital."},
     {"role": "user", "content": "And Rome?", "tools": [TOOL]},
 ]
-_MARKER = re.compile(r"<[^<>\s'\"{}]{1,40}>|\[/?[A-Z_]{3,}\]|\]<\]\w+\[>\[|[\]\[]~!?\w+[\]\[]")
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +87,7 @@ def test_thoughts_of_earlier_turns_are_treated_as_the_template_says(name: str, v
 @each_template
 @pytest.mark.parametrize("special", [True, False], ids=["control", "user-defined"])
 def test_typed_markers_stay_text(name: str, special: bool, folder: Path, tmp_path: Path):
-    markers = tuple(sorted({marker for marker in _MARKER.findall(source(name)) if any(map(str.isalpha, marker))}))
+    markers = tuple(sorted({marker for marker in MARKER.findall(source(name)) if any(map(str.isalpha, marker))}))
     (tmp_path / "tokenizer.json").write_bytes((folder / "tokenizer.json").read_bytes())
     ids = set(add_tokens(tmp_path, markers, special=special).values())
     vocabulary = read_tokenizer_json(tmp_path / "tokenizer.json")
