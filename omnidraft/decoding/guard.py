@@ -17,8 +17,6 @@ from statistics import fmean, median
 _LIMIT = 6.0
 # Saved plain rounds that decide a trial: of drafters that lose a quarter of a round each, one in nine gets through.
 _WIN, _LOSS = 3.0, 2.0
-_MOST = 24  # rounds of a trial; undecided by then, a way pays too little to matter
-_COLD = 2  # first rounds of a way behind others: cold caches, and the drafter reads what it missed; they decide nothing
 _REFERENCE = 4  # plain rounds whose median is known within a few percent
 _CHANGED = 1.2  # ratio of plain times beyond which the machine does something else, and earlier findings are void
 STALL = 3.0  # times the median, what a longer round is counted as: it was interrupted
@@ -65,7 +63,7 @@ class Source:
         self.lost = 0.0  # plain rounds, since it last paid
         self.recent: deque[tuple[int, float]] = deque(maxlen=64)  # tokens and seconds of the rounds since
         self.gained, self.took = 4.0, 4.0  # tokens, and what they took in plain rounds; fading
-        self._score, self._net, self._rounds = 0.0, 0.0, 0  # of the trial
+        self._score, self._net = 0.0, 0.0  # of the trial
         self._times: deque[float] = deque(maxlen=9)
 
     def steady(self, seconds: float) -> float:
@@ -79,7 +77,7 @@ class Source:
 
     def begin_trial(self) -> None:
         """Of what was ended; the rounds to come decide."""
-        self.state, self._score, self._net, self._rounds = "trial", 0.0, 0.0, 0
+        self.state, self._score, self._net = "trial", 0.0, 0.0
 
     def took_round(self, tokens: int, seconds: float, c: float, cold: bool) -> None:
         saved = tokens - seconds / c
@@ -106,12 +104,11 @@ class Source:
     def _try(self, saved: float, cold: bool) -> None:
         """SPRT: S = sum of saved; the trial is lost at S <= -_LOSS, won at S >= _WIN."""
         self._net += saved
-        self._rounds += 1
         self._score += 0.0 if cold else saved
-        if self._score <= -_LOSS or self._net <= -2 * _LOSS or (self._rounds >= _MOST and self._score < 0.5 * _WIN):
+        if self._score <= -_LOSS or self._net <= -2 * _LOSS:
             self.state = "off"
             self.retry.failed(self._net)
-        elif self._score >= _WIN or self._rounds >= _MOST:
+        elif self._score >= _WIN:
             self.state, self.lost = "on", 0.0
             self.recent.clear()
 
@@ -126,7 +123,6 @@ class Guard:
         self._left = 0  # of the reference
         self._period = _FIRST  # rounds of other kinds before it
         self._unheard = 0  # of them since the last plain one
-        self._streak = 0  # drafted rounds in a row
 
     @property
     def references(self) -> int:
@@ -137,7 +133,7 @@ class Guard:
         """Plain rounds, `seconds` each. Returns whether the machine does something else now."""
         before = self.c
         self._plain.extend([seconds] * min(rounds, 3 * _REFERENCE))
-        self._unheard = self._streak = 0
+        self._unheard = 0
         if self._left:
             self._left = max(0, self._left - rounds)
             if not self._left:
@@ -155,8 +151,7 @@ class Guard:
     def proposed(self, source: Source, tokens: int, seconds: float, reading: float = 0.0) -> None:
         """A round that `source` was tried in; so many of its seconds went into reading what the drafter missed."""
         seconds = source.steady(seconds - reading)
-        self._streak = self._streak + 1 if source is self.draft else 0
-        cold = source is self.draft and (self._streak <= _COLD or reading > 0)
+        cold = reading > 0  # decides nothing
         self._unheard += 1
         if self.c:
             source.took_round(tokens, seconds + (reading if source.state == "trial" else 0.0), self.c, cold)

@@ -209,7 +209,7 @@ def test_plain_rounds_that_take_longer_now_do_not_end_what_still_pays():
 
 
 @pytest.mark.parametrize(("tokens", "state"), [(2, "on"), (1, "off")])
-def test_a_trial_is_decided_by_what_its_rounds_saved_but_for_the_first_ones(tokens, state):
+def test_a_trial_is_decided_by_what_its_rounds_saved(tokens, state):
     guard = Guard(plain=True)
     guard.plain(1.0, 8)
     guard.draft.begin_trial()

@@ -85,7 +85,7 @@ LINES = {make.__name__: (lambda seed, make=make: compared(make, seed)[0]) for ma
 
 @pytest.mark.parametrize("make", MACHINES)
 def test_close_to_the_best_fixed_length_and_never_slower_than_plain(make):
-    best, plain = (sum(values) / 4 for values in zip(*(compared(make, seed) for seed in range(4)), strict=True))
+    best, plain = (sum(values) / 2 for values in zip(compared(make, 0), compared(make, 1), strict=True))
     print(f"{make.__name__}: {best:.3f} of the best fixed length, {plain:.3f} of plain")
     assert best >= 0.93
     assert plain >= 0.98

@@ -3,6 +3,7 @@ the checkout."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -17,6 +18,7 @@ from omnidraft.backends.prompting.sandbox import SafeTemplate, compile_template
 from tests.backends.tool_templates import TEMPLATES
 
 PUBLISHED = Path(__file__).resolve().parents[4] / "shared" / "data" / "formats" / "templates"
+MARKER = re.compile(r"<[^<>\s'\"{}]{1,40}>|\[/?[A-Z_]{3,}\]|\]<\]\w+\[>\[|[\]\[]~!?\w+[\]\[]")
 SPECIAL = {"bos_token": "<|first|>", "eos_token": "<|last|>"}
 
 # Thoughts that the prompt opens, or opens and closes; a parameter's tag named like it; `/quiet` behind the question.

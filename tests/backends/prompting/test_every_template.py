@@ -1,9 +1,8 @@
-"""What must hold through every template: the same text as transformers, and that typed markers stay
-text."""
+"""What must hold through every template: the same text as transformers, calls and results, and that
+typed markers stay text."""
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.vocab import Vocabulary
 from omnidraft.vocab.hf_vocab import read_tokenizer_json
 from tests.backends.hf_folders import write_tokenizer
-from tests.backends.prompting.every_template import each_template, source
+from tests.backends.prompting.every_template import MARKER, each_template, source
 from tests.backends.spm_tokenizers import add_tokens
 
 CHAT = [
@@ -22,7 +21,16 @@ CHAT = [
     {"role": "assistant", "content": "Hello!"},
     {"role": "user", "content": "Tell me a joke."},
 ]
-_MARKER = re.compile(r"<[^<>\s'\"{}]{1,40}>|\[/?[A-Z_]{3,}\]|\]<\]\w+\[>\[|[\]\[]~!?\w+[\]\[]")
+WORD = {"type": "object", "required": ["word"], "properties": {"word": {"type": "string", "description": "A word."}}}
+TOOL = {"type": "function", "function": {"name": "look_up", "description": "Looks it up.", "parameters": WORD}}
+CALL = {"id": "abcdefghi", "type": "function", "function": {"name": "look_up", "arguments": '{"word": "Oslo"}'}}
+CALLED = [
+    {"role": "user", "content": "What is Oslo?"},
+    {"role": "assistant", "content": "", "tool_calls": [CALL]},
+    {"role": "tool", "tool_call_id": "abcdefghi", "name": "look_up", "content": "A capital."},
+    {"role": "assistant", "content": "It is a capital."},
+    {"role": "user", "content": "And Rome?", "tools": [TOOL]},
+]
 
 
 @pytest.fixture(scope="module")
@@ -55,9 +63,31 @@ def test_a_plain_chat_is_what_transformers_makes_of_it(name: str, vocabulary: Vo
 
 
 @each_template
+def test_a_call_its_result_and_the_next_question_are_written(name: str, vocabulary: Vocabulary):
+    template = ChatTemplate(source(name), vocabulary)
+    written = text(template, CALLED)
+    assert written.index("Oslo") < written.index("A capital.") < written.index("And Rome?")
+
+
+@each_template
+def test_thoughts_of_earlier_turns_are_treated_as_the_template_says(name: str, vocabulary: Vocabulary):
+    """As in transformers, given in the field that the template reads; left out or as text where it reads none."""
+    utils = pytest.importorskip("transformers.utils.chat_template_utils")
+    template = ChatTemplate(source(name), vocabulary)
+    field = template.form.field
+    if field in ("", "content"):
+        pytest.skip("the template knows no field for them")
+    told = [CHAT[0], {**CHAT[1], field: "They greet."}, CHAT[2]]
+    (expected,), _ = utils.render_jinja_template(
+        [told], chat_template=source(name), add_generation_prompt=True, bos_token="", eos_token="", unk_token="",
+    )  # fmt: skip
+    assert text(template, [CHAT[0], {**CHAT[1], "reasoning_content": "They greet."}, CHAT[2]]) == expected
+
+
+@each_template
 @pytest.mark.parametrize("special", [True, False], ids=["control", "user-defined"])
 def test_typed_markers_stay_text(name: str, special: bool, folder: Path, tmp_path: Path):
-    markers = tuple(sorted({marker for marker in _MARKER.findall(source(name)) if any(map(str.isalpha, marker))}))
+    markers = tuple(sorted({marker for marker in MARKER.findall(source(name)) if any(map(str.isalpha, marker))}))
     (tmp_path / "tokenizer.json").write_bytes((folder / "tokenizer.json").read_bytes())
     ids = set(add_tokens(tmp_path, markers, special=special).values())
     vocabulary = read_tokenizer_json(tmp_path / "tokenizer.json")

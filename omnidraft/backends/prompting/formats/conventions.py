@@ -39,14 +39,6 @@ _DEEPSEEK = (
     ("<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>"),
 )
 _DEEPSEEK_CLOSERS = ("<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>")
-_KEYS = JsonCalls(
-    names=frozenset((("name",), ("tool_name",), ("function",), ("tool",), ("function", "name"), ("action",))),
-    arguments=frozenset(
-        (("arguments",), ("parameters",), ("args",), ("input",), ("action_input",), ("function", "arguments"),
-         ("function", "parameters"))
-    ),
-    ids=frozenset((("id",), ("tool_call_id",))),
-)  # fmt: skip
 
 
 def is_harmony(source: str) -> bool:
@@ -88,7 +80,7 @@ def calls(source: str, alone: bool) -> tuple[CallShape, ...]:
     tagged = tuple((*opener, "<function=") for opener in marked)
     parameter = TagArguments(("<parameter=", KEY), (">",), ("</parameter>",), "\n", "\n", None, ("</function>",))
     bodies: list[tuple[tuple[Pattern, ...], JsonCalls | NamedCalls]] = [
-        ((*marked, *(((),) if alone else ())), _KEYS),
+        ((*marked, *(((),) if alone else ())), JsonCalls()),
         ((*listed, ("[",), *marked), NamedCalls((NAME, "("), LooseArguments(")", "="))),
         ((*tagged, ("<function=",)), NamedCalls((NAME, ">"), parameter)),
         ((("<function=",),), NamedCalls((NAME, ">"), JsonArguments())),

@@ -73,7 +73,7 @@ def begun_text(form: ChatFormat, prompt: str) -> str:
     """
     if not form.header:
         return prompt
-    for header in ends(form.header):
+    for header in (*ends(form.header), form.header[-1:]):
         found = match(header, prompt, skip_space(prompt, 0), True)
         if isinstance(found, Match):
             return prompt[skip_space(prompt, found.end) :]
@@ -83,5 +83,4 @@ def begun_text(form: ChatFormat, prompt: str) -> str:
         if isinstance(found, Match):
             return prompt[skip_space(prompt, found.end) :]
         at = prompt.rfind(str(form.header[0]), 0, at)
-    last = match(form.header[-1:], prompt, skip_space(prompt, 0), True)
-    return prompt[last.end :] if isinstance(last, Match) else prompt
+    return prompt

@@ -14,15 +14,18 @@ Pattern = tuple[Item, ...]
 class JsonCalls:
     """Each call is one JSON object, perhaps in a list.
 
-    names, arguments, ids: where they may stand in it; keyed: its only key is the name, its value the arguments; others:
-    what else it may have.
+    names, arguments, ids: where they may stand in it, at least where many models put them; keyed: its only key is the
+    name, its value the arguments; others: what else it may have.
     """
 
-    names: frozenset[Path] = frozenset((("name",), ("function", "name")))
-    arguments: frozenset[Path] = frozenset(
-        (("arguments",), ("parameters",), ("function", "arguments"), ("function", "parameters"))
+    names: frozenset[Path] = frozenset(
+        (("name",), ("tool_name",), ("function",), ("tool",), ("action",), ("function", "name"))
     )
-    ids: frozenset[Path] = frozenset((("id",),))
+    arguments: frozenset[Path] = frozenset(
+        (("arguments",), ("parameters",), ("args",), ("input",), ("action_input",),
+         ("function", "arguments"), ("function", "parameters"))
+    )  # fmt: skip
+    ids: frozenset[Path] = frozenset((("id",), ("tool_call_id",)))
     keyed: bool = False
     others: frozenset[str] = frozenset()
 
