@@ -203,8 +203,7 @@ def test_a_tab_behind_a_restart_and_back_behind_a_sign_out_ask_to_sign_in(make_s
     page.fill(BOX, "not sent yet")
     server.stop()
     server.start()
-    page.press(BOX, "Enter")
-    sign_in()
+    sign_in()  # the page asks by itself: it looks every few seconds
     holds(page, "not sent yet")
     page.goto(server.origin + "/profiles")
     page.click("text=Sign out")

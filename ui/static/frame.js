@@ -9,16 +9,16 @@
   const chosen = (document.cookie.match(/(?:^|; )omnidraft_theme=([^;]*)/) || [])[1];
   const dark = chosen === "dark" || (chosen !== "light" && matchMedia("(prefers-color-scheme: dark)").matches);
   root.classList.toggle("od-dark", dark);
+  let timer, filled;
   const show = () => {
     watch.disconnect();
-    clearTimeout(late);
-    document.getElementById("od-frame").remove();
+    for (const due of [late, timer]) clearTimeout(due);
+    document.getElementById("od-frame")?.remove();
     root.classList.remove("od-arriving");
     const box = document.querySelector("#od-box textarea");
     if (box && document.activeElement === document.body && matchMedia("(pointer: fine)").matches) box.focus();
   };
   const late = setTimeout(show, PATIENCE);
-  let timer, filled;
   const watch = new MutationObserver(() => {
     filled ||= document.querySelector(FILLED) && performance.now();
     if (!filled) return;
