@@ -206,6 +206,9 @@ class AnswerReader:
         self._attempt, self._text = None, attempt.rest
         if attempt.failed:
             self._step, self._refused, self._doubted = self._home, True, None
+        elif self._doubted is not None and attempt.broken:
+            self._told.think(attempt.raw)
+            self._step, self._doubted = self._thoughts, None
         elif self._doubted is not None:
             self._raw, self._last, self._step = attempt.raw, attempt.shape, self._doubting
         elif attempt.broken:

@@ -76,6 +76,12 @@ def test_a_call_that_breaks_off_is_shown_as_it_was_written(calls):
     assert (reading.content, reading.calls) == ("Well. " + cut, [])
 
 
+@pytest.mark.parametrize("size", [0, 1])
+def test_a_call_that_breaks_off_in_the_middle_of_a_thought_was_only_spoken_of(size):
+    named = read(form(NAMED), "<|muse|>They write <act:look_up>x", TOOLS, size=size)
+    assert (named.reasoning, named.calls) == ("They write <act:look_up>x", [])
+
+
 def test_thoughts_that_the_prompt_opened_or_that_never_end():
     known = form(JSON)
     assert read(known, "hm<|/muse|>\nYes", TOOLS, "<<assistant>><|muse|>").reasoning == "hm"
