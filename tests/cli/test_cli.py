@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import pty
@@ -20,6 +21,8 @@ from gguf import GGUFReader
 
 from omnidraft.__main__ import _COMMANDS, _parser, main
 from omnidraft.backends.gguf.file import read_info
+from omnidraft.cli.chat import _prompts
+from omnidraft.errors import SettingsError
 from tests.backends.thinking_templates import OPENED
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -531,3 +534,15 @@ def test_ctrl_d_at_the_prompt_leaves_with_0(home):
     terminal.until("> ")
     terminal.type("\x04")
     assert terminal.code() == 0
+
+
+@pytest.mark.parametrize(("given", "read"), [(b"What is 2 + 3?\n", "What is 2 + 3?"), (b"", None), (b"\xff", None)])
+def test_a_dash_reads_the_message_from_standard_input(monkeypatch, given, read):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(given)))
+    asked = argparse.Namespace(prompt="-", prompts=None, system=None, json=False)
+    if read is None:
+        with pytest.raises(SettingsError, match="standard input"):
+            _prompts(asked)
+    else:
+        (prompt,) = _prompts(asked)
+        assert prompt.messages[-1]["content"] == read
