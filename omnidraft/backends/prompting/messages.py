@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 Message = Mapping[str, Any]
@@ -20,31 +21,31 @@ _PROBE_PARAMETERS = {"type": "object", "properties": {"c": {"type": "string", "d
 _PROBE_FUNCTION = {"name": PROBE, "description": "b", "parameters": _PROBE_PARAMETERS}
 PROBE_TOOLS = [{"type": "function", "function": _PROBE_FUNCTION}]
 _PROBE_CALL = {"name": PROBE, "arguments": json.dumps({"c": _PROBE_VALUE})}
-PROBE_CALLED: list[Message] = [
+_PROBE_CALLED: list[Message] = [
     {"role": "user", "content": "a"},
-    {"role": "assistant", "content": "",
-     "tool_calls": [{"id": "abcdefg12", "type": "function", "function": _PROBE_CALL}]},
+    {"role": "assistant", "tool_calls": [{"id": "abcdefg12", "type": "function", "function": _PROBE_CALL}]},
     {"role": "tool", "tool_call_id": "abcdefg12", "name": PROBE, "content": PROBE_RESULT},
-]  # fmt: skip
+]
 
 
 @dataclass(frozen=True, slots=True)
 class Fields:
     """What a template reads besides roles and contents; all else goes back to it as text.
 
-    calls: how it takes a call's arguments, as "values" or as JSON "text"; None: it leaves calls out. results: whether
-    it knows messages of tools. thoughts: what it calls them, "" where it does not; marks: what stands around them in a
-    text, None where its model is not known to think.
+    calls: how it takes a call's arguments, as "values" or as JSON "text"; None: it leaves calls out. alone: whether
+    it sees calls only in messages without content. results: whether it knows messages of tools. thoughts: what it calls
+    them, "" where it does not; marks: what stands around them in a text, None where its model is not known to think.
     """
 
     calls: str | None = None
+    alone: bool = False
     results: bool = False
     thoughts: str = ""
     marks: tuple[str, str] | None = None
 
 
-def shaped(message: Message, fields: Fields, thinking: bool = True) -> Plain:
-    """The message for a template with these `fields`; without its thoughts unless `thinking`."""
+def shaped(message: Message, fields: Fields, thinking: bool = True) -> list[Plain]:
+    """The message for a template with these `fields`, mostly as one; without its thoughts unless `thinking`."""
     made = _flat(message)
     if message.get("tool_calls"):
         calls = [_described(call, fields.calls) for call in message["tool_calls"]]
@@ -64,7 +65,10 @@ def shaped(message: Message, fields: Fields, thinking: bool = True) -> Plain:
     elif thoughts and fields.marks is not None:
         begin, end = fields.marks
         made["content"] = f"{begin}\n{_whole(thoughts)}\n{end}\n\n{made['content']}"
-    return made
+    if not (fields.alone and "tool_calls" in made):
+        return [made]
+    said = {name: value for name, value in made.items() if name != "tool_calls"}
+    return [*([said] if made["content"] else []), {**made, "content": None}]
 
 
 def _flat(message: Message) -> Plain:
@@ -95,13 +99,15 @@ def _written(call: Plain) -> str:
 def fields_of_calls(render: Callable[[list[Plain]], str | None]) -> Fields:
     """What a template makes of a call and its result. render: None where it refuses."""
     results = False
-    for form in ("values", "text"):
-        given = Fields(form, results=True)
-        text = render([shaped(message, given) for message in PROBE_CALLED])
+    # A call beside content, behind it, or without any; some take no two messages of one role in a row.
+    for content, alone, form in product(("b", ""), (False, True), ("values", "text")):
+        given, (asked, called, result) = Fields(form, alone, results=True), _PROBE_CALLED
+        chat = [asked, {**called, "content": content}, result]
+        text = render([part for message in chat for part in shaped(message, given)])
         results = results or (text is not None and PROBE_RESULT in text)
         if text is not None and PROBE in text and _PROBE_VALUE in text:
-            return Fields(form, PROBE_RESULT in text)
-    return Fields(None, results)
+            return replace(given, results=PROBE_RESULT in text)
+    return Fields(results=results)
 
 
 def one_system(messages: list[Plain]) -> list[Plain]:

@@ -145,7 +145,7 @@ class ChatTemplate:
         """
         tools = list(messages[-1].get("tools") or ()) if messages and self.supports_tools else []
         ways = [True, False] if any(message.get("reasoning_content") for message in messages) else [True]
-        flat = [[shaped(message, self._fields, thinking) for message in messages] for thinking in ways]
+        flat = [[part for m in messages for part in shaped(m, self._fields, thinking)] for thinking in ways]
         sentinel = self._typed.sentinel([flat, tools, self._told])
         hidden = [
             [{**self._typed.hidden(message, sentinel), "role": message["role"]} for message in one] for one in flat

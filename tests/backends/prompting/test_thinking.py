@@ -116,6 +116,18 @@ def test_earlier_calls_are_fields_or_text_as_the_template_has_it(chatml, source,
     assert expected in text(chatml(source), called())
 
 
+def test_a_call_that_is_seen_only_without_content_stands_behind_what_was_said(chatml):
+    source = (
+        "{% for m in messages %}{{ '[' + m.role + ']' }}{% if m.role == 'assistant' and not m.content %}"
+        "{% for c in m.tool_calls %}{{ c.function.name + c.function.arguments | tojson }}{% endfor %}"
+        "{% else %}{{ m.content }}{% endif %}{% endfor %}"
+    )
+    said = called()
+    said[1]["content"] = "Let me look."
+    written = text(chatml(source), said)
+    assert '[assistant]Let me look.[assistant]weather{"city": "Oslo"}[tool]21 degrees' in written
+
+
 KNOWN = {
     "Qwen-Qwen3-0.6B": ["on", "off"], "openai-gpt-oss-120b": ["low", "medium", "high"],
     "deepseek-ai-DeepSeek-V3.1": ["on", "off"], "GLM-4.6": ["on", "off"], "HuggingFaceTB-SmolLM3-3B": ["on", "off"],
