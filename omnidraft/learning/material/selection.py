@@ -10,7 +10,7 @@ import numpy as np
 from omnidraft.learning.material.replay import Answer
 
 REPLAYED_PER_NEW = 3  # measured: one pass without replay loses a third of the gain
-JUDGED, JUDGED_TOKENS = 24, 2000  # answers of a slice, and about how many tokens they may have
+JUDGED = 24  # answers of before, and of the new ones before they are trained on
 
 
 @dataclass(frozen=True)
@@ -49,21 +49,11 @@ def select_answers(
         replayed = rng.choice(older, min(len(older), per_new * len(new)), replace=False).tolist()
     held = [o for o in usable if answers[o].held_out]
     judged_new, rest = [o for o in held if o > through], [o for o in held if o <= through]
-    judged_old = _some(answers, rng.permutation(rest).tolist())
+    judged_old = rng.permutation(rest)[:JUDGED].tolist()
     sort = lambda ordinals: tuple(sorted(map(int, ordinals)))  # noqa: E731
     seen = more[0] - 1 if more else usable[-1] if usable else through
-    unseen = _some(answers, new[::-1])
-    return Selection(tuple(new), sort(replayed), tuple(judged_new), sort(judged_old), sort(unseen), seen, len(training))
-
-
-def _some(answers: Mapping[int, Answer], ordinals: Sequence[int]) -> list[int]:
-    """The first of them, as many as are worth reading to judge by."""
-    found, tokens = [], 0
-    for ordinal in ordinals[:JUDGED]:
-        if tokens < JUDGED_TOKENS:
-            found.append(ordinal)
-            tokens += answers[ordinal].tokens
-    return found
+    old, last = sort(judged_old), tuple(new[-JUDGED:])
+    return Selection(tuple(new), sort(replayed), tuple(judged_new), old, last, seen, len(training))
 
 
 def waiting(answers: Mapping[int, Answer], vocabularies: Collection[str], through: int) -> int:

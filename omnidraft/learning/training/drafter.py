@@ -10,7 +10,6 @@ import hashlib
 import io
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from copy import copy
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -30,7 +29,7 @@ from omnidraft.storage.files import read
 
 Weights = Mapping[str, np.ndarray | torch.Tensor]
 OUTPUT = "output"  # the output layer's name in a GGUF
-DIVISIBLE = {"llama", "mistral", "qwen2", "qwen3"}
+PLAIN_LAYERS = {"llama", "mistral", "qwen2", "qwen3"}  # built of `self_attn` and `mlp` alone
 LAYERS = {"attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"}  # those llama.cpp may adapt
 
 
@@ -64,11 +63,10 @@ class OnRows(nn.Module):
 
 
 class TorchDrafter:
-    """A drafter with an adapter, of which the upper half's is trained.
+    """A drafter with an adapter, which is trained.
 
     adapted: {GGUF layer name ("blk.0.attn_q", "output"): its PEFT module}; rank: LoRA rank; alpha equals the rank, so
-    the adapter's scale is 1; first_id: the piece that texts begin with; output: its output layer. Layers below the
-    upper half keep the adapter they come with, so that what they give can be computed once a window (`below`).
+    the adapter's scale is 1; first_id: the piece that texts begin with; output: its output layer.
     """
 
     def __init__(self, path: Path, rank: int = 32, output_layer: bool = True, seed: int = 0) -> None:
@@ -85,9 +83,8 @@ class TorchDrafter:
         self.adapted: dict[str, nn.Module] = {gguf_name: modules[name] for name, gguf_name in names.items()}
         self.output = OutputLayer(base.get_output_embeddings())
         self._rows = Rows()
-        self._below, self._upper = _halves(base.get_decoder(), self.architecture)
-        if self._below is not None:
-            _compute_only(self._rows, self._upper.layers[-1])
+        if self.architecture in PLAIN_LAYERS:
+            _compute_only(self._rows, base.get_decoder().layers[-1])
         self.renew(seed)
 
     def renew(self, seed: int) -> None:
@@ -98,27 +95,16 @@ class TorchDrafter:
 
     def parameters(self) -> list[Tensor]:
         """What is trained."""
-        return [p for p in (*self._upper.parameters(), *self.base.get_output_embeddings().parameters())
-                if p.requires_grad]  # fmt: skip
-
-    @torch.no_grad()
-    def below(self, ids: Tensor) -> Tensor:
-        """Hidden states under the upper half, (B, L, width); the ids themselves where there is nothing under it."""
-        return ids if self._below is None else self._below(input_ids=ids, use_cache=False).last_hidden_state
-
-    def above(self, below: Tensor) -> Tensor:
-        """Last hidden states, (B, L, width), by what `below` gave."""
-        given = {"input_ids" if self._below is None else "inputs_embeds": below}
-        return self._upper(**given, use_cache=False).last_hidden_state
+        return [parameter for parameter in self.model.parameters() if parameter.requires_grad]
 
     def hidden(self, ids: Tensor) -> Tensor:
         """Last hidden states, (B, L, width)."""
-        return self.above(self.below(ids))
+        return self.base.get_decoder()(input_ids=ids, use_cache=False).last_hidden_state
 
-    def rows(self, batch: Batch, below: Tensor | None = None) -> Tensor:
-        """Last hidden states where the batch's N predictions are made, (N, width). below: of its ids, if known."""
+    def rows(self, batch: Batch) -> Tensor:
+        """Last hidden states where the batch's N predictions are made, (N, width)."""
         with self._rows.only(batch.row, batch.column):
-            return self.above(self.below(batch.ids) if below is None else below)[batch.row, batch.column]
+            return self.hidden(batch.ids)[batch.row, batch.column]
 
     def weights(self) -> dict[str, Tensor]:
         """The adapter: {"blk.0.attn_q.lora_a": (rank, in), "....lora_b": (out, rank)}, torch's row order, float32."""
@@ -171,19 +157,6 @@ def _first_id(header: GgufHeader) -> int:
         if (number := header.metadata.get(f"tokenizer.ggml.{name}_token_id")) is not None:
             return int(number)
     return 0
-
-
-def _halves(decoder: nn.Module, architecture: str) -> tuple[nn.Module | None, nn.Module]:
-    """The decoder's lower layers and its upper ones, as two decoders that share all they have; (None, all of it) where
-    a layer needs to know its number."""
-    layers = list(decoder.layers)
-    if architecture not in DIVISIBLE or len(layers) < 2:
-        return None, decoder
-    middle = len(layers) // 2
-    lower, upper = copy(decoder), copy(decoder)
-    lower._modules = {**decoder._modules, "layers": nn.ModuleList(layers[:middle]), "norm": nn.Identity()}
-    upper._modules = {**decoder._modules, "layers": nn.ModuleList(layers[middle:])}
-    return lower, upper
 
 
 def _adaptable(base: nn.Module, header: GgufHeader, architecture: str, output_layer: bool) -> dict[str, str]:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 from omnidraft.learning.training.batches import Batch, Window, batches
 from omnidraft.learning.training.drafter import TorchDrafter
@@ -17,7 +16,6 @@ from omnidraft.learning.training.rehearsal import ROWS
 
 WINDOWS_PER_STEP = 8  # the paper's batch
 PIECES_READ, PIECES_LEARNED = 768, 384  # of one step: of long answers fewer windows do, and some of their tokens
-KEPT_BYTES = 64 << 20  # of hidden states below the trained layers, kept from step to step
 LOOKED_AT = 512  # positions that tell which pieces are common
 
 
@@ -37,33 +35,19 @@ def make_optimizer(drafter: TorchDrafter, learning_rate: float) -> torch.optim.O
 
 
 class Trainer:
-    """Gradients of batches of windows. below: hidden states under the trained layers, by window, computed once."""
+    """Gradients of batches of windows."""
 
     def __init__(self, drafter: TorchDrafter, parts: Sequence[Window]) -> None:
-        self.drafter, self._below, self._room = drafter, dict[int, Tensor](), KEPT_BYTES
-        self._kept = list[Window]()  # so that no other window takes over a number
+        self.drafter = drafter
         drafter.output.note(self._some_rows(parts))
 
     def backward(self, batch: Batch, function: Loss, weight: float) -> float:
         """Add the gradient of `weight` times the loss; the loss."""
-        hidden, at = self.drafter.rows(batch, self._under(batch)), batch.positions
+        hidden, at = self.drafter.rows(batch), batch.positions
         pieces, logq = self.drafter.output.estimate_log_probabilities(hidden, at.named)
         value = function(logq, at.among(pieces))
         (value * weight).backward()
         return value.item()
-
-    def _under(self, batch: Batch) -> Tensor:
-        found = [self._below.get(id(window)) for window in batch.parts]
-        if all(f is not None for f in found):
-            return pad_sequence(found, batch_first=True)
-        below = self.drafter.below(batch.ids)
-        for window, states in zip(batch.parts, below, strict=True):
-            own = states[: len(window.ids)]
-            if self._room >= own.nbytes and id(window) not in self._below:
-                self._below[id(window)] = own.clone()
-                self._kept.append(window)
-                self._room -= own.nbytes
-        return below
 
     @torch.no_grad()
     def _some_rows(self, parts: Sequence[Window]) -> Tensor:
@@ -71,7 +55,7 @@ class Trainer:
         found = list[Tensor]()
         for batch in batches(parts):
             if sum(map(len, found)) < LOOKED_AT:
-                found.append(self.drafter.rows(batch, self._under(batch)))
+                found.append(self.drafter.rows(batch))
         return torch.cat(found)[:LOOKED_AT]
 
 
