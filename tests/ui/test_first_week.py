@@ -72,7 +72,7 @@ def test_what_could_not_be_answered_is_marked_and_left_out(make_server, pages):
     page = pages.open(make_server(settings=SETTINGS.replace("threads = 1", "threads = 1\nn_ctx = 512")))
     new_chat(page)
     ask(page, "A long one: " + "many words " * 600, wait=False)
-    page.wait_for_selector("#od-notice .od-bad")
+    page.wait_for_selector("#od-chat .bot-row >> text=No answer")
     wait_idle(page)
     ask(page, "What is 23 + 45?")
     page.wait_for_selector("#od-chat .user-row .od-turn >> text=Left out of what the model reads")
