@@ -23,10 +23,13 @@ class Prepared:
         self._drafter: TorchDrafter | None = None
         self._texts: dict[int, list[Window]] = {}
         self._of: tuple[str, str, int] | None = None
+        self._replay = ""  # whose answers the estimates are of: other stores count from one as well
 
     def drafter(self, job: TrainingJob, rank: int) -> TorchDrafter:
         """The job's drafter with an adapter of this rank that changes nothing, as the job's seed draws it."""
         wanted = job.drafter, job.fingerprint, rank
+        if job.replay != self._replay:
+            self._replay, self.estimates = job.replay, Estimator()
         if self._drafter is not None and wanted == self._of:
             self._drafter.renew(job.seed)
         else:
