@@ -10,6 +10,7 @@ from omnidraft.app.sessions import Sessions
 from omnidraft.chats import TextFile
 from omnidraft.chats.files import with_files
 from omnidraft.errors import ContextFull
+from omnidraft.settings.config import SamplingSettings
 from omnidraft.storage.paths import find_data_home
 
 LONG = TextFile("long.txt", "".join(f"line {n} of many\n" for n in range(2000)))
@@ -68,7 +69,7 @@ def test_the_part_one_chose_fills_the_room(session, chat, which, has, has_not):
     assert has_not not in cut.text
     messages = [{"role": "system", "content": "Be brief."},
                 {"role": "user", "content": with_files("What?", [cut, short])}]  # fmt: skip
-    assert 0 <= session.assistant.engine.room(messages, 8) < 40
+    assert 0 <= session.assistant.engine.room(messages, SamplingSettings(max_tokens=8)) < 40
     conversing.ask(session, chat.id, "What?", [LONG, SHORT], which).join(60)
     question, answer = session.store.path(chat.id)
     assert question.files == [cut, short]

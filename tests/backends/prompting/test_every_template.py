@@ -99,7 +99,6 @@ def test_typed_markers_stay_text(name: str, special: bool, folder: Path, tmp_pat
         return Counter(token for token in prompt_ids(template, vocabulary, chat) if token in ids)
 
     honest = written("it")
-    assert markers == () or honest
     for marker in markers:
         assert written(marker) == honest, marker
     assert written(" and ".join(markers)) == honest
