@@ -163,9 +163,11 @@ def size(count: int) -> str:
     return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
 
 
-def _simulate(request: dict) -> tuple[int, int, int]:
+def _simulate(request: dict) -> tuple[int, int, int] | None:
     settings = replace(ModelSettings(), **request["settings"])
     cards = local_cards() if request.get("cards") else []
+    if request.get("cards") and not cards:
+        return None  # the program sees one that its child does not
     return simulate(
         read_info(request["path"]), settings, request["n_ctx"], request["max_rows"], request["rollback"], cards
     )

@@ -46,7 +46,6 @@ MIGRATIONS: tuple[Migration, ...] = (
         """,
     ),
 )
-_LATEST = 300  # updates: more than a day has
 _COLUMNS = "time, version, target, tokens, passes, proposed, tested, accepted, seconds, plain, plain_seconds"
 
 
@@ -77,9 +76,9 @@ class History:
         return [_update(facts) for (facts,) in rows]
 
     def spent(self, seconds: float) -> float:
-        """Processor seconds of the updates that ended in the last `seconds`, of the last hundreds at most."""
-        since = time.time() - seconds
-        return sum(update.cpu_seconds for update in self.updates(_LATEST) if (update.ended or 0.0) > since)
+        """Processor seconds of the updates that ended in the last `seconds`."""
+        took, ended = "json_extract(facts, '$.cpu_seconds')", "json_extract(facts, '$.ended')"
+        return self._db.all(f"SELECT total({took}) FROM updates WHERE {ended} > ?", (time.time() - seconds,))[0][0]
 
     def published(self, store: str) -> dict[str, Update]:
         """The update behind each version of a store."""

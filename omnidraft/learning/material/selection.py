@@ -10,20 +10,18 @@ import numpy as np
 from omnidraft.learning.material.replay import Answer
 
 REPLAYED_PER_NEW = 3  # measured: one pass without replay loses a third of the gain
-JUDGED = 24  # answers of before, and of the new ones before they are trained on
+JUDGED_OLD = 24
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Replay ordinals. new, replayed: trained on; judged_new, judged_old: held out; unseen: of the new ones, the last,
-    for who has not been trained on them. through: newest ordinal seen. known: answers there are to train on, these and
-    others."""
+    """Replay ordinals. new, replayed: trained on; judged_new, judged_old: held out. through: newest ordinal seen.
+    known: answers there are to train on, these and others."""
 
     new: tuple[int, ...]
     replayed: tuple[int, ...]
     judged_new: tuple[int, ...]
     judged_old: tuple[int, ...]
-    unseen: tuple[int, ...]
     through: int
     known: int
 
@@ -49,11 +47,10 @@ def select_answers(
         replayed = rng.choice(older, min(len(older), per_new * len(new)), replace=False).tolist()
     held = [o for o in usable if answers[o].held_out]
     judged_new, rest = [o for o in held if o > through], [o for o in held if o <= through]
-    judged_old = rng.permutation(rest)[:JUDGED].tolist()
+    judged_old = rng.permutation(rest)[:JUDGED_OLD].tolist()
     sort = lambda ordinals: tuple(sorted(map(int, ordinals)))  # noqa: E731
     seen = more[0] - 1 if more else usable[-1] if usable else through
-    old, last = sort(judged_old), tuple(new[-JUDGED:])
-    return Selection(tuple(new), sort(replayed), tuple(judged_new), old, last, seen, len(training))
+    return Selection(tuple(new), sort(replayed), tuple(judged_new), sort(judged_old), seen, len(training))
 
 
 def waiting(answers: Mapping[int, Answer], vocabularies: Collection[str], through: int) -> int:

@@ -19,7 +19,7 @@ import torch
 
 from omnidraft.learning.training.batches import Batch, Window, batches
 from omnidraft.learning.training.drafter import TorchDrafter
-from omnidraft.learning.training.losses import gather_log
+from omnidraft.learning.training.losses import TINY, gather_log
 
 REMEMBERED = 3  # adapters whose estimates are: what is served, the candidate, and what comes of it
 FEWEST = 32  # held-out tokens without which nothing can be said
@@ -27,11 +27,15 @@ FEWEST = 32  # held-out tokens without which nothing can be said
 
 @dataclass(frozen=True)
 class Estimate:
-    """Per-token values, (T,) each, in the order of the windows given; two estimates of the same windows are paired."""
+    """Per-token values, (T,) each, in the order of the windows given; two estimates of the same windows are paired.
+
+    answer: (T,) int64, the place of the answer that each token is of among those estimated.
+    """
 
     direct: np.ndarray
     greedy: np.ndarray
     overlap: np.ndarray
+    answer: np.ndarray
 
     @property
     def tokens(self) -> int:
@@ -41,6 +45,12 @@ class Estimate:
     def combined(self) -> np.ndarray:
         """Half greedy, half drawn: answers are given both ways and neither may pay for the other."""
         return (self.greedy + self.overlap) / 2
+
+    def moved(self, change: np.ndarray) -> tuple[int, int]:
+        """How many answers fell and rose by more than two standard errors of their own tokens' `change`, (T,)."""
+        parts = [change[self.answer == number] for number in np.unique(self.answer)]
+        far = [part.mean() / max(2 * standard_error(part), TINY) for part in parts]
+        return sum(z < -1 for z in far), sum(z > 1 for z in far)
 
     def means(self) -> dict[str, float]:
         return {
@@ -80,13 +90,17 @@ def estimate_each(drafter: TorchDrafter, groups: Sequence[Sequence[Window]]) -> 
     for batch in batches([window for group in groups for window in group]):
         columns, row = _per_token(drafter, batch)
         for i, window in enumerate(batch.parts):
-            found[window] = Estimate(*(column[row == i] for column in columns))
+            own = row == i
+            direct, greedy, overlap = (column[own] for column in columns)
+            found[window] = Estimate(direct, greedy, overlap, row[own])
     return [_joined([found[window] for window in group]) for group in groups]
 
 
 def _joined(parts: Sequence[Estimate]) -> Estimate:
+    """One of several answers, or of the windows of one."""
     columns = zip(*((e.direct, e.greedy, e.overlap) for e in parts), strict=True) if parts else [[np.zeros(0)]] * 3
-    return Estimate(*(np.concatenate(column) for column in columns))
+    direct, greedy, overlap = (np.concatenate(column) for column in columns)
+    return Estimate(direct, greedy, overlap, np.repeat(np.arange(len(parts)), [part.tokens for part in parts]))
 
 
 def _per_token(drafter: TorchDrafter, batch: Batch) -> tuple[list[np.ndarray], np.ndarray]:
@@ -125,10 +139,11 @@ def judge(before: Mapping[str, Estimate], after: Mapping[str, Estimate]) -> Verd
     """Compare the slices of `after` ("old", "new", "unseen") token by token.
 
     Accepted if the mean change over all held-out tokens is more than its standard error and no slice falls by more than
-    its own: changes within the noise must not add up to a decline. Unseen answers may all be of one kind, so they alone
-    cannot make up for any fall on those held out. What is refused is trained on (see `candidate`), so strictness costs
-    little. This is a filter and no proof: one standard error lets through every sixth change that is none, and more as
-    the tokens of an answer are alike; a version that turns out worse is taken back by `compare`.
+    its own: changes within the noise must not add up to a decline. Nor may more answers of a slice clearly fall than
+    rise: a loop that is learned by heart does not pay for the others. Unseen answers may all be of one kind, so they
+    alone cannot make up for any fall on those held out. What is refused is trained on (see `candidate`), so strictness
+    costs little. This is a filter and no proof: one standard error lets through every sixth change that is none, and
+    more as the tokens of an answer are alike; a version that turns out worse is taken back by `compare`.
     """
     changes = {name: after[name].combined - before[name].combined for name in after}
     everything = np.concatenate(list(changes.values())) if changes else np.zeros(0)
@@ -139,6 +154,9 @@ def judge(before: Mapping[str, Estimate], after: Mapping[str, Estimate]) -> Verd
     for name, change in changes.items():
         if len(change) >= FEWEST and change.mean() < -standard_error(change):
             return Verdict(False, f"acceptance on {name} answers would fall by {-change.mean():.3f}")
+        fell, rose = after[name].moved(change)
+        if len(change) >= FEWEST and fell > rose:
+            return Verdict(False, f"acceptance would fall on {fell} {name} answers and rise on {rose}")
     held = np.concatenate([change for name, change in changes.items() if name != "unseen"] or [np.zeros(0)])
     if "unseen" in changes and len(held) >= FEWEST and held.mean() < 0:
         return Verdict(False, f"acceptance on held-out answers would fall by {-held.mean():.3f}")

@@ -37,6 +37,7 @@ from omnidraft.learning.training_job import TrainingJob
 from omnidraft.storage.vault import vault_of
 
 LONGEST = 16  # updates a candidate has to become better than what is served
+UNSEEN = 24  # new answers a candidate is judged on before it is trained on them
 SETTLED = 100  # answers, from which on half the steps do: .44 accepted for .42 after 300, for two thirds of the time
 
 
@@ -107,7 +108,7 @@ def _read(job: TrainingJob) -> Material:
     )
     taught = (*selection.new, *selection.replayed)
     held_out = {"old": answers.windows(selection.judged_old), "new": answers.windows(selection.judged_new)}
-    unseen = answers.windows(selection.unseen if candidate.weights else ())
+    unseen = answers.windows(selection.new[-UNSEEN:] if candidate.weights else ())
     chats = frozenset(answers.index[o].chat for o in taught)
     windows = [window for answer in answers.windows(taught).values() for window in answer]
     return Material(selection, windows, held_out, unseen, chats, candidate)

@@ -11,8 +11,9 @@ from omnidraft.learning.training.evaluate import Estimate, judge
 
 
 def scores(rate: float, tokens: int = 400) -> Estimate:
+    """Of one answer."""
     hits = (np.arange(tokens) < rate * tokens).astype(float)
-    return Estimate(hits, hits, np.full(tokens, rate))
+    return Estimate(hits, hits, np.full(tokens, rate), np.zeros(tokens, int))
 
 
 @pytest.mark.parametrize(("old", "new", "accepted", "word"), [
@@ -33,6 +34,19 @@ def test_a_gain_that_chance_explains_is_none(gain, accepted):
     assert judge({"old": empty, "new": scores(0.5)}, {"old": empty, "new": better}).accepted == accepted
 
 
+@pytest.mark.parametrize(("loop", "accepted"), [(0.0, True), (0.9, False)])
+def test_a_loop_learned_by_heart_does_not_pay_for_the_other_answers(loop, accepted):
+    """Of ten answers nine fall, and the tenth rises by more than they lose."""
+    answer = np.repeat(np.arange(10), 40)
+    others = -0.08 if loop else 0.05
+    before = replace(scores(0.5), answer=answer)
+    after = replace(before, overlap=before.overlap + 2 * np.where(answer == 0, loop, others))
+    assert (after.combined - before.combined).mean() > 0
+    verdict = judge({"old": before, "new": before}, {"old": after, "new": replace(after, answer=np.zeros(400, int))})
+    assert verdict.accepted == accepted
+    assert accepted or "fall on 9 old answers" in verdict.reason
+
+
 @pytest.mark.parametrize(("change", "accepted"), [(-0.01, False), (0.01, True)])
 def test_unseen_answers_do_not_make_up_for_a_fall_on_those_held_out(change, accepted):
     noise = np.resize([0.7, -0.7], 400)  # either change is within the noise
@@ -47,7 +61,7 @@ def test_too_little_to_judge_by_and_numbers_that_are_none_are_refused():
     assert not judge(
         {"old": scores(0.1, 0), "new": scores(0.1, 20)}, {"old": scores(1, 0), "new": scores(1, 20)}
     ).accepted
-    broken = Estimate(*[np.full(400, np.nan)] * 3)
+    broken = replace(scores(0), greedy=np.full(400, np.nan))
     verdict = judge({"old": scores(0.5), "new": scores(0.5)}, {"old": broken, "new": broken})
     assert not verdict.accepted
     assert verdict.ruined

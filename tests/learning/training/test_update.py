@@ -86,21 +86,20 @@ def test_poison_is_refused_once_replayed_answers_cannot_outweigh_it(world, make,
 
 
 STRONG = pytest.mark.parametrize(
-    ("make", "rate", "rounds"), [pytest.param(scrambled, 0.01, 2, marks=pytest.mark.slow), (looping, 0.02, 1)]
+    ("make", "rate"), [pytest.param(scrambled, 0.01, marks=pytest.mark.slow), (looping, 0.02)]
 )
 
 
 @STRONG
-def test_poison_strong_enough_to_ruin_the_drafter_is_refused(world, make, rate, rounds):
-    """Five and ten times the usual learning rate. Most tokens held out are clean: where most are a loop's, a drafter
-    that knows loops alone is the better one by all that is known."""
-    assert poison(world, make, 1, rounds, learning_rate=rate) > 0
+def test_poison_strong_enough_to_ruin_the_drafter_is_refused(world, make, rate):
+    """Five and ten times the usual learning rate; more clean answers than bad ones are held out in these rounds."""
+    assert poison(world, make, 1, rounds=2, learning_rate=rate) > 0
 
 
 @STRONG
-def test_the_same_poison_ruins_it_where_nothing_is_refused(world, make, rate, rounds):
+def test_the_same_poison_ruins_it_where_nothing_is_refused(world, make, rate):
     with pytest.raises(AssertionError):
-        poison(world, make, 1, rounds, learning_rate=rate, gated=False)
+        poison(world, make, 1, rounds=2, learning_rate=rate, gated=False)
 
 
 def test_answers_with_pieces_no_drafter_has_are_passed_over(world):
