@@ -96,6 +96,11 @@ def _written(call: Plain) -> str:
     return json.dumps({"name": function["name"], "arguments": function["arguments"]}, ensure_ascii=False)
 
 
+# What every role may say, and a call with its result, as most templates take them.
+ROLES: list[Plain] = [{"role": role, "content": "a"} for role in ("system", "user", "assistant", "user")]
+CALLED = [part for message in _PROBE_CALLED for part in shaped(message, Fields("values", results=True))]
+
+
 def fields_of_calls(render: Callable[[list[Plain]], str | None]) -> Fields:
     """What a template makes of a call and its result. render: None where it refuses."""
     results = False

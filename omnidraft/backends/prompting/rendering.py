@@ -13,7 +13,7 @@ import jinja2
 
 from omnidraft.backends.prompting.formats.of_template import format_of, template_variables
 from omnidraft.backends.prompting.formats.shapes import ChatFormat
-from omnidraft.backends.prompting.messages import PROBE, Plain, alternating, one_system, stand_in
+from omnidraft.backends.prompting.messages import CALLED, PROBE, ROLES, Plain, alternating, one_system, stand_in
 from omnidraft.backends.prompting.sandbox import SafeTemplate, compile_template
 from omnidraft.backends.prompting.template_budget import TemplateLimit
 from omnidraft.errors import PromptRefused
@@ -59,8 +59,9 @@ class Renderer:
 
     @property
     def sources(self) -> str:
-        """All that the template may write."""
-        return self.source + self._tool_source
+        """What the template may write: its text, and what it makes of messages, as some put their markers together."""
+        written = [self.written(messages, Given(True)) for messages in (ROLES, ROLES[1:], CALLED)]
+        return "\n".join(filter(None, [self.source, self._tool_source, *written]))
 
     def _compile(self, source: str | None, controls: Collection[str]) -> tuple[str, SafeTemplate]:
         if source:
