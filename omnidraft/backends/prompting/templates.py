@@ -60,6 +60,7 @@ class ChatTemplate:
         }
         self._told: Mapping[str, Any] = {}
         self._known: dict[str, bool] = {}  # whether an option changes anything
+        self._variants: dict[str, ChatTemplate] = {}  # as it is when told other options, by all of these
         self._renderer = Renderer(source, for_tools, name, special, self._controls)
         self.source, self.note, self.stop = self._renderer.source, self._renderer.note, self._renderer.stop
         self._typed = TypedText(vocabulary, self._renderer.sources)
@@ -122,8 +123,17 @@ class ChatTemplate:
         """This template told these options, besides those it was told before, whenever it renders."""
         if not options:
             return self
+        told = {**self._told, **options}
+        variant = self._variants.get(repr(told))
+        if variant is None:
+            if len(self._variants) >= _REMEMBERED:
+                self._variants.clear()
+            variant = self._variants[repr(told)] = self._with(told)
+        return variant
+
+    def _with(self, told: Mapping[str, Any]) -> ChatTemplate:
         other = copy.copy(self)  # what was found out of the template stays with it, what prompts look like does not
-        other._told = {**self._told, **options}
+        other._told = told
         for name in ("opened", "answer_prefix", "thought_marks"):
             vars(other).pop(name, None)
         return other
@@ -175,19 +185,16 @@ class ChatTemplate:
 
         A model tends to begin its answer with it; take it off before storing the answer, or it stands there twice.
         """
-        asked = [{"role": "user", "content": "a"}]
-        prompt = "".join(span.text for span in self.render(asked))
-        whole = "".join(
-            span.text for span in self.render([*asked, {"role": "assistant", "content": "\N{BULLET}"}], False)
-        )
+        prompt = "".join(span.text for span in self.render(_ASKED))
+        answered = [*_ASKED, {"role": "assistant", "content": "\N{BULLET}"}]
+        whole = "".join(span.text for span in self.render(answered, False))
         between, found, _ = whole.removeprefix(prompt).partition("\N{BULLET}")
         return between if found and whole.startswith(prompt) and between.isspace() else ""
 
     @cached_property
     def opened(self) -> str:
         """What the prompt itself begins of an answer: mostly nothing, or thoughts that it opens or leaves out."""
-        asked = [{"role": "user", "content": "a"}]
-        before, whole = ("".join(span.text for span in self.render(asked, begin)) for begin in (False, True))
+        before, whole = ("".join(span.text for span in self.render(_ASKED, begin)) for begin in (False, True))
         return begun_text(self.form, whole.removeprefix(before)) if whole.startswith(before) else ""
 
     @property

@@ -63,6 +63,16 @@ def test_how_an_answer_begins_follows_the_switch(chatml):
     assert template.opens_thoughts, "the template itself was told nothing"
 
 
+def test_what_was_found_out_about_a_told_template_is_kept(chatml):
+    template = chatml(OPENED)
+    silent = template.told({"thinking": False})
+    assert template.told({"thinking": False}) is silent
+    assert template.told({"thinking": True}) is not silent
+    for number in range(200):  # options come from clients too
+        template.told({"thinking": number})
+    assert len(template._variants) <= 64
+
+
 def test_an_option_is_known_by_what_it_changes(chatml):
     known = chatml(SWITCHED).known
     assert known({"enable_thinking": True, "last": 3}) == {"enable_thinking": True, "last": 3}
