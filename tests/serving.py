@@ -14,12 +14,14 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+
+from tests.backends.tool_templates import copy_with_template
 
 ROOT = Path(__file__).resolve().parents[1]
 FORKS = multiprocessing.get_context("forkserver")
@@ -162,3 +164,19 @@ def served(*arguments: str, **more: str) -> Callable:
 
 
 server = served()
+
+
+def served_with(templates: Mapping[str, str], prefix: str) -> Callable:
+    """A fixture: one app for all tests of a module, with a copy of a bundled model per template: prefix and name."""
+
+    @pytest.fixture(scope="module")
+    def made(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator[Server]:
+        folder = tmp_path_factory.mktemp("served")
+        home = folder / "app" / "home" / "models"
+        home.mkdir(parents=True)
+        for name, template in templates.items():
+            copy_with_template(models / "tiny-target-a-f16.gguf", home / f"{prefix}{name}.gguf", template)
+        with serving(folder) as running:
+            yield running
+
+    return made

@@ -6,29 +6,16 @@ import openai
 import pytest
 
 from tests.backends.thinking_templates import TEMPLATES
-from tests.backends.tool_templates import copy_with_template
 from tests.server.test_api import ASK, MODEL, client
-from tests.serving import Server, write_settings
+from tests.serving import served_with
 
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory, models):
-    """The app with a copy of a bundled model per template in its data home."""
-    made = Server(tmp_path_factory.mktemp("thinking") / "app")
-    write_settings(made, "[model]\nthreads = 1\n\n[sampling]\ntemperature = 0.0\n")
-    folder = made.data / "home" / "models"
-    folder.mkdir(parents=True)
-    for name, template in TEMPLATES.items():
-        copy_with_template(models / "tiny-target-a-f16.gguf", folder / f"thinks-{name}.gguf", template)
-    yield made.start()
-    made.kill()
+server = served_with(TEMPLATES, "thinks-")
 
 
 def ask(server, template: str, messages=ASK, **extra):
     """A choice and how many tokens its prompt had."""
-    longest = {"max_tokens": 8} if "max_tokens" not in extra else {}
     answer = client(server).chat.completions.create(
-        model=f"thinks-{template}" if template else MODEL, messages=messages, extra_body={**longest, **extra}
+        model=f"thinks-{template}" if template else MODEL, messages=messages, extra_body={"max_tokens": 8, **extra}
     )
     return answer.choices[0], answer.usage.prompt_tokens
 

@@ -7,10 +7,10 @@ import json
 import openai
 import pytest
 
-from tests.backends.tool_templates import TEMPLATES, copy_with_template
+from tests.backends.tool_templates import TEMPLATES
 from tests.server import described
 from tests.server.test_api import ASK, MODEL, client
-from tests.serving import SETTINGS, Server, write_settings
+from tests.serving import served_with
 
 PARAMETERS = {
     "type": "object",
@@ -23,17 +23,7 @@ TOOLS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory, models):
-    """The app with a copy of a bundled model per template in its data home."""
-    made = Server(tmp_path_factory.mktemp("tools") / "app")
-    write_settings(made, SETTINGS)
-    folder = made.data / "home" / "models"
-    folder.mkdir(parents=True)
-    for name, template in TEMPLATES.items():
-        copy_with_template(models / "tiny-target-a-f16.gguf", folder / f"tools-{name}.gguf", template)
-    yield made.start()
-    made.kill()
+server = served_with(TEMPLATES, "tools-")
 
 
 def ask(server, template: str, **more):

@@ -133,9 +133,7 @@ def test_turns_that_do_not_alternate_are_joined_where_the_template_insists(chatm
     assert text(template.render(twice)) == "[a\n\nb]"
 
 
-@pytest.mark.parametrize(
-    "source", ["{{ raise_exception('only on Sundays') }}", "{{ messages[0].content + 1 }}"]
-)
+@pytest.mark.parametrize("source", ["{{ raise_exception('only on Sundays') }}", "{{ messages[0].content + 1 }}"])
 def test_a_template_that_cannot_write_a_question_gives_way_to_a_plain_one(chatml, source):
     template = chatml(source)
     assert "cannot be used" in template.note
