@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from unittest.mock import patch
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from omnidraft.decoding import lookup
@@ -81,11 +81,10 @@ def test_memory_is_bounded(monkeypatch):
 
 
 @patch.object(lookup, "_TRIED", 1000)
-@settings(derandomize=True)  # where one text goes on as another began, the search below finds more, once in many runs
 @given(st.lists(st.lists(st.integers(0, 3), max_size=30), min_size=1, max_size=4))
 def test_equals_a_brute_force_search(texts):
     found = SuffixLookup()
-    begun = set()  # (text, where an answer began): a passage that is half template, half answer is not looked for
+    begun = set()  # (text, where an answer began): a passage that goes on there or reaches over it is not looked for
     for text in [*texts[:-1], texts[-1][:1]]:
         found.begin(text)
         begun.add((len(found._texts) - 1, found._begun))
@@ -98,7 +97,7 @@ def test_equals_a_brute_force_search(texts):
             n = 0
             while n < min(16, end, len(current) - found._begun) and text[end - 1 - n] == current[-1 - n]:
                 n += 1
-            if n >= 3 and not any((number, cut) in begun for cut in (end - 2, end - 1)):
+            if n >= 3 and not any((number, cut) in begun for cut in range(end - 2, end + 1)):
                 said = [*(said if n == best else []), text[end : end + 4]] if n >= best else said
                 best = max(best, n)
     assert matched == best
