@@ -17,6 +17,7 @@ from omnidraft.errors import GrammarError
 _MAX_LENGTH = 1 << 20  # bytes of text
 _MAX_NESTING = 60  # schemas inside each other
 _MAX_REQUIRED = 100_000  # times something may be demanded: an answer has to get there
+_LOWEST = -9.2e18  # llguidance 1.9.1 overruns any stack where a value must be below, near the least of 64 bits
 _OPTIONS = {
     "lenient": True,  # what is beyond a grammar (uniqueItems, not, ...) is left to the model
     "coerce_one_of": True,
@@ -37,6 +38,7 @@ _ONE = (
 _LIST = ("anyOf", "allOf", "oneOf", "prefixItems", "items")
 _NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 _OTHERS = ("additionalProperties", "patternProperties", "unevaluatedProperties")
+_NO_CEILING = ("minimum", "exclusiveMinimum", "default", "examples")
 _COMBINED = ("allOf", "anyOf", "oneOf", "$ref", "if")
 
 
@@ -50,11 +52,24 @@ def schema_text(schema: Any) -> str:
         parts = list(_parts(schema, 0))
         for part in parts:
             _check_counts(part)
+        if any(number < _LOWEST for number in _numbers(schema)):
+            raise GrammarError(f"This JSON schema asks for a number below {_LOWEST:g}.")
         refuse_endless(schema)
         closed = schema if any(map(_combines, parts)) else _closed(schema)
         return json.dumps({**closed, "x-guidance": _OPTIONS})
     except (ValueError, RecursionError):
         raise GrammarError("This JSON schema is nested too deeply.") from None
+
+
+def _numbers(value: Any) -> Iterator[float]:
+    """All numbers that something in the schema may have to equal or stay below."""
+    if isinstance(value, dict):
+        value = [inner for word, inner in value.items() if word not in _NO_CEILING]
+    if isinstance(value, list):
+        for inner in value:
+            yield from _numbers(inner)
+    elif isinstance(value, (int, float)):
+        yield value
 
 
 def _parts(schema: Any, depth: int) -> Iterator[dict[str, Any]]:

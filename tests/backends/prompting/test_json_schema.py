@@ -116,6 +116,9 @@ for _ in range(17):
     ({"type": "nonsense"}, "Invalid type"),
     ({"anyOf": 7}, "anyOf must be an array"),
     ({"$ref": "#"}, "never ends"),
+    ({"const": -(2**63)}, "a number below"),
+    ({"$ref": "#/odd", "odd": {"enum": [1, {"a": [-(2**63) + 100]}]}}, "a number below"),
+    ({"type": "integer", "minimum": -1e308, "maximum": -1e19}, "a number below"),
     ({"$ref": "#/no"}, "does not exist"),
     ({"$ref": 5}, "turned into a grammar"),
     ({"$ref": "https://example.org/x.json"}, "turned into a grammar"),
@@ -149,6 +152,11 @@ def test_chains_of_references_end_no_process(names):
     with contextlib.suppress(GrammarError):
         assert not following.takes(json_grammar(schema), "1")
     assert time.process_time() - begun < SECONDS
+
+
+def test_bounds_of_64_bits_are_taken():
+    schema = {"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1, "default": -(2**63)}
+    assert takes(schema, -(2**63)) and takes(schema, 2**63 - 1)
 
 
 def test_definitions_that_name_each_other_twice_are_written_once():
