@@ -54,7 +54,7 @@ def changed() -> None:
         take = AnswerJob._take
 
         def slowly(job: AnswerJob, event: Event) -> None:
-            time.sleep(pause if isinstance(event, Token) else 0)
+            time.sleep(pause if isinstance(event, Token) and not job.stopped else 0)
             take(job, event)
 
         AnswerJob._take = slowly  # type: ignore[method-assign]

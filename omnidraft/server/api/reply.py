@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from starlette.concurrency import run_in_threadpool
+from anyio import to_thread
 
 from omnidraft.app.answer_job import AnswerJob
 from omnidraft.errors import OmniDraftError
@@ -92,7 +92,8 @@ async def _events(reply: Reply) -> AsyncIterator[dict[str, Any]]:
             yield {"choices": [part]}
         if over:
             break
-        seen = await run_in_threadpool(job.wait, seen, 1.0)
+        # whoever goes away is not held until the thread returns: a pass of a large model takes its time
+        seen = await to_thread.run_sync(job.wait, seen, 1.0, abandon_on_cancel=True)
     if job.error:
         yield {"error": {"message": job.error, "type": "server_error"}}
     else:
