@@ -141,7 +141,7 @@ class GrammarState:
         if matcher.is_accepting():
             return []
         allowed = _bits(matcher.compute_bitmask())
-        seen = [token for token in np.flatnonzero(allowed).tolist() if token not in BLANK]
+        seen = [token for token in np.flatnonzero(allowed).tolist() if token >= END or token not in BLANK]
         if len(seen) != 1 or seen[0] >= END or (space := spacing.expected(seen[0])) is None:
             return []
         return [*space, *seen] if matcher.validate_tokens(list(space)) == len(space) else []

@@ -80,6 +80,11 @@ def test_a_control_token_that_the_vocabulary_lacks_is_spelled(vocabulary):
     assert state.allowed(np.array([vocabulary.eos]))[0]
 
 
+def test_nothing_is_forced_where_text_or_a_control_token_may_come(vocabulary):
+    text = next(text for text, id in vocabulary.controls.items() if id not in vocabulary.eog)
+    assert GrammarState(Grammar("start: /[^x]+/ | control0", controls=(text,)), vocabulary).forced() == []
+
+
 @pytest.mark.parametrize(("said", "forced"), [
     ("", b'{"name": "'),
     ("{", b'"name": "'),
