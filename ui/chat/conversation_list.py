@@ -12,6 +12,7 @@ from html import escape
 from omnidraft.app.session import Session
 from omnidraft.chats import Conversation, Hit
 from ui.chat.named_rows import act, named_row
+from ui.common.layout import address
 
 _STOP = "M8 8h8v8H8z"
 _PIN = "M9 4h6l-1 6 3 4H7l3-4zM12 14v6"
@@ -57,7 +58,7 @@ def _row(chat: Conversation, current: str, snippet: str = "", writing: bool = Fa
     marks = f'data-learned data-tags="{escape(", ".join(chat.tags), quote=True)}"'
     marks += ' aria-current="true"' if chat.id == current else ""
     below = "  ".join(filter(None, [" ".join(f"#{tag}" for tag in chat.tags), snippet]))
-    return named_row(chat.id, chat.title, acts=acts, stop=stop, extra=below, marks=marks)
+    return named_row(chat.id, chat.title, acts=acts, stop=stop, extra=below, marks=marks, address=address(chat.id))
 
 
 def _tags(chats: list[Conversation]) -> str:

@@ -15,14 +15,15 @@ from ui.chat.handlers import Handlers, Updates, telling
 from ui.chat.origins import origins
 from ui.chat.parts import note
 from ui.chat.stream import Followed
+from ui.common.layout import chat_at
 from ui.common.request import session_of
 
 
 class Answering(Handlers):
     """Arriving, asking, and what the buttons below the messages do."""
 
-    def arrive(self, request: gr.Request) -> dict:
-        return self.view.arrival(session_of(self.sessions, request))
+    def arrive(self, path: str, request: gr.Request) -> dict:
+        return self.view.arrival(session_of(self.sessions, request), chat_at(path))
 
     @telling
     def ask(

@@ -12,15 +12,19 @@ _PEN = "M4 20l1-4L16 5l3 3L8 19z"
 _BIN = "M5 7h14M10 7V5h4v2M7 7l1 12h8l1-12"
 
 
-def named_row(key: str, name: str, *, acts: str = "", stop: str = "", extra: str = "", marks: str = "") -> str:
+def named_row(
+    key: str, name: str, *, acts: str = "", stop: str = "", extra: str = "", marks: str = "", address: str = ""
+) -> str:
     """One row with its buttons: those given, rename, delete. marks: attributes of the row. extra: a line below.
 
-    `data-learned` among the marks: it may be forgotten, too. `stop` is a button that is always seen.
+    `data-learned` among the marks: it may be forgotten, too. `stop` is a button that is always seen. What has an
+    address is a link, which another tab can open.
     """
     below = f"<small>{escape(extra)}</small>" if extra else ""
+    tag, kind = ("a", f'href="{escape(address, quote=True)}"') if address else ("button", 'type="button"')
     return (
         f'<div class="od-item" data-id="{escape(key, quote=True)}" {marks}>'
-        f'<button type="button" class="od-row" data-kind="open"><span>{escape(name)}</span>{below}</button>'
+        f'<{tag} {kind} class="od-row" data-kind="open"><span>{escape(name)}</span>{below}</{tag}>'
         f'{stop}<span class="od-acts">{acts}{act("rename", "Rename", name, _PEN)}'
         f"{act('ask-delete', 'Delete', name, _BIN)}</span></div>"
     )
@@ -76,8 +80,9 @@ const write = (item, kind, text, label) => {
   input.addEventListener('blur', () => end(true));
 };
 element.addEventListener('click', (event) => {
-  const button = event.target.closest('button[data-kind]');
-  if (!button) return;
+  const button = event.target.closest('[data-kind]');
+  if (!button || (button.href && (event.ctrlKey || event.metaKey || event.shiftKey))) return;  // a tab of its own
+  event.preventDefault();
   const item = button.closest('.od-item');  // none around a tag to filter by
   const kind = button.dataset.kind;
   if (kind === 'keep') item.querySelector('.od-sure').remove();

@@ -54,7 +54,9 @@ def _connect_answers(page: Page, blocks: gr.Blocks, follows: _Follows) -> None:
     where = [view.box, view.chat_id, view.editing, view.attached, view.too_long]
     files = [view.attached, view.box, view.chat_id]
     shown = [view.attached, view.chips, view.too_long, view.notice]
-    follows.behind(blocks.load(answering.arrive, None, view.outputs, **STREAMING))
+    # The hidden field is but a place for what the script says.
+    place: dict[str, Any] = {"inputs": [view.options.chat], "js": "() => [location.pathname]"}
+    follows.behind(blocks.load(answering.arrive, outputs=view.outputs, **place, **STREAMING))
     follows.behind(gr.on([view.box.submit, view.send.click], answering.ask, where, view.outputs, **STREAMING))
     follows.behind(view.chat.example_select(answering.example, [view.chat_id], view.outputs, **STREAMING))
     follows.behind(view.marks.act(answering.turn, [view.chat_id, view.followed], view.outputs, **STREAMING))

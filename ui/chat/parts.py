@@ -17,6 +17,7 @@ from omnidraft.learning.gain import Gain, gain
 from ui.common.notes import note
 
 GONE = "This conversation is not here any more; reload the page."
+GONE_ELSEWHERE = "The conversation of this address is not here any more; this is another one."
 ARRIVING = "This page is not filled yet; wait a moment, or reload it."
 
 

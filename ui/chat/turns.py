@@ -93,6 +93,8 @@ def _mark(message: Message, version: tuple[int, int], last: bool, busy: bool) ->
         "last": last,
         "busy": busy,
     }
+    if message.role == "assistant" and (model := message.meta.get("target")):
+        mark["model"] = model
     if last and message.role == "assistant" and message.content:
         mark["cut"] = message.partial or message.meta.get("finish_reason") in CUT
     if files := message.files:

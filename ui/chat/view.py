@@ -27,6 +27,7 @@ from ui.chat.origins import origins
 from ui.chat.panel import panel, summary
 from ui.chat.parts import (
     GONE,
+    GONE_ELSEWHERE,
     acceptance_of,
     gain_of,
     gauge,
@@ -87,10 +88,11 @@ class ChatView:
         own = [getattr(self, f.name) for f in fields(self) if f.name != "options"]
         return [*own, self.options.chat, self.options.preset, *self.options.inputs]
 
-    def arrival(self, session: Session) -> dict:
-        """A page that was opened or reloaded."""
+    def arrival(self, session: Session, wanted: str | None) -> dict:
+        """A page that was opened or reloaded; its address names the conversation that is wanted, or none."""
         models = models_list.targets(models_list.scan(session.assistant))
-        chat, said = session.shown.chat(), ""
+        chat = session.shown.chat(wanted)
+        said = "" if wanted in (None, chat.id) else GONE_ELSEWHERE
         try:
             session.target_path()
         except OmniDraftError as error:
@@ -234,7 +236,8 @@ class ChatView:
         job = session.job
         if job is None or job.chat != chat or not job.over:
             return shown
-        return {**shown, self.notice: outcome(job, session.store.path(chat or "")), self.line: summary(job.live)}
+        said = outcome(job, session.store.path(chat or ""))
+        return {**shown, **({self.notice: said} if said else {}), self.line: summary(job.live)}
 
     def _growing(self, session: Session, job: AnswerJob, chat: str, wanted: Callable[[], bool]) -> Iterator[dict]:
         session.store.get(chat)  # StorageError if it is gone

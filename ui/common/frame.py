@@ -11,10 +11,10 @@ from pathlib import Path
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ui.common.layout import navigation, page_at
+from ui.common.layout import chat_at, navigation, page_at
 
 STATIC = Path(__file__).parents[1] / "static"
-SCRIPTS = ("frame.js", "page.js", "answers.js", "turns.js", "composer.js")
+SCRIPTS = ("frame.js", "page.js", "answers.js", "turns.js", "composer.js", "addresses.js")
 
 
 class Frame:
@@ -25,6 +25,8 @@ class Frame:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         page = page_at(scope["path"]) if scope["type"] == "http" and scope["method"] == "GET" else None
+        if page is not None and chat_at(scope["path"]) is not None:
+            scope = {**scope, "path": "/", "raw_path": b"/"}  # one page has them all; its script says which it is
         await self.app(scope, receive, send if page is None else _framing(send, page))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from html import escape
 from typing import Any
 
@@ -17,6 +18,7 @@ PAGES = [
     ("Settings", "settings"),
     ("Profiles", "profiles"),
 ]
+_CHAT = re.compile(r"/c/([\w-]{1,80})/?")
 _ICONS = {
     "Chat": "M4 5h16v11H9l-4 3.5V16H4z",
     "Models": "M12 3l8 4.5v9L12 21l-8-4.5v-9zM4 7.5l8 4.5 8-4.5M12 12v9",
@@ -27,9 +29,22 @@ _ICONS = {
 }
 
 
+def address(chat: str) -> str:
+    """Where a conversation is."""
+    return f"/c/{chat}"
+
+
 def page_at(path: str) -> str | None:
-    """The name of the page at an address; None if there is none."""
+    """The name of the page at an address; None if there is none. Every conversation is on the first."""
+    if _CHAT.fullmatch(path):
+        return PAGES[0][0]
     return next((name for name, place in PAGES if path.strip("/") == place), None)
+
+
+def chat_at(path: str) -> str | None:
+    """The conversation at an address, which may be gone; None where the address names none."""
+    found = _CHAT.fullmatch(path)
+    return found[1] if found else None
 
 
 def side_head(current: str) -> gr.HTML:

@@ -56,7 +56,8 @@
   let again = false;
   document.addEventListener("click", (event) => {
     const leaving = event.target.closest?.("#od-new, #od-rows [data-kind=open]");
-    if (!leaving || again || performance.now() - told > SENT) return;
+    const elsewhere = event.ctrlKey || event.metaKey || event.shiftKey; // a tab of its own
+    if (!leaving || again || elsewhere || performance.now() - told > SENT) return;
     event.preventDefault();
     event.stopImmediatePropagation();
     setTimeout(() => {
@@ -91,6 +92,7 @@
     if (event.target === box()) keep(event.target.value);
   });
   document.addEventListener("click", (event) => {
+    if (event.ctrlKey || event.metaKey || event.shiftKey) return; // it opens elsewhere
     const row = event.target.closest?.("#od-rows [data-kind=open]")?.closest(".od-item").dataset.id;
     const fresh = event.target.closest?.("#od-new") && !document.querySelector(".od-empty");
     if (fresh || (row && row !== chat)) {

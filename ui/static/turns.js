@@ -78,6 +78,12 @@
     const made = document.createElement("div");
     made.className = "od-turn";
     made.dataset.key = JSON.stringify(mark);
+    if (mark.model) {
+      const model = document.createElement("small");
+      model.className = "od-model";
+      model.textContent = model.title = mark.model;
+      made.append(model);
+    }
     if (mark.out) {
       const out = document.createElement("small");
       out.textContent = "Left out of what the model reads";
