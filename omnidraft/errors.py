@@ -21,6 +21,10 @@ class ContextFull(ModelError):
     """The last message and what has to stand before it are longer than the model's context."""
 
 
+class PictureError(OmniDraftError):
+    """A picture that cannot be used, or a model that cannot see it."""
+
+
 class PromptRefused(ModelError):
     """The model's chat template cannot write this conversation."""
 

@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from omnidraft.backends.picture_ids import until_picture
+
 _SHORTEST = 3  # shorter matches are chance
 _LONGEST = 16
 _MOST_IDS = 200_000  # remembered over all texts; then the older half is dropped
@@ -108,6 +110,7 @@ class SuffixLookup:
             elif matched == length:
                 best.append((number, end))
         ids, (number, end), agreed = self._elect(best, longest)
+        ids = list(until_picture(ids))
         return Match(ids, length, number == len(self._texts) - 1 and end > self._begun, min(agreed, len(ids)))
 
     def _elect(self, passages: Sequence[tuple[int, int]], longest: int) -> tuple[list[int], tuple[int, int], int]:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from omnidraft.backends.picture_ids import FIRST
 from omnidraft.settings.config import SamplingSettings
 
 
@@ -41,7 +42,8 @@ class Penalties:
 def looked_at(settings: SamplingSettings, prompt: Sequence[int], written: int) -> tuple[list[int], int]:
     """What of `prompt`, whose last `written` ids are the answer's own, the penalties see: (ids, how many are not its).
 
-    The result grows with the answer; see `Penalties`.
+    Pictures are nothing that could be said again. The result grows with the answer; see `Penalties`.
     """
     length = min(len(prompt), max(settings.repeat_last_n, written))
-    return list(prompt[len(prompt) - length :]), length - written
+    seen = [id for id in prompt[len(prompt) - length :] if id < FIRST]
+    return seen, len(seen) - written

@@ -9,7 +9,7 @@ import ctypes
 import itertools
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -52,6 +52,11 @@ def _remember_errors(level: int, text: bytes, _user_data: object) -> None:
 def silence() -> None:
     """Send llama.cpp's log to this module instead of stderr; again each time, lest another callback be in its place."""
     api.llama_log_set(_remember_errors, ctypes.c_void_p(0))
+
+
+def keep_log_of(set_callback: Callable[..., None]) -> None:
+    """Send the log of a library that comes with llama.cpp here as well. set_callback: how that library is told."""
+    set_callback(_remember_errors, ctypes.c_void_p(0))
 
 
 def begin() -> None:

@@ -153,6 +153,23 @@ def gemma3(seed: int = 0) -> Model:
     return _model("gemma3", settings, blocks, _embedding(random))
 
 
+def qwen2vl(seed: int = 0) -> Model:
+    """Attention with positions of three axes."""
+    random = np.random.default_rng(seed)
+    settings = {"feed_forward_length": 128, "attention.head_count": 4, "attention.head_count_kv": 2}
+    settings |= {"rope.dimension_sections": [2, 3, 3, 0]}
+    block = lambda: {"attn_norm.weight": ones(WIDTH), **_attention(random), **_feed_forward(random)}  # noqa: E731
+    return _model("qwen2vl", settings, [block() for _ in range(3)], _embedding(random))
+
+
+def llama(seed: int = 0) -> Model:
+    """Attention and nothing else."""
+    architecture, metadata, tensors = qwen2vl(seed)
+    renamed = {key.replace(architecture, "llama"): value for key, value in metadata.items() if "sections" not in key}
+    return "llama", renamed, tensors
+
+
 MODELS: dict[str, Callable[[], Model]] = {
-    "mamba": mamba, "lfm2": lfm2, "qwen35": qwen35, "gemma2": gemma2, "gemma3": gemma3,
+    "mamba": mamba, "lfm2": lfm2, "qwen35": qwen35, "gemma2": gemma2, "gemma3": gemma3, "qwen2vl": qwen2vl,
+    "llama": llama,
 }  # fmt: skip

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -19,7 +20,9 @@ from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.llama.bits import alike_at_any_width
 from omnidraft.backends.llama.devices import gpu_offload
 from omnidraft.backends.llama.embeddings import LlamaEmbedder
+from omnidraft.backends.llama.eyes import Eyes
 from omnidraft.backends.llama.placement import Placement
+from omnidraft.backends.llama.positions import Positions
 from omnidraft.backends.llama.runtime import AbortFlag, begin_call, failure_reason
 from omnidraft.backends.llama.sizes import pass_bytes, prompt_step
 from omnidraft.errors import ModelError
@@ -67,6 +70,7 @@ class LlamaContext:
         self._model: Any = None
         self._context: Any = None
         self._adapter: Any = None
+        self._layout = Positions()  # of what the cache holds
         self.max_rows = max_rows
         self.capacity = max(settings.n_batch, max_rows)
         self.abort = AbortFlag()
@@ -161,6 +165,7 @@ class LlamaContext:
         if not self._context:
             raise ModelError(f"llama.cpp could not make another context ({failure_reason()}); load the model again.")
         self._memory = llama_cpp.llama_get_memory(self._context)
+        self._layout.cut(0)
         self._set_threads = self._parameters.n_threads
         self.interrupted_by(self.abort)
 
@@ -176,7 +181,7 @@ class LlamaContext:
             batch.seq_id[row][0] = 0
 
     def decode(self, ids: Sequence[int], position: int, outputs: int) -> int:
-        """One `llama_decode` of `ids` at `position`, results for the last `outputs` ids; llama.cpp's return code.
+        """One `llama_decode` of `ids` behind `position` tokens, results for the last `outputs` ids; llama.cpp's return code.
 
         0 done, 1 no room, 2 aborted, negative invalid or failed.
         """
@@ -201,12 +206,29 @@ class LlamaContext:
             threads.passed(*(count, taken) if narrow else (count.bit_length(), taken / count))
         return code
 
+    def open_eyes(self, projector: Path) -> Eyes:
+        """What this model sees with; to be closed before this is."""
+        widest = min(self._parameters.n_ubatch, self.capacity)
+        return Eyes(projector, self._model, self._prompt_threads.count, widest)
+
+    def see(self, eyes: Eyes, first: int, rows: int, position: int) -> int:
+        """Read the `rows` rows of a picture, whose ids begin with `first`, behind `position` tokens; a code as of
+        `decode`."""
+        self._outputs = self._wanted = 0
+        start = self._layout.behind(position)
+        code, taken = eyes.read(first, self._context, start, self.capacity, self.abort)
+        if code == 0:
+            llama_cpp.llama_synchronize(self._context)
+            self._layout.add(position, rows, taken)
+        return code
+
     def _fill(self, ids: Sequence[int], position: int, outputs: int) -> int:
         """Put the ids into the batch; how many rows that made, with those that pad it and are to be cut off again."""
         count = len(ids)
         rows = self.least_rows if count < self.least_rows and position + self.least_rows <= self._n_ctx else count
+        start = self._layout.behind(position)
         if rows == 1:
-            self._ids[0], self._positions[0], self._flags[0] = ids[0], position, outputs
+            self._ids[0], self._positions[0], self._flags[0] = ids[0], start, outputs
         else:
             self._ids[:count] = ids
             self._flags[: count - outputs] = 0
@@ -214,7 +236,7 @@ class LlamaContext:
             if rows > count:  # behind those that are wanted, which cannot see them
                 self._ids[count:rows], self._flags[count:rows] = ids[-1], self.padded_wholly
                 self._outputs += (rows - count) * self.padded_wholly
-            np.add(self._counted[:rows], position, out=self._positions[:rows])
+            np.add(self._counted[:rows], start, out=self._positions[:rows])
         self._batch.n_tokens = rows
         return rows
 
@@ -236,10 +258,14 @@ class LlamaContext:
 
     def cut(self, length: int) -> bool:
         """Forget everything from position `length` on; False if this kind of memory cannot."""
-        return bool(llama_cpp.llama_memory_seq_rm(self._memory, 0, length, -1))
+        done = bool(llama_cpp.llama_memory_seq_rm(self._memory, 0, self._layout.behind(length), -1))
+        if done:
+            self._layout.cut(length)
+        return done
 
     def clear(self) -> None:
         llama_cpp.llama_memory_clear(self._memory, False)
+        self._layout.cut(0)
 
     def save_state(self) -> bytes:
         """A copy of what recurrent layers hold now; keys and values stay where they are and are cut instead."""
@@ -257,8 +283,8 @@ class LlamaContext:
 
     @property
     def held(self) -> int:
-        """Positions in the cache."""
-        return llama_cpp.llama_memory_seq_pos_max(self._memory, 0) + 1
+        """Tokens in the cache, with the rows of pictures."""
+        return self._layout.rows(llama_cpp.llama_memory_seq_pos_max(self._memory, 0))
 
     @property
     def memory_kind(self) -> str:

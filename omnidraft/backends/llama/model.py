@@ -26,9 +26,11 @@ from omnidraft.backends.llama.cards import place
 from omnidraft.backends.llama.context import LlamaContext
 from omnidraft.backends.llama.devices import gpu_offload
 from omnidraft.backends.llama.estimate import check_memory
+from omnidraft.backends.llama.eyes import Eyes
 from omnidraft.backends.llama.placement import Placement
 from omnidraft.backends.llama.rewind import Method, Rewinder, rollback_steps
 from omnidraft.backends.llama.runtime import AbortFlag, failure_reason
+from omnidraft.backends.picture_ids import FIRST, has_picture, step_end
 from omnidraft.errors import ModelError
 from omnidraft.processes.thread_choice import processors_are_free
 from omnidraft.processes.thread_pool import release_helpers
@@ -61,8 +63,10 @@ class LlamaTarget:
         vocabulary: Vocabulary,
         max_rows: int,
         placement: Placement | None = None,
+        projector: Path | None = None,
     ) -> None:
         self.info = info
+        self.eyes: Eyes | None = None
         self.name = info.name
         self.vocabulary = vocabulary
         self.tokens: list[int] = []
@@ -95,6 +99,9 @@ class LlamaTarget:
             self.widest = max_rows
             if self._verifies and settings.exact == "bits":
                 self._keep_to_one_class()
+            if projector is not None:
+                TRIALS.require(info.path, projector)
+                self.eyes = self._context.open_eyes(projector)
         except BaseException:
             self.close()
             raise
@@ -111,14 +118,16 @@ class LlamaTarget:
         vocabulary: Vocabulary | None = None,
         max_rows: int = 64,
         placement: Placement | None = None,
+        projector: Path | None = None,
     ) -> Self:
         """Load the model at `path`; ModelError in one sentence if it cannot serve.
 
         Its vocabulary is read apart from the weights, so that it outlives them; give it if it is known already.
         `placement`: layers that workers hold. Only for a process that may end with them (target_process.py).
+        `projector`: the file with which it sees pictures.
         """
         info = usable_info(path)
-        return cls(info, settings, vocabulary or read_gguf_vocabulary(info.path), max_rows, placement)
+        return cls(info, settings, vocabulary or read_gguf_vocabulary(info.path), max_rows, placement, projector)
 
     def _place(
         self, settings: ModelSettings, rollback: int, placement: Placement | None
@@ -246,19 +255,41 @@ class LlamaTarget:
                 raise ValueError(f"{rows} rows asked of {len(ids)} ids")
             if len(self.tokens) + len(ids) > self.n_ctx:
                 raise ModelError(self._full(len(ids)))
-            start, parts = 0, []
-            for count, outputs in self._passes(len(ids), rows):
-                part = ids if count == len(ids) else ids[start : start + count]
-                self._rewinder.before_pass(len(self.tokens), outputs)
-                if code := context.decode(part, len(self.tokens), outputs):
-                    self._failed(code, count)
-                self.tokens.extend(part)
-                start += count
-                if rows > self.max_rows and outputs:
-                    parts.append(context.logits(outputs).copy())
-            if parts:
-                return np.concatenate(parts)
-            return context.logits(rows) if rows else np.empty((0, self.vocabulary.size), np.float32)
+            start = 0
+            while has_picture(ids[start:]):
+                end = step_end(ids, start, self.n_batch)
+                self._read(ids[start:end])
+                start = end
+            return self._extend(ids[start:] if start else ids, rows)
+
+    def _extend(self, ids: Sequence[int], rows: int) -> np.ndarray:
+        """`extend` with text."""
+        context = self._live()
+        start, parts = 0, []
+        for count, outputs in self._passes(len(ids), rows):
+            part = ids if count == len(ids) else ids[start : start + count]
+            self._read(part, outputs)
+            start += count
+            if rows > self.max_rows and outputs:
+                parts.append(context.logits(outputs).copy())
+        if parts:
+            return np.concatenate(parts)
+        return context.logits(rows) if rows else np.empty((0, self.vocabulary.size), np.float32)
+
+    def _read(self, ids: Sequence[int], outputs: int = 0, *, again: bool = False) -> None:
+        """One pass over a batch of text, or over one picture. again: these were taken back with a state."""
+        context, held = self._live(), len(self.tokens)
+        if not again:
+            self._rewinder.before_pass(held, outputs)
+        if ids[0] < FIRST:
+            code = context.decode(ids, held, outputs)
+        elif self.eyes is not None:
+            code = context.see(self.eyes, ids[0], len(ids), held)
+        else:
+            raise ValueError(f"{self.name} has no eyes")
+        if code:
+            self._failed(code, len(ids))
+        self.tokens.extend(ids)
 
     def _passes(self, count: int, rows: int) -> list[tuple[int, int]]:
         """(ids, rows) of each pass: full batches without rows, then at most `max_rows` rows in each."""
@@ -317,11 +348,11 @@ class LlamaTarget:
             del self.tokens[left:]
             if again:
                 context.abort.clear()
-            for start in range(0, len(again), self.n_batch):
-                part = again[start : start + self.n_batch]
-                if code := context.decode(part, len(self.tokens), 0):
-                    self._failed(code, len(part))
-                self.tokens.extend(part)
+            start = 0
+            while start < len(again):
+                end = step_end(again, start, self.n_batch)
+                self._read(again[start:end], again=True)
+                start = end
 
     def embed(self, texts: Sequence[Sequence[int]], stopped: Callable[[], bool]) -> np.ndarray:
         """See `Embedding.embed`."""
@@ -351,6 +382,8 @@ class LlamaTarget:
         """Interrupt, then free the model. Harmless when repeated."""
         self.abort()
         with self._lock:
+            if self.eyes is not None:
+                self.eyes.close()
             if self._context is not None:
                 self._context.close()
                 self._context = None

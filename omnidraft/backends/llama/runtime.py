@@ -115,5 +115,9 @@ class AbortFlag:
     def set(self) -> None:
         self._buffer[0] = b"\x01"
 
+    @property
+    def is_set(self) -> bool:
+        return self._buffer[0] != b"\x00"
+
     def clear(self) -> None:
         self._buffer[0] = b"\x00"

@@ -11,10 +11,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from omnidraft.backends.pictures import Picture
 from omnidraft.processes.bounded_child import asked
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 
-_CONTEXT = 512
+_CONTEXT, _SEEING = 512, 8192
+_BLANK = Picture("blank", 96, 64, b"\x80" * (96 * 64 * 3))
 _TEXTS = ("Hello there,  12345!\n", "déjà-vu 中文 😀\t\x00\x7f", " ", "<|im_end|></s>[INST]", "a" * 300)
 
 
@@ -32,10 +34,14 @@ def _open(path: Path, adapter: str | None) -> None:
         vocabulary.encode_bytes(bytes(range(256)))
     if info.kind != "model":
         return
-    with LlamaDrafter.open(path, ModelSettings(n_ctx=_CONTEXT), vocabulary=vocabulary, max_rows=8) as model:
-        if adapter is not None:
+    projector = Path(adapter) if adapter is not None and read_info(adapter).kind == "projector" else None
+    settings = ModelSettings(n_ctx=_SEEING if projector else _CONTEXT)
+    with LlamaDrafter.open(path, settings, vocabulary=vocabulary, max_rows=8, projector=projector) as model:
+        if model.eyes is not None:
+            model.extend(model.eyes.ids(_BLANK), 0)
+        elif adapter is not None:
             model.set_adapter(adapter)
-        model.extend(ids[: max(0, model.n_ctx - 8)], min(len(ids), 4))
+        model.extend(ids[: max(0, model.n_ctx - len(model.tokens) - 8)], min(len(ids), 4))
 
 
 def _try(path: Path, adapter: str | None) -> str:

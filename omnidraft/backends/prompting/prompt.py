@@ -12,6 +12,7 @@ from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 from omnidraft.backends.prompting.messages import Message
+from omnidraft.backends.prompting.picture_marks import See, render
 from omnidraft.backends.prompting.spans import Span
 from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.errors import ContextFull
@@ -29,15 +30,20 @@ class Joined(str):
 
 
 def prompt_ids(
-    template: ChatTemplate, vocabulary: Vocabulary, messages: Sequence[Message], committed: Sequence[int] = ()
+    template: ChatTemplate,
+    vocabulary: Vocabulary,
+    messages: Sequence[Message],
+    committed: Sequence[int] = (),
+    see: See | None = None,
 ) -> list[int]:
     """Ids of the rendered conversation, ready for the answer, beginning with as much of `committed` as it can.
 
     If the rendering begins with exactly the bytes and control tokens of `committed`, the result is `committed` plus
     the tokenization of what follows. If the conversation was changed, the ids before the text run with the change are
-    kept, so a regenerated answer gets the very prompt it had. BOS stands once.
+    kept, so a regenerated answer gets the very prompt it had. BOS stands once. see: the ids of a picture; None for a
+    model that sees none.
     """
-    return spans_ids(template.render(messages), vocabulary, committed)
+    return spans_ids(render(template, messages, see), vocabulary, committed)
 
 
 def spans_ids(spans: Sequence[Span], vocabulary: Vocabulary, committed: Sequence[int] = ()) -> list[int]:
@@ -51,12 +57,13 @@ def count_ids(
     messages: Sequence[Message],
     committed: Sequence[int] = (),
     limit: int | None = None,
+    see: See | None = None,
 ) -> int:
     """How many ids `prompt_ids` gives; at least how many, where even that is more than `limit`.
 
     Texts far too long for a context are not tokenized only to learn that.
     """
-    runs = _runs(template.render(messages), vocabulary)
+    runs = _runs(render(template, messages, see), vocabulary)
     if limit is not None:
         longest = _longest_piece(vocabulary)
         least = sum(1 if isinstance(run, int) else -(-len(run.encode()) // longest) for run in runs)
@@ -161,7 +168,8 @@ def _spell(vocabulary: Vocabulary, committed: Sequence[int], start: int, data: b
     """Walks along `committed` from `start` while its pieces spell `data`: (next id, bytes spelled)."""
     spelled, markers = 0, _control_texts(vocabulary)
     while start < len(committed) and spelled < len(data):
-        piece = vocabulary.pieces[committed[start]] or markers.get(committed[start], b"")
+        id = committed[start]
+        piece = b"" if id >= vocabulary.size else vocabulary.pieces[id] or markers.get(id, b"")
         if not piece or not data.startswith(piece, spelled):
             break
         spelled += len(piece)

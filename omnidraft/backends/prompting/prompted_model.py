@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from omnidraft.backends.base import DraftModel, LanguageModel
+from omnidraft.backends.prompting.picture_marks import See
 from omnidraft.backends.prompting.prompt import answer_ids, count_ids, fit_context, prompt_ids
 from omnidraft.backends.prompting.raw_text import RawText
 from omnidraft.backends.prompting.templates import ChatTemplate
@@ -37,6 +38,12 @@ class PromptedModel:
     template: ChatTemplate
     committed: list[int]
 
+    @property
+    def see(self) -> See | None:
+        """Tells the ids of a picture; None for a model without eyes."""
+        eyes = getattr(self.model, "eyes", None)
+        return eyes.ids if eyes is not None else None
+
     def answer_ids(self, text: str, ids: Sequence[int]) -> list[int]:
         """The ids of an answer that is there already; `ids` where they are known."""
         return answer_ids(self.model.vocabulary, text, self.template.answer_prefix if text else "", ids)
@@ -51,12 +58,12 @@ class PromptedModel:
         if isinstance(messages, RawText):
             return messages, messages.target_ids(self.model.vocabulary, self.committed, self.model.n_ctx), 0
         kept, dropped = self._fit(list(messages), template, max_tokens, written)
-        return kept, prompt_ids(template, self.model.vocabulary, kept, self.committed), dropped
+        return kept, prompt_ids(template, self.model.vocabulary, kept, self.committed, self.see), dropped
 
     def room(self, messages: Sequence[Message], max_tokens: int) -> int:
         """How many more tokens fit into the context beside these messages and the room kept for an answer."""
         limit = self.model.n_ctx - self._reserve(max_tokens)
-        return limit - count_ids(self.template, self.model.vocabulary, messages, (), limit)
+        return limit - count_ids(self.template, self.model.vocabulary, messages, (), limit, self.see)
 
     def _reserve(self, max_tokens: int) -> int:
         """Room kept for an answer: a quarter of the context, or max_tokens if that is less."""
@@ -72,7 +79,7 @@ class PromptedModel:
         limit = self.model.n_ctx
 
         def count(kept: Sequence[Message]) -> int:
-            return count_ids(template, self.model.vocabulary, kept, self.committed, limit) + written
+            return count_ids(template, self.model.vocabulary, kept, self.committed, limit, self.see) + written
 
         try:
             return fit_context(messages, limit - self._reserve(max_tokens), count)

@@ -1,0 +1,84 @@
+"""Pictures as models get them: rows of RGB pixels, read from files that anybody may have made.
+
+What a file says of its size is believed only to refuse it, before anything is decoded. Knows no model.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+from PIL import Image, ImageOps
+
+from omnidraft.errors import PictureError
+
+MOST_BYTES = 20 << 20
+MOST_PIXELS = 40_000_000
+LONGEST_SIDE = 2048  # pixels; no projector looks closer, and its own resizing takes memory
+_FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
+_KINDS = "a PNG, JPEG, WebP, GIF or BMP picture"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Picture:
+    """digest: SHA-256 of size and pixels, in hexadecimal; pixels: width x height x (red, green, blue), by rows."""
+
+    digest: str
+    width: int
+    height: int
+    pixels: bytes
+
+
+def open_picture(path: str | Path) -> Picture:
+    """The picture in a file; PictureError in one sentence."""
+    try:
+        with Path(path).expanduser().open("rb") as file:
+            return read_picture(file.read(MOST_BYTES + 1), str(path))
+    except OSError as error:
+        raise PictureError(f"{path} cannot be read ({error.strerror}).") from None
+
+
+def read_picture(data: bytes, name: str = "The picture") -> Picture:
+    """The picture in these bytes, upright, on white where it is transparent, the first one where it moves."""
+    if not data:
+        raise PictureError(f"{name} is empty.")
+    if len(data) > MOST_BYTES:
+        raise PictureError(f"{name} has more than {MOST_BYTES >> 20} MB; save it smaller.")
+    if data.lstrip()[:1] == b"<":
+        raise PictureError(f"{name} is a drawing or a page in XML, not {_KINDS}; save it as PNG.")
+    try:
+        with warnings.catch_warnings(), Image.open(io.BytesIO(data), formats=_FORMATS) as image:
+            warnings.simplefilter("ignore")  # what Pillow warns of is refused below
+            if image.width * image.height > MOST_PIXELS:
+                raise PictureError(
+                    f"{name} has {image.width:,} x {image.height:,} pixels, more than {MOST_PIXELS:,}; save it smaller."
+                )
+            return _made(image)
+    except PictureError:
+        raise
+    except Image.UnidentifiedImageError:
+        raise PictureError(f"{name} is not {_KINDS}.") from None
+    except Exception:  # a decoder of foreign bytes fails in every way there is
+        raise PictureError(f"{name} is damaged.") from None
+
+
+def _made(image: Image.Image) -> Picture:
+    image.draft("RGB", (LONGEST_SIDE, LONGEST_SIDE))  # JPEG decodes no more than is needed
+    turned = ImageOps.exif_transpose(image)
+    flat = _on_white(turned)
+    flat.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
+    pixels = flat.tobytes()
+    digest = hashlib.sha256(f"{flat.width} {flat.height} ".encode() + pixels).hexdigest()
+    return Picture(digest, flat.width, flat.height, pixels)
+
+
+def _on_white(image: Image.Image) -> Image.Image:
+    if image.mode.startswith(("I", "F")):  # 16 bits of grey
+        image = image.convert("I").point(lambda value: value * (1 / 256)).convert("L")
+    if not image.has_transparency_data:
+        return image.convert("RGB")
+    clear = image.convert("RGBA")
+    return Image.alpha_composite(Image.new("RGBA", clear.size, "white"), clear).convert("RGB")

@@ -1,0 +1,77 @@
+"""Pictures in messages: a mark in the text where each stands, and the pictures themselves beside it.
+
+A message's "content" holds the marks, its "pictures" what they stand for. Templates pass marks on as text; a model
+with eyes gets a picture's ids in their place, every other (each drafter) a short neutral text. Nobody can type a mark:
+it holds a secret of this process. Knows nothing of what is in a picture.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from omnidraft.backends.pictures import Picture
+from omnidraft.backends.prompting.messages import Message
+from omnidraft.backends.prompting.spans import Span
+from omnidraft.backends.prompting.templates import ChatTemplate
+from omnidraft.errors import PictureError
+
+See = Callable[[Picture], Sequence[int]]  # the ids of a picture
+UNSEEN = "[picture]"
+_SECRET = secrets.token_hex(16)
+_MARK = re.compile(rf"<picture {_SECRET} ([0-9a-f]+)>")
+_LEFT_OUT = "{name} cannot see pictures, so those of earlier messages are left out."
+_BLIND = "{name} cannot see pictures; load a model together with its projector (mmproj)."
+
+
+def mark(picture: Picture) -> str:
+    return f"<picture {_SECRET} {picture.digest}>"
+
+
+def with_pictures(text: str, pictures: Sequence[Picture]) -> dict[str, Any]:
+    """What a message about these pictures says: they stand before its text."""
+    if not pictures:
+        return {"content": text}
+    return {"content": "\n".join([*map(mark, pictures), text]), "pictures": list(pictures)}
+
+
+def unseen(messages: Sequence[Message]) -> list[Message]:
+    """The same messages for a model without eyes."""
+    return [_without(message) if message.get("pictures") else message for message in messages]
+
+
+def _without(message: Message) -> Message:
+    kept = {name: value for name, value in message.items() if name != "pictures"}
+    return {**kept, "content": _MARK.sub(UNSEEN, kept["content"])}
+
+
+def for_blind(messages: Sequence[Message], name: str) -> tuple[Sequence[Message], str | None]:
+    """The messages for the model of this name, which has no eyes, and a sentence if that leaves anything out;
+    PictureError if it is the last message that shows pictures."""
+    if not any(message.get("pictures") for message in messages):
+        return messages, None
+    if messages[-1].get("pictures"):
+        raise PictureError(_BLIND.format(name=name))
+    return unseen(messages), _LEFT_OUT.format(name=name)
+
+
+def render(template: ChatTemplate, messages: Sequence[Message], see: See | None) -> list[Span]:
+    """What a template writes of messages; a picture's ids come as control tokens where `see` tells them."""
+    pictures = {picture.digest: picture for message in messages for picture in message.get("pictures") or ()}
+    if see is None or not pictures:
+        return template.render(unseen(messages))
+    return [part for span in template.render(messages) for part in _parts(span, pictures, see)]
+
+
+def _parts(span: Span, pictures: dict[str, Picture], see: See) -> Iterator[Span]:
+    if span.control:
+        yield span
+        return
+    for at, part in enumerate(_MARK.split(span.text)):
+        if at % 2 == 0:
+            if part:
+                yield Span(part, joined=span.joined and at == 0)
+        elif part in pictures:
+            yield from (Span("", id) for id in see(pictures[part]))
