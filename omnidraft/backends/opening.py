@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from omnidraft.backends.llama.model import LlamaTarget
+from omnidraft.backends.projectors import projector_beside
 from omnidraft.backends.remote.target_process import TargetProcess
+from omnidraft.errors import ModelError
 from omnidraft.settings.config import ModelSettings
 from omnidraft.storage.trial import TRIALS
 
@@ -14,16 +16,18 @@ if TYPE_CHECKING:
     from omnidraft.backends.base import LanguageModel
     from omnidraft.backends.hf.target import HfTarget
 
+_NO_PROJECTOR = "{} is not used: only models in GGUF files on this machine alone take projectors here."
 _NO_WORKERS = "Workers hold layers of GGUF files only, so this folder is computed on this machine alone."
 
 
 def open_target(
-    path: str | Path, settings: ModelSettings, replaced: LanguageModel | None = None
+    path: str | Path, settings: ModelSettings, replaced: LanguageModel | None = None, projector: Path | None = None
 ) -> LlamaTarget | HfTarget | TargetProcess:
     """The target at `path`, a file or a folder; ModelError in one sentence if it cannot serve.
 
     replaced: the target that this one shall take the place of. A worker serves one main program at a time, so one that
     uses workers lets go of them here; it takes them again with its next pass, should it still be asked.
+    projector: what it sees pictures through; None: one that lies beside it, if that serves.
     """
     if Path(path).is_dir():
         TRIALS.refuse_crashed(path)
@@ -31,9 +35,22 @@ def open_target(
 
         opened = HfTarget.open(path, settings)
         opened.notices += [_NO_WORKERS] if settings.workers else []
+        opened.notices += [_NO_PROJECTOR.format(projector)] if projector else []
         return opened
     if settings.workers:
         if isinstance(replaced, TargetProcess):
             replaced.release()
-        return TargetProcess.open(path, settings)
-    return LlamaTarget.open(path, settings)
+        remote = TargetProcess.open(path, settings)
+        remote.notices += [_NO_PROJECTOR.format(projector)] if projector else []
+        return remote
+    target = LlamaTarget.open(path, settings)
+    beside = projector or projector_beside(Path(path))
+    if beside is not None:
+        try:
+            target.open_eyes(beside)
+        except ModelError as error:
+            if projector is not None:
+                target.close()
+                raise
+            target.notices.append(f"{error} So {target.name} reads text only.")
+    return target

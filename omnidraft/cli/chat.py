@@ -13,6 +13,8 @@ from pathlib import Path
 
 from omnidraft.app.assistant import Assistant
 from omnidraft.app.default_models import choose_adapter, choose_drafter, choose_target
+from omnidraft.backends.pictures import Picture, open_picture
+from omnidraft.backends.prompting.picture_marks import with_pictures
 from omnidraft.backends.prompting.thinking import EFFORTS
 from omnidraft.cli.converse import converse, new_chat
 from omnidraft.cli.interrupt import Interrupts
@@ -43,6 +45,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         if setting.name in _SAMPLING:
             help = f"{setting.help} Accepted: {setting.rule.accepted}.".replace("%", "%%")
             parser.add_argument("--" + setting.name.replace("_", "-"), type=_SAMPLING[setting.name], help=help)
+    parser.add_argument("--image", type=Path, action="append", default=[],
+                        help="a picture that the first message is about (may be repeated)")  # fmt: skip
+    parser.add_argument("--mmproj", type=Path, help="the target's projector for pictures (default: one beside it)")
     parser.add_argument("--template", type=Path, help="a file with the target's chat template, instead of its own")
     parser.add_argument("--think", choices=("on", "off", *EFFORTS),
                         help="whether the model thinks before it answers, or how much, if it can be told")  # fmt: skip
@@ -71,13 +76,15 @@ def run(args: argparse.Namespace) -> int:
     assistant = Assistant(home, args.profile, ephemeral=args.ephemeral, learn=conversing)
     try:
         sampling, draft = sampling_settings(args, assistant), draft_settings(args, assistant)
-        prompts = _prompts(args)
+        pictures = [open_picture(path) for path in args.image]
+        prompts = _prompts(args, pictures)
         with Interrupts() as interrupts:
             _load(args, assistant)
         interrupts.check()
         _check_thinking(args, assistant)
         if prompts is None:
-            return converse(assistant, sampling, draft, _system(args), lambda name: _load(_with(args, name), assistant))
+            return converse(assistant, sampling, draft, _system(args), pictures,
+                            lambda name: _load(_with(args, name), assistant))  # fmt: skip
         chat = new_chat()
         for prompt in prompts:
             _answer_one(args, assistant, prompt, sampling, draft, chat)
@@ -140,7 +147,8 @@ def _load(args: argparse.Namespace, assistant: Assistant) -> None:
         if named and file is not None:
             TRIALS.forgive(file)
     adapter = choose_adapter(args.adapter)
-    notices = assistant.load(target, drafter, model, cache, adapter=adapter, template=args.template)
+    notices = assistant.load(target, drafter, model, cache, adapter=adapter, template=args.template,
+                             projector=args.mmproj)  # fmt: skip
     for notice in (*assistant.warnings, *notices):
         print(notice, file=sys.stderr)
     if args.json:
@@ -149,7 +157,7 @@ def _load(args: argparse.Namespace, assistant: Assistant) -> None:
 
 def _with(args: argparse.Namespace, target: str) -> argparse.Namespace:
     """The same arguments with another target."""
-    return argparse.Namespace(**{**vars(args), "target": target})
+    return argparse.Namespace(**{**vars(args), "target": target, "mmproj": None})
 
 
 def _system(args: argparse.Namespace) -> list[dict[str, str]]:
@@ -166,7 +174,7 @@ def _standard_input() -> str:
     return text
 
 
-def _prompts(args: argparse.Namespace) -> list[Prompt] | None:
+def _prompts(args: argparse.Namespace, pictures: list[Picture]) -> list[Prompt] | None:
     """What to answer; None for a conversation."""
     if args.prompt == "-":
         args.prompt = _standard_input()
@@ -177,8 +185,10 @@ def _prompts(args: argparse.Namespace) -> list[Prompt] | None:
             raise SettingsError(f"The text given with --{name} is not valid UTF-8.") from None
     system = _system(args)
     if args.prompt is not None:
-        return [Prompt("prompt", "", None, (*system, {"role": "user", "content": args.prompt}))]
+        return [Prompt("prompt", "", None, (*system, {"role": "user", **with_pictures(args.prompt, pictures)}))]
     if args.prompts is not None:
+        if pictures:
+            raise SettingsError("--image goes with --prompt or a conversation, not with --prompts.")
         return [dataclasses.replace(p, messages=(*system, *p.messages)) for p in load_prompts(args.prompts)]
     if args.json:
         raise SettingsError("--json needs --prompt or --prompts.")

@@ -11,7 +11,9 @@ from contextlib import suppress
 from typing import Any
 
 from omnidraft.app.assistant import Assistant
+from omnidraft.backends.pictures import Picture, open_picture
 from omnidraft.backends.prompting.formats.events import collect
+from omnidraft.backends.prompting.picture_marks import with_pictures
 from omnidraft.cli.interrupt import Interrupts
 from omnidraft.cli.report import summary
 from omnidraft.decoding.events import Finished, Notice, Token
@@ -25,6 +27,7 @@ _COMMANDS = """\
 /help         this list
 /model        the model that answers
 /model NAME   answer with another one from here on
+/image FILE   a picture that the next message is about
 /stats        speed and drafting of the last answer
 /new          a new conversation
 /exit         end, as Ctrl+D"""
@@ -36,11 +39,12 @@ def converse(
     sampling: SamplingSettings,
     draft: DraftSettings,
     system: list[Message],
+    pictures: list[Picture],
     load: Callable[[str], None],
 ) -> int:
     """Ask and answer until the input ends. Returns 2 if a piped question could not be answered, else 0.
 
-    `load` makes the model of that name the one that answers.
+    pictures: what the first message is about. `load` makes the model of that name the one that answers.
     """
     at_terminal = sys.stdin.isatty()
     if at_terminal:
@@ -56,18 +60,29 @@ def converse(
             if word in ("exit", "quit"):
                 break
             if word == "new":
-                messages, chat = list(system), new_chat()
-            print(_told(word, value, assistant, last, load), file=sys.stderr)
+                messages, chat, pictures = list(system), new_chat(), []
+            told = _attach(value, pictures) if word == "image" else _told(word, value, assistant, last, load)
+            print(told, file=sys.stderr)
             continue
-        asked = [*messages, {"role": "user", "content": line}]
+        asked = [*messages, {"role": "user", **with_pictures(line, pictures)}]
         try:
             said, last = _answer(assistant, asked, sampling, draft, chat)
         except OmniDraftError as error:  # this question failed, not the conversation
             print(f"omnidraft: {error}", file=sys.stderr)
             failed = True
             continue
+        pictures = []
         messages = [*asked, _told_again(assistant, said, sampling)]
     return 2 if failed and not at_terminal else 0
+
+
+def _attach(path: str, pictures: list[Picture]) -> str:
+    """Add the picture in a file to `pictures`; what there is to say about it."""
+    try:
+        pictures.append(open_picture(path))
+    except OmniDraftError as error:
+        return f"omnidraft: {error}"
+    return f"The next message is about {'this picture' if len(pictures) == 1 else f'{len(pictures)} pictures'}."
 
 
 def _told(name: str, value: str, assistant: Assistant, last: Finished | None, load: Callable[[str], None]) -> str:

@@ -33,8 +33,8 @@ def _tower(random: np.random.Generator) -> dict[str, np.ndarray]:
         "v.post_ln.weight": ones(INNER), "v.post_ln.bias": 0 * ones(INNER),
     }  # fmt: skip
     for layer in range(2):
-        for name, shape in {"attn_q": (INNER, INNER), "attn_k": (INNER, INNER), "attn_v": (INNER, INNER),
-                            "attn_out": (INNER, INNER), "ffn_up": (64, INNER), "ffn_down": (INNER, 64)}.items():  # fmt: skip
+        square = dict.fromkeys(("attn_q", "attn_k", "attn_v", "attn_out"), (INNER, INNER))
+        for name, shape in (square | {"ffn_up": (64, INNER), "ffn_down": (INNER, 64)}).items():
             tensors[f"v.blk.{layer}.{name}.weight"] = weights(random, *shape)
             tensors[f"v.blk.{layer}.{name}.bias"] = 0 * ones(shape[0])
         for name in ("ln1", "ln2"):

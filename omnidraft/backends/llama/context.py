@@ -181,7 +181,7 @@ class LlamaContext:
             batch.seq_id[row][0] = 0
 
     def decode(self, ids: Sequence[int], position: int, outputs: int) -> int:
-        """One `llama_decode` of `ids` behind `position` tokens, results for the last `outputs` ids; llama.cpp's return code.
+        """One `llama_decode` of `ids` behind `position` tokens, results for the last `outputs` ids; llama.cpp's code.
 
         0 done, 1 no room, 2 aborted, negative invalid or failed.
         """

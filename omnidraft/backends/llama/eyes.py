@@ -147,7 +147,16 @@ class Eyes:
         behind = llama_cpp.llama_pos(0)
         nothing = mtmd.mtmd_helper_post_decode_callback()
         code = mtmd.mtmd_helper_decode_image_chunk(
-            self._context, context, stretch.chunk, embeddings, position, 0, capacity, ctypes.byref(behind), nothing, None
+            self._context,
+            context,
+            stretch.chunk,
+            embeddings,
+            position,
+            0,
+            capacity,
+            ctypes.byref(behind),
+            nothing,
+            None,
         )
         return code, stretch.positions
 

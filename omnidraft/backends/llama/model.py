@@ -19,7 +19,7 @@ import numpy as np
 from omnidraft.backends.base import Aborted
 from omnidraft.backends.context_length import context_length
 from omnidraft.backends.gguf.adapter_check import check_adapter
-from omnidraft.backends.gguf.file import ModelInfo, usable_info
+from omnidraft.backends.gguf.file import ModelInfo, read_info, usable_info
 from omnidraft.backends.llama.attention import DEPTH, flash_is_quicker, is_open
 from omnidraft.backends.llama.bits import ROWS, WIDTHS, width_class
 from omnidraft.backends.llama.cards import place
@@ -63,7 +63,6 @@ class LlamaTarget:
         vocabulary: Vocabulary,
         max_rows: int,
         placement: Placement | None = None,
-        projector: Path | None = None,
     ) -> None:
         self.info = info
         self.eyes: Eyes | None = None
@@ -99,9 +98,6 @@ class LlamaTarget:
             self.widest = max_rows
             if self._verifies and settings.exact == "bits":
                 self._keep_to_one_class()
-            if projector is not None:
-                TRIALS.require(info.path, projector)
-                self.eyes = self._context.open_eyes(projector)
         except BaseException:
             self.close()
             raise
@@ -118,16 +114,22 @@ class LlamaTarget:
         vocabulary: Vocabulary | None = None,
         max_rows: int = 64,
         placement: Placement | None = None,
-        projector: Path | None = None,
     ) -> Self:
         """Load the model at `path`; ModelError in one sentence if it cannot serve.
 
         Its vocabulary is read apart from the weights, so that it outlives them; give it if it is known already.
         `placement`: layers that workers hold. Only for a process that may end with them (target_process.py).
-        `projector`: the file with which it sees pictures.
         """
         info = usable_info(path)
-        return cls(info, settings, vocabulary or read_gguf_vocabulary(info.path), max_rows, placement, projector)
+        return cls(info, settings, vocabulary or read_gguf_vocabulary(info.path), max_rows, placement)
+
+    def open_eyes(self, projector: Path) -> None:
+        """See pictures through this projector from now on; ModelError if that cannot be."""
+        if read_info(projector).kind != "projector":
+            raise ModelError(f"{projector} is no projector (mmproj), so nothing can be seen through it.")
+        TRIALS.require(self.info.path, projector)
+        with self._lock:
+            self.eyes = self._live().open_eyes(projector)
 
     def _place(
         self, settings: ModelSettings, rollback: int, placement: Placement | None

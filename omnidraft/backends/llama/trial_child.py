@@ -36,7 +36,9 @@ def _open(path: Path, adapter: str | None) -> None:
         return
     projector = Path(adapter) if adapter is not None and read_info(adapter).kind == "projector" else None
     settings = ModelSettings(n_ctx=_SEEING if projector else _CONTEXT)
-    with LlamaDrafter.open(path, settings, vocabulary=vocabulary, max_rows=8, projector=projector) as model:
+    with LlamaDrafter.open(path, settings, vocabulary=vocabulary, max_rows=8) as model:
+        if projector is not None:
+            model.open_eyes(projector)
         if model.eyes is not None:
             model.extend(model.eyes.ids(_BLANK), 0)
         elif adapter is not None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from omnidraft.backends.pictures import Picture
 from omnidraft.backends.prompting.messages import Message
@@ -18,6 +18,7 @@ from omnidraft.backends.prompting.spans import Span
 from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.errors import PictureError
 
+M = TypeVar("M", bound=Message)
 See = Callable[[Picture], Sequence[int]]  # the ids of a picture
 UNSEEN = "[picture]"
 _SECRET = secrets.token_hex(16)
@@ -37,17 +38,18 @@ def with_pictures(text: str, pictures: Sequence[Picture]) -> dict[str, Any]:
     return {"content": "\n".join([*map(mark, pictures), text]), "pictures": list(pictures)}
 
 
-def unseen(messages: Sequence[Message]) -> list[Message]:
+def unseen(messages: Sequence[M]) -> list[M]:
     """The same messages for a model without eyes."""
     return [_without(message) if message.get("pictures") else message for message in messages]
 
 
-def _without(message: Message) -> Message:
-    kept = {name: value for name, value in message.items() if name != "pictures"}
-    return {**kept, "content": _MARK.sub(UNSEEN, kept["content"])}
+def _without(message: M) -> M:
+    kept: Any = {name: value for name, value in message.items() if name != "pictures"}
+    kept["content"] = _MARK.sub(UNSEEN, kept["content"])
+    return kept
 
 
-def for_blind(messages: Sequence[Message], name: str) -> tuple[Sequence[Message], str | None]:
+def for_blind(messages: Sequence[M], name: str) -> tuple[Sequence[M], str | None]:
     """The messages for the model of this name, which has no eyes, and a sentence if that leaves anything out;
     PictureError if it is the last message that shows pictures."""
     if not any(message.get("pictures") for message in messages):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi.responses import JSONResponse
 
 from omnidraft.app.request_queue import QueueFull
-from omnidraft.errors import ContextFull, GrammarError, OmniDraftError, PromptRefused, SettingsError
+from omnidraft.errors import ContextFull, GrammarError, OmniDraftError, PictureError, PromptRefused, SettingsError
 from omnidraft.server.api.fields import BadRequest
 
 TOO_LONG = "context_length_exceeded"
@@ -26,5 +26,5 @@ def refused(error: OmniDraftError, otherwise: int = 503) -> JSONResponse:
         return reply
     if isinstance(error, ContextFull):
         return error_reply(str(error), 400, TOO_LONG)
-    asked_wrong = isinstance(error, (SettingsError, GrammarError, PromptRefused))
+    asked_wrong = isinstance(error, (SettingsError, GrammarError, PictureError, PromptRefused))
     return error_reply(str(error), 400 if asked_wrong else otherwise)

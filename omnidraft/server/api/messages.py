@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any
 
+from omnidraft.backends.pictures import Picture, read_picture
+from omnidraft.backends.prompting.picture_marks import mark
 from omnidraft.server.api.fields import BadRequest, field
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
@@ -26,7 +29,7 @@ def _message(message: Any) -> dict[str, Any]:
     content = message.get("content")
     found: dict[str, Any] = {
         "role": "system" if role == "developer" else role,
-        "content": "" if content is None and calls else _text(content),
+        **({"content": ""} if content is None and calls else _said(content, role)),
     }
     if calls:
         found["tool_calls"] = _calls(calls)
@@ -57,14 +60,34 @@ def _calls(given: Any) -> list[dict[str, Any]]:
     return found
 
 
-def _text(content: Any) -> str:
+def _said(content: Any, role: str) -> dict[str, Any]:
+    """A message's content, and the pictures whose marks stand in it."""
     if isinstance(content, str):
-        return content
-    parts = content if isinstance(content, list) else None
-    if parts is None or not all(map(_is_text_part, parts)):
-        raise BadRequest("A message's content must be text, or a list of text parts.")
-    return "".join(part.get("text", "") for part in parts)
+        return {"content": content}
+    pictures: list[Picture] = []
+    texts: list[str] = []
+    for part in content if isinstance(content, list) else [None]:
+        fields = part if isinstance(part, dict) else {}
+        if fields.get("type") == "text" and isinstance(text := fields.get("text", ""), str):
+            texts.append(text)
+        elif fields.get("type") == "image_url" and role == "user":
+            pictures.append(_picture(fields.get("image_url")))
+            texts.append(f"{mark(pictures[-1])}\n")
+        else:
+            raise BadRequest(
+                "A message's content must be text, or a list of text parts and, in a user's, image_url parts."
+            )
+    return {"content": "".join(texts), **({"pictures": pictures} if pictures else {})}
 
 
-def _is_text_part(part: Any) -> bool:
-    return isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text", ""), str)
+def _picture(given: Any) -> Picture:
+    address = given.get("url") if isinstance(given, dict) else given
+    if not isinstance(address, str) or not address.startswith("data:"):
+        raise BadRequest("image_url must be a data: address; nothing is fetched from elsewhere.")
+    head, comma, data = address.partition(",")
+    try:
+        if not comma or not head.endswith(";base64"):
+            raise ValueError
+        return read_picture(base64.b64decode("".join(data.split()), validate=True))
+    except ValueError:
+        raise BadRequest("image_url must be a data: address in base64, such as data:image/png;base64,...") from None

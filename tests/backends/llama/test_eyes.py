@@ -1,0 +1,177 @@
+"""Pictures in a llama.cpp cache: three ways of reading them, taken back before and behind, never inside."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from omnidraft.backends.base import Aborted
+from omnidraft.backends.llama.eyes import MOST_PICTURES
+from omnidraft.backends.llama.model import LlamaTarget
+from omnidraft.backends.llama.positions import Positions
+from omnidraft.backends.opening import open_target
+from omnidraft.backends.picture_ids import FIRST, step_end, until_picture
+from omnidraft.errors import ModelError
+from omnidraft.settings.config import ModelSettings
+from omnidraft.storage.trial import Trials
+from tests.backends.seeing import needs_eyes, noise, vision_model
+from tests.backends.tiny_projectors import PROJECTORS
+
+SETTINGS = ModelSettings(n_ctx=512, n_batch=64, threads=1)
+BEFORE, BEHIND = [5, 6, 7], [8, 9, 10]
+
+
+def test_positions_count_what_a_picture_takes():
+    positions = Positions()
+    positions.add(3, rows=12, positions=4)
+    positions.add(20, rows=12, positions=4)
+    assert [positions.behind(rows) for rows in (0, 3, 15, 20, 32, 40)] == [0, 3, 7, 12, 16, 24]
+    assert [positions.rows(last) for last in (2, 3, 6, 7, 11, 12, 15, 16)] == [3, 15, 15, 16, 20, 32, 32, 33]
+    with pytest.raises(ValueError, match="inside"):
+        positions.behind(10)
+    positions.cut(20)
+    assert positions.behind(40) == 32
+
+
+def test_steps_end_at_pictures():
+    picture = list(range(FIRST, FIRST + 6))
+    ids = [1, 2, 3, *picture, *picture, 4]
+    assert [step_end(ids, start, 2) for start in (0, 2, 3, 9, 15)] == [2, 3, 9, 15, 16]
+    assert until_picture(ids) == [1, 2, 3]
+    assert until_picture([1, 2]) == [1, 2]
+
+
+@pytest.fixture(params=PROJECTORS)
+def target(request, write_gguf):
+    model, projector = vision_model(write_gguf, request.param)
+    with LlamaTarget.open(model, SETTINGS) as target:
+        target.open_eyes(projector)
+        yield target
+
+
+@needs_eyes
+def test_what_stands_behind_a_picture_depends_on_it(target):
+    one, other = (
+        target.extend(BEFORE + target.eyes.ids(noise(seed)) + BEHIND, 1).copy()
+        for seed in (1, 2) if target.rewind(0) is None
+    )  # fmt: skip
+    assert np.abs(one - other).max() > 0.1
+
+
+@needs_eyes
+@pytest.mark.parametrize("pictures", [1, 2])
+def test_reading_on_after_a_cut_gives_what_reading_anew_gives(target, pictures):
+    seen = [id for seed in range(pictures) for id in target.eyes.ids(noise(seed))]
+    expected = target.extend(BEFORE + seen + BEHIND, 3).copy()
+    assert len(target.tokens) == target._live().held
+    for length in (len(BEFORE + seen) + 1, len(BEFORE + seen), len(BEFORE), 1):
+        target.rewind(length)
+        assert target.tokens == (BEFORE + seen + BEHIND)[:length]
+        again = target.extend((BEFORE + seen + BEHIND)[length:], min(3, len(BEFORE + seen + BEHIND) - length))
+        assert np.abs(again - expected[-len(again) :]).max() < 1e-4
+        assert target._live().held == len(target.tokens)
+
+
+@needs_eyes
+def test_a_picture_is_never_cut_in_two(target):
+    ids = BEFORE + target.eyes.ids(noise(1))
+    target.extend(ids, 0)
+    with pytest.raises(ValueError, match="inside a picture"):
+        target.rewind(next(at for at, id in enumerate(ids) if id >= FIRST) + 1)
+    assert target.tokens == ids
+
+
+@needs_eyes
+def test_a_picture_shown_again_is_not_encoded_again(target):
+    ids = target.eyes.ids(noise(1))
+    target.extend(ids, 0)
+    kept = [stretch.embeddings for stretch in target.eyes._stretches.values()]
+    target.rewind(0)
+    assert target.eyes.ids(noise(1)) == ids
+    target.extend(ids, 0)
+    assert all(a is b.embeddings for a, b in zip(kept, target.eyes._stretches.values(), strict=True))
+
+
+@needs_eyes
+def test_many_pictures_push_out_the_oldest(target):
+    first = target.eyes.ids(noise(0))
+    for seed in range(1, MOST_PICTURES + 1):
+        target.eyes.ids(noise(seed))
+    assert target.eyes.ids(noise(MOST_PICTURES)) != target.eyes.ids(noise(0)) != first
+    assert len(target.eyes._ids) == MOST_PICTURES
+
+
+@needs_eyes
+def test_a_stop_while_a_picture_is_encoded_leaves_the_cache_whole(target, monkeypatch):
+    expected = target.extend(BEFORE + target.eyes.ids(noise(1)) + BEHIND, 1).copy()
+    target.rewind(len(BEFORE))
+    encoded = target.eyes._encoded
+
+    def stopped(stretch):
+        target.abort()
+        return encoded(stretch)
+
+    monkeypatch.setattr(target.eyes, "_encoded", stopped)
+    with pytest.raises(Aborted):
+        target.extend(target.eyes.ids(noise(2)), 0)
+    held = target.tokens
+    assert held[:3] == BEFORE
+    assert all(id < FIRST for id in held)
+    target.rewind(len(BEFORE))
+    assert np.abs(target.extend(target.eyes.ids(noise(1)) + BEHIND, 1) - expected).max() < 1e-4
+
+
+@needs_eyes
+def test_a_projector_of_another_width_or_kind_is_refused(write_gguf):
+    model, projector = vision_model(write_gguf, "llava")
+    kind, metadata, tensors = PROJECTORS["llava"]()
+    tensors |= {"mm.2.weight": tensors["mm.2.weight"][:32], "mm.2.bias": tensors["mm.2.bias"][:32]}
+    narrow = write_gguf("other/mmproj-narrow.gguf", kind, metadata | {"clip.vision.projection_dim": 32}, tensors)
+    with LlamaTarget.open(model, SETTINGS) as target:
+        with pytest.raises(ModelError, match="does not serve"):
+            target.open_eyes(narrow)
+        with pytest.raises(ModelError, match="no projector"):
+            target.open_eyes(model)
+        assert target.eyes is None
+        target.extend(BEFORE, 1)
+        target.open_eyes(projector)
+        target.extend(target.eyes.ids(noise(1)), 0)
+
+
+@needs_eyes
+def test_a_projector_that_ends_the_program_ends_only_a_child(write_gguf):
+    """Its places of patches do not fit its picture: llama.cpp asserts."""
+    model, _ = vision_model(write_gguf, "llava")
+    kind, metadata, tensors = PROJECTORS["llava"]()
+    broken = write_gguf(
+        "other/mmproj-broken.gguf", kind, metadata, tensors | {"v.position_embd.weight": np.ones((3, 32), np.float32)}
+    )
+    with pytest.raises(ModelError, match="end the whole program"):
+        Trials().require(model, broken)
+    Trials().require(*vision_model(write_gguf, "gemma3"))
+
+
+def test_a_model_takes_the_projector_beside_it_or_says_why_not(write_gguf):
+    model, projector = vision_model(write_gguf, "llava")
+    projector.write_bytes(projector.read_bytes()[:-4000])
+    target = open_target(model, SETTINGS)
+    assert target.eyes is None
+    target.close()
+    with pytest.raises(ModelError, match="cut short"):
+        open_target(model, SETTINGS, None, projector)
+
+
+def test_a_projector_is_found_by_its_name(write_gguf):
+    from omnidraft.backends.projectors import projector_beside
+
+    content = PROJECTORS["llava"]()
+    model = Path(write_gguf("a/Some-3-4b-it-Q4_K_M.gguf", *content))
+    assert projector_beside(model) is None
+    general = write_gguf("a/mmproj-BF16.gguf", *content)
+    write_gguf("a/mmproj-Some-3-12b-it-f16.gguf", *content)
+    (model.parent / "mmproj-some-3-4b-it-Q8_0.gguf").write_bytes(b"no model")
+    assert projector_beside(model) == general
+    own = write_gguf("a/mmproj-Some-3-4b-it-f16.gguf", *content)
+    assert projector_beside(model) == own

@@ -1,0 +1,28 @@
+"""Tiny vision models on disk and pictures for them; tests that need them skip where the build cannot see."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from omnidraft.backends.llama.eyes import have_eyes
+from omnidraft.backends.pictures import Picture
+from tests.backends.tiny_models import MODELS
+from tests.backends.tiny_projectors import PROJECTORS, TEXT_MODELS
+
+needs_eyes = pytest.mark.skipif(not have_eyes(), reason="this build of llama-cpp-python was made without mtmd")
+
+
+def vision_model(write_gguf: Callable[..., Path], kind: str) -> tuple[Path, Path]:
+    """(model, projector) in a folder of their own."""
+    model = write_gguf(f"{kind}/tiny-{kind}.gguf", *MODELS[TEXT_MODELS[kind]]())
+    return model, write_gguf(f"{kind}/mmproj-tiny-{kind}-f32.gguf", *PROJECTORS[kind]())
+
+
+def noise(seed: int, width: int = 40, height: int = 24) -> Picture:
+    pixels = np.random.default_rng(seed).integers(0, 256, (height, width, 3), np.uint8).tobytes()
+    return Picture(hashlib.sha256(pixels).hexdigest(), width, height, pixels)
