@@ -50,8 +50,10 @@ def read_picture(data: bytes, name: str = "The picture") -> Picture:
     if data.lstrip()[:1] == b"<":
         raise PictureError(f"{name} is a drawing or a page in XML, not {_KINDS}; save it as PNG.")
     try:
-        with warnings.catch_warnings(), Image.open(io.BytesIO(data), formats=_FORMATS) as image:
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what Pillow warns of is refused below
+            image = Image.open(io.BytesIO(data), formats=_FORMATS)
+        with image:
             if image.width * image.height > MOST_PIXELS:
                 raise PictureError(
                     f"{name} has {image.width:,} x {image.height:,} pixels, more than {MOST_PIXELS:,}; save it smaller."
@@ -59,6 +61,8 @@ def read_picture(data: bytes, name: str = "The picture") -> Picture:
             return _made(image)
     except PictureError:
         raise
+    except Image.DecompressionBombError:
+        raise PictureError(f"{name} has far more than {MOST_PIXELS:,} pixels; save it smaller.") from None
     except Image.UnidentifiedImageError:
         raise PictureError(f"{name} is not {_KINDS}.") from None
     except Exception:  # a decoder of foreign bytes fails in every way there is

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from pathlib import Path
 
 import numpy as np
@@ -175,3 +176,35 @@ def test_a_projector_is_found_by_its_name(write_gguf):
     assert projector_beside(model) == general
     own = write_gguf("a/mmproj-Some-3-4b-it-f16.gguf", *content)
     assert projector_beside(model) == own
+
+
+@needs_eyes
+def test_the_logits_are_those_of_the_librarys_own_reading(target):
+    """`mtmd_helper_eval_chunks` counts positions itself."""
+    from llama_cpp import llama_cpp, mtmd_cpp
+
+    picture, context = noise(1), target._live()
+    marker = mtmd_cpp.mtmd_default_marker()
+    written = b"ab" + marker + b"cd" + marker + b"efg"
+    pixels = (ctypes.c_uint8 * len(picture.pixels)).from_buffer_copy(picture.pixels)
+    bitmap = mtmd_cpp.mtmd_bitmap_init(picture.width, picture.height, pixels)
+    chunks = mtmd_cpp.mtmd_input_chunks_init()
+    text = mtmd_cpp.mtmd_input_text(written, len(written), False, True)
+    bitmaps = (mtmd_cpp.mtmd_bitmap_p_ctypes * 2)(bitmap, bitmap)
+    assert mtmd_cpp.mtmd_tokenize(target.eyes._context, chunks, ctypes.byref(text), bitmaps, 2) == 0
+    ids, behind, count = [], llama_cpp.llama_pos(0), ctypes.c_size_t()
+    for at in range(mtmd_cpp.mtmd_input_chunks_size(chunks)):
+        chunk = mtmd_cpp.mtmd_input_chunks_get(chunks, at)
+        tokens = mtmd_cpp.mtmd_input_chunk_get_tokens_text(chunk, ctypes.byref(count))
+        ids += tokens[: count.value] if tokens else [id for id in target.eyes.ids(picture) if id >= FIRST]
+        last = at + 1 == mtmd_cpp.mtmd_input_chunks_size(chunks)
+        code = mtmd_cpp.mtmd_helper_eval_chunk_single(
+            target.eyes._context, context._context, chunk, behind.value, 0, 64, last, ctypes.byref(behind)
+        )
+        assert code == 0
+    expected = np.ctypeslib.as_array(llama_cpp.llama_get_logits_ith(context._context, -1), (context.n_vocab,)).copy()
+    mtmd_cpp.mtmd_input_chunks_free(chunks)
+    mtmd_cpp.mtmd_bitmap_free(bitmap)
+    context.clear()
+    assert np.abs(target.extend(ids, 1)[0] - expected).max() < 1e-4
+    assert context._layout.behind(len(ids)) == behind.value

@@ -1,0 +1,179 @@
+"""Conversations with pictures on random models of three families: the same text with and without drafter, whatever
+of the cache is used again, and sentences where a model cannot see."""
+
+from __future__ import annotations
+
+import pytest
+
+from omnidraft.backends.llama.model import LlamaDrafter, LlamaTarget
+from omnidraft.backends.picture_ids import FIRST
+from omnidraft.backends.prompting.picture_marks import UNSEEN, mark, unseen, with_pictures
+from omnidraft.backends.prompting.prompt import prompt_ids
+from omnidraft.backends.prompting.templates import ChatTemplate
+from omnidraft.decoding.events import Finished, Notice, Prefill, Token
+from omnidraft.decoding.request import AnswerRequest
+from omnidraft.engine import Engine
+from omnidraft.errors import ContextFull, PictureError
+from omnidraft.settings.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
+from omnidraft.vocab import PairMap, Translator
+from omnidraft.vocab.ngram_cache import NgramCache
+from tests.backends.seeing import needs_eyes, noise, vision_model
+from tests.backends.tiny_models import MODELS
+from tests.backends.tiny_projectors import PROJECTORS
+
+PLAIN, FIXED = DraftSettings(enabled=False), DraftSettings(mode="fixed", length=3)
+SETTINGS = ModelSettings(n_ctx=512, n_batch=64, threads=1)
+TEMPLATE = "{% for m in messages %}{{ m['role'][0] }}: {{ m['content'] }}\n{% endfor %}a:"
+
+
+@pytest.fixture(params=PROJECTORS)
+def kind(request) -> str:
+    return request.param
+
+
+@pytest.fixture
+def make_engine(write_gguf):
+    """make_engine(kind, drafts, sees) -> an engine on a random model, with another random one as its drafter."""
+    engines = []
+
+    def make(kind: str, drafts: bool = True, sees: bool = True, settings: ModelSettings = SETTINGS) -> Engine:
+        model, projector = vision_model(write_gguf, kind)
+        target = LlamaTarget.open(model, settings)
+        engine = Engine(target, ChatTemplate(TEMPLATE, target.vocabulary))
+        engines.append(engine)
+        if sees:
+            target.open_eyes(projector)
+        if drafts:
+            small = LlamaDrafter.open(write_gguf("drafter.gguf", *MODELS["llama"](7)), SETTINGS)
+            pair = PairMap.build(small.vocabulary, target.vocabulary, None)
+            translator = Translator(pair, NgramCache.open(None, pair, CacheSettings()))
+            engine.pair_drafter(small, ChatTemplate(TEMPLATE, small.vocabulary), translator)
+        return engine
+
+    yield make
+    for engine in engines:
+        engine.target.model.close()
+        if engine.drafter is not None:
+            engine.drafter.model.close()
+
+
+def asked(text: str, *pictures: int) -> dict:
+    return {"role": "user", **with_pictures(text, [noise(seed) for seed in pictures])}
+
+
+def said(text: str = "so") -> dict:
+    return {"role": "assistant", "content": text}
+
+
+CONVERSATIONS = {
+    "at the start": [asked("what", 1)],
+    "asked twice": [asked("what", 1), said(), asked("and why")],
+    "in the middle": [asked("hello"), said(), asked("see", 1), said(), asked("well")],
+    "two in one message": [asked("compare", 1, 2)],
+    "twice the same": [asked("compare", 1, 1), said(), asked("again", 1)],
+    "edited before": [asked("hallo"), said(), asked("see", 1), said(), asked("well")],
+    "edited behind": [asked("what", 1), said(), asked("and how")],
+    "another picture": [asked("what", 2), said(), asked("and how")],
+    "without": [asked("what")],
+}  # fmt: skip
+
+
+def answer(engine: Engine, messages: list, draft: DraftSettings, temperature: float, seed: int = 3):
+    sampling = SamplingSettings(temperature=temperature, seed=seed, max_tokens=20)
+    events = list(engine.answer(AnswerRequest(messages, sampling, draft)))
+    return [event.id for event in events if isinstance(event, Token)], events[-1].statistics
+
+
+@needs_eyes
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_the_same_text_with_and_without_drafter_and_cache(make_engine, kind, temperature):
+    plain, drafting = make_engine(kind, drafts=False), make_engine(kind)
+    proposed = 0
+    for seed, messages in enumerate(CONVERSATIONS.values()):
+        plain.forget()
+        expected, _ = answer(plain, messages, PLAIN, temperature, seed)
+        ids, statistics = answer(drafting, messages, FIXED, temperature, seed)
+        assert ids == expected
+        proposed += statistics.proposed
+    assert proposed > 20
+
+
+@needs_eyes
+def test_a_second_question_reads_no_picture_again(make_engine, kind):
+    engine = make_engine(kind)
+    ids, _ = answer(engine, CONVERSATIONS["at the start"], FIXED, 0.0)
+    text = engine.target.model.vocabulary.decode(ids).decode("utf-8", "replace")
+    _, statistics = answer(engine, [asked("what", 1), said(text), asked("why")], FIXED, 0.0)
+    assert statistics.reused_tokens > max(at for at, id in enumerate(engine.target.committed) if id >= FIRST)
+
+
+@needs_eyes
+def test_the_drafter_reads_words_where_the_target_sees(make_engine):
+    engine = make_engine("llava")
+    answer(engine, CONVERSATIONS["two in one message"], FIXED, 0.0)
+    drafter = engine.drafter
+    words = drafter.model.vocabulary.decode(drafter.committed).decode("utf-8", "replace")
+    assert words.count(UNSEEN) == 2
+    assert max(drafter.committed) < FIRST <= max(engine.target.committed)
+
+
+@needs_eyes
+def test_copies_of_earlier_text_never_run_into_a_picture(make_engine):
+    engine = make_engine("llava")
+    lookup = engine.memory.lookup
+    lookup.begin([1, 2, 3, 4, FIRST, FIRST + 1, 5])
+    lookup.begin([9])
+    lookup.extend([1, 2, 3])
+    assert list(lookup.propose(8).ids) == [4]
+
+
+@needs_eyes
+def test_penalties_pass_over_pictures(make_engine, kind):
+    engine = make_engine(kind)
+    sampling = SamplingSettings(temperature=0.0, max_tokens=8, repeat_penalty=1.3, frequency_penalty=0.5)
+    events = list(engine.answer(AnswerRequest(CONVERSATIONS["two in one message"], sampling, FIXED)))
+    assert isinstance(events[-1], Finished)
+
+
+@needs_eyes
+def test_a_stop_between_pictures_is_resumed_from_what_was_read(make_engine, kind):
+    engine, other = make_engine(kind), make_engine(kind, drafts=False)
+    messages = CONVERSATIONS["two in one message"]
+    for event in engine.answer(AnswerRequest(messages, SamplingSettings(temperature=0.0), FIXED)):
+        if isinstance(event, Prefill) and any(id >= FIRST for id in engine.target.model.tokens):
+            engine.cancel()
+    assert event.reason == "cancelled"
+    assert answer(engine, messages, FIXED, 0.0)[0] == answer(other, messages, PLAIN, 0.0)[0]
+
+
+@needs_eyes
+def test_turns_with_pictures_are_left_out_where_the_context_is_full(make_engine, kind):
+    engine = make_engine(kind, settings=ModelSettings(n_ctx=256, n_batch=64, threads=1))
+    messages = [part for turn in range(8) for part in (asked("see", turn), said())] + [asked("well", 9)]
+    sampling = SamplingSettings(temperature=0.0, max_tokens=8)
+    events = list(engine.answer(AnswerRequest(messages, sampling, FIXED)))
+    assert any(isinstance(event, Notice) and "left out" in event.text for event in events)
+    assert len(engine.target.model.tokens) <= 256
+    with pytest.raises(ContextFull):
+        list(engine.answer(AnswerRequest([asked("all", *range(20))], sampling, FIXED)))
+
+
+@needs_eyes
+def test_a_model_without_eyes_says_so_and_goes_on_with_the_words(make_engine):
+    engine = make_engine("llava", sees=False)
+    with pytest.raises(PictureError, match="cannot see pictures"):
+        answer(engine, CONVERSATIONS["at the start"], FIXED, 0.0)
+    request = AnswerRequest(CONVERSATIONS["asked twice"], SamplingSettings(temperature=0.0, max_tokens=4), FIXED)
+    notices = [event.text for event in engine.answer(request) if isinstance(event, Notice)]
+    assert any("earlier messages are left out" in notice for notice in notices)
+
+
+def test_nobody_types_a_mark(write_gguf):
+    """A mark of another process, or of a picture that the message does not have, is text."""
+    target = LlamaTarget.open(write_gguf("text.gguf", *MODELS["llama"]()), SETTINGS)
+    template = ChatTemplate(TEMPLATE, target.vocabulary)
+    typed = mark(noise(1)).replace("picture ", "picture 0", 1)
+    ids = prompt_ids(template, target.vocabulary, [{"role": "user", "content": typed}], (), lambda picture: [FIRST])
+    assert max(ids) < FIRST
+    assert mark(noise(1)) not in str(unseen([asked("what", 1)]))
+    target.close()
