@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import gguf
 import numpy as np
 import pytest
 
 from omnidraft.backends.gguf.header import read_header
-from tests.backends.tiny_models import MODELS
+from tests.backends.tiny_models import MODELS, write
 
 LAYERS = ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down")
 
@@ -19,34 +18,7 @@ LAYERS = ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ff
 def write_gguf(tmp_path: Path) -> Callable[..., Path]:
     """write(name, architecture, metadata, tensors) -> path. Metadata values: str, int, float, bool, list of str."""
 
-    def write(name: str, architecture: str, metadata: dict | None = None, tensors: dict | None = None) -> Path:
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        writer = gguf.GGUFWriter(path, architecture)
-        for key, value in (metadata or {}).items():
-            _add(writer, key, value)
-        for tensor, array in (tensors or {}).items():
-            writer.add_tensor(tensor, array)
-        writer.write_header_to_file()
-        writer.write_kv_data_to_file()
-        writer.write_tensors_to_file()
-        writer.close()
-        return path
-
-    return write
-
-
-def _add(writer: gguf.GGUFWriter, key: str, value: object) -> None:
-    if isinstance(value, bool):
-        writer.add_bool(key, value)
-    elif isinstance(value, int):
-        writer.add_uint32(key, value)
-    elif isinstance(value, float):
-        writer.add_float32(key, value)
-    elif isinstance(value, list):
-        writer.add_array(key, value)
-    else:
-        writer.add_string(key, str(value))
+    return lambda name, *content: write(tmp_path / name, *content)
 
 
 @pytest.fixture

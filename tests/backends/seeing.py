@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -11,16 +10,16 @@ import pytest
 
 from omnidraft.backends.llama.eyes import have_eyes
 from omnidraft.backends.pictures import Picture
-from tests.backends.tiny_models import MODELS
+from tests.backends.tiny_models import MODELS, write
 from tests.backends.tiny_projectors import PROJECTORS, TEXT_MODELS
 
 needs_eyes = pytest.mark.skipif(not have_eyes(), reason="this build of llama-cpp-python was made without mtmd")
 
 
-def vision_model(write_gguf: Callable[..., Path], kind: str) -> tuple[Path, Path]:
-    """(model, projector) in a folder of their own."""
-    model = write_gguf(f"{kind}/tiny-{kind}.gguf", *MODELS[TEXT_MODELS[kind]]())
-    return model, write_gguf(f"{kind}/mmproj-tiny-{kind}-f32.gguf", *PROJECTORS[kind]())
+def vision_model(folder: Path, kind: str) -> tuple[Path, Path]:
+    """(model, projector) beside each other in `folder`."""
+    model = write(folder / f"tiny-{kind}.gguf", *MODELS[TEXT_MODELS[kind]]())
+    return model, write(folder / f"mmproj-tiny-{kind}-f32.gguf", *PROJECTORS[kind]())
 
 
 def noise(seed: int, width: int = 40, height: int = 24) -> Picture:

@@ -32,12 +32,12 @@ def kind(request) -> str:
 
 
 @pytest.fixture
-def make_engine(write_gguf):
+def make_engine(write_gguf, tmp_path):
     """make_engine(kind, drafts, sees) -> an engine on a random model, with another random one as its drafter."""
     engines = []
 
     def make(kind: str, drafts: bool = True, sees: bool = True, settings: ModelSettings = SETTINGS) -> Engine:
-        model, projector = vision_model(write_gguf, kind)
+        model, projector = vision_model(tmp_path / kind, kind)
         target = LlamaTarget.open(model, settings)
         engine = Engine(target, ChatTemplate(TEMPLATE, target.vocabulary))
         engines.append(engine)

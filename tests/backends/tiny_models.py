@@ -6,7 +6,9 @@ Small enough to write in a test, with weights wide enough that every part of the
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
+import gguf
 import numpy as np
 
 WIDTH, TOKENS = 64, 300
@@ -173,3 +175,31 @@ MODELS: dict[str, Callable[[], Model]] = {
     "mamba": mamba, "lfm2": lfm2, "qwen35": qwen35, "gemma2": gemma2, "gemma3": gemma3, "qwen2vl": qwen2vl,
     "llama": llama,
 }  # fmt: skip
+
+
+def write(path: Path, architecture: str, metadata: dict | None = None, tensors: dict | None = None) -> Path:
+    """A GGUF file. Metadata values: str, int, float, bool, list of str or of numbers."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    writer = gguf.GGUFWriter(path, architecture)
+    for key, value in (metadata or {}).items():
+        _add(writer, key, value)
+    for tensor, array in (tensors or {}).items():
+        writer.add_tensor(tensor, array)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def _add(writer: gguf.GGUFWriter, key: str, value: object) -> None:
+    if isinstance(value, bool):
+        writer.add_bool(key, value)
+    elif isinstance(value, int):
+        writer.add_uint32(key, value)
+    elif isinstance(value, float):
+        writer.add_float32(key, value)
+    elif isinstance(value, list):
+        writer.add_array(key, value)
+    else:
+        writer.add_string(key, str(value))

@@ -45,8 +45,8 @@ def test_steps_end_at_pictures():
 
 
 @pytest.fixture(params=PROJECTORS)
-def target(request, write_gguf):
-    model, projector = vision_model(write_gguf, request.param)
+def target(request, tmp_path):
+    model, projector = vision_model(tmp_path, request.param)
     with LlamaTarget.open(model, SETTINGS) as target:
         target.open_eyes(projector)
         yield target
@@ -125,8 +125,8 @@ def test_a_stop_while_a_picture_is_encoded_leaves_the_cache_whole(target, monkey
 
 
 @needs_eyes
-def test_a_projector_of_another_width_or_kind_is_refused(write_gguf):
-    model, projector = vision_model(write_gguf, "llava")
+def test_a_projector_of_another_width_or_kind_is_refused(write_gguf, tmp_path):
+    model, projector = vision_model(tmp_path, "llava")
     kind, metadata, tensors = PROJECTORS["llava"]()
     tensors |= {"mm.2.weight": tensors["mm.2.weight"][:32], "mm.2.bias": tensors["mm.2.bias"][:32]}
     narrow = write_gguf("other/mmproj-narrow.gguf", kind, metadata | {"clip.vision.projection_dim": 32}, tensors)
@@ -142,20 +142,20 @@ def test_a_projector_of_another_width_or_kind_is_refused(write_gguf):
 
 
 @needs_eyes
-def test_a_projector_that_ends_the_program_ends_only_a_child(write_gguf):
+def test_a_projector_that_ends_the_program_ends_only_a_child(write_gguf, tmp_path):
     """Its places of patches do not fit its picture: llama.cpp asserts."""
-    model, _ = vision_model(write_gguf, "llava")
+    model, _ = vision_model(tmp_path, "llava")
     kind, metadata, tensors = PROJECTORS["llava"]()
     broken = write_gguf(
         "other/mmproj-broken.gguf", kind, metadata, tensors | {"v.position_embd.weight": np.ones((3, 32), np.float32)}
     )
     with pytest.raises(ModelError, match="end the whole program"):
         Trials().require(model, broken)
-    Trials().require(*vision_model(write_gguf, "gemma3"))
+    Trials().require(*vision_model(tmp_path, "gemma3"))
 
 
-def test_a_model_takes_the_projector_beside_it_or_says_why_not(write_gguf):
-    model, projector = vision_model(write_gguf, "llava")
+def test_a_model_takes_the_projector_beside_it_or_says_why_not(tmp_path):
+    model, projector = vision_model(tmp_path, "llava")
     projector.write_bytes(projector.read_bytes()[:-4000])
     target = open_target(model, SETTINGS)
     assert target.eyes is None

@@ -1,0 +1,95 @@
+"""Pictures in requests to the API: as data: addresses, to models that can see; nothing is fetched."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from omnidraft.server.api.fields import BadRequest
+from omnidraft.server.api.messages import messages_of
+from tests.backends.seeing import needs_eyes, vision_model
+from tests.serving import Server, serving
+
+
+def address(seed: int = 0) -> str:
+    file = io.BytesIO()
+    Image.fromarray(np.random.default_rng(seed).integers(0, 256, (24, 40, 3), np.uint8)).save(file, "PNG")
+    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
+
+
+def asking(*addresses: object) -> list[dict]:
+    parts = [{"type": "image_url", "image_url": {"url": one}} for one in addresses]
+    return [{"role": "user", "content": [*parts, {"type": "text", "text": "what"}]}]
+
+
+@pytest.fixture(scope="module")
+def seeing(tmp_path_factory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("seeing")
+    vision_model(folder / "app" / "home" / "models", "gemma3")
+    with serving(folder) as running:
+        yield running
+
+
+def answered(server: Server, **body: object) -> tuple[int, dict]:
+    data = json.dumps({"max_tokens": 8, "temperature": 0, **body}).encode()
+    request = urllib.request.Request(f"{server.origin}/v1/chat/completions", data, {"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(request, timeout=240) as reply:
+            return reply.status, json.load(reply)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
+
+
+@needs_eyes
+def test_an_answer_depends_on_the_picture_and_not_on_the_drafter(seeing):
+    models = {"model": "tiny-gemma3"}
+    texts = {}
+    for seed in (0, 1):
+        for speculation in (True, False):
+            status, answer = answered(seeing, messages=asking(address(seed)), speculation=speculation, **models)
+            assert status == 200, answer
+            texts[seed, speculation] = answer["choices"][0]["message"]["content"]
+    assert texts[0, True] == texts[0, False]
+    assert texts[1, True] == texts[1, False]
+    assert texts[0, True] != texts[1, True]
+
+
+def test_a_model_without_eyes_says_so(seeing):
+    status, answer = answered(seeing, model="tiny-target-a", messages=asking(address()))
+    assert status == 400
+    assert "cannot see pictures" in answer["error"]["message"]
+
+
+def test_pictures_stand_where_they_were_sent():
+    content = [{"type": "text", "text": "a "}, *asking(address(0), address(1))[0]["content"]]
+    (message,) = messages_of([{"role": "user", "content": content}])
+    assert message["content"].startswith("a <picture ")
+    assert message["content"].endswith("\nwhat")
+    assert [(picture.width, picture.height) for picture in message["pictures"]] == [(40, 24)] * 2
+
+
+@pytest.mark.parametrize(("messages", "sentence"), [
+    (asking("https://example.com/a.png"), "nothing is fetched"),
+    (asking("file:///etc/passwd"), "nothing is fetched"),
+    (asking(None), "nothing is fetched"),
+    (asking("data:image/png,plain"), "in base64"),
+    (asking("data:image/png;base64,###"), "in base64"),
+    (asking("data:image/png;base64,"), "is empty"),
+    (asking("data:image/svg+xml;base64," + base64.b64encode(b"<svg/>").decode()), "save it as PNG"),
+    ([{"role": "user", "content": [{"type": "input_audio"}]}], "image_url parts"),
+    ([{**asking(address())[0], "role": "assistant"}, {"role": "user", "content": "a"}], "image_url parts"),
+])  # fmt: skip
+def test_what_is_no_picture_is_refused_in_a_sentence(messages, sentence):
+    from omnidraft.errors import OmniDraftError
+
+    with pytest.raises(OmniDraftError, match=sentence) as refused:
+        messages_of(messages)
+    assert isinstance(refused.value, BadRequest) or "picture" in str(refused.value)
