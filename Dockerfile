@@ -18,7 +18,7 @@ ENV PATH=/opt/omnidraft/bin:$PATH
 COPY . /src
 # llama.cpp is built for processors like this one; the settings beside it are those of requirements.txt.
 RUN pip install --no-cache-dir --extra-index-url "${TORCH}" torch==2.13.0 \
- && CMAKE_ARGS="-DLLAVA_BUILD=OFF -DGGML_RPC=ON ${CMAKE_ARGS}" pip install --no-cache-dir /src \
+ && CMAKE_ARGS="-DLLAVA_BUILD=ON -DGGML_RPC=ON ${CMAKE_ARGS}" pip install --no-cache-dir /src \
  && rm -rf /src \
  && useradd --create-home --uid 1000 --non-unique omnidraft \
  && install -d -o omnidraft /data

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from omnidraft.backends.base import DraftModel, LanguageModel
 from omnidraft.backends.prompting.grammar_state import GrammarState
-from omnidraft.backends.prompting.picture_marks import for_blind
+from omnidraft.backends.prompting.picture_marks import readable
 from omnidraft.backends.prompting.prompt import ends_without_space, prompt_ids
 from omnidraft.backends.prompting.prompted_model import Continued, Message, PromptedDrafter, PromptedModel
 from omnidraft.backends.prompting.raw_text import RawText
@@ -112,8 +112,8 @@ class Engine:
         if constraint is not None and draft.enabled and draft.verification != "coupled" and sampling.temperature > 0:
             yield Notice(_COUPLED)
         written = self.written_ids(continued)
-        if target.see is None and not isinstance(request.prompt, RawText):
-            messages, left_out = for_blind(request.prompt, target.model.name)
+        if not isinstance(request.prompt, RawText):
+            messages, left_out = readable(request.prompt, target.model.name, target.most_pictures)
             request = replace(request, prompt=messages)
             if left_out:
                 yield Notice(left_out)

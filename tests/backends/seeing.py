@@ -16,9 +16,11 @@ from tests.backends.tiny_projectors import PROJECTORS, TEXT_MODELS
 needs_eyes = pytest.mark.skipif(not have_eyes(), reason="this build of llama-cpp-python was made without mtmd")
 
 
-def vision_model(folder: Path, kind: str) -> tuple[Path, Path]:
+def vision_model(folder: Path, kind: str, context: int = 512) -> tuple[Path, Path]:
     """(model, projector) beside each other in `folder`."""
-    model = write(folder / f"tiny-{kind}.gguf", *MODELS[TEXT_MODELS[kind]]())
+    architecture, metadata, tensors = MODELS[TEXT_MODELS[kind]]()
+    metadata[f"{architecture}.context_length"] = context
+    model = write(folder / f"tiny-{kind}.gguf", architecture, metadata, tensors)
     return model, write(folder / f"mmproj-tiny-{kind}-f32.gguf", *PROJECTORS[kind]())
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 
+from omnidraft.backends.llama.eyes import MOST_PICTURES
 from omnidraft.backends.llama.model import LlamaDrafter, LlamaTarget
 from omnidraft.backends.picture_ids import FIRST
 from omnidraft.backends.prompting.picture_marks import UNSEEN, mark, unseen, with_pictures
@@ -37,7 +38,7 @@ def make_engine(write_gguf, tmp_path):
     engines = []
 
     def make(kind: str, drafts: bool = True, sees: bool = True, settings: ModelSettings = SETTINGS) -> Engine:
-        model, projector = vision_model(tmp_path / kind, kind)
+        model, projector = vision_model(tmp_path / kind, kind, max(512, settings.n_ctx))
         target = LlamaTarget.open(model, settings)
         engine = Engine(target, ChatTemplate(TEMPLATE, target.vocabulary))
         engines.append(engine)
@@ -156,6 +157,19 @@ def test_turns_with_pictures_are_left_out_where_the_context_is_full(make_engine,
     assert len(engine.target.model.tokens) <= 256
     with pytest.raises(ContextFull):
         list(engine.answer(AnswerRequest([asked("all", *range(20))], sampling, FIXED)))
+
+
+@needs_eyes
+def test_of_very_many_pictures_the_last_are_seen(make_engine):
+    engine = make_engine("gemma3", settings=ModelSettings(n_ctx=4096, n_batch=64, threads=1))
+    sampling = SamplingSettings(temperature=0.0, max_tokens=4)
+    messages = [part for turn in range(MOST_PICTURES + 4) for part in (asked("see", turn), said())] + [asked("well")]
+    events = list(engine.answer(AnswerRequest(messages, sampling, FIXED)))
+    assert any(isinstance(event, Notice) and "last 32 pictures" in event.text for event in events)
+    starts = {id for id in engine.target.committed if id in engine.target.model.eyes._stretches}
+    assert len(starts) == MOST_PICTURES
+    with pytest.raises(PictureError, match="ask about fewer"):
+        answer(engine, [asked("all", *range(MOST_PICTURES + 1))], FIXED, 0.0)
 
 
 @needs_eyes

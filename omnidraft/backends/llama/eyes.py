@@ -25,7 +25,7 @@ from omnidraft.backends.pictures import Picture
 from omnidraft.errors import ModelError, PictureError
 from omnidraft.vocab import llama_log
 
-MOST_PICTURES = 32  # kept, and at most so many in one conversation
+MOST_PICTURES = 32
 _NO_EYES = (
     "This build of llama-cpp-python has no eyes (it was made without mtmd), so no model can be shown pictures; "
     "install it again as the README says."
@@ -60,8 +60,11 @@ class _Stretch:
 class Eyes:
     """A projector beside a loaded model. model: llama.cpp's pointer to it; it must outlive this.
 
-    widest: rows that a pass of the model computes at once.
+    widest: rows that a pass of the model computes at once. most: pictures that are kept; with more in one prompt the
+    first would be gone before they are read.
     """
+
+    most = MOST_PICTURES
 
     def __init__(self, path: Path, model: int, threads: int, widest: int) -> None:
         library = _library()

@@ -24,6 +24,8 @@ UNSEEN = "[picture]"
 _SECRET = secrets.token_hex(16)
 _MARK = re.compile(rf"<picture {_SECRET} ([0-9a-f]+)>")
 _LEFT_OUT = "{name} cannot see pictures, so those of earlier messages are left out."
+_OLDER = "{name} sees the last {most} pictures of a conversation at most, so older ones are left out."
+_TOO_MANY = "{name} sees {most} pictures of a conversation at most; ask about fewer."
 _BLIND = "{name} cannot see pictures; load a model together with its projector (mmproj)."
 
 
@@ -49,14 +51,20 @@ def _without(message: M) -> M:
     return kept
 
 
-def for_blind(messages: Sequence[M], name: str) -> tuple[Sequence[M], str | None]:
-    """The messages for the model of this name, which has no eyes, and a sentence if that leaves anything out;
-    PictureError if it is the last message that shows pictures."""
-    if not any(message.get("pictures") for message in messages):
+def readable(messages: Sequence[M], name: str, most: int) -> tuple[Sequence[M], str | None]:
+    """The messages for the model of this name, which can see `most` pictures of one conversation (0: it has no eyes),
+    and a sentence if older ones are left out for that; PictureError if the last message alone shows more."""
+    left, cut = most, 0
+    for at in range(len(messages) - 1, -1, -1):
+        left -= len(messages[at].get("pictures") or ())
+        if left < 0:
+            cut = at + 1
+            break
+    if cut == 0:
         return messages, None
-    if messages[-1].get("pictures"):
-        raise PictureError(_BLIND.format(name=name))
-    return unseen(messages), _LEFT_OUT.format(name=name)
+    if cut == len(messages):
+        raise PictureError((_TOO_MANY if most else _BLIND).format(name=name, most=most))
+    return [*unseen(messages[:cut]), *messages[cut:]], (_OLDER if most else _LEFT_OUT).format(name=name, most=most)
 
 
 def render(template: ChatTemplate, messages: Sequence[Message], see: See | None) -> list[Span]:

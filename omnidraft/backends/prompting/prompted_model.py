@@ -42,8 +42,16 @@ class PromptedModel:
     @property
     def see(self) -> See | None:
         """Tells the ids of a picture; None for a model without eyes."""
-        eyes = getattr(self.model, "eyes", None)
-        return eyes.ids if eyes is not None else None
+        return self._eyes.ids if self._eyes is not None else None
+
+    @property
+    def most_pictures(self) -> int:
+        """How many pictures of one conversation it can see."""
+        return self._eyes.most if self._eyes is not None else 0
+
+    @property
+    def _eyes(self) -> Any:
+        return getattr(self.model, "eyes", None)
 
     def answer_ids(self, text: str, ids: Sequence[int]) -> list[int]:
         """The ids of an answer that is there already; `ids` where they are known."""
