@@ -163,7 +163,8 @@ def test_pages_know_no_commands():
     }
 
 
-MODULES = {"llama-cpp-python": "llama_cpp", "python-docx": "docx"}  # where a requirement is imported under another name
+# Where a requirement is imported under another name.
+MODULES = {"llama-cpp-python": "llama_cpp", "python-docx": "docx", "pillow": "PIL"}
 
 
 def test_every_requirement_is_imported_somewhere():
