@@ -26,6 +26,7 @@ from omnidraft.app.request_queue import RequestQueue
 from omnidraft.app.shown_chats import ShownChats
 from omnidraft.backends.gguf.file import usable_info
 from omnidraft.chats import ChatStore
+from omnidraft.chats.undo import LastDeleted
 from omnidraft.errors import ModelError, OmniDraftError
 from omnidraft.lab.drift_lab import DriftLab
 from omnidraft.settings.config import AppSettings, DraftSettings, ModelSettings, changed
@@ -44,7 +45,8 @@ class StillAnswering(ModelError):
 class Session:
     """One profile at work. Methods may be called from any thread.
 
-    store: its conversations; shown: the one its pages show; queue: clients that wait for a turn; drift: its drift runs.
+    store: its conversations; deleted: those deleted last, for an undo; shown: the one its pages show; queue: clients
+    that wait for a turn; drift: its drift runs.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class Session:
         self.embedding: EmbeddingJob | None = None
         self.race: RaceJob | None = None  # the one under way, or the last one
         self.store = ChatStore(self.assistant.profile.chats)
+        self.deleted = LastDeleted(self.store)
         self.shown = ShownChats(self.store)
         self.queue = RequestQueue()
         self.plain_rounds = PlainRounds()

@@ -22,7 +22,7 @@ class Conversation:
 
     `named`: the user chose the title. `sampling`, `target` None: the profile's. `speculation`: may the drafter draft.
     `pinned`: it stands at the top of the list. `tools`: the functions that may always run, None: none are offered.
-    `tags`: words of its owner's it is found by.
+    `tags`: words of its owner's it is found by. `archived`: put away behind all others.
     """
 
     id: str
@@ -37,6 +37,7 @@ class Conversation:
     pinned: bool = False
     tags: tuple[str, ...] = ()
     tools: tuple[str, ...] | None = None
+    archived: bool = False
 
 
 @dataclass(frozen=True, slots=True)

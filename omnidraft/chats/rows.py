@@ -13,15 +13,17 @@ from omnidraft.chats.tags import tags_of
 from omnidraft.errors import SettingsError
 from omnidraft.settings.config import SamplingSettings, from_dict, to_dict
 
-CONVERSATION = "id, title, created, updated, named, system, sampling, target, speculation, pinned, tags, tools"
+CONVERSATION = (
+    "id, title, created, updated, named, system, sampling, target, speculation, pinned, archived, tags, tools"
+)
 MESSAGE = "id, chat, parent, role, content, created, active, meta"
 
 
 def conversation(row: tuple[Any, ...]) -> Conversation:
     name, title, created, updated, named, system, sampling, target, *switches, tags, tools = row
-    chosen, (speculation, pinned) = _sampling(sampling), map(bool, switches)
+    chosen, (speculation, pinned, archived) = _sampling(sampling), map(bool, switches)
     known = (name, title, created, updated, bool(named), system, chosen, target, speculation, pinned)
-    return Conversation(*known, tags_of(json.loads(tags)), _tools(tools))
+    return Conversation(*known, tags_of(json.loads(tags)), _tools(tools), archived)
 
 
 def message(row: tuple[Any, ...]) -> Message:
@@ -31,7 +33,7 @@ def message(row: tuple[Any, ...]) -> Message:
 
 def insert_conversation(connection: sqlite3.Connection, chat: Conversation) -> None:
     plain = (chat.id, chat.title, chat.created, chat.updated, chat.named, chat.system)
-    chosen = (_sampling_json(chat.sampling), chat.target, chat.speculation, chat.pinned)
+    chosen = (_sampling_json(chat.sampling), chat.target, chat.speculation, chat.pinned, chat.archived)
     values = (*plain, *chosen, _tags_json(chat.tags), _tools_json(chat.tools))
     connection.execute(f"INSERT INTO conversations ({CONVERSATION}) VALUES ({', '.join('?' * len(values))})", values)
 
@@ -49,7 +51,7 @@ def changes(given: Mapping[str, Any]) -> dict[str, Any]:
     """Column values for the fields of a conversation that may be changed; TypeError for others."""
     makers: dict[str, Callable[[Any], Any]] = {
         "system": whole_text, "sampling": _sampling_json, "target": lambda t: t, "speculation": bool,
-        "pinned": bool, "tags": _tags_json, "tools": _tools_json,
+        "pinned": bool, "archived": bool, "tags": _tags_json, "tools": _tools_json,
     }  # fmt: skip
     if unknown := given.keys() - makers.keys():
         raise TypeError(f"a conversation has no {', '.join(sorted(unknown))} to change")

@@ -64,4 +64,8 @@ MIGRATIONS: tuple[Migration, ...] = (
         # JSON: the names of those that run without a question; NULL: none are offered.
         "ALTER TABLE conversations ADD COLUMN tools TEXT;",
     ),
+    (
+        "conversations put away",
+        "ALTER TABLE conversations ADD COLUMN archived INTEGER NOT NULL DEFAULT 0;",
+    ),
 )

@@ -85,17 +85,17 @@ class ChatStore:
         return self.insert([(chat, [])])[0]
 
     def conversations(self, limit: int = -1, offset: int = 0) -> list[Conversation]:
-        """Pinned ones first, then the most recently used; all by default. Those dated into the future come last."""
-        order = f"ORDER BY pinned DESC, {_RECENT} LIMIT ? OFFSET ?"
+        """Pinned ones first, then the most recently used, archived ones last; all by default. What is dated into the
+        future comes behind its like."""
+        order = f"ORDER BY archived, pinned DESC, {_RECENT} LIMIT ? OFFSET ?"
         values = (time.time() + AHEAD_SECONDS, limit, offset)
         found = self._db.all(f"SELECT {rows.CONVERSATION} FROM conversations {order}", values)
         return [rows.conversation(row) for row in found]
 
     def latest(self) -> Conversation | None:
-        """The most recently used one, pinned or not; None if there is none."""
-        found = self._db.all(
-            f"SELECT {rows.CONVERSATION} FROM conversations ORDER BY {_RECENT} LIMIT 1", (time.time() + AHEAD_SECONDS,)
-        )
+        """The most recently used one, pinned or not; None if there is none but archived ones."""
+        order = f"WHERE NOT archived ORDER BY {_RECENT} LIMIT 1"
+        found = self._db.all(f"SELECT {rows.CONVERSATION} FROM conversations {order}", (time.time() + AHEAD_SECONDS,))
         return rows.conversation(found[0]) if found else None
 
     def get(self, chat: str) -> Conversation:
@@ -116,7 +116,7 @@ class ChatStore:
             return self.get(chat)
 
     def update(self, chat: str, **changes: Any) -> Conversation:
-        """Change `system`, `sampling`, `target`, `speculation`, `pinned`, `tags` or `tools` of a conversation."""
+        """Change `system`, `sampling`, `target`, `speculation`, `pinned`, `archived`, `tags` or `tools`."""
         with self._db.changing():
             self.get(chat)
             for column, value in rows.changes(changes).items():
@@ -227,7 +227,7 @@ class ChatStore:
             chat = self.get(self.message(message).chat)
             now, id = time.time(), uuid.uuid4().hex
             fork = replace(chat, id=id, title=_title(f"{chat.title} (fork)"), named=True, created=now, updated=now,
-                           pinned=False, tools=None if chat.tools is None else ())  # fmt: skip
+                           pinned=False, archived=False, tools=None if chat.tools is None else ())  # fmt: skip
             return self.insert([(fork, tree.copied(tree.line(self._db, message), id))])[0]
 
     def save_partial(

@@ -139,6 +139,34 @@ def test_a_conversation_that_is_not_there_is_not_called_deleted(sessions, view, 
     assert "no longer exists" in shown(view, row)["notice"]
 
 
+def test_what_was_deleted_last_comes_back_whole_and_once(sessions, view, ada):
+    one, _ = spoken(ada)
+    two, _ = spoken(ada)
+    ada.store.update(one, pinned=True, tags=["kept"])
+    before = [ada.store.snapshot(chat) for chat in (one, two)]
+    chats = Conversations(sessions, view)
+    update = shown(view, chats.row(one, Followed(), by("ada"), clicked(kind="delete", id="", ids=[one, two])))
+    assert "2 conversations were deleted" in update["notice"]
+    assert not {one, two} & {chat.id for chat in ada.store.conversations()}
+    assert shown(view, chats.undo(update["chat_id"], Followed(), by("bob")))["notice"].count("nothing to take back")
+    assert shown(view, chats.undo(update["chat_id"], Followed(), by("ada")))["chat_id"] == one
+    assert [ada.store.snapshot(chat) for chat in (one, two)] == before
+    assert ada.store.search("one"), "what comes back is found"
+    assert "nothing to take back" in shown(view, chats.undo(one, Followed(), by("ada")))["notice"]
+
+
+def test_an_archived_conversation_stands_last_and_is_not_arrived_at(sessions, view, ada):
+    chat, _ = spoken(ada)
+    other, _ = spoken(ada)
+    chats = Conversations(sessions, view)
+    update = shown(view, chats.row(other, Followed(), by("ada"), clicked(kind="archive", id=chat)))
+    assert update["rows"].index(other) < update["rows"].index("Archived · 1") < update["rows"].index(chat)
+    ada.store.update(other, archived=True)
+    assert ada.store.latest() is None or ada.store.latest().id not in (chat, other)
+    update = shown(view, chats.row(other, Followed(), by("ada"), clicked(kind="unarchive", id=chat)))
+    assert update["rows"].index(chat) < update["rows"].index("Archived · 1")
+
+
 def test_an_answer_whose_conversation_was_deleted_meanwhile_leaves_a_sentence(sessions, view, ada):
     chat = ada.shown.chat().id
     begun(ada, chat)
@@ -395,7 +423,7 @@ def test_an_answer_is_followed_behind_every_event_that_interrupts_it(sessions):
     made = events(sessions)
     behind = {fn.trigger_after for fn in made if fn.name == "follow"}
     assert {fn.name for fn in made if fn._id in behind} == {
-        "arrive", "ask", "example", "turn", "decide", "row", "import_file",
+        "arrive", "ask", "example", "turn", "decide", "row", "undo", "import_file",
     }  # fmt: skip
 
 

@@ -92,6 +92,21 @@ def test_conversations_are_listed_searched_renamed_and_deleted(server, pages, tm
     page.wait_for_function("!document.querySelector('#od-rows').innerText.includes('Stripes')")
     assert "Stripes & <b>stars</b>" not in titles(page)
     page.wait_for_selector("text=what the drafter learned from it stays")
+    page.click("#od-notice .od-undo")
+    page.wait_for_selector("#od-chat .user-row >> text=Zebras on the moon")
+    assert "Stripes & <b>stars</b>" in titles(page)
+    page.click("[data-pick=begin]")
+    for name in ("Stripes", "winds"):
+        page.click(f"#od-rows .od-item:has-text('{name}') .od-box")
+    exported = page.request.get(server.origin + page.get_attribute("[data-pick=export]", "href")).json()
+    assert {one["title"] for one in exported["conversations"]} == {"Stripes & <b>stars</b>", "A list of winds"}
+    page.screenshot(path=str(tmp_path / "picked.png"))
+    page.click("[data-pick=archive]")
+    page.click("#od-rows summary:has-text('Archived · 2')")
+    page.hover(item)
+    page.click(f"{item} [data-kind=unarchive]")
+    page.wait_for_selector("#od-rows summary:has-text('Archived · 1')")
+    page.wait_for_selector(f"{item}:not(.od-archive .od-item)")
     item = "#od-rows .od-item >> nth=0"
     page.hover(item)
     page.click(f"{item} >> [data-kind=ask-delete]")

@@ -17,8 +17,47 @@ from ui.common.layout import address
 _STOP = "M8 8h8v8H8z"
 _PIN = "M9 4h6l-1 6 3 4H7l3-4zM12 14v6"
 _TAG = "M4 4h8l8 8-8 8-8-8zM8.5 8.5h.01"
+_BACK = "M4 13h4l2 3h4l2-3h4M4 13v6h16v-6M12 11V3M9 6l3-3 3 3"
 SHOWN = 300
 SHOWN_TAGS = 12
+_PICK = (
+    '<div class="od-pick"><button type="button" data-pick="begin">Select</button><span>'
+    '<button type="button" data-pick="archive">Archive</button><a data-pick="export" download>Export</a>'
+    '<button type="button" data-pick="delete">Delete</button></span></div>'
+)
+# Several at once, behind the script of `named_rows`. The list is drawn anew with every change: what is chosen is kept.
+PICK_SCRIPT = """
+const picked = new Set();
+let picking = false;
+const pick = () => {
+  const list = element.querySelector('.od-list');
+  const boxes = [...element.querySelectorAll('.od-item [type=checkbox]')];
+  for (const id of picked) if (!boxes.some((box) => box.value === id)) picked.delete(id);
+  for (const box of boxes) box.checked = picked.has(box.value);
+  list?.classList.toggle('od-picking', picking);
+  const begin = element.querySelector('[data-pick=begin]');
+  const word = picking ? 'Done' : 'Select';
+  if (begin && begin.textContent !== word) begin.textContent = word;
+  element.querySelector('.od-pick span')?.toggleAttribute('hidden', !picking || !picked.size);
+  element.querySelector('[data-pick=export]')?.setAttribute('href', `/export/${[...picked].join('+')}.json`);
+};
+element.addEventListener('change', ({target}) => {
+  if (target.type !== 'checkbox') return;
+  picked[target.checked ? 'add' : 'delete'](target.value);
+  pick();
+});
+element.addEventListener('click', (event) => {
+  const what = event.target.closest('[data-pick]')?.dataset.pick;
+  if (!what) return;
+  const ids = [...picked];
+  if (what === 'begin') picking = !picking;
+  else if (what !== 'export') { picking = false; send(what, '', {ids}); }
+  if (!picking) picked.clear();
+  pick();
+});
+new MutationObserver(pick).observe(element, {childList: true, subtree: true});
+pick();
+"""
 
 
 def listing(session: Session, current: str, query: str = "") -> str:
@@ -28,13 +67,25 @@ def listing(session: Session, current: str, query: str = "") -> str:
     chats = [c for c in session.store.conversations(SHOWN) if c.id == current or c.title != "New chat" or c.named]
     if not chats:
         return '<p class="od-none">No conversations yet.</p>'
-    parts, group = [_tags(chats)], None
+    parts, group = [_PICK, _tags(chats)], None
     for chat in chats:
+        if chat.archived:
+            break  # they come last
         if (name := "Pinned" if chat.pinned else _age(chat.updated)) != group:
             parts.append(f'<div class="od-age">{name}</div>')
             group = name
         parts.append(_row(chat, current, writing=session.writing(chat.id)))
+    parts.append(_archived([chat for chat in chats if chat.archived], current))
     return f'<div class="od-list">{"".join(parts)}</div>'
+
+
+def _archived(chats: list[Conversation], current: str) -> str:
+    """Those put away, folded unless one of them is shown."""
+    if not chats:
+        return ""
+    seen = " open" if any(chat.id == current for chat in chats) else ""
+    rows = "".join(_row(chat, current) for chat in chats)
+    return f'<details class="od-archive"{seen}><summary>Archived · {len(chats)}</summary>{rows}</details>'
 
 
 def _hits(session: Session, hits: list[Hit], current: str) -> str:
@@ -54,11 +105,15 @@ def _hits(session: Session, hits: list[Hit], current: str) -> str:
 def _row(chat: Conversation, current: str, snippet: str = "", writing: bool = False) -> str:
     stop = act("stop", "Stop the answer in", chat.title, _STOP, "Stop its answer", "od-writing") if writing else ""
     pin = "Unpin" if chat.pinned else "Pin"
-    acts = act("tag", "Tags of", chat.title, _TAG, "Tags") + act(pin.lower(), pin, chat.title, _PIN)
+    top = act("unarchive", "Unarchive", chat.title, _BACK) if chat.archived else act(pin.lower(), pin, chat.title, _PIN)
+    acts = act("tag", "Tags of", chat.title, _TAG, "Tags") + top
+    title = escape(chat.title, quote=True)
+    box = f'<label class="od-box"><input type="checkbox" value="{chat.id}" aria-label="Choose {title}"></label>'
     marks = f'data-learned data-tags="{escape(", ".join(chat.tags), quote=True)}"'
     marks += ' aria-current="true"' if chat.id == current else ""
     below = "  ".join(filter(None, [" ".join(f"#{tag}" for tag in chat.tags), snippet]))
-    return named_row(chat.id, chat.title, acts=acts, stop=stop, extra=below, marks=marks, address=address(chat.id))
+    row = {"acts": acts, "stop": stop, "extra": below, "marks": marks, "address": address(chat.id)}
+    return named_row(chat.id, chat.title, box=box, **row)
 
 
 def _tags(chats: list[Conversation]) -> str:

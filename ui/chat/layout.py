@@ -9,6 +9,7 @@ import gradio as gr
 
 from ui.chat import attachments, library, tools
 from ui.chat import options as chat_options
+from ui.chat.conversation_list import PICK_SCRIPT
 from ui.chat.empty_state import EXAMPLES, arriving
 from ui.chat.named_rows import SCRIPT
 from ui.chat.stream import Followed
@@ -21,6 +22,7 @@ LATEX = [
     {"left": "\\(", "right": "\\)", "display": False},
 ]
 # The page script calls this with what was clicked below a message.
+UNDO = "element.addEventListener('click', (event) => event.target.closest('.od-undo') && trigger('act', {}));"
 BUS = "window.odTurn = (detail) => trigger('act', detail);"
 ASIDE_BUTTON = (
     '<button type="button" data-od="aside" aria-label="Speed and options" aria-expanded="false">'
@@ -77,7 +79,7 @@ def _side() -> dict[str, Any]:
         elem_id="od-search",
         max_lines=1,
     )
-    made["rows"] = gr.HTML(elem_id="od-rows", js_on_load=SCRIPT)
+    made["rows"] = gr.HTML(elem_id="od-rows", js_on_load=SCRIPT + PICK_SCRIPT)
     with gr.Row(elem_id="od-transfer"):
         made["links"] = gr.HTML(elem_id="od-links")
         made["upload"] = gr.UploadButton(
@@ -126,7 +128,7 @@ def _conversation() -> dict[str, Any]:
         ),
         "marks": gr.HTML(elem_id="od-bus", js_on_load=BUS),
         "permit": gr.HTML(elem_id="od-permit", js_on_load=tools.SCRIPT),
-        "notice": gr.HTML(elem_id="od-notice"),
+        "notice": gr.HTML(elem_id="od-notice", js_on_load=UNDO),
         "line": gr.HTML(elem_id="od-line"),
     }
 

@@ -30,9 +30,13 @@ class Conversations(Handlers):
                 shown = session.shown.show(data["id"])
                 followed.leave()
                 return view.open(session, shown, chat)
-            if data["kind"] in ("delete", "forget"):
-                said = self._delete(session, data["id"], forget=data["kind"] == "forget")
-                return view.open(session, session.shown.chat(chat), chat, {view.notice: note(said)})
+            if data["kind"] == "forget":
+                session.store.get(data["id"])  # one that is not there must not be called deleted
+                stop_writing(session, data["id"])
+                said = note(session.assistant.forget(session.store, data["id"]).sentence())
+                return view.open(session, session.shown.chat(chat), chat, {view.notice: said})
+            if data["kind"] in ("delete", "archive"):
+                return self._away(session, chat, data["kind"], data.get("ids") or [data["id"]])
             self._change(session, data["kind"], data["id"], data.get("title", ""))
         except OmniDraftError as error:
             return {view.notice: note(str(error), bad=True), view.rows: listing(session, chat or "")}
@@ -43,6 +47,8 @@ class Conversations(Handlers):
         match kind:
             case "stop":
                 stop_writing(session, chat)
+            case "unarchive":
+                session.store.update(chat, archived=False)
             case "pin" | "unpin":
                 session.store.update(chat, pinned=kind == "pin")
             case "tag":
@@ -50,14 +56,29 @@ class Conversations(Handlers):
             case "rename":
                 session.store.rename(chat, title)
 
-    def _delete(self, session: Session, chat: str, forget: bool) -> str:
-        """Remove a conversation, with what was learned from it if so wished; a sentence about what happened."""
-        session.store.get(chat)  # one that is not there must not be called deleted
-        stop_writing(session, chat)
-        if forget:
-            return session.assistant.forget(session.store, chat).sentence()
-        session.store.delete(chat, later=True)
-        return "The conversation was deleted; what the drafter learned from it stays."
+    def _away(self, session: Session, chat: str | None, kind: str, chats: list[str]) -> dict:
+        """Conversations leave the list, and the page if it shows one of them; a deletion can be taken back."""
+        for name in chats:
+            session.store.get(name)  # one that is not there must not be called deleted
+            if kind == "archive":
+                session.store.update(name, archived=True, pinned=False)
+            else:
+                stop_writing(session, name)
+        if kind == "delete":
+            session.deleted.delete(chats)
+        many, it = ("The conversation was", "it") if len(chats) == 1 else (f"{len(chats)} conversations were", "them")
+        done = "archived" if kind == "archive" else f"deleted; what the drafter learned from {it} stays"
+        said = {self.view.notice: note(f"{many} {done}.", undo=kind == "delete")}
+        return self.view.open(session, session.shown.chat(chat), chat, said)
+
+    def undo(self, chat: str | None, followed: Followed, request: gr.Request) -> dict:
+        """What was deleted last comes back."""
+        session = session_of(self.sessions, request)
+        back = session.deleted.bring_back()
+        if not back:
+            return {self.view.notice: note("There is nothing to take back any more.", bad=True)}
+        followed.leave()
+        return self.view.open(session, session.shown.show(back[0].id), chat, {self.view.notice: ""})
 
     def fresh(self, chat: str | None, followed: Followed, request: gr.Request) -> dict:
         session = session_of(self.sessions, request)

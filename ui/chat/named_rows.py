@@ -13,17 +13,25 @@ _BIN = "M5 7h14M10 7V5h4v2M7 7l1 12h8l1-12"
 
 
 def named_row(
-    key: str, name: str, *, acts: str = "", stop: str = "", extra: str = "", marks: str = "", address: str = ""
+    key: str,
+    name: str,
+    *,
+    acts: str = "",
+    stop: str = "",
+    extra: str = "",
+    marks: str = "",
+    address: str = "",
+    box: str = "",
 ) -> str:
     """One row with its buttons: those given, rename, delete. marks: attributes of the row. extra: a line below.
 
     `data-learned` among the marks: it may be forgotten, too. `stop` is a button that is always seen. What has an
-    address is a link, which another tab can open.
+    address is a link, which another tab can open. `box` stands before the name.
     """
     below = f"<small>{escape(extra)}</small>" if extra else ""
     tag, kind = ("a", f'href="{escape(address, quote=True)}"') if address else ("button", 'type="button"')
     return (
-        f'<div class="od-item" data-id="{escape(key, quote=True)}" {marks}>'
+        f'<div class="od-item" data-id="{escape(key, quote=True)}" {marks}>{box}'
         f'<{tag} {kind} class="od-row" data-kind="open"><span>{escape(name)}</span>{below}</{tag}>'
         f'{stop}<span class="od-acts">{acts}{act("rename", "Rename", name, _PEN)}'
         f"{act('ask-delete', 'Delete', name, _BIN)}</span></div>"
@@ -48,15 +56,18 @@ const ask = (item) => {
   sure.setAttribute('role', 'alertdialog');
   sure.setAttribute('aria-label', 'Delete ' + item.querySelector('.od-row span').textContent + '?');
   const forget = '<button type="button" data-kind="forget" '
-    + 'title="Also take back what the drafter learned from it">Delete and forget</button>';
-  sure.innerHTML = '<span>Delete for good?</span><button type="button" data-kind="delete">Delete</button>'
-    + (item.dataset.learned === undefined ? '' : forget) + '<button type="button" data-kind="keep">Keep</button>';
+    + 'title="For good, with what the drafter learned from it">Delete and forget</button>'
+    + (item.closest('.od-archive') ? '' : '<button type="button" data-kind="archive">Archive</button>');
+  const chat = item.dataset.learned !== undefined;
+  sure.innerHTML = `<span>${chat ? 'Delete?' : 'Delete for good?'}</span>`
+    + '<button type="button" data-kind="delete">Delete</button>' + (chat ? forget : '')
+    + '<button type="button" data-kind="keep">Keep</button>';
   item.append(sure);
   sure.querySelector('[data-kind=keep]').focus();
 };
 const write = (item, kind, text, label) => {
   const row = item.querySelector('.od-row');
-  if (item.querySelector('input')) return;
+  if (item.querySelector('input:not([type])')) return;
   const input = document.createElement('input');
   input.value = text;
   input.setAttribute('aria-label', label);

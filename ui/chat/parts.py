@@ -64,7 +64,8 @@ def gauge(session: Session, path: list[Message]) -> str:
 def links(chat: str) -> str:
     return (
         f'<div class="od-links">Export <a href="/export/{chat}.md" download>Markdown</a>'
-        f'<a href="/export/{chat}.json" download>JSON</a></div>'
+        f'<a href="/export/{chat}.json" download>JSON</a>'
+        '<a href="/export/all.json" download title="Every conversation, as JSON">All</a></div>'
     )
 
 

@@ -17,18 +17,20 @@ from omnidraft.storage.files import reason
 
 
 def add_routes(app: FastAPI, sessions: Sessions) -> None:
-    """What a profile's pages link to: a conversation as `/export/ID.md` and `.json`, presets and prompts, a message."""
+    """What a profile's pages link to: a conversation as `/export/ID.md` and `.json`, several as
+    `/export/ID+ID.json`, every one as `/export/all.json`, presets and prompts, a message."""
 
     @app.get("/export/{name}")
     def export(name: str, request: Request) -> Response:
         session = session_of_request(sessions, request)
         chat, _, kind = name.rpartition(".")
         try:
-            title = session.store.get(chat).title
+            chats = [one.id for one in session.store.conversations()] if chat == "all" else chat.split("+")
+            title = session.store.get(chat).title if chats == [chat] else "conversations"
             if kind == "md":
                 return _file(export_markdown(session.store, chat), "text/markdown", f"{title}.md")
             if kind == "json":
-                return _file(export_json(session.store, [chat]), "application/json", f"{title}.json")
+                return _file(export_json(session.store, chats), "application/json", f"{title}.json")
         except OmniDraftError as error:
             return Response(str(error), status_code=404, media_type="text/plain")
         return Response("There is no such file.", status_code=404, media_type="text/plain")

@@ -99,6 +99,7 @@ def wire(
         session = session_of(sessions, request)
         if (text or "").strip().lower() != WORDS:
             return {said: note(f"Nothing was forgotten: type “{WORDS}” first.", bad=True)}
+        session.deleted.forget()
         return done(session, lambda: session.assistant.forget_everything(session.store))
 
     parts.forget.click(ask, [parts.chat], [said, parts.sure], **PRIVATE)

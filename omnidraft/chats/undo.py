@@ -1,0 +1,38 @@
+"""The conversations deleted last, for whoever did not mean it.
+
+They are kept in memory only, until others are deleted or the program ends: what was deleted leaves the file as ever.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+
+from omnidraft.chats.records import Conversation, Message
+from omnidraft.chats.store import ChatStore
+
+
+class LastDeleted:
+    """Methods may be called from any thread."""
+
+    def __init__(self, store: ChatStore) -> None:
+        self._store = store
+        self._kept: list[tuple[Conversation, list[Message]]] = []
+        self._lock = threading.Lock()
+
+    def delete(self, chats: Iterable[str]) -> int:
+        """Delete conversations and keep them instead of those before; how many. StorageError if one is not there."""
+        with self._lock:
+            self._kept = [self._store.snapshot(chat) for chat in chats]
+            self._store.delete(*(chat.id for chat, _ in self._kept), later=True)
+            return len(self._kept)
+
+    def bring_back(self) -> list[Conversation]:
+        """Store them as they were; none if that is done, or the program was started since."""
+        with self._lock:
+            kept, self._kept = self._kept, []
+            return self._store.insert(kept)
+
+    def forget(self) -> None:
+        with self._lock:
+            self._kept = []
