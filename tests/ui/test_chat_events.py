@@ -423,7 +423,7 @@ def test_an_answer_is_followed_behind_every_event_that_interrupts_it(sessions):
     made = events(sessions)
     behind = {fn.trigger_after for fn in made if fn.name == "follow"}
     assert {fn.name for fn in made if fn._id in behind} == {
-        "arrive", "ask", "example", "turn", "decide", "row", "undo", "import_file",
+        "arrive", "ask", "example", "turn", "decide", "row", "import_file",
     }  # fmt: skip
 
 

@@ -74,7 +74,7 @@ def _connect_conversations(sessions: Sessions, page: Page, follows: _Follows) ->
     where = [view.chat_id, view.followed]
     opening = view.rows.act(chats.row, where, view.outputs, cancels=list(follows.running), **STREAMING)
     follows.behind(opening)
-    follows.behind(view.notice.act(chats.undo, where, view.outputs, cancels=list(follows.running), **STREAMING))
+    view.notice.act(chats.undo, where, view.outputs, **STREAMING)  # nothing is being written in what comes back
     importing = page.upload.upload(
         chats.import_file, [page.upload, *where], view.outputs, cancels=list(follows.running), **STREAMING
     )
