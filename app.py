@@ -67,7 +67,9 @@ def _serve(args: argparse.Namespace, home: DataHome, profile: str) -> int:
     make_private(home.profiles)  # an earlier version may have let others read
     remove_leftovers(home)
     accounts = Accounts(args.auth_file) if args.auth_file else None
-    sessions = Sessions(home, profile, args.target, args.drafter, accounts, args.workers, args.split)
+    sessions = Sessions(
+        home, profile, args.target, args.drafter, accounts, args.workers, args.split, _templates(args, home, profile)
+    )
     app = make_app(sessions, args.host, args.allow_host, api_key=_api_key(args))
     address = f"http://{_shown(args.host)}:{args.port}"
     encrypted = ", encrypted" if held(home.root) is not None else ""
@@ -91,6 +93,20 @@ def _check_models(args: argparse.Namespace, home: DataHome, profile: str) -> Non
         choose_target(args.target, home, settings)
     if args.drafter:
         choose_drafter(args.drafter, home, settings)
+
+
+def _templates(args: argparse.Namespace, home: DataHome, profile: str) -> tuple[str, ...]:
+    """The template that was named, as the setting `templates` has it, for the target the app starts with. ModelError
+    if there is none."""
+    if args.template is None:
+        return ()
+    from omnidraft.app.default_models import choose_target
+    from omnidraft.settings.file import load_settings
+
+    if not args.template.is_file():
+        raise SettingsError(f"There is no chat template {args.template}.")
+    target = choose_target(args.target, home, load_settings(home.profile(profile).settings)[0])
+    return (f"{target.name} = {args.template.absolute()}",)
 
 
 def _only_one(home: DataHome) -> FileLock:
@@ -147,6 +163,7 @@ def _parser() -> argparse.ArgumentParser:
     data.add_arguments(parser)
     parser.add_argument("--profile", default=DEFAULT_PROFILE, help="the profile to start with")
     parser.add_argument("--target", help="model file, or a name as the model list shows it")
+    parser.add_argument("--template", type=Path, help="a file with the target's chat template, instead of its own")
     parser.add_argument("--drafter", help="drafter file (default: the profile's, first the bundled one)")
     parser.add_argument("--workers", help="host:port of workers that hold layers of the target, with commas between")
     parser.add_argument("--split", help="shares of the layers with commas, this machine first (default: free memory)")

@@ -92,22 +92,21 @@ class Assistant:
         cache: CacheSettings | None = None,
         *,
         adapter: Path | str | None = None,
-        template: Path | None = None,
+        templates: Sequence[str] = (),
         projector: Path | None = None,
     ) -> list[str]:
         """Load `target`, and `drafter` beside it (None: decode plainly). Returns sentences worth showing.
 
         adapter: a GGUF LoRA; AUTO: what was learned for this drafter and vocabulary; NO_ADAPTER: the drafter as it
         came; None: AUTO for an assistant that learns. What is loaded stays loaded if anything of the new cannot be: the
-        error says why. template: a file with the target's chat template, instead of its own. projector: what the target
-        sees pictures through; None: what lies beside it.
+        error says why. templates: as in `AppSettings`, going before those. projector: what the target sees pictures
+        through; None: what lies beside it.
         """
         settings = self.settings
-        templates = [*settings.templates, *([f"{target.name} = {template}"] if template is not None else [])]
         adapter = adapter or (AUTO if self._learns else NO_ADAPTER)
         asked = LoadRequest(
             target, drafter, model or settings.model, cache or settings.cache, adapter, settings.learning.scope,
-            templates, projector,
+            [*settings.templates, *templates], projector,
         )  # fmt: skip
         with self._lock:
             self.learner.process.let_go()

@@ -59,7 +59,8 @@ class Download:
         return self._at(self.model.files[0])
 
     def _at(self, file: RemoteFile) -> Path:
-        return self._folder / PurePosixPath(file.name).name
+        """Files of a folder lie as they do there, for their names are known; GGUF files side by side."""
+        return self._folder / (file.name if self.model.convert else PurePosixPath(file.name).name)
 
     def _part(self, file: RemoteFile) -> Path:
         return self._at(file).with_name(self._at(file).name + ".part")
@@ -78,6 +79,7 @@ class Download:
                 raise HubError(f"{self.path.name} is already being downloaded.")
             self._check_room()
             for file in self.model.files:
+                self._at(file).parent.mkdir(exist_ok=True)
                 if not self._at(file).exists():
                     self._fetch(file)
                     if self._cancel.is_set():

@@ -31,7 +31,7 @@ MAX_CONVERTED = 4 << 30  # bytes of weights that are worth converting here
 _PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.IGNORECASE)
 _BESIDE = (
     "config.json", "generation_config.json", "tokenizer.json", "tokenizer.model", "tokenizer_config.json",
-    "special_tokens_map.json", "added_tokens.json", "chat_template.jinja",
+    "special_tokens_map.json", "added_tokens.json", "chat_template.jinja", "additional_chat_templates/tool_use.jinja",
 )  # fmt: skip
 
 

@@ -45,8 +45,8 @@ class StillAnswering(ModelError):
 class Session:
     """One profile at work. Methods may be called from any thread.
 
-    store: its conversations; deleted: those deleted last, for an undo; shown: the one its pages show; queue: clients
-    that wait for a turn; drift: its drift runs.
+    templates: as in `AppSettings`, from the command line; store: its conversations; deleted: those deleted last, for an
+    undo; shown: the one its pages show; queue: clients that wait for a turn; drift: its drift runs.
     """
 
     def __init__(
@@ -57,6 +57,7 @@ class Session:
         drafter: str | None,
         workers: str | None = None,
         split: str | None = None,
+        templates: Sequence[str] = (),
     ) -> None:
         self.assistant = Assistant(home, profile, learn=True, named=target)
         self.profile = profile
@@ -74,6 +75,7 @@ class Session:
         self.idle_unloads = 0  # how often the models were freed because nobody asked anything
         self._used = time.monotonic()
         self._wanted = (target, drafter)
+        self._templates = templates
         self._spread = {"workers": workers, "split": split}  # as the command line has it, until the page changes it
         self._guest = False  # whether what is loaded was asked for by a client of the API, not by the profile
         self._lock = threading.RLock()
@@ -151,7 +153,7 @@ class Session:
         with self._lock:
             self._must_be_idle()
             drafter = choose_drafter(self._wanted[1], self.assistant.home, self.assistant.settings)
-            notices = self.assistant.load(target, drafter, self.model_settings)
+            notices = self.assistant.load(target, drafter, self.model_settings, templates=self._templates)
             self._guest = False
             self._used = time.monotonic()
             log.info("%s: loaded %s", self.profile, target.name)
@@ -173,7 +175,7 @@ class Session:
             TRIALS.forgive(drafter)
             usable_info(drafter)  # without a target nothing else would refuse it before the next question
             if self.loaded is not None:
-                self.assistant.load(self.loaded, drafter, self.model_settings)
+                self.assistant.load(self.loaded, drafter, self.model_settings, templates=self._templates)
             self.apply(drafter=str(drafter))
             self._wanted = (self._wanted[0], None)
             return f"{drafter.stem} drafts from now on."

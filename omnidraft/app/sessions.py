@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Sequence
 
 from omnidraft.app import race_job
 from omnidraft.app.hub import Downloads
@@ -28,11 +29,12 @@ class Sessions:
         accounts: Accounts | None = None,
         workers: str | None = None,
         split: str | None = None,
+        templates: Sequence[str] = (),
     ) -> None:
         self.home = home
         self.default = default
         self.accounts = accounts
-        self._models = (target, drafter, workers, split)
+        self._named = (target, drafter, workers, split, templates)
         self.downloads = Downloads()
         self._open: dict[str, Session] = {}
         self._lock = threading.Lock()
@@ -44,7 +46,7 @@ class Sessions:
         name = profile or self.default
         with self._lock:
             if name not in self._open:
-                self._open[name] = Session(self.home, name, *self._models)
+                self._open[name] = Session(self.home, name, *self._named)
             return self._open[name]
 
     def drop(self, profile: str) -> None:

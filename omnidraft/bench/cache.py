@@ -11,12 +11,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from omnidraft.app.default_models import choose_target, need_drafter
-from omnidraft.bench.columns import Column, columns, label, name_of, sampling_of
+from omnidraft.bench.columns import Column, label, sampling_of
 from omnidraft.bench.pairs import Pair, Way
 from omnidraft.bench.plans import Cache
 from omnidraft.bench.report import Report, Table
-from omnidraft.bench.runner import Work, decides
+from omnidraft.bench.runner import Work, each_cell
 from omnidraft.lab.prompts import load_prompts
 from omnidraft.settings.config import CacheSettings, ModelSettings
 
@@ -29,13 +28,9 @@ CACHES = {
 
 def run(plan: Cache, work: Work) -> Iterator[Report]:
     rows: list[dict] = []
-    for name in plan.target:
-        for column in columns(plan.temperature):
-            target, drafter = choose_target(name, work.home), need_drafter(plan.drafter, work.home)
-            depends = decides(plan, ("target", "temperature"), target, drafter)
-            make = partial(_cell, plan, work, target, drafter, column)
-            rows += work.cells.get(f"{target.stem}-cache-{name_of(column)}", depends, make)
-            yield Report(rows, [table(rows)])
+    for found in each_cell(plan, work, "cache", partial(_cell, plan, work)):
+        rows += found
+        yield Report(rows, [table(rows)])
 
 
 def _cell(plan: Cache, work: Work, target: Path, drafter: Path, column: Column) -> list[dict[str, Any]]:

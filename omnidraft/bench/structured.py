@@ -15,15 +15,14 @@ from time import perf_counter
 from typing import Any
 
 from omnidraft.app.assistant import Assistant
-from omnidraft.app.default_models import choose_target, need_drafter
 from omnidraft.backends.prompting.grammar import check_grammar, json_grammar
 from omnidraft.backends.prompting.grammar_state import GrammarState, whole_vocabulary
-from omnidraft.bench.columns import Column, columns, label, name_of, sampling_of
+from omnidraft.bench.columns import Column, label, sampling_of
 from omnidraft.bench.overhead import TARGET_SIZE, filled
 from omnidraft.bench.pairs import draft_settings, engine_of
 from omnidraft.bench.plans import Structured
 from omnidraft.bench.report import Report, Table
-from omnidraft.bench.runner import Work, decides
+from omnidraft.bench.runner import Work, each_cell
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.lab.prompts import Prompt, load_prompts
 from omnidraft.lab.trace import Trace, record
@@ -62,13 +61,9 @@ def run(plan: Structured, work: Work) -> Iterator[Report]:
     work.told("the grammar's times")
     times = grammar_times(plan.prompts)
     rows: list[dict] = []
-    for name in plan.target:
-        for column in columns(plan.temperature):
-            target, drafter = choose_target(name, work.home), need_drafter(plan.drafter, work.home)
-            depends = decides(plan, ("target", "temperature"), target, drafter)
-            make = partial(_cell, plan, work, target, drafter, column)
-            rows += work.cells.get(f"{target.stem}-structured-{name_of(column)}", depends, make)
-            yield Report([*rows, times], [_table(rows), _times_table(times)])
+    for found in each_cell(plan, work, "structured", partial(_cell, plan, work)):
+        rows += found
+        yield Report([*rows, times], [_table(rows), _times_table(times)])
 
 
 def _cell(plan: Structured, work: Work, target: Path, drafter: Path, column: Column) -> list[dict[str, Any]]:

@@ -147,7 +147,8 @@ def _load(args: argparse.Namespace, assistant: Assistant) -> None:
         if named and file is not None:
             TRIALS.forgive(file)
     adapter = choose_adapter(args.adapter)
-    notices = assistant.load(target, drafter, model, cache, adapter=adapter, template=args.template,
+    templates = [f"{target.name} = {args.template}"] if args.template is not None else []
+    notices = assistant.load(target, drafter, model, cache, adapter=adapter, templates=templates,
                              projector=args.mmproj)  # fmt: skip
     for notice in (*assistant.warnings, *notices):
         print(notice, file=sys.stderr)

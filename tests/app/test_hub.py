@@ -156,7 +156,8 @@ def files_of(folder) -> dict[str, bytes]:
 
 
 def test_a_folder_of_weights_arrives_as_a_gguf_file(serve, home, folder):
-    serve(files_of(folder))
+    variant = "additional_chat_templates/tool_use.jinja"
+    serve({**files_of(folder), variant: b"with tools"})
     (model,) = list_models(REPO)
     assert model.convert
     assert model.size > (folder / "model.safetensors").stat().st_size
@@ -165,7 +166,7 @@ def test_a_folder_of_weights_arrives_as_a_gguf_file(serve, home, folder):
     assert (done.state, done.error) == ("done", "")
     assert done.path == home.models / "tiny-gguf-q8_0.gguf"
     info = read_info(done.path)
-    assert (info.kind, info.architecture) == ("model", "llama")
+    assert (info.kind, info.architecture, info.tool_template) == ("model", "llama", "with tools")
     assert [path for path in (home.cache / "downloads").iterdir() if path.is_dir()] == []
 
 

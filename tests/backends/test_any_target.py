@@ -14,6 +14,7 @@ from omnidraft.backends.llama.model import LlamaTarget
 from omnidraft.backends.remote.target_process import TargetProcess
 from omnidraft.errors import ModelError
 from omnidraft.settings.config import ModelSettings
+from tests.backends.drawn import ids_of
 from tests.backends.hf_folders import write_folder
 
 SETTINGS = ModelSettings(n_ctx=512, n_batch=64, threads=1, device="cpu")
@@ -45,10 +46,6 @@ def opened(opening) -> Iterator[LanguageModel]:
 def target(opened: LanguageModel) -> LanguageModel:
     opened.rewind(0)
     return opened
-
-
-def ids_of(model: LanguageModel, count: int) -> list[int]:
-    return np.random.default_rng(count).choice(np.flatnonzero(model.vocabulary.ordinary), count).tolist()
 
 
 def test_it_is_a_language_model(target: LanguageModel):

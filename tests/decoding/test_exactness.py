@@ -15,6 +15,7 @@ from omnidraft.vocab import TokenKind
 from tests.decoding import toys
 
 LENGTH = 4  # tokens of an answer: the first comes without drafting, three are speculated
+moderate = pytest.mark.parametrize("answers", [8_000, pytest.param(15_000, marks=pytest.mark.slow)])
 
 
 def answer(target, sampling, seed, speculation=None) -> tuple[int, ...]:
@@ -61,13 +62,15 @@ def p_value(found: Counter, expected: dict[tuple[int, ...], float]) -> float:
     return stats.chisquare(observed, np.array(wanted) * sum(observed) / sum(wanted)).pvalue
 
 
+@moderate
 @pytest.mark.parametrize("verification", [None, "coupled", "rejection"])
-def test_a_moderate_sample_is_indistinguishable_from_direct_sampling(verification):
-    assert p_value(sample(verification, 8_000), exact_probabilities(toys.target(), 1.0)) > 0.001
+def test_a_moderate_sample_is_indistinguishable_from_direct_sampling(verification, answers):
+    assert p_value(sample(verification, answers), exact_probabilities(toys.target(), 1.0)) > 0.001
 
 
-def test_the_published_rule_is_caught_by_the_same_test():
-    assert p_value(sample("paper", 8_000), exact_probabilities(toys.target(), 1.0)) < 0.001
+@moderate
+def test_the_published_rule_is_caught_by_the_same_test(answers):
+    assert p_value(sample("paper", answers), exact_probabilities(toys.target(), 1.0)) < 0.001
 
 
 @pytest.mark.slow

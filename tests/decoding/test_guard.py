@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from omnidraft.decoding.cost import CostModel
-from omnidraft.decoding.guard import Guard, Retry
+from omnidraft.decoding.guard import Guard, Retry, Source
 from omnidraft.decoding.knowledge import Knowledge
 from omnidraft.decoding.length import FixedLength
 from tests.decoding.simulation import COMPUTE_BOUND, FLAT, MEMORY_BOUND, Machine
@@ -192,6 +192,15 @@ def test_what_a_wrong_decision_costs_is_bounded_in_plain_rounds():
     drafted = told(guard, 1000, 1, 1.5)
     assert guard.plain_only
     assert 0.5 * drafted <= 10.0
+
+
+def test_what_was_lost_is_the_same_round_by_round_and_counted_anew():
+    source = Source()
+    for tokens, seconds in ((1, 1.5), (1, 2.0), (2, 1.25)):
+        source.took_round(tokens, seconds, 1.0, cold=False)
+    assert source.lost == 0.75
+    source.recount(1.0)
+    assert source.lost == 0.75
 
 
 def test_a_way_that_pays_is_compared_ever_more_rarely():

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
+from tests.backends.thinking_templates import SWITCHED
 from tests.serving import served
 from tests.ui.chatting import answers, arrived, ask, choose, new_chat, questions, tab, titles, wait_idle, write
 from tests.ui.conftest import SETTINGS
@@ -181,6 +183,34 @@ def test_options_belong_to_the_conversation(server, pages):
     tab(page, "Options")
     assert page.input_value("#od-system textarea") == "You are a lighthouse."
     assert page.input_value("#od-seed input") == "7"
+
+
+def test_thinking_is_switched_where_the_template_knows_it(make_server, pages, tmp_path):
+    """By a template of one's own, which counts for the target that it was named for alone."""
+    template = tmp_path / "own.jinja"
+    template.write_text(SWITCHED)
+    page = pages.open(make_server("--template", str(template)))
+
+    def prompt_tokens() -> int:
+        return int(re.search(r"of ([\d,]+) prompt tokens", page.inner_text("#od-live"))[1].replace(",", ""))
+
+    new_chat(page)
+    tab(page, "Options")
+    page.wait_for_selector("#od-thinking", state="hidden")
+    ask(page, "Who are you?")
+    page.wait_for_selector("#od-thinking", state="visible")
+    tab(page, "Speed")
+    thinking = prompt_tokens()
+    new_chat(page)
+    tab(page, "Options")
+    choose(page, "#od-thinking", "off")
+    ask(page, "Who are you?")
+    tab(page, "Speed")
+    assert prompt_tokens() > thinking, "thoughts that the prompt opens and closes"
+    choose(page, "#od-target", "tiny-target-b")
+    page.wait_for_selector("#od-notice >> text=answers from here on")
+    tab(page, "Options")
+    page.wait_for_selector("#od-thinking", state="hidden")
 
 
 def test_the_server_looked_nothing_up(server):

@@ -31,6 +31,12 @@ def test_a_model_that_is_not_there_is_refused(tmp_path, capsys, serving, option)
     assert serving == []
 
 
+def test_a_template_that_is_not_there_is_refused(tmp_path, capsys, serving):
+    assert started(tmp_path, "--template", str(tmp_path / "no.jinja")) == 2
+    assert "There is no chat template" in capsys.readouterr().err
+    assert serving == []
+
+
 def test_a_data_home_is_served_once(tmp_path, capsys, serving):
     held = FileLock(tmp_path / "home" / "app.lock")
     assert held.acquire()

@@ -61,7 +61,8 @@ def convert_folder(folder: Path, out: Path, dtype: str = "F16", name: str | None
     with replacing(out) as temporary:
         writer = gguf.GGUFWriter(temporary, "llama")
         _put_settings(writer, config, dtype, name or folder.resolve().name)
-        _put_vocabulary(writer, keys, splitter, read_template(folder))
+        _put_vocabulary(writer, keys, splitter)
+        _put_templates(writer, folder)
         for tensor, array in _tensors(folder, config, weights):
             _add(writer, tensor, array, dtype)
         _finish(writer)
@@ -82,7 +83,7 @@ def folder_vocabulary(folder: Path) -> Vocabulary:
 def _only_vocabulary(keys: VocabularyKeys, splitter: str, path: Path) -> Vocabulary:
     """Written to `path` as GGUF and read back: as llama.cpp will tokenize."""
     writer = gguf.GGUFWriter(path, "llama")
-    _put_vocabulary(writer, keys, splitter, None)
+    _put_vocabulary(writer, keys, splitter)
     _finish(writer)
     return read_gguf_vocabulary(path)
 
@@ -151,7 +152,7 @@ def _put_settings(writer: gguf.GGUFWriter, config: dict[str, Any], dtype: str, n
     writer.add_file_type(gguf.LlamaFileType[types[dtype]])
 
 
-def _put_vocabulary(writer: gguf.GGUFWriter, keys: VocabularyKeys, splitter: str, template: str | None) -> None:
+def _put_vocabulary(writer: gguf.GGUFWriter, keys: VocabularyKeys, splitter: str) -> None:
     writer.add_tokenizer_model(keys.model)
     writer.add_tokenizer_pre(splitter)
     writer.add_token_list(keys.tokens)
@@ -169,8 +170,12 @@ def _put_vocabulary(writer: gguf.GGUFWriter, keys: VocabularyKeys, splitter: str
     ):  # fmt: skip
         if token is not None:
             add(token)
-    if template:
-        writer.add_chat_template(template)
+
+
+def _put_templates(writer: gguf.GGUFWriter, folder: Path) -> None:
+    """The chat template and its variant for tools."""
+    named = {name: read_template(folder, name) for name in ("default", "tool_use")}
+    writer.add_chat_template([{"name": name, "template": text} for name, text in named.items() if text])
 
 
 def _tensors(folder: Path, config: dict[str, Any], weights: Weights) -> Iterator[tuple[str, np.ndarray]]:

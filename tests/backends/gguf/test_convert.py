@@ -14,6 +14,7 @@ from omnidraft.app.assistant import Assistant
 from omnidraft.backends.gguf.convert import convert_folder
 from omnidraft.backends.gguf.file import read_info
 from omnidraft.backends.gguf.spm_file import read_spm
+from omnidraft.backends.hf.folder import read_template
 from omnidraft.backends.llama.model import LlamaDrafter
 from omnidraft.decoding.events import Finished, Token
 from omnidraft.decoding.request import AnswerRequest
@@ -125,6 +126,14 @@ def test_a_pickled_and_a_tied_and_a_grouped_folder(tmp_path: Path):
             np.testing.assert_allclose(drafter.extend(ids, 48), logits, atol=2e-2, err_msg=name)
             original = read_tokenizer_json(folder / "tokenizer.json")
             assert drafter.vocabulary.fingerprint == original.fingerprint, name
+
+
+def test_a_folder_keeps_its_template_for_tools(tmp_path: Path):
+    folder = write_folder(tmp_path / "f")
+    (folder / "additional_chat_templates").mkdir()
+    (folder / "additional_chat_templates" / "tool_use.jinja").write_text("with tools")
+    info = read_info(convert_folder(folder, tmp_path / "f.gguf", "F16"))
+    assert (info.chat_template, info.tool_template) == (read_template(folder), "with tools")
 
 
 def test_a_trained_drafter_comes_out_as_the_file_beside_it(shared: Path, tmp_path: Path):

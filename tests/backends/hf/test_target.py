@@ -24,6 +24,7 @@ from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import ModelError
 from omnidraft.settings.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.storage.paths import find_data_home
+from tests.backends.drawn import ids_of
 from tests.backends.hf_folders import TEMPLATE, change_config, write_folder
 from tests.backends.spm_tokenizers import invent_pieces, write_model
 
@@ -47,10 +48,6 @@ def loaded(folder: Path) -> Iterator[HfTarget]:
 def target(loaded: HfTarget) -> HfTarget:
     loaded.rewind(0)
     return loaded
-
-
-def ids_of(model: LanguageModel, count: int) -> list[int]:
-    return np.random.default_rng(count).choice(np.flatnonzero(model.vocabulary.ordinary), count).tolist()
 
 
 def test_a_pass_whose_results_nobody_reads_waits_for_the_device(target: HfTarget, monkeypatch):

@@ -18,15 +18,11 @@ from omnidraft.backends.llama.sizes import pass_bytes
 from omnidraft.errors import ModelError
 from omnidraft.processes.cores import step_threads
 from omnidraft.settings.config import ModelSettings
+from tests.backends.drawn import ids_of
 
 SETTINGS = ModelSettings(n_ctx=512, n_batch=64, threads=1)
 # The kernels for one row and for several round differently; the logits of these models spread over about 10.
 TOLERANCE = 0.03
-
-
-def ids_of(model: LlamaTarget, count: int) -> list[int]:
-    ordinary = np.flatnonzero(model.vocabulary.ordinary)
-    return np.random.default_rng(count).choice(ordinary, count).tolist()
 
 
 @pytest.fixture

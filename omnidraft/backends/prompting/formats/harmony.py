@@ -35,6 +35,7 @@ _ENDS = [(("<|end|>",), "end"), (("<|call|>",), "end"), (("<|return|>",), "end")
 _BODY = Markers([*_ENDS, (("<|start|>",), "start"), (("<|channel|>",), "channel")])
 _TO = re.compile(r"to=([\w.\-:]+)")
 _CHANNEL = re.compile(r"<\|channel\|>\s*(\w+)")
+_HEADED = re.compile(r"<\|(?:channel|constrain)\|>\s*\w*|to=\S*|^\s*assistant\b")  # what headers are made of
 
 
 class HarmonyReader:
@@ -70,14 +71,20 @@ class HarmonyReader:
             (self._body if self._header is None else self._head)(final)
             if before == (len(self._text), self._header is None):
                 break
-        if final and self._header and not self._header.isspace() and "<|" not in self._header:
-            self._events.append(Content(self._header))  # no channels at all
+        if final and self._header:  # which nothing came behind
+            text = _HEADED.sub("", self._header) if "<|" in self._header else self._header
+            self._events += [Content(text.lstrip())] if text.strip() else []
+            self._header = ""
 
     def _head(self, final: bool) -> None:
         assert self._header is not None
         found = _HEADER.find(self._text, final)
         taken = found if isinstance(found, int) else found.start
         self._header += self._take(taken)
+        if not _may_head(self._header):
+            self._text = self._header + self._text
+            self._open("")
+            return
         if isinstance(found, int):
             return
         self._take(found.end - found.start)
@@ -97,6 +104,8 @@ class HarmonyReader:
             if name is not None and (to.startswith("functions.") or not self._tools.unknown):
                 self._events.append(CallBegun(name))
                 self._call = JsonReader((), lambda piece: self._events.append(Arguments(piece)))
+            elif to.startswith("functions."):
+                self._say = Content  # no such function
         else:
             self._say = Thoughts if channels[-1:] == ["analysis"] else Content
 
@@ -128,8 +137,7 @@ class HarmonyReader:
         if self._say is None:
             return
         if self._say is Content:
-            if text:
-                self._events.append(Content(text))
+            self._events += [Content(text)] if text else []
             return
         text = self._space + text if self._said else text.lstrip()
         words = text.rstrip()
@@ -141,3 +149,11 @@ class HarmonyReader:
     def _take(self, count: int) -> str:
         taken, self._text = self._text[:count], self._text[count:]
         return taken
+
+
+def _may_head(text: str) -> bool:
+    """Whether a message's header may begin so: a role and a recipient, in front of the channel. An answer may have no
+    header, and still be followed by a call that has one."""
+    *words, last = text.partition("<|")[0].split() or [""]
+    begun = last.startswith("to=") or "to=".startswith(last) or "assistant".startswith(last)
+    return begun and all(word == "assistant" or word.startswith("to=") for word in words)

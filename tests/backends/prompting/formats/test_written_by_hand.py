@@ -134,6 +134,22 @@ def functools() -> Iterator[Case]:
     yield case(f"Hi functools[{PLAIN}]", OSLO, said="Hi ")
 
 
+def channels() -> Iterator[Case]:
+    """What is said in front of a call, on a channel of its own or without any."""
+    call = '<|channel|>commentary to=functions.search_web <|constrain|>json<|message|>{"query": "Oslo"}<|call|>'
+    again, thought = f"<|start|>assistant{call}", "<|channel|>analysis<|message|>hm<|end|><|start|>assistant"
+    yield case(f"{thought}<|channel|>commentary<|message|>I look.<|end|>{again}", OSLO, thought="hm", said="I look.")
+    yield case(f"<|channel|>final<|message|>I look.<|end|>{again}{again}", OSLO, OSLO, said="I look.")
+    for said in ("I look.", "to and fro", "assistants do", "a b"):
+        yield case(f"{said}<|end|>{again}", OSLO, said=said)
+        yield case(f"{said}{again}", OSLO, said=said)
+        yield case(f"{said}{call}", OSLO, said=said)
+        yield case(said, said=said)
+    yield case("<|channel|>final\nHi there", said="Hi there")
+    unknown = '{"query": "Oslo"}'
+    yield case(f"<|channel|>commentary to=functions.other<|message|>{unknown}<|call|>", said=unknown)
+
+
 def prefixes() -> Iterator[Case]:
     tools, now = "<|tools_prefix|>", '<|tools_prefix|>[{"now": {}}]<|tools_suffix|>'
     yield case(f'{tools}[{{"search_web": {{"query": "Oslo"}}}}, {{"now": {{}}}}]<|tools_suffix|>', OSLO, NOW)
@@ -181,7 +197,8 @@ WRITTEN = {
     "mistralai-Mistral-Nemo-Instruct-2407": markers, "unsloth-mistral-Devstral-Small-2507": markers,
     "Mistral-Small-3.2-24B-Instruct-2506": markers, "fireworks-ai-llama-3-firefunction-v2": functools,
     "Apertus-8B-Instruct": prefixes, "MiniMax-M1": lists, "Kimi-K2-Instruct": sections,
-    "upstage-Solar-Open-100B": parts, "microsoft-Phi-3.5-mini-instruct": without_a_word_of_calls,
+    "upstage-Solar-Open-100B": parts, "openai-gpt-oss-120b": channels,
+    "microsoft-Phi-3.5-mini-instruct": without_a_word_of_calls,
 }  # fmt: skip
 
 
