@@ -38,7 +38,7 @@ class StubHub:
                 elif path == f"/api/models/{REPO}" or path.startswith(f"/api/models/{REPO}/revision/"):
                     hub._describe(self)
                 elif path.startswith(f"/{REPO}/resolve/main/"):
-                    hub._send(self, path.rpartition("/")[2])
+                    hub._send(self, path.partition("/resolve/main/")[2])
                 elif path.endswith("/resolve/main/tokenizer.json") and path.split("/resolve")[0][1:] in hub.tokenizers:
                     hub._reply(self, 200, hub.tokenizers[path.split("/resolve")[0][1:]], {})
                 else:
