@@ -163,7 +163,6 @@ def drafter_acceptance(traces: Sequence[Trace]) -> float | None:
     return sum(r.accepted for r in rounds) / proposed if proposed else None
 
 
-
 @dataclass(frozen=True, slots=True)
 class Taught:
     """A prompt was answered for the learner, the `done`th of `total`."""
