@@ -257,34 +257,37 @@ class LlamaTarget:
                 raise ValueError(f"{rows} rows asked of {len(ids)} ids")
             if len(self.tokens) + len(ids) > self.n_ctx:
                 raise ModelError(self._full(len(ids)))
-            start = 0
-            while has_picture(ids[start:]):
-                end = step_end(ids, start, self.n_batch)
-                self._read(ids[start:end])
-                start = end
-            return self._extend(ids[start:] if start else ids, rows)
+            done = self._see(ids) if has_picture(ids) else 0
+            parts = []
+            for count, outputs in self._passes(len(ids) - done, rows):
+                part = ids if count == len(ids) else ids[done : done + count]
+                self._rewinder.before_pass(len(self.tokens), outputs)
+                if code := context.decode(part, len(self.tokens), outputs):
+                    self._failed(code, count)
+                self.tokens.extend(part)
+                done += count
+                if rows > self.max_rows and outputs:
+                    parts.append(context.logits(outputs).copy())
+            if parts:
+                return np.concatenate(parts)
+            return context.logits(rows) if rows else np.empty((0, self.vocabulary.size), np.float32)
 
-    def _extend(self, ids: Sequence[int], rows: int) -> np.ndarray:
-        """`extend` with text."""
-        context = self._live()
-        start, parts = 0, []
-        for count, outputs in self._passes(len(ids), rows):
-            part = ids if count == len(ids) else ids[start : start + count]
-            self._read(part, outputs)
-            start += count
-            if rows > self.max_rows and outputs:
-                parts.append(context.logits(outputs).copy())
-        if parts:
-            return np.concatenate(parts)
-        return context.logits(rows) if rows else np.empty((0, self.vocabulary.size), np.float32)
+    def _see(self, ids: Sequence[int]) -> int:
+        """Read all up to the end of the last picture; how many ids that were."""
+        done = 0
+        while has_picture(ids[done:]):
+            end = step_end(ids, done, self.n_batch)
+            self._read(ids[done:end])
+            done = end
+        return done
 
-    def _read(self, ids: Sequence[int], outputs: int = 0, *, again: bool = False) -> None:
-        """One pass over a batch of text, or over one picture. again: these were taken back with a state."""
+    def _read(self, ids: Sequence[int], *, again: bool = False) -> None:
+        """One pass without rows over a batch of text or one picture. again: these were taken back with a state."""
         context, held = self._live(), len(self.tokens)
         if not again:
-            self._rewinder.before_pass(held, outputs)
+            self._rewinder.before_pass(held, 0)
         if ids[0] < FIRST:
-            code = context.decode(ids, held, outputs)
+            code = context.decode(ids, held, 0)
         elif self.eyes is not None:
             code = context.see(self.eyes, ids[0], len(ids), held)
         else:
