@@ -189,7 +189,7 @@ def test_a_stop_ends_only_the_answer_it_is_meant_for(session):
 def test_a_conversation_is_shown_while_a_model_is_being_loaded(session, monkeypatch):
     began, goes_on = threading.Event(), threading.Event()
 
-    def load(target, drafter, model):
+    def load(target, drafter, model, templates):
         began.set()
         goes_on.wait(20)
         return []

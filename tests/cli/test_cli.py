@@ -542,7 +542,7 @@ def test_a_dash_reads_the_message_from_standard_input(monkeypatch, given, read):
     asked = argparse.Namespace(prompt="-", prompts=None, system=None, json=False)
     if read is None:
         with pytest.raises(SettingsError, match="standard input"):
-            _prompts(asked)
+            _prompts(asked, [])
     else:
-        (prompt,) = _prompts(asked)
+        (prompt,) = _prompts(asked, [])
         assert prompt.messages[-1]["content"] == read

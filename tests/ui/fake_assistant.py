@@ -42,7 +42,7 @@ class FakeAssistant:
         self.go_on = threading.Event()
         self.go_on.set()
 
-    def load(self, target: Path, drafter: Path | None, model: object = None) -> list[str]:
+    def load(self, target: Path, drafter: Path | None, model: object = None, templates: object = ()) -> list[str]:
         self.loads.append(target)
         self.loaded.target_file = target
         self.target = SimpleNamespace(name=target.stem, n_ctx=1024)

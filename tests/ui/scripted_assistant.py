@@ -36,7 +36,7 @@ class ScriptedAssistant(FakeAssistant):
         super().__init__(*given, **more)
         self.read: list[list[dict]] = []
 
-    def load(self, target: Path, drafter: Path | None, model: object = None) -> list[str]:
+    def load(self, target: Path, drafter: Path | None, model: object = None, templates: object = ()) -> list[str]:
         told = super().load(target, drafter, model)
         form = format_of_source(HERMES)
         template = SimpleNamespace(

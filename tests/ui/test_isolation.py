@@ -168,7 +168,7 @@ def hers(guarded) -> Belongings:
     """ada's things, one answer more of which is kept to learn from."""
     server, belongings = guarded
     ada = sign_in(server, "ada")
-    ada.event(arriving(events_of(ada, ("",))), [])
+    ada.event(arriving(events_of(ada, ("",))), ["/"])
     ada.event(the(events_of(ada, ("",)), "od-send"), [f"Tell {SECRET} a story.", None, None, None, "refuse"])
     until = time.monotonic() + 120
     while KEPT not in ada.event(arriving(events_of(ada, ("learning",))), []):

@@ -41,9 +41,9 @@ def page_at(path: str) -> str | None:
     return next((name for name, place in PAGES if path.strip("/") == place), None)
 
 
-def chat_at(path: str) -> str | None:
-    """The conversation at an address, which may be gone; None where the address names none."""
-    found = _CHAT.fullmatch(path)
+def chat_at(path: str | None) -> str | None:
+    """The conversation at an address, which may be gone; None where the address names none, or a client tells none."""
+    found = _CHAT.fullmatch(path or "")
     return found[1] if found else None
 
 
