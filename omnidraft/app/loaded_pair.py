@@ -49,8 +49,8 @@ from omnidraft.vocab.ngram_cache import NgramCache
 @dataclass(frozen=True)
 class LoadRequest:
     """What somebody wants to be loaded. drafter: None decodes plainly; adapter: a GGUF LoRA, AUTO (what was learned) or
-    NO_ADAPTER; scope: see `LearningSettings`; templates: see `AppSettings`; projector: what
-    the target sees pictures through, None: what lies beside it."""
+    NO_ADAPTER; scope: see `LearningSettings`; templates: see `AppSettings`; projector: what the target
+    sees pictures through, None: what lies beside it."""
 
     target: Path
     drafter: Path | None

@@ -6,13 +6,9 @@ first id agree in all of it, and common beginnings never end inside one. Knows n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 
 FIRST = 1 << 30
-
-
-def has_picture(ids: Iterable[int]) -> bool:
-    return any(id >= FIRST for id in ids)
 
 
 def until_picture(ids: Sequence[int]) -> Sequence[int]:
@@ -20,13 +16,21 @@ def until_picture(ids: Sequence[int]) -> Sequence[int]:
     return ids[: next((at for at, id in enumerate(ids) if id >= FIRST), len(ids))]
 
 
-def step_end(ids: Sequence[int], start: int, most: int) -> int:
-    """Where a pass over `ids` from `start` on has to end: behind a whole picture, or behind at most `most` ids of text
-    and before the next picture."""
-    if ids[start] >= FIRST:
+def pictures_end(ids: Sequence[int]) -> int:
+    """How much of `ids` stands up to the end of the last picture; 0 where there is none."""
+    return next((at + 1 for at in range(len(ids) - 1, -1, -1) if ids[at] >= FIRST), 0)
+
+
+def steps(ids: Sequence[int], most: int) -> Iterator[Sequence[int]]:
+    """`ids` as passes may take them: whole pictures, each by itself, and at most `most` ids of text between them."""
+    start = 0
+    while start < len(ids):
         end = start + 1
-        while end < len(ids) and ids[end] == ids[end - 1] + 1:
-            end += 1
-        return end
-    end = min(len(ids), start + most)
-    return next((at for at in range(start, end) if ids[at] >= FIRST), end)
+        if ids[start] >= FIRST:
+            while end < len(ids) and ids[end] == ids[end - 1] + 1:
+                end += 1
+        else:
+            end = min(len(ids), start + most)
+            end = next((at for at in range(start, end) if ids[at] >= FIRST), end)
+        yield ids[start:end]
+        start = end

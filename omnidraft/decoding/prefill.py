@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from omnidraft.backends.base import LanguageModel
-from omnidraft.backends.picture_ids import step_end
+from omnidraft.backends.picture_ids import steps
 from omnidraft.decoding.events import Prefill
 
 
@@ -28,8 +28,7 @@ def prefill(model: LanguageModel, ids: list[int]) -> Iterator[Prefill]:
         model.rewind(reused)
     yield Prefill(reused, len(ids), reused)
     done = reused
-    while done < len(ids):
-        step = ids[done : step_end(ids, done, model.n_batch)]
+    for step in steps(ids[reused:], model.n_batch):
         model.extend(step, 0)
         done += len(step)
         yield Prefill(done, len(ids), reused)

@@ -30,9 +30,7 @@
   document.addEventListener("click", (event) => {
     if (event.isTrusted && event.target.closest?.("#od-new, #od-rows [data-kind=open]")) wanted = "";
   }, true);
-  const watch = () =>
-    new MutationObserver(look).observe(document.documentElement, {
-      childList: true, subtree: true, attributes: true, attributeFilter: ["data-chat", "data-now"],
-    });
-  watch();
+  new MutationObserver(look).observe(document.documentElement, {
+    childList: true, subtree: true, attributes: true, attributeFilter: ["data-chat", "data-now"],
+  });
 })();

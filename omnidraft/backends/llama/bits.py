@@ -11,6 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from omnidraft.backends.base import LanguageModel
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.gguf.header import read_header
 from omnidraft.backends.llama.runtime import type_names
@@ -18,6 +21,7 @@ from omnidraft.backends.llama.runtime import type_names
 WIDTHS = (1, 2, 3, 4, 5, 6, 8, 16)  # those between two that agree take the same kernels
 ROWS = 8  # of logits that are compared: another kernel shows in the first
 _ALIKE = {"Q8_0", "Q4_0"}
+_PREFIX = 24  # ids before those that are compared: attention has something to attend to
 _WORTH = 3  # rows: narrower classes leave no room for guesses
 
 
@@ -37,6 +41,19 @@ def alike_at_any_width(info: ModelInfo) -> bool:
         if len(tensor.shape) > 1
     }  # fmt: skip
     return found <= _ALIKE
+
+
+def rows_read_by(model: LanguageModel, width: int) -> list[bytes]:
+    """Logits of ROWS rows behind some tokens, read in passes of this width. Leaves the cache empty."""
+    ids = np.resize(np.flatnonzero(model.vocabulary.ordinary)[:97], _PREFIX + ROWS).tolist()
+    model.extend(ids[:_PREFIX], 0)
+    rows = []
+    for start in range(_PREFIX, len(ids), width):
+        step = ids[start : start + width]
+        step += step[-1:] * (width - len(step))  # the last pass is as wide as the others
+        rows += [row.tobytes() for row in model.extend(step, width)]
+    model.rewind(0)
+    return rows[:ROWS]
 
 
 def width_class(read: Mapping[int, Sequence[bytes]]) -> WidthClass:

@@ -21,16 +21,17 @@ from omnidraft.backends.context_length import context_length
 from omnidraft.backends.gguf.adapter_check import check_adapter
 from omnidraft.backends.gguf.file import ModelInfo, read_info, usable_info
 from omnidraft.backends.llama.attention import DEPTH, flash_is_quicker, is_open
-from omnidraft.backends.llama.bits import ROWS, WIDTHS, width_class
+from omnidraft.backends.llama.bits import WIDTHS, rows_read_by, width_class
 from omnidraft.backends.llama.cards import place
 from omnidraft.backends.llama.context import LlamaContext
 from omnidraft.backends.llama.devices import gpu_offload
 from omnidraft.backends.llama.estimate import check_memory
 from omnidraft.backends.llama.eyes import Eyes
+from omnidraft.backends.llama.passes import passes
 from omnidraft.backends.llama.placement import Placement
 from omnidraft.backends.llama.rewind import Method, Rewinder, rollback_steps
 from omnidraft.backends.llama.runtime import AbortFlag, failure_reason
-from omnidraft.backends.picture_ids import FIRST, has_picture, step_end
+from omnidraft.backends.picture_ids import FIRST, pictures_end, steps
 from omnidraft.errors import ModelError
 from omnidraft.processes.thread_choice import processors_are_free
 from omnidraft.processes.thread_pool import release_helpers
@@ -175,24 +176,11 @@ class LlamaTarget:
         if self.rewind_method != "cut" or not self.can_rewind:
             self.notices.append(f"{self.name} cannot keep to passes of one kind, so near-ties of rounding may show.")
             return
-        ids = np.resize(np.flatnonzero(self.vocabulary.ordinary)[:97], self._PREFIX + ROWS).tolist()
-        found = width_class({width: self._rows_read_by(width, ids) for width in WIDTHS})
+        found = width_class({width: rows_read_by(self, width) for width in WIDTHS})
         context = self._live()
         context.least_rows, context.padded_wholly, self.widest = found.least, True, found.widest
         if found.widest == 1:
             self.notices.append(f"No two widths of pass compute the same bits with {self.name}, so nothing is drafted.")
-
-    _PREFIX = 24  # ids before those that are compared: attention has something to attend to
-
-    def _rows_read_by(self, width: int, ids: list[int]) -> list[bytes]:
-        self.extend(ids[: self._PREFIX], 0)
-        rows = []
-        for start in range(self._PREFIX, len(ids), width):
-            step = ids[start : start + width]
-            step += step[-1:] * (width - len(step))  # the last pass is as wide as the others
-            rows += [row.tobytes() for row in self.extend(step, width)]
-        self.rewind(0)
-        return rows[:ROWS]
 
     def suit(self, drafts: bool) -> None:
         """Take the kernel of attention that is quicker here, with or without drafts to verify; the present one stays
@@ -257,9 +245,10 @@ class LlamaTarget:
                 raise ValueError(f"{rows} rows asked of {len(ids)} ids")
             if len(self.tokens) + len(ids) > self.n_ctx:
                 raise ModelError(self._full(len(ids)))
-            done = self._see(ids) if has_picture(ids) else 0
+            if done := pictures_end(ids):
+                self._read(ids[:done])
             parts = []
-            for count, outputs in self._passes(len(ids) - done, rows):
+            for count, outputs in passes(len(ids) - done, rows, self.n_batch, self.max_rows):
                 part = ids if count == len(ids) else ids[done : done + count]
                 self._rewinder.before_pass(len(self.tokens), outputs)
                 if code := context.decode(part, len(self.tokens), outputs):
@@ -272,43 +261,22 @@ class LlamaTarget:
                 return np.concatenate(parts)
             return context.logits(rows) if rows else np.empty((0, self.vocabulary.size), np.float32)
 
-    def _see(self, ids: Sequence[int]) -> int:
-        """Read all up to the end of the last picture; how many ids that were."""
-        done = 0
-        while has_picture(ids[done:]):
-            end = step_end(ids, done, self.n_batch)
-            self._read(ids[done:end])
-            done = end
-        return done
-
     def _read(self, ids: Sequence[int], *, again: bool = False) -> None:
-        """One pass without rows over a batch of text or one picture. again: these were taken back with a state."""
-        context, held = self._live(), len(self.tokens)
-        if not again:
-            self._rewinder.before_pass(held, 0)
-        if ids[0] < FIRST:
-            code = context.decode(ids, held, 0)
-        elif self.eyes is not None:
-            code = context.see(self.eyes, ids[0], len(ids), held)
-        else:
-            raise ValueError(f"{self.name} has no eyes")
-        if code:
-            self._failed(code, len(ids))
-        self.tokens.extend(ids)
-
-    def _passes(self, count: int, rows: int) -> list[tuple[int, int]]:
-        """(ids, rows) of each pass: full batches without rows, then at most `max_rows` rows in each."""
-        if 0 < count <= self.n_batch and rows <= self.max_rows:  # as most are
-            return [(count, rows)]
-        first, passes = min(rows, self.max_rows), []
-        left = count - rows + first
-        while left > self.n_batch:
-            step = min(self.n_batch, left - first)
-            passes.append((step, 0))
-            left -= step
-        if left:
-            passes.append((left, first))
-        return [*passes, *((n := min(more, self.max_rows), n) for more in range(rows - first, 0, -self.max_rows))]
+        """Read text and pictures, without rows. again: they were taken back with a state."""
+        context = self._live()
+        for step in steps(ids, self.n_batch):
+            held = len(self.tokens)
+            if not again:
+                self._rewinder.before_pass(held, 0)
+            if step[0] < FIRST:
+                code = context.decode(step, held, 0)
+            elif self.eyes is not None:
+                code = context.see(self.eyes, step[0], len(step), held)
+            else:
+                raise ValueError(f"{self.name} has no eyes")
+            if code:
+                self._failed(code, len(step))
+            self.tokens.extend(step)
 
     def _failed(self, code: int, count: int) -> NoReturn:
         """A pass over `count` ids gave this code of llama.cpp's.
@@ -353,11 +321,7 @@ class LlamaTarget:
             del self.tokens[left:]
             if again:
                 context.abort.clear()
-            start = 0
-            while start < len(again):
-                end = step_end(again, start, self.n_batch)
-                self._read(again[start:end], again=True)
-                start = end
+            self._read(again, again=True)
 
     def embed(self, texts: Sequence[Sequence[int]], stopped: Callable[[], bool]) -> np.ndarray:
         """See `Embedding.embed`."""

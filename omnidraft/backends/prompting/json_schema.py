@@ -38,7 +38,7 @@ _ONE = (
 _LIST = ("anyOf", "allOf", "oneOf", "prefixItems", "items")
 _NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 _OTHERS = ("additionalProperties", "patternProperties", "unevaluatedProperties")
-_NO_CEILING = ("minimum", "exclusiveMinimum", "default", "examples")
+_FLOORS = ("minimum", "exclusiveMinimum", "default")  # numbers there are no ceiling
 _COMBINED = ("allOf", "anyOf", "oneOf", "$ref", "if")
 
 
@@ -61,13 +61,15 @@ def schema_text(schema: Any) -> str:
         raise GrammarError("This JSON schema is nested too deeply.") from None
 
 
-def _numbers(value: Any) -> Iterator[float]:
-    """All numbers that something in the schema may have to equal or stay below."""
+def _numbers(value: Any, literal: bool = False) -> Iterator[float]:
+    """All numbers that something may have to equal or stay below. literal: inside a constant, where no word is one."""
     if isinstance(value, dict):
-        value = [inner for word, inner in value.items() if word not in _NO_CEILING]
-    if isinstance(value, list):
+        for word, inner in value.items():
+            if literal or word not in _FLOORS or isinstance(inner, (dict, list)):
+                yield from _numbers(inner, literal or word in ("const", "enum"))
+    elif isinstance(value, list):
         for inner in value:
-            yield from _numbers(inner)
+            yield from _numbers(inner, literal)
     elif isinstance(value, (int, float)):
         yield value
 

@@ -13,7 +13,7 @@ from omnidraft.backends.llama.eyes import MOST_PICTURES
 from omnidraft.backends.llama.model import LlamaTarget
 from omnidraft.backends.llama.positions import Positions
 from omnidraft.backends.opening import open_target
-from omnidraft.backends.picture_ids import FIRST, step_end, until_picture
+from omnidraft.backends.picture_ids import FIRST, pictures_end, steps, until_picture
 from omnidraft.errors import ModelError
 from omnidraft.settings.config import ModelSettings
 from omnidraft.storage.trial import Trials
@@ -39,7 +39,8 @@ def test_positions_count_what_a_picture_takes():
 def test_steps_end_at_pictures():
     picture = list(range(FIRST, FIRST + 6))
     ids = [1, 2, 3, *picture, *picture, 4]
-    assert [step_end(ids, start, 2) for start in (0, 2, 3, 9, 15)] == [2, 3, 9, 15, 16]
+    assert [len(step) for step in steps(ids, 2)] == [2, 1, 6, 6, 1]
+    assert (pictures_end(ids), pictures_end([1, 2])) == (15, 0)
     assert until_picture(ids) == [1, 2, 3]
     assert until_picture([1, 2]) == [1, 2]
 

@@ -119,6 +119,8 @@ for _ in range(17):
     ({"const": -(2**63)}, "a number below"),
     ({"$ref": "#/odd", "odd": {"enum": [1, {"a": [-(2**63) + 100]}]}}, "a number below"),
     ({"type": "integer", "minimum": -1e308, "maximum": -1e19}, "a number below"),
+    ({"properties": {"minimum": {"const": -(2**63)}}}, "a number below"),
+    ({"const": {"minimum": -(2**63)}}, "a number below"),
     ({"$ref": "#/no"}, "does not exist"),
     ({"$ref": 5}, "turned into a grammar"),
     ({"$ref": "https://example.org/x.json"}, "turned into a grammar"),
