@@ -28,7 +28,7 @@ from omnidraft.vocab import llama_log
 MOST_PICTURES = 32
 _NO_EYES = (
     "This build of llama-cpp-python has no eyes (it was made without mtmd), so no model can be shown pictures; "
-    "install it again as the README says."
+    "run `pip cache remove llama_cpp_python`, and install it again as the README says."
 )
 _ABORTED = 2  # llama.cpp's code for it
 
