@@ -154,6 +154,13 @@ def test_what_was_uploaded_and_not_read_is_forgotten_with_everything(app):
     assert kept(app, b"Brunhilde sleeps") == []
 
 
+def test_what_is_forgotten_is_not_brought_back(app):
+    deleted = app.session.deleted
+    assert deleted.delete([app.session.store.create().id]) == 1
+    assert '"success":true' in event(app, "od-forget-typed", "forget everything")
+    assert deleted.bring_back() == []
+
+
 def test_a_folder_that_a_request_names_stays(app):
     kept_one = uploaded(app, "mine.txt", b"somebody else's")
     folder = {"path": str(app.home.uploads), "meta": {"_type": "gradio.FileData"}}

@@ -85,6 +85,7 @@ def wire(
         return {said: "", parts.sure: gr.Row(visible=True)}
 
     def done(session: Session, act: Callable[[], Any]) -> dict:
+        session.deleted.forget()
         try:
             told = note(act().sentence())
         except OmniDraftError as error:
@@ -99,7 +100,6 @@ def wire(
         session = session_of(sessions, request)
         if (text or "").strip().lower() != WORDS:
             return {said: note(f"Nothing was forgotten: type “{WORDS}” first.", bad=True)}
-        session.deleted.forget()
         return done(session, lambda: session.assistant.forget_everything(session.store))
 
     parts.forget.click(ask, [parts.chat], [said, parts.sure], **PRIVATE)
