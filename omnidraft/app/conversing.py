@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from omnidraft.app import models_list
 from omnidraft.app.answer_job import AnswerJob
 from omnidraft.app.attached import REFUSE, fitted
 from omnidraft.app.kept_answer import KeptAnswer
+from omnidraft.app.seen_pictures import as_read, refuse_unseen, seen_pictures
 from omnidraft.app.session import Session
 from omnidraft.app.tool_use import UNSUPPORTED, decided, files_in, use_of
-from omnidraft.chats import Conversation, Message, TextFile, files_meta
+from omnidraft.backends.pictures import Picture
+from omnidraft.chats import Conversation, Message, PictureFile, TextFile, files_meta
 from omnidraft.chats.steps import messages_with_steps, open_call, steps_meta
 from omnidraft.chats.thoughts import CLOSE, OPEN, said
 from omnidraft.decoding.request import AnswerRequest
@@ -56,24 +59,40 @@ def is_ready(session: Session, chat: str) -> bool:
     return session.loaded is not None and session.loaded.resolve() == target.resolve()
 
 
-def ask(session: Session, chat: str, text: str, files: Sequence[TextFile] = (), too_long: str = REFUSE) -> AnswerJob:
+def ask(
+    session: Session,
+    chat: str,
+    text: str,
+    files: Sequence[TextFile] = (),
+    too_long: str = REFUSE,
+    pictures: Sequence[PictureFile] = (),
+) -> AnswerJob:
     """Add the user's message and start its answer; `too_long` says which part is kept of files that do not fit.
 
-    Nothing is stored if the model cannot be loaded or is busy, or the files do not fit and no part was chosen.
+    Nothing is stored if the model cannot be loaded, is busy or cannot see the pictures, or the files do not fit and no
+    part was chosen.
     """
     with session.turn(target_of(session, chat)):
+        refuse_unseen(session, pictures)
         files = fitted(session, session.store.get(chat), text, files, too_long)
-        session.store.append(chat, "user", text, meta=files_meta(files))
+        session.store.append(chat, "user", text, meta=files_meta(files), pictures=pictures)
         return session.start(_new_answer(session, chat))
 
 
 def edit(
-    session: Session, chat: str, message: str, text: str, files: Sequence[TextFile] = (), too_long: str = REFUSE
+    session: Session,
+    chat: str,
+    message: str,
+    text: str,
+    files: Sequence[TextFile] = (),
+    too_long: str = REFUSE,
+    pictures: Sequence[PictureFile] = (),
 ) -> AnswerJob:
-    """A new version of a user's message beside the old one, and its answer; files as `ask` takes them."""
+    """A new version of a user's message beside the old one, and its answer; the rest as `ask` takes it."""
     with session.turn(target_of(session, chat)):
+        refuse_unseen(session, pictures)
         files = fitted(session, session.store.get(chat), text, files, too_long)
-        session.store.edit(message, text, files_meta(files))
+        session.store.edit(message, text, files_meta(files), pictures)
         return session.start(_new_answer(session, chat))
 
 
@@ -140,7 +159,8 @@ def _more_of(session: Session, settings: Conversation, path: list[Message], last
 def _job(
     session: Session, settings: Conversation, path: list[Message], sampling: SamplingSettings, keeper: KeptAnswer
 ) -> AnswerJob:
-    messages, use, engine = messages_of(settings, path), None, session.assistant.engine
+    messages, use = messages_of(settings, path, seen_pictures(session, path)), None
+    engine = session.assistant.engine
     if settings.tools is not None and engine is not None:
         told = AnswerRequest(messages, sampling).told(engine.target.template)
         use = use_of(told, messages, path, keeper.message, settings.tools)
@@ -169,18 +189,22 @@ def _finish(session: Session, settings: Conversation, keeper: KeptAnswer, job: A
         keep_target(session, settings.id, session.loaded)
 
 
-def messages_of(settings: Conversation, path: list[Message]) -> list[dict[str, Any]]:
-    """What the engine reads: the system prompt, then the turns shown with their files, if they could be answered."""
+def messages_of(
+    settings: Conversation, path: list[Message], seen: Mapping[str, Picture] = MappingProxyType({})
+) -> list[dict[str, Any]]:
+    """What the engine reads: the system prompt, then the turns shown with their files, if they could be answered.
+
+    seen: the pictures that are there, by hash."""
     system = [{"role": "system", "content": settings.system}] if settings.system.strip() else []
     without = unanswered(path)
-    turns = [m for m in path if m.role in ("user", "assistant") and (m.prompt or m.steps) and m.id not in without]
-    return system + [message for turn in turns for message in _read(turn)]
+    turns = [m for m in path if m.role in ("user", "assistant") and (m.prompt or m.steps or m.pictures) and m.id not in without]
+    return system + [message for turn in turns for message in _read(turn, seen)]
 
 
-def _read(turn: Message) -> list[dict[str, Any]]:
+def _read(turn: Message, seen: Mapping[str, Picture]) -> list[dict[str, Any]]:
     """A turn as a model reads it: one message, or several where functions were called."""
     if turn.role != "assistant":
-        return [{"role": turn.role, "content": turn.prompt}]
+        return [as_read(turn, seen)]
     begin, *rest = turn.meta.get("marks") or (OPEN, CLOSE, "")
     if turn.meta.get("thinks") and not turn.content.lstrip().startswith(OPEN):
         begin = ""  # the prompt did

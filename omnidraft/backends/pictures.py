@@ -19,6 +19,7 @@ MOST_BYTES = 20 << 20
 MOST_PIXELS = 40_000_000
 LONGEST_SIDE = 2048  # pixels; no projector looks closer, and its own resizing takes memory
 _FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
+_JPEG = b"\xff\xd8"
 _KINDS = "a PNG, JPEG, WebP, GIF or BMP picture"
 
 
@@ -67,6 +68,33 @@ def read_picture(data: bytes, name: str = "The picture") -> Picture:
         raise PictureError(f"{name} is not {_KINDS}.") from None
     except Exception:  # a decoder of foreign bytes fails in every way there is
         raise PictureError(f"{name} is damaged.") from None
+
+
+def to_keep(data: bytes, name: str) -> bytes:
+    """The same picture as a file to keep: as models get it, without what cameras write beside it. Photos stay JPEG,
+    all else is PNG."""
+    image = _image(read_picture(data, name))
+    made = io.BytesIO()
+    image.save(made, "JPEG" if data.startswith(_JPEG) else "PNG", quality=92)
+    return made.getvalue()
+
+
+def thumbnail(data: bytes, side: int) -> bytes:
+    """A small JPEG of a picture, at most `side` pixels wide and high."""
+    image = _image(read_picture(data))
+    image.thumbnail((side, side))
+    made = io.BytesIO()
+    image.save(made, "JPEG")
+    return made.getvalue()
+
+
+def media_type(data: bytes) -> str:
+    """Of what `to_keep` made."""
+    return "image/jpeg" if data.startswith(_JPEG) else "image/png"
+
+
+def _image(picture: Picture) -> Image.Image:
+    return Image.frombytes("RGB", (picture.width, picture.height), picture.pixels)
 
 
 def _made(image: Image.Image) -> Picture:

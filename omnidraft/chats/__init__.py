@@ -5,6 +5,7 @@ Knows nothing of models, of decoding or of pages; the statistics and tokens of a
 
 from omnidraft.chats.files import TextFile, files_meta
 from omnidraft.chats.library import Library, Preset, Prompt
+from omnidraft.chats.pictures import PictureFile
 from omnidraft.chats.records import ROLES, Conversation, Hit, Message, answer_meta
 from omnidraft.chats.store import ChatStore
 from omnidraft.chats.titles import automatic_title
@@ -17,6 +18,7 @@ __all__ = [
     "Hit",
     "Library",
     "Message",
+    "PictureFile",
     "Preset",
     "Prompt",
     "TextFile",

@@ -29,13 +29,18 @@ _HEADINGS = {
 
 
 def write_markdown(chat: Conversation, messages: Sequence[Message]) -> str:
-    """Title, system prompt if there is one, then the given turns, each with the text files that came with it."""
+    """Title, system prompt if there is one, then the given turns, each with its text files and the names of its
+    pictures."""
     turns = [("prompt", chat.system)] if chat.system else []
-    turns += [(message.role, message.prompt) for message in messages]
+    turns += [(message.role, _read(message)) for message in messages]
     parts = [f"# {chat.title}\n"]
     for role, content in turns:
         parts.append(f"<!-- omnidraft: {role} -->\n## {_HEADINGS[role]}\n\n{_ESCAPABLE.sub(_add_backslash, content)}\n")
     return "\n".join(parts)
+
+
+def _read(message: Message) -> str:
+    return "\n".join([*(f"[picture: {one_line(name)}]" for name, _ in message.pictures), message.prompt])
 
 
 def parse_markdown(text: str) -> tuple[Conversation, list[Message]]:

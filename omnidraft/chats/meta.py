@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from omnidraft.chats.pictures import are_pictures
+
 LARGEST = 2**53  # what every reader of JSON keeps exactly; sums and shares of such numbers overflow nothing
 LARGEST_ID = 2**31 - 1
 LARGEST_SEED = 2**63 - 1
@@ -73,5 +75,6 @@ _RULES: dict[str, Callable[[Any], bool]] = {
     "plain_error": _is_number,
     "thinks": lambda value: isinstance(value, bool),
     "marks": lambda value: _is_texts(value) and len(value) == 3,
+    "pictures": are_pictures,
     "partial": lambda value: isinstance(value, bool),
 }

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from omnidraft.chats.files import TextFile, files_of, with_files
+from omnidraft.chats.pictures import ShownPicture, pictures_of
 from omnidraft.chats.steps import Step, steps_of
 from omnidraft.settings.config import SamplingSettings
 
@@ -60,6 +61,11 @@ class Message:
     def files(self) -> list[TextFile]:
         """The text files that came with the message."""
         return files_of(self.meta)
+
+    @property
+    def pictures(self) -> list[ShownPicture]:
+        """The pictures that came with the message; `ChatStore.pictures` has them, if they are not lost."""
+        return pictures_of(self.meta)
 
     @property
     def steps(self) -> list[Step]:

@@ -68,4 +68,9 @@ MIGRATIONS: tuple[Migration, ...] = (
         "conversations put away",
         "ALTER TABLE conversations ADD COLUMN archived INTEGER NOT NULL DEFAULT 0;",
     ),
+    (
+        "pictures in messages",
+        # data: base64 of a PNG or JPEG file; digest: the SHA-256 of that file, by which messages name it.
+        "CREATE TABLE pictures (digest TEXT PRIMARY KEY, data TEXT NOT NULL);",
+    ),
 )

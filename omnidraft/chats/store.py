@@ -13,11 +13,13 @@ from contextlib import suppress
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 from omnidraft.chats import rows, tree
 from omnidraft.chats.eraser import Eraser
 from omnidraft.chats.library import Library
+from omnidraft.chats.pictures import PictureFile, Pictures, pictures_meta
 from omnidraft.chats.records import ROLES, Conversation, Hit, Message, json_value, whole_text
 from omnidraft.chats.schema import APPLICATION_ID, MIGRATIONS
 from omnidraft.chats.search import MessageIndex, holds_words
@@ -54,6 +56,7 @@ class ChatStore:
         except BaseException:
             self._db.close()
             raise
+        self.pictures = Pictures(self._db)
         self.library = Library(self._db, self._eraser)
 
     def close(self) -> None:
@@ -147,6 +150,7 @@ class ChatStore:
             for chat in chats:
                 self._db.run("DELETE FROM messages WHERE chat = ?", (chat,))
                 self._db.run("DELETE FROM conversations WHERE id = ?", (chat,))
+            self.pictures.prune()
         return self._eraser.erase(later)
 
     # Messages
@@ -159,16 +163,18 @@ class ChatStore:
         *,
         parent: str | Literal[Place.LAST] | None = LAST,
         meta: Mapping[str, Any] | None = None,
+        pictures: Sequence[PictureFile] = (),
     ) -> Message:
         """Add a message and show it. `parent` None makes it a first turn; with siblings it is a new version of them."""
         if role not in ROLES:
             raise ValueError(f"role {role!r} is not one of {', '.join(ROLES)}")
-        content, extra = whole_text(content), json_value(meta or {})
+        content, extra = whole_text(content), json_value({**(meta or {}), **pictures_meta(pictures)})
         with self._db.changing():
             known = self.get(chat)
             above = tree.last(self._db, chat) if parent is LAST else parent
             message = Message(uuid.uuid4().hex, chat, above, role, content, time.time(), True, extra)
             self._index.add(tree.add(self._db, message), content)
+            self.pictures.add(pictures)
             self._touch(chat)
             if role == "user" and above is None and not known.named:
                 self._db.run("UPDATE conversations SET title = ? WHERE id = ?", (automatic_title(content), chat))
@@ -198,11 +204,17 @@ class ChatStore:
             tree.show(self._db, chat, message)
             return self.path(chat)
 
-    def edit(self, message: str, content: str, meta: Mapping[str, Any] | None = None) -> Message:
+    def edit(
+        self,
+        message: str,
+        content: str,
+        meta: Mapping[str, Any] | None = None,
+        pictures: Sequence[PictureFile] = (),
+    ) -> Message:
         """A new version of a message beside the old one, shown from now on."""
         with self._db.changing():
             old = self.message(message)
-            return self.append(old.chat, old.role, content, parent=old.parent, meta=meta)
+            return self.append(old.chat, old.role, content, parent=old.parent, meta=meta, pictures=pictures)
 
     def delete_turn(self, question: str, later: bool = False) -> bool:
         """Delete this version of a user's message with all answers to it; what followed them moves up in its place.
@@ -218,6 +230,7 @@ class ChatStore:
                     raise StorageError("Only a question can be deleted, with its answers.")
                 self._eraser.note()
                 tree.take_out(self._db, old)
+                self.pictures.prune()
                 self._touch(old.chat)
             return self._eraser.erase(later)
 
@@ -267,10 +280,21 @@ class ChatStore:
         with self._db.using():
             return self.get(chat), tree.everything(self._db, chat)
 
-    def insert(self, conversations: Iterable[tuple[Conversation, Sequence[Message]]]) -> list[Conversation]:
-        """Add whole conversations as they are, in one transaction; parents come before children."""
+    def shown_pictures(self, conversations: Iterable[tuple[Conversation, Sequence[Message]]]) -> dict[str, str]:
+        """The pictures in whole conversations, as base64 by hash."""
+        with self._db.using():
+            return self.pictures.named_in(message.meta for _, messages in conversations for message in messages)
+
+    def insert(
+        self,
+        conversations: Iterable[tuple[Conversation, Sequence[Message]]],
+        pictures: Mapping[str, str] = MappingProxyType({}),
+    ) -> list[Conversation]:
+        """Add whole conversations as they are, with their pictures (base64 by hash), in one transaction; parents come
+        before children."""
         added = []
         with self._db.changing():
+            self.pictures.keep(pictures)
             for chat, messages in conversations:
                 rows.insert_conversation(self._db.connection, chat)
                 for message in messages:

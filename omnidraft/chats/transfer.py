@@ -12,6 +12,7 @@ from collections.abc import Iterable
 
 from omnidraft.chats.incoming import parse_conversations
 from omnidraft.chats.markdown import parse_markdown, write_markdown
+from omnidraft.chats.pictures import sound_pictures
 from omnidraft.chats.records import Conversation, Message
 from omnidraft.chats.store import ChatStore
 from omnidraft.errors import StorageError
@@ -23,20 +24,25 @@ MAX_BYTES = 512 * 1024 * 1024
 
 
 def export_json(store: ChatStore, chats: Iterable[str] | None = None) -> str:
-    """The given conversations (all by default) with every version of every message, as JSON text."""
+    """The given conversations (all by default) with every version of every message and their pictures, as JSON
+    text."""
     wanted = [chat.id for chat in store.conversations()] if chats is None else list(chats)
-    conversations = [_plain(*store.snapshot(chat)) for chat in wanted]
+    found = [store.snapshot(chat) for chat in wanted]
+    conversations = [_plain(*one) for one in found]
     whole = {"format": FORMAT, "version": VERSION, "exported": time.time(), "conversations": conversations}
+    if pictures := store.shown_pictures(found):
+        whole["pictures"] = pictures
     return json.dumps(whole, ensure_ascii=False, indent=1)
 
 
 def import_json(store: ChatStore, text: str | bytes) -> list[Conversation]:
     """Add every conversation of an exported text. StorageError says what is wrong with it; nothing is stored then."""
-    return store.insert(read_json(text))
+    return store.insert(*read_json(text))
 
 
-def read_json(text: str | bytes) -> list[tuple[Conversation, list[Message]]]:
-    """Every conversation of an exported text, under new ids. StorageError says what is wrong with it."""
+def read_json(text: str | bytes) -> tuple[list[tuple[Conversation, list[Message]]], dict[str, str]]:
+    """Every conversation of an exported text, under new ids, and their pictures. StorageError says what is wrong with
+    it; a damaged picture is left out."""
     try:
         whole = json.loads(_decoded(text), parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
@@ -45,7 +51,7 @@ def read_json(text: str | bytes) -> list[tuple[Conversation, list[Message]]]:
         raise StorageError("The file cannot be imported: it is not an OmniDraft export of conversations.")
     if whole.get("version") != VERSION:
         raise StorageError("The file cannot be imported: another version of OmniDraft wrote it.")
-    return parse_conversations(whole.get("conversations"))
+    return parse_conversations(whole.get("conversations")), sound_pictures(whole.get("pictures"))
 
 
 def export_markdown(store: ChatStore, chat: str) -> str:

@@ -18,21 +18,24 @@ class LastDeleted:
     def __init__(self, store: ChatStore) -> None:
         self._store = store
         self._kept: list[tuple[Conversation, list[Message]]] = []
+        self._pictures: dict[str, str] = {}
         self._lock = threading.Lock()
 
     def delete(self, chats: Iterable[str]) -> int:
         """Delete conversations and keep them instead of those before; how many. StorageError if one is not there."""
         with self._lock:
             self._kept = [self._store.snapshot(chat) for chat in chats]
+            self._pictures = self._store.shown_pictures(self._kept)
             self._store.delete(*(chat.id for chat, _ in self._kept), later=True)
             return len(self._kept)
 
     def bring_back(self) -> list[Conversation]:
         """Store them as they were; none if that is done, or the program was started since."""
         with self._lock:
-            kept, self._kept = self._kept, []
-            return self._store.insert(kept)
+            kept, pictures = self._kept, self._pictures
+            self._kept, self._pictures = [], {}
+            return self._store.insert(kept, pictures)
 
     def forget(self) -> None:
         with self._lock:
-            self._kept = []
+            self._kept, self._pictures = [], {}

@@ -23,11 +23,13 @@ CUT = ("length", "context", "cancelled")  # ends that are not the answer's own
 
 @dataclass(frozen=True, slots=True)
 class Prefill:
-    """Progress through the prompt. `reused` tokens were already in the KV cache, `done` of `total` are now."""
+    """Progress through the prompt. `reused` tokens were already in the KV cache, `done` of `total` are now, and
+    `picture`: one is read next, which takes its time."""
 
     done: int
     total: int
     reused: int
+    picture: bool = False
 
 
 class Captured(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from omnidraft.backends.base import LanguageModel
-from omnidraft.backends.picture_ids import steps
+from omnidraft.backends.picture_ids import FIRST, steps
 from omnidraft.decoding.events import Prefill
 
 
@@ -29,6 +29,8 @@ def prefill(model: LanguageModel, ids: list[int]) -> Iterator[Prefill]:
     yield Prefill(reused, len(ids), reused)
     done = reused
     for step in steps(ids[reused:], model.n_batch):
+        if step[0] >= FIRST:
+            yield Prefill(done, len(ids), reused, picture=True)
         model.extend(step, 0)
         done += len(step)
         yield Prefill(done, len(ids), reused)
