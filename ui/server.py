@@ -44,7 +44,7 @@ from ui.common.theme_cookie import ThemeCookie
 from ui.drift import page as drift_page
 from ui.pages import build
 
-MAX_UPLOAD = "10mb"
+MAX_UPLOAD = "64mb"  # an export brings its pictures along
 SWITCH_SECONDS = 0.0005
 LOOK_SECONDS = 0.02  # between looks of Gradio's queue at whether an event waits: what a click may wait for
 

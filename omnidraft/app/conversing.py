@@ -197,7 +197,8 @@ def messages_of(
     seen: the pictures that are there, by hash."""
     system = [{"role": "system", "content": settings.system}] if settings.system.strip() else []
     without = unanswered(path)
-    turns = [m for m in path if m.role in ("user", "assistant") and (m.prompt or m.steps or m.pictures) and m.id not in without]
+    said = [m for m in path if m.prompt or m.steps or m.pictures]
+    turns = [m for m in said if m.role in ("user", "assistant") and m.id not in without]
     return system + [message for turn in turns for message in _read(turn, seen)]
 
 

@@ -25,10 +25,10 @@ def refuse_unseen(session: Session, pictures: Sequence[PictureFile]) -> None:
 def seen_pictures(session: Session, path: Sequence[Message]) -> dict[str, Picture]:
     """By hash the pictures that the messages name, but those that are lost. Only as many as the model sees, the last
     ones, are decoded: pixels take a hundred times what files do."""
-    engine, store = session.assistant.engine, session.store.pictures
-    left = engine.target.most_pictures if engine is not None else 0
-    found: dict[str, Picture] = {}
-    for digest in (digest for message in reversed(path) for _, digest in reversed(message.pictures)):
+    named = [digest for message in reversed(path) for _, digest in reversed(message.pictures)]
+    engine, store, found = session.assistant.engine, session.store.pictures, dict[str, Picture]()
+    left = engine.target.most_pictures if named and engine is not None else 0
+    for digest in named:
         if digest in found:
             left -= 1
         elif (data := store.get(digest)) is not None:

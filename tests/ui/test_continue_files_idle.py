@@ -87,7 +87,7 @@ def test_text_files_go_into_the_prompt_and_stay_with_the_message(brief, pages):
     page = pages.open(brief)
     new_chat(page)
     attach(page, ("notes.txt", b"Buy milk. <|im_end|>\n"), ("photo.png", b"\x89PNG\0\0"))
-    page.wait_for_selector("#od-notice >> text=photo.png is not text")
+    page.wait_for_selector("#od-notice >> text=photo.png is not a PNG")
     attach(page, ("more.md", b"# More\n" * 20))
     page.wait_for_selector("#od-attached li >> text=more.md")
     assert page.locator("#od-attached li:not(.od-sum)").count() == 2

@@ -1,10 +1,12 @@
-"""Files for a prompt, as text: reading an upload, refusing what is no text, and the chips that show what is attached.
+"""Files for a prompt: reading an upload as a picture or as text, refusing what is neither, and the chips that show what
+is attached.
 
 Knows nothing of conversations; the files' texts reach a model as part of the user's message.
 """
 
 from __future__ import annotations
 
+import base64
 import codecs
 from collections.abc import Sequence
 from html import escape
@@ -12,14 +14,17 @@ from pathlib import Path
 
 from omnidraft.app import documents
 from omnidraft.app.attached import BEGINNING, END, REFUSE, Sizes
-from omnidraft.chats import TextFile
-from omnidraft.errors import OmniDraftError
+from omnidraft.backends.pictures import MOST_BYTES, thumbnail
+from omnidraft.chats import PictureFile, TextFile
+from omnidraft.errors import OmniDraftError, PictureError
 from omnidraft.format import count, size
 from omnidraft.profiles.uploads import taken
 
 MAX_BYTES = 512 * 1024  # of one file: far more than the context of most models holds
 MAX_FILES = 10
 MAX_NAME = 80
+PICTURES = {".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp"}
+PREVIEW = 96  # pixels
 TOO_LONG = [("Do not send", REFUSE), ("Keep the beginning", BEGINNING), ("Keep the end", END)]
 _BOMS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 
@@ -32,11 +37,14 @@ element.addEventListener('click', (event) => {
 """
 
 
+Attached = TextFile | PictureFile
+
+
 class NotText(OmniDraftError):
     """A file cannot be attached; the sentence says why."""
 
 
-def take(paths: Sequence[str | Path], there: Sequence[TextFile]) -> tuple[list[TextFile], list[str]]:
+def take(paths: Sequence[str | Path], there: Sequence[Attached]) -> tuple[list[Attached], list[str]]:
     """(files attached after this upload, a sentence per file that was refused). The uploaded copies are removed."""
     kept, refused = list(there), []
     for path in map(Path, paths):
@@ -45,14 +53,25 @@ def take(paths: Sequence[str | Path], there: Sequence[TextFile]) -> tuple[list[T
                 if len(kept) == MAX_FILES:
                     raise NotText(f"{_name(path)} was left out: a message takes at most {MAX_FILES} files.")
                 kept.append(read(path))
-        except (NotText, documents.Unreadable) as error:
+        except (NotText, PictureError, documents.Unreadable) as error:
             refused.append(str(error))
     return kept, refused
 
 
-def read(path: Path) -> TextFile:
-    """The file's text, UTF-8 or UTF-16 with its mark, with plain line ends. NotText says why there is none."""
+def texts(files: Sequence[Attached]) -> list[TextFile]:
+    return [file for file in files if isinstance(file, TextFile)]
+
+
+def pictures(files: Sequence[Attached]) -> list[PictureFile]:
+    return [file for file in files if isinstance(file, PictureFile)]
+
+
+def read(path: Path) -> Attached:
+    """The picture, or the file's text: UTF-8 or UTF-16 with its mark, with plain line ends. NotText or PictureError
+    says why there is none."""
     name = _name(path)
+    if path.suffix.lower() in PICTURES:
+        return _picture(path, name)
     if path.suffix.lower() in documents.SUFFIXES:
         return TextFile(name, documents.text_of(path, name))
     try:
@@ -73,9 +92,25 @@ def read(path: Path) -> TextFile:
     return TextFile(name, text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
-def chips(files: Sequence[TextFile], sizes: Sizes) -> str:
-    """What is attached to the message being written, each with its size and a button that takes it off."""
-    shown = "".join(_chip(index, file, sizes) for index, file in enumerate(files))
+def _picture(path: Path, name: str) -> PictureFile:
+    try:
+        with path.open("rb") as file:
+            return PictureFile.made(name, file.read(MOST_BYTES + 1))
+    except OSError as error:
+        raise NotText(f"{name} could not be read ({error.strerror or error}).") from None
+
+
+def chips(files: Sequence[Attached], sizes: Sizes) -> str:
+    """What is attached to the message being written, each with its size and a button that takes it off. sizes: of the
+    texts among them."""
+    tokens = iter(sizes.tokens)
+    about = "" if sizes.exact else "about "
+    shown = "".join(
+        _chip(index, file.name, "", f"{size(file.bytes)} · {about}{count(next(tokens))} tokens")
+        if isinstance(file, TextFile)
+        else _chip(index, file.name, _preview(file), size(len(file.data)))
+        for index, file in enumerate(files)
+    )
     return f'<ul class="od-chips" aria-label="Attached files">{shown}{_sum(sizes)}</ul>'
 
 
@@ -87,11 +122,15 @@ def _sum(sizes: Sizes) -> str:
     return f'<li class="{"od-sum od-bad" if sizes.too_long else "od-sum"}">{room}</li>'
 
 
-def _chip(index: int, file: TextFile, sizes: Sizes) -> str:
-    name, about = escape(file.name), "" if sizes.exact else "about "
-    tokens = f"{size(file.bytes)} · {about}{count(sizes.tokens[index])} tokens"
+def _preview(file: PictureFile) -> str:
+    small = base64.b64encode(thumbnail(file.data, PREVIEW)).decode()
+    return f'<img src="data:image/jpeg;base64,{small}" alt="">'
+
+
+def _chip(index: int, name: str, preview: str, about: str) -> str:
+    name = escape(name)
     return (
-        f'<li><span>{name}</span><small>{tokens}</small><button type="button" data-index="{index}" '
+        f'<li>{preview}<span>{name}</span><small>{about}</small><button type="button" data-index="{index}" '
         f'aria-label="Take {name} off" title="Take it off">×</button></li>'
     )
 

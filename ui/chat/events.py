@@ -8,9 +8,11 @@ import gradio as gr
 
 from omnidraft.app import conversing
 from omnidraft.app.kept_answer import shown_pieces
+from omnidraft.app.seen_pictures import refuse_unseen
 from omnidraft.app.session import Session, StillAnswering
-from omnidraft.chats import TextFile
+from omnidraft.errors import OmniDraftError
 from ui.chat import attachments
+from ui.chat.attachments import Attached
 from ui.chat.handlers import Handlers, Updates, telling
 from ui.chat.origins import origins
 from ui.chat.parts import note
@@ -31,22 +33,23 @@ class Answering(Handlers):
         text: str,
         chat: str | None,
         editing: str | None,
-        files: list[TextFile],
+        files: list[Attached],
         too_long: str,
         request: gr.Request,
     ) -> Updates:
         view = self.view
         session, name = self.here(request, chat)
+        sent = attachments.texts(files), too_long, attachments.pictures(files)
         if not text.strip():
             yield {view.notice: note("Write a message to send with the files.") if files else ""}
         elif editing and session.store.message(editing).role == "assistant":
             session.store.edit(editing, text, {"edited": True})
             yield view.open(session, session.store.get(name), None, {view.box: ""})
         elif editing:
-            start = partial(conversing.edit, session, name, editing, text, files, too_long)
+            start = partial(conversing.edit, session, name, editing, text, *sent)
             yield from view.run(session, name, start, (text, files), asked=text, above=editing)
         else:
-            start = partial(conversing.ask, session, name, text, files, too_long)
+            start = partial(conversing.ask, session, name, text, *sent)
             yield from view.run(session, name, start, (text, files), asked=text)
 
     @telling
@@ -109,18 +112,22 @@ class Answering(Handlers):
 
     @telling
     def take(
-        self, paths: list[str] | None, there: list[TextFile], text: str, chat: str | None, request: gr.Request
+        self, paths: list[str] | None, there: list[Attached], text: str, chat: str | None, request: gr.Request
     ) -> Updates:
         """Files were chosen or dropped; documents take a moment to read."""
         view = self.view
         yield {view.notice: note("Reading.")}
         files, refused = attachments.take(paths or [], there)
         session, name = self.here(request, chat)
+        try:
+            refuse_unseen(session, attachments.pictures(files))
+        except OmniDraftError as error:  # said again when they are sent: until then another model may be chosen
+            refused.append(str(error))
         yield {**view.attach(files, session, name, text or ""), view.notice: note(" ".join(refused), bad=True)}
 
     @telling
     def take_off(
-        self, there: list[TextFile], text: str, chat: str | None, request: gr.Request, event: gr.EventData
+        self, there: list[Attached], text: str, chat: str | None, request: gr.Request, event: gr.EventData
     ) -> Updates:
         session, name = self.here(request, chat)
         left = [file for at, file in enumerate(there) if at != event._data["index"]]

@@ -145,7 +145,7 @@ def _composer() -> dict[str, Any]:
     )
     with gr.Row(elem_id="od-composer"):
         made["attach"] = gr.UploadButton(
-            "Attach text, PDF, Word or Excel files",
+            "Attach pictures, text, PDF, Word or Excel files",
             file_count="multiple",
             elem_id="od-attach",
             scale=0,

@@ -93,7 +93,7 @@ def _idle(live: Live | None) -> str:
         share = p.done / max(p.total, 1)
         return (
             f'<h3>Reading the prompt</h3><div class="od-bar"><i style="width:{share:.1%}"></i></div>'
-            f"<p>{count(p.done)} of {count(p.total)} tokens{reused}.</p>"
+            f"<p>{count(p.done)} of {count(p.total)} tokens{reused}.{' A picture comes next.' if p.picture else ''}</p>"
         )
     if live is not None:
         return "<h3>Starting</h3><p>The model is being prepared.</p>"

@@ -18,6 +18,7 @@ from ui.common.notes import note
 
 GONE = "This conversation is not here any more; reload the page."
 GONE_ELSEWHERE = "The conversation of this address is not here any more; this is another one."
+LOOKING = "*Looking at the picture …*"
 ARRIVING = "This page is not filled yet; wait a moment, or reload it."
 
 
@@ -84,6 +85,12 @@ def outcome(job: AnswerJob, path: list[Message]) -> str:
     elif job.begun and job.text == job.begun:
         said.append("The model ended its answer here; Continue makes it write more.")
     return note(" ".join(said))
+
+
+def spoken(job: AnswerJob) -> str:
+    """What stands in an answer's place while it is written."""
+    reading = job.live.phase == "reading" and job.live.prefill is not None and job.live.prefill.picture
+    return job.spoken or (LOOKING if reading else "")
 
 
 def idle_sentence(session: Session) -> str:

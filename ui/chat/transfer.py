@@ -9,6 +9,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import PlainTextResponse
 
 from omnidraft.app.sessions import Sessions
+from omnidraft.backends.pictures import media_type
 from omnidraft.chats import ChatStore, Conversation, export_json, export_markdown, import_json, import_markdown
 from omnidraft.chats.foreign import is_zip, read_foreign
 from omnidraft.errors import OmniDraftError, StorageError
@@ -18,7 +19,7 @@ from omnidraft.storage.files import reason
 
 def add_routes(app: FastAPI, sessions: Sessions) -> None:
     """What a profile's pages link to: a conversation as `/export/ID.md` and `.json`, several as
-    `/export/ID+ID.json`, every one as `/export/all.json`, presets and prompts, a message."""
+    `/export/ID+ID.json`, every one as `/export/all.json`, presets and prompts, a picture, a message."""
 
     @app.get("/export/{name}")
     def export(name: str, request: Request) -> Response:
@@ -34,6 +35,13 @@ def add_routes(app: FastAPI, sessions: Sessions) -> None:
         except OmniDraftError as error:
             return Response(str(error), status_code=404, media_type="text/plain")
         return Response("There is no such file.", status_code=404, media_type="text/plain")
+
+    @app.get("/picture/{digest}")
+    def picture(digest: str, request: Request) -> Response:
+        """Never kept by the browser: what is forgotten here shall be gone, and what is encrypted stays so."""
+        if (data := session_of_request(sessions, request).store.pictures.get(digest)) is None:
+            return PlainTextResponse("This picture is damaged or missing.", status_code=404)
+        return Response(data, media_type=media_type(data), headers={"cache-control": "no-store"})
 
     @app.get("/library.json")
     def library(request: Request) -> Response:

@@ -97,6 +97,8 @@ def _mark(message: Message, version: tuple[int, int], last: bool, busy: bool) ->
         mark["model"] = model
     if last and message.role == "assistant" and message.content:
         mark["cut"] = message.partial or message.meta.get("finish_reason") in CUT
+    if message.pictures:
+        mark["pictures"] = message.pictures
     if files := message.files:
         mark["files"] = [[file.name, size(file.bytes)] for file in files]
     return mark

@@ -17,9 +17,10 @@ from omnidraft.app.attached import REFUSE, sizes
 from omnidraft.app.conversing import draft_of, is_ready, keep_target, sampling_of, thinking_words
 from omnidraft.app.live import Live
 from omnidraft.app.session import Session
-from omnidraft.chats import Conversation, Message, TextFile
+from omnidraft.chats import Conversation, Message
 from omnidraft.errors import OmniDraftError, StorageError
 from ui.chat import attachments
+from ui.chat.attachments import Attached
 from ui.chat.conversation_list import listing
 from ui.chat.empty_state import empty_state
 from ui.chat.options import Options
@@ -37,6 +38,7 @@ from ui.chat.parts import (
     offered_target,
     outcome,
     pieces_of,
+    spoken,
     stored_live,
     target_path,
 )
@@ -59,7 +61,7 @@ class ChatView:
 
     chat_id: gr.State
     editing: gr.State  # id of the user's message being edited
-    attached: gr.State  # text files of the message being written
+    attached: gr.State  # files of the message being written
     followed: gr.State  # `Followed`, the same object for as long as the page is open
     seen_idle: gr.State  # unloads for idleness this page has told of
     target: gr.Dropdown
@@ -134,8 +136,9 @@ class ChatView:
 
     def edit(self, session: Session, message: Message) -> dict:
         """An earlier message in the box, to be sent again in another form."""
+        files: list[Attached] = [*session.store.pictures.files(message.pictures), *message.files]
         return {
-            **self._written(message.content, message.files, session, message.chat),
+            **self._written(message.content, files, session, message.chat),
             self.editing: message.id,
             self.cancel: gr.Button(visible=True),
             self.notice: note(EDITING[message.role]),
@@ -146,11 +149,11 @@ class ChatView:
         every conversation."""
         return {**self.attach([]), self.editing: None, self.cancel: gr.Button(visible=False)}
 
-    def attach(self, files: list[TextFile], session: Session | None = None, chat: str = "", text: str = "") -> dict:
+    def attach(self, files: list[Attached], session: Session | None = None, chat: str = "", text: str = "") -> dict:
         """Show what is attached to the message being written, and ask what to do where it is too long."""
         if session is None or not files:
             return {self.attached: files, self.chips: "", self.too_long: gr.Radio(visible=False, value=REFUSE)}
-        found = sizes(session, session.store.get(chat), text, files)
+        found = sizes(session, session.store.get(chat), text, attachments.texts(files))
         shown = attachments.chips(files, found)
         return {self.attached: files, self.chips: shown, self.too_long: gr.Radio(visible=found.too_long)}
 
@@ -159,7 +162,7 @@ class ChatView:
         session: Session,
         chat: str,
         start: Callable[[], AnswerJob],
-        sent: tuple[str, list[TextFile]] | None = None,
+        sent: tuple[str, list[Attached]] | None = None,
         *,
         asked: str | None = None,
         above: str | None = None,
@@ -198,7 +201,7 @@ class ChatView:
             self.notice: said,
         }
 
-    def _written(self, text: str, files: list[TextFile], session: Session | None = None, chat: str = "") -> dict:
+    def _written(self, text: str, files: list[Attached], session: Session | None = None, chat: str = "") -> dict:
         return {self.box: text, **self.attach(files, session, chat, text)}
 
     @property
@@ -256,7 +259,7 @@ class ChatView:
                     self.line: summary(job.live),
                 }
             # Numbers that did not change go along: an output left out is built anew by Gradio, which takes longer.
-            yield {self.chat: turns(path, versions, (job.message, job.spoken), job.steps).rows, **numbers}
+            yield {self.chat: turns(path, versions, (job.message, spoken(job)), job.steps).rows, **numbers}
 
     def switch(self, session: Session, chat: str, path: Path) -> Iterator[dict]:
         """Load another model, say what happened, and remember it for this conversation and for new ones."""
@@ -270,8 +273,8 @@ class ChatView:
             }
             return
         keep_target(session, chat, path)
-        told, settings = describe_switch(session), session.store.get(chat)
-        messages = session.store.path(chat)
+        messages, settings = session.store.path(chat), session.store.get(chat)
+        told = describe_switch(session, messages)
         if messages:
             session.switched[chat] = told
         yield {
@@ -315,7 +318,7 @@ def shown_turns(session: Session, chat: str, path: list[Message]) -> Turns:
     versions, job = session.store.versions(chat), session.job
     if job is None or not session.writing(chat):
         return turns(path, versions)
-    return turns(path, versions, (job.message, job.spoken), job.steps)
+    return turns(path, versions, (job.message, spoken(job)), job.steps)
 
 
 def _awaiting(session: Session, chat: str, question: str, above: str | None) -> list[dict]:

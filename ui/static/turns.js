@@ -128,6 +128,26 @@
     }
     return made;
   };
+  // Gradio would show them from copies on the disk, which nobody encrypts and nobody forgets.
+  const pictures = (mark) => {
+    const made = document.createElement("div");
+    made.className = "od-pictures";
+    for (const [name, digest] of mark.pictures) {
+      const link = document.createElement("a");
+      const image = document.createElement("img");
+      image.alt = name;
+      image.src = link.href = `/picture/${digest}`;
+      link.target = "_blank";
+      image.addEventListener("error", () => {
+        const lost = document.createElement("p");
+        lost.textContent = `The picture ${name} is damaged or missing.`;
+        link.replaceWith(lost);
+      });
+      link.append(image);
+      made.append(link);
+    }
+    return made;
+  };
   const decorate = () => {
     // Gradio calls these buttons a list, which may hold nothing but its items.
     const examples = document.querySelector("#od-chat .examples[role=list]");
@@ -151,6 +171,8 @@
       if (old && mark && old.dataset.key === JSON.stringify(mark)) return;
       old?.remove();
       row.querySelector(":scope > .od-turn-files")?.remove();
+      row.querySelector(":scope > .od-pictures")?.remove();
+      if (mark?.pictures) row.prepend(pictures(mark));
       if (mark?.files) row.append(files(mark));
       if (mark) row.append(bar(mark));
     });

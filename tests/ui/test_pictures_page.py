@@ -1,0 +1,116 @@
+"""Pictures on the chat page: pasted, asked about, kept through another model, a reload, an export and an import."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.backends.seeing import needs_eyes, vision_model
+from tests.ui.chatting import arrived, ask, choose, new_chat, questions, said, wait_idle
+from tests.ui.conftest import SETTINGS
+
+import os
+SHOTS = os.environ.get("SHOTS")
+pytestmark = needs_eyes
+PASTE = """([name, data]) => {
+  const bytes = Uint8Array.from(atob(data), (letter) => letter.charCodeAt(0));
+  const clipboardData = new DataTransfer();
+  clipboardData.items.add(new File([bytes], name, {type: 'image/png'}));
+  const field = document.querySelector('#od-box textarea');
+  field.dispatchEvent(new ClipboardEvent('paste', {clipboardData, bubbles: true, cancelable: true}));
+}"""
+
+
+def drawn(seed: int) -> bytes:
+    made = io.BytesIO()
+    Image.fromarray(np.random.default_rng(seed).integers(0, 256, (60, 100, 3), np.uint8)).save(made, "PNG")
+    return made.getvalue()
+
+
+def paste(page, name: str, seed: int) -> None:
+    page.evaluate(PASTE, [name, base64.b64encode(drawn(seed)).decode()])
+    page.wait_for_selector(f"#od-attached li:has-text('{name}') img")
+
+
+def shown(page, number: int) -> None:
+    """Until so many pictures stand in the conversation, each of them drawn."""
+    drawn = "n => { const all = [...document.querySelectorAll('#od-chat .od-pictures img')];" \
+        " return all.length === n && all.every((one) => one.naturalWidth === 100); }"  # fmt: skip
+    page.wait_for_function(drawn, arg=number)
+
+
+def exported(page, server) -> dict:
+    link = page.get_attribute("#od-links >> text=JSON", "href")
+    return json.loads(page.request.get(server.origin + link).text())
+
+
+def test_a_pasted_picture_is_asked_about_and_stays_with_its_conversation(make_server, pages, tmp_path):
+    server = make_server(settings=SETTINGS.replace("max_tokens = 48", "max_tokens = 5"))
+    vision_model(server.data / "home/models", "llava")
+    page = pages.open(server)
+    new_chat(page)
+
+    # A model that cannot see says so, and takes neither the picture nor the words.
+    paste(page, "first.png", 1)
+    page.fill("#od-box textarea", "What is this?")
+    page.press("#od-box textarea", "Enter")
+    said(page, "cannot see pictures")
+    page.wait_for_function("document.querySelector('#od-box textarea').value === 'What is this?'")
+    page.wait_for_selector("#od-attached li:has-text('first.png')")
+
+    choose(page, "#od-target", "tiny-llava")
+    said(page, "answers from here on")
+    paste(page, "second.png", 2)
+    paste(page, "third.png", 3)
+    page.click("#od-attached li:has-text('second.png') button")
+    page.wait_for_selector("#od-attached li:has-text('second.png')", state="detached")
+    ask(page, "What is this?")
+    shown(page, 2)
+    ask(page, "And now?")
+    (one, *_, two, _) = exported(page, server)["conversations"][0]["messages"]
+    assert [picture["name"] for picture in one["meta"]["pictures"]] == ["first.png", "third.png"]
+    assert two["meta"].get("pictures") is None
+    page.click("button[title='Answer again']")
+    page.wait_for_selector("text=2 / 2")
+    wait_idle(page)
+
+    # Another model goes on without them; nothing of the conversation is lost.
+    choose(page, "#od-target", "tiny-target-a")
+    said(page, "cannot see pictures")
+    ask(page, "Still there?")
+    said(page, "left out")
+    page.reload()
+    arrived(page)
+    shown(page, 2)
+
+    # An edit brings its pictures back into the box.
+    page.hover("#od-chat .user-row >> nth=0")
+    page.click("#od-chat .user-row >> nth=0 >> button[title='Edit']")
+    page.wait_for_selector("#od-attached li:has-text('third.png') img")
+    page.click("#od-cancel")
+
+    whole = exported(page, server)
+    assert len(whole["pictures"]) == 2
+    file = tmp_path / "one.json"
+    file.write_text(json.dumps(whole))
+    page.set_input_files("#od-transfer input[type=file]", str(file))
+    page.wait_for_selector("#od-notice >> text=imported")
+    shown(page, 2)
+    if SHOTS:
+        for scheme in ("light", "dark"):
+            for width in (1440, 390):
+                page.set_viewport_size({"width": width, "height": 900})
+                page.emulate_media(color_scheme=scheme)
+                page.evaluate("document.querySelector('#od-chat .panel-wrap').scrollTop = 0")
+                page.wait_for_timeout(600)
+                page.screenshot(path=f"/tmp/eyes/{width}-{scheme}.png")
+    assert questions(page)[0] == "What is this?"
+    digest = next(iter(whole["pictures"]))
+    reply = page.request.get(f"{server.origin}/picture/{digest}")
+    assert reply.headers["content-type"] == "image/png"
+    assert page.request.get(f"{server.origin}/picture/{'0' * 64}").status == 404
