@@ -35,7 +35,7 @@ class Download:
         self.path = self._result()
         self.state = "running"
         self.error = ""
-        self.done = sum(self._held(file) for file in model.files)
+        self.done = sum(self._held(file) for file in model.fetched)
         self._cancel = threading.Event()
         self._thread = threading.Thread(target=self._run, name="download", daemon=True)
 
@@ -59,7 +59,10 @@ class Download:
         return self._at(self.model.files[0])
 
     def _at(self, file: RemoteFile) -> Path:
-        """Files of a folder lie as they do there, for their names are known; GGUF files side by side."""
+        """Files of a folder lie as they do there, for their names are known; GGUF files side by side, a
+        projector under the name of its model."""
+        if file is self.model.projector:
+            return self.path.with_name(f"mmproj-{self.path.name}")
         return self._folder / (file.name if self.model.convert else PurePosixPath(file.name).name)
 
     def _part(self, file: RemoteFile) -> Path:
@@ -78,7 +81,7 @@ class Download:
             if not lock.acquire():  # another program's, or of a file that has the same name
                 raise HubError(f"{self.path.name} is already being downloaded.")
             self._check_room()
-            for file in self.model.files:
+            for file in self.model.fetched:
                 self._at(file).parent.mkdir(exist_ok=True)
                 if not self._at(file).exists():
                     self._fetch(file)
@@ -99,7 +102,7 @@ class Download:
             lock.release()
 
     def _check_room(self) -> None:
-        if self.path.exists() and all(self._at(file).exists() for file in self.model.files[1:]):
+        if self.path.exists() and all(self._at(file).exists() for file in self.model.fetched[1:]):
             raise HubError(f"{self.path.name} is already there.")
         self._folder.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(self._folder).free

@@ -51,16 +51,27 @@ class RemoteFile:
 
 @dataclass(frozen=True, slots=True)
 class RemoteModel:
-    """What one download brings: a GGUF file, all parts of a split one, or a folder that becomes one (`convert`)."""
+    """What one download brings: a GGUF file, all parts of a split one, or a folder that becomes one (`convert`);
+    and the projector through which it sees pictures, where the repository has one."""
 
     repo: str
     name: str
     files: tuple[RemoteFile, ...]
     convert: bool = False
     licence: str = ""
+    projector: RemoteFile | None = None
+
+    @property
+    def fetched(self) -> tuple[RemoteFile, ...]:
+        return self.files if self.projector is None else (*self.files, self.projector)
 
     @property
     def size(self) -> int:
+        return sum(file.size for file in self.fetched)
+
+    @property
+    def weights(self) -> int:
+        """Bytes of the model alone."""
         return sum(file.size for file in self.files)
 
     @classmethod
@@ -93,10 +104,15 @@ def list_models(repo: str) -> list[RemoteModel]:
 
 
 def _gguf(files: list[RemoteFile], licence: str) -> list[RemoteModel]:
-    """One entry per GGUF file; the parts of a split one together."""
+    """One entry per GGUF file; the parts of a split one together, each with the projector if there is one."""
     found: dict[str, list[RemoteFile]] = {}
+    projectors = [file for file in files if is_projector(file) and file.name.lower().endswith(".gguf")]
+    # F16 is what most are made in; of the others the smallest says the same.
+    projector = min(
+        projectors, key=lambda file: (not re.search(r"\bf16\b", file.name.lower()), file.size), default=None
+    )
     for file in files:
-        if file.name.lower().endswith(".gguf"):
+        if file.name.lower().endswith(".gguf") and file not in projectors:
             found.setdefault(_PART.sub(".gguf", file.name), []).append(file)
     return [
         RemoteModel(
@@ -104,6 +120,7 @@ def _gguf(files: list[RemoteFile], licence: str) -> list[RemoteModel]:
             f"{name} in {len(parts)} parts" if len(parts) > 1 else parts[0].name,
             tuple(sorted(parts, key=lambda file: file.name)),
             licence=licence,
+            projector=projector,
         )
         for name, parts in found.items()
     ]
@@ -121,6 +138,10 @@ def _folder(repo: str, files: list[RemoteFile], licence: str) -> list[RemoteMode
     parts = [by_name[name] for name in _BESIDE if name in by_name]
     name = f"{repo.rpartition('/')[2]}, converted to GGUF"
     return [RemoteModel(repo, name, (*parts, *(index if len(weights) > 1 else ()), *weights), True, licence)]
+
+
+def is_projector(file: RemoteFile) -> bool:
+    return "mmproj" in file.name.rpartition("/")[2].lower()
 
 
 def _is_weights(name: str, ending: str) -> bool:

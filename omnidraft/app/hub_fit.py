@@ -58,7 +58,7 @@ def fits(models: list[RemoteModel], settings: ModelSettings, cache: Path) -> lis
 def best(found: list[Fit], free: int | None) -> Fit | None:
     """The one to take: the largest that fits, of those that are packed at all where there are such."""
     fitting = [one for one in found if one.fits(free)]
-    packed = [one for one in fitting if one.model.size <= EIGHT_BITS * one.parameters]
+    packed = [one for one in fitting if one.model.weights <= EIGHT_BITS * one.parameters]
     return max(packed or fitting, key=lambda one: one.model.size, default=None)
 
 

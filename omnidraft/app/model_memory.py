@@ -5,6 +5,7 @@ from __future__ import annotations
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.hf.estimate import folder_estimate
 from omnidraft.backends.llama.estimate import header_estimate
+from omnidraft.backends.projectors import projector_beside
 from omnidraft.settings.config import ModelSettings
 
 
@@ -15,9 +16,11 @@ def context_of(model: ModelInfo, settings: ModelSettings) -> int:
 
 
 def estimate(model: ModelInfo, settings: ModelSettings) -> int:
-    """Bytes of weights, cache and buffers with the chosen context; Hugging Face folders as on the processor."""
+    """Bytes of weights, projector, cache and buffers with the chosen context; Hugging Face folders as on the
+    processor."""
     n_ctx = context_of(model, settings)
     if model.path.is_dir():
         dtype = "float32" if settings.dtype == "auto" else settings.dtype
         return folder_estimate(model, "cpu", dtype, n_ctx, settings.n_batch).total
-    return header_estimate(model, settings, n_ctx).total
+    projector = projector_beside(model.path)
+    return header_estimate(model, settings, n_ctx).total + (projector.stat().st_size if projector else 0)

@@ -11,6 +11,7 @@ from omnidraft.backends.discovery import find_models
 from omnidraft.backends.gguf.convert import folder_vocabulary
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.hf.folder import is_model_folder
+from omnidraft.backends.projectors import projector_beside
 from omnidraft.format import short
 from omnidraft.storage.paths import BUNDLED_MODELS
 from omnidraft.vocab import Vocabulary
@@ -54,9 +55,16 @@ def is_bundled(path: Path) -> bool:
     return path.resolve().is_relative_to(BUNDLED_MODELS.resolve())
 
 
+def eyes_of(models: list[ModelInfo]) -> dict[Path, Path]:
+    """The projector that lies beside a model, by the model's path; see `projector_beside`."""
+    files = [model.path for model in models if model.kind == "model" and model.path.is_file()]
+    return {path: projector for path in files if (projector := projector_beside(path)) is not None}
+
+
 def label(model: ModelInfo) -> str:
-    """name · size · quantization."""
-    parts = [model.name, short(model.parameters) if model.parameters else "", model.quantization]
+    """name · size · quantization, and whether it sees."""
+    sees = "sees pictures" if eyes_of([model]) else ""
+    parts = [model.name, short(model.parameters) if model.parameters else "", model.quantization, sees]
     return " · ".join(part for part in parts if part)
 
 

@@ -213,3 +213,17 @@ def test_without_a_name_the_best_that_fits_is_fetched(serve, home, capsys, monke
     monkeypatch.setattr(models_get, "available_bytes", lambda: 1 << 34)
     assert get(home, REPO) == 0
     assert read_info(home.models / "large-f16.gguf").architecture == "llama"
+
+
+def test_a_model_brings_its_projector_under_its_own_name(hub, home):
+    hub.files |= {"mmproj-BF16.gguf": b"b" * 10, "mmproj-F16.gguf": b"p" * 3000}
+    (model,) = [one for one in list_models(REPO) if one.name == "a.gguf"]
+    assert model.projector is not None
+    assert model.size == len(hub.files["a.gguf"]) + 3000
+    done = Download(model, home).start()
+    done.join(20)
+    assert (done.state, done.error, done.done) == ("done", "", model.size)
+    assert (home.models / "mmproj-a.gguf").read_bytes() == hub.files["mmproj-F16.gguf"]
+    again = Download(model, home).start()
+    again.join(20)
+    assert "already there" in again.error

@@ -7,15 +7,12 @@ import io
 import json
 
 import numpy as np
-import pytest
 from PIL import Image
 
 from tests.backends.seeing import needs_eyes, vision_model
-from tests.ui.chatting import arrived, ask, choose, new_chat, questions, said, wait_idle
+from tests.ui.chatting import arrived, ask, choose, questions, wait_idle
 from tests.ui.conftest import SETTINGS
 
-import os
-SHOTS = os.environ.get("SHOTS")
 pytestmark = needs_eyes
 PASTE = """([name, data]) => {
   const bytes = Uint8Array.from(atob(data), (letter) => letter.charCodeAt(0));
@@ -53,18 +50,19 @@ def test_a_pasted_picture_is_asked_about_and_stays_with_its_conversation(make_se
     server = make_server(settings=SETTINGS.replace("max_tokens = 48", "max_tokens = 5"))
     vision_model(server.data / "home/models", "llava")
     page = pages.open(server)
-    new_chat(page)
+    arrived(page)
+    page.wait_for_selector(".od-empty")
 
     # A model that cannot see says so, and takes neither the picture nor the words.
     paste(page, "first.png", 1)
     page.fill("#od-box textarea", "What is this?")
     page.press("#od-box textarea", "Enter")
-    said(page, "cannot see pictures")
+    page.wait_for_selector("#od-notice >> text=cannot see pictures", timeout=20_000)
     page.wait_for_function("document.querySelector('#od-box textarea').value === 'What is this?'")
     page.wait_for_selector("#od-attached li:has-text('first.png')")
 
     choose(page, "#od-target", "tiny-llava")
-    said(page, "answers from here on")
+    page.wait_for_selector("#od-notice >> text=answers from here on", timeout=20_000)
     paste(page, "second.png", 2)
     paste(page, "third.png", 3)
     page.click("#od-attached li:has-text('second.png') button")
@@ -81,9 +79,9 @@ def test_a_pasted_picture_is_asked_about_and_stays_with_its_conversation(make_se
 
     # Another model goes on without them; nothing of the conversation is lost.
     choose(page, "#od-target", "tiny-target-a")
-    said(page, "cannot see pictures")
+    page.wait_for_selector("#od-notice >> text=cannot see pictures", timeout=20_000)
     ask(page, "Still there?")
-    said(page, "left out")
+    page.wait_for_selector("#od-notice >> text=left out", timeout=20_000)
     page.reload()
     arrived(page)
     shown(page, 2)
@@ -101,14 +99,6 @@ def test_a_pasted_picture_is_asked_about_and_stays_with_its_conversation(make_se
     page.set_input_files("#od-transfer input[type=file]", str(file))
     page.wait_for_selector("#od-notice >> text=imported")
     shown(page, 2)
-    if SHOTS:
-        for scheme in ("light", "dark"):
-            for width in (1440, 390):
-                page.set_viewport_size({"width": width, "height": 900})
-                page.emulate_media(color_scheme=scheme)
-                page.evaluate("document.querySelector('#od-chat .panel-wrap').scrollTop = 0")
-                page.wait_for_timeout(600)
-                page.screenshot(path=f"/tmp/eyes/{width}-{scheme}.png")
     assert questions(page)[0] == "What is this?"
     digest = next(iter(whole["pictures"]))
     reply = page.request.get(f"{server.origin}/picture/{digest}")

@@ -32,13 +32,19 @@ def cards(session: Session, coverage: dict[str, dict]) -> str:
     """One card per model file. `coverage` holds what was measured, by path."""
     models = models_list.scan(session.assistant)
     drafter = session.drafter_path()
-    shown = [_card(session, m, drafter, coverage.get(str(m.path))) for m in models]
+    eyes = models_list.eyes_of(models)
+    shown = [
+        _card(session, m, drafter, coverage.get(str(m.path)), eyes.get(m.path))
+        for m in models if m.path not in eyes.values()
+    ]  # fmt: skip
     if not shown:
         return '<p class="od-none">No model files found.</p>'
     return f'<h2 class="od-hidden">On this machine</h2><div class="od-cards">{"".join(shown)}</div>'
 
 
-def _card(session: Session, model: ModelInfo, drafter: Path | None, coverage: dict | None) -> str:
+def _card(
+    session: Session, model: ModelInfo, drafter: Path | None, coverage: dict | None, projector: Path | None
+) -> str:
     loaded = session.loaded is not None and session.loaded.resolve() == model.path.resolve()
     drafts = drafter is not None and drafter.resolve() == model.path.resolve()
     tags = [word for word, on in (("loaded", loaded), ("drafter", drafts)) if on]
@@ -51,11 +57,11 @@ def _card(session: Session, model: ModelInfo, drafter: Path | None, coverage: di
         )
     if model.kind != "model":
         return f'<article class="od-card">{head}<p>{KINDS[model.kind]}</p>{where}</article>'
-    body = _facts(session, model, coverage) + where + _buttons(model, loaded, drafts)
+    body = _facts(session, model, coverage, projector) + where + _buttons(model, loaded, drafts)
     return f'<article class="od-card">{head}{body}</article>'
 
 
-def _facts(session: Session, model: ModelInfo, coverage: dict | None) -> str:
+def _facts(session: Session, model: ModelInfo, coverage: dict | None, projector: Path | None) -> str:
     settings = session.settings.model
     facts = [
         ("architecture", escape(model.architecture)),
@@ -66,6 +72,8 @@ def _facts(session: Session, model: ModelInfo, coverage: dict | None) -> str:
         ("file", size(model.file_size)),
         ("memory, about", _memory(model, settings)),
     ]
+    if projector is not None:
+        facts.append(("sees pictures through", escape(projector.name)))
     if coverage is not None:
         share = coverage["direct"] / coverage["target_size"]
         facts.append(("direct with the drafter", f"{count(coverage['direct'])} tokens, {percent(share)}"))
