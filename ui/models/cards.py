@@ -43,7 +43,7 @@ def cards(session: Session, coverage: dict[str, dict]) -> str:
 
 
 def _card(
-    session: Session, model: ModelInfo, drafter: Path | None, coverage: dict | None, projector: Path | None
+    session: Session, model: ModelInfo, drafter: Path | None, coverage: dict | None, projector: Path | None = None
 ) -> str:
     loaded = session.loaded is not None and session.loaded.resolve() == model.path.resolve()
     drafts = drafter is not None and drafter.resolve() == model.path.resolve()
