@@ -12,8 +12,7 @@ from typing import Any
 from omnidraft.bench.columns import COLUMNS
 from omnidraft.lab.prompts import TASKS
 from omnidraft.lab.topics import TOPICS
-from omnidraft.settings.addresses import MOST
-from omnidraft.settings.fields import Rule, check, integer, number, switch, text
+from omnidraft.settings.fields import Rule, check, integer, switch, text
 
 A, B, A2 = "tiny-target-a", "tiny-target-b", "tiny-target-a2"
 REGIMES = ("bundled", "0.1b-Q8_0", "0.1b-F32", "0.5b-F32", "0.5b-F16", "0.5b-Q8_0", "0.5b-Q4_0", "0.5b-Q4_K_M",
@@ -196,19 +195,3 @@ class Peers(OfPair):
     learn_tokens: int = _count(96, "longest answer to learn from")
     seed: int = _count(0, "of the first prompt", least=0)
     server: str | None = text(None, "llama.cpp's llama-server; left empty: peers/llama-server in the cache folder")
-
-
-@dataclass(frozen=True)
-class Workers(OfPair):
-    """a target over workers at several delays against one process"""
-
-    target: str = text(A, "a model")
-    adapter: str | None = text(None, "what the drafter learned, a GGUF LoRA of it as it came")
-    regime: str = text("0.5b-Q8_0", _REGIME)
-    count: int = integer(2, 1, MOST, "workers to start")
-    split: str | None = text(None, "shares of the layers with commas, this machine first; left empty: by memory")
-    delays: tuple[str, ...] = words("0,0.5,2,10", "milliseconds added to a round trip")
-    tasks: tuple[str, ...] = _tasks()
-    prompts: int = _count(2, "per task")
-    max_tokens: int = _count(48, "longest answer", least=8)
-    temperature: float = number(0.0, 0.0, 10.0, "of all answers")

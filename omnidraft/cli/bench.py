@@ -38,7 +38,6 @@ BENCHMARKS: dict[str, tuple[type[plans.Plan], str]] = {
     "learn": (plans.Learn, "learn"),
     "paper": (plans.Paper, "paper"),
     "peers": (plans.Peers, "peers.run"),
-    "workers": (plans.Workers, "workers"),
 }
 _NUMBERS = {"integer": int, "number": float}
 

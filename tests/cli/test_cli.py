@@ -281,7 +281,7 @@ def test_absurd_settings_are_refused_in_one_sentence_that_names_them(cli, flag, 
     ["speed", "--temperature", "x"], ["speed", "--temperature", "0,nan"],
     ["speed", "--repeats", 0], ["speed", "--methods", "guess"], ["speed", "--out", "/no/such/folder/x.json"],
     ["load", "--methods", "guess"], ["learn", "--loss", "mse"], ["peers", "--peers", "nobody"],
-    ["paper", "--tables", "magic"], ["workers", "--delays", "-1"],
+    ["paper", "--tables", "magic"],
 ], ids=str)  # fmt: skip
 def test_absurd_benchmarks_are_refused_too(cli, arguments):
     refused(cli("bench", *arguments))
