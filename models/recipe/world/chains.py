@@ -16,17 +16,21 @@ STARTS = (
     "My number is {a}", "Suppose I have {a}", "First take {a}", "We have {a}", "From {a}", "Let the number be {a}",
 )  # fmt: skip
 ACTIONS = {
-    "+": ("add {b}", "plus {b}", "add {b} to it", "add {b} more", "go up by {b}", "put {b} on top", "I add {b}"),
+    "+": ("add {b}", "plus {b}", "add {b} to it", "add {b} more", "go up by {b}", "put {b} on top", "I add {b}",
+          "and {b} more", "raise it by {b}", "{b} more", "{b} on top", "increase it by {b}"),
     "-": ("subtract {b}", "minus {b}", "take away {b}", "take {b} away", "subtract {b} from it", "go down by {b}",
-          "remove {b}", "I take away {b}", "take off {b}"),
+          "remove {b}", "I take away {b}", "take off {b}", "lower it by {b}", "take {b} off", "{b} fewer", "lose {b}",
+          "take {b} from it", "drop {b}"),
     "x": ("multiply by {b}", "times {b}", "multiply it by {b}", "multiply that by {b}", "take it {b} times"),
     "/": ("divide by {b}", "divide it by {b}", "divide that by {b}", "divided by {b}", "split it by {b}"),
 }  # fmt: skip
-DOUBLE = ("double it", "double that", "double the result", "times two", "take it twice")
-HALVE = ("halve it", "halve that", "halve the result", "take half of it", "take half of that")
+DOUBLE = ("double it", "double that", "double the result", "times two", "take it twice", "doubled", "twice that")
+HALVE = ("halve it", "halve that", "halve the result", "take half of it", "take half of that", "halved")
 JOINS = (", then ", " and ", ", ", ". Then ", " and then ", ", and then ", ", after that ", ". After that, ", "; then ")
 ENDS = ("", ".", ". What do I get?", ". What is the result?", ". What comes out?", ". How much is it?", ". What is it?",
         ". Which number is that?", ". What do I have?", ". What is the answer?", "?", ". What is left?")  # fmt: skip
+TWICE = ("Twice {a}", "Double {a}", "The double of {a}", "{a} doubled", "Two times {a}")
+HALF = ("Half of {a}", "Halve {a}", "The half of {a}", "{a} halved")
 PAIRS = {
     "+": ("Add {a} and {b}", "The sum of {a} and {b}", "{a} plus {b}", "What is {a} plus {b}", "Add {b} to {a}"),
     "-": ("Subtract {b} from {a}", "Take {b} from {a}", "{a} minus {b}", "What is {a} minus {b}", "{a} less {b}"),
@@ -71,7 +75,8 @@ def in_sentences(rng: random.Random, done: list[Step]) -> tuple[str, str]:
         opening = rng.choice(STARTS)
         text, following = opening.format(a=first[0]), done
     else:
-        opening = rng.choice(PAIRS[first[1]])
+        pairs = {"x": TWICE, "/": HALF}.get(first[1], ()) if first[2] == 2 else ()
+        opening = rng.choice(pairs or PAIRS[first[1]])
         text, following = opening.format(a=in_words(first[0], rng), b=in_words(first[2], rng)), done[1:]
     joins = [rng.choice(JOINS) for _ in following]
     text += "".join(join + action(rng, sign, right) for join, (_, sign, right) in zip(joins, following, strict=True))

@@ -18,16 +18,27 @@ ACTIONS = {
           "What if you add {b}?", "Now plus {b}.", "Add {b} more.", "And {b} more?", "What is {it} plus {b}?",
           "What is {b} more than {it}?", "How much is {it} plus {b}?", "Then add {b}.", "Can you add {b} to {it}?",
           "Please add {b} to {it}.", "Increase {it} by {b}.", "Add another {b}.", "{it} plus {b}?", "And now plus {b}.",
-          "What do I get if I add {b} to {it}?", "Next, add {b} to {it}.", "And with {b} more?", "Plus {b}."),
+          "What do I get if I add {b} to {it}?", "Next, add {b} to {it}.", "And with {b} more?", "Plus {b}.",
+          "Go up by {b}.", "Go {b} up.", "Make it {b} larger.", "Make {it} larger by {b}.", "Bring {it} up by {b}.",
+          "Give it {b} more.", "{b} more.", "{b} added to {it}?", "Push {it} up by {b}.", "Count up by {b}.",
+          "Go {b} higher.", "Let {it} grow by {b}.", "{it} and {b} more?", "Take {it} and add {b}.", "Another {b}?",
+          "Now {b} extra.", "Move up by {b}.", "{b} extra?", "Include {b} more.", "How much is it with {b} added?",
+          "Step up by {b}.", "{b} on top of {it}?", "And {b} come on top.", "Then there are {b} more."),
     "-": ("Subtract {b} from {it}.", "Now subtract {b}.", "Subtract {b}.", "Minus {b}?", "And minus {b}?",
           "Take {b} away from {it}.", "Now take away {b}.", "Take away {b}.", "And if I take away {b}?",
           "What is {it} minus {b}?", "How much is {it} minus {b}?", "And {b} less?", "What is {b} less than {it}?",
           "Then subtract {b}.", "Can you subtract {b} from {it}?", "Please subtract {b}.", "Now minus {b}.",
           "Take {b} from {it}.", "Reduce {it} by {b}.", "{it} minus {b}?", "Remove {b} from {it}.", "Minus {b}.",
-          "What is left of {it} if I take {b}?"),
+          "What is left of {it} if I take {b}?", "Go down by {b}.", "Go {b} down.", "Make it {b} smaller.",
+          "Make {it} smaller by {b}.", "Bring {it} down by {b}.", "{b} fewer?", "{b} less.", "Cut {it} by {b}.",
+          "Count down by {b}.", "Go {b} lower.", "Let {it} shrink by {b}.", "Go back by {b}.", "Leave out {b}.",
+          "{b} off {it}?", "Without {b}?", "Move down by {b}.", "Now {b} fewer.", "Step down by {b}.",
+          "What if {b} of {it} are gone?", "Knock {b} off {it}.", "And {b} go away again.", "Now {b} are missing."),
     "x": ("Multiply {it} by {b}.", "Now multiply by {b}.", "Times {b}?", "And times {b}?", "What is {it} times {b}?",
           "Now times {b}.", "Then multiply by {b}.", "Can you multiply {it} by {b}?", "How much is {b} times {it}?",
-          "What is {b} times {it}?", "{it} times {b}?", "Please multiply {it} by {b}.", "And {b} times {it}?"),
+          "What is {b} times {it}?", "{it} times {b}?", "Please multiply {it} by {b}.", "And {b} times {it}?",
+          "{b} times as much?", "Take {it} {b} times.", "Make it {b} times as large.", "{it}, {b} times?",
+          "And {b} times that?"),
     "/": ("Divide {it} by {b}.", "Now divide by {b}.", "And divided by {b}?", "What is {it} divided by {b}?",
           "Divided by {b}?", "Then divide {it} by {b}.", "Can you divide {it} by {b}?", "Split {it} among {b} people.",
           "Share {it} among {b} people.", "How often does {b} go into {it}?", "Please divide {it} by {b}."),
@@ -44,6 +55,11 @@ EVENTS = {
           "{b} are gone. How many are left?", "What if {n} loses {b}?", "Then I eat {b}. How many are left?",
           "{n} gives {b} of them to a friend. How many remain?", "And then {b} are taken away?"),
 }  # fmt: skip
+# What people say before a question, and behind one.
+OPENERS = ("Ok. ", "Ok, ", "Fine. ", "Nice. ", "Thanks. ", "Super. ", "Yes. ", "Perfect. ", "Well, ", "Sure. ",
+           "Alright, ", "Very good. ", "Great! ", "Good, ", "Oh, ", "So ", "Good job. ", "I see. ", "Next one. ",
+           "Cool, ")  # fmt: skip
+CLOSERS = (" now", ", please", " please", " again", " too", ", ok")
 AGAIN = ("What was {it} again?", "Say {it} again.", "What was the last result?", "Can you repeat {it}?",
          "How much was it?", "What did you get?", "Which number was that?", "I forgot. What was {it}?")  # fmt: skip
 PARITY = ("Is {it} even or odd?", "Is {it} an even number?", "Even or odd?", "Is {it} odd?", "And is {it} even?")
@@ -122,7 +138,18 @@ def about(rng: random.Random, part: Part, last: int) -> Item:
 def item(rng: random.Random, form: str, answer: str, result: str, right: int, signed: str = "") -> Item:
     question = form.format(it=rng.choice(IT), b=in_words(right, rng), n=rng.choice(NAMES), signed=signed)
     question = re.sub(r"\bI (get|buy|find|win|give|lose|sell)s\b", r"I \1", question)
-    return Item("follow", "math", form, question[0].upper() + question[1:], answer, (result,))
+    return Item("follow", "math", form, in_talk(rng, question[0].upper() + question[1:]), answer, (result,))
+
+
+def in_talk(rng: random.Random, question: str) -> str:
+    """The question as it comes up in a talk: now and then with a word before or behind it."""
+    if rng.random() < 0.12 and question[-1] in "?.":
+        question = question[:-1] + rng.choice(CLOSERS) + question[-1]
+    if rng.random() < 0.22:
+        opener = rng.choice(OPENERS)
+        small = opener[-2] not in ".!" and question[1:2].islower()
+        question = opener + (question[0].lower() + question[1:] if small else question)
+    return question
 
 
 def function(rng: random.Random, part: Part, last: Item) -> Item:

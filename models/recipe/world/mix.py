@@ -56,19 +56,19 @@ def document(rng: random.Random) -> list[Item]:
     roll = rng.random()
     if roll < 0.06:
         return [sums.drill(rng)]
-    if roll < 0.45:
+    if roll < 0.55:
         return conversation(rng, rng.choices((3, 6, 12, 40), (50, 25, 15, 10))[0])
     return [draw(rng, "train")]
 
 
 def conversation(rng: random.Random, most: int) -> list[Item]:
     """Up to `most` questions, some of which only the answers before them explain."""
-    kinds = NUMBERS if rng.random() < 0.45 else tuple(DRAWS)
+    kinds = NUMBERS if rng.random() < 0.6 else tuple(DRAWS)
     items = [talk.draw(rng, "train", "greeting")] if rng.random() < 0.12 else []
     last: Item | None = None  # what a follow-up may ask about
     size = 0
     for _ in range(rng.randint(2, most)):
-        item = follow_up(rng, last) if last and rng.random() < 0.45 else draw(rng, "train", kinds)
+        item = follow_up(rng, last) if last and rng.random() < 0.5 else draw(rng, "train", kinds)
         size += len(item.question) + len(item.answer) + 30
         if size > MOST_CHARACTERS:
             break

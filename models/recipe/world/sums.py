@@ -20,6 +20,10 @@ ANY = (
     "Let us try {e}.", "Try {e}.", "Do {e} for me.", "Can you do {e}?",
     "What would {e} be?", "Solve this: {e}", "Sum: {e}", "{e}, please.", "And what is {e}?", "Now {e}.", "Next: {e}",
     "So what is {e}?", "And {e}?", "What about {e}?",
+    "Question: {e}", "Here is one: {e}", "I wonder about {e}.", "{e}. How much?", "{e}, how much?", "{e} then?",
+    "Another one: {e}", "Here comes {e}.", "I have {e}. How much is it?", "We need {e}.", "And now {e}.", "Then {e}.",
+    "My teacher asks {e}.", "On the paper is {e}. What is it?", "How about {e}?", "Once more: {e}", "Easy one, {e}?",
+    "{e}, can you?", "They say {e}. What does it make?",
 )  # fmt: skip
 # Asked too often to be kept out.
 ALWAYS = ("What is {e}?", "What's {e}?", "{e}", "{e} = ?", "{e} =", "{e}=?", "{e}=", "How much is {e}?")
@@ -30,7 +34,9 @@ IN_WORDS = {
           "What is {b} more than {a}?", "{a} and {b} make what?", "I have {a} and add {b}. What do I get?",
           "What number is {b} more than {a}?", "Can you add {a} and {b}?", "What is the total of {a} and {b}?",
           "If I add {b} to {a}, what is it?", "Tell me {a} plus {b}.", "Work out {a} plus {b}.",
-          "{a} plus {b} is what?"),
+          "{a} plus {b} is what?", "{a} and {b}, what is the sum?", "{a} and then {b} more?", "To {a} add {b}.",
+          "Put {a} and {b} together.", "Now {a} plus {b}.", "And {a} plus {b}?", "{a} with {b} on top?",
+          "Can you sum {a} and {b}?", "{a} plus {b}, how much?", "What do {a} and {b} sum to?"),
     "-": ("What is {a} minus {b}?", "Subtract {b} from {a}.", "What is left if you take {b} from {a}?",
           "How much is {a} minus {b}?", "Take {b} away from {a}.", "What is the difference of {a} and {b}?",
           "What's {a} minus {b}?", "{a} minus {b}?", "What is the difference between {a} and {b}?",
@@ -38,7 +44,10 @@ IN_WORDS = {
           "How much less is {b} than {a}?", "What is {b} less than {a}?", "How far is it from {b} to {a}?",
           "By how much is {a} larger than {b}?", "What do I add to {b} to get {a}?", "What is {a} take away {b}?",
           "What number is {b} less than {a}?", "Can you subtract {b} from {a}?", "What is missing from {b} to {a}?",
-          "Tell me {a} minus {b}.", "What remains of {a} if {b} are gone?", "If I take {b} from {a}, what is left?"),
+          "Tell me {a} minus {b}.", "What remains of {a} if {b} are gone?", "If I take {b} from {a}, what is left?",
+          "From {a} take {b}.",
+          "{a} without {b}?", "{a} and {b} fewer?", "Now {a} minus {b}.", "And {a} minus {b}?",
+          "{a} minus {b}, how much?", "{a} less {b}?", "Of {a} I lose {b}. What is left?"),
     "x": ("What is {a} times {b}?", "Multiply {a} by {b}.", "Multiply {a} and {b}.",
           "What is the product of {a} and {b}?", "How much is {a} times {b}?",
           "What do you get when you multiply {a} by {b}?", "Please multiply {a} and {b}.", "What's {a} times {b}?",
