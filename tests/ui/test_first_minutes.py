@@ -1,0 +1,78 @@
+"""A new user's way through a fresh home: suggested questions, sums, a follow-up, the other pages, all in view."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.ui.chatting import answers, arrived, ask, choose, new_chat, wait_idle
+from tests.ui.conftest import Server
+from ui.chat.empty_state import EXAMPLES
+
+SUMS = {"What is 2 + 3?": 5, "7+8=?": 15, "What's 9 + 4?": 13, "How much is 12 plus 7?": 19, "What is 15 - 6?": 9}
+SIZES = [(1440, 900), (390, 844)]
+LEAST = 0.97  # a speedup below it needs a reason beside it
+TOO_WIDE = "document.documentElement.scrollWidth > document.documentElement.clientWidth + 1"
+
+
+@pytest.fixture(scope="module")
+def fresh(tmp_path_factory) -> Server:
+    """The app as it comes: no settings, no profile."""
+    made = Server(tmp_path_factory.mktemp("fresh") / "app").start()
+    yield made
+    made.kill()
+
+
+def without_reason(panel: str) -> list[str]:
+    """Speedups below `LEAST` that a panel shows without a word of why."""
+    told = re.findall(r"(\d+\.\d+)\s*[x×]", panel)
+    return [one for one in told if float(one) < LEAST and "because" not in panel and "nothing to gain" not in panel]
+
+
+@pytest.mark.parametrize("size", SIZES, ids=["wide", "narrow"])
+def test_the_first_screen_says_what_this_is_and_where_to_go(fresh, pages, size):
+    page = pages.open(fresh, width=size[0], height=size[1])
+    arrived(page)
+    new_chat(page) if size[0] > 1000 else page.wait_for_selector(".od-empty")
+    for text in ("gets faster as you talk to it", "a toy that knows sums", "See it race", "Get a real model"):
+        assert page.locator(f".od-empty >> text={text}").is_visible(), text
+    for example in EXAMPLES:
+        assert page.locator(f"#od-chat .example >> text={example}").is_visible(), example
+    assert not page.evaluate(TOO_WIDE)
+
+
+def test_what_is_suggested_and_what_one_tries_next_is_answered_right(fresh, pages):
+    page = pages.open(fresh)
+    new_chat(page)
+    page.click(f"#od-chat .example >> text={EXAMPLES[0]}")
+    page.wait_for_selector("#od-chat .bot-row")
+    wait_idle(page)
+    assert "The answer is 68." in answers(page)[-1]
+    for question in EXAMPLES[1:]:
+        ask(page, question)
+        assert "do not know" not in answers(page)[-1]
+        assert "sum(" in answers(page)[-1] or "OmniDraft" in answers(page)[-1]
+    for question, result in SUMS.items():
+        ask(page, question)
+        assert answers(page)[-1].endswith(f"The answer is {result}."), question
+    ask(page, "Add 5 to that.")
+    assert answers(page)[-1].endswith("The answer is 14.")
+    assert without_reason(page.inner_text("#od-live")) == []
+    assert not page.evaluate(TOO_WIDE)
+
+
+def test_another_model_goes_on_and_every_page_is_in_view(fresh, pages):
+    page = pages.open(fresh)
+    new_chat(page)
+    ask(page, "What is 3 + 4?")
+    choose(page, "#od-target", "tiny-target-b")
+    page.wait_for_selector("#od-notice >> text=answers from here on")
+    ask(page, "What is 6 + 5?")
+    assert re.findall(r"The answer is (\d+)", " ".join(answers(page))) == ["7", "11"]
+    for path in ("/learning", "/drift-lab", "/models", "/profiles", "/settings"):
+        for width, height in SIZES:
+            other = pages.open(fresh, path, width=width, height=height)
+            other.wait_for_selector("#od-page")
+            assert not other.evaluate(TOO_WIDE), (path, width)
+            other.close()
