@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from omnidraft.storage.files import read, write_atomically
 from omnidraft.storage.paths import DataHome, ProfilePaths, find_data_home
 from omnidraft.vocab.ngram_store import NgramStore
 from tests.adapters import arrays, lora
+from tests.chats.test_pictures import RED
 
 PASSPHRASE = "correct horse battery"
 QUICK = 1 << 10  # scrypt's cost: what makes guessing slow makes tests slow
@@ -54,7 +56,8 @@ def fill(home: DataHome) -> None:
     paths = home.profile("default")
     with ChatStore(paths.chats) as store:
         chat = store.create(SECRETS[0])
-        store.append(chat.id, "user", SECRETS[1], meta=files_meta([TextFile(SECRETS[3], SECRETS[2])]))
+        files = files_meta([TextFile(SECRETS[3], SECRETS[2])])
+        store.append(chat.id, "user", SECRETS[1], meta=files, pictures=[RED])
     ngrams = NgramStore(paths.ngrams, f"ngrams_{SECRETS[4]}")
     ngrams.write([(7, [[1, 2, 3], 1, 1, 0, [SECRETS[0]]])], [], {})
     ngrams.close()
@@ -73,13 +76,15 @@ def told(paths: ProfilePaths) -> list:
         (chat,) = store.conversations()
         (message,) = store.path(chat.id)
         hits = len(store.search(SECRETS[1]))
+        pictures = store.pictures.files(message.pictures)
     ngrams = NgramStore(paths.ngrams, f"ngrams_{SECRETS[4]}")
     rows = ngrams.rows
     ngrams.close()
     version = AdapterStore(paths.adapters / "drafter-0" / "vocabulary").current()
     return [
-        chat.title, message.content, message.meta["files"], hits, rows, load_settings(paths.settings)[0].sampling.stop,
-        version.meta.chats, read(version.adapter), read(paths.root / "drift" / "prompts" / "mine.txt"),
+        chat.title, message.content, message.meta["files"], pictures, hits, rows,
+        load_settings(paths.settings)[0].sampling.stop, version.meta.chats, read(version.adapter),
+        read(paths.root / "drift" / "prompts" / "mine.txt"),
     ]  # fmt: skip
 
 
@@ -99,4 +104,4 @@ def found(root: Path, needles) -> set[bytes]:
 
 
 def needles() -> list[bytes]:
-    return [*(secret.encode() for secret in SECRETS), *MARKS]
+    return [*(secret.encode() for secret in SECRETS), base64.b64encode(RED.data), *MARKS]
