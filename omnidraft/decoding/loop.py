@@ -186,6 +186,7 @@ class _Answer:
 
 def _sampler(request: AnswerRequest, given: DecodeInput, before: int) -> Sampler:
     more: dict[str, Any] = {"margins": given.tolerance > 0, "before": before, "alternatives": request.alternatives}
+    more["bias"] = request.bias
     basic = request.sampling, given.target.vocabulary, given.seed, request.capture
     if given.constraint is None:
         return Sampler(*basic, **more)

@@ -28,7 +28,8 @@ class AnswerRequest:
     uninterrupted. grammar: what the answer must follow. alternatives: with each token its log probability, and those
     of so many of the likeliest; None: none of them. source: the conversation's name, which the n-gram cache and
     learning note, so that it can be forgotten. capture: how many of the target's top ids each token carries along.
-    template_options: what the target's chat template is told besides the messages.
+    template_options: what the target's chat template is told besides the messages. bias: what is added to the target's
+    logits of these ids, before all else that sampling does.
     """
 
     prompt: Sequence[Message] | RawText
@@ -40,6 +41,7 @@ class AnswerRequest:
     source: str | None = None
     capture: int = 0
     template_options: Mapping[str, Any] = field(default_factory=dict)
+    bias: Mapping[int, float] = field(default_factory=dict)
 
     def told(self, template: ChatTemplate) -> ChatTemplate:
         """A model's template as it is to be rendered for this answer; it is told only what it knows of."""

@@ -1,6 +1,6 @@
 """One position of the target: logits -> the token it draws, and what learning keeps of its distribution.
 
-Filters run as in llama.cpp: penalties, top-k, top-p and min-p on the probabilities at temperature 1, then
+Filters run as in llama.cpp: bias, penalties, top-k, top-p and min-p on the probabilities at temperature 1, then
 temperature. A draw is argmax over candidates of log p + g with noise from `noise.gumbel`, so it depends on the seed,
 the position and the target's distribution alone. Unfiltered, the largest `HEAD` ids compete one by one and the rest
 as one outcome with their common mass, resolved by the same rule only if it wins: exact, without noise for 128k ids.
@@ -9,7 +9,7 @@ This module knows nothing about drafting.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import log
 from typing import NamedTuple
 
@@ -41,7 +41,7 @@ class Sampler:
 
     margins: whether draws tell theirs; finding them takes longer than a filtered draw itself, and changes none.
     before: how many of the first ids that `prepare` is told of are not the answer's own. alternatives: how many of the
-    likeliest tokens `scores` tells beside what was drawn; None: nobody asks.
+    likeliest tokens `scores` tells beside what was drawn; None: nobody asks. bias: id -> what is added to its logit.
     """
 
     def __init__(
@@ -54,12 +54,15 @@ class Sampler:
         margins: bool = True,
         before: int = 0,
         alternatives: int | None = None,
+        bias: Mapping[int, float] | None = None,
     ) -> None:
         self.settings = settings
         self.seed = seed
         self.greedy = settings.temperature <= 0
         self._capture = capture
         self._margins = margins
+        self._biased = np.array(list(bias or ()), np.int64)
+        self._bias = np.array(list((bias or {}).values()), np.float32)
         self._penalties = Penalties(settings, before)
         self._scorer = Scorer(alternatives) if alternatives is not None else None
         self._weights = np.empty(vocabulary.size, np.float32)
@@ -70,7 +73,7 @@ class Sampler:
         self._filters = settings.top_k > 0 or settings.top_p < 1.0 or settings.min_p > 0.0
 
     def prepare(self, row: np.ndarray, recent: Sequence[int]) -> Candidates | Uncounted | None:
-        """Mask padding and apply the penalties to `row` (V,) in place; returns the captured top ids, before penalties.
+        """Mask padding, apply bias and penalties to `row` (V,) in place; returns the captured top ids, before both.
 
         `recent`: verified ids the penalties look at, newest last.
         """
@@ -80,7 +83,9 @@ class Sampler:
         captured = self._captured(row) if self._capture else None
         if self._scorer is not None:
             self._scorer.take(row)
-        if self._penalties.apply(row, recent):
+        if self._bias.size:
+            row[self._biased] += self._bias
+        if self._penalties.apply(row, recent) or self._bias.size:
             self._top = self._mass = None
         return captured
 

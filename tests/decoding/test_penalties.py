@@ -10,6 +10,7 @@ import pytest
 
 from omnidraft.decoding.events import Token
 from omnidraft.decoding.penalties import Penalties, looked_at
+from omnidraft.decoding.sampling import Sampler
 from omnidraft.settings.config import SamplingSettings
 from tests.decoding import toys
 from tests.decoding.test_exactness import LENGTH, answer, p_value
@@ -102,3 +103,23 @@ def test_the_penalised_distribution_is_what_is_verified_against(verification):
     expected = penalised_probabilities(target, STRONG["presence_penalty"], STRONG["frequency_penalty"])
     assert p_value(found, expected) > 0.001
     assert p_value(found, penalised_probabilities(target, 0.0, 0.0)) < 0.001, "the test can tell"
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_bias_is_added_to_the_targets_logits_and_drafting_changes_nothing_about_it(temperature):
+    sampling = SamplingSettings.unfiltered(max_tokens=30, temperature=temperature)
+    bias, row = {3: 1.5, 4: -2.0}, np.arange(toys.TARGET.size, dtype=np.float32)
+    biased = row.copy()
+    Sampler(sampling, toys.TARGET, 0, bias=bias).prepare(biased, [])
+    shift = np.where(np.isfinite(biased), biased - row, 0)
+    assert shift.tolist() == [bias.get(id, 0.0) for id in range(toys.TARGET.size)]
+
+    def said(seed, speculation=None, **more):
+        events = toys.decoded(toys.target(), toys.PROMPT, sampling, seed, speculation, **more)
+        return [event.id for event in events if isinstance(event, Token)]
+
+    plain = [said(seed, bias=bias) for seed in range(8)]
+    assert plain != [said(seed) for seed in range(8)], "the bias decides something"
+    for seed in range(8):
+        speculation = toys.speculation(toys.drafter(), toys.translator(True), 4)
+        assert said(seed, speculation, bias=bias) == plain[seed]

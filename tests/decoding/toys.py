@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 
 from omnidraft.backends.base import LanguageModel
 from omnidraft.decoding.drafting import Drafting
@@ -50,8 +50,9 @@ def speculation(model: ToyModel, translate: Translator, length: int = 4, verific
 
 def decoded(
     target: LanguageModel, prompt: Sequence[int], sampling: SamplingSettings, seed: int,
-    speculation: Speculation | None = None, *, capture: int = 0, alternatives: int | None = None, **given,
+    speculation: Speculation | None = None, *, capture: int = 0, alternatives: int | None = None,
+    bias: Mapping[int, float] | None = None, **given,
 ) -> Generator[Event, None, None]:  # fmt: skip
     """The answer behind a prompt of ids."""
-    request = AnswerRequest((), sampling, capture=capture, alternatives=alternatives)
+    request = AnswerRequest((), sampling, capture=capture, alternatives=alternatives, bias=bias or {})
     return decode(request, DecodeInput(target, list(prompt), seed, speculation, **given))

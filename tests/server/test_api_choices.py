@@ -11,6 +11,8 @@ import numpy as np
 import openai
 import pytest
 
+from omnidraft.storage.paths import BUNDLED_MODELS
+from omnidraft.vocab.report import load_vocabulary
 from tests.backends.hf_folders import write_folder
 from tests.server.test_api import ASK, MODEL, client
 from tests.serving import SETTINGS, Server, write_settings
@@ -105,6 +107,29 @@ def test_logprobs_are_the_targets_and_drafting_does_not_change_them(server, temp
         assert sum(math.exp(t.logprob) for t in one.top_logprobs) <= 1 + 1e-6
         if temperature == 0:
             assert (one.top_logprobs[0].token, likeliest) == (one.token, one.logprob)
+
+
+@pytest.mark.parametrize("temperature", [0, 1])
+def test_a_bias_is_the_targets_and_drafting_does_not_change_the_text(server, temperature):
+    asked = {"temperature": temperature, "seed": 4, "max_tokens": 30}
+    vocabulary = load_vocabulary(BUNDLED_MODELS / f"{MODEL}.gguf")
+    free = chat(server, **asked).choices[0].message.content
+    banned = vocabulary.encode(free)
+    for bias in ({str(id): -100 for id in banned}, {str(banned[0]): 4, str(banned[-1]): -2.5}):
+        drafted = chat(server, **asked, logit_bias=bias).choices[0].message.content
+        assert drafted == chat(server, False, **asked, logit_bias=bias).choices[0].message.content
+    pairs = client(server).chat.completions.create(
+        model=MODEL, messages=ASK, **asked, extra_body={"logit_bias": [[id, False] for id in banned]}
+    )
+    banning = chat(server, **asked, logit_bias={str(id): -100 for id in banned})
+    assert pairs.choices[0].message.content == banning.choices[0].message.content != free
+    kept = complete(server, **asked, logit_bias={str(banned[0]): 100}).choices[0].text
+    assert set(kept) <= set(vocabulary.pieces[banned[0]].decode()), "nothing else comes up against the highest bias"
+
+
+def test_a_bias_of_a_token_that_the_model_lacks_is_refused(server):
+    with pytest.raises(openai.BadRequestError, match=r"logit_bias has token ids that .* does not know"):
+        chat(server, logit_bias={"999999": 1})
 
 
 def test_penalties_and_filters_do_not_move_logprobs(server):

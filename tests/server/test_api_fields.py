@@ -44,6 +44,7 @@ BODY = {
     "n": 2,
     "frequency_penalty": 0.5,
     "presence_penalty": -2,
+    "logit_bias": {"5": -100, "6": False},
     "logprobs": True,
     "top_logprobs": 3,
     "tools": [{"type": "function", "function": {"name": "f", "description": "Does.", "parameters": SCHEMA}}],
@@ -101,7 +102,7 @@ WRONG = {
     "n": [33, "1", [], 0, True, 1.0],
     "frequency_penalty": [2.5, -3, "0", [1]],
     "presence_penalty": [2.1, True, "x"],
-    "logit_bias": [{"5": -100}],
+    "logit_bias": ["x", {"5": -101}, {"x": 1}, {"-5": 1}, {"5": True}, {"5": "1"}, [[5]], [5], [[1.5, 2]], [["²", 1]]],
     "logprobs": [1, "x", None, False],  # the last two because top_logprobs needs it
     "top_logprobs": [-1, 21, "x", True, 1.0],
     "tools": ["x", 5, {}, [5], [{"type": "function"}], [{"function": {"name": "f", "parameters": 5}}]],

@@ -127,9 +127,11 @@ def _answer(session: Session, name: str, model: ModelInfo, choice: Choice) -> Re
         engine = session.assistant.engine
         assert engine is not None
         prompted = engine.target
+        if any(token >= prompted.model.vocabulary.size for token in asked.bias):
+            raise BadRequest(f"logit_bias has token ids that {prompted.model.name} does not know.")
         prompt = _with_tools(choice.prompt, asked) if chat else _raw(choice.prompt, engine)
         wanted = AnswerRequest(
-            prompt, choice.sampling, asked.draft, alternatives=asked.alternatives,
+            prompt, choice.sampling, asked.draft, alternatives=asked.alternatives, bias=asked.bias,
             template_options=template_options(prompted.template, asked.template_options),
         )  # fmt: skip
         template = wanted.told(prompted.template)

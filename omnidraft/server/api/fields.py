@@ -11,6 +11,7 @@ from typing import Any
 
 from omnidraft.errors import OmniDraftError
 
+BARRED = -1e6  # logits: nothing else is ever as unlikely, and where all are, one of them can still be drawn
 _WORDS = {str: "a text", bool: "true or false", dict: "an object", list: "a list"}
 
 
@@ -48,6 +49,30 @@ def texts(given: Mapping[str, Any], name: str, most: int) -> list[Any]:
     if len(found) > most:
         raise BadRequest(f"{name} must be a list of at most {most:,}.")
     return found
+
+
+def biases(given: Mapping[str, Any], name: str) -> dict[int, float]:
+    """Token id -> what is added to its logit: an object, or pairs of ids and biases; false bars a token."""
+    value = field(given, name, dict, list) or {}
+    pairs = list(value.items()) if isinstance(value, dict) else value
+    if not all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in pairs):
+        raise BadRequest(f"{name} must be an object of token ids and biases, or a list of such pairs.")
+    return {_id(token, name): _bias(bias, name) for token, bias in pairs}
+
+
+def _id(token: Any, name: str) -> int:
+    digits = str(token) if type(token) is int or isinstance(token, str) else ""
+    if not digits.isascii() or not digits.isdecimal() or len(digits) > 9:
+        raise BadRequest(f"{name} takes token ids, which are whole numbers; texts are not supported here.")
+    return int(digits)
+
+
+def _bias(value: Any, name: str) -> float:
+    if value is False:
+        return BARRED
+    if type(value) not in (int, float) or not -100 <= value <= 100:
+        raise BadRequest(f"{name} takes biases from -100 to 100, or false, which bars a token.")
+    return float(value)
 
 
 def _is_text(given: Any) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 from omnidraft.app.session import Session
 from omnidraft.backends.prompting.grammar import Grammar, check_grammar, gbnf_grammar, json_grammar
 from omnidraft.server.api.body import json_body
-from omnidraft.server.api.fields import BadRequest, field, texts, whole
+from omnidraft.server.api.fields import BadRequest, biases, field, texts, whole
 from omnidraft.server.api.messages import messages_of
 from omnidraft.server.api.tools import Tools, tools_of
 from omnidraft.settings.config import DraftSettings, SamplingSettings
@@ -25,7 +25,7 @@ MAX_ALTERNATIVES = 20
 SHORT = 16  # tokens of a completion of the older kind, unless it asks for more
 _SEEDS = 2**63
 # Refused unless they ask for nothing: 0 is equal to False.
-_UNSUPPORTED = ("functions", "function_call", "logit_bias", "audio", "modalities")
+_UNSUPPORTED = ("functions", "function_call", "audio", "modalities")
 _TOLD = ("enable_thinking", "reasoning_effort")  # options of templates that clients send as fields of their own
 _UNSUPPORTED_TEXT = ("suffix", "tools", "messages", "chat_template_kwargs", *_TOLD, *_UNSUPPORTED)
 _SAMPLING = (
@@ -61,6 +61,7 @@ class CompletionRequest:
     alternatives: int | None = None
     echo: bool = False
     template_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    bias: Mapping[int, float] = dataclasses.field(default_factory=dict)
 
     @classmethod
     def chat(cls, session: Session, data: bytes) -> CompletionRequest:
@@ -143,6 +144,7 @@ def _common(session: Session, body: dict[str, Any], sampling: SamplingSettings) 
         "draft": _draft(session.settings.draft, body),
         "stream": bool(field(body, "stream", bool)),
         "usage": bool(field(options, "include_usage", bool)),
+        "bias": biases(body, "logit_bias"),
         "n": whole(body, "n", 1, MAX_CHOICES) or 1,
     }
 
