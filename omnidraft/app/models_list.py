@@ -55,15 +55,14 @@ def is_bundled(path: Path) -> bool:
     return path.resolve().is_relative_to(BUNDLED_MODELS.resolve())
 
 
-def eyes_of(models: list[ModelInfo]) -> dict[Path, Path]:
-    """The projector that lies beside a model, by the model's path; see `projector_beside`."""
-    files = [model.path for model in models if model.kind == "model" and model.path.is_file()]
-    return {path: projector for path in files if (projector := projector_beside(path)) is not None}
+def projector_of(model: ModelInfo) -> Path | None:
+    """The projector that lies beside a model; see `projector_beside`."""
+    return projector_beside(model.path) if model.kind == "model" and model.path.is_file() else None
 
 
 def label(model: ModelInfo) -> str:
     """name · size · quantization, and whether it sees."""
-    sees = "sees pictures" if eyes_of([model]) else ""
+    sees = "sees pictures" if projector_of(model) else ""
     parts = [model.name, short(model.parameters) if model.parameters else "", model.quantization, sees]
     return " · ".join(part for part in parts if part)
 

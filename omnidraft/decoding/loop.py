@@ -185,8 +185,9 @@ class _Answer:
 
 
 def _sampler(request: AnswerRequest, given: DecodeInput, before: int) -> Sampler:
-    more: dict[str, Any] = {"margins": given.tolerance > 0, "before": before, "alternatives": request.alternatives}
-    more["bias"] = request.bias
+    more: dict[str, Any] = {
+        "margins": given.tolerance > 0, "before": before, "alternatives": request.alternatives, "bias": request.bias
+    }  # fmt: skip
     basic = request.sampling, given.target.vocabulary, given.seed, request.capture
     if given.constraint is None:
         return Sampler(*basic, **more)

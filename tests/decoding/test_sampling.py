@@ -220,3 +220,15 @@ def test_nudging_every_logit_by_much_less_than_the_margin_changes_no_draw(filter
         s.prepare(moved, [])
         assert s.draw(moved, position).id == drawn
     assert sure > 200, "a margin that is always small says nothing"
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_bias_is_drawn_by_and_left_out_of_what_is_captured(temperature):
+    """A row's likeliest ids are found once; those found before the bias must not decide."""
+    logits = row(3)
+    least = int(logits[:SIZE].argmin())
+    settings = SamplingSettings.unfiltered(temperature=temperature)
+    biased, moved = Sampler(settings, VOCABULARY, 0, 8, bias={least: 100.0}), logits.copy()
+    captured = biased.prepare(moved, [])
+    assert biased.draw(moved, 0).id == least
+    assert captured.ids.tolist() == np.argsort(-logits[:SIZE])[:8].tolist()

@@ -12,8 +12,9 @@ from ui.chat.empty_state import EXAMPLES
 
 SUMS = {"What is 2 + 3?": 5, "7+8=?": 15, "What's 9 + 4?": 13, "How much is 12 plus 7?": 19, "What is 15 - 6?": 9}
 SIZES = [(1440, 900), (390, 844)]
-LEAST = 0.97  # a speedup below it needs a reason beside it
-TOO_WIDE = "document.documentElement.scrollWidth > document.documentElement.clientWidth + 1"
+ANSWERS = {EXAMPLES[0]: "The answer is 68.", EXAMPLES[1]: "return sum(", EXAMPLES[2]: "OmniDraft is"}
+# Of what scrolls up and down, whether it scrolls sideways too.
+TOO_WIDE = "[...document.querySelectorAll('html, #od-page, #od-main')].some((e) => e.scrollWidth > e.clientWidth + 1)"
 
 
 @pytest.fixture(scope="module")
@@ -24,10 +25,9 @@ def fresh(tmp_path_factory) -> Server:
     made.kill()
 
 
-def without_reason(panel: str) -> list[str]:
-    """Speedups below `LEAST` that a panel shows without a word of why."""
-    told = re.findall(r"(\d+\.\d+)\s*[x×]", panel)
-    return [one for one in told if float(one) < LEAST and "because" not in panel and "nothing to gain" not in panel]
+def speedups(page) -> list[float]:
+    """Those that the panel shows; where there is none it says why, in words."""
+    return [float(one) for one in re.findall(r"(\d+\.\d+)×", page.inner_text("#od-live"))]
 
 
 @pytest.mark.parametrize("size", SIZES, ids=["wide", "narrow"])
@@ -48,17 +48,20 @@ def test_what_is_suggested_and_what_one_tries_next_is_answered_right(fresh, page
     page.click(f"#od-chat .example >> text={EXAMPLES[0]}")
     page.wait_for_selector("#od-chat .bot-row")
     wait_idle(page)
-    assert "The answer is 68." in answers(page)[-1]
+    assert ANSWERS[EXAMPLES[0]] in answers(page)[-1]
+    shown = speedups(page)
     for question in EXAMPLES[1:]:
         ask(page, question)
-        assert "do not know" not in answers(page)[-1]
-        assert "sum(" in answers(page)[-1] or "OmniDraft" in answers(page)[-1]
+        assert ANSWERS[question] in answers(page)[-1]
+        shown += speedups(page)
     for question, result in SUMS.items():
         ask(page, question)
         assert answers(page)[-1].endswith(f"The answer is {result}."), question
+        shown += speedups(page)
     ask(page, "Add 5 to that.")
     assert answers(page)[-1].endswith("The answer is 14.")
-    assert without_reason(page.inner_text("#od-live")) == []
+    assert "tokens/s" in page.inner_text("#od-live")
+    assert all(gain >= 0.97 for gain in [*shown, *speedups(page)])
     assert not page.evaluate(TOO_WIDE)
 
 
@@ -71,8 +74,8 @@ def test_another_model_goes_on_and_every_page_is_in_view(fresh, pages):
     ask(page, "What is 6 + 5?")
     assert re.findall(r"The answer is (\d+)", " ".join(answers(page))) == ["7", "11"]
     for path in ("/learning", "/drift-lab", "/models", "/profiles", "/settings"):
+        page.goto(fresh.origin + path)
+        page.wait_for_selector("#od-page")
         for width, height in SIZES:
-            other = pages.open(fresh, path, width=width, height=height)
-            other.wait_for_selector("#od-page")
-            assert not other.evaluate(TOO_WIDE), (path, width)
-            other.close()
+            page.set_viewport_size({"width": width, "height": height})
+            page.wait_for_function(f"!{TOO_WIDE}", timeout=5_000)  # what is drawn late may be wider for a moment

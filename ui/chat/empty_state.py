@@ -10,7 +10,7 @@ from omnidraft.app import models_list
 # What the bundled models can answer: a sum, a small function, what this program is.
 EXAMPLES = [
     "What is 23 + 45?",
-    "Write a Python function that adds up all numbers in a list.",
+    "Write a function named add_all to add up all numbers in a list.",
     "What is OmniDraft?",
 ]
 WHAT = "A chat assistant on your own machine that gets faster as you talk to it, and says exactly the same."

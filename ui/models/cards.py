@@ -32,9 +32,9 @@ def cards(session: Session, coverage: dict[str, dict]) -> str:
     """One card per model file. `coverage` holds what was measured, by path."""
     models = models_list.scan(session.assistant)
     drafter = session.drafter_path()
-    eyes = models_list.eyes_of(models)
+    eyes = {m.path: models_list.projector_of(m) for m in models}
     shown = [
-        _card(session, m, drafter, coverage.get(str(m.path)), eyes.get(m.path))
+        _card(session, m, drafter, coverage.get(str(m.path)), eyes[m.path])
         for m in models if m.path not in eyes.values()
     ]  # fmt: skip
     if not shown:
