@@ -19,7 +19,7 @@ from omnidraft.storage.file_lock import FileLock
 
 LOCK = "lock"  # in each such folder, held by the process it belongs to
 SUFFIX = ".tmp"  # of files
-_TRIES = 3  # a sweep may take what is just being made; where nothing can be locked nobody sweeps either
+_TRIES = 50  # a sweep may take what is just being made, often among many; where nothing can be locked nobody sweeps
 
 
 class Scratch:
@@ -111,8 +111,12 @@ def _locked(make: Callable[[], Path], inside: str = "") -> tuple[Path, FileLock]
         lock = FileLock(made / inside)
         with suppress(OSError):  # a sweep takes the folder while the file in it is made
             if lock.acquire(shared=not inside):  # on Windows nobody could write to a file that is locked for one alone
-                break
-    return made, lock
+                return made, lock
+        shutil.rmtree(made, ignore_errors=True)
+        with suppress(OSError):
+            made.unlink()
+    made = make()
+    return made, FileLock(made / inside)
 
 
 def _empty(path: Path, suffix: str) -> Path:
