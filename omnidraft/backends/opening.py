@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from omnidraft.backends.llama.model import LlamaTarget
 from omnidraft.backends.projectors import projector_beside
 from omnidraft.backends.remote.target_process import TargetProcess
-from omnidraft.errors import ModelError
+from omnidraft.errors import ModelError, NoRoom
 from omnidraft.settings.config import ModelSettings
 from omnidraft.storage.trial import TRIALS
 
@@ -27,7 +27,8 @@ def open_target(
 
     replaced: the target that this one shall take the place of. A worker serves one main program at a time, so one that
     uses workers lets go of them here; it takes them again with its next pass, should it still be asked.
-    projector: what it sees pictures through; None: one that lies beside it, if that serves.
+    projector: what it sees pictures through; None: one that lies beside it, if that serves. NoRoom if there would be
+    more memory without `replaced`.
     """
     if Path(path).is_dir():
         TRIALS.refuse_crashed(path)
@@ -49,7 +50,7 @@ def open_target(
         try:
             target.open_eyes(beside)
         except ModelError as error:
-            if projector is not None:
+            if projector is not None or (replaced is not None and isinstance(error, NoRoom)):
                 target.close()
                 raise
             target.notices.append(f"{error} So {target.name} reads text only.")

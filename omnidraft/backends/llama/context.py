@@ -209,14 +209,14 @@ class LlamaContext:
     def open_eyes(self, projector: Path) -> Eyes:
         """What this model sees with; to be closed before this is."""
         widest = min(self._parameters.n_ubatch, self.capacity)
-        return Eyes(projector, self._model, self._prompt_threads.count, widest)
+        return Eyes(projector, self._model, self._prompt_threads.count, widest, self.abort)
 
     def see(self, eyes: Eyes, first: int, rows: int, position: int) -> int:
         """Read the `rows` rows of a picture, whose ids begin with `first`, behind `position` tokens; a code as of
         `decode`."""
         self._outputs = self._wanted = 0
         start = self._layout.behind(position)
-        code, taken = eyes.read(first, self._context, start, self.capacity, self.abort)
+        code, taken = eyes.read(first, self._context, start, self.capacity)
         if code == 0:
             llama_cpp.llama_synchronize(self._context)
             self._layout.add(position, rows, taken)

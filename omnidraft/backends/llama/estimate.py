@@ -143,6 +143,13 @@ def check_memory(info: ModelInfo, settings: ModelSettings, n_ctx: int, max_rows:
         )
 
 
+def check_projector(path: Path) -> None:
+    """NoRoom if a projector's file is larger than what is free; the buffers it computes in are not known before."""
+    needed, free = path.stat().st_size, available_bytes()
+    if free is not None and needed > free:
+        raise NoRoom(f"The projector {path.name} needs {size(needed)}, but {size(free)} of memory are free.")
+
+
 def _suggestion(full: Estimate, settings: ModelSettings, n_ctx: int, free: int) -> str:
     """What would fit: a shorter context, a smaller number format of the cache, or only another model."""
     left = free - full.weights - full.compute

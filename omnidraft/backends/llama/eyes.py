@@ -60,19 +60,20 @@ class _Stretch:
 class Eyes:
     """A projector beside a loaded model. model: llama.cpp's pointer to it; it must outlive this.
 
-    widest: rows that a pass of the model computes at once. most: pictures that are kept; with more in one prompt the
-    first would be gone before they are read.
+    widest: rows that a pass of the model computes at once; abort: ends the encoding of a picture when it is set. most:
+    pictures that are kept; with more in one prompt the first would be gone before they are read.
     """
 
     most = MOST_PICTURES
 
-    def __init__(self, path: Path, model: int, threads: int, widest: int) -> None:
+    def __init__(self, path: Path, model: int, threads: int, widest: int, abort: AbortFlag) -> None:
         library = _library()
         if library is None:
             raise ModelError(_NO_EYES)
         self._mtmd: Any = library
         self._width = llama_cpp.llama_model_n_embd_inp(model)
         self._widest = widest
+        self._abort = abort
         self._next = FIRST
         self._ids: OrderedDict[str, list[int]] = OrderedDict()  # of pictures, by their content; the oldest first
         self._stretches: dict[int, _Stretch] = {}  # by their first id
@@ -81,6 +82,9 @@ class Eyes:
         parameters = library.mtmd_context_params_default()
         parameters.n_threads = threads
         parameters.print_timings = False
+        # Asked of each node whether it is to be looked at, and behind it whether to go on.
+        self._goes_on = llama_cpp.ggml_backend_sched_eval_callback(lambda _, asks, __: asks or not abort.is_set)
+        parameters.cb_eval = self._goes_on
         self._context = library.mtmd_init_from_file(os.fsencode(path), model, parameters)
         if not self._context:
             raise ModelError(f"The projector {path} does not serve this model: {failure_reason()}.")
@@ -137,14 +141,15 @@ class Eyes:
         self._stretches[first] = _Stretch(copied, rows, mtmd.mtmd_input_chunk_get_n_pos(chunk))
         return list(range(first, first + rows))
 
-    def read(self, first: int, context: int, position: int, capacity: int, abort: AbortFlag) -> tuple[int, int]:
+    def read(self, first: int, context: int, position: int, capacity: int) -> tuple[int, int]:
         """Read the stretch that begins with this id into `context` at `position`: (code as of `llama_decode`, how
-        many positions it takes). An abort is noticed before and behind the encoding."""
+        many positions it takes)."""
         stretch = self._stretches[first]
         if stretch.embeddings is None:
-            stretch.embeddings = self._encoded(stretch)
-        if abort.is_set:
-            return _ABORTED, 0
+            found = self._encoded(stretch)
+            if self._abort.is_set:  # `found` may be half computed
+                return _ABORTED, 0
+            stretch.embeddings = found
         mtmd = self._mtmd
         embeddings = stretch.embeddings.ctypes.data_as(ctypes.POINTER(ctypes.c_float))
         behind = llama_cpp.llama_pos(0)

@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 
 from omnidraft.backends.base import Aborted
+from omnidraft.backends.llama import estimate
 from omnidraft.backends.llama.eyes import MOST_PICTURES
 from omnidraft.backends.llama.model import LlamaTarget
 from omnidraft.backends.llama.positions import Positions
+from omnidraft.backends.llama.runtime import AbortFlag
 from omnidraft.backends.opening import open_target
 from omnidraft.backends.picture_ids import FIRST, pictures_end, steps, until_picture
-from omnidraft.errors import ModelError
+from omnidraft.errors import ModelError, NoRoom
 from omnidraft.settings.config import ModelSettings
 from omnidraft.storage.trial import Trials
 from tests.backends.seeing import needs_eyes, noise, vision_model
@@ -106,18 +108,16 @@ def test_many_pictures_push_out_the_oldest(target):
 
 
 @needs_eyes
-def test_a_stop_while_a_picture_is_encoded_leaves_the_cache_whole(target, monkeypatch):
+@pytest.mark.parametrize("nodes", [0, 1, 20])
+def test_a_stop_while_a_picture_is_encoded_leaves_the_cache_whole(target, monkeypatch, nodes):
     expected = target.extend(BEFORE + target.eyes.ids(noise(1)) + BEHIND, 1).copy()
     target.rewind(len(BEFORE))
-    encoded = target.eyes._encoded
-
-    def stopped(stretch):
-        target.abort()
-        return encoded(stretch)
-
-    monkeypatch.setattr(target.eyes, "_encoded", stopped)
+    asked = []
+    monkeypatch.setattr(AbortFlag, "is_set", property(lambda _: asked.append(1) or len(asked) > nodes))
     with pytest.raises(Aborted):
         target.extend(target.eyes.ids(noise(2)), 0)
+    monkeypatch.undo()
+    assert len(asked) == nodes + 2  # no node was computed behind the stop; then the encoding's end is looked at
     held = target.tokens
     assert held[:3] == BEFORE
     assert all(id < FIRST for id in held)
@@ -163,6 +163,20 @@ def test_a_model_takes_the_projector_beside_it_or_says_why_not(tmp_path):
     target.close()
     with pytest.raises(ModelError, match="cut short"):
         open_target(model, SETTINGS, None, projector)
+
+
+@needs_eyes
+def test_a_projector_without_room_lets_another_model_go_first(tmp_path, monkeypatch):
+    model, _ = vision_model(tmp_path, "llava")
+    with open_target(model, SETTINGS) as loaded:
+        assert loaded.eyes is not None
+        monkeypatch.setattr(estimate, "available_bytes", lambda: 10_000)
+        monkeypatch.setattr("omnidraft.backends.llama.model.check_memory", lambda *_: None)
+        with pytest.raises(NoRoom, match="of memory are free"):
+            open_target(model, SETTINGS, loaded)
+    with open_target(model, SETTINGS) as alone:
+        assert alone.eyes is None
+        assert "reads text only" in alone.notices[-1]
 
 
 def test_a_projector_is_found_by_its_name(write_gguf):

@@ -1,0 +1,39 @@
+"""Projectors from a stranger: what a child lets pass is opened here, and this process lives."""
+
+from __future__ import annotations
+
+import random
+from contextlib import suppress
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from omnidraft.backends.gguf.header import read_header
+from omnidraft.backends.llama.model import LlamaTarget
+from omnidraft.backends.picture_ids import FIRST
+from omnidraft.errors import OmniDraftError
+from omnidraft.settings.config import ModelSettings
+from omnidraft.storage.trial import TRIALS
+from tests.backends.seeing import needs_eyes, noise, vision_model
+from tests.backends.tiny_projectors import PROJECTORS
+from tests.fuzz.cases import damaged, fuzz
+
+SETTINGS = ModelSettings(n_ctx=512, n_batch=64, threads=1)
+
+
+@needs_eyes
+@fuzz(6)
+@given(st.integers(0, 2**48).map(random.Random))
+def test_damaged_projectors_end_nothing_but_a_child(tmp_path_factory, by):
+    kind = by.choice(sorted(PROJECTORS))
+    folder = tmp_path_factory.getbasetemp() / f"damaged-{kind}"
+    model, projector = vision_model(folder, kind)
+    TRIALS.trust(model.parent)
+    broken = tmp_path_factory.mktemp("projector") / projector.name
+    whole = projector.read_bytes()
+    within = None if by.random() < 0.2 else read_header(projector).data_start
+    broken.write_bytes(damaged(whole, by, within))
+    with LlamaTarget.open(model, SETTINGS) as target, suppress(OmniDraftError):
+        target.open_eyes(broken)
+        target.extend([5, *target.eyes.ids(noise(1)), 6], 1)
+        assert max(target.tokens) >= FIRST
