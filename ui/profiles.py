@@ -16,6 +16,7 @@ from omnidraft.errors import OmniDraftError
 from omnidraft.format import size
 from omnidraft.profiles import create_profile, delete_profile, describe_profile, list_profiles, profile_size
 from omnidraft.server.request_session import COOKIE, session_of_request
+from ui import remembered
 from ui.common import tables
 from ui.common.layout import PRIVATE, mobile_bar, side_head
 from ui.common.notes import note
@@ -70,6 +71,7 @@ def build(sessions: Sessions, page: gr.Blocks) -> None:
         with gr.Column(elem_id="od-page", scale=1, min_width=0):
             mobile_bar()
             parts = _layout(alone)
+            remembered.build(sessions, page)
 
     def arrive(request: gr.Request) -> str:
         return _cards(sessions, session_of(sessions, request))

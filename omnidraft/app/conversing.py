@@ -15,6 +15,7 @@ from omnidraft.app import models_list
 from omnidraft.app.answer_job import AnswerJob
 from omnidraft.app.attached import REFUSE, fitted
 from omnidraft.app.kept_answer import KeptAnswer
+from omnidraft.app.remembered import with_facts
 from omnidraft.app.seen_pictures import as_read, refuse_unseen, seen_pictures
 from omnidraft.app.session import Session
 from omnidraft.app.tool_use import UNSUPPORTED, decided, files_in, use_of
@@ -159,11 +160,12 @@ def _more_of(session: Session, settings: Conversation, path: list[Message], last
 def _job(
     session: Session, settings: Conversation, path: list[Message], sampling: SamplingSettings, keeper: KeptAnswer
 ) -> AnswerJob:
-    messages, use = messages_of(settings, path, seen_pictures(session, path)), None
+    told = replace(settings, system=with_facts(session, settings.system))
+    messages, use = messages_of(told, path, seen_pictures(session, path)), None
     engine = session.assistant.engine
     if settings.tools is not None and engine is not None:
-        told = AnswerRequest(messages, sampling).told(engine.target.template)
-        use = use_of(told, messages, path, keeper.message, settings.tools)
+        template = AnswerRequest(messages, sampling).told(engine.target.template)
+        use = use_of(template, messages, path, keeper.message, settings.tools)
     begun = messages_with_steps(keeper.before, keeper.message.steps)
     request = AnswerRequest(
         use.prompt() if use is not None else [*messages, *begun], sampling, draft_of(session, settings),

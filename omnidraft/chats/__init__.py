@@ -4,7 +4,7 @@ Knows nothing of models, of decoding or of pages; the statistics and tokens of a
 """
 
 from omnidraft.chats.files import TextFile, files_meta
-from omnidraft.chats.library import Library, Preset, Prompt
+from omnidraft.chats.library import Fact, Library, Preset, Prompt
 from omnidraft.chats.pictures import PictureFile
 from omnidraft.chats.records import ROLES, Conversation, Hit, Message, answer_meta
 from omnidraft.chats.store import ChatStore
@@ -15,6 +15,7 @@ __all__ = [
     "ROLES",
     "ChatStore",
     "Conversation",
+    "Fact",
     "Hit",
     "Library",
     "Message",

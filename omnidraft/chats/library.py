@@ -1,4 +1,4 @@
-"""What a person keeps under names: presets (system prompt, sampling, model) and prompts to insert into a message.
+"""What a person keeps: presets (system prompt, sampling, model), prompts to insert into a message, facts to be told.
 
 They lie in the conversations' file, so they are carried, encrypted and forgotten with it. Knows no page and no model:
 a preset names its model as a conversation does.
@@ -20,6 +20,7 @@ from omnidraft.storage.database import Database
 
 MAX_NAME = 80
 MAX_TEXT = 200_000  # characters of a prompt: a long paper
+MAX_FACT = 300
 MAX_ITEMS = 500
 FORMAT = "omnidraft-library"
 VERSION = 1
@@ -43,8 +44,15 @@ class Prompt:
     text: str
 
 
-Item = Preset | Prompt
-KINDS: dict[str, type[Preset] | type[Prompt]] = {"preset": Preset, "prompt": Prompt}
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """Something that every model shall be told of; its name is all there is."""
+
+    name: str
+
+
+Item = Preset | Prompt | Fact
+KINDS: dict[str, type[Item]] = {"preset": Preset, "prompt": Prompt, "fact": Fact}
 
 
 class Library:
@@ -59,6 +67,10 @@ class Library:
 
     def prompts(self) -> list[Prompt]:
         return [item for item in self._all("prompt") if isinstance(item, Prompt)]
+
+    def facts(self) -> list[str]:
+        """In the order in which they were kept."""
+        return [item.name for item in self._all("fact")]
 
     def get(self, kind: str, name: str) -> Item:
         """StorageError if there is none of that name; upper and lower case are alike."""
@@ -105,8 +117,8 @@ class Library:
         kept = {f"{kind}s": [_plain(item) for item in self._all(kind)] for kind in KINDS}
         return json.dumps({"format": FORMAT, "version": VERSION, **kept}, ensure_ascii=False, indent=1)
 
-    def import_text(self, text: str | bytes) -> tuple[int, int]:
-        """Add an exported text's presets and prompts; how many of each. A name that is taken gets a number.
+    def import_text(self, text: str | bytes) -> dict[str, int]:
+        """Add what an exported text holds; how many of each kind. A name that is taken gets a number, but for facts.
 
         StorageError says what is wrong with the file; nothing is stored then.
         """
@@ -114,27 +126,31 @@ class Library:
         with self._db.changing():
             for item in items:
                 taken = {one.name.casefold() for one in self._all(kind_of(item))}
-                self.save(replace(item, name=_free(item.name, taken)))
-        presets = sum(isinstance(item, Preset) for item in items)
-        return presets, len(items) - presets
+                self.save(item if isinstance(item, Fact) else replace(item, name=_free(item.name, taken)))
+        return {kind: sum(isinstance(item, cls) for item in items) for kind, cls in KINDS.items()}
 
     def _all(self, kind: str) -> list[Item]:
-        rows = self._db.all("SELECT name, body FROM library WHERE kind = ?", (kind,))
+        """Facts in the order in which they were kept, all else by name."""
+        rows = self._db.all("SELECT name, body FROM library WHERE kind = ? ORDER BY rowid", (kind,))
         found = [item for name, body in rows if (item := _stored(kind, name, body)) is not None]
-        return sorted(found, key=lambda item: item.name.casefold())
+        return found if kind == "fact" else sorted(found, key=lambda item: item.name.casefold())
 
     def _remove(self, kind: str, name: str | None) -> None:
         self._db.run("DELETE FROM library WHERE kind = ? AND name = ?", (kind, name))
 
 
 def kind_of(item: Item) -> str:
-    return "preset" if isinstance(item, Preset) else "prompt"
+    return next(kind for kind, cls in KINDS.items() if isinstance(item, cls))
 
 
 def checked(item: Item) -> Item:
     """With a name on one line; StorageError if there is none, or too much of anything."""
     kind = kind_of(item)
     name = one_line(whole_text(item.name))
+    if isinstance(item, Fact):
+        if not 0 < len(name) <= MAX_FACT:
+            raise StorageError(f"A fact has 1 to {MAX_FACT} characters.")
+        return Fact(name)
     if not name:
         raise StorageError(f"Give the {kind} a name.")
     if len(name) > MAX_NAME:
@@ -176,6 +192,8 @@ def _item(kind: str, given: Any, where: str) -> Item:
 
 
 def _made(kind: str, name: Any, given: Mapping[str, Any]) -> Item:
+    if kind == "fact" and isinstance(name, str):
+        return Fact(name)
     texts = [name, given["text"] if kind == "prompt" else given.get("system", "")]
     target, sampling = given.get("target"), given.get("sampling")
     if not all(isinstance(text, str) for text in [*texts, target or ""]):
@@ -197,6 +215,8 @@ def _stored(kind: str, name: str, body: str) -> Item | None:
 
 
 def _plain(item: Item) -> dict[str, Any]:
+    if isinstance(item, Fact):
+        return {"name": item.name}
     if isinstance(item, Prompt):
         return {"name": item.name, "text": item.text}
     sampling = None if item.sampling is None else to_dict(item.sampling)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from omnidraft.chats import ChatStore, Preset, Prompt
+from omnidraft.chats import ChatStore, Fact, Preset, Prompt
 from omnidraft.errors import StorageError
 from omnidraft.settings.config import SamplingSettings
 
@@ -57,11 +57,14 @@ def test_nothing_of_a_deleted_one_is_left_in_the_file(tmp_path):
 def test_an_export_comes_back_beside_what_is_there(store, tmp_path):
     store.library.save(BRIEF)
     store.library.save(Prompt("Sum", "Summarise: 日本"))
+    store.library.save(Fact("I have two cats."))
+    store.library.save(Fact("A fact told first."))
     text = store.library.export()
-    assert store.library.import_text(text.encode()) == (1, 1)
+    assert store.library.import_text(text.encode()) == {"preset": 1, "prompt": 1, "fact": 2}
     assert [p.name for p in store.library.presets()] == ["Brief", "Brief (2)"]
+    assert store.library.facts() == ["I have two cats.", "A fact told first."]
     with ChatStore(tmp_path / "other.sqlite") as other:
-        assert other.library.import_text(text) == (1, 1)
+        assert other.library.import_text(text) == {"preset": 1, "prompt": 1, "fact": 2}
         assert other.library.export() == text
 
 

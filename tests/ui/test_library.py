@@ -117,7 +117,7 @@ def test_a_prompt_is_inserted_renamed_and_carried(server, pages):
         "#od-library-transfer input[type=file]",
         {"name": "library.json", "mimeType": "application/json", "buffer": carried},
     )
-    page.wait_for_selector("#od-library-said >> text=Imported: 0 presets and 1 prompt.")
+    page.wait_for_selector("#od-library-said >> text=Imported: 0 presets, 1 prompt, 0 facts.")
     assert rows(page, "#od-prompts") == ["Summary", "Summary (2)"]
     page.set_input_files(
         "#od-library-transfer input[type=file]", {"name": "x.json", "mimeType": "application/json", "buffer": b"{"}

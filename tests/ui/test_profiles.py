@@ -32,6 +32,21 @@ def test_two_profiles_in_two_browsers_see_nothing_of_each_other(server, pages):
     assert {"Ada", "default"} <= {folder.name for folder in listed}
 
 
+def test_facts_are_remembered_and_forgotten(server, pages):
+    page = pages.open(server, "/profiles")
+    page.wait_for_selector("#od-facts >> text=Nothing yet")
+    for fact in ("Call me <b>Captain</b>", "I have two cats"):
+        write(page, "#od-fact input", fact)
+        page.click("#od-fact-keep")
+        page.wait_for_selector(f"#od-facts span:text-is('{fact}')")
+    page.reload()
+    page.click("#od-facts li:has(span:text-is('I have two cats')) button")
+    page.wait_for_selector("#od-facts-said >> text=Forgotten")
+    assert [span.inner_text() for span in page.query_selector_all("#od-facts span")] == ["Call me <b>Captain</b>"]
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert page.evaluate("document.scrollingElement.scrollWidth") <= 390
+
+
 @pytest.mark.browser_slow
 def test_a_profile_goes_only_when_its_name_is_typed(server, pages):
     page = pages.open(server, "/profiles")

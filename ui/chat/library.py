@@ -142,11 +142,11 @@ class LibraryEvents(Handlers):
         with taken(Path(upload or "")) as file:
             session, _ = self.here(request, chat)
             try:
-                presets, prompts = session.store.library.import_text(file.read_bytes())
+                imported = session.store.library.import_text(file.read_bytes())
             except OSError as error:
                 raise StorageError(f"{file.name} cannot be read: {reason(error)}.") from error
-        told = f"Imported: {presets} preset{'s' * (presets != 1)} and {prompts} prompt{'s' * (prompts != 1)}."
-        yield {**self._lists(session), self.parts.said: note(told)}
+        told = ", ".join(f"{number} {kind}{'s' * (number != 1)}" for kind, number in imported.items())
+        yield {**self._lists(session), self.parts.said: note(f"Imported: {told}.")}
 
     def _apply(self, session: Session, chat: str, preset: Preset) -> Updates:
         view = self.view
