@@ -68,7 +68,11 @@ def conversation(rng: random.Random, most: int) -> list[Item]:
     last: Item | None = None  # what a follow-up may ask about
     size = 0
     for _ in range(rng.randint(2, most)):
-        item = follow_up(rng, last) if last and rng.random() < 0.5 else draw(rng, "train", kinds)
+        if last and rng.random() < 0.5:
+            item = follow_up(rng, last)
+        else:
+            item = draw(rng, "train", kinds)
+            item = replace(item, question=follow.in_talk(rng, item.question)) if item.kind == "sum" else item
         size += len(item.question) + len(item.answer) + 30
         if size > MOST_CHARACTERS:
             break
