@@ -20,10 +20,12 @@ _BLANK = Picture("blank", 96, 64, b"\x80" * (96 * 64 * 3))
 _TEXTS = ("Hello there,  12345!\n", "déjà-vu 中文 😀\t\x00\x7f", " ", "<|im_end|></s>[INST]", "a" * 300)
 
 
-def _open(path: Path, adapter: str | None) -> None:
+def _open(path: Path, adapter: str | None) -> str:
+    """What is wrong with the projector, if `adapter` is one: it is not tried again where nothing limits its memory."""
     from omnidraft.backends.gguf.file import read_info
     from omnidraft.backends.gguf.header_checks import check_vocabulary
     from omnidraft.backends.llama.model import LlamaDrafter
+    from omnidraft.errors import ModelError, NoRoom
     from omnidraft.settings.config import ModelSettings
 
     info = read_info(path)
@@ -33,29 +35,34 @@ def _open(path: Path, adapter: str | None) -> None:
     with suppress(ValueError):  # some vocabularies cannot spell every byte
         vocabulary.encode_bytes(bytes(range(256)))
     if info.kind != "model":
-        return
+        return ""
     projector = Path(adapter) if adapter is not None and read_info(adapter).kind == "projector" else None
     settings = ModelSettings(n_ctx=_SEEING if projector else _CONTEXT)
     with LlamaDrafter.open(path, settings, vocabulary=vocabulary, max_rows=8) as model:
         if projector is not None:
-            model.open_eyes(projector)
+            try:
+                model.open_eyes(projector)
+            except NoRoom:
+                raise
+            except ModelError as error:
+                return str(error).removeprefix(f"The projector {projector} ")
         if model.eyes is not None:
             model.extend(model.eyes.ids(_BLANK), 0)
         elif adapter is not None:
             model.set_adapter(adapter)
         model.extend(ids[: max(0, model.n_ctx - len(model.tokens) - 8)], min(len(ids), 4))
+    return ""
 
 
 def _try(path: Path, adapter: str | None) -> str:
     from omnidraft.errors import OmniDraftError
 
     try:
-        _open(path, adapter)
+        return _open(path, adapter)
     except OmniDraftError:
         return ""  # the program will say the same
     except Exception as error:
         return f"is damaged or of a kind that is not understood ({type(error).__name__}), so it is not opened."
-    return ""
 
 
 def main(request: dict[str, Any]) -> None:
