@@ -110,8 +110,8 @@ class AnswerJob:
         with self._changed:
             self._changed.wait_for(lambda: self._over, timeout)
 
-    def run(self) -> None:
-        """Write the answer, to its end or until it is stopped."""
+    def run(self, behind: Callable[[], None] = lambda: None) -> None:
+        """Write the answer, to its end or until it is stopped, and do what comes `behind` it."""
         try:
             request, earlier = self.request, None
             while not self._stopping:
@@ -133,6 +133,7 @@ class AnswerJob:
             log.exception("the answer ended with a defect")
             self.error = "Something went wrong inside the program; its log has the details."
         self._end()
+        behind()
 
     def _take(self, event: Event) -> None:
         self.live.take(event)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -17,15 +19,17 @@ from omnidraft.app.attached import REFUSE, fitted
 from omnidraft.app.kept_answer import KeptAnswer
 from omnidraft.app.remembered import with_facts
 from omnidraft.app.seen_pictures import as_read, refuse_unseen, seen_pictures
-from omnidraft.app.session import Session
+from omnidraft.app.session import Session, StillAnswering
 from omnidraft.app.tool_use import UNSUPPORTED, decided, files_in, use_of
 from omnidraft.backends.pictures import Picture
 from omnidraft.chats import Conversation, Message, PictureFile, TextFile, files_meta
 from omnidraft.chats.steps import messages_with_steps, open_call, steps_meta
 from omnidraft.chats.thoughts import CLOSE, OPEN, said
 from omnidraft.decoding.request import AnswerRequest
-from omnidraft.errors import ModelError
+from omnidraft.errors import ModelError, OmniDraftError, StorageError
 from omnidraft.settings.config import DraftSettings, SamplingSettings
+
+LOOK_EVERY = 0.1  # seconds between tries of a question whose turn somebody else took
 
 
 def target_of(session: Session, chat: str) -> Path | None:
@@ -67,17 +71,41 @@ def ask(
     files: Sequence[TextFile] = (),
     too_long: str = REFUSE,
     pictures: Sequence[PictureFile] = (),
-) -> AnswerJob:
+) -> AnswerJob | None:
     """Add the user's message and start its answer; `too_long` says which part is kept of files that do not fit.
 
     Nothing is stored if the model cannot be loaded, is busy or cannot see the pictures, or the files do not fit and no
-    part was chosen.
+    part was chosen. A message without files waits for its turn where another answer is being written (None).
     """
-    with session.turn(target_of(session, chat)):
-        refuse_unseen(session, pictures)
-        files = fitted(session, session.store.get(chat), text, files, too_long)
-        session.store.append(chat, "user", text, meta=files_meta(files), pictures=pictures)
-        return session.start(_new_answer(session, chat))
+    try:
+        with session.turn(target_of(session, chat)):
+            refuse_unseen(session, pictures)
+            files = fitted(session, session.store.get(chat), text, files, too_long)
+            session.store.append(chat, "user", text, meta=files_meta(files), pictures=pictures)
+            return session.start(_new_answer(session, chat))
+    except StillAnswering:
+        store = partial(session.store.append, chat, "user", text, pictures=pictures)
+        if files or not session.wait_for_turn(chat, store, partial(_begin_waiting, session, chat)):
+            raise
+    return None
+
+
+def _begin_waiting(session: Session, chat: str) -> bool:
+    """Answer the question that waited, unless it is taken back; what prevents that is told in the answer's place.
+    Whether its answer is being written now."""
+    while chat in session.waiting:
+        try:
+            with session.turn(target_of(session, chat)):
+                if chat in session.waiting:  # while a model was loaded, it may have been taken back
+                    session.start(_new_answer(session, chat))
+                    return True
+        except StillAnswering:  # somebody else was quicker
+            time.sleep(LOOK_EVERY)
+        except OmniDraftError as error:
+            with suppress(StorageError):  # the conversation was deleted
+                session.store.append(chat, "assistant", "", meta={"error": str(error)})
+            return False
+    return False
 
 
 def edit(

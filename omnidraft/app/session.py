@@ -24,6 +24,7 @@ from omnidraft.app.race_job import RaceJob
 from omnidraft.app.race_state import RacePlan
 from omnidraft.app.request_queue import RequestQueue
 from omnidraft.app.shown_chats import ShownChats
+from omnidraft.app.waiting import Waiting
 from omnidraft.backends.gguf.file import usable_info
 from omnidraft.chats import ChatStore
 from omnidraft.chats.undo import LastDeleted
@@ -46,7 +47,8 @@ class Session:
     """One profile at work. Methods may be called from any thread.
 
     templates: as in `AppSettings`, from the command line; store: its conversations; deleted: those deleted last, for an
-    undo; shown: the one its pages show; queue: clients that wait for a turn; drift: its drift runs.
+    undo; shown: the one its pages show; queue: clients that wait for a turn; waiting: questions of its pages that do;
+    drift: its drift runs.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class Session:
         self.deleted = LastDeleted(self.store)
         self.shown = ShownChats(self.store)
         self.queue = RequestQueue()
+        self.waiting = Waiting()
         self.plain_rounds = PlainRounds()
         self.drift = DriftLab(home, self.assistant.profile)
         self.named_targets: dict[str, Path] = {}  # of conversations: to look through all folders takes a moment
@@ -257,8 +260,20 @@ class Session:
             self._must_be_idle()
             self._used = time.monotonic()
             self.job = job
-            threading.Thread(target=job.run, name="answer", daemon=True).start()
+            threading.Thread(target=job.run, args=(self.waiting.begin_next,), name="answer", daemon=True).start()
             return job
+
+    def wait_for_turn(self, chat: str, store: Callable[[], object], begin: Callable[[], bool]) -> bool:
+        """Store a question, and have its answer begun when the one being written is over, unless it is taken back
+        (`stop`). False if no answer is being written. StillAnswering if one of the conversation waits already."""
+        with self._lock:
+            if self.racing or self.job is None or self.job.over:
+                return False
+            if chat in self.waiting:
+                raise StillAnswering("A question of this conversation waits already; take it back or wait for it.")
+            store()
+            self.waiting.add(chat, begin)
+            return True
 
     def embed(self, texts: Sequence[str | Sequence[int]]) -> EmbeddingJob:
         """Start to turn texts into vectors, inside a `turn`, as `start` does."""
@@ -287,10 +302,13 @@ class Session:
             return self.race.teach()
 
     def stop(self, chat: str | None) -> None:
-        """End the answer in this conversation; one that is written for anybody else goes on."""
+        """End the answer in this conversation, or take back its question that waits; one that is written for anybody
+        else goes on."""
         job = self.job
-        if chat is not None and job is not None and job.chat == chat:  # the API's answers belong to none
+        if self.writing(chat) and job is not None:  # the API's answers belong to no conversation
             job.stop()
+        elif chat is not None and self.waiting.take_back(chat):
+            self.store.append(chat, "assistant", "", meta={"error": "It was taken back before its turn."})
 
     def prepare(self) -> None:
         """Load what is needed to answer. ModelError if that fails or an answer is being written."""
@@ -307,6 +325,7 @@ class Session:
         return engine.why_plain(draft or self.settings.draft) if engine is not None else None
 
     def close(self) -> None:
+        self.waiting.clear()
         for job in (self.job, self.embedding):
             if job is not None:
                 job.stop()

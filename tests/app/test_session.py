@@ -132,7 +132,7 @@ def test_nobody_loads_another_model_between_the_apis_load_and_its_answer(session
     assert session.loaded == second
 
 
-def test_of_two_questions_at_once_the_refused_one_stores_nothing(session, monkeypatch):
+def test_of_two_questions_at_once_one_waits(session, monkeypatch):
     chat = session.shown.chat().id
     session.prepare()
     session.assistant.go_on.clear()
@@ -146,8 +146,9 @@ def test_of_two_questions_at_once_the_refused_one_stores_nothing(session, monkey
     both = [meanwhile(lambda text=text: conversing.ask(session, chat, text), 0) for text in ("One", "Two")]
     for thread, _ in both:
         thread.join(10)
-    assert sorted(told for _, told in both) == [["StillAnswering"], ["done"]]
-    assert [m.role for m in session.store.path(chat)] == ["user", "assistant"]
+    assert [told for _, told in both] == [["done"], ["done"]]
+    assert chat in session.waiting
+    assert sorted(m.role for m in session.store.path(chat)) == ["assistant", "user", "user"]
 
 
 def test_versions_of_an_answer_are_refused_before_anything_is_stored(session):
@@ -159,7 +160,6 @@ def test_versions_of_an_answer_are_refused_before_anything_is_stored(session):
     before = session.store.snapshot(chat)
     question = session.store.path(chat)[0].id
     for act in (
-        lambda: conversing.ask(session, chat, "Two"),
         lambda: conversing.edit(session, chat, question, "Another one"),
         lambda: conversing.regenerate(session, chat),
         lambda: conversing.resume(session, chat),

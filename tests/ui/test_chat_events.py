@@ -228,15 +228,15 @@ def test_what_is_being_written_stays_until_another_conversation_is_shown(session
 def test_a_refused_message_leaves_the_button_that_sends(sessions, view, ada):
     chat, busy = ada.store.create().id, ada.store.create().id
     begun_by_api(ada)
-    update = shown(view, Answering(sessions, view).ask("Hello", chat, None, [], "refuse", by("ada")))
+    update = shown(view, Answering(sessions, view).ask("Hello", chat, None, FILES, "refuse", by("ada")))
     assert update["send"].visible
     assert not update["stop"].visible
     ada.assistant.go_on.set()
     ada.job.join(10)
     begun(ada, busy)
-    update = shown(view, Answering(sessions, view).ask("Hello", chat, None, [], "refuse", by("ada")))
+    update = shown(view, Answering(sessions, view).ask("Hello", chat, None, FILES, "refuse", by("ada")))
     assert update["send"].visible
-    update = shown(view, Answering(sessions, view).ask("Hello", busy, None, [], "refuse", by("ada")))
+    update = shown(view, Answering(sessions, view).ask("Hello", busy, None, FILES, "refuse", by("ada")))
     assert update["stop"].visible
 
 

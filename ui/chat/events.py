@@ -17,6 +17,7 @@ from ui.chat.handlers import Handlers, Updates, telling
 from ui.chat.origins import origins
 from ui.chat.parts import note
 from ui.chat.stream import Followed
+from ui.chat.view import Starting
 from ui.common.layout import chat_at
 from ui.common.request import session_of
 
@@ -46,7 +47,7 @@ class Answering(Handlers):
             session.store.edit(editing, text, {"edited": True})
             yield view.open(session, session.store.get(name), None, {view.box: ""})
         elif editing:
-            start = partial(conversing.edit, session, name, editing, text, *sent)
+            start: Starting = partial(conversing.edit, session, name, editing, text, *sent)
             yield from view.run(session, name, start, (text, files), asked=text, above=editing)
         else:
             start = partial(conversing.ask, session, name, text, *sent)
@@ -93,7 +94,7 @@ class Answering(Handlers):
                 yield self.view.open(session, session.store.get(name), name)
 
     def _delete(self, session: Session, chat: str, question: str) -> Updates:
-        if session.writing(chat):
+        if session.writing(chat) or chat in session.waiting:
             raise StillAnswering("An answer is still being written; stop it or wait for it.")
         session.store.delete_turn(question, later=True)
         told = "The question and its answers were deleted; what the drafter learned from them stays."

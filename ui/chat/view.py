@@ -51,7 +51,10 @@ EDITING = {
     "user": "Editing an earlier message: sending makes a new version beside the old one, and answers it.",
     "assistant": "Editing an answer: sending keeps your words as a new version beside the old one.",
 }
+Starting = Callable[[], AnswerJob | None]  # None: it waits for its turn
 LOADING = "*Loading the model …*"
+WAITING = "*Waiting for another answer to end; Stop takes the question back.*"
+LOOK_EVERY = 0.25  # seconds between looks at whether a question's turn has come
 PANEL_EVERY = 0.25  # seconds between updates of the numbers
 
 
@@ -130,7 +133,7 @@ class ChatView:
             self.gauge: gauge(session, path),
             self.line: summary(self._last(session, chat, path)),
             **self._conversation(session, chat.id, path),
-            **self._buttons(session.writing(chat.id)),
+            **self._buttons(_is_asked(session, chat.id)),
             **self.options.show(chat, sampling_of(session, chat), thinking_words(session, chat)),
         }
 
@@ -161,7 +164,7 @@ class ChatView:
         self,
         session: Session,
         chat: str,
-        start: Callable[[], AnswerJob],
+        start: Starting,
         sent: tuple[str, list[Attached]] | None = None,
         *,
         asked: str | None = None,
@@ -180,7 +183,7 @@ class ChatView:
         except OmniDraftError as error:
             back = self._written(*sent, session, chat) if sent else {}
             back |= self._conversation(session, chat, session.store.path(chat)) if waiting else {}
-            yield {**back, self.notice: note(str(error), bad=True), **self._buttons(session.writing(chat))}
+            yield {**back, self.notice: note(str(error), bad=True), **self._buttons(_is_asked(session, chat))}
             return
         path = session.store.path(chat)
         done = {self.editing: None, self.cancel: gr.Button(visible=False)} if sent else {}
@@ -214,16 +217,25 @@ class ChatView:
         return [self.chat, self.side, self.line, self.followed]
 
     def follow(self, session: Session, chat: str | None, followed: Followed) -> Iterator[dict]:
-        """Updates while the conversation's answer is being written, unless this page has followed it already.
+        """Updates while the conversation's answer is being written, unless this page has followed it already, and
+        while its next question waits for its turn.
 
         It ends early when the page shows another conversation, or follows from elsewhere.
         """
-        job, mine = session.job, followed.begin()
-        if chat is not None and job is not None and job.chat == chat and job.started != followed.started:
-            with suppress(StorageError):  # another tab may delete the conversation meanwhile; `ended` says so
-                yield from self._growing(session, job, chat, lambda: followed.by == mine)
-            if followed.by == mine:
-                followed.started, followed.ended = job.started, True
+        mine = followed.begin()
+        while chat is not None and followed.by == mine:
+            job = session.job
+            if job is not None and job.chat == chat and job.started != followed.started:
+                with suppress(StorageError):  # another tab may delete the conversation meanwhile; `ended` says so
+                    yield from self._growing(session, job, chat, lambda: followed.by == mine)
+                if followed.by == mine:
+                    followed.started, followed.ended = job.started, True
+            elif chat in session.waiting:
+                followed.ended = True
+                yield {self.followed: followed}  # where Gradio may end this
+                time.sleep(LOOK_EVERY)
+            else:
+                break
         yield {self.followed: followed}  # a handler that yields nothing would empty its outputs
 
     def ended(self, session: Session, chat: str | None, followed: Followed) -> dict:
@@ -306,12 +318,18 @@ class ChatView:
     def _conversation(self, session: Session, chat: str, path: list[Message]) -> dict:
         shown = shown_turns(session, chat, path)
         empty = empty_state(target_path(session, chat)) if not shown.rows else None
-        value = gr.Chatbot(value=shown.rows, placeholder=empty) if empty else shown.rows
+        rows = [*shown.rows, *(awaited("", WAITING)[1:] if chat in session.waiting else [])]
+        value = gr.Chatbot(value=rows, placeholder=empty) if empty else rows
         permit = "" if session.writing(chat) else question(path)
         return {self.chat: value, self.marks: shown.marks_html(chat), self.permit: permit}
 
     def _buttons(self, writing: bool) -> dict:
         return {self.send: gr.Button(visible=not writing), self.stop: gr.Button(visible=writing)}
+
+
+def _is_asked(session: Session, chat: str) -> bool:
+    """Whether an answer in this conversation is being written, or will be."""
+    return session.writing(chat) or chat in session.waiting
 
 
 def shown_turns(session: Session, chat: str, path: list[Message]) -> Turns:

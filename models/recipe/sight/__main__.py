@@ -1,8 +1,8 @@
 """Teach a target to see: train it with a vision tower, and write both files.
 
-    python -m models.recipe.sight tiny-target-a2 --data DIR --out DIR --minutes 40 [--resume FOLDER] [--start FILE]
+    python -m models.recipe.sight tiny-target-a2 --data DIR --out DIR --minutes 40 --resume FOLDER [--tower FILE]
 
-`--resume` names a Hugging Face folder of the target, `--start` a checkpoint.pt of an earlier run of this command.
+`--resume` names a Hugging Face folder of the target, `--tower` a checkpoint.pt of this command whose tower to take.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from ..export import export_gguf
 from ..specs import SPECS
 from ..train import TrainSettings
 from .tower import Tower, TowerSpec, export_projector
-from .train import Pictures, Seeing, train
+from .train import ALONE_SHARE, Pictures, Seeing, train
 
 
 def main() -> None:
@@ -26,7 +26,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="folder of *.jsonl conversations")
     parser.add_argument("--out", type=Path, required=True, help="a folder NAME is made in here")
     parser.add_argument("--resume", type=Path, required=True, help="Hugging Face folder of the target")
-    parser.add_argument("--start", type=Path, help="checkpoint.pt of an earlier run")
+    parser.add_argument("--tower", type=Path, help="checkpoint.pt of an earlier run, whose tower has learned alone")
     parser.add_argument("--minutes", type=float, default=40.0, help="of the processor (default: %(default)s)")
     parser.add_argument("--lr", type=float, default=1.5e-3, help="peak rate (default: %(default)s)")
     parser.add_argument("--threads", type=int, default=1)
@@ -40,10 +40,18 @@ def main() -> None:
     records = [record for record in read_records(args.data, spec.tasks) if not is_held_out(record)]
     language = LlamaForCausalLM.from_pretrained(args.resume)
     model = Seeing(language, Tower(TowerSpec(language.config.hidden_size))).train()
-    if args.start is not None:
-        model.load_state_dict(torch.load(args.start, weights_only=True))
+    if args.tower is not None:
+        saved = torch.load(args.tower, weights_only=True)
+        model.load_state_dict({k: v for k, v in saved.items() if not k.startswith("language.")}, strict=False)
     settings = TrainSettings(minutes=args.minutes, learning_rate=args.lr, compiled=False)
-    train(model, Pictures(spec, tokenizer, args.seed), encode_documents(spec, tokenizer, records), out, settings)
+    train(
+        model,
+        Pictures(spec, tokenizer, args.seed),
+        encode_documents(spec, tokenizer, records),
+        out,
+        settings,
+        0.0 if args.tower else ALONE_SHARE,
+    )
     model.eval()
     language.save_pretrained(out)
     tokenizer.save(str(out / "tokenizer.json"))

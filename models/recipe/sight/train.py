@@ -27,10 +27,11 @@ from .tower import Tower
 
 HERE = "\x00"  # where the picture stands in a rendered conversation
 QUESTIONS = 3  # about a picture, at most
-PICTURES, LENGTH = 32, 104  # of a batch; tokens behind a picture
-TEXT_ROWS, TEXT_LENGTH, TEXT_EVERY = 2, 1024, 4
+PICTURES, LENGTH = 24, 104  # of a batch; tokens behind a picture
+TEXT_LENGTH = 1024
 ALONE_SHARE = 0.2  # of the time the tower learns alone, from names
 NAMES_WEIGHT = 0.3  # of the names' loss beside the answers'
+LANGUAGE_RATE = 0.3  # of the tower's: more, and it forgets its text
 
 
 class Seeing(nn.Module):
@@ -111,22 +112,27 @@ class Pictures:
         return pixels, torch.tensor([drawing.labels for drawing in drawings]), ids, learned
 
 
-def train(model: Seeing, pictures: Pictures, texts: Sequence[Document], out: Path, settings: TrainSettings) -> None:
-    """Train for `settings.minutes` of the processor; `out` receives log.jsonl and checkpoint.pt."""
-    optimizers = make_optimizers(model, settings)
+def train(
+    model: Seeing, pictures: Pictures, texts: Sequence[Document], out: Path, settings: TrainSettings, alone_share: float
+) -> None:
+    """Train for `settings.minutes` of the processor, a share of them the tower alone; `out` receives log.jsonl and
+    checkpoint.pt."""
+    sees = make_optimizers(nn.ModuleDict({"tower": model.tower, "names": model.names}), settings)
+    optimizers = [(one, 1.0) for one in sees]
+    optimizers += [(one, LANGUAGE_RATE) for one in make_optimizers(model.language, settings)]
     schedule = WarmupHoldDecay(settings.minutes * 60, settings.warmup_steps, settings.decay_share)
     clock = TrainingClock("cpu", torch.get_num_threads())
     reading = _texts(texts)
     seen, told, kept, step = {"names": 0.0, "pictures": 0.0, "text": 0.0}, 0.0, 0.0, 0
     while (scale := schedule.scale(step, elapsed := clock.elapsed_s())) is not None:
-        alone = elapsed < ALONE_SHARE * settings.minutes * 60
-        for name, loss in _losses(model, pictures, reading, alone, step % TEXT_EVERY == TEXT_EVERY - 1).items():
-            (NAMES_WEIGHT * loss if name == "names" and not alone else loss).backward(retain_graph=name == "names")
+        alone = elapsed < alone_share * settings.minutes * 60
+        for name, loss in _losses(model, pictures, reading, alone):
+            loss.backward()
             seen[name] = 0.95 * (seen[name] or loss.item()) + 0.05 * loss.item()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        for optimizer in optimizers:
+        for optimizer, share in optimizers:
             for group in optimizer.param_groups:
-                group["lr"] = settings.learning_rate * scale
+                group["lr"] = settings.learning_rate * scale * share
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
         step += 1
@@ -142,19 +148,21 @@ def train(model: Seeing, pictures: Pictures, texts: Sequence[Document], out: Pat
 
 
 def _losses(
-    model: Seeing, pictures: Pictures, reading: Iterator[tuple[torch.Tensor, torch.Tensor]], alone: bool, is_text: bool
-) -> dict[str, torch.Tensor]:
-    """Of one step: names alone, names and answers of pictures, or text."""
-    if is_text and not alone:
-        return {"text": model.loss(None, pictures.before, *next(reading))}
+    model: Seeing, pictures: Pictures, reading: Iterator[tuple[torch.Tensor, torch.Tensor]], alone: bool
+) -> Iterator[tuple[str, torch.Tensor]]:
+    """Of one step: of names, unless `alone` of answers about pictures with a share of the names, and of text."""
     pixels, labels, ids, learned = pictures.batch()
     rows = model.tower(pixels)
     names = model.names_loss(rows, labels)
-    return {"names": names} if alone else {"names": names, "pictures": model.loss(rows, pictures.before, ids, learned)}
+    if alone:
+        yield "names", names
+        return
+    yield "pictures", model.loss(rows, pictures.before, ids, learned) + NAMES_WEIGHT * names
+    yield "text", model.loss(None, pictures.before, *next(reading))
 
 
 def _texts(documents: Sequence[Document]) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    for ids, learned in packed_batches(documents, TEXT_ROWS, TEXT_LENGTH, 0):
+    for ids, learned in packed_batches(documents, 1, TEXT_LENGTH, 0):
         yield torch.from_numpy(ids).long(), torch.from_numpy(learned).bool()
 
 
