@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import getpass
+import importlib.util
 import logging
 import os
 import socket
@@ -57,12 +58,14 @@ def _run(args: argparse.Namespace) -> int:
 
 def _serve(args: argparse.Namespace, home: DataHome, profile: str) -> int:
     _check_models(args, home, profile)
+    if args.window:
+        _check_window()
     lock = _only_one(home)
     keep_log(home.log)
     from omnidraft.app.sessions import Sessions
     from omnidraft.profiles.accounts import Accounts
     from omnidraft.profiles.folders import remove_leftovers
-    from ui.server import make_app, serve  # Gradio takes seconds to import; wrong arguments should not wait for it
+    from ui import server  # Gradio takes seconds to import; wrong arguments should not wait for it
 
     make_private(home.profiles)  # an earlier version may have let others read
     remove_leftovers(home)
@@ -70,14 +73,17 @@ def _serve(args: argparse.Namespace, home: DataHome, profile: str) -> int:
     sessions = Sessions(
         home, profile, args.target, args.drafter, accounts, args.workers, args.split, _templates(args, home, profile)
     )
-    app = make_app(sessions, args.host, args.allow_host, api_key=_api_key(args))
+    app = server.make_app(sessions, args.host, args.allow_host, api_key=_api_key(args))
     address = f"http://{_shown(args.host)}:{args.port}"
     encrypted = ", encrypted" if held(home.root) is not None else ""
     print(f"OmniDraft is at {address} (Ctrl+C ends it). Data: {home.root}{encrypted}", flush=True)
     if args.open:
         threading.Timer(1.0, webbrowser.open, [address]).start()
     try:
-        serve(app, args.host, args.port, args.trust_proxy)
+        if args.window:
+            server.serve_in_window(app, args.host, args.port, address)
+        else:
+            server.serve(app, args.host, args.port, args.trust_proxy)
     finally:
         lock.release()
     return 0
@@ -107,6 +113,12 @@ def _templates(args: argparse.Namespace, home: DataHome, profile: str) -> tuple[
         raise SettingsError(f"There is no chat template {args.template}.")
     target = choose_target(args.target, home, load_settings(home.profile(profile).settings)[0])
     return (f"{target.name} = {args.template.absolute()}",)
+
+
+def _check_window() -> None:
+    """SettingsError where nothing can open a window."""
+    if importlib.util.find_spec("webview") is None:
+        raise SettingsError("--window needs the package pywebview: pip install pywebview==6.2.1, or use --open.")
 
 
 def _only_one(home: DataHome) -> FileLock:
@@ -171,6 +183,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--auth-file", type=Path, help="accounts that must sign in; each has the profile of its name")
     parser.add_argument("--add-user", metavar="NAME", help="add an account to --auth-file and end")
     parser.add_argument("--open", action="store_true", help="open a browser")
+    parser.add_argument("--window", action="store_true", help="open a window of its own (needs pywebview); it ends all")
     return parser
 
 

@@ -16,6 +16,8 @@ os.environ.setdefault("DO_NOT_TRACK", "1")
 
 import contextlib
 import sys
+import threading
+import time
 import warnings
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -132,6 +134,24 @@ def serve(app: FastAPI, host: str, port: int, proxies: Sequence[str] = ()) -> No
     # The thread that decodes gives the interpreter away with every pass; it must not wait 5 ms to get it back.
     sys.setswitchinterval(SWITCH_SECONDS)
     Server(server_config(app, host, port, proxies)).run()
+
+
+def serve_in_window(app: FastAPI, host: str, port: int, address: str) -> None:
+    """Serve as long as a window of its own shows the pages. Windows want the main thread, so the server has another."""
+    import webview
+
+    sys.setswitchinterval(SWITCH_SECONDS)
+    server = Server(server_config(app, host, port))
+    serving = threading.Thread(target=server.run, name="server")
+    serving.start()
+    try:
+        while not server.started and serving.is_alive():
+            time.sleep(0.05)
+        webview.create_window("OmniDraft", address, width=1280, height=860)
+        webview.start()
+    finally:
+        server.should_exit = True
+        serving.join()
 
 
 def server_config(app: FastAPI, host: str, port: int, proxies: Sequence[str] = ()) -> uvicorn.Config:

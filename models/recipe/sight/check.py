@@ -8,6 +8,7 @@ same words alone.
 """
 
 import argparse
+import hashlib
 import json
 import random
 import tempfile
@@ -39,10 +40,11 @@ def questions(count: int, seed: int = SEED) -> list[tuple[Picture, Asked]]:
     """Drawings that training never had, with one question each."""
     rng = random.Random(seed)
     found = []
-    for number in range(count):
+    for _ in range(count):
         drawing = draw(rng)
         height, width, _ = drawing.pixels.shape
-        picture = Picture(f"drawing {seed} {number}", width, height, drawing.pixels.tobytes())
+        pixels = drawing.pixels.tobytes()
+        picture = Picture(hashlib.sha256(pixels).hexdigest(), width, height, pixels)
         found.append((picture, rng.choice(drawing.asked)))
     return found
 
