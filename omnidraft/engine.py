@@ -11,6 +11,8 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field, replace
 
 from omnidraft.backends.base import DraftModel, LanguageModel
+from omnidraft.backends.prompting.before_answer import behind_thoughts
+from omnidraft.backends.prompting.grammar import form_grammar
 from omnidraft.backends.prompting.grammar_state import GrammarState
 from omnidraft.backends.prompting.picture_marks import readable
 from omnidraft.backends.prompting.prompt import ends_without_space, prompt_ids
@@ -108,16 +110,15 @@ class Engine:
         self._cancelled = False
         request = replace(request, sampling=self._limited(request.sampling))
         draft, sampling, continued, target = request.draft, request.sampling, request.continued, self.target
-        constraint = GrammarState(request.grammar, target.model.vocabulary) if request.grammar else None
+        template, written = request.told(target.template), self.written_ids(continued)
+        constraint = self._constraint(request, template, written)
         if constraint is not None and draft.enabled and draft.verification != "coupled" and sampling.temperature > 0:
             yield Notice(_COUPLED)
-        written = self.written_ids(continued)
         if not isinstance(request.prompt, RawText):
             messages, left_out = readable(request.prompt, target.model.name, target.most_pictures)
             request = replace(request, prompt=messages)
             if left_out:
                 yield Notice(left_out)
-        template = request.told(target.template)
         prompt, ids, dropped = target.prompt(request.prompt, template, sampling.longest, len(written))
         if dropped:
             yield Notice(_dropped_sentence(dropped))
@@ -143,6 +144,20 @@ class Engine:
                 speculation.finish()
             if state is not None and self.drafter is not None:
                 self.drafter.committed = state.context
+
+    def _constraint(
+        self, request: AnswerRequest, template: ChatTemplate, written: Sequence[int]
+    ) -> GrammarState | None:
+        """What the answer must follow; one of a form goes on behind what is written."""
+        vocabulary, form = self.target.model.vocabulary, request.sampling.form
+        if request.grammar is not None or not form:
+            return GrammarState(request.grammar, vocabulary) if request.grammar is not None else None
+        grammar = form_grammar(form)
+        raw = isinstance(request.prompt, RawText)
+        state = GrammarState(grammar if raw else behind_thoughts(grammar, template), vocabulary)
+        for token in written:
+            state.accept(token)
+        return state
 
     def _speculation(
         self, state: Drafting | None, draft: DraftSettings, knowledge: Knowledge | None, constraint: Constraint | None

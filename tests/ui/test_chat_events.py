@@ -68,7 +68,7 @@ def begun_by_api(session) -> None:
 def values_of(session, system: str) -> list:
     """What the options' components send."""
     s = session.settings.sampling
-    return [system, s.temperature, s.top_p, s.min_p, s.top_k, s.repeat_penalty, s.max_tokens, "", s.thinking]
+    return [system, s.temperature, s.top_p, s.min_p, s.top_k, s.repeat_penalty, s.max_tokens, "", "", s.thinking]
 
 
 @pytest.mark.parametrize("editing", [None, "some message"])

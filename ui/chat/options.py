@@ -9,6 +9,7 @@ from typing import Any
 import gradio as gr
 
 from omnidraft.app.session import Session
+from omnidraft.backends.prompting.grammar import check_grammar, form_grammar
 from omnidraft.chats import Conversation
 from omnidraft.errors import SettingsError
 from omnidraft.settings.config import SamplingSettings, describe
@@ -44,6 +45,7 @@ class Options:
     repeat_penalty: gr.Slider
     max_tokens: gr.Number
     seed: gr.Textbox
+    form: gr.Textbox
     thinking: gr.Dropdown
 
     @property
@@ -58,6 +60,7 @@ class Options:
             self.repeat_penalty,
             self.max_tokens,
             self.seed,
+            self.form,
             self.thinking,
         ]
 
@@ -80,6 +83,7 @@ class Options:
             self.repeat_penalty: sampling.repeat_penalty,
             self.max_tokens: sampling.max_tokens,
             self.seed: "" if sampling.seed is None else str(sampling.seed),
+            self.form: sampling.form or "",
         }
 
 
@@ -112,6 +116,14 @@ def build() -> Options:
         ),
         seed=gr.Textbox(
             label="Seed", info=_RULES["seed"].help, placeholder="fresh each time", max_lines=1, elem_id="od-seed"
+        ),
+        form=gr.Textbox(
+            label="Form of answers",
+            info=_RULES["form"].help,
+            placeholder='{"type": "object", "properties": ...}',
+            lines=2,
+            max_lines=8,
+            elem_id="od-form",
         ),
         thinking=gr.Dropdown(
             [(THINKING.get(word, word), word) for word in _RULES["thinking"].choices],
@@ -147,9 +159,12 @@ def store(
     repeat_penalty: float,
     max_tokens: int | None,
     seed: str,
+    form: str,
     thinking: str,
 ) -> SamplingSettings:
-    """Keep the options with the conversation. Raises SettingsError naming what is refused."""
+    """Keep the options with the conversation. Raises SettingsError or GrammarError naming what is refused."""
+    if form.strip():
+        check_grammar(form_grammar(form))
     before = session.store.get(chat).sampling or session.settings.sampling
     sampling = replace(
         before,
@@ -160,6 +175,7 @@ def store(
         repeat_penalty=_number(repeat_penalty, "repeat_penalty"),
         max_tokens=None if max_tokens is None else int(max_tokens),
         seed=_seed(seed),
+        form=form.strip() or None,
         thinking=thinking,
     )
     session.store.update(
