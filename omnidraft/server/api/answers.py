@@ -6,9 +6,10 @@ What a request may hold is in request.py, what comes back in reply.py and the fo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from functools import partial
+from types import ModuleType
 from typing import Any, cast
 
 from fastapi import Request
@@ -31,12 +32,13 @@ from omnidraft.decoding.request import AnswerRequest
 from omnidraft.engine import Engine
 from omnidraft.errors import OmniDraftError
 from omnidraft.server.api import models
+from omnidraft.server.api import reply as completions
 from omnidraft.server.api.body import read_body
 from omnidraft.server.api.chat_form import ChatForm
 from omnidraft.server.api.errors import error_reply, refused
 from omnidraft.server.api.fields import BadRequest
 from omnidraft.server.api.logprobs import Logprobs
-from omnidraft.server.api.reply import Reply, completion, stream
+from omnidraft.server.api.reply import Reply
 from omnidraft.server.api.request import Choice, CompletionRequest, Prompt
 from omnidraft.server.api.template_options import template_options
 from omnidraft.server.api.text_form import TextForm
@@ -44,30 +46,34 @@ from omnidraft.server.api.text_form import TextForm
 GONE = "The client went away."
 
 
-async def complete(read: Callable[[Session, bytes], CompletionRequest], session: Session, request: Request) -> Response:
-    """The answer to a request that `read` understands."""
+Read = Callable[[Session, bytes], CompletionRequest]
+
+
+async def complete(read: Read, session: Session, request: Request, form: ModuleType = completions) -> Response:
+    """The answer to a request that `read` understands, by `whole` or `stream` of a module that has its format."""
     try:
         # Reading a large body or turning a schema into a grammar takes its time; others go on meanwhile.
         asked = await run_in_threadpool(read, session, await read_body(request))
         first, *others = asked.choices
         reply = await start(session, first, request)
         if asked.stream:
-            return await _streamed(reply, [partial(start, session, one, request) for one in others], asked, request)
-        return await _whole(session, reply, others, request)
+            starts = [partial(start, session, one, request) for one in others]
+            return await _streamed(reply, form.stream(reply, starts, asked.usage), request)
+        return await _whole(session, reply, others, request, form)
     except OmniDraftError as error:
         return refused(error)
 
 
-async def _streamed(reply: Reply, others: list, asked: CompletionRequest, request: Request) -> Response:
+async def _streamed(reply: Reply, events: AsyncIterator[str], request: Request) -> Response:
     while not reply.job.over and not await run_in_threadpool(reply.job.wait, 0, 0.2):
         if await request.is_disconnected():
             reply.job.stop()
     if (failed := _failed(reply.job)) is not None:  # before the first word it can still be told with a status
         return failed
-    return StreamingResponse(stream(reply, others, asked.usage), media_type="text/event-stream")
+    return StreamingResponse(events, media_type="text/event-stream")
 
 
-async def _whole(session: Session, reply: Reply, others: list[Choice], request: Request) -> Response:
+async def _whole(session: Session, reply: Reply, others: list[Choice], request: Request, form: ModuleType) -> Response:
     replies = [reply]
     while True:
         job = replies[-1].job
@@ -76,7 +82,7 @@ async def _whole(session: Session, reply: Reply, others: list[Choice], request: 
         if (failed := _failed(job)) is not None:
             return failed
         if len(replies) > len(others):
-            return JSONResponse(completion(replies))
+            return JSONResponse(form.whole(replies))
         replies.append(await start(session, others[len(replies) - 1], request))
 
 

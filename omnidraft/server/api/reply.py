@@ -52,7 +52,7 @@ class Reply:
         return "tool_calls" if self.form.called and reason == "stop" else reason
 
 
-def completion(replies: Sequence[Reply]) -> dict[str, Any]:
+def whole(replies: Sequence[Reply]) -> dict[str, Any]:
     """The whole answer, when all jobs are over."""
     choices = [reply.choice() for reply in replies]
     return {**_head(replies[0], ""), "choices": choices, "usage": _usage(replies), "omnidraft": _statistics(replies)}

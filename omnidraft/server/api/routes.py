@@ -1,4 +1,4 @@
-"""The OpenAI-compatible API over the same engine: models, chat completions, completions, embeddings.
+"""The OpenAI-compatible API over the same engine: models, chat completions, responses, completions, embeddings.
 
 Nothing said through it is stored. It waits while another answer is being written, and stops writing when the client
 goes away. A model it loads stays until the profile's own is asked something. Served to this machine only, unless an
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
@@ -18,7 +19,7 @@ from omnidraft.app import models_list
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
 from omnidraft.errors import OmniDraftError
-from omnidraft.server.api import answers, models
+from omnidraft.server.api import answers, models, responses_input, responses_output
 from omnidraft.server.api.embeddings import embed
 from omnidraft.server.api.errors import error_reply, refused
 from omnidraft.server.api.request import CompletionRequest
@@ -53,6 +54,10 @@ def add_routes(app: FastAPI, sessions: Sessions, key: str | None, exposed: bool)
     @app.post("/v1/completions")
     async def completions(request: Request) -> Response:
         return await guarded(request, lambda *given: answers.complete(CompletionRequest.text, *given))
+
+    @app.post("/v1/responses")
+    async def responses(request: Request) -> Response:
+        return await guarded(request, partial(answers.complete, responses_input.read, form=responses_output))
 
     @app.post("/v1/embeddings")
     async def embeddings(request: Request) -> Response:

@@ -1,0 +1,153 @@
+"""Answers in the format of OpenAI's Responses API, whole or as its typed events: items made of a chat's deltas."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Any
+
+from anyio import to_thread
+
+from omnidraft.server.api.reply import Reply
+
+_DONE = {"text": "output_text", "reasoning": "reasoning_text"}
+
+
+def whole(replies: Sequence[Reply]) -> dict[str, Any]:
+    """The response, when its job is over."""
+    (reply,) = replies
+    writer = _Writer(reply)
+    list(writer.news(over=True))
+    list(writer.closing())
+    return writer.response()
+
+
+async def stream(reply: Reply, *_: Any) -> AsyncIterator[str]:
+    """Server-sent events; the job is stopped when nobody listens any more."""
+    job, seen, writer = reply.job, -1, _Writer(reply)
+    try:
+        for event in writer.opening():
+            yield _line(event)
+        while True:
+            over = job.over
+            for event in writer.news(over):
+                yield _line(event)
+            if over:
+                break
+            seen = await to_thread.run_sync(job.wait, seen, 1.0, abandon_on_cancel=True)
+        for event in writer.closing():
+            yield _line(event)
+    finally:
+        job.stop()
+
+
+def _line(event: dict[str, Any]) -> str:
+    return f"event: {event['type']}\ndata: {json.dumps(event, ensure_ascii=False)}\n\n"
+
+
+class _Writer:
+    """The items so far, of which the last may still grow, and the events that tell of them."""
+
+    def __init__(self, reply: Reply) -> None:
+        self._reply = reply
+        self._id, self._created = f"resp_{uuid.uuid4().hex}", int(time.time())
+        self._items: list[dict[str, Any]] = []
+        self._kind = ""  # of the item that grows
+        self._number = -1
+
+    def opening(self) -> Iterator[dict[str, Any]]:
+        for kind in ("response.created", "response.in_progress"):
+            yield self._event(kind, response=self.response("in_progress"))
+
+    def news(self, over: bool) -> Iterator[dict[str, Any]]:
+        for part in self._reply.form.news(over):
+            yield from self._grow(part["delta"])
+
+    def closing(self) -> Iterator[dict[str, Any]]:
+        yield from self._end_item()
+        response = self.response()
+        yield self._event(f"response.{response['status']}", response=response)
+
+    def response(self, status: str | None = None) -> dict[str, Any]:
+        """All of it; without a status the one that its job ended with."""
+        job, statistics = self._reply.job, self._reply.job.live.statistics
+        cut = job.live.finish_reason in ("length", "context")
+        status = status or ("failed" if job.error else "incomplete" if cut else "completed")
+        error = {"code": "server_error", "message": job.error} if status == "failed" else None
+        return {
+            "id": self._id, "object": "response", "created_at": self._created, "status": status, "error": error,
+            "incomplete_details": {"reason": "max_output_tokens"} if status == "incomplete" else None,
+            "model": self._reply.name, "output": list(self._items), "store": False, "previous_response_id": None,
+            "parallel_tool_calls": True, "tool_choice": "auto", "tools": [], "metadata": {},
+            "usage": {
+                "input_tokens": statistics.prompt_tokens, "output_tokens": statistics.tokens,
+                "total_tokens": statistics.prompt_tokens + statistics.tokens,
+                "input_tokens_details": {"cached_tokens": statistics.reused_tokens},
+                "output_tokens_details": {"reasoning_tokens": 0},
+            } if status != "in_progress" else None,
+        }  # fmt: skip
+
+    def _event(self, kind: str, **more: Any) -> dict[str, Any]:
+        self._number += 1
+        return {"type": kind, "sequence_number": self._number, **more}
+
+    def _grow(self, delta: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        for call in delta.get("tool_calls", ()):
+            if "id" in call:
+                yield from self._begin_call(call)
+            yield from self._add("arguments", call["function"]["arguments"])
+        for kind, name in (("reasoning", "reasoning_content"), ("text", "content")):
+            if delta.get(name):
+                if self._kind != kind:
+                    yield from self._begin_text(kind)
+                yield from self._add(kind, delta[name])
+
+    def _begin_call(self, call: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        item = {"type": "function_call", "id": f"fc_{uuid.uuid4().hex}", "call_id": call["id"], "arguments": ""}
+        yield from self._begin("arguments", {**item, "name": call["function"]["name"]})
+
+    def _begin_text(self, kind: str) -> Iterator[dict[str, Any]]:
+        prefix, item = ("rs", {"type": "reasoning", "summary": []})
+        if kind == "text":
+            prefix, item = "msg", {"type": "message", "role": "assistant"}
+        yield from self._begin(kind, {**item, "id": f"{prefix}_{uuid.uuid4().hex}", "content": []})
+        part = {"type": _DONE[kind], "text": "", **({"annotations": [], "logprobs": []} if kind == "text" else {})}
+        yield self._event("response.content_part.added", **self._place(), content_index=0, part=dict(part))
+        self._items[-1]["content"].append(part)
+
+    def _begin(self, kind: str, item: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        yield from self._end_item()
+        self._kind = kind
+        self._items.append({**item, "status": "in_progress"})
+        yield self._event("response.output_item.added", output_index=len(self._items) - 1, item=dict(self._items[-1]))
+
+    def _add(self, kind: str, text: str) -> Iterator[dict[str, Any]]:
+        item = self._items[-1]
+        if kind == "arguments":
+            item["arguments"] += text
+            if text:
+                yield self._event("response.function_call_arguments.delta", **self._place(), delta=text)
+            return
+        item["content"][0]["text"] += text
+        more: dict[str, Any] = {"logprobs": []} if kind == "text" else {}
+        yield self._event(f"response.{_DONE[kind]}.delta", **self._place(), content_index=0, delta=text, **more)
+
+    def _end_item(self) -> Iterator[dict[str, Any]]:
+        if not self._kind:
+            return
+        item, kind, place = self._items[-1], self._kind, self._place()
+        self._kind, item["status"] = "", "completed"
+        if kind == "arguments":
+            told = {"name": item["name"], "arguments": item["arguments"]}
+            yield self._event("response.function_call_arguments.done", **place, **told)
+        else:
+            part = item["content"][0]
+            more: dict[str, Any] = {"logprobs": []} if kind == "text" else {}
+            yield self._event(f"response.{_DONE[kind]}.done", **place, content_index=0, text=part["text"], **more)
+            yield self._event("response.content_part.done", **place, content_index=0, part=part)
+        yield self._event("response.output_item.done", output_index=place["output_index"], item=item)
+
+    def _place(self) -> dict[str, Any]:
+        return {"item_id": self._items[-1]["id"], "output_index": len(self._items) - 1}
