@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import jinja2
 import pytest
 from gguf import GGUFReader
 
@@ -31,7 +32,9 @@ def test_each_file_loads_and_answers(bundled):
     name, path = bundled
     spec = SPECS[name]
     with LlamaFile(path) as file:
-        start = file.ids(spec.bos + "\nI would like to book a table")
+        template = jinja2.Environment().from_string(spec.template)
+        asked = [{"role": "user", "content": "What is 23 + 45?"}]
+        start = file.ids(template.render(messages=asked, bos_token=spec.bos, add_generation_prompt=True))
         assert len(set(file.greedy(start, 12))) > 3
         assert file.template() == spec.template
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Literal
 
 import openai
 import pydantic
@@ -60,15 +61,15 @@ def test_a_stream_tells_of_every_part_and_ends_with_the_whole(server):
     assert events[-1].response.usage.output_tokens == whole.usage.output_tokens
 
 
-class Sum(pydantic.BaseModel):
+class Told(pydantic.BaseModel):
     model_config = pydantic.ConfigDict(extra="forbid")
-    total: int
+    unit: Literal["C", "F"]
     sure: bool
 
 
 def test_a_model_of_pydantic_is_parsed(server):
-    done = client(server).responses.parse(model=MODEL, input=TEXT, text_format=Sum, temperature=1)
-    assert isinstance(done.output_parsed, Sum)
+    done = client(server).responses.parse(model=MODEL, input=TEXT, text_format=Told, temperature=0)
+    assert isinstance(done.output_parsed, Told)
 
 
 @pytest.mark.parametrize("template", TEMPLATES)
@@ -80,7 +81,7 @@ def test_a_tool_is_called_and_its_output_spoken_of(tooled, template):
     assert (call.type, call.name, is_weather(call.arguments)) == ("function_call", "weather", True)
     events = list(respond(tooled, **asked, **forced, stream=True))
     spelled = "".join(event.delta for event in events if event.type == "response.function_call_arguments.delta")
-    assert spelled == call.arguments
+    assert is_weather(spelled)
     output = {"type": "function_call_output", "call_id": call.call_id, "output": "21 degrees"}
     given = [{"role": "user", "content": TEXT}, call.model_dump(), output]
     after = respond(tooled, **asked, input=given, max_output_tokens=20)
