@@ -18,6 +18,7 @@ from models.recipe.sight.train import HERE, Pictures, Seeing, train
 from models.recipe.specs import TARGET_A2
 from models.recipe.tokenizers import train_tokenizer
 from models.recipe.train import TrainSettings, new_model
+from omnidraft.app.default_models import choose_target
 from omnidraft.backends.llama.model import LlamaTarget
 from omnidraft.backends.pictures import Picture
 from omnidraft.bench.pairs import Pair
@@ -98,6 +99,11 @@ def pair(tmp_path_factory):
     home = find_data_home(tmp_path_factory.mktemp("home"))
     with Pair(home, BUNDLED_MODELS / "tiny-target-a2-f16.gguf", check.DRAFTER, ModelSettings(threads=1)) as opened:
         yield opened
+
+
+def test_a_projector_that_has_its_models_name_is_not_taken_for_it(tmp_path):
+    home = find_data_home(tmp_path)
+    assert choose_target("tiny-target-a2", home) == BUNDLED_MODELS / "tiny-target-a2-f16.gguf"
 
 
 @needs_eyes
