@@ -59,7 +59,7 @@ def _resolve(name: str, home: DataHome, settings: AppSettings) -> Path:
     if (path := existing_path(name)) is not None:
         return path
     folders = [BUNDLED_MODELS, home.models, *map(Path, settings.model_folders)]
-    models = [m for m in find_models(folders, settings.model_programs) if m.kind != "projector"]  # it has its model's name
+    models = [m for m in find_models(folders, settings.model_programs) if m.kind != "projector"]
     matches = [m.path for m in models if name in (m.name, m.path.stem)]
     if not matches:
         raise ModelError(f"There is no model file or known model named {name[:200]}.")
