@@ -77,7 +77,7 @@ def _serve(args: argparse.Namespace, home: DataHome, profile: str) -> int:
     address = f"http://{_shown(args.host)}:{args.port}"
     encrypted = ", encrypted" if held(home.root) is not None else ""
     print(f"OmniDraft is at {address} (Ctrl+C ends it). Data: {home.root}{encrypted}", flush=True)
-    if args.open:
+    if args.open and not args.window:
         threading.Timer(1.0, webbrowser.open, [address]).start()
     try:
         if args.window:

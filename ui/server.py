@@ -147,8 +147,9 @@ def serve_in_window(app: FastAPI, host: str, port: int, address: str) -> None:
     try:
         while not server.started and serving.is_alive():
             time.sleep(0.05)
-        webview.create_window("OmniDraft", address, width=1280, height=860)
-        webview.start()
+        if server.started:
+            webview.create_window("OmniDraft", address, width=1280, height=860)
+            webview.start()
     finally:
         server.should_exit = True
         serving.join()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from omnidraft.backends.llama.estimate import check_projector
 from omnidraft.backends.llama.model import LlamaTarget
 from omnidraft.backends.projectors import projector_beside
 from omnidraft.backends.remote.target_process import TargetProcess
@@ -48,6 +49,8 @@ def open_target(
     beside = projector or projector_beside(Path(path))
     if beside is not None:
         try:
+            if not target.on_card:
+                check_projector(beside)
             target.open_eyes(beside)
         except ModelError as error:
             if projector is not None or (replaced is not None and isinstance(error, NoRoom)):

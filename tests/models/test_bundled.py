@@ -33,9 +33,12 @@ def test_each_file_loads_and_answers(bundled):
     spec = SPECS[name]
     with LlamaFile(path) as file:
         template = jinja2.Environment().from_string(spec.template)
-        asked = [{"role": "user", "content": "What is 23 + 45?"}]
+        asked = [{"role": "user", "content": "What is 3 + 4?"}]
         start = file.ids(template.render(messages=asked, bos_token=spec.bos, add_generation_prompt=True))
-        assert len(set(file.greedy(start, 12))) > 3
+        said = file.greedy(start, 12)
+        assert len(set(said)) > 3
+        if name != "tiny-drafter":  # which never saw a sum
+            assert "3 + 4 = 7" in read_tokenizer(spec, GGUFReader(path)).decode(said)
         assert file.template() == spec.template
 
 

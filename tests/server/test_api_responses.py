@@ -13,7 +13,7 @@ from omnidraft.server.api.fields import BadRequest
 from omnidraft.server.api.responses_input import chat_body
 from tests.backends.tool_templates import TEMPLATES
 from tests.server.test_api import ASK, MODEL, client
-from tests.server.test_api_tools import PARAMETERS, is_weather
+from tests.server.test_api_tools import PARAMETERS, TOOLS, is_weather
 from tests.serving import served_with
 
 WEATHER = {"type": "function", "name": "weather", "description": "Tells it.", "parameters": PARAMETERS}
@@ -34,6 +34,7 @@ def test_a_response_has_the_text_of_a_chat_completion(server):
     assert (done.status, done.incomplete_details) == ("completed", None) or done.incomplete_details.reason
     cut = respond(server, max_output_tokens=3)
     assert (cut.status, cut.incomplete_details.reason) == ("incomplete", "max_output_tokens")
+    assert cut.output[-1].status == "incomplete"
 
 
 def test_input_items_and_instructions_are_the_messages_of_a_conversation(server):
@@ -84,8 +85,24 @@ def test_a_tool_is_called_and_its_output_spoken_of(tooled, template):
     assert is_weather(spelled)
     output = {"type": "function_call_output", "call_id": call.call_id, "output": "21 degrees"}
     given = [{"role": "user", "content": TEXT}, call.model_dump(), output]
-    after = respond(tooled, **asked, input=given, max_output_tokens=20)
-    assert after.output
+    after = respond(tooled, **{**asked, "temperature": 0}, input=given, max_output_tokens=20)
+    function = {"name": call.name, "arguments": call.arguments}
+    said = {"role": "assistant", "tool_calls": [{"id": call.call_id, "type": "function", "function": function}]}
+    messages = [*ASK, said, {"role": "tool", "tool_call_id": call.call_id, "content": output["output"]}]
+    chat = client(tooled).chat.completions.create(
+        model=asked["model"], messages=messages, tools=TOOLS[:1], max_tokens=20, temperature=0
+    )
+    assert after.output_text == (chat.choices[0].message.content or "")
+    assert after.usage.input_tokens == chat.usage.prompt_tokens
+
+
+def test_a_response_repeats_the_tools_it_was_offered(tooled):
+    model, clock = f"tools-{next(iter(TEMPLATES))}", {"type": "function", "name": "clock", "parameters": {}}
+    asked = {"model": model, "tools": [WEATHER, clock], "max_output_tokens": 4}
+    done = respond(tooled, **asked, tool_choice={"type": "function", "name": "weather"}, parallel_tool_calls=False)
+    assert [tool.name for tool in done.tools] == ["weather", "clock"]
+    assert (done.tool_choice.name, done.parallel_tool_calls) == ("weather", False)
+    assert (respond(tooled, **asked).tool_choice, respond(tooled, **asked).parallel_tool_calls) == ("auto", True)
 
 
 @pytest.mark.parametrize(("body", "sentence"), [
@@ -93,6 +110,8 @@ def test_a_tool_is_called_and_its_output_spoken_of(tooled, template):
     ({"input": "a", "previous_response_id": "resp_1"}, "are not stored"),
     ({"input": "a", "tools": [{"type": "web_search"}]}, "of type function"),
     ({"input": [{"type": "item_reference", "id": "x"}]}, "must be a message"),
+    ({"input": "a", "text": {"format": {"type": "json_schema"}}}, "text.format of type json_schema needs a schema"),
+    ({"input": "a", "text": {"format": {"type": "xml"}}}, "text.format must be"),
 ])  # fmt: skip
 def test_what_is_not_there_is_refused_in_a_sentence(body, sentence):
     with pytest.raises(BadRequest, match=sentence):

@@ -76,7 +76,7 @@ def test_a_message_never_lands_in_another_profile(sessions, view, ada, editing):
     chat, bob = ada.shown.chat().id, sessions.get("bob")
     theirs = bob.shown.chat().id
     handlers = Answering(sessions, view)
-    update = shown(view, handlers.ask("For Ada only", chat, editing, FILES, "refuse", by("bob")))
+    update = shown(view, handlers.ask("For Ada only", chat, editing, FILES, "refuse", Followed(), by("bob")))
     assert GONE in update.pop("notice")
     assert update == {}, "text and files stay in the box"
     assert bob.store.path(theirs) == ada.store.path(chat) == []
@@ -90,7 +90,7 @@ def test_a_message_never_lands_in_another_conversation(sessions, view, ada):
     ada.store.delete(chat)
     handlers = Answering(sessions, view)
     for gone in (chat, None):
-        update = shown(view, handlers.ask("Still there?", gone, None, [], "refuse", by("ada")))
+        update = shown(view, handlers.ask("Still there?", gone, None, [], "refuse", Followed(), by("ada")))
         assert set(update) == {"notice"}
         update = shown(view, handlers.turn(gone, Followed(), by("ada"), clicked(kind="regenerate")))
         assert set(update) == {"notice"}
@@ -196,11 +196,11 @@ def test_another_answer_leaves_what_is_being_written(sessions, view, ada):
 
 def test_what_was_sent_leaves_the_box_and_comes_back_if_it_is_refused(sessions, view, ada):
     chat = ada.shown.chat().id
-    update = shown(view, Answering(sessions, view).ask("Hello", chat, None, FILES, "refuse", by("ada")))
+    update = shown(view, Answering(sessions, view).ask("Hello", chat, None, FILES, "refuse", Followed(), by("ada")))
     ada.job.join(10)
     assert (update["box"], update["attached"], update["editing"]) == ("", [], None)
     begun_by_api(ada)
-    update = shown(view, Answering(sessions, view).ask("And now?", chat, None, FILES, "refuse", by("ada")))
+    update = shown(view, Answering(sessions, view).ask("And now?", chat, None, FILES, "refuse", Followed(), by("ada")))
     assert (update["box"], update["attached"]) == ("And now?", FILES)
     assert len(ada.store.path(chat)) == 2
 
@@ -228,15 +228,15 @@ def test_what_is_being_written_stays_until_another_conversation_is_shown(session
 def test_a_refused_message_leaves_the_button_that_sends(sessions, view, ada):
     chat, busy = ada.store.create().id, ada.store.create().id
     begun_by_api(ada)
-    update = shown(view, Answering(sessions, view).ask("Hello", chat, None, FILES, "refuse", by("ada")))
+    update = shown(view, Answering(sessions, view).ask("Hello", chat, None, FILES, "refuse", Followed(), by("ada")))
     assert update["send"].visible
     assert not update["stop"].visible
     ada.assistant.go_on.set()
     ada.job.join(10)
     begun(ada, busy)
-    update = shown(view, Answering(sessions, view).ask("Hello", chat, None, FILES, "refuse", by("ada")))
+    update = shown(view, Answering(sessions, view).ask("Hello", chat, None, FILES, "refuse", Followed(), by("ada")))
     assert update["send"].visible
-    update = shown(view, Answering(sessions, view).ask("Hello", busy, None, FILES, "refuse", by("ada")))
+    update = shown(view, Answering(sessions, view).ask("Hello", busy, None, FILES, "refuse", Followed(), by("ada")))
     assert update["stop"].visible
 
 
@@ -340,7 +340,7 @@ def test_an_answer_can_be_edited_and_its_old_version_stays(sessions, view, ada):
     handlers, asked = Answering(sessions, view), len(ada.assistant.answered)
     update = shown(view, handlers.turn(chat, Followed(), by("ada"), clicked(kind="edit", id=said.id)))
     assert (update["box"], update["editing"]) == ("answer one", said.id)
-    update = shown(view, handlers.ask("In my words", chat, said.id, [], "refuse", by("ada")))
+    update = shown(view, handlers.ask("In my words", chat, said.id, [], "refuse", Followed(), by("ada")))
     assert (update["box"], update["editing"], update["cancel"].visible) == ("", None, False)
     assert contents(ada, chat) == ["one", "In my words"]
     assert [m.content for m in ada.store.siblings(said.id)] == ["answer one", "In my words"]
@@ -442,3 +442,12 @@ def test_a_pinned_conversation_stands_in_the_way_of_no_other(sessions, view, ada
     assert ada.shown.new_chat().id == empty, "empty conversations pile up"
     assert ada.store.latest().id == empty
     assert ada.store.conversations(1)[0].id == first
+
+
+def test_what_a_handler_still_shows_is_dropped_when_the_page_has_left():
+    followed = Followed()
+    updates = followed.while_shown(iter([{"first": 1}, {"second": 2}]))
+    assert next(updates) == {"first": 1}
+    followed.begin()
+    followed.leave()
+    assert list(updates) == []

@@ -17,6 +17,7 @@ from tests.ui.scripted_assistant import ScriptedAssistant, call
 from ui.chat.events import Answering
 from ui.chat.layout import build_layout
 from ui.chat.option_events import Options
+from ui.chat.stream import Followed
 from ui.chat.tools import WAITING, question
 from ui.chat.turns import turns
 
@@ -95,7 +96,7 @@ def test_each_choice_is_followed_by_the_rest_of_the_answer(sessions, view, ada, 
     chat, answer = waiting(ada)
     ScriptedAssistant.says[:] = ["So it is."]
     event = clicked(message=answer.id, call=open_call(answer.steps).id, choice=choice)
-    update = shown(view, Answering(sessions, view).decide(chat, by("ada"), event))
+    update = shown(view, Answering(sessions, view).decide(chat, Followed(), by("ada"), event))
     ada.job.join(10)
     assert update["permit"] == ""
     fold, end = rows_of(ada, chat).rows[-2:]
@@ -109,7 +110,7 @@ def test_each_choice_is_followed_by_the_rest_of_the_answer(sessions, view, ada, 
 def test_a_click_that_fits_nothing_runs_nothing(sessions, view, ada, change):
     chat, answer = waiting(ada)
     data = {"message": answer.id, "call": open_call(answer.steps).id, "choice": "once", **change}
-    update = shown(view, Answering(sessions, view).decide(chat, by("ada"), clicked(**data)))
+    update = shown(view, Answering(sessions, view).decide(chat, Followed(), by("ada"), clicked(**data)))
     assert "already" in update["notice"]
     assert "data-call" in update["permit"], "it can still be decided about"
     assert len(ada.assistant.read) == 1

@@ -56,7 +56,9 @@ def test_an_answer_is_followed_in_its_own_conversation_only(slow, pages, tmp_pat
     wait_idle(page)
 
 
-def test_a_question_waits_for_its_turn_and_is_followed_when_it_comes(slow, pages):
+@pytest.fixture
+def waiting(slow, pages):
+    """A page with a question that waits, in another conversation than the one being answered."""
     page = pages.open(slow)
     arrived(page)
     ask(page, STORY, wait=False)
@@ -64,34 +66,33 @@ def test_a_question_waits_for_its_turn_and_is_followed_when_it_comes(slow, pages
     new_chat(page)
     ask(page, OTHER, wait=False)
     page.wait_for_selector("#od-chat >> text=Waiting for another answer to end")
+    return page
+
+
+def ends(page) -> None:
+    """The answer shown grows, and is stopped."""
+    grows(page)
+    page.keyboard.press("Escape")
+    wait_idle(page)
+
+
+def test_a_question_waits_for_its_turn_and_is_followed_when_it_comes(waiting):
+    page = waiting
     page.reload()
     arrived(page)
     page.wait_for_selector("#od-chat >> text=Waiting for another answer to end")
     assert questions(page) == [OTHER]
     assert page.is_visible("#od-stop")
     visit(page, STORY)
-    grows(page)
-    page.keyboard.press("Escape")
-    wait_idle(page)
+    ends(page)
     visit(page, OTHER)
-    grows(page)
-    page.keyboard.press("Escape")
-    wait_idle(page)
+    ends(page)
 
 
-def test_a_question_that_waits_is_taken_back(slow, pages):
-    page = pages.open(slow)
-    arrived(page)
-    new_chat(page)
-    ask(page, STORY, wait=False)
-    grows(page)
-    new_chat(page)
-    ask(page, OTHER, wait=False)
-    page.wait_for_selector("#od-chat >> text=Waiting for another answer to end")
+def test_a_question_that_waits_is_taken_back(waiting):
+    page = waiting
     page.click("#od-stop")
     page.wait_for_selector("#od-chat >> text=taken back before its turn")
     wait_idle(page)
     visit(page, STORY)
-    grows(page)
-    page.keyboard.press("Escape")
-    wait_idle(page)
+    ends(page)

@@ -59,8 +59,13 @@ def test_tags_are_written_and_filter_the_list(server, pages):
     page = pages.open(server)
     arrived(page)
     for talk in ("Bread", "Boats"):
-        whole = {"name": talk, "createdAt": 1_700_000_000_000, "messages": [
-            {"currentlySelected": 0, "versions": [{"role": "user", "content": [{"type": "text", "text": talk}]}]}]}
+        whole = {
+            "name": talk,
+            "createdAt": 1_700_000_000_000,
+            "messages": [
+                {"currentlySelected": 0, "versions": [{"role": "user", "content": [{"type": "text", "text": talk}]}]}
+            ],
+        }
         upload = {"name": "c.json", "mimeType": "application/json", "buffer": json.dumps(whole).encode()}
         page.set_input_files("#od-transfer input[type=file]", upload)
         page.wait_for_selector("#od-notice >> text=1 conversation with 1 message came in from LM Studio.")

@@ -36,6 +36,7 @@ class Answering(Handlers):
         editing: str | None,
         files: list[Attached],
         too_long: str,
+        followed: Followed,
         request: gr.Request,
     ) -> Updates:
         view = self.view
@@ -48,17 +49,18 @@ class Answering(Handlers):
             yield view.open(session, session.store.get(name), None, {view.box: ""})
         elif editing:
             start: Starting = partial(conversing.edit, session, name, editing, text, *sent)
-            yield from view.run(session, name, start, (text, files), asked=text, above=editing)
+            yield from followed.while_shown(view.run(session, name, start, (text, files), asked=text, above=editing))
         else:
             start = partial(conversing.ask, session, name, text, *sent)
-            yield from view.run(session, name, start, (text, files), asked=text)
+            yield from followed.while_shown(view.run(session, name, start, (text, files), asked=text))
 
     @telling
-    def example(self, chat: str | None, request: gr.Request, event: gr.SelectData) -> Updates:
+    def example(self, chat: str | None, followed: Followed, request: gr.Request, event: gr.SelectData) -> Updates:
         """A suggested question was picked; what somebody is writing stays in the box."""
         session, name = self.here(request, chat)
         text = event.value["text"]
-        yield from self.view.run(session, name, partial(conversing.ask, session, name, text), asked=text)
+        start = partial(conversing.ask, session, name, text)
+        yield from followed.while_shown(self.view.run(session, name, start, asked=text))
 
     def follow(self, chat: str | None, followed: Followed, request: gr.Request) -> Updates:
         yield from self.view.follow(session_of(self.sessions, request), chat, followed)
@@ -73,9 +75,11 @@ class Answering(Handlers):
         data = event._data
         match data["kind"]:
             case "regenerate":
-                yield from self.view.run(session, name, partial(conversing.regenerate, session, name))
+                start: Starting = partial(conversing.regenerate, session, name)
+                yield from followed.while_shown(self.view.run(session, name, start))
             case "continue":
-                yield from self.view.run(session, name, partial(conversing.resume, session, name))
+                start = partial(conversing.resume, session, name)
+                yield from followed.while_shown(self.view.run(session, name, start))
             case "edit":
                 yield self.view.edit(session, session.store.message(data["id"]))
             case "delete":
@@ -101,11 +105,12 @@ class Answering(Handlers):
         yield self.view.open(session, session.store.get(chat), chat, {self.view.notice: note(told)})
 
     @telling
-    def decide(self, chat: str | None, request: gr.Request, event: gr.EventData) -> Updates:
+    def decide(self, chat: str | None, followed: Followed, request: gr.Request, event: gr.EventData) -> Updates:
         """The user said whether a function may run."""
         session, name = self.here(request, chat)
         data = event._data
-        yield from self.view.decide(session, name, data["message"], data["call"], data["choice"])
+        decided = self.view.decide(session, name, data["message"], data["call"], data["choice"])
+        yield from followed.while_shown(decided)
 
     def cancel(self) -> dict:
         """The edit is given up: what it would have changed stays as it is, and the page script empties the box."""
@@ -113,9 +118,20 @@ class Answering(Handlers):
 
     @telling
     def take(
-        self, paths: list[str] | None, there: list[Attached], text: str, chat: str | None, request: gr.Request
+        self,
+        paths: list[str] | None,
+        there: list[Attached],
+        text: str,
+        chat: str | None,
+        followed: Followed,
+        request: gr.Request,
     ) -> Updates:
         """Files were chosen or dropped; documents take a moment to read."""
+        yield from followed.while_shown(self._taken(paths, there, text, chat, request))
+
+    def _taken(
+        self, paths: list[str] | None, there: list[Attached], text: str, chat: str | None, request: gr.Request
+    ) -> Updates:
         view = self.view
         yield {view.notice: note("Reading.")}
         files, refused = attachments.take(paths or [], there)

@@ -163,7 +163,7 @@ def store(
     thinking: str,
 ) -> SamplingSettings:
     """Keep the options with the conversation. Raises SettingsError or GrammarError naming what is refused."""
-    if form.strip():
+    if form := (form or "").strip():
         check_grammar(form_grammar(form))
     before = session.store.get(chat).sampling or session.settings.sampling
     sampling = replace(
@@ -175,7 +175,7 @@ def store(
         repeat_penalty=_number(repeat_penalty, "repeat_penalty"),
         max_tokens=None if max_tokens is None else int(max_tokens),
         seed=_seed(seed),
-        form=form.strip() or None,
+        form=form or None,
         thinking=thinking,
     )
     session.store.update(

@@ -37,7 +37,6 @@ class _Follows:
     def __init__(self, view: ChatView, answering: Answering) -> None:
         self._view = view
         self.answering = answering
-        self.running: list[Any] = []  # what showing another conversation in this tab ends
 
     def behind(self, event: Any) -> None:
         view = self._view
@@ -45,41 +44,38 @@ class _Follows:
         again = {**STREAMING, "trigger_mode": "multiple"}
         following = event.then(self.answering.follow, [view.chat_id, view.followed], view.moving, **again)
         following.then(self.answering.ended, [view.chat_id, view.followed], view.outputs, **again)
-        self.running += [event, following]
 
 
 def _connect_answers(page: Page, blocks: gr.Blocks, follows: _Follows) -> None:
     """Everything that shows or starts an answer."""
     view, answering = page.view, follows.answering
-    where = [view.box, view.chat_id, view.editing, view.attached, view.too_long]
+    where = [view.box, view.chat_id, view.editing, view.attached, view.too_long, view.followed]
+    here = [view.chat_id, view.followed]
     files = [view.attached, view.box, view.chat_id]
     shown = [view.attached, view.chips, view.too_long, view.notice]
     # The hidden field is but a place for what the script says.
     place: dict[str, Any] = {"inputs": [view.options.chat], "js": "() => [location.pathname]"}
     follows.behind(blocks.load(answering.arrive, outputs=view.outputs, **place, **STREAMING))
     follows.behind(gr.on([view.box.submit, view.send.click], answering.ask, where, view.outputs, **STREAMING))
-    follows.behind(view.chat.example_select(answering.example, [view.chat_id], view.outputs, **STREAMING))
-    follows.behind(view.marks.act(answering.turn, [view.chat_id, view.followed], view.outputs, **STREAMING))
-    follows.behind(view.permit.act(answering.decide, [view.chat_id], view.outputs, **STREAMING))
+    follows.behind(view.chat.example_select(answering.example, here, view.outputs, **STREAMING))
+    follows.behind(view.marks.act(answering.turn, here, view.outputs, **STREAMING))
+    follows.behind(view.permit.act(answering.decide, here, view.outputs, **STREAMING))
     view.cancel.click(answering.cancel, None, [*view.no_edit(), view.notice], queue=False, **PRIVATE)
     view.stop.click(answering.halt, [view.chat_id], None, queue=False, **PRIVATE)
-    follows.running.append(page.attach.upload(answering.take, [page.attach, *files], shown, **STREAMING))
+    page.attach.upload(answering.take, [page.attach, *files, view.followed], shown, **STREAMING)
     view.chips.act(answering.take_off, files, shown, **PRIVATE)
     page.tick.tick(answering.look, [view.seen_idle], [view.seen_idle, view.notice, view.gauge], **PRIVATE)
 
 
 def _connect_conversations(sessions: Sessions, page: Page, follows: _Follows) -> None:
-    """The list of conversations, import. What shows another one ends the following of this one in this tab."""
+    """The list of conversations, import."""
     view, chats = page.view, Conversations(sessions, page.view)
     where = [view.chat_id, view.followed]
-    opening = view.rows.act(chats.row, where, view.outputs, cancels=list(follows.running), **STREAMING)
-    follows.behind(opening)
+    follows.behind(view.rows.act(chats.row, where, view.outputs, **STREAMING))
     view.notice.act(chats.undo, where, view.outputs, **STREAMING)  # nothing is being written in what comes back
-    importing = page.upload.upload(
-        chats.import_file, [page.upload, *where], view.outputs, cancels=list(follows.running), **STREAMING
-    )
+    importing = page.upload.upload(chats.import_file, [page.upload, *where], view.outputs, **STREAMING)
     follows.behind(importing)  # also where the file is refused: the answer being written is followed on
-    page.new.click(chats.fresh, where, view.outputs, cancels=list(follows.running), **STREAMING)
+    page.new.click(chats.fresh, where, view.outputs, **STREAMING)
     page.query.input(chats.search, [page.query, view.chat_id], [view.rows], **LAST)
 
 

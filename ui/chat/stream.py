@@ -25,19 +25,33 @@ HEARTBEAT = 1.0
 class Followed:
     """What a page follows or followed last, for as long as it is open.
 
-    started: when that answer did; ended: just now, and the page is to be shown anew; by: which of its handlers follows.
+    started: when that answer did; ended: just now, and the page is to be shown anew; by: which of its handlers follows;
+    left: how often the page went to another conversation. Gradio could end what goes on for the one before (`cancels`),
+    but does so one by one, each when it next yields, and then also ends what the page has begun since.
     """
 
     started: float = 0.0
     ended: bool = False
     by: int = 0
+    left: int = 0
 
     def begin(self) -> int:
         """A number for who follows from now on; whoever did lets go."""
         self.by += 1
         return self.by
 
-    leave = begin  # the page shows something else: whoever follows lets go
+    def leave(self) -> None:
+        """The page shows another conversation: whoever follows lets go, and `while_shown` ends."""
+        self.by += 1
+        self.left += 1
+
+    def while_shown(self, updates: Iterator[dict]) -> Iterator[dict]:
+        """The updates, as long as the page shows the same conversation."""
+        left = self.left
+        for update in updates:
+            if self.left != left:
+                return
+            yield update
 
 
 def follow(job: AnswerJob) -> Iterator[AnswerJob]:

@@ -80,7 +80,11 @@ def turns(
 
 def awaited(question: str, instead: str) -> list[dict]:
     """Rows of a question that waits for its answer, and what stands in the answer's place meanwhile."""
-    return [{"role": "user", "content": _as_is(_shown(question))}, {"role": "assistant", "content": _as_is(instead)}]
+    return [{"role": "user", "content": _as_is(_shown(question))}, in_place_of_answer(instead)]
+
+
+def in_place_of_answer(text: str) -> dict:
+    return {"role": "assistant", "content": _as_is(text)}
 
 
 def _mark(message: Message, version: tuple[int, int], last: bool, busy: bool) -> dict:

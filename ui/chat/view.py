@@ -45,7 +45,7 @@ from ui.chat.parts import (
 from ui.chat.stream import Followed, follow
 from ui.chat.switching import describe_switch
 from ui.chat.tools import question
-from ui.chat.turns import Turns, awaited, turns
+from ui.chat.turns import Turns, awaited, in_place_of_answer, turns
 
 EDITING = {
     "user": "Editing an earlier message: sending makes a new version beside the old one, and answers it.",
@@ -318,7 +318,7 @@ class ChatView:
     def _conversation(self, session: Session, chat: str, path: list[Message]) -> dict:
         shown = shown_turns(session, chat, path)
         empty = empty_state(target_path(session, chat)) if not shown.rows else None
-        rows = [*shown.rows, *(awaited("", WAITING)[1:] if chat in session.waiting else [])]
+        rows = [*shown.rows, *([in_place_of_answer(WAITING)] if chat in session.waiting else [])]
         value = gr.Chatbot(value=rows, placeholder=empty) if empty else rows
         permit = "" if session.writing(chat) else question(path)
         return {self.chat: value, self.marks: shown.marks_html(chat), self.permit: permit}

@@ -2,7 +2,7 @@
 
     python -m models.recipe.sight tiny-target-a2 --data DIR --out DIR --minutes 40 --resume FOLDER [--tower FILE]
 
-`--resume` names a Hugging Face folder of the target, `--tower` a checkpoint.pt of this command whose tower to take.
+`--resume` names a Hugging Face folder of the target, `--tower` a projector that an earlier run wrote.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from ..data import encode_documents, is_held_out, read_records
 from ..export import export_gguf
 from ..specs import SPECS
 from ..train import TrainSettings
-from .tower import Tower, TowerSpec, export_projector
+from .tower import Tower, TowerSpec, export_projector, read_projector
 from .train import ALONE_SHARE, Pictures, Seeing, train
 
 
@@ -26,7 +26,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="folder of *.jsonl conversations")
     parser.add_argument("--out", type=Path, required=True, help="a folder NAME is made in here")
     parser.add_argument("--resume", type=Path, required=True, help="Hugging Face folder of the target")
-    parser.add_argument("--tower", type=Path, help="checkpoint.pt of an earlier run, whose tower has learned alone")
+    parser.add_argument("--tower", type=Path, help="projector of an earlier run, whose tower has learned alone")
     parser.add_argument("--minutes", type=float, default=40.0, help="of the processor (default: %(default)s)")
     parser.add_argument("--lr", type=float, default=1.5e-3, help="peak rate (default: %(default)s)")
     parser.add_argument("--threads", type=int, default=1)
@@ -39,10 +39,8 @@ def main() -> None:
     tokenizer = Tokenizer.from_file(str(args.resume / "tokenizer.json"))
     records = [record for record in read_records(args.data, spec.tasks) if not is_held_out(record)]
     language = LlamaForCausalLM.from_pretrained(args.resume)
-    model = Seeing(language, Tower(TowerSpec(language.config.hidden_size))).train()
-    if args.tower is not None:
-        saved = torch.load(args.tower, weights_only=True)
-        model.load_state_dict({k: v for k, v in saved.items() if not k.startswith("language.")}, strict=False)
+    wanted = TowerSpec(language.config.hidden_size)
+    model = Seeing(language, read_projector(args.tower, wanted) if args.tower else Tower(wanted)).train()
     settings = TrainSettings(minutes=args.minutes, learning_rate=args.lr, compiled=False)
     train(
         model,

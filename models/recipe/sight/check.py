@@ -3,8 +3,7 @@
     python -m models.recipe.sight.check FILE.gguf [--questions 200] [--same 100] [--teach 64] [--wrong]
 
 The projector lies beside the file. Runs through the program's own engine with its bundled drafter, which learns from
-answers about other drawings; then what it drafts behind the mark for a picture is set beside what it drafts behind the
-same words alone.
+answers about other drawings; then what is accepted behind drawings is set beside what is of the same words without.
 """
 
 import argparse
@@ -14,12 +13,12 @@ import random
 import tempfile
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from omnidraft.backends.pictures import Picture
-from omnidraft.backends.prompting import picture_marks
-from omnidraft.backends.prompting.picture_marks import UNSEEN, with_pictures
+from omnidraft.backends.prompting.picture_marks import with_pictures
 from omnidraft.bench.answering import records
 from omnidraft.bench.learn import live
 from omnidraft.bench.pairs import PLAIN, Pair, Way
@@ -58,8 +57,7 @@ def right_by_kind(pair: Pair, asked: Sequence[tuple[Picture, Asked]]) -> tuple[d
     found: dict[str, list[bool]] = defaultdict(list)
     wrong = []
     for picture, one in asked:
-        ids = pair.answer(PLAIN, message(picture, one.question), _sampling(0.0)).ids
-        text = pair.pair.target.decode(ids).decode(errors="replace").removesuffix("<|eot_id|>").strip()
+        text = _text(pair, pair.answer(PLAIN, message(picture, one.question), _sampling(0.0)).ids)
         found[one.kind].append(text == one.answer)
         if text != one.answer:
             wrong.append({"kind": one.kind, "question": one.question, "answer": text, "right": one.answer})
@@ -84,23 +82,34 @@ def teach(pair: Pair, count: int, folder: Path) -> Path | None:
     learner = StreamLearner(folder, DRAFTER, LearningSettings(), threads=1)
     vocabulary = pair.pair.target.fingerprint
     learner.switched(vocabulary, "seen", {vocabulary: str(table)})
-    asked = ((f"seen {i}", "qa", message(*one)) for i, one in enumerate(_taught(count)))
+    others = enumerate(questions(count, SEED + 1))
+    asked = ((f"seen {i}", "qa", message(picture, one.question)) for i, (picture, one) in others)
     adapter = None
     for update in live(learner, list(records(pair, asked, 1.0, LONGEST))):
         adapter = update.version.adapter if update.version else None
     return adapter
 
 
-def _taught(count: int) -> list[tuple[Picture, str]]:
-    return [(picture, one.question) for picture, one in questions(count, SEED + 1)]
+def acceptance(pair: Pair, asked: Sequence[tuple[Picture, Asked]], seen: bool) -> float:
+    """Accepted of what is proposed for the target's words about drawings; not `seen`: for the same words, which a form
+    makes it say, where the question stands alone."""
+    accepted = proposed = 0
+    pair.engine.forcing = False  # what a form leaves no choice about is not the drafter's
+    for picture, one in asked:
+        messages, sampling = message(picture, one.question), _sampling(0.0)
+        if not seen:
+            said = _text(pair, pair.answer(PLAIN, messages, sampling).ids)
+            messages = [{"role": "user", "content": one.question}]
+            sampling = replace(sampling, form=f"root ::= {json.dumps(said)}")
+        trace = pair.answer(DRAFTED, messages, sampling)
+        accepted, proposed = accepted + trace.accepted, proposed + trace.proposed
+    pair.engine.forcing = True
+    return accepted / proposed
 
 
-def acceptance(pair: Pair, asked: Sequence[tuple[Picture, Asked]], mark: str) -> float:
-    """Accepted of what is proposed behind drawings, where the drafter reads `mark` for each."""
-    picture_marks.UNSEEN = mark
-    traces = [pair.answer(DRAFTED, message(picture, one.question), _sampling(0.0)) for picture, one in asked]
-    picture_marks.UNSEEN = UNSEEN
-    return sum(trace.accepted for trace in traces) / sum(trace.proposed for trace in traces)
+def _text(pair: Pair, ids: Sequence[int]) -> str:
+    eog = pair.pair.target.eog
+    return pair.pair.target.decode([id for id in ids if id not in eog]).decode(errors="replace").strip()
 
 
 def _sampling(temperature: float, seed: int = 1) -> SamplingSettings:
@@ -129,7 +138,10 @@ def main() -> None:
         for name in ("untaught", "taught")[: 2 if args.teach else 1]:
             if name == "taught":
                 pair.draft_with(None, teach(pair, args.teach, Path(folder)))
-            said[name] = {mark or "nothing": round(acceptance(pair, asked, mark), 3) for mark in (UNSEEN, "")}
+            said[name] = {
+                "behind drawings": round(acceptance(pair, asked, True), 3),
+                "the same words without": round(acceptance(pair, asked, False), 3),
+            }
         print(json.dumps(said))
 
 

@@ -107,6 +107,14 @@ def export_projector(path: Path, name: str, tower: Tower) -> None:
     partial.replace(path)
 
 
+def read_projector(path: Path, spec: TowerSpec) -> Tower:
+    """The tower of a file that `export_projector` wrote."""
+    stored = {tensor.name: torch.from_numpy(tensor.data.astype(np.float32)) for tensor in gguf.GGUFReader(path).tensors}
+    tower = Tower(spec)
+    tower.load_state_dict({key: stored[_gguf_name(key)].reshape(to.shape) for key, to in tower.state_dict().items()})
+    return tower
+
+
 def _gguf_name(key: str) -> str:
     """Of a weight in the state of a `Tower`."""
     if key.startswith("mm_"):

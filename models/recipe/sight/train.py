@@ -22,7 +22,7 @@ from ..data import Document, packed_batches
 from ..schedule import TrainingClock, WarmupHoldDecay
 from ..specs import ModelSpec
 from ..train import TrainSettings, make_optimizers
-from .drawings import LABELS, SIDE, Asked, draw
+from .drawings import LABELS, SIDE, Asked, Drawing, draw
 from .tower import Tower
 
 HERE = "\x00"  # where the picture stands in a rendered conversation
@@ -98,14 +98,19 @@ class Pictures:
                 learned += [is_learned] * len(part)
         return ids, learned
 
+    def _chosen(self, drawing: Drawing) -> list[Asked]:
+        """Of a drawing's questions a few, in any order; places always, as comparing takes more examples than naming."""
+        mixed = self._rng.sample(drawing.asked, len(drawing.asked))
+        first = sorted(mixed, key=lambda one: one.kind != "place")[:QUESTIONS]
+        return self._rng.sample(first, len(first))
+
     def batch(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
         """pixels (PICTURES, SIDE, SIDE, 3), labels (PICTURES, len(LABELS)), ids and learned (PICTURES, LENGTH)."""
         drawings = [draw(self._rng) for _ in range(PICTURES)]
         ids = torch.zeros((PICTURES, LENGTH), dtype=torch.long)
         learned = torch.zeros((PICTURES, LENGTH), dtype=torch.bool)
         for row, drawing in enumerate(drawings):
-            asked = self._rng.sample(drawing.asked, min(len(drawing.asked), QUESTIONS))
-            found, marks = self.conversation(asked)
+            found, marks = self.conversation(self._chosen(drawing))
             count = min(len(found), LENGTH)
             ids[row, :count], learned[row, :count] = torch.tensor(found[:count]), torch.tensor(marks[:count])
         pixels = torch.from_numpy(np.stack([drawing.pixels for drawing in drawings]))

@@ -25,7 +25,7 @@ from omnidraft.backends.llama.bits import WIDTHS, rows_read_by, width_class
 from omnidraft.backends.llama.cards import place
 from omnidraft.backends.llama.context import LlamaContext
 from omnidraft.backends.llama.devices import gpu_offload
-from omnidraft.backends.llama.estimate import check_memory, check_projector
+from omnidraft.backends.llama.estimate import check_memory
 from omnidraft.backends.llama.eyes import Eyes
 from omnidraft.backends.llama.passes import passes
 from omnidraft.backends.llama.placement import Placement
@@ -125,11 +125,9 @@ class LlamaTarget:
         return cls(info, settings, vocabulary or read_gguf_vocabulary(info.path), max_rows, placement)
 
     def open_eyes(self, projector: Path) -> None:
-        """See pictures through this projector from now on; ModelError if that cannot be, NoRoom for want of memory."""
+        """See pictures through this projector from now on; ModelError if that cannot be."""
         if read_info(projector).kind != "projector":
             raise ModelError(f"{projector} is no projector (mmproj), so nothing can be seen through it.")
-        if not self.on_card:
-            check_projector(projector)
         TRIALS.require(self.info.path, projector)
         with self._lock:
             self.eyes = self._live().open_eyes(projector)

@@ -1,7 +1,7 @@
 """The child that opens an unknown file first: does with it what the program would do, and says how that went.
 
-Prints one line of JSON: "" if the file was opened, or refused in a sentence of ours; else what is wrong. Whatever ends
-this process otherwise would have ended the program.
+Prints one line of JSON: "" if the file was opened, or refused in a sentence that the program would say too; else what
+is wrong. Whatever ends this process otherwise would have ended the program.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def _open(path: Path, adapter: str | None) -> str:
     from omnidraft.backends.gguf.file import read_info
     from omnidraft.backends.gguf.header_checks import check_vocabulary
     from omnidraft.backends.llama.model import LlamaDrafter
-    from omnidraft.errors import ModelError, NoRoom
+    from omnidraft.errors import ModelError
     from omnidraft.settings.config import ModelSettings
 
     info = read_info(path)
@@ -42,8 +42,6 @@ def _open(path: Path, adapter: str | None) -> str:
         if projector is not None:
             try:
                 model.open_eyes(projector)
-            except NoRoom:
-                raise
             except ModelError as error:
                 return str(error).removeprefix(f"The projector {projector} ")
         if model.eyes is not None:

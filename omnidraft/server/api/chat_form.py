@@ -29,6 +29,7 @@ class ChatForm:
         self, job: AnswerJob, reader: Reader, tools: Tools | None = None, logprobs: Logprobs | None = None
     ) -> None:
         self._job, self._reader, self._logprobs = job, reader, logprobs
+        self.tools = tools
         self._one = tools is not None and tools.one
         self._read = 0
         self._called = 0

@@ -10,7 +10,7 @@ from omnidraft.server.api.body import json_body
 from omnidraft.server.api.fields import BadRequest, field
 from omnidraft.server.api.request import CompletionRequest
 
-# Refused: answers are not kept here, so none can be gone on with, nor written while nobody waits.
+# Refused where they say anything: answers are not kept here, so none can be gone on with, or written with nobody there.
 _STORED = ("previous_response_id", "conversation", "background", "prompt")
 _SAME = (
     "model", "temperature", "top_p", "seed", "stream", "parallel_tool_calls", "speculation", "grammar", "stop",
@@ -79,7 +79,14 @@ def _part(part: Any) -> Any:
 
 def _form(body: dict[str, Any]) -> dict[str, Any] | None:
     form = field(field(body, "text", dict) or {}, "format", dict)
-    return {"type": "json_schema", "json_schema": form} if form and form.get("type") == "json_schema" else form
+    kind = form.get("type") if form else "text"
+    if kind not in ("text", "json_object", "json_schema"):
+        raise BadRequest("text.format must be of type text, json_object or json_schema.")
+    if form is None or kind != "json_schema":
+        return form
+    if not isinstance(form.get("schema"), dict):
+        raise BadRequest("text.format of type json_schema needs a schema, an object.")
+    return {"type": kind, "json_schema": form}
 
 
 def _tools(body: dict[str, Any]) -> list[Any] | None:

@@ -10,7 +10,9 @@ from typing import Any
 
 from anyio import to_thread
 
+from omnidraft.server.api.chat_form import ChatForm
 from omnidraft.server.api.reply import Reply
+from omnidraft.server.api.tools import Tools
 
 _DONE = {"text": "output_text", "reasoning": "reasoning_text"}
 
@@ -20,8 +22,7 @@ def whole(replies: Sequence[Reply]) -> dict[str, Any]:
     (reply,) = replies
     writer = _Writer(reply)
     list(writer.news(over=True))
-    list(writer.closing())
-    return writer.response()
+    return list(writer.closing())[-1]["response"]
 
 
 async def stream(reply: Reply, *_: Any) -> AsyncIterator[str]:
@@ -47,6 +48,17 @@ def _line(event: dict[str, Any]) -> str:
     return f"event: {event['type']}\ndata: {json.dumps(event, ensure_ascii=False)}\n\n"
 
 
+def _told(tools: Tools | None) -> dict[str, Any]:
+    """The tools as a response repeats them."""
+    offered = tools.offered if tools is not None else []
+    names = [function["name"] for function in tools.forced] if tools is not None else []
+    choice: Any = "required" if names else "auto"
+    if len(names) == 1 < len(offered):
+        choice = {"type": "function", "name": names[0]}
+    told = [{"type": "function", **tool["function"]} for tool in offered]
+    return {"tools": told, "tool_choice": choice, "parallel_tool_calls": tools is None or not tools.one}
+
+
 class _Writer:
     """The items so far, of which the last may still grow, and the events that tell of them."""
 
@@ -56,6 +68,7 @@ class _Writer:
         self._items: list[dict[str, Any]] = []
         self._kind = ""  # of the item that grows
         self._number = -1
+        self._tools = _told(reply.form.tools if isinstance(reply.form, ChatForm) else None)
 
     def opening(self) -> Iterator[dict[str, Any]]:
         for kind in ("response.created", "response.in_progress"):
@@ -66,21 +79,24 @@ class _Writer:
             yield from self._grow(part["delta"])
 
     def closing(self) -> Iterator[dict[str, Any]]:
-        yield from self._end_item()
-        response = self.response()
-        yield self._event(f"response.{response['status']}", response=response)
+        status = self._ended()
+        yield from self._end_item("completed" if status == "completed" else "incomplete")
+        yield self._event(f"response.{status}", response=self.response(status))
 
-    def response(self, status: str | None = None) -> dict[str, Any]:
-        """All of it; without a status the one that its job ended with."""
-        job, statistics = self._reply.job, self._reply.job.live.statistics
+    def _ended(self) -> str:
+        """The status that its job ended with."""
+        job = self._reply.job
         cut = job.live.finish_reason in ("length", "context")
-        status = status or ("failed" if job.error else "incomplete" if cut else "completed")
+        return "failed" if job.error else "incomplete" if cut else "completed"
+
+    def response(self, status: str) -> dict[str, Any]:
+        job, statistics = self._reply.job, self._reply.job.live.statistics
         error = {"code": "server_error", "message": job.error} if status == "failed" else None
         return {
             "id": self._id, "object": "response", "created_at": self._created, "status": status, "error": error,
             "incomplete_details": {"reason": "max_output_tokens"} if status == "incomplete" else None,
             "model": self._reply.name, "output": list(self._items), "store": False, "previous_response_id": None,
-            "parallel_tool_calls": True, "tool_choice": "auto", "tools": [], "metadata": {},
+            **self._tools,
             "usage": {
                 "input_tokens": statistics.prompt_tokens, "output_tokens": statistics.tokens,
                 "total_tokens": statistics.prompt_tokens + statistics.tokens,
@@ -118,7 +134,7 @@ class _Writer:
         self._items[-1]["content"].append(part)
 
     def _begin(self, kind: str, item: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        yield from self._end_item()
+        yield from self._end_item("completed")
         self._kind = kind
         self._items.append({**item, "status": "in_progress"})
         yield self._event("response.output_item.added", output_index=len(self._items) - 1, item=dict(self._items[-1]))
@@ -134,11 +150,11 @@ class _Writer:
         more: dict[str, Any] = {"logprobs": []} if kind == "text" else {}
         yield self._event(f"response.{_DONE[kind]}.delta", **self._place(), content_index=0, delta=text, **more)
 
-    def _end_item(self) -> Iterator[dict[str, Any]]:
+    def _end_item(self, status: str) -> Iterator[dict[str, Any]]:
         if not self._kind:
             return
         item, kind, place = self._items[-1], self._kind, self._place()
-        self._kind, item["status"] = "", "completed"
+        self._kind, item["status"] = "", status
         if kind == "arguments":
             told = {"name": item["name"], "arguments": item["arguments"]}
             yield self._event("response.function_call_arguments.done", **place, **told)

@@ -15,7 +15,8 @@ _NAME = re.compile(r"[\w.-]{1,64}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """offered: OpenAI's descriptions; forced: the functions one of which must be called, none: the model decides."""
+    """offered: OpenAI's descriptions; forced: the functions one of which must be called, none: the model decides;
+    one: at most one call."""
 
     offered: list[dict[str, Any]]
     forced: list[dict[str, Any]]

@@ -47,8 +47,11 @@ def test_a_vocabulary_that_cannot_spell_every_byte_is_refused(models: Path, tmp_
 
 
 def test_what_is_bundled_passes(models: Path):
-    for file in models.glob("tiny-*.gguf"):
-        assert usable_info(file).kind == "model"
+    for file in models.glob("*.gguf"):
+        if file.name.startswith("mmproj"):
+            assert read_info(file).kind == "projector"
+        else:
+            assert usable_info(file).kind == "model"
 
 
 def test_an_alpha_of_another_type_is_refused(models: Path, tmp_path: Path, write_adapter):
