@@ -31,7 +31,7 @@ from .drawings import Asked, draw
 
 DRAFTER = BUNDLED_MODELS / "tiny-drafter-f16.gguf"
 DRAFTED = Way("fixed:4")
-SEED = 10_000_000  # training draws with 1
+SEED = 10_000_000  # training draws with 1 and 7
 LONGEST = 60  # tokens of an answer
 
 
