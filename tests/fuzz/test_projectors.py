@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +15,6 @@ from omnidraft.backends.llama.model import LlamaTarget
 from omnidraft.backends.picture_ids import FIRST
 from omnidraft.errors import OmniDraftError
 from omnidraft.settings.config import ModelSettings
-from omnidraft.storage.trial import TRIALS
 from tests.backends.seeing import needs_eyes, noise, vision_model
 from tests.backends.tiny_projectors import PROJECTORS
 from tests.fuzz.cases import damaged, fuzz
@@ -28,12 +29,16 @@ def test_damaged_projectors_end_nothing_but_a_child(tmp_path_factory, by):
     kind = by.choice(sorted(PROJECTORS))
     folder = tmp_path_factory.getbasetemp() / f"damaged-{kind}"
     model, projector = vision_model(folder, kind)
-    TRIALS.trust(model.parent)
-    broken = tmp_path_factory.mktemp("projector") / projector.name
     whole = projector.read_bytes()
     within = None if by.random() < 0.2 else read_header(projector).data_start
-    broken.write_bytes(damaged(whole, by, within))
-    with LlamaTarget.open(model, SETTINGS) as target, suppress(OmniDraftError):
+    # Not among the temporary files of the tests, which are trusted: nothing would be tried.
+    with (
+        TemporaryDirectory() as stranger,
+        LlamaTarget.open(model, SETTINGS) as target,
+        suppress(OmniDraftError),
+    ):
+        broken = Path(stranger) / projector.name
+        broken.write_bytes(damaged(whole, by, within))
         target.open_eyes(broken)
         target.extend([5, *target.eyes.ids(noise(1)), 6], 1)
         assert max(target.tokens) >= FIRST
