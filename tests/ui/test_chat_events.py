@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import gradio as gr
 import pytest
 
@@ -442,6 +444,17 @@ def test_a_pinned_conversation_stands_in_the_way_of_no_other(sessions, view, ada
     assert ada.shown.new_chat().id == empty, "empty conversations pile up"
     assert ada.store.latest().id == empty
     assert ada.store.conversations(1)[0].id == first
+
+
+def test_a_page_that_has_left_does_not_wait_for_a_model_to_be_loaded(sessions, view, ada):
+    chat, followed, loaded = ada.shown.chat().id, Followed(), threading.Event()
+    updates = followed.while_shown(view.run(ada, chat, lambda: loaded.wait(20), asked="Hello"))
+    next(updates)
+    next(updates)  # while nothing has begun
+    followed.leave()
+    assert list(updates) == []
+    assert not loaded.is_set()
+    loaded.set()
 
 
 def test_what_a_handler_still_shows_is_dropped_when_the_page_has_left():

@@ -62,7 +62,9 @@ def _connect_answers(page: Page, blocks: gr.Blocks, follows: _Follows) -> None:
     follows.behind(view.permit.act(answering.decide, here, view.outputs, **STREAMING))
     view.cancel.click(answering.cancel, None, [*view.no_edit(), view.notice], queue=False, **PRIVATE)
     view.stop.click(answering.halt, [view.chat_id], None, queue=False, **PRIVATE)
-    page.attach.upload(answering.take, [page.attach, *files, view.followed], shown, **STREAMING)
+    page.attach.upload(
+        answering.take, [page.attach, *files, view.followed], shown, **STREAMING, trigger_mode="multiple"
+    )
     view.chips.act(answering.take_off, files, shown, **PRIVATE)
     page.tick.tick(answering.look, [view.seen_idle], [view.seen_idle, view.notice, view.gauge], **PRIVATE)
 

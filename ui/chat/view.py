@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from concurrent import futures
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -54,8 +55,9 @@ EDITING = {
 Starting = Callable[[], AnswerJob | None]  # None: it waits for its turn
 LOADING = "*Loading the model …*"
 WAITING = "*Waiting for another answer to end; Stop takes the question back.*"
-LOOK_EVERY = 0.25  # seconds between looks at whether a question's turn has come
+LOOK_EVERY = 0.25  # seconds between looks at whether an answer has begun
 PANEL_EVERY = 0.25  # seconds between updates of the numbers
+_BEGINNINGS = futures.ThreadPoolExecutor(thread_name_prefix="begin")
 
 
 @dataclass(slots=True)
@@ -178,8 +180,11 @@ class ChatView:
         """
         waiting = {} if asked is None else {self.chat: _awaiting(session, chat, asked, above)}
         yield {**(self._written("", []) if sent else {}), self.notice: "", **self._buttons(True), **waiting}
+        begun = _BEGINNINGS.submit(start)
+        while futures.wait([begun], LOOK_EVERY).not_done:
+            yield {self.notice: gr.skip()}  # where this may end while a model is loaded; the answer begins all the same
         try:
-            start()
+            begun.result()
         except OmniDraftError as error:
             back = self._written(*sent, session, chat) if sent else {}
             back |= self._conversation(session, chat, session.store.path(chat)) if waiting else {}
