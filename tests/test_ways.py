@@ -17,6 +17,7 @@ import gradio as gr
 import llama_cpp
 import pytest
 
+import ui.chat.view
 from omnidraft.app.sessions import Sessions
 from omnidraft.learning.material.replay import ReplayStore
 from omnidraft.processes.line_child import LineChild
@@ -26,6 +27,7 @@ from tests.test_imports import ROOT
 from tests.ui.fake_assistant import by
 from ui.chat.events import Answering
 from ui.chat.layout import build_layout
+from ui.chat.stream import Followed
 
 MESSAGE, ANSWER = 12, 20  # the most functions of the two ways
 Function = tuple[str, str]  # its file below the root, its name there
@@ -76,7 +78,9 @@ def sessions(tmp_path, models):
 def test_a_message_passes_few_functions_before_the_target_computes(sessions, monkeypatch):
     with gr.Blocks():
         view = build_layout().view
-    session, started, computed, start = sessions.get(), [], [], threading.Thread.start
+    session, asked, started, computed, start = sessions.get(), [], [], [], threading.Thread.start
+    beginnings = ui.chat.view._BEGINNINGS
+    monkeypatch.setattr(beginnings, "submit", noting(beginnings.submit, asked))
 
     def noted(thread: threading.Thread) -> None:
         if thread.name == "answer":
@@ -85,11 +89,12 @@ def test_a_message_passes_few_functions_before_the_target_computes(sessions, mon
         start(thread)
 
     monkeypatch.setattr(threading.Thread, "start", noted)
-    for _ in Answering(sessions, view).ask("Hello", session.shown.chat().id, None, [], "refuse", by("ada")):
+    chat, followed = session.shown.chat().id, Followed()
+    for _ in Answering(sessions, view).ask("Hello", chat, None, [], "refuse", followed, by("ada")):
         pass
     session.job.join(60)
     assert session.job.text
-    way = {*started[0], *computed[0]}
+    way = {*asked[0], *started[0], *computed[0]}
     assert len(way) <= MESSAGE, told(way)
 
 

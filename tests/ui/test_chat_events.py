@@ -448,9 +448,8 @@ def test_a_pinned_conversation_stands_in_the_way_of_no_other(sessions, view, ada
 
 def test_a_page_that_has_left_does_not_wait_for_a_model_to_be_loaded(sessions, view, ada):
     chat, followed, loaded = ada.shown.chat().id, Followed(), threading.Event()
-    updates = followed.while_shown(view.run(ada, chat, lambda: loaded.wait(20), asked="Hello"))
+    updates = view.run(ada, chat, followed, lambda: loaded.wait(20), asked="Hello")
     next(updates)
-    next(updates)  # while nothing has begun
     followed.leave()
     assert list(updates) == []
     assert not loaded.is_set()

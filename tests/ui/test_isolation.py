@@ -169,7 +169,7 @@ def hers(guarded) -> Belongings:
     server, belongings = guarded
     ada = sign_in(server, "ada")
     ada.event(arriving(events_of(ada, ("",))), ["/"])
-    ada.event(the(events_of(ada, ("",)), "od-send"), [f"Tell {SECRET} a story.", None, None, None, "refuse"])
+    ada.event(the(events_of(ada, ("",)), "od-send"), [f"Tell {SECRET} a story.", None, None, None, "refuse", None])
     until = time.monotonic() + 120
     while KEPT not in ada.event(arriving(events_of(ada, ("learning",))), []):
         assert time.monotonic() < until, "the answer was not kept to learn from"

@@ -64,6 +64,7 @@ def test_on_a_phone_all_of_the_chat_is_within_reach(server, pages):
     page.wait_for_selector("#od-cancel", state="visible")
     inside(page, "#od-cancel", "#od-send", "#od-box textarea")
     page.click("#od-cancel")
+    page.wait_for_selector("#od-cancel", state="hidden")
     choose(page, "#od-target", "tiny-target-b")
     page.wait_for_selector("#od-notice >> text=answers from here on")
     page.click("[data-od=side]")

@@ -49,18 +49,17 @@ class Answering(Handlers):
             yield view.open(session, session.store.get(name), None, {view.box: ""})
         elif editing:
             start: Starting = partial(conversing.edit, session, name, editing, text, *sent)
-            yield from followed.while_shown(view.run(session, name, start, (text, files), asked=text, above=editing))
+            yield from view.run(session, name, followed, start, (text, files), asked=text, above=editing)
         else:
             start = partial(conversing.ask, session, name, text, *sent)
-            yield from followed.while_shown(view.run(session, name, start, (text, files), asked=text))
+            yield from view.run(session, name, followed, start, (text, files), asked=text)
 
     @telling
     def example(self, chat: str | None, followed: Followed, request: gr.Request, event: gr.SelectData) -> Updates:
         """A suggested question was picked; what somebody is writing stays in the box."""
         session, name = self.here(request, chat)
         text = event.value["text"]
-        start = partial(conversing.ask, session, name, text)
-        yield from followed.while_shown(self.view.run(session, name, start, asked=text))
+        yield from self.view.run(session, name, followed, partial(conversing.ask, session, name, text), asked=text)
 
     def follow(self, chat: str | None, followed: Followed, request: gr.Request) -> Updates:
         yield from self.view.follow(session_of(self.sessions, request), chat, followed)
@@ -75,11 +74,9 @@ class Answering(Handlers):
         data = event._data
         match data["kind"]:
             case "regenerate":
-                start: Starting = partial(conversing.regenerate, session, name)
-                yield from followed.while_shown(self.view.run(session, name, start))
+                yield from self.view.run(session, name, followed, partial(conversing.regenerate, session, name))
             case "continue":
-                start = partial(conversing.resume, session, name)
-                yield from followed.while_shown(self.view.run(session, name, start))
+                yield from self.view.run(session, name, followed, partial(conversing.resume, session, name))
             case "edit":
                 yield self.view.edit(session, session.store.message(data["id"]))
             case "delete":

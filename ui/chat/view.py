@@ -166,6 +166,7 @@ class ChatView:
         self,
         session: Session,
         chat: str,
+        followed: Followed,
         start: Starting,
         sent: tuple[str, list[Attached]] | None = None,
         *,
@@ -176,13 +177,17 @@ class ChatView:
 
         `sent` are the text and files that were sent for it: they leave the box, and come back if it cannot be started.
         Without them what somebody is writing stays where it is. asked: the question, shown at once, though a model may
-        have to be loaded first; above: the message whose place it takes.
+        have to be loaded first; above: the message whose place it takes. Nothing more is shown once the page has left;
+        the answer begins all the same.
         """
+        left = followed.left
         waiting = {} if asked is None else {self.chat: _awaiting(session, chat, asked, above)}
         yield {**(self._written("", []) if sent else {}), self.notice: "", **self._buttons(True), **waiting}
         begun = _BEGINNINGS.submit(start)
-        while futures.wait([begun], LOOK_EVERY).not_done:
-            yield {self.notice: gr.skip()}  # where this may end while a model is loaded; the answer begins all the same
+        while followed.left == left and futures.wait([begun], LOOK_EVERY).not_done:
+            pass
+        if followed.left != left:
+            return
         try:
             begun.result()
         except OmniDraftError as error:
