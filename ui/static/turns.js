@@ -33,7 +33,7 @@
       if (!act) return;
       window.odTurn?.(act);
       if (act.kind === "tokens") showTokens();
-      if (act.kind === "edit") setTimeout(() => document.querySelector("#od-box textarea")?.focus(), 300);
+      if (act.kind === "edit") document.querySelector("#od-box textarea")?.focus();
     });
     return made;
   };
