@@ -96,15 +96,19 @@ def acceptance(pair: Pair, asked: Sequence[tuple[Picture, Asked]], seen: bool) -
     accepted = proposed = 0
     pair.engine.forcing = False  # what a form leaves no choice about is not the drafter's
     for picture, one in asked:
-        messages, sampling = message(picture, one.question), _sampling(0.0)
-        if not seen:
-            said = _text(pair, pair.answer(PLAIN, messages, sampling).ids)
-            messages = [{"role": "user", "content": one.question}]
-            sampling = replace(sampling, form=f"root ::= {json.dumps(said)}")
-        trace = pair.answer(DRAFTED, messages, sampling)
+        trace = pair.answer(DRAFTED, *asking(pair, picture, one, seen))
         accepted, proposed = accepted + trace.accepted, proposed + trace.proposed
     pair.engine.forcing = True
     return accepted / proposed
+
+
+def asking(pair: Pair, picture: Picture, one: Asked, seen: bool) -> tuple[list[dict[str, Any]], SamplingSettings]:
+    """(messages, sampling) at T = 0; not `seen`: for what is said of the drawing, without it."""
+    messages, sampling = message(picture, one.question), _sampling(0.0)
+    if seen:
+        return messages, sampling
+    said = _text(pair, pair.answer(PLAIN, messages, sampling).ids)
+    return [{"role": "user", "content": one.question}], replace(sampling, form=f"root ::= {json.dumps(said)}")
 
 
 def _text(pair: Pair, ids: Sequence[int]) -> str:
