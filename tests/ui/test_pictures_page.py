@@ -1,4 +1,5 @@
-"""Pictures on the chat page: pasted, asked about, kept through another model, a reload, an export and an import."""
+"""Pictures on the chat page: pasted, dropped and chosen, asked about, kept through another model, a reload, an export
+and an import."""
 
 from __future__ import annotations
 
@@ -14,12 +15,21 @@ from tests.ui.chatting import arrived, ask, choose, questions, wait_idle
 from tests.ui.conftest import SETTINGS
 
 pytestmark = needs_eyes
-PASTE = """([name, data]) => {
+GIVE = """([how, name, data]) => {
   const bytes = Uint8Array.from(atob(data), (letter) => letter.charCodeAt(0));
-  const clipboardData = new DataTransfer();
-  clipboardData.items.add(new File([bytes], name, {type: 'image/png'}));
-  const field = document.querySelector('#od-box textarea');
-  field.dispatchEvent(new ClipboardEvent('paste', {clipboardData, bubbles: true, cancelable: true}));
+  const files = new DataTransfer();
+  files.items.add(new File([bytes], name, {type: 'image/png'}));
+  const about = {bubbles: true, cancelable: true};
+  if (how === 'paste') {
+    const field = document.querySelector('#od-box textarea');
+    field.dispatchEvent(new ClipboardEvent('paste', {clipboardData: files, ...about}));
+  } else {
+    const talk = document.querySelector('#od-main #od-chat');
+    for (const kind of ['dragover', 'drop']) {
+      const event = new DragEvent(kind, {dataTransfer: files, ...about});
+      if (talk.dispatchEvent(event)) throw new Error('the browser would open the file itself');
+    }
+  }
 }"""
 
 
@@ -29,8 +39,13 @@ def drawn(seed: int) -> bytes:
     return made.getvalue()
 
 
-def paste(page, name: str, seed: int) -> None:
-    page.evaluate(PASTE, [name, base64.b64encode(drawn(seed)).decode()])
+def give(page, how: str, name: str, seed: int) -> None:
+    """By paste or drop, or chosen in a dialog."""
+    if how == "choose":
+        file = {"name": name, "mimeType": "image/png", "buffer": drawn(seed)}
+        page.set_input_files("#od-composer input[type=file]", file)
+    else:
+        page.evaluate(GIVE, [how, name, base64.b64encode(drawn(seed)).decode()])
     page.wait_for_selector(f"#od-attached li:has-text('{name}') img")
 
 
@@ -54,7 +69,7 @@ def test_a_pasted_picture_is_asked_about_and_stays_with_its_conversation(make_se
     page.wait_for_selector(".od-empty")
 
     # A model that cannot see says so, and takes neither the picture nor the words.
-    paste(page, "first.png", 1)
+    give(page, "paste", "first.png", 1)
     page.fill("#od-box textarea", "What is this?")
     page.press("#od-box textarea", "Enter")
     page.wait_for_selector("#od-notice >> text=cannot see pictures", timeout=20_000)
@@ -63,8 +78,8 @@ def test_a_pasted_picture_is_asked_about_and_stays_with_its_conversation(make_se
 
     choose(page, "#od-target", "tiny-llava")
     page.wait_for_selector("#od-notice >> text=answers from here on", timeout=20_000)
-    paste(page, "second.png", 2)
-    paste(page, "third.png", 3)
+    give(page, "choose", "second.png", 2)
+    give(page, "drop", "third.png", 3)
     page.click("#od-attached li:has-text('second.png') button")
     page.wait_for_selector("#od-attached li:has-text('second.png')", state="detached")
     ask(page, "What is this?")
