@@ -124,9 +124,9 @@ def _costs(found: Found) -> dict[tuple[str, str, str], dict[str, float]]:
     }
 
 
-def accepted(made: Sequence[dict], title: str = "Acceptance at draft length 4 [95%]") -> Table:
+def accepted(made: Sequence[dict]) -> Table:
     return Table(
-        title,
+        "Acceptance at draft length 4 [95%]",
         ["target", "task", "sampling", "condition", "accepted", "tokens/pass", "answers (long, looped)",
          "updates (refused)", "training, processor s"],
         [[r["target"], r["task"], label(r["temperature"]), r["condition"], r["acceptance"], r["tokens_per_pass"],

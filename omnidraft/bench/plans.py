@@ -20,7 +20,6 @@ REGIMES = ("bundled", "0.1b-Q8_0", "0.1b-F32", "0.5b-F32", "0.5b-F16", "0.5b-Q8_
 LOSSES = ("ngram", "dm", "dm_nll", "hybrid", "both_kl", "projected")  # worst first, as in the paper; ours
 EDIT = "edit"  # "write this text again"
 PEERS = ("server", "transformers", "gguf", "folder")
-TABLES = ("methods", "losses", "cache", "speed")
 MANY = 100_000
 _REGIME = f"what the target is enlarged to, of {', '.join(REGIMES)}"
 _TASKS = f"of {', '.join(TASKS)}, or files of prompts"
@@ -69,27 +68,6 @@ class Overhead(Plan):
 
 
 @dataclass(frozen=True)
-class Structured(OfPair):
-    """answers under JSON schemas: forced tokens, drafts and both; what a schema adds to the first token"""
-
-    target: tuple[str, ...] = words(A, "models")
-    prompts: int = _count(8, "for each schema")
-    max_tokens: int = _count(200, "longest answer")
-    temperature: tuple[str, ...] = words("0,default", _COLUMNS)
-
-
-@dataclass(frozen=True)
-class Cache(OfPair):
-    """acceptance by direct map alone, with an empty and with a seeded n-gram cache"""
-
-    target: tuple[str, ...] = words(f"{A},{B}", "models")
-    tasks: tuple[str, ...] = _tasks()
-    prompts: int = _count(20, "per task")
-    max_tokens: int = _count(64, "longest answer")
-    temperature: tuple[str, ...] = words("0", _COLUMNS)
-
-
-@dataclass(frozen=True)
 class Speed(OfPair):
     """methods against plain decoding, in turns"""
 
@@ -123,10 +101,9 @@ class Load(Plan):
 
 @dataclass(frozen=True)
 class Idle(OfPair):
-    """what learning costs the one who waits: pauses, swaps, generation beside it"""
+    """what learning costs the one who waits: pauses, generation beside it"""
 
     target: str = text(A, "a model")
-    what: tuple[str, ...] = words("train,swaps,slowdown", "parts")
     regime: str = text("0.5b-Q8_0", "the pair that generates")
     pairs: int = _count(12, "answers with and without learning")
     max_tokens: int = _count(48, "longest answer")
@@ -158,24 +135,6 @@ class Learn(OfPair):
     test_tokens: int = _count(64, "longest answer of a test")
     temperature: tuple[str, ...] = words(COLUMNS, _COLUMNS)
     sequence: bool = switch(False, "learn the tasks one after the other, too")
-
-
-@dataclass(frozen=True)
-class Paper(OfPair):
-    """the published tables, made with these models"""
-
-    target: tuple[str, ...] = words(f"{A},{B}", "models")
-    tables: tuple[str, ...] = words(",".join(TABLES), f"of {', '.join(TABLES)}")
-    tasks: tuple[str, ...] = _tasks()
-    seeds: int = integer(3, 1, 99, "of what is learned from, and in which order")
-    train_prompts: int = _count(96, "answers to learn from")
-    train_tokens: int = _count(96, "longest answer to learn from")
-    test_prompts: int = _count(24, "other prompts")
-    test_tokens: int = _count(64, "longest answer of a test")
-    temperature: tuple[str, ...] = words("0", _COLUMNS)
-    regimes: tuple[str, ...] = words("0.5b-folder,0.5b-F32", f"that are timed: {_REGIME}")
-    timed_prompts: int = _count(10, "of a timed cell")
-    quick: bool = switch(False, "one seed, two tasks, few prompts: every table in a quarter of an hour")
 
 
 @dataclass(frozen=True)

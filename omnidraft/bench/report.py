@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from omnidraft.bench.plot import Panel, png
 from omnidraft.storage.files import write_atomically
 
 
@@ -29,7 +28,6 @@ class Report:
     values: Mapping[str, Any] | Sequence[Mapping[str, Any]]
     tables: Sequence[Table] = ()
     notes: Sequence[str] = ()
-    panels: Sequence[Panel] = ()
 
 
 def text(report: Report) -> Iterator[str]:
@@ -63,14 +61,12 @@ def json_file(report: Report) -> bytes:
     return json.dumps(plain(values), indent=1).encode()
 
 
-def write(report: Report, out: Path | None, tables: Path | None, picture: Path | None) -> None:
-    """The numbers, the tables as Markdown, and what there is to draw, each where it is wanted."""
+def write(report: Report, out: Path | None, tables: Path | None) -> None:
+    """The numbers, and the tables as Markdown, each where it is wanted."""
     if out:
         write_atomically(out, json_file(report))
     if tables:
         write_atomically(tables, "".join(f"{line}\n" for line in markdown(report)).encode())
-    if picture and report.panels:
-        write_atomically(picture, png(report.panels))
 
 
 def shown(value: Any) -> str:

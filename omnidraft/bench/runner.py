@@ -7,16 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
-from itertools import product
 from pathlib import Path
 from typing import Any, TypeVar
 
-from omnidraft.app.default_models import choose_target, need_drafter
-from omnidraft.bench.columns import Column, columns, name_of
-from omnidraft.bench.plans import Cache, Plan, Structured
+from omnidraft.bench.plans import Plan
 from omnidraft.bench.report import plain
 from omnidraft.errors import SettingsError, StorageError
 from omnidraft.lab.prompts import Prompt
@@ -87,17 +83,6 @@ def decides(plan: Plan, but: Collection[str], *models: Path | None, **more: Any)
     """What a cell depends on: the plan's values except those named, the models' contents, and `more`."""
     values = {name: value for name, value in asdict(plan).items() if name not in {*but, "target", "drafter"}}
     return values | {"models": {path.stem: digest(path) for path in models if path is not None}} | more
-
-
-def each_cell(
-    plan: Cache | Structured, work: Work, kind: str, make: Callable[[Path, Path, Column], list[dict[str, Any]]]
-) -> Iterator[list[dict[str, Any]]]:
-    """The rows of every cell, one for each target and column: what `make` (target, drafter, column) measured."""
-    drafter = need_drafter(plan.drafter, work.home)
-    for name, column in product(plan.target, columns(plan.temperature)):
-        target = choose_target(name, work.home)
-        depends = decides(plan, ("target", "temperature"), target, drafter)
-        yield work.cells.get(f"{target.stem}-{kind}-{name_of(column)}", depends, partial(make, target, drafter, column))
 
 
 def digest(path: Path) -> str:

@@ -33,10 +33,7 @@ BENCHMARKS: dict[str, tuple[type[plans.Plan], str]] = {
     "overhead": (plans.Overhead, "overhead"),
     "idle": (plans.Idle, "idle"),
     "first-session": (plans.FirstSession, "first_session"),
-    "cache": (plans.Cache, "cache"),
-    "structured": (plans.Structured, "structured"),
     "learn": (plans.Learn, "learn"),
-    "paper": (plans.Paper, "paper"),
     "peers": (plans.Peers, "peers.run"),
 }
 _NUMBERS = {"integer": int, "number": float}
@@ -51,7 +48,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         sub.add_argument("--out", type=Path, metavar="FILE",
                          help="write the numbers here; what FILE.cells holds is not run again")  # fmt: skip
         sub.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables here, too")
-        sub.add_argument("--png", type=Path, metavar="FILE", help="draw what there is to draw")
         sub.set_defaults(bench=_run)
     sub = _kind(kinds, "drift", "acceptance and speed while tasks or targets change")
     drift.add_arguments(sub)
@@ -105,7 +101,7 @@ def _read(rule: Rule, value: Any) -> Any:
 def _run(args: argparse.Namespace) -> int:
     """Write after every report; print the last one, also of a run that is interrupted."""
     plan, home = plan_of(args), find_data_home(args.data_dir)
-    files = [file for file in (args.out, args.markdown, args.png) if file]
+    files = [file for file in (args.out, args.markdown) if file]
     if missing := [file for file in files if not file.parent.is_dir()]:
         raise StorageError(f"There is no folder {missing[0].parent} to write {missing[0].name} to.")
     module = importlib.import_module(f"omnidraft.bench.{BENCHMARKS[args.kind][1]}")  # some bring torch
@@ -113,7 +109,7 @@ def _run(args: argparse.Namespace) -> int:
     with _cells(args.out) as folder:
         try:
             for report in module.run(plan, Work(home, Cells(folder), told)):
-                write(report, args.out, args.markdown, args.png)
+                write(report, args.out, args.markdown)
         finally:
             if report is not None:
                 print(*(json_lines(report) if args.json else text(report)), sep="\n", flush=True)

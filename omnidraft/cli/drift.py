@@ -7,15 +7,11 @@ import dataclasses
 import json
 import sys
 import time
-from functools import partial
 from pathlib import Path
 
 from omnidraft.app.default_models import choose_target, need_drafter
-from omnidraft.bench import drift_report
-from omnidraft.bench.report import json_lines, markdown, write
-from omnidraft.bench.runner import Cells, Work
 from omnidraft.cli.interrupt import Interrupts
-from omnidraft.errors import SettingsError, StorageError
+from omnidraft.errors import SettingsError
 from omnidraft.lab import progress
 from omnidraft.lab import runs as drift
 from omnidraft.lab.export import segment_rows, table, to_csv, to_json
@@ -30,11 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--schedule", help=f"{', '.join(BUNDLED)}, or a JSON file")
     what.add_argument("--resume", metavar="RUN", help="go on with a run that was paused, stopped or killed")
     what.add_argument("--show", metavar="RUN", help="print and export a run as it is")
-    what.add_argument("--report", action="store_true", help="run --schedules under every condition; needs --out")
     what.add_argument("--list", action="store_true", help="list the runs there are")
     parser.add_argument("--prompts", type=int, help="prompts per segment")
-    parser.add_argument("--schedules", default=",".join(drift_report.SCHEDULES), help="of a report, with commas")
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write a report's tables here too")
     parser.add_argument("--task", help="ask this task, or prompt file, in every segment (math, code, ..., mixed)")
     parser.add_argument("--drafter")
     parser.add_argument("--cache", choices=CACHES, default="seeded", help="the n-gram cache at the beginning")
@@ -62,8 +55,6 @@ def run(args: argparse.Namespace) -> int:
     store = RunStore(runs_folder(home.profile(args.profile)))
     if args.list:
         return _list(store, args.json)
-    if args.report:
-        return _conditions(args, home)
     if args.show:
         _report(args, store.load(args.show))
         return 0
@@ -77,23 +68,6 @@ def run(args: argparse.Namespace) -> int:
     if args.discard:
         store.delete(going.state.id)
     interrupts.check()
-    return 0
-
-
-def _conditions(args: argparse.Namespace, home: DataHome) -> int:
-    """Schedules under every condition. What `--out FILE` began goes on from FILE.cells."""
-    if args.out is None:
-        raise StorageError("bench drift --report needs --out FILE.")
-    schedules = [load_schedule(name).changed(args.prompts, args.task) for name in args.schedules.split(",")]
-    targets = {t: choose_target(t, home) for schedule in schedules for t in schedule.targets}
-    drafter, options = need_drafter(args.drafter, home), _options(args)
-    work = Work(home, Cells(args.out.with_suffix(".cells")), partial(print, file=sys.stderr, flush=True))
-    finished = []
-    for one in drift_report.run(drift_report.variants(schedules), work, targets, drafter, options):
-        finished.append(one)
-        report = drift_report.report(finished, options)
-        write(report, args.out, args.markdown, args.png)
-    print(*(json_lines(report) if args.json else markdown(report)), sep="\n")
     return 0
 
 

@@ -56,14 +56,14 @@ def segment_rows(state: RunState) -> list[SegmentRow]:
 
 
 def moving_average(
-    points: Sequence[Point], window: int = WINDOW, of: Callable[[Sequence[Point]], float | None] | None = None
+    points: Sequence[Point], of: Callable[[Sequence[Point]], float | None] | None = None
 ) -> list[float | None]:
-    """Pooled acceptance (or `of`) of the last `window` prompts at each point; windows never reach across a switch."""
+    """Pooled acceptance (or `of`) of the last WINDOW prompts at each point; windows never reach across a switch."""
     found, begin = [], 0
     for i, point in enumerate(points):
         if point.switch:
             begin = i
-        found.append((of or pooled_acceptance)(points[max(begin, i + 1 - window) : i + 1]))
+        found.append((of or pooled_acceptance)(points[max(begin, i + 1 - WINDOW) : i + 1]))
     return found
 
 

@@ -7,7 +7,6 @@ from collections import Counter
 
 import pytest
 
-from omnidraft.bench.plot import Line, Panel
 from omnidraft.bench.report import Report, Table, json_file, json_lines, markdown, text, write
 from omnidraft.bench.runner import Cells, in_turns
 from omnidraft.bench.statistics import Value
@@ -56,9 +55,7 @@ def test_a_report_is_text_markdown_and_json(tmp_path):
     assert "| math | 1.50 [1.25, 2.00] |  |" in list(markdown(report))
     assert [json.loads(line) for line in json_lines(report)] == [{"task": "math", "nan": None}, {"task": "qa"}]
     assert json.loads(json_file(report))["rows"][1] == {"task": "qa"}
-    panel = Panel("a", "x", "y", [Line("l", [1, 2, 3], [0.1, None, 0.3], [0, 0, 0], [1, 1, 1], dashed=True)], [1.5])
-    files = [tmp_path / name for name in ("r.json", "r.md", "r.png")]
-    write(Report({"one": 1}, [table], panels=[panel]), *files)
+    files = [tmp_path / name for name in ("r.json", "r.md")]
+    write(Report({"one": 1}, [table]), *files)
     assert json.loads(files[0].read_bytes()) == {"one": 1}
     assert files[1].read_text().startswith("### Speed")
-    assert files[2].read_bytes().startswith(b"\x89PNG")

@@ -1,4 +1,4 @@
-"""`bench speed`, `load`, `cache`, `structured` and `overhead`: small real runs, and what a row adds up to."""
+"""`bench speed`, `load` and `overhead`: small real runs, and what a row adds up to."""
 
 from __future__ import annotations
 
@@ -97,28 +97,6 @@ def test_load_holds_our_threads_against_the_best_fixed_number_beside_every_load(
         assert set(row["speeds"]) == {"ours", "1", "2"}
         assert row["best_fixed"] == max(row["speeds"][name]["median"] for name in ("1", "2"))
         assert row["ratio_ci"][0] <= row["ratio"] <= row["ratio_ci"][1]
-
-
-def test_cache_counts_three_kinds_of_cache(tmp_path, capsys):
-    arguments = ["--target", "tiny-target-b", "--tasks", "dialogue", "--prompts", "2", "--max-tokens", "12"]
-    rows = {(r["cache"], r["task"]): r for r in bench("cache", tmp_path, capsys, *arguments, "--threads", "1")}
-    assert len(rows) == 6
-    for kind in ("direct map", "cache, empty", "cache, seeded"):
-        assert rows[kind, "all"]["proposed"] == rows[kind, "dialogue"]["proposed"] > 0
-    assert rows["cache, seeded", "all"]["accepted"] >= rows["direct map", "all"]["accepted"]
-
-
-def test_structured_answers_are_the_same_in_every_way_and_forced_tokens_save_passes(tmp_path, capsys):
-    arguments = ["--prompts", "1", "--max-tokens", "60", "--temperature", "0", "--threads", "1"]
-    *rows, times = bench("structured", tmp_path, capsys, *arguments)
-    found = {(row["schema"], row["way"]): row for row in rows}
-    for schema in ("an answer", "records", "20 fields"):
-        assert all(found[schema, way]["same"] == 1 for way in ("forced alone", "drafter alone", "both"))
-        assert found[schema, "plain"]["tokens_per_pass"] == 1
-        assert found[schema, "forced alone"]["tokens_per_pass"] > 1.2
-        assert found[schema, "both"]["passes"] <= found[schema, "forced alone"]["passes"]
-    assert times["masks"] > 3
-    assert 0 < times["mask_ms"] <= times["worst_mask_ms"]
 
 
 def test_overhead_counts_every_round_at_both_temperatures(tmp_path, capsys):

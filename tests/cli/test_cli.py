@@ -242,7 +242,7 @@ def test_every_command_and_every_part_of_one_takes_the_data_folder(name):
         assert "--data-dir" in parser._option_string_actions, parser.prog
 
 
-@pytest.mark.parametrize("command", ["models", "bench cache", "chat", "vocab a b", "profile list"])
+@pytest.mark.parametrize("command", ["models", "bench speed", "chat", "vocab a b", "profile list"])
 def test_a_file_in_the_place_of_the_data_folder_is_refused(command, tmp_path, capsys):
     place = tmp_path / "file"
     place.write_text("mine")
@@ -275,13 +275,12 @@ def test_absurd_settings_are_refused_in_one_sentence_that_names_them(cli, flag, 
 
 
 @pytest.mark.parametrize("arguments", [
-    ["cache", "--prompts", 0], ["cache", "--max-tokens", 0], ["cache", "--temperature", "nan"],
-    ["cache", "--threads", -1], ["cache", "--target", "no-such"], ["overhead", "--tokens", 0], ["nonsense"],
+    ["speed", "--max-tokens", 0], ["speed", "--threads", -1], ["speed", "--target", "no-such"],
+    ["overhead", "--tokens", 0], ["nonsense"],
     ["speed", "--prompts", 0], ["first-session", "--after", 0], ["first-session", "--busy", -1],
     ["speed", "--temperature", "x"], ["speed", "--temperature", "0,nan"],
     ["speed", "--repeats", 0], ["speed", "--methods", "guess"], ["speed", "--out", "/no/such/folder/x.json"],
     ["load", "--methods", "guess"], ["learn", "--loss", "mse"], ["peers", "--peers", "nobody"],
-    ["paper", "--tables", "magic"],
 ], ids=str)  # fmt: skip
 def test_absurd_benchmarks_are_refused_too(cli, arguments):
     refused(cli("bench", *arguments))
