@@ -63,6 +63,16 @@ def supports_architecture(architecture: str) -> bool:
     return "unknown model architecture" not in reason and "cannot be used as main model" not in reason
 
 
+@cache
+def has_amx() -> bool:
+    """Whether this build multiplies quantized matrices by AMX, on processors that have it.
+
+    It lays the configuration of the tiles on the stack, where compilers drop it unseen (GCC 12 does), and the first pass
+    of a quantized model ends the program (llama.cpp's issue 20824). Which compiler built it is not told.
+    """
+    return b"AMX_INT8 = 1" in llama_cpp.llama_print_system_info()
+
+
 def load_library(name: str) -> ctypes.CDLL:
     """One of the libraries that came with llama-cpp-python: "ggml-base", "ggml-rpc"."""
     form = {"win32": "{}.dll", "darwin": "lib{}.dylib"}.get(sys.platform, "lib{}.so")
