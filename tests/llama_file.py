@@ -10,6 +10,8 @@ from pathlib import Path
 import llama_cpp
 import numpy as np
 
+from omnidraft.backends.llama.runtime import has_amx
+
 logging.getLogger("llama-cpp-python").setLevel(logging.ERROR)
 
 
@@ -28,6 +30,7 @@ class LlamaFile:
         llama_cpp.llama_backend_init()
         parameters = llama_cpp.llama_model_default_params()
         parameters.vocab_only, parameters.n_gpu_layers = not context, 0
+        parameters.use_extra_bufts = not has_amx()
         self.model = llama_cpp.llama_model_load_from_file(str(path).encode(), parameters)
         assert self.model, f"llama.cpp refuses {path}"
         self.vocab = llama_cpp.llama_model_get_vocab(self.model)

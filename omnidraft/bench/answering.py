@@ -6,6 +6,9 @@ Which tokens a target emits does not depend on the drafter, so what is captured 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
 
 from omnidraft.backends.prompting.prompt import ends_without_space, prompt_ids
 from omnidraft.backends.prompting.prompted_model import Message
@@ -41,3 +44,19 @@ def answered(
         pair.pair, prompt, tokens, virtual_space=space, chat=chat, target=pair.engine.target.model.name, task=task,
         temperature=sampling.temperature,
     )  # fmt: skip
+
+
+def joined(made: Iterable[Record], longest: int) -> Iterator[Record]:
+    """Long answers of short ones: those behind the first follow it without their questions, up to `longest` tokens."""
+    long: Record | None = None
+    for record in made:
+        if long is None or len(long.targets) + len(record.targets) > longest:
+            if long is not None:
+                yield long
+            long = record
+        else:
+            arrays = ("targets", "pieces", "spans", "counts", "ids", "logprobs", "rest")
+            both = {name: np.concatenate([getattr(one, name) for one in (long, record)]) for name in arrays}
+            long = replace(long, **both)
+    if long is not None:
+        yield long

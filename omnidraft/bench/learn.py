@@ -3,7 +3,7 @@
 A stream is the answers of one target to one task (or to all, one after the other: SEQUENCE) under one seed. What a
 target says does not depend on who drafts, so it is answered once and learned from under every condition: `direct` (the
 untrained drafter by the direct map alone, the paper's SpD_DM), `cache` (with the n-gram cache), and each loss (with the
-cache, learned answer by answer). A cell is a stream under a condition.
+cache, learned answer by answer, in the app's training process). A cell is a stream under a condition.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from omnidraft.app.default_models import choose_target, need_drafter
-from omnidraft.bench import learn_report
-from omnidraft.bench.answering import records
+from omnidraft.bench import learn_report, regimes
+from omnidraft.bench.answering import joined, records
 from omnidraft.bench.columns import Column, columns, name_of, sampling_of
 from omnidraft.bench.learn_report import CACHE, DIRECT, SEQUENCE, Stream
 from omnidraft.bench.pairs import Pair, Way, said
@@ -32,11 +32,13 @@ from omnidraft.errors import SettingsError
 from omnidraft.learning.material.expansions import ExpansionTable
 from omnidraft.learning.material.record import Record, decode, encode
 from omnidraft.learning.training.stream import StreamLearner, StreamUpdate, quiet_torch
+from omnidraft.learning.training_process import TrainingProcess
 from omnidraft.settings.config import LearningSettings, ModelSettings
 from omnidraft.vocab.ngram_cache import NgramCache
 
 FIXED = Way("fixed:4")
-_LATER = ("target", "tasks", "loss", "seeds", "sequence", "threads")  # a run may go on with more of these
+# A run may go on with more of these; the drafter is known by its contents.
+_LATER = ("target", "tasks", "loss", "seeds", "sequence", "threads", "drafter_shape")
 ANSWERS = "answers"
 
 
@@ -80,7 +82,7 @@ class _Run:
 
     def __init__(self, plan: Learn, work: Work, stream: Stream, target: Path, parts: Sequence[Prompts]) -> None:
         self._plan, self._work, self._stream, self._target, self._parts = plan, work, stream, target, parts
-        self._drafter = need_drafter(plan.drafter, work.home)
+        self._drafter = regimes.sized(work.home, need_drafter(plan.drafter, work.home), plan.drafter_shape)
         self._columns = columns(plan.temperature)
         self._depends = decides(plan, _LATER, target, self._drafter, prompts=[part.digest for part in parts])
 
@@ -110,6 +112,7 @@ class _Run:
     def _said(self, part: Prompts) -> list[str]:
         asked = ((f"{part.task}-{i}", part.task, prompt.messages) for i, prompt in enumerate(part.train))
         made = records(self._pair, asked, 1.0, self._plan.train_tokens, self._stream.seed + 1)
+        made = joined(made, self._plan.train_tokens) if self._plan.joined else made
         return [base64.b64encode(encode(record)).decode() for record in made]
 
     @property
@@ -133,17 +136,24 @@ class _Run:
         """Learn from the stream and test along the way; the last version's adapter, if there is one."""
         folder, kept, answers = self._place(f"{loss}.run"), self._place(f"{loss}.gguf"), self._records
         shutil.rmtree(folder, ignore_errors=True)
-        settings = replace(LearningSettings(), loss=loss)
-        learner = StreamLearner(folder, self._drafter, settings, 1000 * self._stream.seed, threads=self._plan.threads)
+        settings = replace(LearningSettings(), loss=loss, interval=self._plan.interval)
+        process, threads = TrainingProcess(), self._plan.threads
+        learner = StreamLearner(
+            folder, self._drafter, settings, 1000 * self._stream.seed, threads=threads, process=process
+        )
         vocabulary = self._pair.pair.target.fingerprint
         learner.switched(vocabulary, self._stream.target, {vocabulary: str(self._place("table.npz"))})
         updates, stops, served = [], self._stops(settings.interval), None
-        for update in live(learner, answers):
-            served = update.version.adapter if update.version else None
-            facts = {name: value for name, value in asdict(update).items() if name != "version"}
-            if update.answers in stops:
-                facts["counts"] = self._counts(self._cache, served, self._columns[:1])
-            updates.append(facts)
+        try:
+            for update in live(learner, answers):
+                served = update.version.adapter if update.version else None
+                facts = {name: value for name, value in asdict(update).items() if name != "version"}
+                self._work.told(f"{update.answers} answers: {update.cpu:.1f} processor s, {update.peak_mb:.0f} MB")
+                if update.answers in stops:
+                    facts["counts"] = self._counts(self._cache, served, self._columns[:1])
+                updates.append(facts)
+        finally:
+            process.kill()
         if served is not None:
             shutil.copyfile(served, kept)
         shutil.rmtree(folder)

@@ -37,9 +37,10 @@ Found = Sequence[tuple[Stream, str, dict]]  # stream, condition, result
 
 
 def report(found: Found) -> Report:
-    made, between, kept = rows(found), pairs(found), sequences(found)
-    tables = [accepted(made), differences(between)] + ([_sequences(kept)] if kept else [])
-    return Report({"rows": made, "pairs": between, "sequences": kept}, tables)
+    made, between, kept, spent = rows(found), pairs(found), sequences(found), costs(found)
+    tables = [accepted(made), differences(between)] + ([_spent(spent)] if spent else [])
+    values = {"rows": made, "pairs": between, "sequences": kept, "costs": spent}
+    return Report(values, tables + ([_sequences(kept)] if kept else []))
 
 
 def grouped(found: Found) -> Groups:
@@ -108,6 +109,23 @@ def _kept(base: Sequence[dict], results: Sequence[dict]) -> dict[str, Any]:
             "gain_kept": stats.share(last, low, first)}  # fmt: skip
 
 
+def costs(found: Found) -> list[dict[str, Any]]:
+    """What the updates of each stream took, in processor seconds: the first one (its process began with it), the median
+    of those behind it in the first and in the second half, and 100 answers."""
+    made = []
+    for stream, condition, result in found:
+        if updates := result.get("updates"):
+            cpu = [update["cpu"] for update in updates]
+            early, late = cpu[1 : (len(cpu) + 1) // 2], cpu[(len(cpu) + 1) // 2 :]
+            made.append({"target": stream.target, "task": stream.task, "seed": stream.seed, "loss": condition,
+                         "updates": len(cpu), "answers": updates[-1]["answers"], "first": cpu[0],
+                         "early": float(np.median(early)) if early else None,
+                         "late": float(np.median(late)) if late else None,
+                         "per_100": 100 * sum(cpu) / updates[-1]["answers"],
+                         "peak_mb": max(update["peak_mb"] for update in updates)})  # fmt: skip
+    return made
+
+
 def _costs(found: Found) -> dict[tuple[str, str, str], dict[str, float]]:
     gathered: dict[tuple[str, str, str], list[dict[str, float]]] = {}
     for stream, condition, result in found:
@@ -141,6 +159,16 @@ def differences(made: Sequence[dict]) -> Table:
         ["target", "task", "sampling", "pair", "difference of acceptance"],
         [[r["target"], r["task"], label(r["temperature"]), f"{r['one']} - {r['other']}", r["difference"]]
          for r in made],
+    )  # fmt: skip
+
+
+def _spent(made: Sequence[dict]) -> Table:
+    names = ("target", "task", "seed", "loss", "answers", "updates", "first", "early", "late", "per_100", "peak_mb")
+    return Table(
+        "What updates cost: processor seconds on their threads, and memory",
+        ["target", "task", "seed", "loss", "answers", "updates", "first", "first half", "second half", "100 answers",
+         "MB"],
+        [[row[name] for name in names] for row in made],
     )  # fmt: skip
 
 

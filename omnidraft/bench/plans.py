@@ -19,6 +19,7 @@ REGIMES = ("bundled", "0.1b-Q8_0", "0.1b-F32", "0.5b-F32", "0.5b-F16", "0.5b-Q8_
            "0.1b-folder", "0.5b-folder")  # fmt: skip
 LOSSES = ("ngram", "dm", "dm_nll", "hybrid", "both_kl", "projected")  # worst first, as in the paper; ours
 EDIT = "edit"  # "write this text again"
+DRAFTERS = ("68m", "160m")
 PEERS = ("server", "transformers", "gguf", "folder")
 MANY = 100_000
 _REGIME = f"what the target is enlarged to, of {', '.join(REGIMES)}"
@@ -129,8 +130,11 @@ class Learn(OfPair):
     tasks: tuple[str, ...] = _tasks()
     loss: tuple[str, ...] = words("projected", f"of {', '.join(LOSSES)}")
     seeds: int = integer(3, 1, 99, "each with prompts and an order of its own")
+    drafter_shape: str | None = text(None, f"of {', '.join(DRAFTERS)}, to which it is enlarged before it learns")
     train_prompts: int = _count(300, "answers to learn from")
     train_tokens: int = _count(128, "longest answer to learn from")
+    interval: int = _count(8, "answers of an update")
+    joined: bool = switch(False, "learn from long answers: several, one behind the other, up to the longest")
     test_prompts: int = _count(20, "other prompts, asked when learning is over")
     test_tokens: int = _count(64, "longest answer of a test")
     temperature: tuple[str, ...] = words(COLUMNS, _COLUMNS)

@@ -44,6 +44,12 @@ def shape_of_drafter(regime: str, asked: str | None = None) -> Shape | None:
     return None if regime == "bundled" else SHAPES.get(asked or usual)
 
 
+def sized(home: DataHome, drafter: Path, shape: str | None) -> Path:
+    """The drafter's file at one of SHAPES; OWN or nothing: as it is."""
+    own = shape_of_drafter(OWN, shape)
+    return expanded_model(home.cache, drafter, own, DRAFTER_DTYPE) if shape and own else drafter
+
+
 def taught(
     home: DataHome, regime: str, adapter: Path, drafter: Path, drafter_shape: str | None = None
 ) -> tuple[Path, Path | None]:

@@ -35,6 +35,10 @@ def test_a_run_learns_reports_goes_on_where_it_stopped_and_refuses_to_mix(tmp_pa
     assert all(row["answers"] == 2 and row["task"] == "own" for row in rows.values())
     assert rows["projected"]["training_cpu"] > 0 < rows["cache"]["cache_learned"]
     assert rows["projected"]["updates"] == 1
+    (cost,) = found["costs"]
+    assert (cost["answers"], cost["updates"], cost["late"]) == (8, 1, None)
+    assert cost["peak_mb"] > 200  # of a process that has torch
+    assert cost["per_100"] == pytest.approx(100 * cost["first"] / 8)
     capsys.readouterr()
 
     cell = tmp_path / "learn.cells" / "tiny-target-b-f16-own-s0"
@@ -62,7 +66,9 @@ def test_rows_say_what_a_condition_gains_and_what_a_sequence_kept():
         return {"counts": {"0": {"math": [[100, accepted, 120, 60, 1]] * 3}}, **more}
 
     def stops(*accepted):
-        return [{"answers": i, "published": True, "counts": result(n)["counts"]} for i, n in enumerate(accepted, 1)]
+        cost = {"cpu": 1.0, "peak_mb": 0.0}
+        counts = [result(n)["counts"] for n in accepted]
+        return [{"answers": i, "published": True, "counts": one, **cost} for i, one in enumerate(counts, 1)]
 
     stream, sequence = Stream("t", "math", 0), Stream("t", "sequence", 0)
     found = [

@@ -67,8 +67,8 @@ def supports_architecture(architecture: str) -> bool:
 def has_amx() -> bool:
     """Whether this build multiplies quantized matrices by AMX, on processors that have it.
 
-    It lays the configuration of the tiles on the stack, where compilers drop it unseen (GCC 12 does), and the first pass
-    of a quantized model ends the program (llama.cpp's issue 20824). Which compiler built it is not told.
+    It lays the configuration of the tiles on the stack, where compilers drop it unseen (GCC 12 does), and the first
+    pass of a quantized model ends the program (llama.cpp's issue 20824). Which compiler built it is not told.
     """
     return b"AMX_INT8 = 1" in llama_cpp.llama_print_system_info()
 

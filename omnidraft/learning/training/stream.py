@@ -1,8 +1,8 @@
 """A drafter that learns from a stream of answers in this process: every few of them, one of the app's own updates.
 
 The app trains in a process of its own when nobody waits; a benchmark or a drift run has nobody waiting. What an update
-does, what it may publish and what a new vocabulary starts from are the app's in both. Neither targets nor caches are
-known here.
+does, what it may publish and what a new vocabulary starts from are the app's in both; to tell what it costs, it may be
+given the app's process. Neither targets nor caches are known here.
 """
 
 from __future__ import annotations
@@ -10,34 +10,41 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 
 import torch
 from transformers.utils import logging
 
+from omnidraft.errors import ModelError
 from omnidraft.learning.adapters.serving import Adapters, Choice
 from omnidraft.learning.adapters.versions import Version
 from omnidraft.learning.material.record import Record
 from omnidraft.learning.material.replay import ReplayStore
 from omnidraft.learning.training import update as updating
 from omnidraft.learning.training.prepared import Prepared
-from omnidraft.learning.training_events import Estimated, Published, Refused
+from omnidraft.learning.training_events import Ended, Estimated, Event, Failed, Finished, Published, Refused
 from omnidraft.learning.training_job import TrainingJob, update_job
+from omnidraft.learning.training_process import TrainingProcess
+from omnidraft.processes.cores import physical_cores
 from omnidraft.settings.config import LearningSettings
 
 
 @dataclass(frozen=True)
 class StreamUpdate:
     """What stands after an update. answers: the newest one's number; published: the gate let it through; version:
-    served now; seconds, cpu: of this update; estimate: of the drafter before it, on held-out answers (`evaluate`)."""
+    served now; seconds, cpu: of this update; peak_mb: of the process that trains, if it is another, else 0; estimate:
+    of the drafter before it, on held-out answers (`evaluate`)."""
 
     answers: int
     published: bool
     version: Version | None
     seconds: float
     cpu: float
+    peak_mb: float
     estimate: dict[str, float]
 
 
@@ -45,12 +52,13 @@ class StreamLearner:
     """Replay and versions live in `folder`, so that another process goes on where this one stopped.
 
     as_in_paper: every update is served and nothing is rehearsed (online distillation as published); else as in the app,
-    where a gate judges each update and a refused one is trained on. threads: of torch, 0 for its own choice.
+    where a gate judges each update and a refused one is trained on. threads: of torch, 0 for its own choice. process:
+    trains; who gives it ends it.
     """
 
     def __init__(
         self, folder: Path, drafter: Path, settings: LearningSettings, seed: int = 0, *,
-        as_in_paper: bool = False, threads: int = 0,
+        as_in_paper: bool = False, threads: int = 0, process: TrainingProcess | None = None,
     ) -> None:  # fmt: skip
         quiet_torch(threads)
         self.settings = replace(settings, rehearsal=0.0) if as_in_paper else settings
@@ -59,7 +67,10 @@ class StreamLearner:
         self._drafter, self._seed, self._gated = drafter, seed, not as_in_paper
         self._adapters = Adapters(folder / "adapters", folder / "merged")
         self._vocabulary, self._target, self._tables = "", "", dict[str, str]()
-        self._prepared = Prepared()
+        self._percent = min(100, -(-100 * threads // physical_cores())) if threads else 100
+        self._does: Callable[[TrainingJob], Iterator[Event]] = (
+            partial(updating.run, prepared=Prepared()) if process is None else partial(_elsewhere, process)
+        )
 
     def switched(self, vocabulary: str, target: str, tables: Mapping[str, str]) -> Choice:
         """Learn for this target vocabulary from now on; what to draft with.
@@ -98,21 +109,36 @@ class StreamLearner:
             self.choice, self._vocabulary, self._target, self.settings, self.replay, self._tables, None,
             self._seed + ordinal,
         )  # fmt: skip
-        return replace(job, gated=self._gated, cpu_percent=100)
+        return replace(job, gated=self._gated, cpu_percent=self._percent)
 
     def _update(self, ordinal: int) -> StreamUpdate:
         seconds, cpu = time.perf_counter(), time.process_time()
-        before, published, store = {}, False, self.choice.learned_in
-        for event in updating.run(self._job(ordinal), self._prepared):
+        before, published, told, store = {}, False, None, self.choice.learned_in
+        for event in self._does(self._job(ordinal)):
             if isinstance(event, Estimated) and event.when == "before":
                 before = pooled(event.slices)
             elif isinstance(event, Refused):
                 store.reject_update(event.through)
+            elif isinstance(event, Finished):
+                told = event
             published |= isinstance(event, Published)
         store.prune()
         self._choose()
-        seconds, cpu = time.perf_counter() - seconds, time.process_time() - cpu
-        return StreamUpdate(ordinal, published, store.current(), seconds, cpu, before)
+        seconds, cpu = time.perf_counter() - seconds, told.cpu_seconds if told else time.process_time() - cpu
+        peak = told.peak_mb if told else 0.0
+        return StreamUpdate(ordinal, published, store.current(), seconds, cpu, peak, before)
+
+
+def _elsewhere(process: TrainingProcess, job: TrainingJob) -> Iterator[Event]:
+    """The job's events, from the process that does it; ModelError if nothing comes of it."""
+    told: SimpleQueue[Event] = SimpleQueue()
+    process.start(job, told.put)
+    while not isinstance(event := told.get(), Ended):
+        if isinstance(event, Failed):
+            raise ModelError(event.message)
+        yield event
+    if event.code:
+        raise ModelError(f"The training process ended: {event.message or event.code}.")
 
 
 def quiet_torch(threads: int) -> None:
