@@ -14,5 +14,6 @@
 | everyday | capitals, colours, opposites and the like, from everyday.txt |
 | outside | questions from outside, answered honestly, from outside.txt |
 | talk | greetings, thanks, who the model is |
+| wordings | how all of these are said, from wordings/ |
 | mix | documents from all of these |
 """

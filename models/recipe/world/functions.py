@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from .split import Item, Part, draw_until, is_kept_out
+from .wordings import lines
 
 PARAMETERS = {
     "L": ("numbers", "values", "items", "data", "entries"),
@@ -20,16 +21,7 @@ PARAMETERS = {
     "C": ("letter", "c", "part"),
 }
 SECOND = {"L": "others", "N": "other"}  # the second parameter of a kind that occurs twice
-REQUESTS = (
-    "Write a python function to {d}. Name it {f}.", "Write a function to {d}. Name it {f}.",
-    "Write a Python function named {f} to {d}.", "Write a function {f} to {d}.",
-    "I need a function to {d}. Call it {f}.",
-    "Can you write a function to {d}? Name it {f}.", "Please write a Python function to {d}. Call it {f}.",
-    "Define a function {f} to {d}.", "Show me a function to {d}. It should be called {f}.",
-    "Give me a Python function to {d} with the name {f}.", "How do I write a function to {d}? Call it {f}.",
-    "Create a python function called {f} to {d}.", "I want to {d} in Python. Write a function {f} for that.",
-    "Make a function named {f} to {d}.", "Help me to {d}. Write a function called {f}.",
-)  # fmt: skip
+REQUESTS = lines("functions", "REQUESTS")
 PREFIXES = ("", "", "", "my_", "get_", "do_", "new_")
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from .split import Item, Part, choose, draw_until, is_kept_out
 from .steps import calculate, labelled
 from .sums import addends, in_words, is_kept_out_pair
+from .wordings import kinds, lines
 from .words import COLOURS, GOODS, HE, PLACES, SHE, THINGS, words
 
 FOOD = words("cookies apples pears muffins rolls plums cherries eggs peaches sandwiches oranges carrots lemons")
@@ -17,73 +18,20 @@ LIVING = words("birds ducks children people guests boys girls cats dogs sheep co
                "visitors rabbits mice hens")  # fmt: skip
 
 # Each verb as it stands behind he or she, behind I, and in the past.
-GAIN = (("buys", "buy", "bought"), ("gets", "get", "got"), ("finds", "find", "found"), ("picks", "pick", "picked"),
-        ("wins", "win", "won"), ("collects", "collect", "collected"), ("receives", "receive", "received"),
-        ("makes", "make", "made"), ("is given", "am given", "was given"), ("adds", "add", "added"),
-        ("borrows", "borrow", "borrowed"), ("brings", "bring", "brought"), ("earns", "earn", "earned"),
-        ("gathers", "gather", "gathered"), ("takes home", "take home", "took home"))  # fmt: skip
-LOSS = (("gives away", "give away", "gave away"), ("loses", "lose", "lost"), ("sells", "sell", "sold"),
-        ("breaks", "break", "broke"), ("drops", "drop", "dropped"), ("throws away", "throw away", "threw away"),
-        ("uses", "use", "used"), ("gives {m}", "give {m}", "gave {m}"), ("hands out", "hand out", "handed out"),
-        ("lends {m}", "lend {m}", "lent {m}"), ("uses up", "use up", "used up"), ("returns", "return", "returned"),
-        ("leaves behind", "leave behind", "left behind"))  # fmt: skip
-EAT = (("eats", "eat", "ate"), ("eats", "eat", "ate"), ("eats up", "eat up", "ate up"), ("cooks", "cook", "cooked"))
-SPEND = (("spends", "spend", "spent"), ("pays", "pay", "paid"), ("loses", "lose", "lost"))
-MORE = ("{b} more", "{b} more {t}", "another {b}", "{b}", "{b} {t}", "{b} new {t}", "{b} others", "another {b} {t}")
-FEWER = ("{b}", "{b} of them", "{b} {t}", "{b} of the {t}", "{b} of these")
-OTHERS_GAIN = ("{m} [gives|brings|hands] {o} {b}[ more| {t}| more {t}|]", "{o2} [gets|receives] {b} [more |]from {m}",
-               "{m} adds {b}[ more|]", "{b} more [come|are added]")  # fmt: skip
-OTHERS_LOSE = ("{m} [takes|borrows|steals|breaks|wants] {b}[ of them| {t}|]",
-               "{b} [get lost|break|are gone|go missing]",
-               "{b} [of them |of the {t} |][are given away|are sold|are lost|are taken]")  # fmt: skip
-ARRIVE = ("{b} more [come|arrive|join|join them|show up]", "{b} [join them|come along|arrive|come back|come in]",
-          "another {b} [come|arrive|join]", "{b} other {t} [come|arrive|join them]")  # fmt: skip
-LEAVE = ("{b} [leave|go home|go away|run away|walk away|go|are gone]", "{b} of them [leave|go home|run off|go away]",
-         "{b} {t} [leave|go away|go home]")  # fmt: skip
-STARTS = {
-    "person": ("{n} [has|had|owns|starts with|has got|bought|gets|collected|found|picked|got] {a} {t}",
-               "{n} has {a} {t} in a [box|bag|basket|jar|drawer]", "{n} has {a} {c} {t}",
-               "At first {n} has {a} {t}", "In the morning {n} has {a} {t}"),
-    "I": ("I [have|had|own|start with|bought|found|picked|got|have got] {a} {t}", "I have {a} {t} in my [bag|box|room]",
-          "I have {a} {c} {t}", "My [mother|father|friend|sister] gave me {a} {t}"),
-    "place": ("There are {a} {t} [in|on] a [box|table|shelf|bag|basket|plate]", "A [box|bag|basket|jar|shop|shelf] "
-              "[has|holds|contains] {a} {t}", "{a} {t} are [on the table|in the box|in a bag|on the shelf]",
-              "In a [box|bag|basket|drawer] there are {a} {t}", "There [are|were] {a} {t}[ in the {p}|]"),
-    "living": ("There are {a} {t} [in|at] the {p}", "{a} {t} [are|sit|stand|play|wait] in the {p}",
-               "There [are|were] {a} {t}", "{a} {t} are there", "In the {p} there are {a} {t}", "I see {a} {t}"),
-    "money": ("{n} [has|had|saved|earned|starts with|owns] {a} dollars", "{n} has {a} dollars in [a purse|the bank]"),
-}  # fmt: skip
+GAIN, LOSS, EAT, SPEND = (
+    tuple(tuple(verb.split(" / ")) for verb in lines("stories", name)) for name in ("GAIN", "LOSS", "EAT", "SPEND")
+)
+MORE, FEWER, OTHERS_GAIN, OTHERS_LOSE, ARRIVE, LEAVE, ASK_SHARE = (
+    lines("stories", name) for name in ("MORE", "FEWER", "OTHERS_GAIN", "OTHERS_LOSE", "ARRIVE", "LEAVE", "ASK_SHARE")
+)
+STARTS = kinds("stories", "STARTS")
 JOINS = (" and ", ", ", ". Then {o2} ", ". {O2} ", " and then ", ", then ", ". Later {o2} ", ". After that, {o2} ",
          ". Next {o2} ", " but ", ". Now {o2} ", ". Today {o2} ")  # fmt: skip
 SENTENCES = (". ", ". Then ", ". Later ", ". Now ", " and ", ", then ", ", ", ". After that ", " and then ")
-ASK = {
-    "person": ("How many {t} does {n} have[ now| then| in the end| at the end| after that|]?",
-               "How many does {n} have[ now| then|]?", "How many {t} does {o2} have now?", "How many {t} is that?",
-               "How many does {o2} [have|own|end up with]?", "What does {n} have now?",
-               "With how many {t} does {n} end up?", "How many {t} are there[ now|]?", "How many now?"),
-    "I": ("How many {t} do I have[ now| then| in the end| at the end| after that|]?", "How many do I have[ now|]?",
-          "How many {t} is that?", "What do I have now?", "How many now?", "How many do I end up with?"),
-    "place": ("How many {t} are there[ now| then| in the end|]?", "How many are there now?", "How many are in it now?",
-              "How many {t} is that?", "How many now?", "What is the number of {t} now?"),
-    "living": ("How many {t} are there[ now| then| in the end|]?", "How many are there[ now|]?", "How many {t} now?",
-               "How many are in the {p} now?", "How many {t} do I see now?"),
-    "money": ("How much [money |]does {n} have[ now| then| in the end|]?", "How many dollars does {n} have[ now|]?",
-              "How much is that?", "How much money is there now?", "How much does {o2} have now?"),
-}  # fmt: skip
-ASK_LEFT = {
-    "person": ("How many {t} [are left|remain|does {n} have left|does {o2} have left|does {n} still have]?",
-               "How many [are left|remain|does {o2} keep|are left over]?", "How many {t} are still there?"),
-    "I": ("How many {t} [are left|remain|do I have left|do I still have]?", "How many [are left|remain|do I keep]?",
-          "What is left?"),
-    "place": ("How many {t} [are left|remain|are still there]?", "How many [are left|remain|are still in it]?"),
-    "living": ("How many {t} [are left|remain|stay|are still there]?", "How many [are left|stay|remain]?"),
-    "money": ("How much [money |][is left|remains|does {n} have left|does {o2} still have]?",
-              "How many dollars [are left|remain|does {n} have left]?"),
-}  # fmt: skip
+ASK = kinds("stories", "ASK")
+ASK_LEFT = kinds("stories", "ASK_LEFT")
 SHARE = ("[shares|divides|splits] [them|the rest|what is left|all of them] [equally |evenly |][among|between|with] {b} "
          "[friends|children|people]")  # fmt: skip
-ASK_SHARE = ("How many does each [get|one get|friend get|child get]?", "How many {t} does each get?",
-             "How many {t} are there for each?", "How many are for each[ one|]?")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -94,7 +42,7 @@ class Story:
     slots: dict[str, str]
     past: bool
 
-    def verb(self, forms: tuple[str, str, str]) -> str:
+    def verb(self, forms: tuple[str, ...]) -> str:
         return forms[2] if self.past else forms[1 if self.kind == "I" else 0]
 
 

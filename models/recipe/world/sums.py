@@ -7,57 +7,12 @@ import random
 
 from .split import Item, Part, draw_until, is_kept_out
 from .steps import calculate, spelled
+from .wordings import kinds, lines
 from .words import words
 
-ANY = (
-    "What is {e}?", "Calculate {e}.", "How much is {e}?", "{e} = ?", "Compute {e}.", "What does {e} make?",
-    "Work out {e}.", "Tell me what {e} is.", "Please calculate {e}.", "Can you solve {e}?", "Solve {e}.",
-    "I need the result of {e}.", "Can you tell me what {e} is?", "What do I get for {e}?", "{e}",
-    "Please work out {e}.", "Give me {e}.", "What's {e}?", "{e} =", "{e}?", "What is the result of {e}?",
-    "What does {e} equal?", "{e} is what?", "Find {e}.", "Quick, {e}?", "How much does {e} make?",
-    "Do you know what {e} is?", "What is the value of {e}?", "Help me with {e}.", "I want to know {e}.",
-    "{e}=?", "{e}=", "My sum is {e}. What comes out?", "What comes out of {e}?",
-    "Let us try {e}.", "Try {e}.", "Do {e} for me.", "Can you do {e}?",
-    "What would {e} be?", "Solve this: {e}", "Sum: {e}", "{e}, please.", "And what is {e}?", "Now {e}.", "Next: {e}",
-    "So what is {e}?", "And {e}?", "What about {e}?",
-    "Question: {e}", "Here is one: {e}", "I wonder about {e}.", "{e}. How much?", "{e}, how much?", "{e} then?",
-    "Another one: {e}", "Here comes {e}.", "I have {e}. How much is it?", "We need {e}.", "And now {e}.", "Then {e}.",
-    "My teacher asks {e}.", "On the paper is {e}. What is it?", "How about {e}?", "Once more: {e}", "Easy one, {e}?",
-    "{e}, can you?", "They say {e}. What does it make?",
-)  # fmt: skip
-# Asked too often to be kept out.
-ALWAYS = ("What is {e}?", "What's {e}?", "{e}", "{e} = ?", "{e} =", "{e}=?", "{e}=", "How much is {e}?")
-IN_WORDS = {
-    "+": ("What is {a} plus {b}?", "Add {a} and {b}.", "What is the sum of {a} and {b}?", "How much is {a} plus {b}?",
-          "Add {b} to {a}.", "What do you get when you add {a} and {b}?", "Please add {a} and {b}.", "{a} plus {b}?",
-          "What's {a} plus {b}?", "What are {a} and {b} together?", "How much do {a} and {b} make?",
-          "What is {b} more than {a}?", "{a} and {b} make what?", "I have {a} and add {b}. What do I get?",
-          "What number is {b} more than {a}?", "Can you add {a} and {b}?", "What is the total of {a} and {b}?",
-          "If I add {b} to {a}, what is it?", "Tell me {a} plus {b}.", "Work out {a} plus {b}.",
-          "{a} plus {b} is what?", "{a} and {b}, what is the sum?", "{a} and then {b} more?", "To {a} add {b}.",
-          "Put {a} and {b} together.", "Now {a} plus {b}.", "And {a} plus {b}?", "{a} with {b} on top?",
-          "Can you sum {a} and {b}?", "{a} plus {b}, how much?", "What do {a} and {b} sum to?"),
-    "-": ("What is {a} minus {b}?", "Subtract {b} from {a}.", "What is left if you take {b} from {a}?",
-          "How much is {a} minus {b}?", "Take {b} away from {a}.", "What is the difference of {a} and {b}?",
-          "What's {a} minus {b}?", "{a} minus {b}?", "What is the difference between {a} and {b}?",
-          "What is the difference between {b} and {a}?", "How much more is {a} than {b}?",
-          "How much less is {b} than {a}?", "What is {b} less than {a}?", "How far is it from {b} to {a}?",
-          "By how much is {a} larger than {b}?", "What do I add to {b} to get {a}?", "What is {a} take away {b}?",
-          "What number is {b} less than {a}?", "Can you subtract {b} from {a}?", "What is missing from {b} to {a}?",
-          "Tell me {a} minus {b}.", "What remains of {a} if {b} are gone?", "If I take {b} from {a}, what is left?",
-          "From {a} take {b}.",
-          "{a} without {b}?", "{a} and {b} fewer?", "Now {a} minus {b}.", "And {a} minus {b}?",
-          "{a} minus {b}, how much?", "{a} less {b}?", "Of {a} I lose {b}. What is left?"),
-    "x": ("What is {a} times {b}?", "Multiply {a} by {b}.", "Multiply {a} and {b}.",
-          "What is the product of {a} and {b}?", "How much is {a} times {b}?",
-          "What do you get when you multiply {a} by {b}?", "Please multiply {a} and {b}.", "What's {a} times {b}?",
-          "{a} times {b}?", "What is {a} multiplied by {b}?", "Can you multiply {a} by {b}?", "Tell me {a} times {b}.",
-          "How much are {a} times {b}?"),
-    "/": ("What is {a} divided by {b}?", "Divide {a} by {b}.", "How much is {a} divided by {b}?",
-          "How often does {b} go into {a}?", "Please divide {a} by {b}.", "What's {a} divided by {b}?",
-          "{a} divided by {b}?", "Can you divide {a} by {b}?", "How many times does {b} fit into {a}?",
-          "What do I get if I divide {a} by {b}?", "Tell me {a} divided by {b}."),
-}  # fmt: skip
+ANY = lines("sums", "ANY")
+ALWAYS = lines("sums", "ALWAYS")
+IN_WORDS = kinds("sums", "IN_WORDS")
 WORDS = words("zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
               "seventeen eighteen nineteen twenty")  # fmt: skip
 SPELLINGS = {"+": "+", "-": "-", "x": "xx**×", "/": "//:÷"}
@@ -139,15 +94,7 @@ def sum_item(rng: random.Random, form: str, a: int, sign: str, b: int) -> Item:
     )
 
 
-SMALL = {
-    "double": ("What is twice {a}?", "What is the double of {a}?", "Double {a}.", "How much is two times {a}?"),
-    "half": ("What is half of {a}?", "How much is half of {a}?", "Halve {a}.", "What do you get when you halve {a}?"),
-    "after": ("Which number comes after {a}?", "What comes right after {a}?", "What number follows {a}?"),
-    "before": ("Which number comes before {a}?", "What comes right before {a}?"),
-    "larger": ("Which is larger, {a} or {b}?", "Which number is bigger, {a} or {b}?", "What is more, {a} or {b}?"),
-    "smaller": ("Which is smaller, {a} or {b}?", "Which number is less, {a} or {b}?"),
-    "even": ("Is {a} even or odd?", "Is {a} an even or an odd number?", "Tell me if {a} is even or odd."),
-}  # fmt: skip
+SMALL = kinds("sums", "SMALL")
 
 
 def small(rng: random.Random, part: Part) -> Item:
