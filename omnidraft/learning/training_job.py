@@ -7,9 +7,9 @@ set that numpy and torch read when they load.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from omnidraft.processes.cores import physical_cores
 from omnidraft.settings.config import LearningSettings
@@ -87,21 +87,34 @@ class TrainingJob:
         return min(1.0, physical_cores() * self.cpu_percent / 100 / self.threads)
 
 
-def update_job(
-    choice: Choice, vocabulary: str, target: str, settings: LearningSettings, replay: Path, tables: dict[str, str],
-    merged: Path | None, seed: int, *, asked: bool = False,
+def make_job(
+    kind: Kind, choice: Choice, vocabulary: str, target: str, settings: LearningSettings, replay: Path,
+    tables: dict[str, str], merged: Path | None = None, seed: int = 0, *, asked: bool = False,
 ) -> TrainingJob:  # fmt: skip
-    """An update of the served version (or of the one a new vocabulary starts warm from) by the answers behind it.
+    """An update of the served version (or of the one a new vocabulary starts warm from) by the answers behind it; or
+    a comparison of that version with what was served before it; or one file of it and the drafter.
 
-    vocabulary: the target's fingerprint; target: its name; tables: as in `TrainingJob`; merged: folder for merged
-    files. asked: somebody wants it now, and waits.
+    vocabulary: the target's fingerprint; target: its name; tables: as in `TrainingJob`; merged: folder for an update's
+    merged file. asked: somebody wants the update now, and waits.
     """
+    from omnidraft.learning.adapters.store import SHARED  # brings numpy
+    from omnidraft.learning.adapters.versions import model_fingerprint
+
     version = choice.version
-    return TrainingJob(
-        **_common(choice, vocabulary, target, settings, replay, tables),
-        kind="update",
-        parent=version.name if version is not None and choice.origin == "own" else None,
+    job = TrainingJob(
+        str(choice.drafter), model_fingerprint(choice.drafter), str(replay), tables, str(choice.learned_in.folder),
+        SHARED if settings.scope == "shared" else vocabulary, target, kind, loss=settings.loss, rank=settings.rank,
+        learning_rate=settings.learning_rate, rehearsal=settings.rehearsal, cpu_percent=settings.cpu_percent,
         start=str(version.weights) if version is not None else None,
+    )  # fmt: skip
+    if kind == "merge":
+        return replace(job, start=str(choice.adapter), merged=str(choice.merged))
+    if kind == "compare":
+        previous = choice.learned_in.previous()
+        return replace(job, other=str(previous.weights) if previous is not None else None)
+    return replace(
+        job,
+        parent=version.name if version is not None and choice.origin == "own" else None,
         inherited=version.meta.chats if version is not None else (),
         through=choice.learned_in.through,
         merged=str(merged) if merged is not None else None,
@@ -109,48 +122,3 @@ def update_job(
         most_new=MOST_ASKED if asked else MOST_NEW,
         passes=PASSES_ASKED if asked else PASSES,
     )
-
-
-def compare_job(
-    choice: Choice, vocabulary: str, target: str, settings: LearningSettings, replay: Path, tables: dict[str, str]
-) -> TrainingJob:
-    """Estimates of the served version and of what was served before it."""
-    previous = choice.learned_in.previous()
-    return TrainingJob(
-        **_common(choice, vocabulary, target, settings, replay, tables),
-        kind="compare",
-        start=str(choice.learned.weights),
-        other=str(previous.weights) if previous is not None else None,
-    )
-
-
-def merge_job(choice: Choice, vocabulary: str, target: str, settings: LearningSettings, replay: Path) -> TrainingJob:
-    """The served version written as one file with the drafter."""
-    return TrainingJob(
-        **_common(choice, vocabulary, target, settings, replay, {}),
-        kind="merge",
-        start=str(choice.adapter),
-        merged=str(choice.merged),
-    )
-
-
-def _common(
-    choice: Choice, vocabulary: str, target: str, settings: LearningSettings, replay: Path, tables: dict[str, str]
-) -> dict[str, Any]:
-    from omnidraft.learning.adapters.store import SHARED  # brings numpy
-    from omnidraft.learning.adapters.versions import model_fingerprint
-
-    return {
-        "drafter": str(choice.drafter),
-        "fingerprint": model_fingerprint(choice.drafter),
-        "replay": str(replay),
-        "tables": tables,
-        "store": str(choice.learned_in.folder),
-        "vocabulary": SHARED if settings.scope == "shared" else vocabulary,
-        "target": target,
-        "loss": settings.loss,
-        "rank": settings.rank,
-        "learning_rate": settings.learning_rate,
-        "rehearsal": settings.rehearsal,
-        "cpu_percent": settings.cpu_percent,
-    }

@@ -16,7 +16,7 @@ from omnidraft.learning.facts import Update
 from omnidraft.learning.material.capture import Pairing
 from omnidraft.learning.material.open_stores import OpenStores
 from omnidraft.learning.training_events import Compared, Ended, Event, Refused, advance, conclude
-from omnidraft.learning.training_job import Kind, TrainingJob, compare_job, merge_job, update_job
+from omnidraft.learning.training_job import Kind, TrainingJob, make_job
 from omnidraft.settings.config import LearningSettings
 
 log = logging.getLogger("omnidraft.learning")
@@ -57,13 +57,13 @@ class TrainingRuns:
     ) -> TrainingRun:  # fmt: skip
         """A run whose process is not started yet; an update is in the history from now on. asked: by the user."""
         (replay, history), choice = self._keeping.files, pairing.choice
-        loaded = (choice, pairing.pair.target.fingerprint, pairing.target, settings, replay.path)
-        if kind == "merge":
-            return TrainingRun(kind, pairing, merge_job(*loaded))
-        if kind == "compare":
-            return TrainingRun(kind, pairing, compare_job(*loaded, tables))
         number = history.next_number()
-        job = update_job(*loaded, tables, self._adapters.merged, number, asked=asked)
+        job = make_job(
+            kind, choice, pairing.pair.target.fingerprint, pairing.target, settings, replay.path, tables,
+            self._adapters.merged, number, asked=asked,
+        )  # fmt: skip
+        if kind != "update":
+            return TrainingRun(kind, pairing, job)
         update = Update(number, time.time(), pairing.choice.drafter.stem, pairing.target, job.vocabulary)
         history.save(self._adapters.store_name(choice.learned_in), update)
         return TrainingRun(kind, pairing, job, update)

@@ -7,17 +7,19 @@ candidates stays one outcome, "other": it is never renormalised away. It knows n
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 
 from omnidraft.learning.material.expansions import ExpansionTable
 from omnidraft.learning.material.record import Record
 
+A = TypeVar("A")  # of NumPy, or of torch once they are collated (`batches`)
+
 
 @dataclass(frozen=True)
-class Outcomes:
+class Outcomes(Generic[A]):
     """N sparse distributions over drafter pieces.
 
     ids: (N, K, A) int64, -1 where unused; the A ids of one outcome are pieces that mean the same and whose
@@ -25,13 +27,17 @@ class Outcomes:
     1.
     """
 
-    ids: np.ndarray
-    p: np.ndarray
-    other: np.ndarray
+    ids: A
+    p: A
+    other: A
+
+    def at(self, which: Any) -> Outcomes[A]:
+        """Those at some positions."""
+        return Outcomes(self.ids[which], self.p[which], self.other[which])  # type: ignore[index]
 
 
 @dataclass(frozen=True)
-class Teaching:
+class Teaching(Generic[A]):
     """One record's N drafter positions, in order. All arrays start with axis N.
 
     piece: served piece, int64. token: index of the target token it belongs to, int64. depth: j, its place in that
@@ -41,18 +47,24 @@ class Teaching:
     over directly mapped tokens at the token's first piece (all "other" at depth > 0).
     """
 
-    piece: np.ndarray
-    token: np.ndarray
-    depth: np.ndarray
-    length: np.ndarray
-    split: np.ndarray
-    taught: np.ndarray
-    p_served: np.ndarray
-    node: Outcomes
-    direct: Outcomes
+    piece: A
+    token: A
+    depth: A
+    length: A
+    split: A
+    taught: A
+    p_served: A
+    node: Outcomes[A]
+    direct: Outcomes[A]
+
+    def at(self, which: Any) -> Self:
+        """Some of the positions."""
+        parts: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
+        kept: dict[str, Any] = {k: v.at(which) if isinstance(v, Outcomes) else v[which] for k, v in parts.items()}
+        return replace(self, **kept)
 
 
-def teach(record: Record, table: ExpansionTable) -> Teaching:
+def teach(record: Record, table: ExpansionTable) -> Teaching[np.ndarray]:
     """What each of the record's pieces has to learn."""
     heads, split = _groups(record, table)
     token = np.repeat(heads, record.spans).astype(np.int64)
@@ -71,14 +83,6 @@ def teach(record: Record, table: ExpansionTable) -> Teaching:
         node=node,
         direct=candidates.directly(token, depth, table),
     )  # fmt: skip
-
-
-def select(teaching: Teaching, keep: slice) -> Teaching:
-    """The positions of a slice."""
-    parts: dict[str, Any] = {f.name: getattr(teaching, f.name) for f in fields(Teaching)}
-    cut = lambda o: Outcomes(o.ids[keep], o.p[keep], o.other[keep])  # noqa: E731
-    kept: dict[str, Any] = {k: cut(v) if isinstance(v, Outcomes) else v[keep] for k, v in parts.items()}
-    return Teaching(**kept)
 
 
 def _groups(record: Record, table: ExpansionTable) -> tuple[np.ndarray, np.ndarray]:
@@ -131,7 +135,7 @@ class _Candidates:
 
     def project(
         self, token: np.ndarray, depth: np.ndarray, piece: np.ndarray, begins: np.ndarray, table: ExpansionTable
-    ) -> Outcomes:
+    ) -> Outcomes[np.ndarray]:
         n, k = len(token), self.p.shape[1]
         ids, p, other = np.full((n, k), -1, np.int64), np.zeros((n, k), np.float32), np.ones(n, np.float32)
         spelled = int((table.lengths > 0).sum())
@@ -149,7 +153,7 @@ class _Candidates:
                 other[at] = self.rest[t] * unseen / np.maximum(spelled - self.counts[t], 1)
         return _normalised(*_merge(ids, p), other)
 
-    def directly(self, token: np.ndarray, depth: np.ndarray, table: ExpansionTable) -> Outcomes:
+    def directly(self, token: np.ndarray, depth: np.ndarray, table: ExpansionTable) -> Outcomes[np.ndarray]:
         single = (self.lengths[token] == 1) & (depth == 0)[:, None]
         p = np.where(single, self.p[token], 0)
         merged, p = _merge(np.where(single, self.rows[token, :, 0], -1), p)
@@ -158,7 +162,7 @@ class _Candidates:
 
 
 def _credit_splits(
-    node: Outcomes, record: Record, candidates: _Candidates, heads: np.ndarray, split: np.ndarray
+    node: Outcomes[np.ndarray], record: Record, candidates: _Candidates, heads: np.ndarray, split: np.ndarray
 ) -> None:
     """Give a split piece the probability of the text it spells, taken from its first token's own first piece.
 
@@ -204,7 +208,7 @@ def _merge(ids: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.take_along_axis(ids, order, 1), np.take_along_axis(merged, order, 1).astype(np.float32)
 
 
-def _normalised(ids: np.ndarray, p: np.ndarray, other: np.ndarray) -> Outcomes:
+def _normalised(ids: np.ndarray, p: np.ndarray, other: np.ndarray) -> Outcomes[np.ndarray]:
     total = p.sum(1) + other
     empty = total <= 0  # the served token is outside the candidates and nothing is known of this node
     total = np.where(empty, 1, total)

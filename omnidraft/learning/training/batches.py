@@ -14,8 +14,8 @@ from torch import Tensor
 
 from omnidraft.learning.material.expansions import ExpansionTable
 from omnidraft.learning.material.record import Record
-from omnidraft.learning.training import alignment, losses
-from omnidraft.learning.training.alignment import Teaching
+from omnidraft.learning.training import losses
+from omnidraft.learning.training.alignment import Outcomes, Teaching, teach
 
 LONGEST_BATCH = 768  # padded ids: what one keeps for its way back is what training takes of memory
 
@@ -25,7 +25,7 @@ class Window:
     """A stretch of drafter context. ids: (L,) int64; teaching: its last N ids, each predicted by the one before."""
 
     ids: np.ndarray
-    teaching: Teaching
+    teaching: Teaching[np.ndarray]
 
     @property
     def positions(self) -> int:
@@ -55,7 +55,7 @@ def windows(record: Record, table: ExpansionTable, longest: int = 512) -> list[W
 
     The first window shows as much of the prompt's end as fits; later ones start with half a window of context.
     """
-    teaching = alignment.teach(record, table)
+    teaching = teach(record, table)
     everything = np.concatenate([record.prompt, record.pieces]).astype(np.int64)
     bounds = np.flatnonzero(teaching.depth == 0)  # a token's pieces stay together
     made, start, total = [], 0, len(record.pieces)
@@ -70,7 +70,7 @@ def windows(record: Record, table: ExpansionTable, longest: int = 512) -> list[W
         made.append(
             Window(
                 everything[min(begin, at - 1) : len(record.prompt) + stop],
-                alignment.select(teaching, slice(start, stop)),
+                teaching.at(slice(start, stop)),
             )
         )
         start = stop
@@ -107,11 +107,11 @@ def batches(parts: Sequence[Window], longest_batch: int = LONGEST_BATCH) -> Iter
         yield collate(group)
 
 
-def _join(teachings: Sequence[Teaching], token: np.ndarray) -> losses.Positions:
+def _join(teachings: Sequence[Teaching[np.ndarray]], token: np.ndarray) -> losses.Positions:
     parts = {}
     for f in fields(Teaching):
         values = [getattr(t, f.name) for t in teachings]
-        if isinstance(values[0], alignment.Outcomes):
+        if isinstance(values[0], Outcomes):
             parts[f.name] = _join_outcomes(values)
         else:
             parts[f.name] = torch.from_numpy(np.concatenate(values))
@@ -119,11 +119,11 @@ def _join(teachings: Sequence[Teaching], token: np.ndarray) -> losses.Positions:
     return losses.Positions(**parts)
 
 
-def _join_outcomes(outcomes: Sequence[alignment.Outcomes]) -> losses.Outcomes:
+def _join_outcomes(outcomes: Sequence[Outcomes[np.ndarray]]) -> Outcomes[Tensor]:
     k, a = (max(o.ids.shape[axis] for o in outcomes) for axis in (1, 2))
     ids = [
         np.pad(o.ids, ((0, 0), (0, k - o.ids.shape[1]), (0, a - o.ids.shape[2])), constant_values=-1) for o in outcomes
     ]
     p = [np.pad(o.p, ((0, 0), (0, k - o.p.shape[1]))) for o in outcomes]
     stack = lambda arrays: torch.from_numpy(np.concatenate(arrays))  # noqa: E731
-    return losses.Outcomes(stack(ids), stack(p), stack([o.other for o in outcomes]))
+    return Outcomes(stack(ids), stack(p), stack([o.other for o in outcomes]))

@@ -12,43 +12,18 @@ Paper: "OmniDraft", arXiv 2507.02659, Eq. 1-4. This module knows nothing of mode
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
+from omnidraft.learning.training.alignment import Outcomes, Teaching
+
 TINY = 1e-12
 
 
-@dataclass(frozen=True)
-class Outcomes:
-    """N sparse distributions over pieces, "other" being all unnamed ones: see `alignment.Outcomes`.
-
-    ids: (N, K, A) int64, -1 unused; p: (N, K); other: (N,).
-    """
-
-    ids: Tensor
-    p: Tensor
-    other: Tensor
-
-
-@dataclass(frozen=True)
-class Positions:
-    """N drafter positions of T target tokens: see `alignment.Teaching`, which this is as tensors.
-
-    piece, token, depth, length: (N,) int64; split, taught: (N,) bool; p_served: (N,).
-    """
-
-    piece: Tensor
-    token: Tensor
-    depth: Tensor
-    length: Tensor
-    split: Tensor
-    taught: Tensor
-    p_served: Tensor
-    node: Outcomes
-    direct: Outcomes
+class Positions(Teaching[Tensor]):
+    """N drafter positions of T target tokens, as tensors."""
 
     @property
     def is_direct(self) -> Tensor:
@@ -60,12 +35,6 @@ class Positions:
         """All pieces that occur in it, each once."""
         ids = torch.cat([self.piece, self.node.ids.flatten(), self.direct.ids.flatten()]).unique()
         return ids[ids >= 0]
-
-    def at(self, which: Tensor) -> Positions:
-        """Some of the positions."""
-        parts: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
-        cut = lambda o: Outcomes(o.ids[which], o.p[which], o.other[which])  # noqa: E731
-        return Positions(**{k: cut(v) if isinstance(v, Outcomes) else v[which] for k, v in parts.items()})
 
     def among(self, pieces: Tensor) -> Positions:
         """The same with every id replaced by a place of it in `pieces`, (n,), which has all that are named."""
@@ -98,11 +67,9 @@ def ngram(logq: Tensor, at: Positions) -> Tensor:
     return _mean(_nll(logq, at), at.length > 1)
 
 
-def hybrid(logq: Tensor, at: Positions, weight: float | None = 0.2) -> Tensor:
-    """L_DM + lambda L_N-gram (Eq. 4). weight: lambda; None takes lambda = p(t), that of the piece's token."""
-    if weight is not None:
-        return dm(logq, at) + weight * ngram(logq, at)
-    return dm(logq, at) + _mean(_nll(logq, at) * at.p_served, at.length > 1)
+def hybrid(logq: Tensor, at: Positions, weight: float = 0.2) -> Tensor:
+    """L_DM + lambda L_N-gram (Eq. 4). weight: lambda."""
+    return dm(logq, at) + weight * ngram(logq, at)
 
 
 def both_kl(logq: Tensor, at: Positions, weight: float = 0.2) -> Tensor:
@@ -146,7 +113,6 @@ def projected(logq: Tensor, at: Positions) -> Tensor:
 LOSSES: dict[str, Loss] = {
     "dm": dm,
     "hybrid": hybrid,
-    "hybrid_p": lambda logq, at: hybrid(logq, at, weight=None),
     "ngram": ngram,
     "dm_nll": dm_nll,
     "both_kl": both_kl,
@@ -172,7 +138,7 @@ def log_other_mass(logq_o: Tensor) -> Tensor:
     return (1 - logq_o.exp().sum(1)).clamp_min(1e-7).log()
 
 
-def _reverse_kl(logq_o: Tensor, o: Outcomes) -> Tensor:
+def _reverse_kl(logq_o: Tensor, o: Outcomes[Tensor]) -> Tensor:
     """sum_o q(o) log(q(o) / p(o)) over the named outcomes and "other", (N,)."""
     used = o.p > 0
     logq_o = logq_o.masked_fill(~used, -27.631)

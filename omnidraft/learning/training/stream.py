@@ -27,7 +27,7 @@ from omnidraft.learning.material.replay import ReplayStore
 from omnidraft.learning.training import update as updating
 from omnidraft.learning.training.prepared import Prepared
 from omnidraft.learning.training_events import Ended, Estimated, Event, Failed, Finished, Published, Refused
-from omnidraft.learning.training_job import TrainingJob, update_job
+from omnidraft.learning.training_job import TrainingJob, make_job
 from omnidraft.learning.training_process import TrainingProcess
 from omnidraft.processes.cores import physical_cores
 from omnidraft.settings.config import LearningSettings
@@ -105,9 +105,9 @@ class StreamLearner:
         self.choice = self._adapters.choose(self._drafter, self._vocabulary, self.settings.scope)
 
     def _job(self, ordinal: int) -> TrainingJob:
-        job = update_job(
-            self.choice, self._vocabulary, self._target, self.settings, self.replay, self._tables, None,
-            self._seed + ordinal,
+        job = make_job(
+            "update", self.choice, self._vocabulary, self._target, self.settings, self.replay, self._tables,
+            seed=self._seed + ordinal,
         )  # fmt: skip
         return replace(job, gated=self._gated, cpu_percent=self._percent)
 

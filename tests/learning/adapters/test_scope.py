@@ -10,7 +10,7 @@ from omnidraft.learning.adapters.store import SHARED, AdapterStore
 from omnidraft.learning.facts import Update
 from omnidraft.learning.training import update as updating
 from omnidraft.learning.training.drafter import TorchDrafter, read_weights
-from omnidraft.learning.training_job import update_job
+from omnidraft.learning.training_job import make_job
 from omnidraft.settings.config import changed
 from omnidraft.storage.paths import find_data_home
 from tests.learning.living import ONE, ask, open_assistant, until
@@ -71,7 +71,9 @@ def test_a_new_target_begins_from_the_other_ones_weights(assistant, models, draf
     use(assistant, models, drafter, "b")
     pairing, settings = assistant.learner.pairing, assistant.settings.learning
     vocabulary, merged = pairing.pair.target.fingerprint, assistant.home.root / "merged"
-    job = update_job(pairing.choice, vocabulary, pairing.target, settings, assistant.profile.replay, {}, merged, 1)
+    job = make_job(
+        "update", pairing.choice, vocabulary, pairing.target, settings, assistant.profile.replay, {}, merged, 1
+    )
     assert (job.start, job.parent, job.inherited) == (str(a.weights), None, ("chat-of-a",))
     assert job.store == str(assistant.loaded.choice.store.folder) != str(a.path.parent)
     trained = TorchDrafter(drafter, job.rank, seed=job.seed)

@@ -102,7 +102,6 @@ BRUTE = {
     "ngram": lambda z, r, p: brute_nll(z, r, lambda span: span > 1),
     "dm_nll": lambda z, r, p: brute_nll(z, r, lambda s: s == 1) + 0.2 * brute_nll(z, r, lambda s: s > 1),
     "hybrid": lambda z, r, p: brute_dm(z, r, p) + 0.2 * brute_nll(z, r, lambda s: s > 1),
-    "hybrid_p": lambda z, r, p: brute_dm(z, r, p) + brute_nll(z, r, lambda s: s > 1, lambda i: p[i, r.targets[i]]),
     "both_kl": lambda z, r, p: brute_both_kl(z, r, p, 0.2),
     "projected": brute_projected,
 }

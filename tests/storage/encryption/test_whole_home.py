@@ -23,7 +23,7 @@ from omnidraft.learning.material.expansions import table_files
 from omnidraft.learning.material.record import encode
 from omnidraft.learning.material.replay import ReplayStore
 from omnidraft.learning.training_events import Ended, Published
-from omnidraft.learning.training_job import TrainingJob, update_job
+from omnidraft.learning.training_job import TrainingJob, make_job
 from omnidraft.learning.training_process import PARTS, TrainingProcess
 from omnidraft.processes import system
 from omnidraft.profiles import export_profile, exporting, import_profile
@@ -70,7 +70,7 @@ def learn_from(session: Session) -> TrainingJob:
     tables = table_files(assistant.home.cache, pairing.pair, "shared")
     vocabulary, settings = pairing.pair.target.fingerprint, assistant.settings.learning
     adapters, replay = assistant.loaded.adapters, assistant.profile.replay
-    job = update_job(pairing.choice, vocabulary, pairing.target, settings, replay, tables, adapters.merged, 1)
+    job = make_job("update", pairing.choice, vocabulary, pairing.target, settings, replay, tables, adapters.merged, 1)
     return dataclasses.replace(job, gated=False, passes=1, least_steps=2, rehearsal=0.0, cpu_percent=50)
 
 
