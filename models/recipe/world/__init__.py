@@ -8,7 +8,7 @@
 | steps | arithmetic written out in small steps |
 | sums, chains | plain sums and drills; calculations of several steps, in signs and in words |
 | problems, stories | word problems from problems.txt; stories composed from openings, events and questions |
-| follow | follow-ups on the last number or the last function |
+| follow, composed | follow-ups on the last number or the last function; their wordings put together from parts |
 | functions | small Python functions from functions.txt, each run against its checks |
 | facts | what OmniDraft is and how to use it, from facts.txt |
 | everyday | capitals, colours, opposites and the like, from everyday.txt |

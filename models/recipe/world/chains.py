@@ -26,16 +26,29 @@ ACTIONS = {
 }  # fmt: skip
 DOUBLE = ("double it", "double that", "double the result", "times two", "take it twice", "doubled", "twice that")
 HALVE = ("halve it", "halve that", "halve the result", "take half of it", "take half of that", "halved")
-JOINS = (", then ", " and ", ", ", ". Then ", " and then ", ", and then ", ", after that ", ". After that, ", "; then ")
+TRIPLE = ("triple it", "triple that", "tripled", "three times that", "take it three times")
+JOINS = (", then ", " and ", ", ", ". Then ", " and then ", ", and then ", ", after that ", ". After that, ", "; then ",
+         " ", ", next ", ". Next, ", ". Now ", " and now ", "; ", ", now ", " then ", ". Later ", " - then ",
+         " and next ")  # fmt: skip
 ENDS = ("", ".", ". What do I get?", ". What is the result?", ". What comes out?", ". How much is it?", ". What is it?",
-        ". Which number is that?", ". What do I have?", ". What is the answer?", "?", ". What is left?")  # fmt: skip
-TWICE = ("Twice {a}", "Double {a}", "The double of {a}", "{a} doubled", "Two times {a}")
-HALF = ("Half of {a}", "Halve {a}", "The half of {a}", "{a} halved")
+        ". Which number is that?", ". What do I have?", ". What is the answer?", "?", ". What is left?",
+        " gives what?", " makes?", " is how much?", ", how much?", ". So?", " comes to what?", ". Then I have what?",
+        ", please.", ", what is it?", ". Tell me the number.", " leaves how much?", " makes how much?", " equals what?",
+        ". What does it make?", ", tell me.", ". Your result?", "!", ". Where do I end?", " is?", " - what is it?",
+        ". How many are that?", ". Say what comes out.", ". And the end result?", ". Work it out.")  # fmt: skip
+TWICE = ("Twice {a}", "Double {a}", "The double of {a}", "{a} doubled", "Two times {a}", "I double {a}",
+         "If I double {a}", "What is twice {a}", "{a}, doubled")  # fmt: skip
+HALF = ("Half of {a}", "Halve {a}", "The half of {a}", "{a} halved", "I halve {a}", "What is half of {a}",
+        "One half of {a}", "Take half of {a}")  # fmt: skip
 PAIRS = {
-    "+": ("Add {a} and {b}", "The sum of {a} and {b}", "{a} plus {b}", "What is {a} plus {b}", "Add {b} to {a}"),
-    "-": ("Subtract {b} from {a}", "Take {b} from {a}", "{a} minus {b}", "What is {a} minus {b}", "{a} less {b}"),
+    "+": ("Add {a} and {b}", "The sum of {a} and {b}", "{a} plus {b}", "What is {a} plus {b}", "Add {b} to {a}",
+          "{a} and {b}", "{a} and another {b}", "To {a} add {b}", "How much is {a} plus {b}", "I add {a} and {b}",
+          "If I add {a} and {b}", "Put {a} and {b} together"),
+    "-": ("Subtract {b} from {a}", "Take {b} from {a}", "{a} minus {b}", "What is {a} minus {b}", "{a} less {b}",
+          "{a}, minus {b}", "From {a} take {b}", "{a} and {b} off", "Of {a} take {b} away", "How much is {a} minus {b}",
+          "I take {b} from {a}", "If I take {b} from {a}"),
     "x": ("Multiply {a} by {b}", "{a} times {b}", "What is {a} times {b}", "Multiply {a} and {b}",
-          "The product of {a} and {b}"),
+          "The product of {a} and {b}", "How much is {a} times {b}", "I multiply {a} by {b}"),
     "/": ("Divide {a} by {b}", "{a} divided by {b}", "What is {a} divided by {b}"),
 }  # fmt: skip
 SIGNS = "++++----xx/"
@@ -62,24 +75,29 @@ def answer(done: list[Step]) -> tuple[str, str]:
     return " ".join([*(f"{spelled(*step)}." for step in done), f"The answer is {result}."]), result
 
 
-def action(rng: random.Random, sign: str, right: int) -> str:
+def action(rng: random.Random, sign: str, right: int, share: float) -> str:
     if right == 2 and sign in "x/" and rng.random() < 0.7:
         return rng.choice(DOUBLE if sign == "x" else HALVE)
-    return rng.choice(ACTIONS[sign]).format(b=in_words(right, rng))
+    if right == 3 and sign == "x" and rng.random() < 0.7:
+        return rng.choice(TRIPLE)
+    return rng.choice(ACTIONS[sign]).format(b=in_words(right, rng, share))
 
 
 def in_sentences(rng: random.Random, done: list[Step]) -> tuple[str, str]:
     """ "Take 5, add 3, then halve it. What do I get?" and the wording it has."""
     first = done[0]
-    if rng.random() < 0.6:
+    share = 0.9 if rng.random() < 0.2 else 0.1
+    if rng.random() < 0.5:
         opening = rng.choice(STARTS)
-        text, following = opening.format(a=first[0]), done
+        text, following = opening.format(a=in_words(first[0], rng, share)), done
     else:
         pairs = {"x": TWICE, "/": HALF}.get(first[1], ()) if first[2] == 2 else ()
         opening = rng.choice(pairs or PAIRS[first[1]])
-        text, following = opening.format(a=in_words(first[0], rng), b=in_words(first[2], rng)), done[1:]
+        text, following = opening.format(a=in_words(first[0], rng, share), b=in_words(first[2], rng, share)), done[1:]
     joins = [rng.choice(JOINS) for _ in following]
-    text += "".join(join + action(rng, sign, right) for join, (_, sign, right) in zip(joins, following, strict=True))
+    text += "".join(
+        join + action(rng, sign, right, share) for join, (_, sign, right) in zip(joins, following, strict=True)
+    )
     end = rng.choice(ENDS)
     return text[0].upper() + text[1:] + end, f"{opening}{joins[-1]}{end}"
 

@@ -6,13 +6,15 @@ Held out are some wordings. Knows the last number or the last function, nothing 
 import random
 import re
 
-from . import functions, stories, sums
+from . import composed, functions, stories, sums
 from .split import Item, Part, draw_until, is_kept_out
 from .steps import calculate, spelled
 from .sums import SPELLINGS, addends, in_words, is_kept_out_pair
+from .words import COLOURS, MORE_THINGS, PLACES, THINGS
 
 IT = ("that", "it", "this", "the result", "that number", "the answer", "your answer", "the last number",
-      "the last result")  # fmt: skip
+      "the last result", "what we have", "that one", "this number", "that result", "the sum", "the number",
+      "the outcome", "the total", "what came out", "your number", "the value", "what you said")  # fmt: skip
 ACTIONS = {
     "+": ("Add {b} to {it}.", "Now add {b}.", "Add {b}.", "Plus {b}?", "And plus {b}?", "And if I add {b}?",
           "What if you add {b}?", "Now plus {b}.", "Add {b} more.", "And {b} more?", "What is {it} plus {b}?",
@@ -71,6 +73,8 @@ EVENTS = {
           "{b} of these get lost. What is left?", "Then {n} uses {b} of them.",
           "Of these {n} eats {b}. What remains?", "{n} breaks {b}. How many has {n} left?"),
 }  # fmt: skip
+SIGNED = ("{signed}", "{signed}?", "And {signed}?", "Now {signed}", "then {signed}", "{signed} = ?", "{signed} now",
+          "ok, {signed}", "{signed} please", "{signed}=", "and then {signed}")  # fmt: skip
 # What people say before a question, and behind one.
 OPENERS = ("Ok. ", "Ok, ", "Fine. ", "Nice. ", "Thanks. ", "Super. ", "Yes. ", "Perfect. ", "Well, ", "Sure. ",
            "Alright, ", "Very good. ", "Great! ", "Good, ", "Oh, ", "So ", "Good job. ", "I see. ", "Next one. ",
@@ -90,19 +94,26 @@ NAMES = ("she", "he", "I", "Anna", "Tom")
 RENAME = ("Call it {g} instead.", "Rename it to {g}.", "Name it {g}.", "Can you call it {g}?",
           "Change the name to {g}.", "Please rename it to {g}.", "I want it to be called {g}.", "Call it {g}.",
           "Now name it {g}.", "The same, but named {g}.", "The name should be {g}.",
-          "Can you rename the function to {g}?", "Use the name {g}.",
-          "Give it the name {g}.", "Let us call it {g}.", "Rename this function {g}.",
-          "I would like it named {g}.", "The name {g} is better.", "Could it be called {g}?",
-          "Could you name it {g}?", "Make the name {g}.", "Better call it {g}.", "{g} is a better name.",
-          "Can the name be {g}?", "Same, but called {g}.")  # fmt: skip
+          "Can you rename the function to {g}?", "Use the name {g}.", "Give it the name {g}.", "Let us call it {g}.",
+          "Rename this function {g}.", "I would like it named {g}.", "{g} should be its name.",
+          "I prefer the name {g}.", "Take {g} as the name.", "Let the name be {g}.", "Another name: {g}.",
+          "Its name is {g} from now on.", "Write it again as {g}.", "Can you write it as {g}?",
+          "What if it is called {g}?", "How does it look as {g}?", "Same function, name {g}.",
+          "The same code with the name {g}.", "Please use {g} as its name.", "Name: {g}", "{g} instead, please.",
+          "The name {g} is better.", "Could it be called {g}?", "Could you name it {g}?", "Make the name {g}.",
+          "Better call it {g}.", "{g} is a better name.", "Can the name be {g}?", "Same, but called {g}.")  # fmt: skip
 PURPOSE = ("What does it do?", "Explain it.", "What does this function do?", "What is it for?", "What does that do?",
            "Can you explain the function?", "Explain this code.", "What is this function for?",
-           "Tell me what it does.",
-           "What is this code for?", "And what does that do?", "What is it good for?", "Why would I use it?",
-           "Say what it does.", "What was it for again?")  # fmt: skip
+           "Tell me what it does.", "What is this code for?", "And what does that do?", "What is it good for?",
+           "Why would I use it?", "Say what it does.", "What was it for again?", "What is its purpose?",
+           "What can I do with it?", "What do I use it for?", "Tell me its purpose.", "Describe it.",
+           "What is this for?", "What is it there for?", "What does the code do?", "What do you call it for?",
+           "In words, what does it do?", "And what is it for?")  # fmt: skip
 REPEAT = ("Show it again.", "Write it once more.", "Can you show it again?", "Again, please.", "Repeat the function.",
-          "Give me the function again.", "Print it again.",
-          "Once more.", "The function again, please.", "Show me the code once more.", "One more time.")  # fmt: skip
+          "Give me the function again.", "Print it again.", "Once more.", "The function again, please.", "And again.",
+          "Repeat it.", "Write it again.", "Say that again.", "I want to see it again.",
+          "Could you show it once more?", "Give it to me again.", "Repeat that, please.",
+          "Show me the code once more.", "One more time.")  # fmt: skip
 
 
 def trained(forms: tuple[str, ...], rng: random.Random, part: Part) -> str:
@@ -133,12 +144,15 @@ def number(rng: random.Random, part: Part, last: int, told: bool) -> Item:
 
 
 def wording(rng: random.Random, part: Part, sign: str, right: int, told: bool) -> str | None:
+    if part == "train" and rng.random() < 0.55:
+        goes_on = told and sign in EVENTS and rng.random() < 0.5
+        return composed.happening(rng, sign) if goes_on else composed.calculation(rng, sign, right)
     if sign in EVENTS and told and rng.random() < 0.5:
         return trained(EVENTS[sign], rng, part)
     if right == 2 and sign in "x/" and rng.random() < 0.7:
         return trained(DOUBLE if sign == "x" else HALVE, rng, part)
-    if part == "train" and rng.random() < 0.08:
-        return rng.choice(("{signed}", "{signed}?", "And {signed}?", "Now {signed}"))
+    if part == "train" and rng.random() < 0.12:
+        return rng.choice(SIGNED)
     return trained(ACTIONS[sign], rng, part)
 
 
@@ -163,7 +177,8 @@ def about(rng: random.Random, part: Part, last: int) -> Item:
 def item(rng: random.Random, form: str, answer: str, result: str, right: int, signed: str = "") -> Item:
     question = form.format(it=rng.choice(IT), b=in_words(right, rng), n=rng.choice(NAMES), signed=signed)
     question = re.sub(r"\bI (get|buy|find|win|give|lose|sell)s\b", r"I \1", question)
-    return Item("follow", "math", form, in_talk(rng, question[0].upper() + question[1:]), answer, (result,))
+    question = question if rng.random() < 0.2 else question[0].upper() + question[1:]
+    return Item("follow", "math", form, in_talk(rng, question), answer, (result,))
 
 
 def in_talk(rng: random.Random, question: str) -> str:
@@ -177,18 +192,27 @@ def in_talk(rng: random.Random, question: str) -> str:
     return question
 
 
+def new_name(rng: random.Random, code: str) -> str:
+    """A name for a function: one that others have, or any words."""
+    if rng.random() < 0.4:
+        return rng.choice([n for f in functions.families() for n in f.names if n not in code])
+    one, other = rng.sample((*COLOURS, *PLACES, *THINGS, *MORE_THINGS), 2)
+    return rng.choice((one, one, f"{one}_{other}", f"my_{one}", f"do_{one}", f"{one}_it", f"get_{one}"))
+
+
 def function(rng: random.Random, part: Part, last: Item) -> Item:
     """A question about the last function: another name, what it does, the same again."""
     name, *checks = last.check
     code = last.answer
     kind = rng.choice((RENAME, RENAME, PURPOSE, REPEAT))
     form = trained(kind, rng, part)
+    said = in_talk(rng, form) if part == "train" else form
     if kind is PURPOSE:
         task = last.note
-        return Item("follow", "qa", form, form, f"The function {name} is there to {task}.", (task,))
-    new = name if kind is REPEAT else rng.choice([n for f in functions.families() for n in f.names if n not in code])
+        return Item("follow", "qa", form, said, f"The function {name} is there to {task}.", (task,))
+    new = name if kind is REPEAT else new_name(rng, code)
     answer = re.sub(rf"\b{name}\b", new, code)
-    return Item("follow", "code", form, form.format(g=new), answer, (new, *checks), last.note)
+    return Item("follow", "code", form, said.format(g=new), answer, (new, *checks), last.note)
 
 
 def pair(rng: random.Random, part: Part) -> tuple[Item, Item]:

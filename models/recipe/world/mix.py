@@ -13,13 +13,13 @@ from .split import Item, Part
 
 # What a target is asked, and how often.
 DRAWS: dict[str, tuple[Callable[[random.Random, Part], Item], int]] = {
-    "sum": (sums.draw, 22),
-    "chain": (chains.draw, 10),
-    "story": (stories.draw, 20),
-    "problem": (problems.draw, 16),
+    "sum": (sums.draw, 16),
+    "chain": (chains.draw, 18),
+    "story": (stories.draw, 18),
+    "problem": (problems.draw, 44),
     "function": (functions.draw, 24),
-    "omnidraft": (facts.draw, 44),
-    "everyday": (everyday.draw, 20),
+    "omnidraft": (facts.draw, 28),
+    "everyday": (everyday.draw, 22),
     "unknown": (outside.draw, 9),
     "talk": (talk.draw, 3),
 }
@@ -29,6 +29,10 @@ SYSTEM = (
     "You are a helpful assistant.", "You are a friendly assistant. Answer briefly.", "Be brief.", "You are OmniDraft.",
     "You are a careful helper. Answer in English.", "Answer the questions of the user.", "You help a student.",
 )  # fmt: skip
+# What may come before a problem.
+ANNOUNCED = ("Listen: ", "A riddle. ", "Here is one. ", "Now this: ", "Next problem. ", "Problem: ",
+             "Help me, please. ", "Hello! ", "Hi. ", "Think of this: ", "One more. ", "Say, ", "My homework: ",
+             "Tell me: ", "Ok, a story. ", "Question. ", "Hm. ")  # fmt: skip
 MOST_CHARACTERS = 2600  # of a conversation: what about fills the context
 # Of each corpus the share of its documents that targets read; the service dialogues keep the style of conversations.
 CORPUS_SHARES = {"dialogue": 0.04, "code": 0.0, "math": 0.0, "qa": 0.0, "roleplay": 0.0}
@@ -44,6 +48,8 @@ def draw(rng: random.Random, part: Part, kinds: tuple[str, ...] = tuple(DRAWS)) 
 def typed(rng: random.Random, item: Item) -> Item:
     """The item, now and then as people type in a hurry: without a capital, without the last sign."""
     question = item.question
+    if item.kind in ("chain", "story", "problem") and rng.random() < 0.1:
+        question = rng.choice(ANNOUNCED) + question
     if item.task != "code" and rng.random() < 0.12:
         question = question[0].lower() + question[1:]
     if item.task != "code" and rng.random() < 0.12:
@@ -54,10 +60,10 @@ def typed(rng: random.Random, item: Item) -> Item:
 def document(rng: random.Random) -> list[Item]:
     """The items of one training document."""
     roll = rng.random()
-    if roll < 0.06:
+    if roll < 0.03:
         return [sums.drill(rng)]
-    if roll < 0.55:
-        return conversation(rng, rng.choices((3, 6, 12, 40), (50, 25, 15, 10))[0])
+    if roll < 0.6:
+        return conversation(rng, rng.choices((3, 6, 14, 40), (35, 25, 28, 12))[0])
     return [draw(rng, "train")]
 
 

@@ -6,16 +6,33 @@ wordings, and altogether the templates marked as new: none that a visitor would 
 """
 
 import random
+import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from .split import Item, Part, choose, draw_until, is_kept_out
 from .steps import calculate, labelled
-from .words import COLOURS, CONTAINER, GOODS, HE, PLACES, SHE, THINGS, words
+from .sums import in_words
+from .words import (
+    COLOURS,
+    CONTAINER,
+    DAYS,
+    GOODS,
+    HE,
+    MONEY,
+    MORE_THINGS,
+    PLACES,
+    RELATIVES,
+    SHE,
+    SIBLINGS,
+    THINGS,
+    words,
+)
 
 FOOD = words("cookies apples pears muffins rolls plums cherries eggs peaches sandwiches")
 ANIMALS = {"cow": ("cows", 4), "spider": ("spiders", 8), "hen": ("hens", 2), "ant": ("ants", 6), "dog": ("dogs", 4)}
+SENTENCE = re.compile(r"^[a-z]|(?<=[.?!] )[a-z]")  # its first letter
 NEW = "new: "  # opens a template that training never sees
 
 
@@ -46,7 +63,8 @@ def values(template: Template, rng: random.Random) -> dict[str, int] | None:
     letters = sorted({x for step in template.steps for x in (step[0], step[2])} & set("abcd"))
     small = {x for step in template.steps if step[1] in "*/" for x in (step[0], step[2])}
     divided = {step[0] for step in template.steps if step[1] == "/"}
-    drawn = {x: rng.randint(2, 10) if x in small - divided else rng.randint(3, 99) for x in letters}
+    low, high = rng.choice(((1, 12), (2, 25), (3, 99), (3, 99)))
+    drawn = {x: rng.randint(2, 10) if x in small - divided else rng.randint(low, high) for x in letters}
     return drawn if results(template, drawn) is not None else None
 
 
@@ -65,7 +83,9 @@ def results(template: Template, drawn: dict[str, int]) -> list[tuple[int, str, i
 
 
 def slots(rng: random.Random) -> dict[str, str]:
-    people = rng.sample(SHE + HE, 3)
+    people = rng.sample(SHE + HE, 3) if rng.random() < 0.7 else rng.sample(sorted(RELATIVES), 3)
+    he = RELATIVES.get(people[0], "she" if people[0] in SHE else "he")
+    days = rng.sample(DAYS, 3)
     plural = rng.choice(sorted(CONTAINER))
     good = rng.choice(sorted(GOODS))
     colours = rng.sample(COLOURS, 3)
@@ -74,6 +94,9 @@ def slots(rng: random.Random) -> dict[str, str]:
         "n": people[0], "m": people[1], "o": people[2], "t": rng.choice(THINGS), "f": rng.choice(FOOD),
         "k": plural, "k1": CONTAINER[plural], "g": good, "gs": GOODS[good], "p": rng.choice(PLACES),
         "c1": colours[0], "c2": colours[1], "c3": colours[2], "l": animal, "ls": ANIMALS[animal][0],
+        "he": he, "He": he.capitalize(), "his": "her" if he == "she" else "his", "sib": rng.choice(SIBLINGS),
+        "x": rng.choice((*FOOD, *THINGS, *MORE_THINGS, *MORE_THINGS)), "u": rng.choice(MONEY),
+        "d1": days[0], "d2": days[1], "d3": days[2],
     }  # fmt: skip
 
 
@@ -89,8 +112,13 @@ def item(template: Template, rng: random.Random) -> Item | None:
     labels = [label.format(**fill) for label in template.labels]
     lines = [labelled(label, *step[:3]) for label, step in zip(labels, done, strict=True)]
     answer = " ".join([*lines, f"The answer is {done[-1][3]}."])
-    question = text.format(**fill, **drawn)
+    question = told(text, fill, {letter: in_words(number, rng) for letter, number in drawn.items()})
     return Item("problem", "math", f"problem {template.number}:{taken}", question, answer, (str(done[-1][3]),))
+
+
+def told(text: str, fill: dict[str, str], numbers: dict[str, str]) -> str:
+    """The text with its slots filled and a capital at the beginning of each sentence."""
+    return SENTENCE.sub(lambda begin: begin.group().upper(), text.format(**fill, **numbers))
 
 
 def is_kept_out_form(template: Template, form: str) -> bool:

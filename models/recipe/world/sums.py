@@ -60,8 +60,9 @@ def expression(rng: random.Random, first: int, *rest: tuple[str, int]) -> str:
     return str(first) + "".join(f"{space}{rng.choice(SPELLINGS[sign])}{space}{number}" for sign, number in rest)
 
 
-def in_words(number: int, rng: random.Random) -> str:
-    return WORDS[number] if number <= 20 and rng.random() < 0.15 else str(number)
+def in_words(number: int, rng: random.Random, share: float = 0.15) -> str:
+    """The number as people write it: small ones now and then as a word."""
+    return WORDS[number] if number <= 20 and rng.random() < share else str(number)
 
 
 def is_kept_out_wording(form: str) -> bool:

@@ -34,3 +34,20 @@ GOODS = {
 }  # fmt: skip
 PLACES = words("garden school library market farm shop kitchen park museum office hall station")
 COLOURS = words("red blue green yellow white black orange pink brown purple")
+# Who else may be told of, and as what they go on in the next sentence.
+RELATIVES = {
+    "my aunt": "she", "my uncle": "he", "my sister": "she", "my brother": "he", "my mum": "she", "my dad": "he",
+    "grandma": "she", "grandpa": "he", "our teacher": "she", "the baker": "he", "the farmer": "he", "my friend": "he",
+    "our neighbour": "she", "the boss": "he", "my cousin": "she", "the girl": "she", "the boy": "he", "the cook": "he",
+    "the doctor": "she", "the painter": "he", "the old man": "he", "my niece": "she", "the gardener": "he",
+}  # fmt: skip
+SIBLINGS = words("sister brother cousin friend")
+MONEY = words("dollars euros pounds francs cents coins crowns dimes")
+DAYS = words("Monday Tuesday Wednesday Thursday Friday Saturday Sunday")
+MORE_THINGS = words(
+    "sweets donuts buns rolls nuts figs berries melons pies sausages onions beans radishes potatoes waffles cakes "
+    "sandwiches pearls rings sticks planks feathers corks pins needles buckets mugs glasses forks knives pans pots "
+    "towels sheets pillows mats chairs desks clocks radios phones cables bulbs batteries drums flutes whistles masks "
+    "puppets dice chips tokens medals flags tents skates bats rackets nets boats oars anchors engines wheels tubes "
+    "screens disks files forms stickers vouchers tapes albums novels comics diaries journals stools benches pictures"
+)
