@@ -10,10 +10,9 @@ import torch
 from torch.nn import functional
 from transformers import LlamaForCausalLM
 
-from .data import Document
+from omnidraft.lab.degenerate import onset
 
-LOOP_WINDOW = 64  # the last tokens looked at
-LONGEST_CYCLE = 16
+from .data import Document
 
 
 @torch.inference_mode()
@@ -38,15 +37,8 @@ def mean_loss(model: LlamaForCausalLM, documents: Sequence[Document], length: in
 
 
 def is_looping(ids: Sequence[int]) -> bool:
-    """True if the text ends in a cycle of at most 16 tokens that fills half of the last 64 tokens or more."""
-    tail = list(ids)[-LOOP_WINDOW:]
-    for period in range(1, LONGEST_CYCLE + 1):
-        run = period
-        while run < len(tail) and tail[-1 - run] == tail[-1 - run + period]:
-            run += 1
-        if run >= max(2 * period, LOOP_WINDOW // 2):
-            return True
-    return False
+    """True if the text ends in a cycle, as `onset` says."""
+    return onset(ids) is not None
 
 
 @torch.inference_mode()

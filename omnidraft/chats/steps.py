@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from omnidraft.chats.thoughts import said
@@ -53,17 +53,7 @@ def steps_of(meta: Mapping[str, Any]) -> list[Step]:
 
 def steps_meta(steps: Sequence[Step]) -> list[dict[str, Any]]:
     """Plain values that keep `steps`."""
-    return [
-        {
-            "at": step.at,
-            "ids": step.ids,
-            "calls": [
-                {"id": c.id, "name": c.name, "arguments": c.arguments, "state": c.state, "result": c.result}
-                for c in step.calls
-            ],
-        }
-        for step in steps
-    ]
+    return [{"at": step.at, "ids": step.ids, "calls": [asdict(call) for call in step.calls]} for step in steps]
 
 
 def open_call(steps: Sequence[Step]) -> ToolCall | None:

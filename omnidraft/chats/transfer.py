@@ -21,6 +21,7 @@ from omnidraft.settings.config import to_dict
 FORMAT = "omnidraft-chats"
 VERSION = 1
 MAX_BYTES = 512 * 1024 * 1024
+_MESSAGE = ("id", "parent", "role", "content", "created", "active", "meta")
 
 
 def export_json(store: ChatStore, chats: Iterable[str] | None = None) -> str:
@@ -66,29 +67,12 @@ def import_markdown(store: ChatStore, text: str | bytes) -> Conversation:
 
 
 def _plain(chat: Conversation, messages: list[Message]) -> dict[str, object]:
+    sampling = None if chat.sampling is None else to_dict(chat.sampling)
     return {
-        "title": chat.title,
-        "named": chat.named,
-        "created": chat.created,
-        "updated": chat.updated,
-        "system": chat.system,
-        "sampling": None if chat.sampling is None else to_dict(chat.sampling),
-        "target": chat.target,
-        "speculation": chat.speculation,
-        "tags": list(chat.tags),
-        "messages": [
-            {
-                "id": m.id,
-                "parent": m.parent,
-                "role": m.role,
-                "content": m.content,
-                "created": m.created,
-                "active": m.active,
-                "meta": m.meta,
-            }
-            for m in messages
-        ],
-    }
+        **{name: getattr(chat, name) for name in ("title", "named", "created", "updated", "system")},
+        "sampling": sampling, "target": chat.target, "speculation": chat.speculation, "tags": list(chat.tags),
+        "messages": [{name: getattr(message, name) for name in _MESSAGE} for message in messages],
+    }  # fmt: skip
 
 
 def _decoded(text: str | bytes) -> str:

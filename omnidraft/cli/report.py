@@ -7,6 +7,11 @@ import sys
 
 from omnidraft.decoding.events import Finished, Statistics
 
+FIGURES = (
+    "prompt_tokens", "reused_tokens", "tokens", "target_passes", "rounds", "drafted", "proposed", "tested", "accepted",
+    "acceptance_rate", "copied", "copied_accepted", "drafter_acceptance", "tokens_per_pass", "origins",
+    "tokens_per_second", "near_ties",
+)  # fmt: skip
 SECONDS = ("prefill", "draft", "translate", "verify", "other")
 
 
@@ -16,24 +21,8 @@ def report(text: str, ids: list[int], finished: Finished) -> dict:
     return {
         "text": text,
         "token_ids": ids,
-        "prompt_tokens": s.prompt_tokens,
-        "reused_tokens": s.reused_tokens,
-        "tokens": s.tokens,
-        "target_passes": s.target_passes,
-        "rounds": s.rounds,
-        "drafted": s.drafted,
-        "proposed": s.proposed,
-        "tested": s.tested,
-        "accepted": s.accepted,
-        "acceptance_rate": s.acceptance_rate,
-        "copied": s.copied,
-        "copied_accepted": s.copied_accepted,
-        "drafter_acceptance": s.drafter_acceptance,
-        "tokens_per_pass": s.tokens_per_pass,
-        "origins": s.origins,
-        "tokens_per_second": s.tokens_per_second,
+        **{name: getattr(s, name) for name in FIGURES},
         "seconds": {name: getattr(s, name) for name in SECONDS},
-        "near_ties": s.near_ties,
         "near_tie_positions": list(s.near_tie_positions),
         "finish_reason": finished.reason,
         "seed": finished.seed,
