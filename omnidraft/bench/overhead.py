@@ -8,10 +8,10 @@ with made-up pieces that have bytes and expansions like any other.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
 from itertools import pairwise
 from statistics import median
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 
@@ -34,41 +34,26 @@ from omnidraft.vocab.ngram_cache import NgramCache
 
 DRAFTER_SIZE, TARGET_SIZE = 32_000, 128_256
 ROUND_MS, POSITION_MS = 0.5, 0.6  # the budget
-
-
-@dataclass(frozen=True, slots=True)
-class Overhead:
-    """Milliseconds outside the models. budget = 0.5 a round + 0.6 a verified position; share = total / budget.
-
-    positions: those whose logits were looked at, one an emitted token. quarters: microseconds of a round, its draft
-    steps and its pass excepted, medians over each quarter of the answer: flat unless something grows with it.
-    """
-
-    temperature: float
-    rounds: int
-    positions: int
-    acceptance_rate: float | None
-    total_ms: float
-    per_round_ms: float
-    per_position_ms: float
-    budget_ms: float
-    share: float
-    quarters: tuple[float, float, float, float]
+DRAFT_LENGTH = 4
 
 
 def run(plan: plans.Overhead, work: Work) -> Iterator[Report]:
     rows = []
     for temperature in (0.0, 1.0):
         work.told(f"T = {temperature:g}")
-        rows.append(asdict(measure(temperature, plan.tokens)))
+        rows.append(measure(temperature, plan.tokens))
         names = ["temperature", "rounds", "positions", "total_ms", "budget_ms", "share"]
         body = [[*(row[name] for name in names), ", ".join(f"{q:.0f}" for q in row["quarters"])] for row in rows]
         title = f"Outside the models; the budget: {ROUND_MS} ms a round and {POSITION_MS} ms a position"
         yield Report(rows, [Table(title, [*names, "a round by quarters of the answer, us"], body)])
 
 
-def measure(temperature: float, tokens: int = 400, draft_length: int = 4) -> Overhead:
-    """Decode `tokens` tokens from prepared logits and count the time that is not the models'."""
+def measure(temperature: float, tokens: int) -> dict[str, Any]:
+    """Decode `tokens` tokens from prepared logits and count the time that is not the models', in milliseconds.
+
+    positions: those whose logits were looked at, one an emitted token. quarters: microseconds of a round, its draft
+    steps and its pass excepted, medians over each quarter of the answer: flat unless something grows with it.
+    """
     drafter_vocabulary = filled("tiny-drafter", DRAFTER_SIZE)
     target_vocabulary = filled("tiny-target-a", TARGET_SIZE)
     pair = PairMap.build(drafter_vocabulary, target_vocabulary, None)
@@ -76,7 +61,7 @@ def measure(temperature: float, tokens: int = 400, draft_length: int = 4) -> Ove
     target, drafter = _agreeing(pair)
     sampling = SamplingSettings.unfiltered(temperature=temperature, max_tokens=tokens)
     for seed in (0, 1):  # the first answer warms up
-        speculation = Speculation(Drafting(drafter, translator, [1, 2, 3]), FixedLength(draft_length))
+        speculation = Speculation(Drafting(drafter, translator, [1, 2, 3]), FixedLength(DRAFT_LENGTH))
         before = target.seconds + drafter.seconds
         start = perf_counter()
         given = DecodeInput(target, [1, 2, 3], seed, speculation)
@@ -85,20 +70,19 @@ def measure(temperature: float, tokens: int = 400, draft_length: int = 4) -> Ove
         target.rewind(0)
         drafter.rewind(0)
     s = next(e for e in events if isinstance(e, Finished)).statistics
-    rounds, positions = s.target_passes, s.tokens
+    rounds, positions, ms = s.target_passes, s.tokens, total * 1e3
     budget = rounds * ROUND_MS + positions * POSITION_MS
-    ms = total * 1e3
-    return Overhead(
-        temperature, rounds, positions, s.acceptance_rate, ms, ms / rounds, ms / positions, budget, ms / budget,
-        _quarters([e for e in events if isinstance(e, Round)]),
-    )  # fmt: skip
+    return {
+        "temperature": temperature, "rounds": rounds, "positions": positions, "acceptance_rate": s.acceptance_rate,
+        "total_ms": ms, "per_round_ms": ms / rounds, "per_position_ms": ms / positions, "budget_ms": budget,
+        "share": ms / budget, "quarters": _quarters([e for e in events if isinstance(e, Round)]),
+    }  # fmt: skip
 
 
-def _quarters(rounds: Sequence[Round]) -> tuple[float, float, float, float]:
+def _quarters(rounds: Sequence[Round]) -> list[float]:
     ends = [len(rounds) * i // 4 for i in range(5)]
     around = [(r.translate + r.other) * 1e6 for r in rounds]
-    first, second, third, last = (median(around[a:b]) for a, b in pairwise(ends))
-    return first, second, third, last
+    return [median(around[a:b]) for a, b in pairwise(ends)]
 
 
 class Prepared:

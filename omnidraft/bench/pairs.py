@@ -72,15 +72,12 @@ class Frozen(Translator):
 class Pair:
     """Close it. pair: the map of the two vocabularies; drafter: the given one."""
 
-    def __init__(
-        self, home: DataHome, target: Path, drafter: Path, model: ModelSettings, cache: CacheSettings | None = None,
-        adapter: Path | None = None,
-    ) -> None:  # fmt: skip
+    def __init__(self, home: DataHome, target: Path, drafter: Path, model: ModelSettings) -> None:
         self._model = model
         with ExitStack() as opening:
             self.assistant = Assistant(home, ephemeral=True)
             opening.callback(self.assistant.close)
-            self.assistant.load(target, drafter, model, cache or CacheSettings(), adapter=adapter)
+            self.assistant.load(target, drafter, model, CacheSettings(), adapter=None)
             loaded, engine = self.assistant.loaded, self.engine
             if loaded.pair is None or loaded.drafter is None or engine.drafter is None or engine.translator is None:
                 raise ModelError("No drafter is loaded that could be measured.")
@@ -113,11 +110,9 @@ class Pair:
         self.drafter.set_adapter(str(adapter) if adapter else None)
         self._drafters[GIVEN] = (self._drafters[GIVEN][0], Frozen(self.pair, cache))
 
-    def cache_after(self, answers: Iterable[tuple[Sequence[int], str]], settings: CacheSettings | None = None
-                    ) -> NgramCache:  # fmt: skip
-        """An n-gram cache in memory that has seen these answers (target ids, conversation); seeded, as it is by
-        default, unless `settings` say otherwise."""
-        cache = NgramCache.open(None, self.pair, settings or CacheSettings())
+    def cache_after(self, answers: Iterable[tuple[Sequence[int], str]]) -> NgramCache:
+        """An n-gram cache in memory, seeded, that has seen these answers (target ids, conversation)."""
+        cache = NgramCache.open(None, self.pair, CacheSettings())
         self._closing.callback(cache.close)
         for ids, chat in answers:
             for token in ids:

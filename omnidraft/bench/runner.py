@@ -51,9 +51,6 @@ class Cells:
             raise StorageError(f"{path.parent} cannot be made: {reason(error)}.") from error
         return path
 
-    def has(self, name: str) -> bool:
-        return (self.folder / f"{name}.json").is_file()
-
     def get(self, name: str, decides: Mapping[str, Any], make: Callable[[], Any]) -> Any:
         """The cell's value as JSON has it, made if it is missing. decides: all that it depends on; SettingsError if
         what is there was made with other values."""

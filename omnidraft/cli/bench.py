@@ -23,6 +23,7 @@ from omnidraft.bench import plans
 from omnidraft.bench.report import json_lines, text, write
 from omnidraft.bench.runner import Cells, Work
 from omnidraft.cli import drift
+from omnidraft.cli.actions import add_action
 from omnidraft.errors import StorageError
 from omnidraft.settings.fields import Rule
 from omnidraft.storage.paths import find_data_home
@@ -67,8 +68,7 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 
 
 def _kind(kinds: Any, name: str, help: str) -> argparse.ArgumentParser:
-    sub = kinds.add_parser(name, help=help, description=help.capitalize() + ".")
-    sub.add_argument("--data-dir", default=argparse.SUPPRESS, help="where this program keeps its data")
+    sub = add_action(kinds, name, help)
     sub.add_argument("--json", action="store_true", help="print JSON, an object a line")
     return sub
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from omnidraft.cli.actions import add_action
 from omnidraft.cli.data import add_passphrase_file, opened
 from omnidraft.profiles.backups import back_up_all
 from omnidraft.storage.encryption import change_passphrase, make_plain
@@ -15,10 +16,10 @@ from omnidraft.storage.paths import data_root
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    _action(actions, "status", _status, "say whether the data is encrypted")
-    add_passphrase_file(_action(actions, "on", _on, "encrypt all profiles"))
-    add_passphrase_file(_action(actions, "off", _off, "make all profiles readable again"))
-    sub = _action(actions, "change", _change, "choose another passphrase")
+    add_action(actions, "status", "say whether the data is encrypted", _status)
+    add_passphrase_file(add_action(actions, "on", "encrypt all profiles", _on))
+    add_passphrase_file(add_action(actions, "off", "make all profiles readable again", _off))
+    sub = add_action(actions, "change", "choose another passphrase", _change)
     add_passphrase_file(sub)
     sub.add_argument("--new-passphrase-file", type=Path, metavar="FILE", help="its first line is the new passphrase")
 
@@ -26,13 +27,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     print(args.act(args))
     return 0
-
-
-def _action(actions, name: str, act, text: str) -> argparse.ArgumentParser:
-    sub = actions.add_parser(name, help=text, description=text.capitalize() + ".")
-    sub.add_argument("--data-dir", type=Path, default=argparse.SUPPRESS, help="where this program keeps its data")
-    sub.set_defaults(act=act)
-    return sub
 
 
 def _status(args: argparse.Namespace) -> str:

@@ -10,33 +10,29 @@ from pathlib import Path
 from omnidraft.backends.discovery import find_models
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.cli import models_expand, models_get, models_import
+from omnidraft.cli.actions import add_action
 from omnidraft.errors import ModelError
 from omnidraft.storage.paths import BUNDLED_MODELS, find_data_home
+
+_ACTIONS = {
+    "expand": (models_expand, "make a larger model that computes the same"),
+    "get": (models_get, "fetch a model from the Hugging Face Hub"),
+    "import": (models_import, "make a drafter of a small Llama-like Hugging Face folder"),
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object per model")
     parser.add_argument("--folder", type=Path, action="append", default=[], help="look here too (may be repeated)")
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
-    sub = actions.add_parser("expand", help="make a larger model that computes the same")
-    sub.add_argument("--data-dir", type=Path, default=argparse.SUPPRESS, help="where this program keeps its data")
-    models_expand.add_arguments(sub)
-    sub = actions.add_parser("get", help="fetch a model from the Hugging Face Hub")
-    sub.add_argument("--data-dir", type=Path, default=argparse.SUPPRESS, help="where this program keeps its data")
-    models_get.add_arguments(sub)
-    sub = actions.add_parser("import", help="make a drafter of a small Llama-like Hugging Face folder")
-    sub.add_argument("--data-dir", type=Path, default=argparse.SUPPRESS, help="where this program keeps its data")
-    models_import.add_arguments(sub)
+    for name, (module, text) in _ACTIONS.items():
+        module.add_arguments(add_action(actions, name, text, module.run))
 
 
 def run(args: argparse.Namespace) -> int:
     home = find_data_home(args.data_dir)
-    if args.action == "expand":
-        return models_expand.run(args, home)
-    if args.action == "get":
-        return models_get.run(args, home)
-    if args.action == "import":
-        return models_import.run(args, home)
+    if args.action is not None:
+        return args.act(args, home)
     for folder in args.folder:
         if not folder.is_dir():
             raise ModelError(f"There is no folder {folder}.")

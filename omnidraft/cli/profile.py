@@ -7,8 +7,11 @@ import dataclasses
 import json
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+from omnidraft.cli.actions import add_action
 from omnidraft.errors import SettingsError, StorageError
 from omnidraft.profiles import (
     back_up,
@@ -31,34 +34,34 @@ from omnidraft.storage.paths import DEFAULT_PROFILE, DataHome, find_data_home
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    _action(actions, "list", _list, "list the profiles")
-    sub = _action(actions, "show", _show, "where a profile's parts live and how large they are")
+    _action(actions, "list", "list the profiles", _list)
+    sub = _action(actions, "show", "where a profile's parts live and how large they are", _show)
     sub.add_argument("name", nargs="?", default=DEFAULT_PROFILE)
     sub.add_argument(
         "--chats",
         action="store_true",
         help="list what can be forgotten instead: conversations and chats on the terminal",
     )
-    sub = _action(actions, "create", _create, "make a new, empty profile")
+    sub = _action(actions, "create", "make a new, empty profile", _create)
     sub.add_argument("name")
-    sub = _action(actions, "rename", _rename, "give a profile another name")
+    sub = _action(actions, "rename", "give a profile another name", _rename)
     sub.add_argument("name")
     sub.add_argument("new")
-    sub = _action(actions, "delete", _delete, "remove a profile with everything in it")
+    sub = _action(actions, "delete", "remove a profile with everything in it", _delete)
     sub.add_argument("name")
     _confirmed(sub)
-    sub = _action(actions, "reset-settings", _reset_settings, "put the defaults in place of a profile's settings")
+    sub = _action(actions, "reset-settings", "put the defaults in place of a profile's settings", _reset_settings)
     sub.add_argument("name", nargs="?", default=DEFAULT_PROFILE)
-    sub = _action(actions, "export", _export, "write a profile to one file")
+    sub = _action(actions, "export", "write a profile to one file", _export)
     sub.add_argument("name")
     sub.add_argument("file", type=Path, help="a zip file, or a folder to put <name>.zip in")
     sub.add_argument("--overwrite", action="store_true", help="replace a file that is there")
-    sub = _action(actions, "backup", _backup, "keep a copy of a profile as one file, encrypted if the profile is")
+    sub = _action(actions, "backup", "keep a copy of a profile as one file, encrypted if the profile is", _backup)
     sub.add_argument("name", nargs="?", default=DEFAULT_PROFILE)
-    sub = _action(actions, "import", _import, "add a profile from an exported file")
+    sub = _action(actions, "import", "add a profile from an exported file", _import)
     sub.add_argument("file", type=Path)
     sub.add_argument("--name", help="call it so (default: as it was called)")
-    sub = _action(actions, "forget", _forget, "remove conversations and everything learned from them")
+    sub = _action(actions, "forget", "remove conversations and everything learned from them", _forget)
     sub.add_argument("name", nargs="?", default=DEFAULT_PROFILE)
     what = sub.add_mutually_exclusive_group(required=True)
     what.add_argument(
@@ -74,11 +77,9 @@ def run(args: argparse.Namespace) -> int:
     return args.act(args, find_data_home(args.data_dir))
 
 
-def _action(actions, name: str, act, text: str) -> argparse.ArgumentParser:
-    sub = actions.add_parser(name, help=text, description=text.capitalize() + ".")
-    sub.add_argument("--data-dir", type=Path, default=argparse.SUPPRESS, help="where this program keeps its data")
+def _action(actions: Any, name: str, text: str, act: Callable) -> argparse.ArgumentParser:
+    sub = add_action(actions, name, text, act)
     sub.add_argument("--json", action="store_true", help="print JSON")
-    sub.set_defaults(act=act)
     return sub
 
 

@@ -55,8 +55,8 @@ def _taught(
     lines = [_line(prompt, "train") for prompt in mixed[:-1]] + [_line(mixed[-1], "test")]
     write_atomically(file, "".join(lines).encode())
     asked = Learn(
-        str(small[1]), models.threads, (str(small[0]),), (str(file),), (LOSS,), 1, len(mixed) - 1, plan.learn_tokens,
-        1, 16, ("0",),
+        str(small[1]), models.threads, (str(small[0]),), (str(file),), (LOSS,), seeds=1, train_prompts=len(mixed) - 1,
+        train_tokens=plan.learn_tokens, test_prompts=1, test_tokens=16, temperature=("0",),
     )  # fmt: skip
     cells = Cells(work.cells.folder / "learned")
     ((stream, _, _), *_) = learn.results(asked, replace(work, cells=cells))

@@ -1,0 +1,16 @@
+"""Commands below a command."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+def add_action(actions: Any, name: str, text: str, act: Callable | None = None) -> argparse.ArgumentParser:
+    """One of them, which takes `--data-dir` behind its own name too; `act` is what it does."""
+    sub = actions.add_parser(name, help=text, description=text.capitalize() + ".")
+    sub.add_argument("--data-dir", type=Path, default=argparse.SUPPRESS, help="where this program keeps its data")
+    sub.set_defaults(act=act)
+    return sub
