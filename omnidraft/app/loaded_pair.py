@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import cast
 
 from omnidraft.app.in_use import IN_USE, Files
-from omnidraft.app.speed_store import PairSpeed, SpeedStore
+from omnidraft.app.speed_store import SPEED_FILE, PairSpeed, SpeedStore
 from omnidraft.backends.base import LanguageModel
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.llama.cards import crowded
@@ -100,7 +100,7 @@ class LoadedPair:
         IN_USE.look_in(caches)
         for folder in (profile.adapters, profile.root / MERGED):  # what the trainer wrote, checked by sums
             TRIALS.trust(folder)
-        self._speed = PairSpeed(SpeedStore(caches / "speed.json"), profile.root)
+        self._speed = PairSpeed(SpeedStore(caches / SPEED_FILE), profile.root)
         self._profile, self._caches, self._ephemeral = profile, caches, ephemeral
         self._opened_with: tuple[Path, ModelSettings] | None = None  # the drafter's file and settings
 

@@ -9,9 +9,10 @@ import hashlib
 import json
 import os
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from statistics import median
 from time import monotonic, sleep
 
 from omnidraft.decoding.knowledge import Knowledge
@@ -22,7 +23,8 @@ from omnidraft.storage.files import write_atomically
 from omnidraft.storage.json_text import read_json
 
 KINDS = ("greedy", "sampled")
-_VERSION = 3  # 3: the kernel of attention may be another one than before
+SPEED_FILE = "speed.json"  # in the cache folder
+_VERSION = 4  # 4: keys name the target alone, for what is known of it with any drafter
 _PATIENCE = 1.0  # seconds to wait for another program that writes, which takes it milliseconds
 
 
@@ -33,11 +35,12 @@ class SpeedStore:
         self._path = path
 
     def load(self, key: str) -> Knowledge | None:
-        entry = self._read().get(key)
-        if entry is None:
-            return None
+        return self._known(self._read().get(key))
+
+    @staticmethod
+    def _known(entry: dict | None) -> Knowledge | None:
         try:
-            return Knowledge.from_dict(entry)
+            return Knowledge.from_dict(entry) if entry is not None else None
         except (AttributeError, KeyError, TypeError, ValueError, SettingsError):
             return None
 
@@ -59,6 +62,18 @@ class SpeedStore:
             yield
         finally:
             lock.release()
+
+    def plain(self, settings: ModelSettings, targets: Iterable[Path]) -> dict[Path, float]:
+        """Tokens per second of plain decoding as they were measured here, with whatever drafter; of those that were."""
+        entries = self._read()
+        found: dict[Path, float] = {}
+        for target in targets:
+            with suppress(OSError):  # it was removed since it was listed
+                mark = f":{_alone(target, settings)}:"
+                known = [self._known(entry) for key, entry in entries.items() if mark in key]
+                speeds = [1 / one.cost.least_seconds for one in known if one is not None]
+                found |= {target: median(speeds)} if speeds else {}
+        return found
 
     def all(self) -> dict[str, dict]:
         """Every entry by key, as stored."""
@@ -103,15 +118,26 @@ class PairSpeed:
 
 def speed_key(target: Path, drafter: Path | None, settings: ModelSettings, adapter: str | None, greedy: bool) -> str:
     """Names everything the numbers depend on; equal keys mean that they still hold."""
-    machine = f"{platform.node()}/{platform.machine()}/{os.cpu_count()}"
+    parts = [_identity(target), _identity(drafter) if drafter else "-", adapter or "-", *_machine(settings)]
+    names = f"{target.stem}+{drafter.stem if drafter else 'none'}"
+    return f"{names}:{_alone(target, settings)}:{_digest(parts)}:{'greedy' if greedy else 'sampled'}"
+
+
+def _alone(target: Path, settings: ModelSettings) -> str:
+    """Names everything that the speed of plain decoding depends on."""
+    return _digest([_identity(target), *_machine(settings)])
+
+
+def _machine(settings: ModelSettings) -> list[str]:
     loaded = f"{settings.threads}/{settings.n_gpu_layers}/{settings.kv_type}/{settings.device}/{settings.dtype}"
     loaded += "/bits" if settings.exact == "bits" else ""
     if settings.workers:
         loaded += f"/{settings.workers}/{settings.split}"
-    parts = [_identity(target), _identity(drafter) if drafter else "-", adapter or "-", machine, loaded]
-    digest = hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
-    names = f"{target.stem}+{drafter.stem if drafter else 'none'}"
-    return f"{names}:{digest}:{'greedy' if greedy else 'sampled'}"
+    return [f"{platform.node()}/{platform.machine()}/{os.cpu_count()}", loaded]
+
+
+def _digest(parts: list[str]) -> str:
+    return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
 
 
 def _identity(path: Path) -> str:

@@ -66,6 +66,11 @@ class CostModel:
         level = self._levels[self._threads]
         return {n: s * level for (n, t), s in sorted(self._figures.items()) if t == self._threads}
 
+    @property
+    def least_seconds(self) -> float:
+        """C(1) with the number of threads that is quickest."""
+        return min(s * self._levels[t] for (n, t), s in self._figures.items() if n == 1)
+
     def pass_seconds(self, rows: int) -> float:
         """C(rows), `fixed` included."""
         return self.alone(rows) + (self.fixed if rows > 1 else 0.0)

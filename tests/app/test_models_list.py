@@ -1,4 +1,4 @@
-"""Which models a profile sees, what they are called, and what their cards offer."""
+"""Which models a profile sees, what they are called, and what their rows offer."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from omnidraft.app import models_list
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.settings.config import AppSettings
 from omnidraft.storage.paths import BUNDLED_MODELS, find_data_home
-from ui.models import cards as model_cards
 from ui.models import places as model_places
+from ui.models import view
 
 
 @pytest.fixture
@@ -114,7 +114,6 @@ def test_a_folder_is_not_offered_as_a_drafter(session, tmp_path):
     folder, file = tmp_path / "folder", tmp_path / "file.gguf"
     folder.mkdir()
     for path in (folder, file):
-        card = model_cards._card(session, ModelInfo(path, "m"), None, None)
-        assert ('data-kind="draft"' in card) == (path == file)
-        assert 'data-kind="use"' in card
-        assert 'data-kind="coverage"' in card
+        row = view._more(ModelInfo(path, "m"), drafts=False)
+        assert ('data-kind="draft"' in row) == (path == file)
+        assert 'data-kind="coverage"' in row

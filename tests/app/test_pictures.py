@@ -12,7 +12,7 @@ from omnidraft.errors import PictureError
 from omnidraft.storage.paths import BUNDLED_MODELS, find_data_home
 from tests.backends.seeing import needs_eyes, vision_model
 from tests.chats.test_pictures import BLUE, RED
-from ui.models.cards import cards
+from ui.models import view
 
 pytestmark = needs_eyes
 
@@ -85,7 +85,7 @@ def test_only_what_the_model_sees_is_decoded(session, monkeypatch):
 
 
 def test_a_model_and_its_projector_are_one(session):
-    shown = cards(session, {})
+    shown = view.models(session, {})
     assert "sees pictures through" in shown
     assert "<h3>mmproj" not in shown
 

@@ -8,7 +8,7 @@ from threading import Thread
 
 import pytest
 
-from omnidraft.app.speed_store import PairSpeed, SpeedStore
+from omnidraft.app.speed_store import PairSpeed, SpeedStore, speed_key
 from omnidraft.decoding.cost import CostModel
 from omnidraft.decoding.guard import Guard
 from omnidraft.decoding.knowledge import Knowledge
@@ -51,7 +51,7 @@ def test_costs_measured_on_a_busy_machine_are_not_written_and_do_not_replace_ear
 
 @pytest.mark.parametrize("cost", [{"passes": {"1": 0.18}, "step": 0.03, "fixed": 0.0}, {}, None])
 def test_other_versions_and_damage_count_as_absent(path, cost):
-    for version in (2, 3):
+    for version in (3, 4):
         entry = measured(0.01).as_dict() | {"cost": cost}
         path.write_text(json.dumps({"version": version, "entries": {"pair": entry}}))
         assert SpeedStore(path).load("pair") is None
@@ -69,6 +69,24 @@ def test_profiles_do_not_overwrite_each_other(path, tmp_path):
                 speed.keep({"greedy": measured(seconds)})
             elif name is None:
                 assert found["greedy"].cost.pass_seconds(1) == expected
+
+
+def test_the_plain_speed_of_a_target_is_known_whatever_drafted_beside_it(path, tmp_path):
+    target, drafter, other = (tmp_path / f"{name}.gguf" for name in ("m", "d", "o"))
+    for file in (target, drafter, other):
+        file.touch()
+    settings = ModelSettings(threads=2)
+    for beside, seconds in ((None, 0.01), (drafter, 0.02)):
+        known = measured(seconds)
+        known.cost.threads = 1
+        known.cost.observe_pass(1, seconds / 2)
+        known.cost.keep()
+        SpeedStore(path).save(speed_key(target, beside, settings, "ann/-", True), known)
+    asked = [target, other, tmp_path / "gone.gguf"]
+    assert SpeedStore(path).plain(settings, asked) == {target: pytest.approx((200 + 100) / 2)}
+    assert SpeedStore(path).plain(ModelSettings(threads=1), asked) == {}
+    target.write_bytes(b"another model")
+    assert SpeedStore(path).plain(settings, asked) == {}
 
 
 def test_programs_that_write_at_once_lose_nothing(path):

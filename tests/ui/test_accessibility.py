@@ -93,7 +93,7 @@ def test_the_drift_lab_with_a_race_and_a_run(server, pages):
 
 @pytest.mark.parametrize(
     ("path", "there"),
-    [("/models", ".od-card"), ("/learning", "#od-learning-state p"), ("/settings", "#od-cache p, .od-facts"),
+    [("/models", ".od-models li"), ("/learning", "#od-learning-state p"), ("/settings", "#od-cache p, .od-facts"),
      ("/profiles", ".od-card")],
 )  # fmt: skip
 def test_the_other_pages(server, pages, path, there):

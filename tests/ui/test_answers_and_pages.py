@@ -91,7 +91,7 @@ def test_a_reload_and_another_page_leave_the_answer_alone(slow, pages):
 
 PAGES = {
     "/": "#od-marks",
-    "/models": ".od-card",
+    "/models": ".od-models li",
     "/drift-lab": "#od-drift-progress p",
     "/settings": "#od-cache p, .od-facts",
     "/profiles": ".od-card",

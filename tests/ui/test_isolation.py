@@ -201,7 +201,7 @@ def attempts(event: Event, hers: Belongings) -> list[tuple[list, dict | None]]:
         rows = [[str(folder), None] for folder in (hers.model.parent, root, root / "profiles", root / "nothing")]
     elif "od-own" not in event.inputs:
         rows = rows[:1]
-    if event.of("od-cards"):
+    if event.of("od-models"):
         return [(rows[0], {"kind": kind, "file": str(hers.model)}) for kind in ("use", "draft", "coverage")]
     if not event.of("od-drift-runs") and not event.of("od-learning-versions"):
         return [(row, None) for row in rows]
@@ -240,7 +240,7 @@ def test_with_accounts_nobody_says_where_models_are_looked_for(server, hers):
         said = grace.event(number, [str(folder), None])
         assert "folders that all share" in said
         assert "no folder" not in said, "it says what is on this machine"
-    assert "od-card" in grace.event(number, ["", None]), "one may look again"
+    assert "od-models" in grace.event(number, ["", None]), "one may look again"
 
 
 def test_a_drift_run_takes_no_model_by_its_path(server, hers):

@@ -28,7 +28,7 @@ def hub():
 def test_a_model_is_found_by_name_and_its_memory_is_told(make_server, pages, hub):
     server = make_server(settings=SETTINGS, HF_ENDPOINT=hub.endpoint)
     page = pages.open(server, "/models")
-    page.wait_for_selector(".od-card")
+    page.wait_for_selector(".od-models li")
     assert hub.headers == []  # nothing is asked before a button is pressed
     write(page, "#od-hub-words input, #od-hub-words textarea", "tiny")
     page.click("#od-hub-search")

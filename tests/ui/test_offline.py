@@ -26,7 +26,7 @@ def use_chat(page) -> None:
 
 
 def use_models(page) -> None:
-    card = ".od-card:has(h3:text-is('tiny-target-a'))"
+    card = ".od-models li:has(h3:text-is('tiny-target-a'))"
     page.wait_for_selector(card)
     page.click(f"{card} [data-kind=use]")
     page.wait_for_selector(f"{card} .od-tag")
@@ -126,7 +126,7 @@ def test_files_tools_presets_imports_and_a_search_ask_only_the_hub_one_searched(
         use(page)
     assert hub.headers == []  # so far nobody searched
     page.goto(f"{server.origin}/models")
-    page.wait_for_selector(".od-card")
+    page.wait_for_selector(".od-models li")
     write(page, "#od-hub-words :is(input, textarea)", "tiny")
     page.click("#od-hub-search")
     said(page, "1 found")

@@ -8,6 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from omnidraft.app.speed_store import SPEED_FILE, SpeedStore, speed_key
+from omnidraft.decoding.cost import CostModel
+from omnidraft.decoding.knowledge import Knowledge
+from omnidraft.settings.config import ModelSettings
 from tests.ui.chatting import arrived, ask, choose, said, write
 from tests.ui.conftest import SETTINGS
 from tests.ui.stub_hub import REPO, StubHub
@@ -74,23 +78,46 @@ def test_the_theme_is_applied_and_remembered(server, pages):
 
 def test_models_are_listed_loaded_compared_and_unloaded(server, pages):
     page = pages.open(server, "/models")
-    card = ".od-card:has(h3:text-is('tiny-target-b'))"
+    card = ".od-models li:has(h3:text-is('tiny-target-b'))"
     page.wait_for_selector(card)
+    assert page.inner_text(f"{card} p >> nth=0").split() == ["13.4", "MB", "fits", "text", "only"]
+    assert not page.is_visible(f"{card} >> text=architecture")
+    page.focus(f"{card} [data-kind=use]")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(f"{card} >> text=architecture")
     text = page.inner_text(card)
     for word in ("llama", "F16", "qwen2", "1,024", "MB at"):
         assert word in text
     page.click(f"{card} [data-kind=coverage]")
-    page.wait_for_selector(f"{card} >> text=direct with the drafter")
-    page.click(f"{card} [data-kind=use]")
+    page.wait_for_selector(f"{card} >> text=direct with the drafter")  # the row stays unfolded
+    page.focus(f"{card} [data-kind=use]")
+    page.keyboard.press("Enter")
     said(page, "tiny-target-b answers")
     page.wait_for_selector(f"{card} .od-tag")
+    page.wait_for_selector(f"{card} [data-kind=unload]:focus")
+    assert "in memory" in page.inner_text(card)
     page.click(f"{card} [data-kind=unload]")
     said(page, "Unloaded")
 
 
+def test_a_row_says_what_is_known_of_the_speed_and_who_sees(make_server, pages, models):
+    server = make_server(settings=SETTINGS)
+    known = Knowledge(CostModel({1: 0.01}, 0.001))
+    known.cost.keep()
+    target = models / "tiny-target-b-f16.gguf"
+    key = speed_key(target, None, ModelSettings(threads=1), None, True)
+    SpeedStore(server.data / "home/cache" / SPEED_FILE).save(key, known)
+    page = pages.open(server, "/models")
+    row = ".od-models li:has(h3:text-is('tiny-target-b'))"
+    page.wait_for_selector(f"{row} >> text=about 100 tokens/s")
+    assert page.locator(".od-models >> text=tokens/s").count() == 1
+    assert "sees pictures" in page.inner_text(".od-models li:has(h3:text-is('tiny-target-a2'))")
+
+
 def test_a_folder_that_is_not_there_is_named(server, pages):
     page = pages.open(server, "/models")
-    page.wait_for_selector(".od-card")
+    page.wait_for_selector(".od-models li")
     write(page, "#od-folders textarea", "/no/such/folder")
     page.click("#od-scan")
     said(page, "There is no folder /no/such/folder")
@@ -100,7 +127,7 @@ def test_a_model_is_downloaded_stopped_continued_and_found(make_server, pages, h
     hub.delay = 0.15
     server = make_server(settings=SETTINGS, HF_ENDPOINT=hub.endpoint, HF_TOKEN="hf_secret")
     page = pages.open(server, "/models")
-    page.wait_for_selector(".od-card")
+    page.wait_for_selector(".od-models li")
     write(page, "#od-repo input", "nobody/nothing")
     page.click("#od-look")
     said(page, "There is no public repository named nobody/nothing")
@@ -119,14 +146,14 @@ def test_a_model_is_downloaded_stopped_continued_and_found(make_server, pages, h
     assert hub.ranges[-1] > 0
     whole = (server.data / "home/models/tiny-again-f16.gguf").read_bytes()
     assert hashlib.sha256(whole).digest() == hashlib.sha256(hub.files["tiny-again-f16.gguf"]).digest()
-    page.wait_for_selector(".od-path >> text=tiny-again-f16.gguf")
+    page.wait_for_selector(".od-models >> text=tiny-again-f16.gguf", state="attached")
     assert not any("hf_secret" in value for headers in hub.headers for value in headers.values())
 
 
 def test_how_models_are_loaded_is_set_beside_them(server, pages):
     page = pages.open(server, "/models")
-    card = ".od-card:has(h3:text-is('tiny-target-b'))"
-    page.wait_for_selector(card)
+    card = ".od-models li:has(h3:text-is('tiny-target-b'))"
+    page.click(f"{card} summary")
     settle(page, "model.n_ctx", "512")
     page.wait_for_selector(f"{card} >> text=at 512 tokens")
     settle(page, "model.n_ctx", "7")
@@ -146,8 +173,8 @@ def test_models_of_other_programs_are_listed_when_they_are_allowed(make_server, 
     manifest.write_text(json.dumps({"layers": [layer]}))
     server = make_server(OLLAMA_MODELS=str(tmp_path / "ollama"), HOME=str(tmp_path))
     page = pages.open(server, "/models")
-    page.wait_for_selector(".od-card")
-    card = ".od-card:has(h3:text-is('tiny:2b'))"
+    page.wait_for_selector(".od-models li")
+    card = ".od-models li:has(h3:text-is('tiny:2b'))"
     assert page.locator(card).count() == 0
     page.click("#od-programs label:has-text('Ollama')")
     page.wait_for_selector(card)

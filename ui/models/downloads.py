@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from html import escape
 
 import gradio as gr
 
 from omnidraft.app import hub_drafters, hub_files, hub_fit, hub_search, models_list
+from omnidraft.app.hub import Download
 from omnidraft.app.sessions import Sessions
 from omnidraft.backends.llama.sizes import available_bytes
 from omnidraft.errors import OmniDraftError
-from omnidraft.format import size
+from omnidraft.format import percent, size
 from ui.common.layout import PRIVATE
 from ui.common.notes import note
 from ui.common.request import session_of
-from ui.models import cards as model_cards
+from ui.models import view
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ def layout() -> Parts:
         look = gr.Button("Show its files", size="sm", elem_id="od-look", scale=0)
         files = gr.Dropdown([], label="File", elem_id="od-files", filterable=False, visible=False)
         fetch = gr.Button("Download", variant="primary", size="sm", elem_id="od-fetch", scale=0, visible=False)
-        progress = gr.HTML(elem_id="od-downloads", js_on_load=model_cards.SCRIPT)
+        progress = gr.HTML(elem_id="od-downloads", js_on_load=view.SCRIPT)
     choosing = (words, search, drafters, found, suggested, repo)
     return Parts(*choosing, look, files, fetch, progress, gr.Timer(0.5, active=False), gr.State({}))
 
@@ -74,11 +76,11 @@ def layout() -> Parts:
 def arrive(sessions: Sessions, parts: Parts) -> dict:
     """The downloads as they stand."""
     running = sessions.downloads
-    return {parts.progress: model_cards.downloads(running.all), parts.tick: gr.Timer(active=running.running)}
+    return {parts.progress: _progress(running.all), parts.tick: gr.Timer(active=running.running)}
 
 
-def wire(sessions: Sessions, parts: Parts, said: gr.HTML, cards: gr.HTML, coverage: gr.State) -> None:
-    """`cards` show what is there when a download is done; `coverage` is what the page knows of them."""
+def wire(sessions: Sessions, parts: Parts, said: gr.HTML, listed: gr.HTML, coverage: gr.State) -> None:
+    """`listed` shows what is there when a download is done; `coverage` is what the page knows of them."""
     running = sessions.downloads
 
     def download(name: str, known: dict, request: gr.Request) -> dict:
@@ -86,7 +88,7 @@ def wire(sessions: Sessions, parts: Parts, said: gr.HTML, cards: gr.HTML, covera
             running.start(known[name], session_of(sessions, request).assistant.home)
         except OmniDraftError as error:
             return {said: note(str(error), bad=True)}
-        return {said: "", parts.progress: model_cards.downloads(running.all), parts.tick: gr.Timer(active=True)}
+        return {said: "", parts.progress: _progress(running.all), parts.tick: gr.Timer(active=True)}
 
     def steer(request: gr.Request, event: gr.EventData) -> dict:
         chosen = running.all[int(event._data["index"])]
@@ -95,13 +97,13 @@ def wire(sessions: Sessions, parts: Parts, said: gr.HTML, cards: gr.HTML, covera
             chosen.join(5)
         else:
             running.start(chosen.model, session_of(sessions, request).assistant.home)
-        return {parts.progress: model_cards.downloads(running.all), parts.tick: gr.Timer(active=True)}
+        return {parts.progress: _progress(running.all), parts.tick: gr.Timer(active=True)}
 
     def advance(known: dict, request: gr.Request) -> dict:
         busy = running.running
-        update: dict = {parts.progress: model_cards.downloads(running.all), parts.tick: gr.Timer(active=busy)}
+        update: dict = {parts.progress: _progress(running.all), parts.tick: gr.Timer(active=busy)}
         if not busy:
-            update[cards] = model_cards.cards(session_of(sessions, request), known)
+            update[listed] = view.models(session_of(sessions, request), known)
         return update
 
     _wire_search(sessions, parts, said)
@@ -110,7 +112,7 @@ def wire(sessions: Sessions, parts: Parts, said: gr.HTML, cards: gr.HTML, covera
     begun = [said, parts.progress, parts.tick]
     parts.fetch.click(download, [parts.files, parts.remote], begun, **PRIVATE)
     parts.progress.act(steer, None, [parts.progress, parts.tick], **PRIVATE)
-    parts.tick.tick(advance, [coverage], [parts.progress, parts.tick, cards], **PRIVATE)
+    parts.tick.tick(advance, [coverage], [parts.progress, parts.tick, listed], **PRIVATE)
 
 
 def _wire_search(sessions: Sessions, parts: Parts, said: gr.HTML) -> None:
@@ -193,3 +195,31 @@ def _about(licence: str, hidden: int, free: int | None) -> list[str]:
         files = "1 file is" if hidden == 1 else f"{hidden} files are"
         said.append(f"{files} left out: too large for the {size(free)} of memory that are free.")
     return said
+
+
+def _progress(running: list[Download]) -> str:
+    """Progress of every download since the app started."""
+    return "".join(_download(index, download) for index, download in enumerate(running))
+
+
+def _download(index: int, download: Download) -> str:
+    total = download.model.size
+    share = min(download.done / total, 1.0) if total else 0.0
+    words = {
+        "running": f"{size(download.done)} of {size(total)}, {percent(share)}",
+        "converting": "converting to GGUF",
+        "done": f"done, {size(total)}",
+        "cancelled": f"stopped at {size(download.done)} of {size(total)}",
+        "failed": escape(download.error),
+    }[download.state]
+    stop = ("cancel", "Stop")
+    act = {"running": stop, "converting": stop, "cancelled": ("resume", "Continue"), "failed": ("resume", "Try again")}
+    kind = act.get(download.state)
+    button = f'<button type="button" data-kind="{kind[0]}" data-index="{index}">{kind[1]}</button>' if kind else ""
+    bad = " od-bad" if download.state == "failed" else ""
+    name = escape(download.path.name)
+    meter = f'role="progressbar" aria-label="{name}" aria-valuenow="{share:.0%}"'.replace("%", "")
+    return (
+        f'<div class="od-download{bad}" data-state="{download.state}"><div><b>{name}</b>'
+        f'<span>{words}</span></div><div class="od-bar" {meter}><i style="width:{share:.1%}"></i></div>{button}</div>'
+    )

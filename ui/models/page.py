@@ -24,9 +24,9 @@ from ui.common import field_events, fields
 from ui.common.layout import PRIVATE, mobile_bar, side_head
 from ui.common.notes import note
 from ui.common.request import session_of
-from ui.models import cards as model_cards
 from ui.models import downloads as model_downloads
 from ui.models import places as model_places
+from ui.models import view
 from ui.models import workers as model_workers
 from ui.settings import NO_GPU
 
@@ -38,7 +38,7 @@ class Parts:
     """The page's components. loading: the settings that decide what a model takes, by name."""
 
     said: gr.HTML
-    cards: gr.HTML
+    listed: gr.HTML
     loading: dict[str, fields.Component]
     downloads: model_downloads.Parts
     places: model_places.Parts
@@ -54,14 +54,14 @@ def build(sessions: Sessions, page: gr.Blocks) -> None:
             mobile_bar()
             gr.HTML("<h1>Models</h1>", elem_classes="od-lead")
             said = gr.HTML(elem_id="od-said")
-            cards = gr.HTML(elem_id="od-cards", js_on_load=model_cards.SCRIPT)
+            listed = gr.HTML(elem_id="od-models", js_on_load=view.SCRIPT)
             loading, downloads = _loading(), model_downloads.layout()
             workers = model_workers.layout(own=sessions.accounts is None)
             places = model_places.layout(own=sessions.accounts is None)
-    parts = Parts(said, cards, loading, downloads, places, gr.State({}))
+    parts = Parts(said, listed, loading, downloads, places, gr.State({}))
     _wire(sessions, page, parts)
-    model_downloads.wire(sessions, downloads, said, cards, parts.coverage)
-    model_places.wire(sessions, places, said, cards, parts.coverage)
+    model_downloads.wire(sessions, downloads, said, listed, parts.coverage)
+    model_places.wire(sessions, places, said, listed, parts.coverage)
     model_workers.wire(sessions, page, workers, said)
 
 
@@ -86,7 +86,7 @@ def _wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:
         session = session_of(sessions, request)
         return {
             **field_events.arrived(session, parts.loading),
-            parts.cards: model_cards.cards(session, {}),
+            parts.listed: view.models(session, {}),
             **model_downloads.arrive(sessions, parts.downloads),
             **model_places.arrive(session, parts.places),
         }
@@ -99,14 +99,14 @@ def _wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:
         except OmniDraftError as error:
             yield {parts.said: note(str(error), bad=True)}
             return
-        yield {parts.said: note(told), parts.cards: model_cards.cards(session, known), parts.coverage: known}
+        yield {parts.said: note(told), parts.listed: view.models(session, known), parts.coverage: known}
 
-    shown = [parts.cards, *parts.downloads.shown, *parts.places.shown]
+    shown = [parts.listed, *parts.downloads.shown, *parts.places.shown]
     page.load(arrive, None, [*shown, *parts.loading.values()], **PRIVATE)
-    parts.cards.act(act, [parts.coverage], [parts.said, parts.cards, parts.coverage], **PRIVATE)
+    parts.listed.act(act, [parts.coverage], [parts.said, parts.listed, parts.coverage], **PRIVATE)
     for name, field in parts.loading.items():
-        after = lambda session: {parts.cards: model_cards.cards(session, {})}  # noqa: E731
-        field_events.keep(sessions, known_settings[name], field, parts.said, also=[parts.cards], after=after)
+        after = lambda session: {parts.listed: view.models(session, {})}  # noqa: E731
+        field_events.keep(sessions, known_settings[name], field, parts.said, also=[parts.listed], after=after)
 
 
 def _act(session: Session, kind: str, path: Path, coverage: dict) -> str:

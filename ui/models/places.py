@@ -16,7 +16,7 @@ from omnidraft.errors import OmniDraftError
 from ui.common.layout import PRIVATE
 from ui.common.notes import note
 from ui.common.request import session_of
-from ui.models import cards as model_cards
+from ui.models import view
 
 SHARED = "With accounts, models come from the folders that all share; whoever runs this app puts them there."
 
@@ -68,8 +68,8 @@ def arrive(session: Session, parts: Parts) -> dict:
     }
 
 
-def wire(sessions: Sessions, parts: Parts, said: gr.HTML, cards: gr.HTML, coverage: gr.State) -> None:
-    """`cards` show what is found; `coverage` is what the page knows of them."""
+def wire(sessions: Sessions, parts: Parts, said: gr.HTML, listed: gr.HTML, coverage: gr.State) -> None:
+    """`listed` shows what is found; `coverage` is what the page knows of them."""
 
     def keep_folders(text: str, known: dict, request: gr.Request) -> dict:
         session = session_of(sessions, request)
@@ -88,9 +88,9 @@ def wire(sessions: Sessions, parts: Parts, said: gr.HTML, cards: gr.HTML, covera
             session.apply(**values)
         except OmniDraftError as error:
             return {said: note(str(error), bad=True)}
-        return {said: "", cards: model_cards.cards(session, known), parts.where: _where(session)}
+        return {said: "", listed: view.models(session, known), parts.where: _where(session)}
 
-    changed = [said, cards, parts.where]
+    changed = [said, listed, parts.where]
     gr.on([parts.folders.blur, parts.again.click], keep_folders, [parts.folders, coverage], changed, **PRIVATE)
     parts.programs.input(keep_programs, [parts.programs, coverage], changed, **PRIVATE)
 

@@ -18,7 +18,7 @@ from ui.chat.view import note
 from ui.common import tables
 from ui.common.layout import PRIVATE
 from ui.common.request import session_of
-from ui.models import cards as model_cards
+from ui.models import view
 
 SHARED = "With accounts, workers are named by whoever runs this app, with --workers."
 _WHAT = (
@@ -42,7 +42,7 @@ def layout(own: bool) -> Parts:
     """`own`: whether one may name workers oneself."""
     with gr.Group(elem_classes="od-group"):
         gr.HTML("<h2>Workers</h2>" + _WHAT)
-        listed = gr.HTML(elem_id="od-workers", js_on_load=model_cards.SCRIPT)
+        listed = gr.HTML(elem_id="od-workers", js_on_load=view.SCRIPT)
         address = gr.Textbox(
             label="Another worker",
             info="" if own else SHARED,

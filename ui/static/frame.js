@@ -2,7 +2,7 @@
    nothing moves under a reader's eyes. */
 (() => {
   const FILLED =
-    "#od-marks, #od-cards :is(article, .od-none), #od-drift-progress p, #od-learning-state p, #od-cache > *, #od-profiles article";
+    "#od-marks, #od-models :is(li, .od-none), #od-drift-progress p, #od-learning-state p, #od-cache > *, #od-profiles article";
   const QUIET = 120; // milliseconds without a change: what comes in several parts is there
   const PATIENCE = 8000; // for a server that does not answer; the page itself says so
   const root = document.documentElement;

@@ -16,7 +16,7 @@ from omnidraft.backends.llama.placement import Placement
 from omnidraft.backends.llama.sizes import kv_cache_bytes, layer_bytes
 from omnidraft.settings.config import ModelSettings
 
-_SPARE = 0.95  # of what is free may be filled: drivers take some for themselves while they compute
+SPARE = 0.95  # of what is free may be filled: drivers take some for themselves while they compute
 _CLOSE = 0.5  # of a card's free memory: from here on it is worth a second to know exactly
 
 
@@ -34,7 +34,7 @@ def place(
     cache, computing = kv_cache_bytes(info, n_ctx, settings.kv_type), known.compute
     if cache is None or known.total > _CLOSE * cards[-1].free:
         cache, computing = estimate_on_cards(info, settings, n_ctx, max_rows, rollback)
-    rooms = [int(_SPARE * card.free) - computing for card in cards]
+    rooms = [int(SPARE * card.free) - computing for card in cards]
     counts = fill(*card_bytes(info, cache), rooms, whole=whole)
     return (Placement([card.handle for card in cards], counts) if any(counts) else None), _said(info, cards, counts)
 
@@ -47,7 +47,7 @@ def crowded(path: str | Path, settings: ModelSettings) -> bool:
     info = usable_info(path)
     n_ctx = min(filter(None, (settings.n_ctx, info.n_ctx_train)), default=0)
     known = header_estimate(info, settings, n_ctx)
-    return known.total > _SPARE * max(card.free for card in cards)
+    return known.total > SPARE * max(card.free for card in cards)
 
 
 def card_bytes(info: ModelInfo, cache: int) -> tuple[list[int], int]:

@@ -1,0 +1,163 @@
+"""The models found, as a list of rows that unfold, and the script that turns their buttons into the event `act`
+({kind, file})."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+from omnidraft.app import models_list
+from omnidraft.app.model_memory import Room, context_of, needs
+from omnidraft.app.model_speed import Speed, speeds
+from omnidraft.app.session import Session
+from omnidraft.app.speed_store import SPEED_FILE, SpeedStore
+from omnidraft.backends.gguf.file import ModelInfo
+from omnidraft.format import count, percent, short, size
+from omnidraft.settings.config import ModelSettings
+
+KINDS = {
+    "vocabulary": "a vocabulary without weights",
+    "encoder": "an encoder; it cannot write text",
+    "adapter": "an adapter; it belongs to a drafter",
+    "projector": "a projector for images; it cannot write text",
+}
+# A list that is drawn anew has the rows unfolded that were, and the keyboard where it was.
+SCRIPT = """
+const unfolded = new Set();
+let acted = '';
+element.addEventListener('click', (event) => {
+  const row = event.target.closest('summary')?.parentElement;
+  if (row) unfolded[row.open ? 'delete' : 'add'](row.dataset.file);
+  const button = event.target.closest('button[data-kind]');
+  if (!button) return;
+  acted = button.dataset.file || '';
+  trigger('act', {kind: button.dataset.kind, file: acted, index: button.dataset.index});
+});
+new MutationObserver(() => {
+  for (const row of element.querySelectorAll('details[data-file]')) {
+    const open = unfolded.has(row.dataset.file);
+    if (row.open !== open) row.open = open;
+  }
+  if (!acted || document.activeElement !== document.body) return;
+  element.querySelector(`button[data-file="${CSS.escape(acted)}"]`)?.focus();
+}).observe(element, {attributes: true, attributeFilter: ['open'], childList: true, subtree: true});
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Here:
+    """What the rows have in common: what is loaded, what is free, what was measured."""
+
+    settings: ModelSettings
+    loaded: Path | None
+    drafter: Path | None
+    room: Room
+    speeds: dict[Path, Speed]
+    coverage: dict[str, dict]
+    eyes: dict[Path, Path | None]
+
+
+def models(session: Session, coverage: dict[str, dict]) -> str:
+    """One row per model file. `coverage` holds what was compared with the drafter, by path."""
+    found = models_list.scan(session.assistant)
+    here = _here(session, found, coverage)
+    shown = [model for model in found if model.path not in here.eyes.values()]
+    if not shown:
+        return '<p class="od-none">No model files found.</p>'
+    rows = "".join(_row(model, here) if model.kind == "model" else _other(model) for model in shown)
+    return f'<h2 class="od-hidden">On this machine</h2><ul class="od-models">{rows}</ul>'
+
+
+def _here(session: Session, found: list[ModelInfo], coverage: dict[str, dict]) -> _Here:
+    settings, writers = session.model_settings, [model for model in found if model.kind == "model"]
+    drafter, store = session.drafter_path(), SpeedStore(session.assistant.home.cache / SPEED_FILE)
+    loaded = next((model for model in writers if _same(model.path, session.loaded)), None)
+    room = Room.now(settings, (needs(loaded, settings) or 0) if loaded else 0)
+    eyes = {model.path: models_list.projector_of(model) for model in found}
+    known = speeds(writers, settings, store)
+    return _Here(settings, loaded.path if loaded else None, drafter, room, known, coverage, eyes)
+
+
+def _row(model: ModelInfo, here: _Here) -> str:
+    loaded, drafts = model.path == here.loaded, _same(model.path, here.drafter)
+    tags = "".join(f'<span class="od-tag">{tag}</span>' for tag, on in (("loaded", loaded), ("drafter", drafts)) if on)
+    fits, said = _fits(model, here, loaded)
+    speed, sees = here.speeds.get(model.path), here.eyes[model.path] is not None
+    bad = "" if fits else ' class="od-bad"'
+    facts = (
+        f"<span>{size(model.file_size)}</span><span{bad}>{said}</span>"
+        f"<span>{escape(str(speed)) if speed else ''}</span><span>{'sees pictures' if sees else 'text only'}</span>"
+    )
+    main = _button("unload", "Unload", model) if loaded else _button("use", "Load", model)
+    name = escape(model.name)
+    return (
+        f"<li><h3>{name}{tags}</h3><p>{facts}</p>{main}"
+        f'<details data-file="{escape(str(model.path))}"><summary aria-label="More about {name}"></summary>'
+        f"{_facts(model, here)}{_path(model)}{_more(model, drafts)}</details></li>"
+    )
+
+
+def _fits(model: ModelInfo, here: _Here, loaded: bool) -> tuple[bool, str]:
+    needed = needs(model, here.settings)
+    if loaded:
+        return True, "in memory"
+    if needed is None:
+        return False, "its files cannot be read"
+    return (True, "on workers") if here.settings.workers else here.room.fits(model.path, needed)
+
+
+def _other(model: ModelInfo) -> str:
+    """A file that cannot write text, with the reason."""
+    if model.kind == "damaged":  # its sentence says where it lies
+        why, bad, where = escape(model.error or ""), " od-bad", ""
+    else:
+        why, bad, where = KINDS[model.kind], "", _path(model)
+    return (
+        f"<li><h3>{escape(model.name)}</h3>"
+        f'<div class="od-unusable"><p class="od-note{bad}">{why}</p>{where}</div></li>'
+    )
+
+
+def _facts(model: ModelInfo, here: _Here) -> str:
+    needed, speed, projector = needs(model, here.settings), here.speeds.get(model.path), here.eyes[model.path]
+    facts = [
+        ("architecture", escape(model.architecture)),
+        ("parameters", short(model.parameters)),
+        ("quantization", escape(model.quantization)),
+        ("trained context", count(model.n_ctx_train) if model.n_ctx_train else "not said"),
+        ("vocabulary", f"{escape(model.vocabulary_family)}, {count(model.vocabulary_size)}"),
+    ]
+    if needed is not None:
+        facts.append(("memory, about", f"{size(needed)} at {count(context_of(model, here.settings))} tokens"))
+    if speed is not None and speed.like:
+        facts.append(("speed estimated by", escape(speed.like)))
+    if projector is not None:
+        facts.append(("sees pictures through", escape(projector.name)))
+    if (compared := here.coverage.get(str(model.path))) is not None:
+        share = compared["direct"] / compared["target_size"]
+        facts.append(("direct with the drafter", f"{count(compared['direct'])} tokens, {percent(share)}"))
+    return "<dl>" + "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in facts) + "</dl>"
+
+
+def _more(model: ModelInfo, drafts: bool) -> str:
+    """What one rarely wants of a model."""
+    if drafts:
+        return ""
+    made = _button("coverage", "Compare with the drafter", model)
+    made += "" if model.path.is_dir() else _button("draft", "Draft with it", model)  # a folder can only be a target
+    return f'<div class="od-card-buttons">{made}</div>'
+
+
+def _button(kind: str, word: str, model: ModelInfo) -> str:
+    path = escape(str(model.path), quote=True)
+    of = f' <span class="od-hidden">{escape(model.name)}</span>'
+    return f'<button type="button" data-kind="{kind}" data-file="{path}">{word}{of}</button>'
+
+
+def _path(model: ModelInfo) -> str:
+    return f'<p class="od-path">{escape(str(model.path))}</p>'
+
+
+def _same(path: Path, other: Path | None) -> bool:
+    return other is not None and path.resolve() == other.resolve()
