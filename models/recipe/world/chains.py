@@ -8,25 +8,14 @@ import random
 from .split import Item, Part, draw_until, is_kept_out
 from .steps import calculate, spelled
 from .sums import ALWAYS, ANY, addends, expression, in_words, is_kept_out_pair
+from .wordings import kinds, lines
 
 Step = tuple[int, str, int]  # left, sign, right
 
-STARTS = (
-    "Take {a}", "Start with {a}", "Begin with {a}", "I start with {a}", "Start at {a}", "I take {a}", "I have {a}",
-    "My number is {a}", "Suppose I have {a}", "First take {a}", "We have {a}", "From {a}", "Let the number be {a}",
-)  # fmt: skip
-ACTIONS = {
-    "+": ("add {b}", "plus {b}", "add {b} to it", "add {b} more", "go up by {b}", "put {b} on top", "I add {b}",
-          "and {b} more", "raise it by {b}", "{b} more", "{b} on top", "increase it by {b}"),
-    "-": ("subtract {b}", "minus {b}", "take away {b}", "take {b} away", "subtract {b} from it", "go down by {b}",
-          "remove {b}", "I take away {b}", "take off {b}", "lower it by {b}", "take {b} off", "{b} fewer", "lose {b}",
-          "take {b} from it", "drop {b}"),
-    "x": ("multiply by {b}", "times {b}", "multiply it by {b}", "multiply that by {b}", "take it {b} times"),
-    "/": ("divide by {b}", "divide it by {b}", "divide that by {b}", "divided by {b}", "split it by {b}"),
-}  # fmt: skip
-DOUBLE = ("double it", "double that", "double the result", "times two", "take it twice", "doubled", "twice that")
-HALVE = ("halve it", "halve that", "halve the result", "take half of it", "take half of that", "halved")
-TRIPLE = ("triple it", "triple that", "tripled", "three times that", "take it three times")
+STARTS, DOUBLE, HALVE, TRIPLE, TWICE, HALF = (
+    lines("chains", name) for name in ("STARTS", "DOUBLE", "HALVE", "TRIPLE", "TWICE", "HALF")
+)
+ACTIONS, PAIRS = kinds("chains", "ACTIONS"), kinds("chains", "PAIRS")
 JOINS = (", then ", " and ", ", ", ". Then ", " and then ", ", and then ", ", after that ", ". After that, ", "; then ",
          " ", ", next ", ". Next, ", ". Now ", " and now ", "; ", ", now ", " then ", ". Later ", " - then ",
          " and next ")  # fmt: skip
@@ -36,21 +25,6 @@ ENDS = ("", ".", ". What do I get?", ". What is the result?", ". What comes out?
         ", please.", ", what is it?", ". Tell me the number.", " leaves how much?", " makes how much?", " equals what?",
         ". What does it make?", ", tell me.", ". Your result?", "!", ". Where do I end?", " is?", " - what is it?",
         ". How many are that?", ". Say what comes out.", ". And the end result?", ". Work it out.")  # fmt: skip
-TWICE = ("Twice {a}", "Double {a}", "The double of {a}", "{a} doubled", "Two times {a}", "I double {a}",
-         "If I double {a}", "What is twice {a}", "{a}, doubled")  # fmt: skip
-HALF = ("Half of {a}", "Halve {a}", "The half of {a}", "{a} halved", "I halve {a}", "What is half of {a}",
-        "One half of {a}", "Take half of {a}")  # fmt: skip
-PAIRS = {
-    "+": ("Add {a} and {b}", "The sum of {a} and {b}", "{a} plus {b}", "What is {a} plus {b}", "Add {b} to {a}",
-          "{a} and {b}", "{a} and another {b}", "To {a} add {b}", "How much is {a} plus {b}", "I add {a} and {b}",
-          "If I add {a} and {b}", "Put {a} and {b} together"),
-    "-": ("Subtract {b} from {a}", "Take {b} from {a}", "{a} minus {b}", "What is {a} minus {b}", "{a} less {b}",
-          "{a}, minus {b}", "From {a} take {b}", "{a} and {b} off", "Of {a} take {b} away", "How much is {a} minus {b}",
-          "I take {b} from {a}", "If I take {b} from {a}"),
-    "x": ("Multiply {a} by {b}", "{a} times {b}", "What is {a} times {b}", "Multiply {a} and {b}",
-          "The product of {a} and {b}", "How much is {a} times {b}", "I multiply {a} by {b}"),
-    "/": ("Divide {a} by {b}", "{a} divided by {b}", "What is {a} divided by {b}"),
-}  # fmt: skip
 SIGNS = "++++----xx/"
 
 

@@ -7,6 +7,7 @@ the fixed wordings of `follow`.
 import random
 
 from . import stories
+from .wordings import kinds
 from .words import MORE_THINGS, THINGS
 
 LEADS = ("Now ", "Then ", "Next ", "And now ", "Please ", "Can you ", "Could you ", "Would you ", "Let us ", "Let's ",
@@ -20,55 +21,8 @@ TAILS = ("", "", ".", ".", "?", "?", " now.", " then?", " again.", " too.", ", w
          ". What now?", ". How much?", ". What is it then?", ". What does that make?", " and tell me.", ", ok?", "!",
          ". And?", ". So?", " as well.", " for me.", ". Which number is it?", " this time.", ". How much is that?",
          "...", ". What comes out?", ", what do we have?", " - how much?", ". Your answer?", ". How many?")  # fmt: skip
-VERBS = {
-    "+": ("add {b}", "add {b} to {it}", "add {b} more", "add another {b}", "put {b} more in", "put {b} on top",
-          "throw {b} more in", "increase {it} by {b}", "bump {it} up by {b}", "make {it} {b} larger",
-          "make {it} {b} higher", "make {it} {b} more", "go up {b}", "climb {b}", "step {b} up", "jump {b} ahead",
-          "move on by {b}", "extend {it} by {b}", "lift {it} by {b}", "top {it} up by {b}", "have {b} more",
-          "get {b} more", "count in {b} more", "stack {b} onto {it}", "attach {b}", "append {b}", "tack {b} on",
-          "join {b} to {it}", "bring in {b} more", "include another {b}", "enlarge {it} by {b}", "mix in {b}",
-          "push {b} in", "pile {b} on top", "stick {b} on top", "go {b} higher", "walk {b} up",
-          "heighten {it} by {b}", "give {it} {b} more", "grow {it} by {b}", "add on {b}", "add {b} on",
-          "add {b} again", "move {it} up by {b}", "set {it} {b} higher", "count {b} more", "win {b}", "gain {b}",
-          "earn {b} more", "sum {it} and {b}"),
-    "-": ("take {b} away", "take away {b}", "take {b} out", "take off {b}", "remove {b}", "remove {b} from {it}",
-          "subtract {b}", "subtract {b} from {it}", "cut {b} off", "cut away {b}", "cross out {b}",
-          "drop {b} from {it}", "reduce {it} by {b}", "decrease {it} by {b}", "shrink {it} by {b}", "go down {b}",
-          "fall by {b}", "sink {it} by {b}", "step {b} down", "jump back {b}", "move back by {b}", "lose {b}",
-          "lose another {b}", "spend {b}", "use up {b}", "give {b} away", "strike {b}", "erase {b}", "pull {b} out",
-          "pull {b} off", "make {it} {b} smaller", "make {it} {b} less", "count {it} down by {b}", "skip back {b}",
-          "knock off {b}", "shave off {b}", "withdraw {b}", "deduct {b} again", "bring {it} down {b}", "go {b} lower",
-          "walk {b} down", "take {b} from {it}", "leave {b} out", "move {it} down by {b}", "set {it} {b} lower",
-          "take {b} more away", "take another {b} away", "throw {b} away", "let {b} go", "minus {b}", "tear off {b}",
-          "trim {it} by {b}"),
-    "x": ("multiply by {b}", "multiply {it} by {b}", "multiply {it} with {b}", "take {it} {b} times",
-          "have {b} of them", "make {it} {b} times larger", "count {it} {b} times", "take {b} of those",
-          "do {it} {b} times", "get {it} {b} times", "add {it} up {b} times", "calculate {it} times {b}", "times {b}"),
-    "/": ("divide by {b}", "divide {it} by {b}", "split {it} into {b} parts", "split {it} by {b}",
-          "break {it} into {b} parts", "share {it} between {b} kids", "cut {it} into {b} pieces",
-          "take one of {b} equal parts", "calculate {it} divided by {b}", "divide {it} among {b}"),
-    "double": ("double {it}", "double {it} again", "take {it} twice", "make {it} twice as large",
-               "multiply {it} by two", "have twice as many", "take two times {it}", "get the double of {it}",
-               "times two"),
-    "half": ("halve {it}", "take half of {it}", "divide {it} by two", "cut {it} in half", "split {it} in half",
-             "keep only half of {it}", "halve {it} again", "lose half of {it}", "take one half of {it}"),
-    "triple": ("triple {it}", "take {it} three times", "make {it} three times as large", "get the triple of {it}"),
-}  # fmt: skip
-THINGS_DONE = {
-    "+": ("plus {b}", "{b} more", "{b} extra", "another {b}", "{b} added", "{it} plus {b}", "{it} and {b}",
-          "{b} higher", "{b} more than {it}", "an extra {b}", "{b} bigger than {it}", "plus another {b}",
-          "{b} in addition", "{b} further", "{b} larger", "{it} with {b} more", "a plus of {b}"),
-    "-": ("minus {b}", "{b} less", "{b} fewer", "{b} gone", "{it} minus {b}", "{it} without {b}", "{b} lower",
-          "{b} less than {it}", "{b} smaller", "minus another {b}", "{b} taken away", "{b} removed", "{b} down",
-          "{b} fewer than {it}", "{b} subtracted", "a minus of {b}", "{it} but {b} less"),
-    "x": ("times {b}", "{b} times {it}", "{it} times {b}", "{b} times as many", "{it} multiplied by {b}",
-          "{b} times as much", "{b} of those", "multiplied by {b}"),
-    "/": ("divided by {b}", "{it} divided by {b}", "{it} over {b}", "{it} in {b} parts", "a part of {b} equal ones"),
-    "double": ("twice {it}", "the double", "double {it}", "{it} doubled", "two times {it}", "doubled", "times two"),
-    "half": ("half of {it}", "the half", "half {it}", "{it} halved", "one half of {it}", "halved", "half as much",
-             "half as many"),
-    "triple": ("three times {it}", "the triple", "{it} tripled", "tripled", "three times as many"),
-}  # fmt: skip
+VERBS = kinds("composed", "VERBS")
+THINGS_DONE = kinds("composed", "THINGS_DONE")
 SPECIAL = {("x", 2): "double", ("/", 2): "half", ("x", 3): "triple"}
 # Who a story goes on with, and how.
 WHO = ("she", "he", "they", "I", "we", "a friend", "somebody", "the boy", "the girl", "her mother",

@@ -129,14 +129,7 @@ def draw(rng: random.Random, part: Part) -> Item:
     return plain(rng, part) if roll < 0.85 or part == "held-out" else small(rng, part)
 
 
-DRILLS = (
-    "Work out these sums: {}",
-    "Calculate: {}",
-    "Please solve: {}",
-    "Solve these for me: {}",
-    "Some sums: {}",
-    "{}",
-)
+DRILLS = lines("sums", "DRILLS")
 
 
 def drill(rng: random.Random) -> Item:
