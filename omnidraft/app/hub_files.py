@@ -103,6 +103,17 @@ def list_models(repo: str) -> list[RemoteModel]:
     return sorted(found, key=lambda model: model.size)
 
 
+def named(offered: list[RemoteModel], repo: str, file: str) -> RemoteModel:
+    """The file of this name, else the only one whose name has this word in it; the only one there is without a name."""
+    wanted = file.lower()
+    exact = [one for one in offered if wanted in (one.name.lower(), one.files[0].name.lower())]
+    found = exact or [one for one in offered if wanted in one.name.lower()]
+    if len(found) != 1:
+        names = ", ".join(one.name for one in (found or offered)[:12])
+        raise HubError(f"{repo} has {'several files' if found else 'no file'} called {file[:80]}; it offers {names}.")
+    return found[0]
+
+
 def _gguf(files: list[RemoteFile], licence: str) -> list[RemoteModel]:
     """One entry per GGUF file; the parts of a split one together, each with the projector if there is one."""
     found: dict[str, list[RemoteFile]] = {}

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from omnidraft.bench.columns import COLUMNS
+from omnidraft.bench.published import SOURCES, TARGETS
 from omnidraft.lab.prompts import TASKS
 from omnidraft.lab.topics import TOPICS
 from omnidraft.settings.fields import Rule, check, integer, switch, text
@@ -18,6 +19,7 @@ A, B, A2 = "tiny-target-a", "tiny-target-b", "tiny-target-a2"
 REGIMES = ("bundled", "0.1b-Q8_0", "0.1b-F32", "0.5b-F32", "0.5b-F16", "0.5b-Q8_0", "0.5b-Q4_0", "0.5b-Q4_K_M",
            "0.1b-folder", "0.5b-folder")  # fmt: skip
 LOSSES = ("ngram", "dm", "dm_nll", "hybrid", "both_kl", "projected")  # worst first, as in the paper; ours
+METHODS = ("dm", "hybrid", "projected")  # the paper's, and ours
 EDIT = "edit"  # "write this text again"
 DRAFTERS = ("68m", "160m")
 PEERS = ("server", "transformers", "gguf", "folder")
@@ -139,6 +141,22 @@ class Learn(OfPair):
     test_tokens: int = _count(64, "longest answer of a test")
     temperature: tuple[str, ...] = words(COLUMNS, _COLUMNS)
     sequence: bool = switch(False, "learn the tasks one after the other, too")
+
+
+@dataclass(frozen=True)
+class Real(OfPair):
+    """the paper's pairs and public prompts, fetched over the network, beside what it reports"""
+
+    drafter: str | None = text(None, "a file, or OWNER/NAME[:FILE] on the Hub; left empty: the paper's")
+    target: tuple[str, ...] = words(",".join(TARGETS), "NAME=OWNER/NAME:FILE each, or NAME=PATH; NAME as published")
+    tasks: tuple[str, ...] = words(",".join(SOURCES), f"of {', '.join(SOURCES)}")
+    seeds: int = integer(3, 1, 99, "of what is learned from, and in which order")
+    train_prompts: int = _count(1000, "answers to learn from")
+    train_tokens: int = _count(256, "longest answer to learn from")
+    test_prompts: int = _count(50, "other prompts")
+    test_tokens: int = _count(128, "longest answer of a test")
+    timed_prompts: int = _count(20, "of a timed cell")
+    rows: str = text("https://datasets-server.huggingface.co", "where rows of data sets are asked for")
 
 
 @dataclass(frozen=True)

@@ -98,7 +98,7 @@ def typical(plain: Sequence[Sequence[Trace]], own: Sequence[Sequence[Trace]]) ->
 def measured(plain: Sequence[Trace], found: Sequence[Trace]) -> dict[str, Any]:
     """A method's figures on some prompts. speedup, end_to_end_speedup: of summed times per token against plain, the
     latter with the reading of the prompt; acceptance_rate: None where nothing was proposed; long: answers of at least
-    32 tokens; degenerate: answers that were cut where they begin to loop."""
+    32 tokens; degenerate: answers that were cut where they begin to loop; same: those that are plain decoding's."""
     rounds = [done for trace in found for done in trace.rounds]
     tokens, proposed = sum(r.emitted for r in rounds), sum(r.proposed for r in rounds)
     speedup = stats.speedup(plain, found)
@@ -112,7 +112,8 @@ def measured(plain: Sequence[Trace], found: Sequence[Trace]) -> dict[str, Any]:
         "speedup_median": stats.median(stats.each(plain, found)).mean,
         "end_to_end_speedup": whole.mean, "end_to_end_ci": (whole.low, whole.high),
         "drafted_per_pass": sum(r.drafted for r in rounds) / len(rounds),
-        "answers": len(found), "long": sum(t.tokens >= 32 for t in found),
+        "answers": len(found), "same": sum(p.ids == f.ids for p, f in zip(plain, found, strict=True)),
+        "long": sum(t.tokens >= 32 for t in found),
         "degenerate": sum(t.degenerate for t in found),
     }  # fmt: skip
 

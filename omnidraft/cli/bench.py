@@ -36,6 +36,7 @@ BENCHMARKS: dict[str, tuple[type[plans.Plan], str]] = {
     "first-session": (plans.FirstSession, "first_session"),
     "learn": (plans.Learn, "learn"),
     "peers": (plans.Peers, "peers.run"),
+    "real": (plans.Real, "real"),
 }
 _NUMBERS = {"integer": int, "number": float}
 

@@ -7,7 +7,7 @@ import sys
 
 from omnidraft.app import hub_fit
 from omnidraft.app.hub import Download
-from omnidraft.app.hub_files import HubError, RemoteModel, list_models
+from omnidraft.app.hub_files import HubError, RemoteModel, list_models, named
 from omnidraft.backends.llama.sizes import available_bytes
 from omnidraft.format import size
 from omnidraft.settings.config import ModelSettings
@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, home: DataHome) -> int:
     repo, _, file = args.model.partition(":")
-    chosen = _named(list_models(repo), repo, file) if file else _fitting(list_models(repo), repo, home)
+    chosen = named(list_models(repo), repo, file) if file else _fitting(list_models(repo), repo, home)
     print(f"{chosen.name}, {size(chosen.size)}{', ' + chosen.licence if chosen.licence else ''}", file=sys.stderr)
     download = Download(chosen, home).start()
     try:
@@ -40,17 +40,6 @@ def run(args: argparse.Namespace, home: DataHome) -> int:
         raise HubError(download.error)
     print(download.path)
     return 0
-
-
-def _named(offered: list[RemoteModel], repo: str, file: str) -> RemoteModel:
-    """The file of this name, else the only one whose name has this word in it."""
-    wanted = file.lower()
-    exact = [one for one in offered if wanted in (one.name.lower(), one.files[0].name.lower())]
-    found = exact or [one for one in offered if wanted in one.name.lower()]
-    if len(found) != 1:
-        names = ", ".join(one.name for one in (found or offered)[:12])
-        raise HubError(f"{repo} has {'several files' if found else 'no file'} called {file[:80]}; it offers {names}.")
-    return found[0]
 
 
 def _fitting(offered: list[RemoteModel], repo: str, home: DataHome) -> RemoteModel:

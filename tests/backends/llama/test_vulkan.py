@@ -1,8 +1,9 @@
 """The way layers take to a graphics card, on a driver that computes on the processor (Mesa's lavapipe).
 
 `OMNIDRAFT_VULKAN=1 pytest -m slow tests/backends/llama/test_vulkan.py` builds llama.cpp with its Vulkan backend once,
-in twenty minutes, beside the other builds pip keeps. Needs (Debian 13) mesa-vulkan-drivers, glslc and libvulkan-dev;
-`CMAKE_ARGS` is added to the build's own, where headers lie elsewhere. OMNIDRAFT_VULKAN may name a folder that has it.
+in twenty minutes, in the cache folder. Needs (Debian 13) mesa-vulkan-drivers, glslc, libvulkan-dev and spirv-headers;
+`CMAKE_ARGS` is added to the build's own, where headers lie elsewhere (Vulkan's before 1.3.272 are too old).
+OMNIDRAFT_VULKAN may name a folder that has it.
 """
 
 from __future__ import annotations
@@ -16,8 +17,6 @@ from pathlib import Path
 
 import platformdirs
 import pytest
-
-from omnidraft.storage.paths import PROGRAM
 
 WANTED = os.environ.get("OMNIDRAFT_VULKAN")
 pytestmark = [
@@ -33,7 +32,7 @@ def site() -> Path:
     if WANTED != "1":
         return Path(WANTED)
     needed = f"llama-cpp-python=={version('llama-cpp-python')}"
-    folder = platformdirs.user_cache_path(PROGRAM) / "tests" / f"vulkan-{needed}"
+    folder = platformdirs.user_cache_path("omnidraft", appauthor=False) / "tests" / f"vulkan-{needed}"
     if not (folder / "llama_cpp").is_dir():
         arguments = ["--no-deps", "--no-cache-dir", "--no-binary", "llama-cpp-python", "--target", str(folder), needed]
         options = "--config-settings=cmake.args=-DLLAVA_BUILD=OFF;-DGGML_RPC=ON;-DGGML_VULKAN=ON"
