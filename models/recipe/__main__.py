@@ -1,6 +1,6 @@
 """Command line of the recipe: train one model of the set and leave its Hugging Face folder and GGUF.
 
-    python -m models.recipe tiny-target-a --data DIR --out DIR --minutes 45 [--resume FOLDER] [--device cuda]
+    python -m models.recipe tiny-target-a --data DIR --out DIR --minutes 45 [--resume FOLDER] [--functions]
 
 `--out DIR/NAME` receives tokenizer.json, config.json, model.safetensors, NAME-f16.gguf, log.jsonl, checkpoint.pt.
 To end early with a proper decay, send SIGTERM or create a file named STOP there. `--export FILE` writes the GGUF of
@@ -19,7 +19,7 @@ from transformers import LlamaForCausalLM
 from .data import Document, Record, contents, encode_documents, is_held_out, read_records
 from .evaluate import mean_loss
 from .export import export_gguf
-from .specs import SPECS, ModelSpec
+from .specs import SPECS, ModelSpec, with_functions
 from .start import start_from
 from .tokenizers import train_tokenizer
 from .train import Trainer, TrainSettings, new_model
@@ -49,6 +49,9 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--adamw", action="store_true", help="AdamW instead of Muon for the hidden matrices")
     parser.add_argument("--fp32", action="store_true", help="no bfloat16 in matrix products")
     parser.add_argument("--eager", action="store_true", help="do not compile the loss")
+    parser.add_argument(
+        "--functions", action="store_true", help="teach calls: the file's template then knows functions"
+    )
     parser.add_argument("--continue", dest="take_up", action="store_true", help="go on from checkpoint.pt in --out")
     return parser.parse_args(argv)
 
@@ -124,7 +127,7 @@ def main() -> None:
     args = parse_arguments()
     torch.set_num_threads(args.threads)
     out = args.out / args.name
-    spec = SPECS[args.name]
+    spec = with_functions(SPECS[args.name]) if args.functions else SPECS[args.name]
     if args.export:
         export_checkpoint(spec, out, args.export)
     elif args.data is None:

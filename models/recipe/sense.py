@@ -25,7 +25,7 @@ from .world.split import Item
 MOST_TOKENS = 160
 LATER = ("sum", "problem", "function", "omnidraft", "everyday")
 Draw = Callable[[random.Random], Sequence[Item]]  # a conversation; its last question is asked
-Message = dict[str, str]
+Message = dict[str, Any]
 DEFAULTS = {"top_k": 40, "top_p": 0.95, "min_p": 0.05}  # of the app, above temperature 0
 KINDS: dict[str, Draw] = {
     "sums": lambda rng: [sums.draw(rng, "held-out") if rng.random() < 0.5 else problems.draw(rng, "held-out")],
@@ -47,13 +47,16 @@ class Answerer:
         self.model = llama_cpp.Llama(
             str(path), n_ctx=1024, n_batch=512, n_threads=threads, n_threads_batch=threads, seed=1, verbose=False
         )
-        self.template = jinja2.Environment().from_string(self.model.metadata["tokenizer.chat_template"])
+        self.source = self.model.metadata["tokenizer.chat_template"]
+        self.template = jinja2.Environment().from_string(self.source)
         self.bos = self.model.detokenize([self.model.token_bos()], special=True).decode()
 
-    def answer(self, messages: list[Message], temperature: float = 0.0) -> tuple[str, list[int]]:
+    def answer(
+        self, messages: list[Message], temperature: float = 0.0, tools: Sequence[Any] = ()
+    ) -> tuple[str, list[int]]:
         """The text and ids of the answer; above temperature 0 with the app's other defaults."""
         sampling = {**DEFAULTS, "temp": temperature} if temperature > 0 else {"temp": 0.0, "top_k": 1}
-        text = self.template.render(messages=messages, bos_token=self.bos, add_generation_prompt=True)
+        text = self.template.render(messages=messages, tools=tools, bos_token=self.bos, add_generation_prompt=True)
         prompt = self.model.tokenize(text.encode(), add_bos=False, special=True)
         found: list[int] = []
         most = min(MOST_TOKENS, self.model.n_ctx() - len(prompt))

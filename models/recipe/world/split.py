@@ -4,11 +4,12 @@ Knows strings. So every model and every run agree, and a held-out wording never 
 """
 
 import hashlib
+import json
 import random
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 Part = Literal["train", "held-out"]
 T = TypeVar("T")
@@ -18,16 +19,21 @@ T = TypeVar("T")
 class Item:
     """One question of the small world with its right answer, and how to tell a right answer from a wrong one."""
 
-    kind: str  # sum, chain, story, problem, follow, function, omnidraft, everyday, unknown, talk
+    kind: str  # sum, chain, story, problem, follow, call, function, omnidraft, everyday, unknown, talk
     task: str  # math, code, dialogue, qa
     form: str  # names the wording; a form belongs to one part only
     question: str
     answer: str
     check: tuple[str, ...] = ()  # what a right answer must hold; of a function its name, then Python expressions
     note: str = ""  # of a function what it does
+    calls: tuple[tuple[str, str, str], ...] = ()  # made before the answer: name, arguments as JSON, result
 
-    def messages(self) -> list[dict[str, str]]:
-        return [{"role": "user", "content": self.question}, {"role": "assistant", "content": self.answer}]
+    def messages(self) -> list[dict[str, Any]]:
+        said: list[dict[str, Any]] = [{"role": "user", "content": self.question}]
+        for name, arguments, result in self.calls:
+            call = {"type": "function", "function": {"name": name, "arguments": json.loads(arguments)}}
+            said += [{"role": "assistant", "content": "", "tool_calls": [call]}, {"role": "tool", "content": result}]
+        return [*said, {"role": "assistant", "content": self.answer}]
 
 
 def is_kept_out(key: str, percent: int = 12) -> bool:
