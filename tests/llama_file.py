@@ -10,7 +10,7 @@ from pathlib import Path
 import llama_cpp
 import numpy as np
 
-from omnidraft.backends.llama.runtime import has_amx
+from omnidraft.backends.llama.runtime import begin_call
 
 logging.getLogger("llama-cpp-python").setLevel(logging.ERROR)
 
@@ -27,10 +27,9 @@ class LlamaFile:
         n_ctx: int = 1024,
     ) -> None:
         """exact_cache keeps keys and values in F32; by default, and in flash attention always, they are F16."""
-        llama_cpp.llama_backend_init()
+        begin_call()
         parameters = llama_cpp.llama_model_default_params()
         parameters.vocab_only, parameters.n_gpu_layers = not context, 0
-        parameters.use_extra_bufts = not has_amx()
         self.model = llama_cpp.llama_model_load_from_file(str(path).encode(), parameters)
         assert self.model, f"llama.cpp refuses {path}"
         self.vocab = llama_cpp.llama_model_get_vocab(self.model)

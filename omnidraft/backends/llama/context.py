@@ -23,7 +23,7 @@ from omnidraft.backends.llama.embeddings import LlamaEmbedder
 from omnidraft.backends.llama.eyes import Eyes
 from omnidraft.backends.llama.placement import Placement
 from omnidraft.backends.llama.positions import Positions
-from omnidraft.backends.llama.runtime import AbortFlag, begin_call, failure_reason, has_amx
+from omnidraft.backends.llama.runtime import AbortFlag, begin_call, failure_reason
 from omnidraft.backends.llama.sizes import pass_bytes, prompt_step
 from omnidraft.errors import ModelError
 from omnidraft.processes.cores import physical_cores, step_threads
@@ -105,7 +105,6 @@ class LlamaContext:
         TRIALS.require(info.path)
         parameters = llama_cpp.llama_model_default_params()
         parameters.n_gpu_layers = settings.n_gpu_layers
-        parameters.use_extra_bufts = not has_amx()
         if placement is not None:
             placement.apply(parameters)
         if simulated:

@@ -9,7 +9,7 @@ import ctypes
 from dataclasses import dataclass
 from functools import cache
 
-from omnidraft.backends.llama.runtime import begin_call, load_library
+from omnidraft.backends.llama.runtime import begin_call, declare, load_library
 
 CPU, GPU, INTEGRATED = 0, 1, 2  # ggml_backend_dev_type
 
@@ -70,12 +70,6 @@ def processor_buffers() -> int:
 def _registry_name(handle: int) -> str:
     ggml = device_functions()
     return ggml.ggml_backend_reg_name(ggml.ggml_backend_dev_backend_reg(handle)).decode()
-
-
-def declare(library: ctypes.CDLL, name: str, result: object, *arguments: object) -> None:
-    """Give a C function of `library` its types."""
-    function = getattr(library, name)
-    function.restype, function.argtypes = result, arguments
 
 
 @cache

@@ -6,6 +6,7 @@ Nothing here holds a model.
 from __future__ import annotations
 
 import ctypes
+import itertools
 import os
 import sys
 import tempfile
@@ -15,10 +16,37 @@ import llama_cpp
 
 from omnidraft.vocab import llama_log
 
+_PROCESSOR = 0  # of ggml_backend_dev_type
 
 @cache
 def _start_backend() -> None:
     llama_cpp.llama_backend_init()
+    _leave_out_amx()
+
+
+def _leave_out_amx() -> None:
+    """Strike AMX off ggml's list of what quantized matrices may be laid out for; other layouts stay on it.
+
+    Its configuration lies on the stack, where compilers drop it unseen (GCC 12 does), and the first wider pass of a
+    quantized model ends the program (llama.cpp's issue 20824). Which compiler built the library is not told.
+    """
+    layouts = _processor_layouts()
+    kept = [pointer for pointer in layouts if _ggml().ggml_backend_buft_name(pointer) != b"AMX"]
+    for place, pointer in enumerate(kept + [0] * (len(layouts) - len(kept))):
+        layouts[place] = pointer
+
+
+def _processor_layouts() -> ctypes.Array:
+    """ggml's own list of buffer types for the processor's weights, not a copy."""
+    base, devices = _ggml(), load_library("ggml")
+    declare(devices, "ggml_backend_dev_by_type", ctypes.c_void_p, ctypes.c_int)
+    registry = base.ggml_backend_dev_backend_reg(devices.ggml_backend_dev_by_type(_PROCESSOR))
+    address = base.ggml_backend_reg_get_proc_address(registry, b"ggml_backend_dev_get_extra_bufts")
+    if not address:
+        return (ctypes.c_void_p * 0)()
+    listed = ctypes.CFUNCTYPE(ctypes.POINTER(ctypes.c_void_p), ctypes.c_void_p)(address)(None)
+    count = next(place for place in itertools.count() if not listed[place])
+    return ctypes.cast(listed, ctypes.POINTER(ctypes.c_void_p * count)).contents
 
 
 def begin_call() -> None:
@@ -63,14 +91,10 @@ def supports_architecture(architecture: str) -> bool:
     return "unknown model architecture" not in reason and "cannot be used as main model" not in reason
 
 
-@cache
-def has_amx() -> bool:
-    """Whether this build multiplies quantized matrices by AMX, on processors that have it.
-
-    It lays the configuration of the tiles on the stack, where compilers drop it unseen (GCC 12 does), and the first
-    pass of a quantized model ends the program (llama.cpp's issue 20824). Which compiler built it is not told.
-    """
-    return b"AMX_INT8 = 1" in llama_cpp.llama_print_system_info()
+def declare(library: ctypes.CDLL, name: str, result: object, *arguments: object) -> None:
+    """Give a C function of `library` its types."""
+    function = getattr(library, name)
+    function.restype, function.argtypes = result, arguments
 
 
 def load_library(name: str) -> ctypes.CDLL:
@@ -82,6 +106,13 @@ def load_library(name: str) -> ctypes.CDLL:
 @cache
 def _ggml() -> ctypes.CDLL:
     library = load_library("ggml-base")
+    pointer, text = ctypes.c_void_p, ctypes.c_char_p
+    for name, result, arguments in (
+        ("ggml_backend_dev_backend_reg", pointer, (pointer,)),
+        ("ggml_backend_reg_get_proc_address", pointer, (pointer, text)),
+        ("ggml_backend_buft_name", text, (pointer,)),
+    ):
+        declare(library, name, result, *arguments)
     library.ggml_type_size.restype = ctypes.c_size_t
     library.ggml_type_size.argtypes = library.ggml_blck_size.argtypes = (ctypes.c_int,)
     library.ggml_blck_size.restype = ctypes.c_int64

@@ -15,13 +15,12 @@ import llama_cpp
 from omnidraft.backends.llama.devices import (
     CPU,
     Device,
-    declare,
     describe,
     device_functions,
     local_cards,
     local_devices,
 )
-from omnidraft.backends.llama.runtime import begin_call, load_library
+from omnidraft.backends.llama.runtime import begin_call, declare, load_library
 from omnidraft.errors import ModelError
 
 _MEMORY_SLOT = 2  # of `ggml_backend_device_i`: which of a device's functions tells its memory

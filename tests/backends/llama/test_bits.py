@@ -142,5 +142,15 @@ def test_unfiltered_texts_are_the_same_with_and_without_drafter(
         assistant.close()
 
 
+@pytest.mark.parametrize("name", ["Q4_0", "Q8_0"])
+def test_quantized_rows_are_the_same_one_by_one_and_together(target_in: Callable[[str], Path], name: str):
+    """Whatever layout this processor's kernels want for them."""
+    with LlamaTarget.open(target_in(name), ModelSettings(n_ctx=512, threads=1)) as target:
+        together = target.extend([5, 6, 7, 8, 9], 5).copy()
+        target.rewind(0)
+        singly = np.concatenate([target.extend([id], 1).copy() for id in (5, 6, 7, 8, 9)])
+        np.testing.assert_allclose(together, singly, atol=0.05)
+
+
 def test_a_format_whose_kernels_take_rows_together_has_classes(models: Path):
     assert not alike_at_any_width(read_info(models / "tiny-target-a-f16.gguf"))
