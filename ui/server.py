@@ -44,6 +44,7 @@ from ui.common import theme
 from ui.common.frame import Frame
 from ui.common.theme_cookie import ThemeCookie
 from ui.drift import page as drift_page
+from ui.models import bringing
 from ui.pages import build
 
 MAX_UPLOAD = "64mb"  # an export brings its pictures along
@@ -73,6 +74,7 @@ def make_app(sessions: Sessions, host: str, extra_hosts: Sequence[str] = (), *, 
     transfer.add_routes(app, sessions)
     profiles_page.add_routes(app, sessions)
     drift_page.add_routes(app, sessions)
+    bringing.add_routes(app, sessions)
     # With accounts the gate checks the API's keys, which are names and passwords then; no request could hold two.
     alone = sessions.accounts is None
     api.add_routes(app, sessions, api_key if alone else None, exposed=alone and not is_local(host))

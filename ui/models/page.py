@@ -24,9 +24,9 @@ from ui.common import field_events, fields
 from ui.common.layout import PRIVATE, mobile_bar, side_head
 from ui.common.notes import note
 from ui.common.request import session_of
+from ui.models import bringing, view
 from ui.models import downloads as model_downloads
 from ui.models import places as model_places
-from ui.models import view
 from ui.models import workers as model_workers
 from ui.settings import NO_GPU
 
@@ -55,11 +55,13 @@ def build(sessions: Sessions, page: gr.Blocks) -> None:
             gr.HTML("<h1>Models</h1>", elem_classes="od-lead")
             said = gr.HTML(elem_id="od-said")
             listed = gr.HTML(elem_id="od-models", js_on_load=view.SCRIPT)
+            brought = bringing.layout()
             loading, downloads = _loading(), model_downloads.layout()
             workers = model_workers.layout(own=sessions.accounts is None)
             places = model_places.layout(own=sessions.accounts is None)
     parts = Parts(said, listed, loading, downloads, places, gr.State({}))
     _wire(sessions, page, parts)
+    bringing.wire(sessions, brought, said, listed, parts.coverage)
     model_downloads.wire(sessions, downloads, said, listed, parts.coverage)
     model_places.wire(sessions, places, said, listed, parts.coverage)
     model_workers.wire(sessions, page, workers, said)

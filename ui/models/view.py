@@ -114,8 +114,7 @@ def _other(model: ModelInfo) -> str:
     else:
         why, bad, where = KINDS[model.kind], "", _path(model)
     return (
-        f"<li><h3>{escape(model.name)}</h3>"
-        f'<div class="od-unusable"><p class="od-note{bad}">{why}</p>{where}</div></li>'
+        f'<li><h3>{escape(model.name)}</h3><div class="od-unusable"><p class="od-note{bad}">{why}</p>{where}</div></li>'
     )
 
 

@@ -1,0 +1,67 @@
+"""Model files dropped on the Models page, or chosen there, in a real browser."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+
+from omnidraft.profiles.accounts import add_account
+from tests.backends.seeing import needs_eyes, vision_model
+from tests.serving import SETTINGS
+from tests.ui.chatting import said
+
+DROP = """(files) => {
+  const dataTransfer = new DataTransfer();
+  for (const [name, data] of files)
+    dataTransfer.items.add(new File([Uint8Array.from(atob(data), (letter) => letter.charCodeAt(0))], name));
+  const at = document.querySelector('#od-page h1');
+  for (const kind of ['dragover', 'drop'])
+    at.dispatchEvent(new DragEvent(kind, {dataTransfer, bubbles: true, cancelable: true}));
+}"""
+
+
+def drop(page, **files: bytes) -> None:
+    page.evaluate(DROP, [[name.replace("__", "."), base64.b64encode(data).decode()] for name, data in files.items()])
+
+
+@needs_eyes
+def test_a_model_dropped_with_its_projector_is_listed_as_one_that_sees(server, pages, tmp_path):
+    model, projector = vision_model(tmp_path / "elsewhere", "llava")
+    page = pages.open(server, "/models")
+    page.wait_for_selector(".od-models li")
+    drop(page, eyes__gguf=projector.read_bytes(), looking__gguf=model.read_bytes())
+    said(page, "looking.gguf is among the models now. mmproj-looking.gguf is among the models now.")
+    row = page.locator(".od-models li", has=page.locator("details[data-file$='/looking.gguf']"))
+    assert "sees pictures" in row.inner_text()
+    assert (server.data / "home/models/looking.gguf").read_bytes() == model.read_bytes()
+    row.locator("[data-kind=use]").click()
+    said(page, "answers from here on")
+
+
+def test_a_file_that_is_chosen_is_taken_and_what_is_no_model_is_refused(server, pages, models):
+    page = pages.open(server, "/models")
+    page.wait_for_selector(".od-models li")
+    drop(page, letter__gguf=b"Dear all,")
+    said(page, "letter.gguf is no GGUF file")
+    drop(page, photo__png=b"\x89PNG")
+    said(page, "photo.png is no GGUF file")
+    chosen = {"name": "mine.gguf", "mimeType": "", "buffer": (models / "tiny-drafter-f16.gguf").read_bytes()}
+    page.set_input_files("#od-bring input", chosen)
+    said(page, "mine.gguf is among the models now.")
+    page.wait_for_selector(".od-models details[data-file$='/mine.gguf']", state="attached")
+    assert sorted(path.name for path in (server.data / "home/models").iterdir()) == ["mine.gguf"]
+
+
+@pytest.mark.parametrize("method", ["get", "post"])
+def test_with_accounts_nobody_brings_a_file_without_signing_in(make_server, tmp_path, method):
+    import httpx
+
+    add_account(tmp_path / "accounts", "ada", "correct horse")
+    server = make_server("--auth-file", str(tmp_path / "accounts"), settings=SETTINGS)
+    asked = {"params": {"name": "mine.gguf", "size": 4}, "follow_redirects": False}
+    answer = httpx.request(
+        method, f"{server.origin}/model-files", **asked, **({"content": b"GGUF"} if method == "post" else {})
+    )
+    assert answer.status_code in (303, 401)
+    assert not (server.data / "home/models/mine.gguf").exists()
