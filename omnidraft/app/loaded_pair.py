@@ -32,9 +32,7 @@ from omnidraft.learning.adapters.serving import (
     Adapters,
     Choice,
     apply_adapter,
-    load_heads,
     open_choice,
-    save_heads,
 )
 from omnidraft.learning.material.capture import Pairing
 from omnidraft.settings.config import CacheSettings, ModelSettings
@@ -172,8 +170,6 @@ class LoadedPair:
             opened.suit(asked.drafter is not None and (not known or any(k.drafts for k in known)))
         if asked.drafter is not None and not engine.memory.knowledge:
             engine.memory = Memory.with_cost(engine.measured())
-        if self.choice is not None:
-            load_heads(self.choice, engine.memory.knowledge)
         note = engine.target.template.note
         learned = self.choice.notices if self.choice is not None else ()
         return [*opened.notices, *([note] if note else []), *learned]
@@ -258,7 +254,6 @@ class LoadedPair:
             self._recall_speed()
             for known in engine.memory.knowledge.values():
                 known.cost.step = step = step or step_seconds(drafter, 3)
-        load_heads(choice, engine.memory.knowledge)
         for known in engine.memory.knowledge.values():
             known.guard.retry()
         return old
@@ -285,11 +280,9 @@ class LoadedPair:
         self._speed.recall(self.choice.cost_key if self.choice else None, self.engine.memory.knowledge)
 
     def keep_measured(self) -> None:
-        """Keep what was measured of the pair, and the acceptance heads with their adapter."""
+        """Keep what was measured of the pair, and how often its drafts were accepted."""
         if self.engine is not None and not self._ephemeral:
             self._speed.keep(self.engine.memory.knowledge)
-            if self.choice is not None:
-                save_heads(self.choice, self.engine.memory.knowledge)
 
     def let_go(self) -> None:
         """Hold nothing of what was said or learned, in files or memory; `go_on` takes up what the files say then."""

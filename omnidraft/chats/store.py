@@ -25,7 +25,6 @@ from omnidraft.chats.schema import APPLICATION_ID, MIGRATIONS
 from omnidraft.chats.search import MessageIndex, holds_words
 from omnidraft.chats.titles import MAX_TITLE, UNTITLED, automatic_title, one_line, shorten
 from omnidraft.errors import StorageError
-from omnidraft.settings.config import SamplingSettings
 from omnidraft.storage.database import Database
 
 PARTIAL_SECONDS = 1.0  # a growing answer is written at most this often
@@ -71,27 +70,18 @@ class ChatStore:
 
     # Conversations
 
-    def create(
-        self,
-        title: str = "",
-        *,
-        system: str = "",
-        sampling: SamplingSettings | None = None,
-        target: str | None = None,
-        speculation: bool = True,
-    ) -> Conversation:
-        """A new conversation without messages. Without a title it is named after its first message."""
+    def create(self, title: str = "", **changes: Any) -> Conversation:
+        """A new conversation without messages; `changes`: see `update`. Without a title it is named after its first
+        message."""
         now, name = time.time(), _title(title)
-        chat = Conversation(
-            uuid.uuid4().hex, name or UNTITLED, now, now, bool(name), whole_text(system), sampling, target, speculation
-        )
-        return self.insert([(chat, [])])[0]
+        with self._db.changing():
+            (chat,) = self.insert([(Conversation(uuid.uuid4().hex, name or UNTITLED, now, now, bool(name)), [])])
+            return self.update(chat.id, **changes)
 
-    def conversations(self, limit: int = -1, offset: int = 0) -> list[Conversation]:
+    def conversations(self, limit: int = -1) -> list[Conversation]:
         """Pinned ones first, then the most recently used, archived ones last; all by default. What is dated into the
         future comes behind its like."""
-        order = f"ORDER BY archived, pinned DESC, {_RECENT} LIMIT ? OFFSET ?"
-        values = (time.time() + AHEAD_SECONDS, limit, offset)
+        order, values = f"ORDER BY archived, pinned DESC, {_RECENT} LIMIT ?", (time.time() + AHEAD_SECONDS, limit)
         found = self._db.all(f"SELECT {rows.CONVERSATION} FROM conversations {order}", values)
         return [rows.conversation(row) for row in found]
 

@@ -6,14 +6,11 @@ answers or of when a swap may happen.
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from omnidraft.backends.llama.model import LlamaDrafter
-from omnidraft.decoding.acceptance import AcceptanceHead
-from omnidraft.decoding.knowledge import Knowledge
 from omnidraft.decoding.measure import step_seconds
 from omnidraft.errors import ModelError, StorageError
 from omnidraft.learning.adapters.files import set_aside
@@ -22,8 +19,7 @@ from omnidraft.learning.adapters.store import SHARED, AdapterStore, open_store, 
 from omnidraft.learning.adapters.versions import Version, model_fingerprint
 from omnidraft.learning.facts import Origin
 from omnidraft.settings.config import AUTO_LAYERS, ModelSettings
-from omnidraft.storage.files import erase, read, readable
-from omnidraft.storage.json_text import read_json
+from omnidraft.storage.files import erase, readable
 from omnidraft.vocab import Vocabulary
 
 AUTO = "auto"  # as an adapter's path: what was learned for this drafter and vocabulary
@@ -186,23 +182,3 @@ def _before(choice: Choice) -> Choice:
     if older is None or older.number >= version.number:
         return replace(choice, origin="none", version=None, adapter=None, merged=None, aside=aside)
     return replace(choice, version=older, adapter=older.adapter, merged=None, aside=aside)
-
-
-def save_heads(choice: Choice, knowledge: dict[str, Knowledge]) -> None:
-    """Keep the acceptance heads with the version they were trained under, if it is this store's own."""
-    if choice.origin != "own" or not knowledge:
-        return
-    data = json.dumps({kind: known.head.as_dict() for kind, known in knowledge.items()})
-    with suppress(StorageError):  # they are learned again within an answer or two
-        choice.learned_in.attach_head(choice.learned.name, data.encode())
-
-
-def load_heads(choice: Choice, knowledge: dict[str, Knowledge]) -> None:
-    """Take up the heads saved with a version; where there are none, the present ones go on."""
-    if choice.version is None or choice.version.head is None:
-        return
-    with suppress(OSError, ValueError, KeyError, TypeError, StorageError):
-        saved = read_json(read(choice.version.head))
-        for kind, known in knowledge.items():
-            if kind in saved:
-                known.head = AcceptanceHead.from_dict(saved[kind])

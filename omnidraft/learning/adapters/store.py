@@ -27,8 +27,8 @@ from omnidraft.learning.adapters.files import (
     unfinished_folder,
 )
 from omnidraft.learning.adapters.pointer import VERSION_NAME, Pointer, read_pointer, write_pointer
-from omnidraft.learning.adapters.versions import ADAPTER, HEAD, META, WEIGHTS, Meta, Version, digest, read_version
-from omnidraft.storage.files import erase, read, reason, sync_folder, write_atomically
+from omnidraft.learning.adapters.versions import ADAPTER, META, WEIGHTS, Meta, Version, digest, read_version
+from omnidraft.storage.files import erase, read, reason, sync_folder
 
 SHARED = "shared"
 KEPT = 5
@@ -152,11 +152,6 @@ class AdapterStore:
         self._point(replace(pointer, version=version, rejected=rejected, through=through, warm=start))
         drop_candidate(self.folder)  # it was made from what was served until now
         return chosen
-
-    def attach_head(self, version: str, data: bytes) -> None:
-        """Keep the acceptance head that was trained while this version served; it comes back with a rollback."""
-        if VERSION_NAME.fullmatch(version) and (self.folder / version).is_dir():
-            write_atomically(self.folder / version / HEAD, data)
 
     def set_damaged_aside(self) -> tuple[str, ...]:
         """Give folders that are not whole versions another name, so that nothing is built on them; their names."""

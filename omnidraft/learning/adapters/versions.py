@@ -14,7 +14,6 @@ from omnidraft.storage.json_text import read_json
 ADAPTER = "adapter.gguf"  # what llama.cpp serves, F16
 WEIGHTS = "weights.npz"  # what training continues from, F32
 META = "meta.json"
-HEAD = "head.json"  # the acceptance head that goes with the adapter, added by the app after it was served
 SCHEMA = 1
 
 
@@ -86,11 +85,6 @@ class Version:
     @property
     def weights(self) -> Path:
         return self.path / WEIGHTS
-
-    @property
-    def head(self) -> Path | None:
-        path = self.path / HEAD
-        return path if path.is_file() else None
 
 
 def read_version(path: Path) -> Version | None:
