@@ -14,7 +14,7 @@ from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
 from omnidraft.errors import OmniDraftError
 from omnidraft.format import size
-from omnidraft.profiles import create_profile, delete_profile, describe_profile, list_profiles, profile_size
+from omnidraft.profiles.folders import create_profile, delete_profile, describe_profile, list_profiles, profile_size
 from omnidraft.server.request_session import COOKIE, session_of_request
 from ui import remembered
 from ui.common import tables

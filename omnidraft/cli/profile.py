@@ -13,20 +13,20 @@ from typing import Any
 
 from omnidraft.cli.actions import add_action
 from omnidraft.errors import SettingsError, StorageError
-from omnidraft.profiles import (
-    back_up,
+from omnidraft.profiles.backups import back_up
+from omnidraft.profiles.exporting import export_profile
+from omnidraft.profiles.folders import (
     create_profile,
     delete_profile,
     describe_profile,
-    export_profile,
-    import_profile,
+    existing,
     in_use,
     list_profiles,
     profile_size,
     rename_profile,
 )
-from omnidraft.profiles.folders import existing
 from omnidraft.profiles.forget import forget_chat, forget_everything
+from omnidraft.profiles.importing import import_profile
 from omnidraft.profiles.sources import Source, find_source, list_sources
 from omnidraft.settings.file import reset_settings
 from omnidraft.storage.paths import DEFAULT_PROFILE, DataHome, find_data_home

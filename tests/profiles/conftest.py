@@ -10,7 +10,7 @@ import pytest
 from omnidraft.chats import ChatStore
 from omnidraft.learning.material.record import Record
 from omnidraft.learning.material.replay import ReplayStore
-from omnidraft.profiles import create_profile
+from omnidraft.profiles.folders import create_profile
 from omnidraft.settings.config import AppSettings, changed
 from omnidraft.settings.file import save_settings
 from omnidraft.storage.paths import ProfilePaths, find_data_home

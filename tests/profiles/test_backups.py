@@ -12,10 +12,10 @@ from omnidraft.cli.data import opened
 from omnidraft.errors import StorageError
 from omnidraft.learning.material.history import APPLICATION_ID, MIGRATIONS, History
 from omnidraft.processes import system
-from omnidraft.profiles import back_up, delete_profile, describe_profile, import_profile
-from omnidraft.profiles.backups import back_up_all
-from omnidraft.profiles.folders import backups_of
+from omnidraft.profiles.backups import back_up, back_up_all
+from omnidraft.profiles.folders import backups_of, delete_profile, describe_profile
 from omnidraft.profiles.forget import forget_everything
+from omnidraft.profiles.importing import import_profile
 from omnidraft.storage.database import open_database
 from omnidraft.storage.encryption import header, make_plain
 from omnidraft.storage.sealed import is_sealed

@@ -12,7 +12,9 @@ import pytest
 from omnidraft.chats import ChatStore
 from omnidraft.errors import SettingsError, StorageError
 from omnidraft.learning.material.replay import ReplayStore
-from omnidraft.profiles import export_profile, import_profile, list_profiles
+from omnidraft.profiles.exporting import export_profile
+from omnidraft.profiles.folders import list_profiles
+from omnidraft.profiles.importing import import_profile
 from omnidraft.settings.config import changed
 from omnidraft.settings.file import load_settings, save_settings
 

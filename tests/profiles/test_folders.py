@@ -10,7 +10,9 @@ import pytest
 
 from omnidraft.chats import ChatStore
 from omnidraft.errors import SettingsError, StorageError
-from omnidraft.profiles import (
+from omnidraft.profiles.folders import (
+    INCOMING,
+    OUTGOING,
     create_profile,
     delete_profile,
     describe_profile,
@@ -19,7 +21,6 @@ from omnidraft.profiles import (
     profile_size,
     rename_profile,
 )
-from omnidraft.profiles.folders import INCOMING, OUTGOING
 from omnidraft.storage.scratch import Scratch
 
 

@@ -16,8 +16,9 @@ from sqlitedict import SqliteDict
 
 from omnidraft.chats import ChatStore
 from omnidraft.errors import StorageError
-from omnidraft.profiles import export_profile, import_profile
 from omnidraft.profiles.checks import looks_like_pickle
+from omnidraft.profiles.exporting import export_profile
+from omnidraft.profiles.importing import import_profile
 from omnidraft.storage.paths import find_data_home
 from tests.adapters import lora
 

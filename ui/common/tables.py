@@ -7,7 +7,7 @@ from html import escape
 from pathlib import Path
 
 from omnidraft.format import size
-from omnidraft.profiles import Part
+from omnidraft.profiles.folders import Part
 
 
 def table(names: Sequence[str], rows: str) -> str:

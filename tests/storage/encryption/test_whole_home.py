@@ -26,7 +26,9 @@ from omnidraft.learning.training_events import Ended, Published
 from omnidraft.learning.training_job import TrainingJob, make_job
 from omnidraft.learning.training_process import PARTS, TrainingProcess
 from omnidraft.processes import system
-from omnidraft.profiles import export_profile, exporting, import_profile
+from omnidraft.profiles import exporting
+from omnidraft.profiles.exporting import export_profile
+from omnidraft.profiles.importing import import_profile
 from omnidraft.profiles.sources import SOURCES, ngram_tables
 from omnidraft.settings.config import DraftSettings, ModelSettings, SamplingSettings, changed
 from omnidraft.storage.encryption import make_plain
