@@ -7,11 +7,11 @@ import json
 import pytest
 
 from omnidraft.backends.prompting.call_grammar import call_form, call_grammar
-from omnidraft.backends.prompting.formats.cases import read as read_answer
-from omnidraft.backends.prompting.formats.cases import schemas
 from omnidraft.backends.prompting.formats.events import Call, Content
 from omnidraft.backends.prompting.formats.of_template import format_of_source
 from omnidraft.backends.prompting.formats.open import open_reader
+from omnidraft.backends.prompting.formats.whole import read as read_answer
+from omnidraft.backends.prompting.formats.whole import schemas
 from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.vocab import Vocabulary
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary

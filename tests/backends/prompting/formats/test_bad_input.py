@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from omnidraft.backends.prompting.formats.cases import read
 from omnidraft.backends.prompting.formats.of_template import format_of_source
+from omnidraft.backends.prompting.formats.whole import read
 from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.decoding.text import TextStream
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
