@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from omnidraft.app.tools import offered, run
-from omnidraft.backends.prompting.formats.cases import read, schemas
 from omnidraft.backends.prompting.formats.of_template import format_of_source
+from omnidraft.backends.prompting.formats.whole import read, schemas
 
 from .run_checks import passes_checks
 from .sense import Answerer, Message

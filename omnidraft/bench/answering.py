@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -56,7 +57,9 @@ def joined(made: Iterable[Record], longest: int) -> Iterator[Record]:
             long = record
         else:
             arrays = ("targets", "pieces", "spans", "counts", "ids", "logprobs", "rest")
-            both = {name: np.concatenate([getattr(one, name) for one in (long, record)]) for name in arrays}
+            both: dict[str, Any] = {
+                name: np.concatenate([getattr(one, name) for one in (long, record)]) for name in arrays
+            }
             long = replace(long, **both)
     if long is not None:
         yield long

@@ -12,7 +12,7 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,6 @@ from typing import Any
 from omnidraft.app.assistant import Assistant
 from omnidraft.app.default_models import choose_target, need_drafter
 from omnidraft.bench import statistics as stats
-from omnidraft.bench.busy import busy_processes
 from omnidraft.bench.pairs import engine_of
 from omnidraft.bench.plans import FirstSession
 from omnidraft.bench.report import Report, Table
@@ -34,8 +33,6 @@ from omnidraft.settings.config import SamplingSettings, changed
 from omnidraft.storage.paths import find_data_home
 
 WAYS = ("plain", "drafted", "default")  # drafted: by the drafter alone, without copies; default: as the app does
-BUSY_ANSWERS = 10
-SETTLED = 20  # answers after which the busy processes' traces must be gone
 LONG = 100  # tokens
 
 
@@ -66,9 +63,9 @@ def run(plan: FirstSession, work: Work) -> Iterator[Report]:
     target, drafter = choose_target(plan.target, work.home), need_drafter(plan.drafter, work.home)
     learned_from, after = parted(topic_prompts(plan.topic), plan.prompts, plan.after)
     begun, session = time.monotonic(), Session()
-    with tempfile.TemporaryDirectory(prefix="omnidraft-") as folder, ExitStack() as closing:
-        assistant = Assistant(find_data_home(folder), learn=True)
-        closing.callback(assistant.close)
+    with tempfile.TemporaryDirectory(prefix="omnidraft-") as folder, closing(
+        Assistant(find_data_home(folder), learn=True)
+    ) as assistant:  # fmt: skip
         assistant.learner.machine.busy = 2.0  # what is measured is not when others leave room
         assistant.settings = changed(assistant.settings, **{"learning.minutes_per_hour": 10_000.0})
         assistant.load(target, drafter, replace(assistant.settings.model, threads=plan.threads))
@@ -83,17 +80,12 @@ def _live(
     assistant: Assistant, plan: FirstSession, prompts: Sequence[Prompt], first: int, told: Told, learning: bool = True
 ) -> Iterator[Lived]:
     """Answer the prompts; with `learning` wait after each for the update that is due."""
-    with ExitStack() as closing:
-        if plan.busy and learning:
-            closing.enter_context(busy_processes(plan.busy))
-        for number, prompt in enumerate(prompts, first):
-            if number == BUSY_ANSWERS:
-                closing.close()
-            lived = _answers(assistant, plan, prompt, number)
-            told(_line(lived))
-            yield lived
-            if learning:
-                _wait(assistant, told)
+    for number, prompt in enumerate(prompts, first):
+        lived = _answers(assistant, plan, prompt, number)
+        told(_line(lived))
+        yield lived
+        if learning:
+            _wait(assistant, told)
 
 
 def _answers(assistant: Assistant, plan: FirstSession, prompt: Prompt, number: int) -> Lived:
@@ -139,11 +131,10 @@ def report(plan: FirstSession, target: Path, drafter: Path, session: Session) ->
     per_pass = {name: _per_pass(lived, way) for name, (lived, way) in groups.items()}
     accepted = {name: drafter_acceptance([one.traces["drafted"] for one in lived])
                 for name, lived in (("untrained", bare), ("learned", after))}  # fmt: skip
-    settled = _median(session.lived[SETTLED:], "default")
     long = [one.speedup("default") for one in session.lived if one.traces["default"].tokens > LONG]
     values = {
         "target": target.stem, "drafter": drafter.stem, "topic": plan.topic, "cores": os.cpu_count(),
-        "busy": plan.busy, "seconds": round(session.seconds, 1),
+        "seconds": round(session.seconds, 1),
         **{name: value and value.mean for name, value in speedups.items()},
         "intervals": {name: value and (value.low, value.high) for name, value in speedups.items()},
         "answers": {"untrained": len(bare), "learned": len(after)},
@@ -156,7 +147,6 @@ def report(plan: FirstSession, target: Path, drafter: Path, session: Session) ->
         ],
         "update_cpu_seconds": round(sum(u.cpu_seconds for u in session.updates), 2),
         "same_text": sum(one.same for one in session.lived),
-        "from_answer_20": settled and settled.mean,
         "lowest_long_answer": min(long, default=None),
         "each": [
             {"number": one.number, "tokens": one.traces["default"].tokens, "version": one.version,

@@ -120,7 +120,6 @@ class FirstSession(OfPair):
     topic: str = text("math", f"a file of prompts, or of {', '.join(TOPICS)}")
     prompts: int = _count(40, "answers while the drafter learns")
     after: int = _count(20, "answers behind that")
-    busy: int = integer(0, 0, 64, "processes that compute beside the first ten answers")
     seed: int = _count(0, "of the first prompt", least=0)
 
 

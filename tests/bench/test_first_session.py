@@ -1,4 +1,4 @@
-"""`bench first-session`: what is asked, what counts as learned, and that the busy processes end."""
+"""`bench first-session`: what is asked, and what counts as learned."""
 
 from __future__ import annotations
 

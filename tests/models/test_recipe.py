@@ -24,8 +24,8 @@ from models.recipe.tokenizers import train_tokenizer
 from models.recipe.train import Trainer, TrainSettings, new_model, pick_positions
 from models.recipe.unpack import unpack
 from models.recipe.world import calls
-from omnidraft.backends.prompting.formats.cases import read, schemas
 from omnidraft.backends.prompting.formats.of_template import format_of_source
+from omnidraft.backends.prompting.formats.whole import read, schemas
 from tests.llama_file import LlamaFile
 
 TOY = [
