@@ -46,7 +46,6 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--learned-share", type=float, default=defaults.learned_share, help="of a step's tokens")
     parser.add_argument("--lr", type=float, default=defaults.learning_rate, help="peak rate (default: %(default)s)")
     parser.add_argument("--decay-share", type=float, default=defaults.decay_share, help="last part of the run")
-    parser.add_argument("--adamw", action="store_true", help="AdamW instead of Muon for the hidden matrices")
     parser.add_argument("--fp32", action="store_true", help="no bfloat16 in matrix products")
     parser.add_argument("--eager", action="store_true", help="do not compile the loss")
     parser.add_argument(
@@ -60,7 +59,7 @@ def settings_from(args: argparse.Namespace) -> TrainSettings:
     return TrainSettings(
         minutes=args.minutes, device=args.device, bf16=not args.fp32, compiled=not args.eager, rows=args.rows,
         length=args.length, learned_share=args.learned_share,
-        learning_rate=args.lr, muon=not args.adamw, decay_share=args.decay_share,
+        learning_rate=args.lr, decay_share=args.decay_share,
     )  # fmt: skip
 
 

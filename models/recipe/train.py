@@ -38,7 +38,6 @@ class TrainSettings:
     learned_share: float = 1.0  # of a batch's tokens at most so many reach the loss
     learning_rate: float = 2e-3
     weight_decay: float = 0.1
-    muon: bool = True  # False: AdamW for everything
     warmup_steps: int = 50
     decay_share: float = 0.3
     log_every_s: float = 60.0
@@ -81,13 +80,10 @@ def make_optimizers(model: nn.Module, settings: TrainSettings) -> list[torch.opt
     hidden = [p for name, p in named if p.ndim == 2 and ".layers." in name]
     tables = [p for name, p in named if p.ndim == 2 and ".layers." not in name]
     norms = [p for _, p in named if p.ndim < 2]
-    adamw_decayed = tables if settings.muon else hidden + tables
     adamw = torch.optim.AdamW(
-        [{"params": adamw_decayed, "weight_decay": settings.weight_decay}, {"params": norms, "weight_decay": 0.0}],
+        [{"params": tables, "weight_decay": settings.weight_decay}, {"params": norms, "weight_decay": 0.0}],
         lr=settings.learning_rate, betas=(0.9, 0.95), fused=True,
     )  # fmt: skip
-    if not settings.muon:
-        return [adamw]
     muon = torch.optim.Muon(
         hidden,
         lr=settings.learning_rate,
