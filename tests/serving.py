@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import http.client
+import json
 import multiprocessing
 import os
 import signal
@@ -111,6 +113,20 @@ class Server:
             except OSError:
                 time.sleep(0.2)
         raise AssertionError(f"the app did not answer:\n{self.log}")
+
+    def ask(
+        self, method: str, path: str, body: object = None, headers: Mapping[str, str] | None = None, timeout: int = 240
+    ) -> tuple[int, dict[str, str], bytes]:
+        """One request: status, headers and body of the answer. What is no text is sent as JSON."""
+        as_json = body is not None and not isinstance(body, str)
+        sent = {**({"Content-Type": "application/json"} if as_json else {}), **(headers or {})}
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        try:
+            connection.request(method, path, json.dumps(body) if as_json else body, sent)
+            reply = connection.getresponse()
+            return reply.status, dict(reply.getheaders()), reply.read()
+        finally:
+            connection.close()
 
     def stop(self) -> int:
         self.process.send_signal(signal.SIGINT)

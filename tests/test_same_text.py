@@ -8,41 +8,23 @@ from __future__ import annotations
 
 import pytest
 
-from omnidraft.app.assistant import Assistant
 from omnidraft.bench.columns import DEFAULT, sampling_of
-from omnidraft.decoding.events import Finished, Token
-from omnidraft.decoding.request import AnswerRequest
 from omnidraft.lab.prompts import TASKS, load_prompts
-from omnidraft.settings.config import CacheSettings, DraftSettings, ModelSettings
-from omnidraft.storage.paths import find_data_home
+from omnidraft.settings.config import DraftSettings
+from tests.answering import PLAIN, answered, loaded
 
 TARGETS = ("tiny-target-a", "tiny-target-b", "tiny-target-a2")
 
 
 @pytest.fixture(params=TARGETS)
 def assistant(request, models, tmp_path):
-    assistant = Assistant(find_data_home(tmp_path), ephemeral=True)
-    assistant.load(
-        models / f"{request.param}-f16.gguf", models / "tiny-drafter-f16.gguf", ModelSettings(threads=1),
-        CacheSettings(),
-    )  # fmt: skip
-    assistant.measure_near_ties()
-    yield assistant
-    assistant.close()
+    with loaded(tmp_path, models / f"{request.param}-f16.gguf", models / "tiny-drafter-f16.gguf") as made:
+        made.measure_near_ties()
+        yield made
 
 
 def prompts(per_task: int):
     return [p for task in TASKS for p in load_prompts(task, limit=per_task)]
-
-
-def answer(assistant, prompt, sampling, draft):
-    ids, finished = [], None
-    for event in assistant.answer(AnswerRequest(prompt.messages, sampling, draft)):
-        if isinstance(event, Token):
-            ids.append(event.id)
-        elif isinstance(event, Finished):
-            finished = event
-    return ids, finished.statistics
 
 
 def compare(assistant, per_task, temperature, variants):
@@ -50,15 +32,15 @@ def compare(assistant, per_task, temperature, variants):
     near = accepted = answers = 0
     for number, prompt in enumerate(prompts(per_task)):
         sampling = sampling_of(temperature, seed=number, max_tokens=64)
-        plain, statistics = answer(assistant, prompt, sampling, DraftSettings(enabled=False))
+        plain, end = answered(assistant, prompt.messages, sampling, PLAIN)
         for variant in variants:
-            drafted, drafted_statistics = answer(assistant, prompt, sampling, variant)
+            drafted, drafted_end = answered(assistant, prompt.messages, sampling, variant)
             answers += 1
-            accepted += drafted_statistics.accepted
+            accepted += drafted_end.statistics.accepted
             if drafted != plain:
                 first = next((i for i, (a, b) in enumerate(zip(plain, drafted, strict=False)) if a != b), None)
                 assert first is not None, f"{prompt.id}: one text is a mere beginning of the other"
-                close = {*statistics.near_tie_positions, *drafted_statistics.near_tie_positions}
+                close = {*end.statistics.near_tie_positions, *drafted_end.statistics.near_tie_positions}
                 assert first in close, f"{prompt.id} differs at token {first}, which is no near-tie"
                 near += 1
     print(f"{assistant.target.name} T={temperature}: {answers} answers, {near} differ, all at near-ties")

@@ -48,12 +48,6 @@ def test_overlapping_and_missing_folders(write_gguf, tmp_path: Path):
     assert len(find_models([tmp_path, tmp_path / "sub", tmp_path / "missing"])) == 1
 
 
-def test_a_link_that_leads_nowhere_is_listed(tmp_path: Path):
-    (tmp_path / "gone.gguf").symlink_to(tmp_path / "nothing.gguf")
-    (info,) = find_models([tmp_path])
-    assert info.kind == "damaged"
-
-
 def odd_gguf(path: Path, **odd: object) -> None:
     """A header with a tensor, and metadata of types it should not have."""
     writer = gguf.GGUFWriter(path, "llama")

@@ -74,11 +74,6 @@ def test_one_wrong_counter_costs_that_counter_alone():
     assert sound({"statistics": given}) == {"statistics": {"tokens": 3}}
 
 
-def test_properties_read_absent_values_as_empty(store):
-    message = imported(store, {"statistics": [], "token_ids": 3, "origins": 4, "partial": "x"})
-    assert (message.statistics, message.token_ids, message.origins, message.partial) == ({}, [], [], False)
-
-
 def test_an_import_from_the_future_does_not_stay_on_top(store):
     late = imported(store, {}, updated=time.time() + 10**8, created=time.time() + 10**8).chat
     assert store.get(late).updated <= time.time()

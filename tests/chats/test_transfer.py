@@ -173,7 +173,7 @@ def test_one_wrong_conversation_keeps_all_of_a_file_out(store, chat, change):
     assert len(store.conversations()) == 1
 
 
-@pytest.mark.parametrize("depth", [60, 500, 900, 5_000, 100_000])
+@pytest.mark.parametrize("depth", [60, 900, 100_000])
 @pytest.mark.parametrize("inner", ['{"a":', "["])
 def test_what_is_nested_too_deeply_is_refused_and_changes_nothing(store, chat, depth, inner):
     whole = json.loads(export_json(store))

@@ -252,16 +252,12 @@ def test_a_file_in_the_place_of_the_data_folder_is_refused(command, tmp_path, ca
     assert place.read_text() == "mine"
 
 
+# What each setting takes is tested with the settings; here every option comes to its own.
 BAD_NUMBERS = [
-    ("--temperature", "-0.1"), ("--temperature", "10.1"), ("--temperature", "nan"), ("--temperature", "inf"),
-    ("--temperature", "hot"), ("--top-k", "-1"), ("--top-k", "1.5"), ("--top-p", "-0.1"), ("--top-p", "1.1"),
-    ("--top-p", "nan"), ("--min-p", "2"), ("--min-p", "-1"), ("--repeat-penalty", "0"), ("--repeat-penalty", "99"),
-    ("--repeat-penalty", "nan"), ("--seed", "-1"), ("--seed", str(2**63)), ("--seed", "x"), ("--max-tokens", "0"),
-    ("--max-tokens", "-5"), ("--max-tokens", "9" * 30), ("--ctx", "-1"), ("--ctx", "1"), ("--ctx", "63"),
-    ("--ctx", "9" * 20), ("--ctx", "1e3"), ("--threads", "-1"), ("--threads", "5000"), ("--threads", "two"),
-    ("--n-gpu-layers", "-2"), ("--n-gpu-layers", "1001"), ("--draft-length", "0"), ("--draft-length", "-3"),
-    ("--draft-length", "65"), ("--draft-length", "1.5"), ("--draft-length", "²"), ("--draft-length", ""),
-    ("--draft-length", "many"), ("--draft-length", "9" * 5000), ("--kv-type", "f4"), ("--verification", "maybe"),
+    ("--temperature", "10.1"), ("--temperature", "hot"), ("--top-k", "1.5"), ("--top-p", "nan"), ("--min-p", "2"),
+    ("--repeat-penalty", "0"), ("--seed", str(2**63)), ("--max-tokens", "9" * 30), ("--ctx", "63"), ("--ctx", "1e3"),
+    ("--threads", "5000"), ("--n-gpu-layers", "-2"), ("--draft-length", "65"), ("--draft-length", "²"),
+    ("--draft-length", ""), ("--draft-length", "9" * 5000), ("--kv-type", "f4"), ("--verification", "maybe"),
     ("--ngram-cache", "perhaps"), ("--profile", "../x"), ("--profile", ""), ("--stop", ""), ("--stop", "x" * 5000),
 ]  # fmt: skip
 
@@ -305,10 +301,10 @@ def bad_files(tmp_path, models) -> dict[str, Path]:
     return paths
 
 
-@pytest.mark.parametrize("role", ["--target", "--drafter"])
-@pytest.mark.parametrize(
-    "what", ["missing", "a folder", "truncated", "header only", "empty", "text", "other architecture"]
-)
+@pytest.mark.parametrize(("role", "what"), [
+    ("--target", "missing"), ("--target", "a folder"), ("--target", "truncated"), ("--target", "header only"),
+    ("--target", "empty"), ("--target", "text"), ("--target", "other architecture"), ("--drafter", "truncated"),
+])  # fmt: skip
 def test_a_file_that_is_no_usable_model_is_explained(cli, bad_files, role, what):
     said = refused(cli("chat", role, bad_files[what], "--threads", 1, "--prompt", "Hi", "--no-seed-cache"))
     assert bad_files[what].name in said

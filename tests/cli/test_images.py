@@ -23,18 +23,8 @@ def picture(tmp_path):
 @pytest.fixture
 def chat(tmp_path, capsys):
     def run(*arguments: object) -> tuple[int, str, str]:
-        basic = [
-            "chat",
-            "--threads",
-            "1",
-            "--temperature",
-            "0",
-            "--max-tokens",
-            "8",
-            "--data-dir",
-            str(tmp_path / "home"),
-        ]
-        code = main([*basic, *map(str, arguments)])
+        basic = ["chat", "--threads", "1", "--temperature", "0", "--max-tokens", "8"]
+        code = main([*basic, "--data-dir", str(tmp_path / "home"), *map(str, arguments)])
         return code, *capsys.readouterr()
 
     return run

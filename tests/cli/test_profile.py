@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import json
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -140,9 +142,20 @@ class Lived:
         store.close()
 
 
+@pytest.fixture(scope="module")
+def lived_once(models, tmp_path_factory):
+    return Lived(find_data_home(tmp_path_factory.mktemp("lived")), models)
+
+
 @pytest.fixture
-def lived(home, models):
-    return Lived(home, models)
+def lived(home, lived_once):
+    """A copy for the test alone."""
+    own = copy.copy(lived_once)
+    own.paths = home.profile("Ada")
+    shutil.copytree(lived_once.paths.root, own.paths.root, dirs_exist_ok=True)
+    for name in ("old_adapter", "new_adapter"):
+        setattr(own, name, own.paths.root / getattr(own, name).relative_to(lived_once.paths.root))
+    return own
 
 
 def holding(home, *needles: str | bytes) -> set[str]:
@@ -227,13 +240,12 @@ def test_forgetting_everything_leaves_the_settings_alone(cli, home, lived):
     assert cli("show", "Ada")[0] == 0
 
 
-@pytest.mark.parametrize("typed", ["", "yes\n", "Forget\n"])
-@pytest.mark.parametrize("what", ["--everything", "--chat"])
-def test_nothing_goes_without_the_typed_word(cli, home, lived, typed, what):
-    args = (what,) if what == "--everything" else (what, lived.chat)
-    code, _, err = cli("forget", "Ada", *args, typed=typed)
-    assert code == 2
-    assert "Nothing was removed" in err
+def test_nothing_goes_without_the_typed_word(cli, home, lived):
+    for what in (("--everything",), ("--chat", lived.chat)):
+        for typed in ("", "yes\n", "Forget\n"):
+            code, _, err = cli("forget", "Ada", *what, typed=typed)
+            assert code == 2
+            assert "Nothing was removed" in err
     assert "chats.sqlite" in holding(home, SECRET)
     assert lived.new_adapter.is_dir()
 

@@ -12,9 +12,8 @@ from omnidraft.decoding.constraint import ConstrainedSampler
 from omnidraft.decoding.events import Token
 from omnidraft.errors import ModelError
 from omnidraft.settings.config import SamplingSettings
-from omnidraft.vocab import TokenKind
 from tests.decoding import toys
-from tests.decoding.test_exactness import LENGTH, p_value
+from tests.decoding.test_exactness import LENGTH, enumerated, p_value
 from tests.fakes import toy_vocabulary
 
 TARGET = toys.TARGET
@@ -86,25 +85,16 @@ def kept(row: np.ndarray, sampling: SamplingSettings) -> np.ndarray:
 
 def probabilities(sampling: SamplingSettings) -> dict[tuple[int, ...], float]:
     """Every answer's probability where each position is the filtered distribution, restricted and renormalised."""
-    target = toys.target()
-    unused = TARGET.kinds == TokenKind.UNUSED
-    done, open_ = {}, {(): 1.0}
-    for _ in range(LENGTH):
-        grown = {}
-        for said, mass in open_.items():
-            row = target._row((*toys.PROMPT, *said)).astype(np.float64)
-            row[unused] = -np.inf
-            state = NoRepeats()
-            for token in said:
-                state.accept(token)
-            ok = state.allowed(np.arange(TARGET.size))
-            p = kept(row, sampling) * ok
-            if not p.any():  # nothing of what the filters left: they apply to what is allowed
-                p = kept(np.where(ok, row, -np.inf), sampling)
-            for token in np.flatnonzero(p).tolist():
-                (done if token == END else grown)[(*said, token)] = mass * p[token] / p.sum()
-        open_ = grown
-    return done | open_
+
+    def step(said: tuple[int, ...], row: np.ndarray) -> np.ndarray:
+        state = NoRepeats()
+        for token in said:
+            state.accept(token)
+        ok = state.allowed(np.arange(TARGET.size))
+        p = kept(row, sampling) * ok
+        return p if p.any() else kept(np.where(ok, row, -np.inf), sampling)  # filters apply to what is allowed
+
+    return enumerated(step)
 
 
 @pytest.mark.parametrize("drafted", [False, True])

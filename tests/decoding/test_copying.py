@@ -93,11 +93,3 @@ def test_copies_that_lose_by_the_clock_are_left_out_however_cheap_wide_passes_ar
         else:
             policy.observe(PLAIN_ROUND, [], 1)
     assert 0 < copied <= 25
-
-
-def test_rates_survive_storage_and_damage_is_noticed():
-    rates = Rates()
-    rates.copies[3].add(1.0)
-    assert Rates.from_dict(rates.as_dict()).as_dict() == rates.as_dict()
-    with pytest.raises(ValueError, match="division"):
-        Rates.from_dict(rates.as_dict() | {"copies": [{"value": 0.5, "weight": 1.0}]})

@@ -57,12 +57,6 @@ def test_a_target_that_cannot_rewind_is_measured_for_single_rows_only():
     assert list(measure_costs(Slow(toys.target(can_rewind=False), 0.001, 0.0), None, 0.2).passes) == [1]
 
 
-def test_widths_in_between_and_beyond_lie_on_the_nearest_line():
-    cost = CostModel({1: 1.0, 2: 2.0, 4: 3.0}, 0.1)
-    assert cost.pass_seconds(3) == pytest.approx(2.5)
-    assert cost.pass_seconds(6) == pytest.approx(4.0)
-
-
 def test_an_unmeasured_width_takes_its_first_real_pass_at_its_word():
     cost = CostModel({1: 1.0}, 0.1)
     cost.observe_pass(5, 1.6)
@@ -155,11 +149,6 @@ def test_widths_that_real_rounds_found_dearer_than_a_wider_one_are_believed():
     assert cost.pass_seconds(8) == pytest.approx(1.9)
 
 
-def test_without_any_figure_of_several_rows_they_are_hoped_to_be_cheap():
-    cost = CostModel({1: 1.0}, 0.1)
-    assert 1.0 < cost.pass_seconds(2) < 1.5
-
-
 def test_each_number_of_threads_has_figures_of_its_own_and_begins_like_the_nearest():
     cost = CostModel({1: 1.0, 4: 2.0}, 0.1)
     cost.threads = 1
@@ -178,20 +167,6 @@ def test_wide_passes_long_behind_a_plain_one_tell_of_a_slower_machine():
         cost.observe_pass(4, 3.0)
     assert cost.pass_seconds(4) == pytest.approx(3.0, rel=0.02)
     assert cost.pass_seconds(1) > 1.2
-
-
-def test_a_figure_of_one_row_above_those_of_more_counts_as_theirs():
-    cost = CostModel({1: 38.0, 3: 14.0, 5: 15.0}, 0.1)
-    assert cost.pass_seconds(1) == 14.0
-    cost.observe_pass(1, 10.0, 4)
-    assert cost.pass_seconds(1) == pytest.approx(10.0, rel=0.01)
-
-
-def test_a_single_stalled_figure_is_replaced_by_plain_rounds():
-    cost = CostModel({1: 180.0}, 0.1)
-    cost.observe_pass(1, 14.0, 4)
-    assert cost.pass_seconds(1) == pytest.approx(14.0)
-    assert cost.pass_seconds(4) < 30.0
 
 
 def test_rounds_that_contradict_a_figure_replace_it_and_cast_doubt_on_those_never_used():

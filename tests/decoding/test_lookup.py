@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from unittest.mock import patch
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,32 +12,21 @@ from omnidraft.decoding import lookup
 from omnidraft.decoding.lookup import NO_MATCH, Match, SuffixLookup
 
 
-def test_proposes_what_followed_the_longest_match():
-    found = SuffixLookup([[1, 2, 3, 4, 5, 6], [9, 2, 3, 4, 7, 8]])
+@pytest.mark.parametrize(("texts", "said", "expected"), [
+    ([[1, 2, 3, 4, 5, 6], [9, 2, 3, 4, 7, 8]], [1, 2, 3, 4], Match([5, 6], 4, own=False)),
+    # the newest of equal matches
+    ([[5, 2, 3, 4, 5], [6, 2, 3, 4, 7]], [2, 3, 4], Match([7], 3, own=False)),
+    # of equal matches the most frequent continuation, id by id
+    ([[5, 2, 3, 4, 6, 1], [6, 2, 3, 4, 6, 8], [7, 2, 3, 4, 6, 8], [8, 2, 3, 4, 7, 7]], [2, 3, 4],
+     Match([6, 8], 3, own=False)),
+    # a longer match outweighs any number of shorter ones
+    ([[1, 2, 3, 4, 5], [6, 2, 3, 4, 7], [8, 2, 3, 4, 7], [9, 2, 3, 4, 7]], [1, 2, 3, 4], Match([5], 4, own=False)),
+])  # fmt: skip
+def test_proposes_what_followed_the_longest_match(texts, said, expected):
+    found = SuffixLookup(texts)
     found.begin([0])
-    found.extend([1, 2, 3, 4])
-    assert found.propose(2) == Match([5, 6], 4, own=False)
-
-
-def test_the_newest_of_equal_matches_wins():
-    found = SuffixLookup([[5, 2, 3, 4, 5], [6, 2, 3, 4, 7]])
-    found.begin([0])
-    found.extend([2, 3, 4])
-    assert found.propose(1) == Match([7], 3, own=False)
-
-
-def test_the_most_frequent_continuation_of_equal_matches_wins_id_by_id():
-    found = SuffixLookup([[5, 2, 3, 4, 6, 1], [6, 2, 3, 4, 6, 8], [7, 2, 3, 4, 6, 8], [8, 2, 3, 4, 7, 7]])
-    found.begin([0])
-    found.extend([2, 3, 4])
-    assert found.propose(2) == Match([6, 8], 3, own=False)
-
-
-def test_a_longer_match_outweighs_any_number_of_shorter_ones():
-    found = SuffixLookup([[1, 2, 3, 4, 5], [6, 2, 3, 4, 7], [8, 2, 3, 4, 7], [9, 2, 3, 4, 7]])
-    found.begin([0])
-    found.extend([1, 2, 3, 4])
-    assert found.propose(1) == Match([5], 4, own=False)
+    found.extend(said)
+    assert found.propose(len(expected.ids)) == expected
 
 
 def test_finds_repetition_inside_the_current_text():

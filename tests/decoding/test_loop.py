@@ -316,17 +316,6 @@ def test_a_stop_is_noticed_between_the_batches_of_a_long_prompt():
     assert target.tokens == prompt[: 2 * target.n_batch]
 
 
-def test_the_second_turn_reads_only_what_is_new():
-    target = toys.target()
-    first = ids(list(toys.decoded(target, PROMPT, GREEDY, 0)))
-    target.passes.clear()
-    prompt = [*PROMPT, *first, C, C, A]
-    s = finished(list(toys.decoded(target, prompt, SamplingSettings(temperature=0.0, max_tokens=1), 0))).statistics
-    assert s.prompt_tokens == len(prompt)
-    assert s.reused_tokens == len(PROMPT) + len(first) - 1  # the newest token had not been read yet
-    assert sum(n for n, _ in target.passes) == len(prompt) - s.reused_tokens
-
-
 def test_a_model_that_cannot_rewind_starts_over_where_the_conversation_was_changed():
     target = toys.target(can_rewind=False)
     first = ids(list(toys.decoded(target, PROMPT, GREEDY, 0)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -71,16 +73,15 @@ def sampler(settings: SamplingSettings, seed: int = 0, capture: int = 0) -> Samp
 
 
 @pytest.mark.parametrize("filters", [*FILTERS, {"temperature": 0.0}], ids=str)
-@pytest.mark.parametrize("capture", [0, 48])
-def test_what_is_drawn_does_not_depend_on_whether_margins_are_asked_for(filters, capture):
+def test_what_is_drawn_depends_neither_on_margins_nor_on_what_is_captured(filters):
     settings = SamplingSettings.unfiltered(**{"temperature": 1.0, **filters})
     for seed in range(30):
-        with_margins = Sampler(settings, VOCABULARY, seed, capture)
-        without = Sampler(settings, VOCABULARY, seed, capture, margins=False)
-        one, other = row(seed, scale=0.2 + seed / 4), row(seed, scale=0.2 + seed / 4)
-        with_margins.prepare(one, [])
-        without.prepare(other, [])
-        assert without.draw(other, seed).id == with_margins.draw(one, seed).id
+        drawn = set()
+        for capture, margins in product((0, 48), (True, False)):
+            one, logits = Sampler(settings, VOCABULARY, seed, capture, margins=margins), row(seed, 0.2 + seed / 4)
+            one.prepare(logits, [])
+            drawn.add(one.draw(logits, seed).id)
+        assert len(drawn) == 1
 
 
 @pytest.mark.parametrize("filters", FILTERS, ids=str)
@@ -104,7 +105,7 @@ def test_draws_follow_the_filtered_distribution(filters):
     expected = brute_force(logits, settings)
     if not filters:
         assert 0.2 < np.sort(expected)[::-1][HEAD:].sum() < 0.8
-    n = 20_000
+    n = 6_000
     prepared = logits.copy()
     s.prepare(prepared, [])
     counts = np.bincount([s.draw(prepared, position).id for position in range(n)], minlength=SIZE + PADDING)
@@ -140,29 +141,6 @@ def test_at_temperature_zero_the_most_probable_id_is_drawn():
             assert draw.margin == pytest.approx(best[0] - best[1], abs=1e-5)
 
 
-@pytest.mark.parametrize("filters", [{}, {"temperature": 0.7}, {"top_k": 30}, {"top_p": 0.9}, {"min_p": 0.02}], ids=str)
-def test_looking_at_the_distribution_changes_no_draw(filters):
-    settings = SamplingSettings.unfiltered(**{"temperature": 1.0, **filters})
-    for position in range(300):
-        drawn = []
-        for capture in (0, 48):
-            logits = row(position, scale=1.5)
-            s = sampler(settings, 3, capture)
-            s.prepare(logits, [])
-            drawn.append(s.draw(logits, position).id)
-        assert drawn[0] == drawn[1]
-
-
-def test_same_seed_same_draw_other_seed_other_draw():
-    found = []
-    for seed in (1, 1, 2):
-        prepared = row(0, scale=0.5)
-        s = sampler(SamplingSettings.unfiltered(temperature=1.0), seed)
-        s.prepare(prepared, [])
-        found.append([s.draw(prepared, position).id for position in range(60)])
-    assert found[0] == found[1] != found[2]
-
-
 @pytest.mark.parametrize("penalty", [0.5, 1.3, 3.0])
 def test_the_penalty_divides_positive_logits_and_multiplies_negative_ones_once(penalty):
     logits = row(4)
@@ -175,17 +153,6 @@ def test_the_penalty_divides_positive_logits_and_multiplies_negative_ones_once(p
     for i in {9, 11, 600, 3}:
         expected[i] = logits[i] / penalty if logits[i] > 0 else logits[i] * penalty
     np.testing.assert_allclose(prepared[:SIZE], expected[:SIZE], rtol=1e-6)
-
-
-def test_the_penalty_looks_back_no_further_than_it_is_told():
-    logits = row(4)
-    for settings in (
-        SamplingSettings.unfiltered(repeat_penalty=2.0, repeat_last_n=0),
-        SamplingSettings.unfiltered(repeat_penalty=1.0),
-    ):
-        prepared = logits.copy()
-        sampler(settings).prepare(prepared, [1, 2, 3])
-        np.testing.assert_array_equal(prepared[:SIZE], logits[:SIZE])
 
 
 def test_captured_candidates_are_the_targets_own_whatever_the_settings():

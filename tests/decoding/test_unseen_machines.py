@@ -81,9 +81,6 @@ def compared(make, seed: int) -> tuple[float, float]:
     return rate / max(best, plain), rate / plain
 
 
-LINES = {make.__name__: (lambda seed, make=make: compared(make, seed)[0]) for make in MACHINES}
-
-
 @pytest.mark.parametrize("seeds", [2, pytest.param(4, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("make", MACHINES)
 def test_close_to_the_best_fixed_length_and_never_slower_than_plain(make, seeds):

@@ -32,10 +32,7 @@ def test_speed_is_left_out_where_too_few_rounds_went_plainly():
 ])  # fmt: skip
 def test_too_little_says_nothing(served):
     assert gain(served, "t", "v000001") is None
-
-
-def test_nothing_is_said_for_the_bare_drafter():
-    assert gain([*answers(20, "", 2), *answers(20, "v000001", 4)], "t", None) is None
+    assert gain([*answers(20, "", 2), *answers(20, "v000001", 4)], "t", None) is None, "or for the bare drafter"
 
 
 def test_without_answers_of_the_bare_drafter_the_oldest_version_is_compared_with():

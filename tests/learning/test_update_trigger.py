@@ -11,6 +11,8 @@ from omnidraft.learning.adapters.store import AdapterStore
 from omnidraft.learning.adapters.versions import ADAPTER, WEIGHTS, Meta
 from omnidraft.learning.facts import ServedAnswer, Update
 from omnidraft.learning.material.history import History
+from omnidraft.learning.training_events import Refused
+from omnidraft.learning.training_runs import TrainingRuns
 from omnidraft.learning.update_trigger import LIVE_ANSWERS, UpdateTrigger, has_fallen
 from omnidraft.settings.config import LearningSettings
 
@@ -70,3 +72,9 @@ def test_an_hour_has_room_for_so_many_minutes_and_for_one_update_at_least(tmp_pa
     assert due.why_wait(settings) == ""
     assert history.spent(86_400) == 600
     history.close()
+
+
+def test_what_a_refused_update_has_seen_is_not_tried_again_at_once(tmp_path):
+    store = AdapterStore(tmp_path)
+    TrainingRuns(None, None).follow(SimpleNamespace(update=None, store=store), Refused(16, "no"))
+    assert store.through == 16

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from omnidraft.errors import SettingsError
+from omnidraft.errors import SettingsError, StorageError
 from omnidraft.profiles import accounts, throttle
 from omnidraft.profiles.accounts import Accounts, add_account
 from omnidraft.profiles.throttle import AT_ONCE, LONGEST, TRIES, TRIES_OF_ADDRESS, TooManyTries
@@ -126,3 +126,24 @@ def test_two_accounts_do_not_differ_by_case_alone(known, tmp_path):
         add_account(tmp_path / "accounts", "Ada", RIGHT)
     add_account(tmp_path / "accounts", "ada", "another horse")
     assert Accounts(tmp_path / "accounts").verify("ada", "another horse")
+
+
+def test_accounts_are_hashed_and_checked(known, tmp_path):
+    assert RIGHT not in (tmp_path / "accounts").read_text()
+    assert known.verify("ada", RIGHT)
+    assert not known.verify("ada", "correct horsf")
+    assert not known.verify("nobody", RIGHT)
+    token = known.sign_in("ada")
+    assert known.user(token) == "ada"
+    known.sign_out(token)
+    assert known.user(token) is None
+    assert known.user(None) is None
+
+
+def test_bad_accounts_are_refused_in_a_sentence(tmp_path):
+    for name, password, told in (("ada", "short", "at least 8"), ("../ada", "long enough", "cannot be named")):
+        with pytest.raises(SettingsError, match=told):
+            add_account(tmp_path / "a", name, password)
+    (tmp_path / "b").write_text("ada:plain\n")
+    with pytest.raises(StorageError, match="Line 1"):
+        Accounts(tmp_path / "b")

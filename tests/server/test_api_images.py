@@ -5,8 +5,6 @@ from __future__ import annotations
 import base64
 import io
 import json
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 
 import numpy as np
@@ -39,13 +37,8 @@ def seeing(tmp_path_factory) -> Iterator[Server]:
 
 
 def answered(server: Server, **body: object) -> tuple[int, dict]:
-    data = json.dumps({"max_tokens": 8, "temperature": 0, **body}).encode()
-    request = urllib.request.Request(f"{server.origin}/v1/chat/completions", data, {"Content-Type": "application/json"})
-    try:
-        with urllib.request.urlopen(request, timeout=240) as reply:
-            return reply.status, json.load(reply)
-    except urllib.error.HTTPError as error:
-        return error.code, json.load(error)
+    status, _, said = server.ask("POST", "/v1/chat/completions", {"max_tokens": 8, "temperature": 0, **body})
+    return status, json.loads(said)
 
 
 @needs_eyes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import runpy
 import time
@@ -21,15 +20,6 @@ JUMPING = ROOT / "tests/jumping_clock"
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 
-def asked(server, method: str, path: str, body: str = "", headers: dict | None = None) -> tuple[int, dict, bytes]:
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
-    connection.request(method, path, body, headers or {})
-    reply = connection.getresponse()
-    found = reply.status, dict(reply.getheaders()), reply.read()
-    connection.close()
-    return found
-
-
 @pytest.fixture
 def server(tmp_path) -> Iterator[Server]:
     add_account(tmp_path / "accounts", "ada", "correct horse battery")
@@ -42,17 +32,17 @@ def server(tmp_path) -> Iterator[Server]:
 def test_who_signed_in_stays_and_is_answered(server):
     right = urlencode({"name": "ada", "password": "correct horse battery"})
     for _ in range(5):
-        assert asked(server, "POST", "/login", urlencode({"name": "ada", "password": "wrong"}), FORM)[0] == 401
-    status, headers, _ = asked(server, "POST", "/login", right, FORM)
+        assert server.ask("POST", "/login", urlencode({"name": "ada", "password": "wrong"}), FORM)[0] == 401
+    status, headers, _ = server.ask("POST", "/login", right, FORM)
     assert status == 429, "waits are kept whatever the clock says"
     while status == 429:
-        status, headers, _ = asked(server, "POST", "/login", right, FORM)
+        status, headers, _ = server.ask("POST", "/login", right, FORM)
     assert status == 303
     cookie = {"Cookie": headers["set-cookie"].partition(";")[0], "Content-Type": "application/json"}
     body = json.dumps({"max_tokens": 12, "messages": [{"role": "user", "content": "What is 2 + 3?"}]})
     texts = set()
     for _ in range(10):
-        status, _, said = asked(server, "POST", "/v1/chat/completions", body, cookie)
+        status, _, said = server.ask("POST", "/v1/chat/completions", body, cookie)
         assert status == 200, said
         done = json.loads(said)
         texts.add(done["choices"][0]["message"]["content"])

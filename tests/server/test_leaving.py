@@ -5,7 +5,6 @@ Real sockets, the real application and the bundled model, whose answers are slow
 
 from __future__ import annotations
 
-import http.client
 import json
 import socket
 import time
@@ -37,11 +36,8 @@ def sent(server: Server, data: bytes) -> socket.socket:
 def short(server: Server) -> float:
     """Seconds that an answer of one token takes."""
     began = time.monotonic()
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
-    body = json.dumps({"max_tokens": 1, "messages": [{"role": "user", "content": "Hi"}]})
-    connection.request("POST", "/v1/chat/completions", body, {"Content-Type": "application/json"})
-    assert connection.getresponse().status == 200
-    connection.close()
+    body = {"max_tokens": 1, "messages": [{"role": "user", "content": "Hi"}]}
+    assert server.ask("POST", "/v1/chat/completions", body)[0] == 200
     return time.monotonic() - began
 
 

@@ -5,25 +5,13 @@ from __future__ import annotations
 import json
 import re
 
-import pytest
-
 from tests.backends.thinking_templates import SWITCHED
 from tests.serving import served
-from tests.ui.chatting import answers, arrived, ask, choose, new_chat, questions, tab, titles, wait_idle, write
+from tests.ui.chatting import answers, ask, choose, new_chat, questions, tab, titles, wait_idle, write
 from tests.ui.conftest import SETTINGS
-from ui.chat.empty_state import EXAMPLES
 
 # It drafts at a fixed length, for whether drafting pays depends on who else is busy.
 server = served(settings=SETTINGS + '\n[draft]\nmode = "fixed"\n')
-
-
-def test_an_empty_chat_explains_itself_and_an_example_can_be_picked(server, pages):
-    page = pages.open(server)
-    page.wait_for_selector(".od-empty >> text=a toy that knows sums")
-    page.click("#od-chat .example >> nth=1")
-    page.wait_for_selector("#od-chat .bot-row")
-    wait_idle(page)
-    assert questions(page) == [EXAMPLES[1]]
 
 
 def test_an_answer_streams_and_the_panel_counts(server, pages):
@@ -214,23 +202,4 @@ def test_thinking_is_switched_where_the_template_knows_it(make_server, pages, tm
 
 
 def test_the_server_looked_nothing_up(server):
-    assert server.lookups == []
-
-
-@pytest.mark.browser_slow
-def test_a_restart_keeps_conversations_and_settings(make_server, pages):
-    server = make_server()
-    page = pages.open(server)
-    arrived(page)
-    ask(page, "Remember me")
-    choose(page, "#od-target", "tiny-target-b")
-    page.wait_for_selector("#od-notice >> text=answers from here on")
-    before = answers(page)
-    page.close()
-    assert server.stop() == 130
-    server.start()
-    page = pages.open(server)
-    page.wait_for_selector("#od-chat .bot-row")
-    assert answers(page) == before
-    assert "tiny-target-b" in page.input_value("#od-target input")
     assert server.lookups == []

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
-from omnidraft.backends.llama.devices import gpu_offload
 from tests.serving import served
-from tests.ui.chatting import answers, arrived, ask, choose, new_chat, questions, said, wait_idle
+from tests.ui.chatting import answers, arrived, ask, new_chat, questions, wait_idle
 from tests.ui.conftest import SETTINGS, Server
 
 BRIEF = SETTINGS.replace("max_tokens = 48", "max_tokens = 5")
@@ -28,18 +25,6 @@ def attach(page, *files: tuple[str, bytes]) -> None:
     page.set_input_files("#od-composer input[type=file]", upload)
 
 
-def go_on(page) -> None:
-    """Press Continue and wait until the answer is longer."""
-    before = answers(page)[-1]
-    page.click("#od-chat button[title='Continue']")
-    page.wait_for_function(
-        "n => [...document.querySelectorAll('#od-chat .bot-row .message')].at(-1).innerText.trim().length > n",
-        arg=len(before),
-    )
-    wait_idle(page)
-    page.wait_for_selector("#od-chat button[title='Continue']", state="attached")
-
-
 def test_an_answer_that_was_cut_goes_on_in_the_same_message(brief, pages):
     page = pages.open(brief)
     new_chat(page)
@@ -48,7 +33,12 @@ def test_an_answer_that_was_cut_goes_on_in_the_same_message(brief, pages):
     page.wait_for_selector("#od-chat .od-more >> text=Continue")
     first = exported(page, brief)["messages"][-1]
     assert first["meta"]["finish_reason"] == "length"
-    go_on(page)
+    before = answers(page)[-1]
+    page.click("#od-chat button[title='Continue']")
+    page.wait_for_function(
+        "n => document.querySelector('#od-chat .bot-row .message').innerText.trim().length > n", arg=len(before)
+    )
+    wait_idle(page)
     assert len(answers(page)) == 1
     assert "/ 2" not in page.inner_text("#od-chat .bot-row")
     last = exported(page, brief)["messages"][-1]
@@ -60,27 +50,6 @@ def test_an_answer_that_was_cut_goes_on_in_the_same_message(brief, pages):
     assert last["meta"]["statistics"]["prompt_tokens"] == first["meta"]["statistics"]["prompt_tokens"]
     ask(page, "And then?")  # the next turn reads the whole answer
     assert len(answers(page)) == 2
-
-
-@pytest.mark.browser_slow
-def test_an_answer_is_continued_after_a_restart_and_under_another_model(make_server, pages):
-    server = make_server(settings=BRIEF)
-    page = pages.open(server)
-    arrived(page)
-    ask(page, "Tell me a long story about ships.")
-    before = exported(page, server)["messages"][-1]["content"]
-    page.close()
-    server.stop()
-    server.start()
-    page = pages.open(server)
-    page.wait_for_selector("#od-chat .bot-row")
-    go_on(page)
-    middle = exported(page, server)["messages"][-1]["content"]
-    assert middle.startswith(before)
-    choose(page, "#od-target", "tiny-target-b")
-    page.wait_for_selector("#od-notice >> text=answers from here on")
-    go_on(page)
-    assert exported(page, server)["messages"][-1]["content"].startswith(middle)
 
 
 def test_text_files_go_into_the_prompt_and_stay_with_the_message(brief, pages):
@@ -130,19 +99,3 @@ def test_a_model_nobody_uses_leaves_memory_and_comes_back(make_server, pages):
     ask(page, "Are you still there?")
     assert len(answers(page)) == 2
     assert "unloaded after" in server.log
-
-
-def test_settings_that_nothing_can_use_say_why_and_the_cache_format_is_offered(brief, pages):
-    page = pages.open(brief, "/settings")
-    page.wait_for_selector("#od-cache p, .od-facts")
-    layers = page.locator("#od-set-model-n_gpu_layers")
-    if gpu_offload():
-        assert layers.locator("input").is_enabled()
-    else:
-        assert layers.locator("input").is_disabled()
-        assert "computes on the processor only" in layers.inner_text()
-    choose(page, "#od-set-model-kv_type", "q8_0")
-    said(page, "kept")
-    assert 'kv_type = "q8_0"' in (brief.data / "home/profiles/default/settings.toml").read_text()
-    page.click("#od-reload")
-    said(page, "Loaded again")

@@ -88,6 +88,26 @@ def test_what_is_typed_belongs_to_the_conversation_to_come_while_an_answer_is_wr
     stop(page)
 
 
+def test_a_reload_and_another_page_leave_the_answer_alone(slow, pages):
+    page = pages.open(slow)
+    new_chat(page)
+    ask(page, STORY, wait=False)
+    page.reload()
+    arrived(page)
+    page.wait_for_selector("#od-chat .bot-row")
+    page.goto(slow.origin + "/settings")
+    page.wait_for_selector("#od-said", state="attached")
+    page.goto(slow.origin)
+    arrived(page)
+    wait_idle(page)
+    text = answers(page)[-1]
+    assert "85" in text
+    page.reload()
+    arrived(page)
+    page.wait_for_selector("#od-chat .bot-row")
+    assert answers(page)[-1] == text
+
+
 def test_a_message_sent_too_early_waits_for_its_conversation(slow, pages):
     page = pages.open(slow)
     arrived(page)
@@ -162,6 +182,7 @@ def test_tables_and_a_refused_message_are_whole_and_told_once(slow, pages):
     assert page.inner_text("#od-notice").strip() == ""
     assert len(questions(page)[0]) < 7000
     assert "more characters" in questions(page)[0]
+    page.wait_for_selector("#od-chat .user-row .od-turn >> text=Left out of what the model reads")
     page.set_viewport_size({"width": 390, "height": 844})
     page.goto(slow.origin + "/settings")
     page.wait_for_selector("#od-set-model-n_ctx >> text=tiny-target-a takes 1,024.")
@@ -211,23 +232,6 @@ def test_a_tab_behind_a_restart_and_back_behind_a_sign_out_ask_to_sign_in(make_s
     page.go_back()
     page.wait_for_selector("input[name=password]")
     assert [one for one in wrong if "SyntaxError" in one] == []
-
-
-def test_a_drift_run_tells_what_happened(server, pages, tmp_path):
-    page = pages.open(server, "/drift-lab")
-    page.wait_for_selector("#od-drift-progress p")
-    assert page.is_checked("#od-drift-learning input")
-    assert int(page.input_value("#od-count input")) >= 60
-    page.uncheck("#od-drift-learning input")
-    page.fill("#od-count input", "9")
-    page.press("#od-count input", "Tab")
-    page.click("#od-drift-start")
-    page.wait_for_selector(".od-run[data-status=finished]", timeout=120_000)
-    page.wait_for_selector(".od-story >> text=Then the task changed to tiny-target-a, code")
-    frame = page.evaluate("(e => [e.scrollWidth, e.clientWidth])(document.querySelector('#od-drift-table .od-scroll'))")
-    assert frame[0] <= frame[1]
-    page.hover("#od-drift-table .od-tip:text-is('recovered after')")
-    page.wait_for_selector("#od-bubble >> text=95%")
 
 
 def test_all_answers_of_another_program_come_in(server, pages, tmp_path):

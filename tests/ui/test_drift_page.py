@@ -17,9 +17,17 @@ def open_lab(pages, server):
 
 def test_a_run_goes_to_its_plot_and_leaves_as_files(server, pages, tmp_path):
     page = open_lab(pages, server)
+    assert page.is_checked("#od-drift-learning input")
+    assert int(page.input_value("#od-count input")) >= 60
+    page.uncheck("#od-drift-learning input")
     write(page, "#od-count input", "3")
     page.click("#od-drift-start")
     page.wait_for_selector(".od-run[data-status=finished]", timeout=90_000)
+    page.wait_for_selector(".od-story >> text=Then the task changed to tiny-target-a, code")
+    frame = page.evaluate("(e => [e.scrollWidth, e.clientWidth])(document.querySelector('#od-drift-table .od-scroll'))")
+    assert frame[0] <= frame[1]
+    page.hover("#od-drift-table .od-tip:text-is('recovered after')")
+    page.wait_for_selector("#od-bubble >> text=95%")
     assert page.locator(".od-plot circle").count() > 2
     assert page.locator(".od-plot .od-switch").count() == 2, "one in each plot"
     assert "math" in page.inner_text(".od-scroll")

@@ -34,13 +34,3 @@ def test_a_conversation_in_an_encrypted_home_is_there_again_and_nowhere_in_its_f
     page.click("#od-rows .od-row >> text=Which colour")
     page.wait_for_selector(f"#od-chat >> text={QUESTION}")
     assert answers(page) == [said]
-
-
-def test_a_wrong_passphrase_is_a_sentence_and_nothing_starts(make_server):
-    server = make_server("--encrypt", OMNIDRAFT_PASSPHRASE=PASSPHRASE)
-    assert server.stop() == 130
-    server.environment["OMNIDRAFT_PASSPHRASE"] = "seven quiet mice"
-    with pytest.raises(AssertionError, match="the app ended with 2") as ended:
-        server.start()
-    assert "passphrase" in str(ended.value)
-    assert "Traceback" not in server.log

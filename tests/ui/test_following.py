@@ -5,10 +5,23 @@ from __future__ import annotations
 import pytest
 
 from tests.ui.chatting import answers, arrived, ask, new_chat, questions, wait_idle
-from tests.ui.test_answers_and_pages import SLOW
 
 OTHER = "Something else"
 STORY = "What is 23 + 45 + 17?"  # answered step by step
+SLOW = """[model]
+threads = 1
+n_batch = 1
+
+[sampling]
+temperature = 1.0
+seed = 4
+max_tokens = 900
+min_p = 0.02
+repeat_penalty = 1.3
+
+[draft]
+enabled = false
+"""
 
 
 @pytest.fixture

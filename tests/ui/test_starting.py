@@ -24,16 +24,13 @@ def serving(monkeypatch):
     return served
 
 
-@pytest.mark.parametrize("option", ["--target", "--drafter"])
-def test_a_model_that_is_not_there_is_refused(tmp_path, capsys, serving, option):
+@pytest.mark.parametrize(("option", "told"), [
+    ("--target", "There is no model file or known model named nope."),
+    ("--drafter", "There is no model file or known model named nope."), ("--template", "There is no chat template"),
+])  # fmt: skip
+def test_what_is_not_there_is_refused(tmp_path, capsys, serving, option, told):
     assert started(tmp_path, option, "nope") == 2
-    assert "There is no model file or known model named nope." in capsys.readouterr().err
-    assert serving == []
-
-
-def test_a_template_that_is_not_there_is_refused(tmp_path, capsys, serving):
-    assert started(tmp_path, "--template", str(tmp_path / "no.jinja")) == 2
-    assert "There is no chat template" in capsys.readouterr().err
+    assert told in capsys.readouterr().err
     assert serving == []
 
 
@@ -49,8 +46,9 @@ def test_a_data_home_is_served_once(tmp_path, capsys, serving):
     assert len(serving) == 2
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "nas.lan"])
-@pytest.mark.parametrize("more", [[], ["--api-key", "s3cret"]])
+@pytest.mark.parametrize(
+    ("host", "more"), [("0.0.0.0", []), ("::", []), ("nas.lan", []), ("192.168.1.5", ["--api-key", "s3cret"])]
+)
 def test_other_machines_are_served_only_with_accounts(tmp_path, capsys, serving, host, more):
     assert started(tmp_path, "--host", host, *more) == 2
     said = capsys.readouterr().err

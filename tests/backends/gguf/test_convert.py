@@ -10,19 +10,16 @@ import numpy as np
 import pytest
 
 from omnidraft.__main__ import main
-from omnidraft.app.assistant import Assistant
 from omnidraft.backends.gguf.convert import convert_folder
 from omnidraft.backends.gguf.file import read_info
 from omnidraft.backends.gguf.spm_file import read_spm
 from omnidraft.backends.hf.folder import read_template
 from omnidraft.backends.llama.model import LlamaDrafter
-from omnidraft.decoding.events import Finished, Token
-from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import ModelError
-from omnidraft.settings.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
-from omnidraft.storage.paths import find_data_home
+from omnidraft.settings.config import DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.vocab.hf_vocab import read_tokenizer_json
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
+from tests.answering import PLAIN, answered, loaded
 from tests.backends.hf_folders import change_config, write_folder
 from tests.backends.spm_tokenizers import FIRST, invent_pieces, write_json, write_model
 
@@ -158,17 +155,11 @@ def test_import_on_the_command_line_makes_a_drafter(
     assert str(path) in capsys.readouterr().out
     assert main(arguments) == 2
     assert "--force" in capsys.readouterr().err
-    assistant = Assistant(find_data_home(tmp_path), ephemeral=True)
-    try:
-        assistant.load(models / "tiny-target-b-f16.gguf", path, ModelSettings(threads=1), CacheSettings())
-        texts, sampling = [], SamplingSettings(temperature=0, max_tokens=16)
-        for draft in (DraftSettings(enabled=False), DraftSettings(mode="fixed", length=3)):
-            events = list(assistant.answer(AnswerRequest([{"role": "user", "content": "Hi."}], sampling, draft)))
-            texts.append([event.id for event in events if isinstance(event, Token)])
-        assert texts[0] == texts[1]
-        assert next(e for e in events if isinstance(e, Finished)).statistics.drafted > 10
-    finally:
-        assistant.close()
+    sampling, fixed = SamplingSettings(temperature=0, max_tokens=16), DraftSettings(mode="fixed", length=3)
+    with loaded(tmp_path, models / "tiny-target-b-f16.gguf", path) as assistant:
+        (plain, _), (drafted, done) = (answered(assistant, "Hi.", sampling, draft) for draft in (PLAIN, fixed))
+    assert drafted == plain
+    assert done.statistics.drafted > 10
 
 
 def refusal(folder: Path, out: Path) -> str:

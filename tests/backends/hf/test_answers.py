@@ -13,35 +13,30 @@ import pytest
 from omnidraft.app.assistant import Assistant
 from omnidraft.decoding.events import Finished, Token
 from omnidraft.decoding.request import AnswerRequest
-from omnidraft.settings.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
-from omnidraft.storage.paths import find_data_home
+from omnidraft.settings.config import DraftSettings, ModelSettings, SamplingSettings
+from tests.answering import PLAIN, loaded
 from tests.backends.hf_folders import write_folder
 
 FIXED = DraftSettings(mode="fixed", length=4)
-PLAIN = DraftSettings(enabled=False)
 SAMPLING = SamplingSettings(temperature=0, max_tokens=24, seed=1)
 
 
 @pytest.fixture(scope="module")
 def assistant(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator[Assistant]:
     folder = write_folder(tmp_path_factory.mktemp("models") / "deep", num_hidden_layers=6, max_position_embeddings=8192)
-    assistant = Assistant(find_data_home(tmp_path_factory.mktemp("home")), ephemeral=True)
     settings = ModelSettings(n_ctx=8192, threads=1, n_batch=512, device="cpu")
-    assistant.load(folder, models / "tiny-drafter-f16.gguf", settings, CacheSettings())
-    assistant.measure_near_ties()
-    yield assistant
-    assistant.close()
+    with loaded(tmp_path_factory.mktemp("home"), folder, models / "tiny-drafter-f16.gguf", settings) as made:
+        made.measure_near_ties()
+        yield made
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory, models: Path, shared: Path) -> Iterator[Assistant]:
     """One that says words; random weights write bytes that are no text, which no later prompt can repeat."""
-    assistant = Assistant(find_data_home(tmp_path_factory.mktemp("home")), ephemeral=True)
-    settings = ModelSettings(n_ctx=1024, threads=1, device="cpu")
-    assistant.load(shared / "bundle" / "tiny-target-a", models / "tiny-drafter-f16.gguf", settings, CacheSettings())
-    assistant.measure_near_ties()
-    yield assistant
-    assistant.close()
+    folder, settings = shared / "bundle" / "tiny-target-a", ModelSettings(n_ctx=1024, threads=1, device="cpu")
+    with loaded(tmp_path_factory.mktemp("home"), folder, models / "tiny-drafter-f16.gguf", settings) as made:
+        made.measure_near_ties()
+        yield made
 
 
 def answer(assistant: Assistant, messages: list[dict], sampling: SamplingSettings, draft: DraftSettings):

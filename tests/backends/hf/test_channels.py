@@ -7,12 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from omnidraft.app.assistant import Assistant
 from omnidraft.backends.hf.target import HfTarget
-from omnidraft.decoding.events import Token
-from omnidraft.decoding.request import AnswerRequest
-from omnidraft.settings.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
-from omnidraft.storage.paths import find_data_home
+from omnidraft.settings.config import ModelSettings, SamplingSettings
+from tests.answering import PLAIN, answered, loaded
 from tests.backends.hf_folders import change_config, write_tokenizer
 from tests.backends.spm_tokenizers import add_tokens
 
@@ -58,15 +55,7 @@ def test_the_end_of_the_analysis_is_not_the_end_of_the_answer(more: tuple[str, .
     folder = write_channels(tmp_path / "channels", controls)
     with HfTarget.open(folder, ModelSettings(threads=1, n_ctx=128, device="cpu")) as target:
         assert (target.vocabulary.controls["<|end|>"] in target.vocabulary.eog) == (not more)
-    assistant = Assistant(find_data_home(tmp_path / "home"), ephemeral=True)
-    try:
-        assistant.load(folder, models / "tiny-drafter-f16.gguf", ModelSettings(threads=1, n_ctx=128), CacheSettings())
-        request = AnswerRequest(
-            [{"role": "user", "content": "Hi"}],
-            SamplingSettings(temperature=0.0, max_tokens=20),
-            DraftSettings(enabled=False),
-        )
-        written = [event for event in assistant.answer(request) if isinstance(event, Token)]
-        assert len(written) == 20
-    finally:
-        assistant.close()
+    settings = ModelSettings(threads=1, n_ctx=128)
+    with loaded(tmp_path / "home", folder, models / "tiny-drafter-f16.gguf", settings) as assistant:
+        written, _ = answered(assistant, "Hi", SamplingSettings(temperature=0.0, max_tokens=20), PLAIN)
+    assert len(written) == 20

@@ -59,13 +59,6 @@ def test_a_target_takes_the_quicker_kernel_and_says_the_same_with_it(models, mon
         assert target.extend(ids[30:], 1).shape[0] == 1
 
 
-def test_the_passes_it_is_chosen_by_are_those_of_either_kernel(models):
-    with LlamaTarget.open(models / "tiny-target-a-f16.gguf", SETTINGS) as target:
-        for flash in (False, True):
-            assert 0.0 < target._pass_seconds(flash, 5) < 5.0
-            assert target._context.flash is flash
-
-
 @pytest.mark.parametrize("given", [{"exact": "bits"}, {"kv_type": "q8_0"}])
 def test_where_there_is_only_one_kernel_nothing_is_tried(models, monkeypatch, given):
     monkeypatch.setattr(llama_model, "flash_is_quicker", lambda *_: pytest.fail("tried"))

@@ -14,17 +14,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from omnidraft.app.assistant import Assistant
 from omnidraft.backends.gguf.expand import SHAPES, Shape, expanded_model
-from omnidraft.backends.gguf.file import read_info
-from omnidraft.backends.llama.bits import WIDTHS, WidthClass, alike_at_any_width, width_class
+from omnidraft.backends.llama.bits import WIDTHS, WidthClass, width_class
 from omnidraft.backends.llama.model import LlamaTarget
 from omnidraft.bench.transformers_models import export_folder
-from omnidraft.decoding.events import Token
-from omnidraft.decoding.request import AnswerRequest
 from omnidraft.lab.prompts import load_prompts
-from omnidraft.settings.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
-from omnidraft.storage.paths import find_data_home
+from omnidraft.settings.config import DraftSettings, ModelSettings, SamplingSettings
+from tests.answering import PLAIN, answered, loaded
 from tests.fuzz.cases import CASES
 
 BITS = ModelSettings(n_ctx=512, exact="bits")
@@ -82,15 +78,6 @@ def test_padding_leaves_nothing_behind(models: Path):
         assert target._context.held == target.n_ctx
 
 
-def texts(assistant: Assistant, draft: DraftSettings, prompts: list[str], sampling: SamplingSettings):
-    found = []
-    for number, prompt in enumerate(prompts):
-        asked = [{"role": "user", "content": prompt}]
-        events = assistant.answer(AnswerRequest(asked, replace(sampling, seed=number), draft))
-        found.append([event.id for event in events if isinstance(event, Token)])
-    return found
-
-
 # tiny-target-a's own: each format has its kernels at any size, but K-quants want rows of 256 numbers
 OWN = Shape("own", width=320, layers=6, heads=10, kv_heads=10, head_dim=32, ffn=864, vocab=8192)
 TEMPERATURES, TOKENS = ((0.0, 1.0, 1.5), 300) if CASES else ((1.5,), 48)
@@ -127,19 +114,18 @@ def test_unfiltered_texts_are_the_same_with_and_without_drafter(
     models: Path, tmp_path: Path, target_in: Callable[[str], Path], name: str, exact: str
 ):
     settings = ModelSettings(n_ctx=512, exact=exact, device="cpu")
-    assistant = Assistant(find_data_home(tmp_path / "home"), ephemeral=True)
-    try:
-        assistant.load(target_in(name), models / "tiny-drafter-f16.gguf", settings, CacheSettings())
+    with loaded(tmp_path, target_in(name), models / "tiny-drafter-f16.gguf", settings) as assistant:
         for temperature in TEMPERATURES:
             sampling = SamplingSettings.unfiltered(temperature=temperature, max_tokens=TOKENS)
-            plain = texts(assistant, DraftSettings(enabled=False), PROMPTS, sampling)
+
+            def texts(draft: DraftSettings, sampling: SamplingSettings = sampling) -> list[list[int]]:
+                return [answered(assistant, p, replace(sampling, seed=n), draft)[0] for n, p in enumerate(PROMPTS)]
+
+            plain = texts(PLAIN)
             for draft in (DraftSettings(mode="fixed", length=4), DraftSettings()):
-                drafted = texts(assistant, draft, PROMPTS, sampling)
-                differ = sum(one != other for one, other in zip(drafted, plain, strict=True))
+                differ = sum(one != other for one, other in zip(texts(draft), plain, strict=True))
                 print(f"{name} {exact} T={temperature} {draft.mode}: {differ} of {len(plain)} differ")
                 assert not differ
-    finally:
-        assistant.close()
 
 
 @pytest.mark.parametrize("name", ["Q4_0", "Q8_0"])
@@ -150,7 +136,3 @@ def test_quantized_rows_are_the_same_one_by_one_and_together(target_in: Callable
         target.rewind(0)
         singly = np.concatenate([target.extend([id], 1).copy() for id in (5, 6, 7, 8, 9)])
         np.testing.assert_allclose(together, singly, atol=0.05)
-
-
-def test_a_format_whose_kernels_take_rows_together_has_classes(models: Path):
-    assert not alike_at_any_width(read_info(models / "tiny-target-a-f16.gguf"))

@@ -31,24 +31,14 @@ def card(free: int) -> Device:
     return Device(0, "Card", "a card", GPU, free, free)
 
 
-def test_what_fits_on_one_card_is_not_divided():
-    assert fill([10] * 8, 20, [90, 100]) == [0, 8]
-
-
-def test_the_last_layers_go_to_the_cards_and_the_output_with_them():
-    assert fill([10] * 8, 20, [70]) == [5]
-    assert fill([30, 30, 10, 10], 20, [45]) == [2]
-    assert fill([10] * 8, 20, [25, 45]) == [2, 2]
-
-
-def test_a_card_without_room_for_the_output_and_a_layer_takes_nothing():
-    assert fill([10] * 8, 20, [29]) == [0]
-    assert fill([10] * 8, 20, [-5, 10]) == [0, 0]
-
-
-def test_a_drafter_is_on_one_card_or_on_none():
-    assert fill([10] * 8, 20, [90, 99], whole=True) == [0, 0]
-    assert fill([10] * 8, 20, [90, 100], whole=True) == [0, 8]
+@pytest.mark.parametrize(("layers", "free", "whole", "filled"), [
+    ([10] * 8, [90, 100], False, [0, 8]),  # what fits on one card is not divided
+    ([10] * 8, [70], False, [5]), ([30, 30, 10, 10], [45], False, [2]), ([10] * 8, [25, 45], False, [2, 2]),
+    ([10] * 8, [29], False, [0]), ([10] * 8, [-5, 10], False, [0, 0]),  # no room for the output and a layer
+    ([10] * 8, [90, 99], True, [0, 0]), ([10] * 8, [90, 100], True, [0, 8]),  # a drafter: on one card or on none
+])  # fmt: skip
+def test_the_last_layers_go_to_the_cards_and_the_output_with_them(layers, free, whole, filled):
+    assert fill(layers, 20, free, whole=whole) == filled
 
 
 def test_without_a_card_nothing_is_placed(models, monkeypatch):

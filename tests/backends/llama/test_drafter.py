@@ -7,9 +7,9 @@ from pathlib import Path
 
 import gguf
 import numpy as np
+import psutil
 import pytest
 
-from omnidraft.backends.base import DraftModel
 from omnidraft.backends.llama.model import LlamaDrafter
 from omnidraft.errors import ModelError
 from omnidraft.settings.config import ModelSettings
@@ -24,11 +24,6 @@ IDS = list(range(300, 330))
 def drafter(models: Path) -> Iterator[LlamaDrafter]:
     with LlamaDrafter.open(models / "tiny-drafter-f16.gguf", SETTINGS, max_rows=32) as opened:
         yield opened
-
-
-def test_it_is_a_draft_model(drafter: LlamaDrafter):
-    assert isinstance(drafter, DraftModel)
-    assert drafter.adapter is None
 
 
 def test_an_adapter_changes_the_logits_and_clearing_it_restores_them(drafter: LlamaDrafter, write_adapter):
@@ -81,20 +76,13 @@ def test_the_adapters_file_may_go_once_loaded(drafter: LlamaDrafter, write_adapt
 
 
 def test_many_swaps_do_not_leak(drafter: LlamaDrafter, write_adapter):
-    if not Path("/proc/self/status").exists():
-        pytest.skip("needs /proc")
-
-    def resident() -> int:
-        with open("/proc/self/status") as status:
-            return next(int(line.split()[1]) for line in status if line.startswith("VmRSS"))
-
     path = write_adapter("lora.gguf", drafter.info.path, rank=64)  # about 1 MB
     sizes = []
     for _ in range(60):
         drafter.set_adapter(path)
         drafter.extend(IDS[:3], 1)
-        sizes.append(resident())
-    assert sizes[-1] - sizes[19] < 10_000
+        sizes.append(psutil.Process().memory_info().rss)
+    assert sizes[-1] - sizes[19] < 10_000_000
 
 
 def test_everything_that_opens_a_model_asks(monkeypatch, models, write_adapter):

@@ -8,7 +8,6 @@ import pytest
 
 from omnidraft.app.embedding import NoEmbeddings, WrongIds, embed
 from omnidraft.backends.base import Aborted, Embedding
-from omnidraft.backends.llama import embeddings
 from omnidraft.backends.llama.model import LlamaTarget
 from omnidraft.errors import ContextFull, ModelError
 from omnidraft.settings.config import ModelSettings
@@ -37,17 +36,6 @@ def test_they_are_the_mean_of_the_last_hidden_states(target, models):
         found = target.embed([ids], NEVER)[0]
         np.testing.assert_allclose(found, rows.mean(axis=0), atol=2e-3 * np.abs(rows).max())
     reference.close()
-
-
-def test_the_length_of_a_step_does_not_matter(target, monkeypatch):
-    ids = target.vocabulary.encode(LONG, at_start=True)[:200]
-    found = []
-    for step in (16, 64, 256):
-        monkeypatch.setattr(embeddings, "STEP", step)
-        found.append(target.embed([ids], NEVER)[0])
-    scale = np.abs(found[0]).max()
-    np.testing.assert_allclose(found[0], found[1], atol=2e-3 * scale)
-    np.testing.assert_allclose(found[0], found[2], atol=2e-3 * scale)
 
 
 def test_texts_do_not_see_each_other_and_the_cache_stays(target):

@@ -9,18 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from omnidraft.app.assistant import Assistant
 from omnidraft.backends.base import Aborted
 from omnidraft.backends.gguf.file import read_info
 from omnidraft.backends.llama import rewind as rewinding
 from omnidraft.backends.llama.model import LlamaDrafter, LlamaTarget
 from omnidraft.backends.llama.sizes import state_bytes
-from omnidraft.decoding.events import Finished, Token
 from omnidraft.decoding.measure import measure_costs
-from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import ModelError
-from omnidraft.settings.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
-from omnidraft.storage.paths import find_data_home
+from omnidraft.settings.config import DraftSettings, ModelSettings, SamplingSettings
+from tests.answering import PLAIN, answered, loaded
 
 SETTINGS = ModelSettings(n_ctx=512, n_batch=64, threads=1)
 METHODS = {"mamba": "replay", "lfm2": "rollback", "qwen35": "rollback", "gemma2": "cut", "gemma3": "cut"}
@@ -157,34 +154,20 @@ def test_reading_again_counts_as_cost(tiny_model: Callable[[str], Path], monkeyp
         assert costs.pass_seconds(8) > costs.pass_seconds(1)
 
 
-def answers(assistant: Assistant, sampling: SamplingSettings, draft: DraftSettings):
-    ids, statistics = [], []
-    for text in ("t5t9", "t1 and t2", "t5t9"):
-        for event in assistant.answer(AnswerRequest([{"role": "user", "content": text}], sampling, draft)):
-            if isinstance(event, Token):
-                ids.append(event.id)
-            elif isinstance(event, Finished):
-                statistics.append(event.statistics)
-                assert draft.enabled is False or event.draft_disabled_reason is None or draft.mode == "adaptive"
-    return ids, statistics
-
-
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 @pytest.mark.parametrize("name", METHODS)
 def test_the_text_is_the_same_with_and_without_drafter(
     tiny_model: Callable[[str], Path], name: str, temperature: float, models: Path, tmp_path: Path
 ):
-    assistant = Assistant(find_data_home(tmp_path / "home"), ephemeral=True)
-    try:
-        assistant.load(
-            tiny_model(name), models / "tiny-drafter-f16.gguf", ModelSettings(n_ctx=256, threads=1), CacheSettings()
-        )
-        sampling = SamplingSettings(temperature=temperature, seed=5, max_tokens=40)
-        plain, _ = answers(assistant, sampling, DraftSettings(enabled=False))
+    settings = ModelSettings(n_ctx=256, threads=1)
+    sampling = SamplingSettings(temperature=temperature, seed=5, max_tokens=40)
+    with loaded(tmp_path, tiny_model(name), models / "tiny-drafter-f16.gguf", settings) as assistant:
+        asked = ("t5t9", "t1 and t2", "t5t9")
+        plain = [answered(assistant, text, sampling, PLAIN)[0] for text in asked]
         for draft in (DraftSettings(mode="fixed", length=4), DraftSettings()):
-            drafted, statistics = answers(assistant, sampling, draft)
-            assert drafted == plain
+            drafted = [answered(assistant, text, sampling, draft) for text in asked]
+            assert [ids for ids, _ in drafted] == plain
             if draft.mode == "fixed":
-                assert sum(s.proposed - s.accepted for s in statistics) > 20  # much was taken back
-    finally:
-        assistant.close()
+                assert all(end.draft_disabled_reason is None for _, end in drafted)
+                taken_back = sum(end.statistics.proposed - end.statistics.accepted for _, end in drafted)
+                assert taken_back > 20

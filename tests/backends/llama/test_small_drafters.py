@@ -12,12 +12,9 @@ import gguf
 import numpy as np
 import pytest
 
-from omnidraft.app.assistant import Assistant
 from omnidraft.backends.gguf.header import read_header, read_strings
-from omnidraft.decoding.events import Finished, Token
-from omnidraft.decoding.request import AnswerRequest
-from omnidraft.settings.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
-from omnidraft.storage.paths import find_data_home
+from omnidraft.settings.config import DraftSettings, ModelSettings, SamplingSettings
+from tests.answering import PLAIN, answered, loaded
 
 # architecture, tokenizer, width, layers, heads, key/value heads, inner width, rows; Qwen2 has biases, both are tied
 SHAPES = {
@@ -81,30 +78,18 @@ def _add_vocabulary(writer: gguf.GGUFWriter, source: Path, rows: int) -> None:
     writer.add_eos_token_id(header.metadata["tokenizer.ggml.eos_token_id"])
 
 
-def drafts(path: Path, models: Path, home: Path) -> None:
+@pytest.mark.parametrize("shape", [pytest.param("qwen2.5-0.5b", marks=pytest.mark.slow), "smollm2-135m"])
+def test_two_layers_of_it_draft(shared: Path, models: Path, tmp_path: Path, shape: str):
     """The text is the target's own, at T = 0 and T = 1, and pieces of this drafter were proposed."""
-    assistant = Assistant(find_data_home(home), ephemeral=True)
-    try:
-        assistant.load(models / "tiny-target-a-f16.gguf", path, ModelSettings(n_ctx=256, threads=1), CacheSettings())
+    path = write_drafter(tmp_path / f"{shape}.gguf", shared / "vocabs", shape, layers=2)
+    settings, fixed = ModelSettings(n_ctx=256, threads=1), DraftSettings(mode="fixed", length=3)
+    with loaded(tmp_path / "home", models / "tiny-target-a-f16.gguf", path, settings) as assistant:
         for temperature in (0.0, 1.0):
             sampling = SamplingSettings(temperature=temperature, seed=3, max_tokens=16)
-            texts = []
-            for draft in (DraftSettings(enabled=False), DraftSettings(mode="fixed", length=3)):
-                events = list(
-                    assistant.answer(
-                        AnswerRequest([{"role": "user", "content": "Hello, who are you?"}], sampling, draft)
-                    )
-                )
-                texts.append([event.id for event in events if isinstance(event, Token)])
-            assert texts[0] == texts[1]
-            done = next(event for event in events if isinstance(event, Finished))
+            (plain, _), (drafted, done) = (
+                answered(assistant, "Hello, who are you?", sampling, draft) for draft in (PLAIN, fixed)
+            )
+            assert drafted == plain
             assert done.draft_disabled_reason is None
             assert done.statistics.drafted > 10
             assert done.statistics.proposed > 5
-    finally:
-        assistant.close()
-
-
-@pytest.mark.parametrize("shape", [pytest.param("qwen2.5-0.5b", marks=pytest.mark.slow), "smollm2-135m"])
-def test_two_layers_of_it_draft(shared: Path, models: Path, tmp_path: Path, shape: str):
-    drafts(write_drafter(tmp_path / f"{shape}.gguf", shared / "vocabs", shape, layers=2), models, tmp_path / "home")

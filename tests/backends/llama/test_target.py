@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 from omnidraft.backends.base import Aborted
@@ -103,7 +104,7 @@ def refusal(path: Path) -> str:
     return str(caught.value)
 
 
-def test_files_that_cannot_be_targets_are_refused(models: Path, tmp_path: Path, write_gguf, write_adapter):
+def test_files_that_cannot_be_targets_are_refused(models, shared, tmp_path: Path, write_gguf, write_adapter):
     cut = tmp_path / "cut.gguf"
     cut.write_bytes((models / "tiny-target-a-f16.gguf").read_bytes()[:1_000_000])
     assert "cut short" in refusal(cut)
@@ -112,14 +113,8 @@ def test_files_that_cannot_be_targets_are_refused(models: Path, tmp_path: Path, 
     tensors = {"token_embd.weight": np.zeros((4, 32), np.float32)}
     assert "nothingformer" in refusal(write_gguf("unknown.gguf", "nothingformer", {}, tensors))
     assert "encoder" in refusal(write_gguf("bert.gguf", "bert", {"bert.attention.causal": False}, tensors))
-
-
-def test_a_known_architecture_without_its_settings_is_refused_with_llama_cpps_reason(write_gguf):
-    path = write_gguf("hollow.gguf", "llama", {}, {"token_embd.weight": np.zeros((4, 32), np.float32)})
-    assert "key not found" in refusal(path) or "damaged" in refusal(path)
-
-
-def test_a_vocabulary_without_weights_is_refused(shared: Path):
+    hollow = refusal(write_gguf("hollow.gguf", "llama", {}, tensors))
+    assert "key not found" in hollow or "damaged" in hollow
     assert "without weights" in refusal(shared / "vocabs" / "ggml-vocab-gpt-2.gguf")
 
 
@@ -131,28 +126,18 @@ def test_names_with_spaces_and_other_scripts_load(models: Path, tmp_path: Path):
 
 
 def test_opening_and_closing_does_not_leak(models: Path):
-    def resident() -> int:
-        with open("/proc/self/status") as status:
-            return next(int(line.split()[1]) for line in status if line.startswith("VmRSS"))
-
-    if not Path("/proc/self/status").exists():
-        pytest.skip("needs /proc")
     path = models / "tiny-target-a-f16.gguf"
     sizes = []
     for _ in range(30):
         with LlamaTarget.open(path, SETTINGS) as target:
             target.extend([1, 2, 3], 2)
-        sizes.append(resident())
-    assert sizes[-1] - sizes[9] < 20_000  # kB; one model with context is about 25,000
+        sizes.append(psutil.Process().memory_info().rss)
+    assert sizes[-1] - sizes[9] < 20_000_000  # one model with context is about 25 MB
 
 
-def test_a_known_vocabulary_is_used(target: LlamaTarget, models: Path):
-    path = models / "tiny-target-a2-f16.gguf"
-    with LlamaTarget.open(path, SETTINGS, vocabulary=target.vocabulary) as other:
+def test_a_known_vocabulary_is_used_and_anothers_refused(target: LlamaTarget, models: Path):
+    with LlamaTarget.open(models / "tiny-target-a2-f16.gguf", SETTINGS, vocabulary=target.vocabulary) as other:
         assert other.vocabulary is target.vocabulary
-
-
-def test_anothers_vocabulary_is_refused(target: LlamaTarget, models: Path):
     with pytest.raises(ModelError, match="6144 logits for 8192 tokens"):
         LlamaTarget.open(models / "tiny-target-b-f16.gguf", SETTINGS, vocabulary=target.vocabulary)
 

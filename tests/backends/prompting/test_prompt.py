@@ -95,14 +95,6 @@ def test_nothing_committed_and_everything_committed(chat: Chat):
         assert chat.text(ids) == chat.text(prompt)
 
 
-def test_an_answer_made_again_gets_the_very_same_prompt(chat: Chat):
-    committed = chat.prompt(FIRST) + chat.pieces_one_by_one("A first answer.") + [chat.vocabulary.eos]
-    second = [*FIRST, assistant("A first answer."), user("And 3+3?")]
-    prompt = chat.prompt(second, committed)
-    again = chat.prompt(second, prompt + chat.pieces_one_by_one(" Six") + [chat.vocabulary.eos])
-    assert again == prompt
-
-
 def test_an_edited_last_message_keeps_the_turns_before(chat: Chat):
     answer = "Four."
     committed = chat.prompt(FIRST) + chat.pieces_one_by_one(chat.template.answer_prefix + answer)
@@ -193,11 +185,6 @@ def conversation(turns: int) -> list[dict]:
     return [*result, user("last question")]
 
 
-def test_everything_stays_if_it_fits():
-    messages = conversation(3)
-    assert fit_context(messages, words(messages), words) == (messages, 0)
-
-
 def test_the_oldest_turns_go_first():
     messages = conversation(5)
     kept, dropped = fit_context(messages, words(messages) - 1, words)
@@ -217,13 +204,6 @@ def test_long_conversations_drop_in_groups_so_that_the_prefix_stays():
         starts.add(dropped)
         messages = [*messages, assistant(f"a {turn}"), user(f"q {turn}")]
     assert starts == {4} or len(starts) <= 2
-
-
-def test_system_and_last_message_always_stay():
-    messages = conversation(10)
-    kept, dropped = fit_context(messages, words([messages[0], messages[-1]]), words)
-    assert kept == [messages[0], messages[-1]]
-    assert dropped == 10
 
 
 def test_a_last_message_that_is_too_long_is_refused_with_the_numbers():

@@ -19,15 +19,14 @@ import pytest
 
 from omnidraft.app import conversing
 from omnidraft.app.answer_job import AnswerJob
-from omnidraft.app.assistant import Assistant
 from omnidraft.app.session import Session
 from omnidraft.backends.gguf.expand import SHAPES, expanded_model
-from omnidraft.decoding.events import Finished, Token
-from omnidraft.decoding.request import AnswerRequest
+from omnidraft.decoding.events import Token
 from omnidraft.errors import OmniDraftError
 from omnidraft.lab.prompts import TASKS, load_prompts
-from omnidraft.settings.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
+from omnidraft.settings.config import DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.storage.paths import find_data_home
+from tests.answering import answered, loaded
 from tests.backends.remote import namespace
 from tests.lent import Worker, named, needs_rpc, workers
 
@@ -45,39 +44,24 @@ def spread(running) -> ModelSettings:
     return ModelSettings(threads=1, n_ctx=1024, workers=named(running), split="1,1,1")
 
 
-def answer(assistant: Assistant, messages, sampling: SamplingSettings):
-    ids, finished = [], None
-    for event in assistant.answer(AnswerRequest(messages, sampling, DRAFTED)):
-        if isinstance(event, Token):
-            ids.append(event.id)
-        elif isinstance(event, Finished):
-            finished = event
-    return ids, finished.statistics
-
-
 def same_text(
     home, target, drafter, one: ModelSettings, other: ModelSettings, prompts, temperature: float, tokens: int = 48
 ) -> int:
     """Compare answers under both settings; how many differ, each at a near-tie."""
-    found = {}
+    found, sampling = {}, SamplingSettings(temperature=temperature, max_tokens=tokens)
     for name, settings in (("one", one), ("other", other)):
-        assistant = Assistant(find_data_home(home / name), ephemeral=True)
-        try:
-            assistant.load(target, drafter, settings, CacheSettings())
+        with loaded(home / name, target, drafter, settings) as assistant:
             assistant.measure_near_ties()
             found[name] = [
-                answer(assistant, p.messages, SamplingSettings(temperature=temperature, seed=i, max_tokens=tokens))
-                for i, p in enumerate(prompts)
+                answered(assistant, p.messages, replace(sampling, seed=i), DRAFTED) for i, p in enumerate(prompts)
             ]
-        finally:
-            assistant.close()
     near = 0
-    for (ids, statistics), (others, other_statistics) in zip(found["one"], found["other"], strict=True):
+    for (ids, end), (others, other_end) in zip(found["one"], found["other"], strict=True):
         if ids != others:
             first = next(i for i, (a, b) in enumerate(zip(ids, others, strict=False)) if a != b)
-            assert first in {*statistics.near_tie_positions, *other_statistics.near_tie_positions}
+            assert first in {*end.statistics.near_tie_positions, *other_end.statistics.near_tie_positions}
             near += 1
-    assert sum(statistics.accepted for _, statistics in found["other"]) > 0, "nothing was drafted over workers"
+    assert sum(end.statistics.accepted for _, end in found["other"]) > 0, "nothing was drafted over workers"
     print(f"T = {temperature:g}: {len(prompts)} answers over workers, {near} differ, all at near-ties")
     return near
 

@@ -86,12 +86,6 @@ def test_a_pickle_database_is_refused_and_never_loaded(tmp_path):
     assert not marker.exists()
 
 
-def test_a_file_that_is_no_database_is_reported(tmp_path):
-    (tmp_path / "replay.sqlite").write_bytes(b"junk" * 1000)
-    with pytest.raises(StorageError):
-        ReplayStore(tmp_path / "replay.sqlite")
-
-
 def test_a_reader_sees_new_answers_and_blocks_no_writer(tmp_path):
     with (
         filled(tmp_path / "replay.sqlite", 3) as store,

@@ -26,25 +26,28 @@ def positions_of(record):
     return [(i, j) for i, span in enumerate(record.spans) for j in range(span)]
 
 
+def direct_kl(q, p, less=None):
+    """KL over tokens of one piece, in place of the target's: q'(t) sums over all drafter pieces with t's bytes; end
+    tokens stand for each other. less: (piece, how much of its share is taken off)."""
+    groups = {}  # drafter pieces that mean the same -> target mass
+    for t, e in enumerate(toy.EXPANSIONS):
+        if len(e) == 1:
+            groups[e[0]] = groups.get(e[0], 0.0) + p[t]
+    total, q_left, p_left = 0.0, 1.0, 1.0
+    for d, mass in groups.items():
+        same = [x for x, of in enumerate(toy.DIRECT) if x == d or (of >= 0 and of == toy.DIRECT[d])]
+        qd = sum(q[x] for x in same) - (less[1] if less and d == less[0] else 0.0)
+        total = total + qd * torch.log(qd / mass)
+        q_left, p_left = q_left - qd, p_left - mass
+    return total, q_left, p_left
+
+
 def brute_dm(logits, record, p):
-    """Enumerates target tokens: q'(t) sums over all drafter pieces with t's bytes; end tokens stand for each other."""
     q, total = torch.softmax(logits, 1), 0.0
     for row, (i, _) in enumerate(positions_of(record)):
-        if record.spans[i] != 1:
-            continue
-        groups = {}  # drafter pieces that mean the same -> target mass
-        for t, e in enumerate(toy.EXPANSIONS):
-            if len(e) == 1:
-                groups[e[0]] = groups.get(e[0], 0.0) + p[i, t]
-        q_left, p_left = 1.0, 1.0
-        for d, mass in groups.items():
-            same = [
-                x for x in range(len(toy.DRAFTER)) if x == d or (toy.DIRECT[x] >= 0 and toy.DIRECT[x] == toy.DIRECT[d])
-            ]
-            qd = sum(q[row, x] for x in same)
-            total = total + qd * torch.log(qd / mass)
-            q_left, p_left = q_left - qd, p_left - mass
-        total = total + q_left * torch.log(q_left / max(p_left, 1e-6))
+        if record.spans[i] == 1:
+            found, q_left, p_left = direct_kl(q[row], p[i])
+            total = total + found + q_left * torch.log(q_left / max(p_left, 1e-6))
     return total / len(record.pieces)
 
 
@@ -62,24 +65,11 @@ def brute_both_kl(logits, record, p, weight):
     for row, (i, j) in enumerate(rows):
         if record.spans[i] < 2 or j:
             continue
-        t = int(record.targets[i])
+        own = p[i, int(record.targets[i])]
         product = torch.stack([q[row + s, record.pieces[row + s]] for s in range(record.spans[i])]).prod()
-        groups = {}
-        for u, e in enumerate(toy.EXPANSIONS):
-            if len(e) == 1:
-                groups[e[0]] = groups.get(e[0], 0.0) + p[i, u]
-        q_left, p_left = 1.0 - product, 1.0 - p[i, t]
-        total = total + product * torch.log(product / p[i, t])
-        if record.pieces[row] not in groups:
-            q_left = q_left  # the first piece has no token of its own: its remainder stays in "other"
-        for d, mass in groups.items():
-            same = [
-                x for x in range(len(toy.DRAFTER)) if x == d or (toy.DIRECT[x] >= 0 and toy.DIRECT[x] == toy.DIRECT[d])
-            ]
-            qd = sum(q[row, x] for x in same) - (product if d == record.pieces[row] else 0.0)
-            total = total + qd * torch.log(qd / mass)
-            q_left, p_left = q_left - qd, p_left - mass
-        total = total + q_left * torch.log(q_left / max(p_left, 1e-6))
+        found, q_left, p_left = direct_kl(q[row], p[i], (record.pieces[row], product))
+        q_left, p_left = q_left - product, p_left - own  # a first piece without a token of its own stays in "other"
+        total = total + product * torch.log(product / own) + found + q_left * torch.log(q_left / max(p_left, 1e-6))
     return brute_dm(logits, record, p) + weight * total / len(record.pieces)
 
 
