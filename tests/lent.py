@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -14,6 +13,7 @@ from omnidraft.backends.remote import rpc_library
 from omnidraft.backends.remote.worker_process import Lending, WorkerProcess
 from omnidraft.errors import ModelError
 from omnidraft.settings.addresses import Address
+from tests.serving import free_port
 
 needs_rpc = pytest.mark.skipif(
     not rpc_library.available(), reason="this build of llama-cpp-python has no RPC backend (-DGGML_RPC=ON)"
@@ -63,9 +63,3 @@ def workers(count: int = 2) -> Iterator[list[Worker]]:
 def named(running: list[Worker]) -> str:
     """As the setting has them."""
     return ", ".join(str(worker.address) for worker in running)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]

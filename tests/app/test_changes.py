@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from omnidraft.app.changes import TAKEN_UP, take_up
+from omnidraft.app.changes import take_up
 from omnidraft.errors import ModelError
 from omnidraft.settings.config import AppSettings, CacheSettings, changed, describe
 
@@ -46,8 +46,3 @@ def test_the_open_cache_takes_its_settings_at_once_unless_it_is_at_work(name):
     assert take_up(name, idle, settings) == "kept and applied."
     assert idle.applied == [settings.cache]
     assert "at work" in take_up(name, Loaded(at_work=True), settings)
-
-
-def test_the_table_names_settings_that_there_are_and_all_of_the_caches():
-    names = {setting.name for setting in describe(AppSettings)}
-    assert names >= TAKEN_UP.keys() >= {name for name in names if name.startswith("cache.")}

@@ -18,27 +18,6 @@ from tests.ui.stub_hub import REPO, StubHub
 
 
 @pytest.fixture
-def serve(monkeypatch):
-    """Makes stub hubs of some files; the last one made is the one asked."""
-    from huggingface_hub import constants
-
-    made: list[StubHub] = []
-
-    def make(files: dict[str, bytes]) -> StubHub:
-        hub = StubHub(files)
-        made.append(hub)
-        address = hub.endpoint + "/{repo_id}/resolve/{revision}/{filename}"
-        monkeypatch.setattr(constants, "ENDPOINT", hub.endpoint)
-        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", address)
-        monkeypatch.setattr("huggingface_hub.hf_api.constants.ENDPOINT", hub.endpoint)
-        return hub
-
-    yield make
-    for hub in made:
-        hub.close()
-
-
-@pytest.fixture
 def hub(serve) -> StubHub:
     return serve({"a.gguf": bytes(range(256)) * 2000})
 
@@ -57,10 +36,15 @@ def remote(hub: StubHub) -> RemoteModel:
     return RemoteModel.of(RemoteFile(REPO, found.rfilename, found.size, found.lfs.sha256))
 
 
+def fetched(model: RemoteModel, home: DataHome) -> Download:
+    done = Download(model, home).start()
+    done.join(200)
+    return done
+
+
 def test_a_damaged_file_is_removed_and_said(hub, home):
     hub.damaged.add("a.gguf")
-    done = Download(remote(hub), home).start()
-    done.join(20)
+    done = fetched(remote(hub), home)
     assert done.state == "failed"
     assert "damaged" in done.error
     assert list(home.models.iterdir()) == []
@@ -71,8 +55,7 @@ def test_a_file_that_does_not_end_where_it_should_fills_no_disk(hub, home, monke
     model = remote(hub)
     short = RemoteModel.of(replace(model.files[0], size=2500))
     for _ in range(2):  # nothing of it is taken up again
-        done = Download(short, home).start()
-        done.join(20)
+        done = fetched(short, home)
         assert "damaged" in done.error
         assert done.done == 0
         assert list(home.models.iterdir()) == []
@@ -81,20 +64,17 @@ def test_a_file_that_does_not_end_where_it_should_fills_no_disk(hub, home, monke
 def test_nobody_writes_to_what_another_program_downloads(hub, home):
     other = FileLock(home.cache / "downloads" / "a.gguf.lock")
     assert other.acquire()
-    done = Download(remote(hub), home).start()
-    done.join(20)
+    done = fetched(remote(hub), home)
     assert "already being downloaded" in done.error
     other.release()
-    again = Download(remote(hub), home).start()
-    again.join(20)
+    again = fetched(remote(hub), home)
     assert again.state == "done"
 
 
 def test_a_part_that_is_there_is_continued(hub, home):
     home.models.mkdir()
     (home.models / "a.gguf.part").write_bytes(hub.files["a.gguf"][:1000])
-    done = Download(remote(hub), home).start()
-    done.join(20)
+    done = fetched(remote(hub), home)
     assert (done.state, done.error) == ("done", "")
     assert hub.ranges == [1000]
     assert (home.models / "a.gguf").read_bytes() == hub.files["a.gguf"]
@@ -102,8 +82,7 @@ def test_a_part_that_is_there_is_continued(hub, home):
 
 def test_a_disk_without_room_is_said_before_anything_is_fetched(hub, home, monkeypatch):
     monkeypatch.setattr(downloads, "SPARE", 1 << 60)
-    done = Download(remote(hub), home).start()
-    done.join(20)
+    done = fetched(remote(hub), home)
     assert done.state == "failed"
     assert "free on the disk" in done.error
     assert hub.ranges == []
@@ -114,8 +93,7 @@ def test_a_hub_that_is_gone_is_said_in_plain_words(hub, home, monkeypatch):
     gone = f"http://127.0.0.1:{free_port()}" + "/{repo_id}/resolve/{revision}/{filename}"
     monkeypatch.setattr("huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", gone)
     monkeypatch.setattr("huggingface_hub.file_download.HUGGINGFACE_CO_URL_TEMPLATE", gone, raising=False)
-    done = Download(file, home).start()
-    done.join(30)
+    done = fetched(file, home)
     assert done.state == "failed"
     assert "cannot be reached" in done.error
     assert "kept" not in done.error, "nothing had come"
@@ -135,12 +113,10 @@ def test_the_parts_of_a_split_model_come_together(serve, home):
     small, big = list_models(REPO)
     assert (small.name, small.size) == ("small.gguf", 100)
     assert (big.name, big.size) == ("big.gguf in 2 parts", 2000)
-    done = Download(big, home).start()
-    done.join(20)
+    done = fetched(big, home)
     assert (done.state, done.error) == ("done", "")
     assert {path.name: path.read_bytes() for path in home.models.iterdir()} == parts
-    again = Download(big, home).start()
-    again.join(20)
+    again = fetched(big, home)
     assert "already there" in again.error
 
 
@@ -161,8 +137,7 @@ def test_a_folder_of_weights_arrives_as_a_gguf_file(serve, home, folder):
     (model,) = list_models(REPO)
     assert model.convert
     assert model.size > (folder / "model.safetensors").stat().st_size
-    done = Download(model, home).start()
-    done.join(200)
+    done = fetched(model, home)
     assert (done.state, done.error) == ("done", "")
     assert done.path == home.models / "tiny-gguf-q8_0.gguf"
     info = read_info(done.path)
@@ -172,8 +147,7 @@ def test_a_folder_of_weights_arrives_as_a_gguf_file(serve, home, folder):
 
 def test_another_kind_of_folder_is_refused_before_its_weights_come(serve, home, folder):
     hub = serve({**files_of(folder), "config.json": b'{"model_type": "gpt2"}'})
-    done = Download(list_models(REPO)[0], home).start()
-    done.join(30)
+    done = fetched(list_models(REPO)[0], home)
     assert "no Llama-like model" in done.error
     assert len(hub.ranges) == 1
     assert [path for path in (home.cache / "downloads").iterdir() if path.is_dir()] == []
@@ -220,10 +194,8 @@ def test_a_model_brings_its_projector_under_its_own_name(hub, home):
     (model,) = [one for one in list_models(REPO) if one.name == "a.gguf"]
     assert model.projector is not None
     assert model.size == len(hub.files["a.gguf"]) + 3000
-    done = Download(model, home).start()
-    done.join(20)
+    done = fetched(model, home)
     assert (done.state, done.error, done.done) == ("done", "", model.size)
     assert (home.models / "mmproj-a.gguf").read_bytes() == hub.files["mmproj-F16.gguf"]
-    again = Download(model, home).start()
-    again.join(20)
+    again = fetched(model, home)
     assert "already there" in again.error

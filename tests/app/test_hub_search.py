@@ -16,14 +16,13 @@ from omnidraft.backends.llama.estimate import header_estimate
 from omnidraft.settings.config import ModelSettings
 from omnidraft.storage.paths import BUNDLED_MODELS
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
-from tests.app.test_hub import serve  # noqa: F401  a fixture
 from tests.ui.stub_hub import REPO
 
 TARGET = BUNDLED_MODELS / "tiny-target-a-f16.gguf"
 SETTINGS = replace(ModelSettings(), n_ctx=2048)
 
 
-def test_a_search_lists_what_may_fit_most_downloaded_first(serve):  # noqa: F811
+def test_a_search_lists_what_may_fit_most_downloaded_first(serve):
     hub = serve({})
     hub.listed = [
         {"id": "a/small", "downloads": 5, "gguf": {"total": 500_000_000, "architecture": "qwen3"}},
@@ -41,13 +40,13 @@ def test_a_search_lists_what_may_fit_most_downloaded_first(serve):  # noqa: F811
         hub_search.search("  ", None)
 
 
-def test_a_hub_that_is_gone_costs_one_sentence(serve):  # noqa: F811
+def test_a_hub_that_is_gone_costs_one_sentence(serve):
     serve({}).close()
     with pytest.raises(HubError, match="cannot be reached"):
         hub_search.search("x", None)
 
 
-def test_files_are_judged_by_the_formula_that_refuses_a_load(serve, tmp_path):  # noqa: F811
+def test_files_are_judged_by_the_formula_that_refuses_a_load(serve, tmp_path):
     data = TARGET.read_bytes()
     hub = serve({"m-F16.gguf": data, "m-Q4.gguf": data + bytes(4 << 20)})
     found = hub_fit.fits(list_models(REPO), SETTINGS, tmp_path / "cache")
@@ -63,7 +62,7 @@ def test_files_are_judged_by_the_formula_that_refuses_a_load(serve, tmp_path):  
     assert hub.ranges == [0]
 
 
-def test_what_is_no_model_is_judged_by_its_size(serve, tmp_path):  # noqa: F811
+def test_what_is_no_model_is_judged_by_its_size(serve, tmp_path):
     serve({"m.gguf": b"GGUF" + bytes(3 << 20)})
     (found,) = hub_fit.fits(list_models(REPO), SETTINGS, tmp_path / "cache")
     assert (found.memory, found.fits(4 << 20), found.fits(1 << 20)) == (None, True, False)
@@ -75,7 +74,7 @@ def tokenizer(pieces: list[str]) -> bytes:
     return made.to_str().encode()
 
 
-def test_drafters_are_compared_by_their_vocabularies_alone(serve, tmp_path):  # noqa: F811
+def test_drafters_are_compared_by_their_vocabularies_alone(serve, tmp_path):
     hub = serve({})
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     few, many = hub_drafters.DRAFTERS[0][0], hub_drafters.DRAFTERS[1][0]
@@ -93,7 +92,7 @@ def test_drafters_are_compared_by_their_vocabularies_alone(serve, tmp_path):  # 
     assert len(hub.headers) == asked + 1  # what came is kept; only what did not is asked for again
 
 
-def test_a_damaged_tokenizer_is_said_and_not_kept(serve, tmp_path):  # noqa: F811
+def test_a_damaged_tokenizer_is_said_and_not_kept(serve, tmp_path):
     hub = serve({})
     hub.tokenizers = {repo: json.dumps({"model": 5}).encode() for repo, _ in hub_drafters.DRAFTERS}
     hub.tokenizers[hub_drafters.DRAFTERS[0][0]] = tokenizer(["a", "b"])  # no token for any other byte

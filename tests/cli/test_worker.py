@@ -17,7 +17,8 @@ from omnidraft.backends.remote.rpc_probe import probe
 from omnidraft.cli.worker import _bytes
 from omnidraft.errors import SettingsError
 from omnidraft.settings.addresses import Address
-from tests.lent import free_port, needs_rpc
+from tests.lent import needs_rpc
+from tests.serving import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -14,7 +14,6 @@ from tests.backends.conftest import write_adapter, write_gguf
 __all__ = ["write_adapter", "write_gguf"]
 ROOT = Path(__file__).resolve().parents[2]
 CASES = 12
-TARGET = "models/tiny-target-a-f16.gguf"
 ANSWERS = """
 import sys
 from pathlib import Path
@@ -28,7 +27,7 @@ assistant = Assistant(find_data_home(home))
 assistant.settings = changed(assistant.settings, **{"model.threads": 1})
 question = [{"role": "user", "content": "What is 2 + 3?"}]
 try:
-    assistant.load(Path(target), Path(drafter), adapter=Path(adapter) if adapter else None)
+    assistant.load(Path(target), Path(drafter), adapter=Path(adapter))
     events = list(assistant.answer(AnswerRequest(question, SamplingSettings(max_tokens=16), assistant.settings.draft)))
     print("answered", len(events))
 except OmniDraftError as error:
@@ -55,41 +54,23 @@ def damage(data: bytes, how: int, by: random.Random) -> bytes:
     return bytes(made)
 
 
-def answered(folder: Path, drafter: Path, adapter: Path | str = "", target: Path | str = TARGET) -> str:
-    command = [sys.executable, "-c", ANSWERS, str(folder / "home"), str(target), str(drafter), str(adapter)]
+def answered(home: Path, target: Path, drafter: Path, adapter: Path) -> str:
+    command = [sys.executable, "-c", ANSWERS, *map(str, (home, target, drafter, adapter))]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0, f"{drafter} {adapter}: {done.returncode} {done.stderr[-2000:]}"
+    assert done.returncode == 0, f"{command[3:]}: {done.returncode} {done.stderr[-2000:]}"
     assert done.stdout.startswith(("answered", "refused"))
     return done.stdout
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_damaged_drafters_answer_or_are_refused(tmp_path, models):
-    whole, by = (models / "tiny-drafter-f16.gguf").read_bytes(), random.Random(5)
+@pytest.mark.parametrize("part", ["target", "drafter", "adapter"])
+def test_damaged_files_answer_or_are_refused(tmp_path, models, write_adapter, part):
+    drafter, by = models / "tiny-drafter-f16.gguf", random.Random(5)
+    whole = {"target": models / "tiny-target-a-f16.gguf", "drafter": drafter}
+    whole["adapter"] = write_adapter("whole.gguf", drafter)
+    assert answered(tmp_path / "home", **whole).startswith("answered")
     for number in range(CASES):
-        path = tmp_path / f"drafter-{number}.gguf"
-        path.write_bytes(damage(whole, number % 4, by))
-        print(answered(tmp_path, path).strip()[-100:])
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
-def test_damaged_targets_answer_or_are_refused(tmp_path, models):
-    whole, by = (models / "tiny-target-a-f16.gguf").read_bytes(), random.Random(7)
-    for number in range(CASES):
-        path = tmp_path / f"target-{number}.gguf"
-        path.write_bytes(damage(whole, number % 4, by))
-        print(answered(tmp_path, models / "tiny-drafter-f16.gguf", target=path).strip()[-100:])
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
-def test_damaged_adapters_answer_or_are_refused(tmp_path, models, write_adapter):
-    drafter, by = models / "tiny-drafter-f16.gguf", random.Random(6)
-    whole = write_adapter("whole.gguf", drafter)
-    assert answered(tmp_path, drafter, whole).startswith("answered")
-    for number in range(CASES):
-        path = tmp_path / f"adapter-{number}.gguf"
-        path.write_bytes(damage(whole.read_bytes(), number % 4, by))
-        print(answered(tmp_path, drafter, path).strip()[-100:])
+        path = tmp_path / f"damaged-{number}.gguf"
+        path.write_bytes(damage(whole[part].read_bytes(), number % 4, by))
+        print(answered(tmp_path / "home", **{**whole, part: path}).strip()[-100:])

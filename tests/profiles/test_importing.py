@@ -188,10 +188,11 @@ PICKLES = {
 }
 
 
-@pytest.mark.parametrize("name", ["ngrams", "replay", "metrics"])
-@pytest.mark.parametrize("make", PICKLES.values(), ids=PICKLES.keys())
-def test_databases_that_hold_pickles_are_refused(archive, other, tmp_path, name, make):
-    data = make(tmp_path / "evil.sqlite")
+@pytest.mark.parametrize(
+    ("name", "kind"), [("ngrams", "protocol 2"), ("replay", "protocol 2"), *(("metrics", kind) for kind in PICKLES)]
+)
+def test_databases_that_hold_pickles_are_refused(archive, other, tmp_path, name, kind):
+    data = PICKLES[kind](tmp_path / "evil.sqlite")
     refused(other, rewrite(archive, lambda files: files.update({f"{name}.sqlite": data})), "pickled")
     assert not os.path.exists("/tmp/omnidraft-evil")
 
@@ -242,8 +243,9 @@ CHATS = {
 }
 
 
-@pytest.mark.parametrize("change", CHATS.values(), ids=CHATS.keys())
-def test_conversations_that_are_not_ours_are_refused(archive, other, tmp_path, change):
+def with_chats(archive, tmp_path, change):
+    """The archive with its conversations changed by a statement."""
+
     def alter(files):
         path = tmp_path / "altered.sqlite"
         path.write_bytes(files["chats.sqlite"])
@@ -253,20 +255,17 @@ def test_conversations_that_are_not_ours_are_refused(archive, other, tmp_path, c
         connection.close()
         files["chats.sqlite"] = path.read_bytes()
 
-    refused(other, rewrite(archive, alter), r"cannot be imported\. .*chats\.sqlite")
+    return rewrite(archive, alter)
+
+
+@pytest.mark.parametrize("change", CHATS.values(), ids=CHATS.keys())
+def test_conversations_that_are_not_ours_are_refused(archive, other, tmp_path, change):
+    refused(other, with_chats(archive, tmp_path, change), r"cannot be imported\. .*chats\.sqlite")
 
 
 def test_a_search_index_made_to_lie_is_made_anew(archive, other, tmp_path):
-    def alter(files):
-        path = tmp_path / "altered.sqlite"
-        path.write_bytes(files["chats.sqlite"])
-        with sqlite3.connect(path) as connection:
-            connection.execute("UPDATE message_index_data SET block = x'00'")
-        connection.close()
-        files["chats.sqlite"] = path.read_bytes()
-
-    imported = import_profile(other, rewrite(archive, alter))
-    with ChatStore(imported.paths.chats) as store:
+    lying = with_chats(archive, tmp_path, "UPDATE message_index_data SET block = x'00'")
+    with ChatStore(import_profile(other, lying).paths.chats) as store:
         assert store.search("walrus")
 
 

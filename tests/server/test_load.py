@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from statistics import median
@@ -64,11 +65,8 @@ class ClientAnswers:
 
 def many(server, seconds: float, least: int) -> ClientAnswers:
     heard, until = ClientAnswers(), time.monotonic() + seconds
-    clients = [threading.Thread(target=heard.client, args=(server, n, until, least)) for n in range(CLIENTS)]
-    for one in clients:
-        one.start()
-    for one in clients:
-        one.join()
+    with ThreadPoolExecutor(CLIENTS) as clients:
+        list(clients.map(lambda number: heard.client(server, number, until, least), range(CLIENTS)))
     assert heard.odd == []
     return heard
 
@@ -155,19 +153,10 @@ def test_eight_clients_are_answered_in_turn(server):
 
 
 def test_who_comes_when_too_many_wait_is_told_when_to_come_again(server):
-    statuses: list[tuple[int, dict]] = []
-
-    def ask() -> None:
-        status, headers, _ = post(server, asking("Tell me a story.", 24))
-        statuses.append((status, headers))
-
-    clients = [threading.Thread(target=ask) for _ in range(48)]
-    for one in clients:
-        one.start()
-    for one in clients:
-        one.join()
-    refused = [headers for status, headers in statuses if status == 429]
-    assert {status for status, _ in statuses} <= {200, 429}
+    with ThreadPoolExecutor(48) as clients:
+        statuses = list(clients.map(lambda _: post(server, asking("Tell me a story.", 24)), range(48)))
+    refused = [headers for status, headers, _ in statuses if status == 429]
+    assert {status for status, _, _ in statuses} <= {200, 429}
     assert len(statuses) - len(refused) >= 33  # the line, and the one at work
     assert all(int(headers["retry-after"]) >= 1 for headers in refused)
     assert refused

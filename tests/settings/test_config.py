@@ -110,12 +110,6 @@ def test_a_cache_counted_in_megabytes_has_its_own_bound():
         CacheSettings(capacity=20_000, unit="MB")
 
 
-def test_the_context_may_be_the_models_own_but_not_absurdly_small():
-    assert ModelSettings(n_ctx=0).n_ctx == 0
-    with pytest.raises(SettingsError, match=r"model\.n_ctx is 1, but must be 0 or a whole number from 64"):
-        ModelSettings(n_ctx=1)
-
-
 def test_plain_values_and_back_are_the_same_settings():
     settings = changed(
         AppSettings(),

@@ -9,7 +9,3 @@ from omnidraft.storage.json_text import read_json
 def test_what_is_no_json_or_goes_too_deep_is_a_value_error(text):
     with pytest.raises(ValueError):  # noqa: PT011 - each has words of its own
         read_json(text)
-
-
-def test_json_is_read():
-    assert read_json('{"a": [1, null]}') == {"a": [1, None]}

@@ -30,16 +30,11 @@ def test_the_order_is_option_variable_portable_folder_system_folder(places, monk
     if sys.platform == "linux":
         assert find_data_home().root == places / "xdg" / "omnidraft"
     (places / "app" / "user_data" / "portable").touch()
+    monkeypatch.setenv("OMNIDRAFT_HOME", "")  # as good as none
     assert find_data_home().root == places / "app" / "user_data"
     monkeypatch.setenv("OMNIDRAFT_HOME", str(places / "variable"))
     assert find_data_home().root == places / "variable"
     assert find_data_home(places / "option").root == places / "option"
-
-
-def test_an_empty_variable_counts_as_none(places, monkeypatch):
-    (places / "app" / "user_data" / "portable").touch()
-    monkeypatch.setenv("OMNIDRAFT_HOME", "")
-    assert find_data_home().root == places / "app" / "user_data"
 
 
 def test_the_portable_folder_is_the_one_beside_the_app():

@@ -199,7 +199,7 @@ def test_pages_stand_at_once_and_do_not_jump(slow, pages, browser, size):
         page.wait_for_selector("#od-frame", state="attached")
         page.wait_for_selector("#od-frame", state="detached", timeout=30_000)
         page.wait_for_selector("#od-shell", state="visible")
-        page.wait_for_timeout(1500)
+        page.wait_for_timeout(800)
         assert page.evaluate("window.odShift") < 0.05, path
 
 

@@ -8,7 +8,8 @@ from omnidraft.app import worker_list
 from omnidraft.app.session import Session
 from omnidraft.errors import SettingsError
 from omnidraft.storage.paths import find_data_home
-from tests.lent import free_port, named, needs_rpc, workers
+from tests.lent import named, needs_rpc, workers
+from tests.serving import free_port
 from ui.models import workers as page
 
 

@@ -53,7 +53,7 @@ def situations(draw):
     return pair, known, pieces[: draw(st.integers(0, len(pieces)))]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(situations(), st.booleans())
 def test_proposals_have_the_bytes_of_the_pieces_they_consume(situation, final):
     pair, known, pieces = situation
@@ -67,7 +67,7 @@ def test_proposals_have_the_bytes_of_the_pieces_they_consume(situation, final):
         position += p.pieces
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(situations())
 def test_the_longest_cached_ngram_wins_then_the_direct_map_then_the_split(situation):
     pair, known, pieces = situation
@@ -91,7 +91,7 @@ def test_the_longest_cached_ngram_wins_then_the_direct_map_then_the_split(situat
     assert next(proposals, None) is None
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(situations())
 def test_the_tail_that_a_cached_ngram_could_extend_is_held_back(situation):
     pair, known, pieces = situation
@@ -171,11 +171,6 @@ def test_an_unmapped_control_token_closes_the_segment_unproposed(bundled_pair):
     translator = Translator(bundled_pair, cached(bundled_pair, seed=True))
     for control in (0, bundled_pair.drafter.bos):
         assert [p.start for p in translator.segment([piece, control, piece])] == [0]
-
-
-def test_an_empty_draft_proposes_nothing(bundled_pair):
-    translator = Translator(bundled_pair, cached(bundled_pair, seed=True))
-    assert translator.segment([]) == []
 
 
 def test_the_first_token_of_an_answer_gets_a_virtual_space():

@@ -22,7 +22,8 @@ from omnidraft.backends.remote.workers import Needs, distribute, find, measure_n
 from omnidraft.errors import ModelError
 from omnidraft.settings.addresses import Address
 from omnidraft.settings.config import ModelSettings
-from tests.lent import Worker, free_port, named, needs_rpc, workers
+from tests.lent import Worker, named, needs_rpc, workers
+from tests.serving import free_port
 
 
 @pytest.fixture(scope="module")

@@ -26,13 +26,6 @@ def test_a_letter_typed_in_two_ways_is_the_same():
     assert wrap(KEY, "caf\u00e9 am Eck", QUICK).key("cafe\u0301 am Eck") == KEY
 
 
-def test_another_passphrase_wraps_the_same_key():
-    header = wrap(KEY, PASSPHRASE, QUICK).rewrapped(KEY, "another passphrase")
-    assert header.key("another passphrase") == KEY
-    with pytest.raises(SettingsError):
-        header.key(PASSPHRASE)
-
-
 def test_short_ones_are_refused():
     with pytest.raises(SettingsError, match="at least 8 characters"):
         wrap(KEY, "1234567", QUICK)

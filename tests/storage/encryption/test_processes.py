@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -18,9 +17,13 @@ from omnidraft.chats import ChatStore
 from omnidraft.lab.drift_lab import DriftLab
 from omnidraft.lab.schedule import Schedule, Segment
 from omnidraft.lab.store import Options
+from omnidraft.processes import system
 from omnidraft.storage.encryption.passphrase import VARIABLE
 from omnidraft.storage.vault import held
+from tests.serving import free_port
 from tests.storage.encryption.homes import MARKS, PASSPHRASE, found, opened
+
+pytestmark = pytest.mark.skipif(system.memory_folder() is None, reason="encryption needs a folder in memory")
 
 ROOT = Path(__file__).resolve().parents[3]
 SECRET = b"Zanzibarquux"
@@ -44,12 +47,6 @@ def test_a_drift_run_works_with_the_key_of_its_part_alone(tmp_path, models, lear
         assert lab.error == ""
         assert (lab.state(run).status, lab.state(run).done) == ("finished", plan.total)
         assert not found(home.root, [SECRET, b"tiny-target", *MARKS])
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def sent(port: int) -> bytes:
@@ -93,7 +90,6 @@ from tests.storage.encryption.homes import opened
 from omnidraft.chats import ChatStore
 from pathlib import Path
 
-pytestmark = pytest.mark.skipif(system.memory_folder() is None, reason="encryption needs a folder in memory")
 with opened(Path(sys.argv[1])) as home, ChatStore(home.profile().chats) as store:
     chat = store.conversations()[0].id
     number = len(store.path(chat))
@@ -119,6 +115,7 @@ def test_an_answer_that_was_stored_survives_kills_encrypted(tmp_path):
         last = max([last, *map(int, child.stdout.read().split())])
         child.wait()
         child.stdout.close()
+        assert last >= 10 * (kill + 1)
         assert not found(root, [SECRET])
         with opened(root) as home, ChatStore(home.profile().chats) as store:
             texts = [message.content for message in store.path(chat)]

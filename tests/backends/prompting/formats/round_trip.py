@@ -12,7 +12,7 @@ from omnidraft.backends.prompting.formats.probe import FIELDS
 from omnidraft.backends.prompting.formats.whole import schemas
 from tests.backends.prompting.every_template import rendered
 
-ANY, TEXT, WHOLE = {}, {"type": "string"}, {"type": "integer"}
+TEXT, WHOLE = {"type": "string"}, {"type": "integer"}
 SEARCH = {
     "query": TEXT, "limit": WHOLE, "ratio": {"type": "number"}, "exact": {"type": "boolean"}, "ids": {"type": "array"},
     "note": {"type": ["string", "null"]}, "where": {"type": "object"},
