@@ -100,13 +100,13 @@ class Assistant:
         adapter: a GGUF LoRA; AUTO: what was learned for this drafter and vocabulary; NO_ADAPTER: the drafter as it
         came; None: AUTO for an assistant that learns. What is loaded stays loaded if anything of the new cannot be: the
         error says why. templates: as in `AppSettings`, going before those. projector: what the target sees pictures
-        through; None: what lies beside it.
+        through; None: what the settings name, else what lies beside it.
         """
         settings = self.settings
         adapter = adapter or (AUTO if self._learns else NO_ADAPTER)
         asked = LoadRequest(
             target, drafter, model or settings.model, cache or settings.cache, adapter, settings.learning.scope,
-            [*settings.templates, *templates], projector,
+            [*settings.templates, *templates], projector, settings.projectors,
         )  # fmt: skip
         with self._lock:
             self.learner.process.let_go()

@@ -47,8 +47,8 @@ from omnidraft.vocab.ngram_cache import NgramCache
 @dataclass(frozen=True)
 class LoadRequest:
     """What somebody wants to be loaded. drafter: None decodes plainly; adapter: a GGUF LoRA, AUTO (what was learned) or
-    NO_ADAPTER; scope: see `LearningSettings`; templates: see `AppSettings`; projector: what the target
-    sees pictures through, None: what lies beside it."""
+    NO_ADAPTER; scope: see `LearningSettings`; templates, projectors: see `AppSettings`; projector: what
+    the target must see pictures through, None: what those name, else what lies beside it."""
 
     target: Path
     drafter: Path | None
@@ -58,6 +58,7 @@ class LoadRequest:
     scope: str = "per-target"
     templates: Sequence[str] = ()
     projector: Path | None = None
+    projectors: Sequence[str] = ()
 
     def template(self, info: ModelInfo, vocabulary: Vocabulary) -> ChatTemplate:
         """A model's chat template: its own, or what its owner named instead."""
@@ -152,7 +153,7 @@ class LoadedPair:
             raise
 
     def _load(self, asked: LoadRequest) -> list[str]:
-        opened = open_target(asked.target, asked.model, self.target, asked.projector)
+        opened = open_target(asked.target, asked.model, self.target, asked.projector, asked.projectors)
         try:
             engine = Engine(opened, asked.template(opened.info, opened.vocabulary))
             self.keep_measured()

@@ -12,7 +12,6 @@ from omnidraft.backends.llama.cards import SPARE
 from omnidraft.backends.llama.devices import local_cards
 from omnidraft.backends.llama.estimate import header_estimate
 from omnidraft.backends.llama.sizes import available_bytes
-from omnidraft.backends.projectors import projector_beside
 from omnidraft.errors import ModelError
 from omnidraft.format import size
 from omnidraft.settings.config import ModelSettings
@@ -24,15 +23,15 @@ def context_of(model: ModelInfo, settings: ModelSettings) -> int:
     return min(settings.n_ctx, trained) if settings.n_ctx else trained
 
 
-def estimate(model: ModelInfo, settings: ModelSettings) -> int:
+def estimate(model: ModelInfo, settings: ModelSettings, projector: Path | None) -> int:
     """Bytes of weights, projector, cache and buffers with the chosen context; Hugging Face folders as on the
     processor."""
     n_ctx = context_of(model, settings)
     if model.path.is_dir():
         dtype = "float32" if settings.dtype == "auto" else settings.dtype
         return folder_estimate(model, "cpu", dtype, n_ctx, settings.n_batch).total
-    projector = projector_beside(model.path)
-    return header_estimate(model, settings, n_ctx).total + (projector.stat().st_size if projector else 0)
+    eyes = projector.stat().st_size if projector is not None and projector.is_file() else 0
+    return header_estimate(model, settings, n_ctx).total + eyes
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +63,9 @@ class Room:
         return True, "fits, partly on the card" if card else "fits"
 
 
-def needs(model: ModelInfo, settings: ModelSettings) -> int | None:
+def needs(model: ModelInfo, settings: ModelSettings, projector: Path | None = None) -> int | None:
     """`estimate`, or None: a folder may have been emptied since it was listed, and the page is shown all the same."""
     try:
-        return estimate(model, settings)
+        return estimate(model, settings, projector)
     except (ModelError, OSError):
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from omnidraft.app.assistant import Assistant
@@ -11,7 +12,7 @@ from omnidraft.backends.discovery import find_models
 from omnidraft.backends.gguf.convert import folder_vocabulary
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.hf.folder import is_model_folder
-from omnidraft.backends.projectors import projector_beside
+from omnidraft.backends.projectors import projector_for
 from omnidraft.format import short
 from omnidraft.storage.paths import BUNDLED_MODELS
 from omnidraft.vocab import Vocabulary
@@ -55,14 +56,14 @@ def is_bundled(path: Path) -> bool:
     return path.resolve().is_relative_to(BUNDLED_MODELS.resolve())
 
 
-def projector_of(model: ModelInfo) -> Path | None:
-    """The projector that lies beside a model; see `projector_beside`."""
-    return projector_beside(model.path) if model.kind == "model" and model.path.is_file() else None
+def projector_of(model: ModelInfo, projectors: Sequence[str] = ()) -> Path | None:
+    """What a model would see pictures through; see `projector_for`."""
+    return projector_for(model.path, projectors) if model.kind == "model" and model.path.is_file() else None
 
 
-def label(model: ModelInfo) -> str:
+def label(model: ModelInfo, projectors: Sequence[str] = ()) -> str:
     """name · size · quantization, and whether it sees."""
-    sees = "sees pictures" if projector_of(model) else ""
+    sees = "sees pictures" if projector_of(model, projectors) else ""
     parts = [model.name, short(model.parameters) if model.parameters else "", model.quantization, sees]
     return " · ".join(part for part in parts if part)
 
@@ -87,9 +88,10 @@ def _spellings(model: ModelInfo) -> list[str]:
     return [name, f"{model.path.parent.name}/{name}", str(model.path)]
 
 
-def choices(models: list[ModelInfo]) -> list[tuple[str, str]]:
-    """(label, path) for a dropdown; labels that would be equal get their folder behind them."""
-    labels = [label(m) for m in models]
+def choices(models: list[ModelInfo], projectors: Sequence[str] = ()) -> list[tuple[str, str]]:
+    """(label, path) for a dropdown; labels that would be equal get their folder behind them. projectors: as in
+    `AppSettings`."""
+    labels = [label(m, projectors) for m in models]
     return [
         (text if labels.count(text) == 1 else f"{text} ({m.path.parent.name})", str(m.path))
         for text, m in zip(labels, models, strict=True)

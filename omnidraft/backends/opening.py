@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from omnidraft.backends.llama.estimate import check_projector
 from omnidraft.backends.llama.model import LlamaTarget
-from omnidraft.backends.projectors import projector_beside
+from omnidraft.backends.projectors import projector_for
 from omnidraft.backends.remote.target_process import TargetProcess
 from omnidraft.errors import ModelError, NoRoom
 from omnidraft.settings.config import ModelSettings
@@ -22,14 +23,18 @@ _NO_WORKERS = "Workers hold layers of GGUF files only, so this folder is compute
 
 
 def open_target(
-    path: str | Path, settings: ModelSettings, replaced: LanguageModel | None = None, projector: Path | None = None
+    path: str | Path,
+    settings: ModelSettings,
+    replaced: LanguageModel | None = None,
+    projector: Path | None = None,
+    projectors: Sequence[str] = (),
 ) -> LlamaTarget | HfTarget | TargetProcess:
     """The target at `path`, a file or a folder; ModelError in one sentence if it cannot serve.
 
     replaced: the target that this one shall take the place of. A worker serves one main program at a time, so one that
     uses workers lets go of them here; it takes them again with its next pass, should it still be asked.
-    projector: what it sees pictures through; None: one that lies beside it, if that serves. NoRoom if there would be
-    more memory without `replaced`.
+    projector: what it sees pictures through; None: what `projectors` (as in `AppSettings`) names for it, else one that
+    lies beside it, if that serves. NoRoom if there would be more memory without `replaced`.
     """
     if Path(path).is_dir():
         TRIALS.refuse_crashed(path)
@@ -46,7 +51,7 @@ def open_target(
         remote.notices += [_NO_PROJECTOR.format(projector)] if projector else []
         return remote
     target = LlamaTarget.open(path, settings)
-    beside = projector or projector_beside(Path(path))
+    beside = projector or projector_for(Path(path), projectors)
     if beside is not None:
         try:
             if not target.on_card:

@@ -1,4 +1,4 @@
-"""The projector of a model: a file of its own (mmproj), found beside the model by its name.
+"""The projector of a model: a file of its own (mmproj), found beside the model by its name, or chosen for it.
 
 Repositories name it `mmproj-F16.gguf`, or after the model; several models may lie in one folder.
 """
@@ -6,12 +6,24 @@ Repositories name it `mmproj-F16.gguf`, or after the model; several models may l
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from omnidraft.backends.gguf.file import read_info
 from omnidraft.errors import ModelError
+from omnidraft.settings.named_files import named_file
+
+NO_PROJECTOR = "none"
 
 _FORMAT = re.compile(r"\b(q\d+(_[0-9a-z]+)*|iq\d+(_[0-9a-z]+)*|b?f16|fp16|f32|mmproj|model|gguf|\d{5}-of-\d{5})\b")
+
+
+def projector_for(model: Path, projectors: Sequence[str]) -> Path | None:
+    """What a model sees pictures through: what its owner named (see `AppSettings`), else what lies beside it."""
+    named = named_file(projectors, model.name)
+    if named is None:
+        return projector_beside(model)
+    return None if named == NO_PROJECTOR else Path(named)
 
 
 def projector_beside(model: Path) -> Path | None:

@@ -238,6 +238,12 @@ class AppSettings:
         at_most=64,
         reload=True,
     )
+    projectors: tuple[str, ...] = texts(
+        "What models see pictures through instead of the projector found beside them: a model's file name, =, and a "
+        "projector's file, or none.",
+        at_most=256,
+        reload=True,
+    )
     unload_after: float = number(
         60.0, 0.0, 100_000.0, "Minutes without a question after which the models leave memory; 0 keeps them."
     )
@@ -257,6 +263,7 @@ class AppSettings:
     def __post_init__(self) -> None:
         check(self)
         check_named_files("templates", self.templates)
+        check_named_files("projectors", self.projectors)
 
 
 def to_dict(settings: Any) -> dict[str, Any]:

@@ -12,6 +12,12 @@ def named_file(entries: Sequence[str], model: str) -> str | None:
     return dict(map(_parted, entries)).get(model)
 
 
+def with_named_file(entries: Sequence[str], model: str, file: str) -> tuple[str, ...]:
+    """The entries with `file` named for `model`; "" names none."""
+    others = [entry for entry in entries if _parted(entry)[0] != model]
+    return (*others, f"{model} = {file}") if file else tuple(others)
+
+
 def check_named_files(setting: str, entries: Sequence[str]) -> None:
     """SettingsError for an entry that is none."""
     for entry in entries:

@@ -9,6 +9,7 @@ from omnidraft.app.seen_pictures import seen_pictures
 from omnidraft.app.session import Session
 from omnidraft.backends.pictures import Picture
 from omnidraft.errors import PictureError
+from omnidraft.settings.named_files import with_named_file
 from omnidraft.storage.paths import BUNDLED_MODELS, find_data_home
 from tests.backends.seeing import needs_eyes, vision_model
 from tests.chats.test_pictures import BLUE, RED
@@ -88,6 +89,25 @@ def test_a_model_and_its_projector_are_one(session):
     shown = view.models(session, {})
     assert "sees pictures through" in shown
     assert "<h3>mmproj" not in shown
+
+
+def test_a_projector_that_was_chosen_is_in_force_at_the_next_load(session):
+    model, named = session.loaded, BUNDLED_MODELS / "mmproj-tiny-target-a2-f16.gguf"  # of another width
+    for chosen, sees in (("none", False), (str(named), False), ("", True)):
+        said = session.change("projectors", with_named_file(session.settings.projectors, model.name, chosen))
+        assert "load the model again" in said
+        notices = session.load(model)
+        assert (session.assistant.target.eyes is not None) == sees
+        assert any("reads text only" in notice for notice in notices) == (chosen == str(named))
+    assert session.settings.projectors == ()
+
+
+def test_a_chosen_projector_that_was_removed_leaves_a_model_that_reads(session, tmp_path):
+    model = session.loaded
+    session.change("projectors", (f"{model.name} = {tmp_path / 'gone.gguf'}",))
+    assert any("does not exist" in notice for notice in session.load(model))
+    session.change("projectors", ())
+    session.load(model)
 
 
 def test_a_model_that_cannot_see_refuses_before_anything_is_stored_and_goes_on_without(session):

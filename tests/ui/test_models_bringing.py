@@ -39,6 +39,35 @@ def test_a_model_dropped_with_its_projector_is_listed_as_one_that_sees(server, p
     said(page, "answers from here on")
 
 
+@needs_eyes
+def test_what_a_model_sees_through_is_chosen_in_its_row(make_server, pages):
+    server = make_server()
+    model, _ = vision_model(server.data / "home/models", "llava")
+    page = pages.open(server, "/models")
+    row = f".od-models li:has(details[data-file='{model}'])"
+    page.wait_for_selector(f"{row} >> text=sees pictures")
+    page.click(f"{row} summary")
+    chooser = f"{row} select"
+    assert "automatic: mmproj-tiny-llava-f32.gguf" in page.inner_text(chooser)
+    page.select_option(chooser, "none")
+    said(page, "Kept")
+    page.wait_for_selector(f"{row} >> text=text only")
+    page.click(f"{row} [data-kind=use]")
+    said(page, "answers from here on")
+    page.reload()
+    page.wait_for_selector(f"{row} >> text=text only")
+    page.click(f"{row} summary")
+    page.select_option(chooser, label="mmproj-tiny-target-a2-f16.gguf")
+    said(page, "load the model again")
+    page.click(f"{row} [data-kind=unload]")
+    said(page, "Unloaded")
+    page.click(f"{row} [data-kind=use]")
+    said(page, "reads text only")
+    page.select_option(chooser, "")
+    said(page, "load the model again")
+    page.wait_for_selector(f"{row} >> text=sees pictures")
+
+
 def test_a_file_that_is_chosen_is_taken_and_what_is_no_model_is_refused(server, pages, models):
     page = pages.open(server, "/models")
     page.wait_for_selector(".od-models li")

@@ -9,7 +9,8 @@ from omnidraft.settings.config import AppSettings, describe
 from tests.ui.chatting import arrived, ask, choose, said, write
 from ui.settings import cache_html
 
-ELSEWHERE = ("target", "drafter", "model_folders", "model_programs", "model.workers")  # the Models page has these
+# The Models page has these.
+ELSEWHERE = ("target", "drafter", "model_folders", "model_programs", "model.workers", "projectors")
 
 
 def field(name: str) -> str:

@@ -105,7 +105,9 @@ class ChatView:
         except OmniDraftError as error:
             said = str(error)
         start = {
-            self.target: gr.Dropdown(choices=models_list.choices(models), value=offered_target(session, chat.id)),
+            self.target: gr.Dropdown(
+                choices=models_list.choices(models, session.settings.projectors), value=offered_target(session, chat.id)
+            ),
             self.notice: note(said, bad=True),
             self.seen_idle: session.idle_unloads,
         }

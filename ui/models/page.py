@@ -14,9 +14,12 @@ import gradio as gr
 from omnidraft.app import models_list
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
+from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.llama.devices import gpu_offload
+from omnidraft.backends.projectors import NO_PROJECTOR
 from omnidraft.errors import OmniDraftError
 from omnidraft.settings.config import AppSettings, Setting, describe
+from omnidraft.settings.named_files import with_named_file
 from omnidraft.vocab import PairMap
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 from ui.chat.switching import describe_switch
@@ -97,7 +100,7 @@ def _wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:
         session = session_of(sessions, request)
         yield {parts.said: note("One moment.")}
         try:
-            told = _act(session, event._data["kind"], Path(event._data["file"]), known)
+            told = _act(session, event._data, known)
         except OmniDraftError as error:
             yield {parts.said: note(str(error), bad=True)}
             return
@@ -111,9 +114,10 @@ def _wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:
         field_events.keep(sessions, known_settings[name], field, parts.said, also=[parts.listed], after=after)
 
 
-def _act(session: Session, kind: str, path: Path, coverage: dict) -> str:
-    """Do what a card's button says; returns what happened."""
-    found = next((m for m in models_list.scan(session.assistant) if m.path == path), None)
+def _act(session: Session, asked: dict, coverage: dict) -> str:
+    """Do what a row's button says; returns what happened."""
+    kind, path, listed = asked["kind"], Path(asked["file"]), models_list.scan(session.assistant)
+    found = next((model for model in listed if model.path == path), None)
     if found is None:
         return "This file is no longer there."
     if kind == "use":
@@ -122,6 +126,8 @@ def _act(session: Session, kind: str, path: Path, coverage: dict) -> str:
     if kind == "unload":
         session.unload()
         return "Unloaded; the next question loads it again."
+    if kind == "projector":
+        return _look_through(session, path, str(asked["chosen"]), listed)
     if kind == "draft":
         said = session.choose_drafter(path)
         coverage.clear()  # it was measured with the drafter before
@@ -133,3 +139,12 @@ def _act(session: Session, kind: str, path: Path, coverage: dict) -> str:
     report = pair.report()
     coverage[str(path)] = report
     return f"{found.name} shares {report['direct']:,} of its {report['target_size']:,} tokens with the drafter."
+
+
+def _look_through(session: Session, model: Path, chosen: str, listed: list[ModelInfo]) -> str:
+    """Have a model see pictures through a projector that is listed, none, or the one found beside it."""
+    known = [str(one.path) for one in listed if one.kind == "projector"]
+    if chosen not in ("", NO_PROJECTOR, *known):
+        return "This projector is no longer there."
+    kept = with_named_file(session.settings.projectors, model.name, chosen)
+    return session.change("projectors", kept).capitalize()

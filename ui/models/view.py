@@ -13,8 +13,10 @@ from omnidraft.app.model_speed import Speed, speeds
 from omnidraft.app.session import Session
 from omnidraft.app.speed_store import SPEED_FILE, SpeedStore
 from omnidraft.backends.gguf.file import ModelInfo
+from omnidraft.backends.projectors import NO_PROJECTOR
 from omnidraft.format import count, percent, short, size
 from omnidraft.settings.config import ModelSettings
+from omnidraft.settings.named_files import named_file
 
 KINDS = {
     "vocabulary": "a vocabulary without weights",
@@ -33,6 +35,9 @@ element.addEventListener('click', (event) => {
   if (!button) return;
   acted = button.dataset.file || '';
   trigger('act', {kind: button.dataset.kind, file: acted, index: button.dataset.index});
+});
+element.addEventListener('change', ({target}) => {
+  if (target.dataset.kind) trigger('act', {kind: target.dataset.kind, file: target.dataset.file, chosen: target.value});
 });
 new MutationObserver(() => {
   for (const row of element.querySelectorAll('details[data-file]')) {
@@ -56,13 +61,16 @@ class _Here:
     speeds: dict[Path, Speed]
     coverage: dict[str, dict]
     eyes: dict[Path, Path | None]
+    projectors: list[Path]
+    chosen: tuple[str, ...]  # `AppSettings.projectors`
 
 
 def models(session: Session, coverage: dict[str, dict]) -> str:
     """One row per model file. `coverage` holds what was compared with the drafter, by path."""
     found = models_list.scan(session.assistant)
     here = _here(session, found, coverage)
-    shown = [model for model in found if model.path not in here.eyes.values()]
+    paired = {*here.eyes.values(), *(models_list.projector_of(model) for model in found)}
+    shown = [model for model in found if model.path not in paired]
     if not shown:
         return '<p class="od-none">No model files found.</p>'
     rows = "".join(_row(model, here) if model.kind == "model" else _other(model) for model in shown)
@@ -73,10 +81,12 @@ def _here(session: Session, found: list[ModelInfo], coverage: dict[str, dict]) -
     settings, writers = session.model_settings, [model for model in found if model.kind == "model"]
     drafter, store = session.drafter_path(), SpeedStore(session.assistant.home.cache / SPEED_FILE)
     loaded = next((model for model in writers if _same(model.path, session.loaded)), None)
-    room = Room.now(settings, (needs(loaded, settings) or 0) if loaded else 0)
-    eyes = {model.path: models_list.projector_of(model) for model in found}
+    chosen = session.settings.projectors
+    eyes = {model.path: models_list.projector_of(model, chosen) for model in found}
+    room = Room.now(settings, (needs(loaded, settings, eyes[loaded.path]) or 0) if loaded else 0)
+    projectors = [model.path for model in found if model.kind == "projector"]
     known = speeds(writers, settings, store)
-    return _Here(settings, loaded.path if loaded else None, drafter, room, known, coverage, eyes)
+    return _Here(settings, loaded.path if loaded else None, drafter, room, known, coverage, eyes, projectors, chosen)
 
 
 def _row(model: ModelInfo, here: _Here) -> str:
@@ -94,12 +104,12 @@ def _row(model: ModelInfo, here: _Here) -> str:
     return (
         f"<li><h3>{name}{tags}</h3><p>{facts}</p>{main}"
         f'<details data-file="{escape(str(model.path))}"><summary aria-label="More about {name}"></summary>'
-        f"{_facts(model, here)}{_path(model)}{_more(model, drafts)}</details></li>"
+        f"{_facts(model, here)}{_eyes(model, here)}{_path(model)}{_more(model, drafts)}</details></li>"
     )
 
 
 def _fits(model: ModelInfo, here: _Here, loaded: bool) -> tuple[bool, str]:
-    needed = needs(model, here.settings)
+    needed = needs(model, here.settings, here.eyes[model.path])
     if loaded:
         return True, "in memory"
     if needed is None:
@@ -119,7 +129,7 @@ def _other(model: ModelInfo) -> str:
 
 
 def _facts(model: ModelInfo, here: _Here) -> str:
-    needed, speed, projector = needs(model, here.settings), here.speeds.get(model.path), here.eyes[model.path]
+    needed, speed = needs(model, here.settings, here.eyes[model.path]), here.speeds.get(model.path)
     facts = [
         ("architecture", escape(model.architecture)),
         ("parameters", short(model.parameters)),
@@ -131,12 +141,28 @@ def _facts(model: ModelInfo, here: _Here) -> str:
         facts.append(("memory, about", f"{size(needed)} at {count(context_of(model, here.settings))} tokens"))
     if speed is not None and speed.like:
         facts.append(("speed estimated by", escape(speed.like)))
-    if projector is not None:
-        facts.append(("sees pictures through", escape(projector.name)))
     if (compared := here.coverage.get(str(model.path))) is not None:
         share = compared["direct"] / compared["target_size"]
         facts.append(("direct with the drafter", f"{count(compared['direct'])} tokens, {percent(share)}"))
     return "<dl>" + "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in facts) + "</dl>"
+
+
+def _eyes(model: ModelInfo, here: _Here) -> str:
+    """What it sees pictures through, to be chosen where there is a choice."""
+    if not here.projectors or model.path.is_dir():
+        return ""
+    beside = models_list.projector_of(model)
+    named = named_file(here.chosen, model.path.name) or ""
+    offered = [("", f"automatic: {beside.name if beside else 'none found'}"), (NO_PROJECTOR, "none")]
+    offered += [(str(path), path.name) for path in here.projectors]
+    options = "".join(
+        f'<option value="{escape(value)}"{" selected" * (value == named)}>{escape(word)}</option>'
+        for value, word in offered
+    )
+    return (
+        f'<label class="od-eyes">sees pictures through<select data-kind="projector" '
+        f'data-file="{escape(str(model.path))}">{options}</select></label>'
+    )
 
 
 def _more(model: ModelInfo, drafts: bool) -> str:

@@ -145,7 +145,7 @@ def check_memory(info: ModelInfo, settings: ModelSettings, n_ctx: int, max_rows:
 
 def check_projector(path: Path) -> None:
     """NoRoom if a projector's file is larger than what is free; the buffers it computes in are not known before."""
-    needed, free = path.stat().st_size, available_bytes()
+    needed, free = path.stat().st_size if path.is_file() else 0, available_bytes()
     if free is not None and needed > free:
         raise NoRoom(f"The projector {path.name} needs {size(needed)}, but {size(free)} of memory are free.")
 
