@@ -9,19 +9,15 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import threading
 from collections import deque
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from omnidraft.processes import system
-
-ROOT = Path(__file__).resolve().parents[2]
+from omnidraft.processes.line_child import LineChild
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,45 +39,33 @@ class BoundedChild:
         self, module: str, request: dict[str, Any], seconds: float, memory: int, environment: dict[str, str]
     ) -> None:
         self.late = False
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", module], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL, env={**os.environ, "GGML_NO_BACKTRACE": "1", **environment},
-            **system.own_session(),
-        )  # fmt: skip
+        self._child = LineChild(module, environment=environment, keeps_errors=False)
         self._clock = threading.Timer(seconds, self._end_late)
         self._clock.daemon = True
         self._clock.start()
-        assert self._process.stdin is not None
-        with suppress(OSError):  # it crashed at once
-            self._process.stdin.write(json.dumps({**request, "seconds": seconds, "memory": memory}).encode() + b"\n")
-            self._process.stdin.flush()
+        self._child.say(json.dumps({**request, "seconds": seconds, "memory": memory}) + "\n")
 
     @property
     def code(self) -> int:
-        return self._process.returncode
+        return self._child.process.returncode
 
-    def lines(self) -> Iterator[bytes]:
+    def lines(self) -> Iterator[str]:
         """What it says, until it ends; whoever stops reading before ends it."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
         try:
-            yield from self._process.stdout
-            self._process.wait()
+            yield from self._child.lines()
+            self._child.process.wait()
         finally:
             self._clock.cancel()
             self._end()
-            self._process.wait()
-            for pipe in (self._process.stdin, self._process.stdout):
-                with suppress(OSError):
-                    pipe.close()
+            self._child.ended()
 
     def _end_late(self) -> None:
         self.late = True
         self._end()
 
     def _end(self) -> None:
-        if self._process.poll() is None:
-            system.end_session(self._process)
+        if self._child.running:
+            system.end_group(self._child.process)
 
 
 def run_bounded(

@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 
 from omnidraft.processes import system
 
@@ -22,27 +23,27 @@ ROOT = Path(__file__).resolve().parents[2]
 class LineChild:
     """`python -m module`, running. It leads a process group of its own, so that Ctrl+C in the terminal is left to us.
 
-    One thread reads `lines` and then calls `ended`; the others may be called from anywhere. keeps_errors: for a child
-    that writes a log as long as it runs there is nothing to keep. heard: False for one that answers by other ways, and
-    inherits these `descriptors` for it (not on Windows).
+    One thread reads `lines` and then calls `ended`; the others may be called from anywhere. environment: variables it
+    has besides ours. keeps_errors: for a child that writes a log as long as it runs there is nothing to keep. heard:
+    False for one that answers by other ways, and inherits these `descriptors` for it (not on Windows).
     """
 
     def __init__(
         self,
         module: str,
         *arguments: str,
-        environment: Mapping[str, str] | None = None,
+        environment: Mapping[str, str] = MappingProxyType({}),
         keeps_errors: bool = True,
         heard: bool = True,
         descriptors: Sequence[int] = (),
     ) -> None:
         self._errors = tempfile.TemporaryFile() if keeps_errors else None  # noqa: SIM115 - open until it has ended
-        given = dict(os.environ if environment is None else environment)
+        given = {**os.environ, "GGML_NO_BACKTRACE": "1", **environment}  # whoever aborts needs no debugger
         path = os.pathsep.join([str(ROOT), *filter(None, [given.get("PYTHONPATH")])])
         self.process = subprocess.Popen(
-            [sys.executable, "-m", module, *arguments], stdin=subprocess.PIPE,
+            [sys.executable, "-P", "-m", module, *arguments], stdin=subprocess.PIPE,
             stdout=subprocess.PIPE if heard else subprocess.DEVNULL, stderr=self._errors or subprocess.DEVNULL,
-            env={**given, "PYTHONPATH": path}, pass_fds=descriptors, text=True, **system.own_group(),
+            env={**given, "PYTHONPATH": path}, pass_fds=descriptors, encoding="utf-8", **system.own_group(),
         )  # fmt: skip
 
     @property

@@ -1,7 +1,7 @@
 """All that differs between systems about processes: groups, pausing, ending, limits, priority, memory used.
 
-Linux and macOS have signals and limits; Windows suspends threads and ends processes through psutil, and has no such
-limits, so that there only clocks and priorities hold. `SYSTEM` says which branch is taken. Knows no program of ours.
+Linux and macOS have signals and limits; Windows ends processes through psutil, and has no such limits, so that there
+only clocks and priorities hold. `SYSTEM` says which branch is taken. Knows no program of ours.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import psutil
 
 SYSTEM = sys.platform
 _NO_WINDOW = 0x08000000  # subprocess.CREATE_NO_WINDOW, which other systems do not define
-_NEW_GROUP = 0x00000200
 _OPEN_FILES = 4096
 _MMAP_THRESHOLD = -3  # M_MMAP_THRESHOLD of malloc.h
 
@@ -28,18 +27,13 @@ def _windows() -> bool:
     return SYSTEM == "win32"
 
 
-def own_session() -> dict[str, Any]:
-    """Options of Popen for a child that is ended with all it starts, and hears nothing of Ctrl+C here."""
-    return {"creationflags": _NO_WINDOW | _NEW_GROUP} if _windows() else {"start_new_session": True}
-
-
 def own_group() -> dict[str, Any]:
-    """Options of Popen for a child that leads a group of its own in this session."""
+    """Options of Popen for a child that leads a group of its own, and hears nothing of Ctrl+C here."""
     return {"creationflags": _NO_WINDOW} if _windows() else {"process_group": 0}
 
 
-def end_session(process: subprocess.Popen[Any]) -> None:
-    """End a child that was started with `own_session` at once, with all it started."""
+def end_group(process: subprocess.Popen[Any]) -> None:
+    """End a child that was started with `own_group` at once, with all it started."""
     if _windows():
         with suppress(psutil.Error):
             for child in psutil.Process(process.pid).children(recursive=True):
@@ -53,22 +47,14 @@ def end_session(process: subprocess.Popen[Any]) -> None:
 
 def suspend(pid: int) -> None:
     """Stop a process where it is; nothing happens to one that is gone."""
-    if _windows():
-        with suppress(psutil.Error):
-            psutil.Process(pid).suspend()
-        return
-    with suppress(OSError):
-        os.kill(pid, signal.SIGSTOP)
+    with suppress(psutil.Error):
+        psutil.Process(pid).suspend()
 
 
 def resume(pid: int) -> None:
     """Let a suspended process go on."""
-    if _windows():
-        with suppress(psutil.Error):
-            psutil.Process(pid).resume()
-        return
-    with suppress(OSError):
-        os.kill(pid, signal.SIGCONT)
+    with suppress(psutil.Error):
+        psutil.Process(pid).resume()
 
 
 def lower_priority() -> None:

@@ -25,7 +25,7 @@ def branch(request, monkeypatch):
     """What psutil does is the same everywhere, so Windows' branch runs here too, but for its options of Popen."""
     if request.param == "win32" and HERE != "win32":
         monkeypatch.setattr(system, "SYSTEM", "win32")
-        monkeypatch.setattr(system, "own_session", lambda: {"start_new_session": True})
+        monkeypatch.setattr(system, "own_group", lambda: {"process_group": 0})
     return request.param
 
 
@@ -39,7 +39,7 @@ def until(happened, seconds=60) -> bool:
 
 
 def test_a_process_is_suspended_and_goes_on(branch):
-    child = subprocess.Popen(SLEEPER, stdout=subprocess.PIPE, **system.own_session())
+    child = subprocess.Popen(SLEEPER, stdout=subprocess.PIPE, **system.own_group())
     try:
         assert child.stdout.readline()
         system.suspend(child.pid)
@@ -53,9 +53,9 @@ def test_a_process_is_suspended_and_goes_on(branch):
 
 
 def test_a_child_ends_with_all_it_started(branch):
-    child = subprocess.Popen(PARENT, stdout=subprocess.PIPE, **system.own_session())
+    child = subprocess.Popen(PARENT, stdout=subprocess.PIPE, **system.own_group())
     grandchild = int(child.stdout.readline())
-    system.end_session(child)
+    system.end_group(child)
     child.wait()
     child.stdout.close()
     assert until(lambda: not psutil.pid_exists(grandchild) or psutil.Process(grandchild).status() == "zombie")
@@ -66,14 +66,13 @@ def test_nothing_happens_to_a_process_that_is_gone(branch):
     child.wait()
     system.suspend(child.pid)
     system.resume(child.pid)
-    system.end_session(child)
+    system.end_group(child)
 
 
 @pytest.mark.skipif(HERE == "win32", reason="the numbers are compared with other systems' lack of them")
 def test_windows_is_asked_for_no_window_and_never_for_signals(monkeypatch):
     monkeypatch.setattr(system, "SYSTEM", "win32")
     assert system.own_group() == {"creationflags": 0x08000000}
-    assert system.own_session() == {"creationflags": 0x08000200}
     monkeypatch.setattr(system.os, "kill", lambda *_: pytest.fail("a signal"))
     monkeypatch.setattr(system.os, "killpg", lambda *_: pytest.fail("a signal"))
     system.limit_processor(0)  # would end this process where limits are known

@@ -14,6 +14,7 @@ import socket
 import sys
 import threading
 import time
+from multiprocessing.connection import Connection
 
 from omnidraft.backends.base import Aborted
 from omnidraft.backends.llama.devices import processor_buffers
@@ -26,7 +27,6 @@ from omnidraft.backends.remote.target_messages import (
     ABORTED,
     DEFECT,
     DONE,
-    EXTEND,
     LOADING,
     OPENED,
     REFUSED,
@@ -34,13 +34,14 @@ from omnidraft.backends.remote.target_messages import (
     Reply,
     Request,
     SharedRows,
-    receive_request,
-    send_reply,
+    receive,
+    send,
 )
 from omnidraft.errors import OmniDraftError
 from omnidraft.processes import system
 from omnidraft.settings.config import ModelSettings
 
+_TOLD = ("n_ctx", "n_batch", "can_rewind", "cannot_rewind_reason", "rewind_method", "widest", "notices")
 _LOOKS = 0.5  # seconds between looks for new connections while the model loads
 _TELLS = 0.2  # seconds between two words about how far loading has come
 
@@ -63,25 +64,25 @@ def main() -> int:
     try:
         target = _open(asked, connection)
     except OmniDraftError as error:
-        send_reply(connection, Reply(REFUSED, text=str(error)))
+        send(connection, Reply(REFUSED, text=str(error)))
         return 1
     rows = SharedRows(target.max_rows, target.vocabulary.size, asked["rows"])
     target.interrupted_by(_FlagOfTheOther((ctypes.c_char * 2).from_buffer(rows.flag.data)))
-    send_reply(connection, Reply(OPENED, text=json.dumps(_description(target))))
+    send(connection, Reply(OPENED, text=json.dumps({name: getattr(target, name) for name in _TOLD})))
     try:
         while True:
-            send_reply(connection, _answer(target, receive_request(connection), rows))
+            send(connection, _answer(target, receive(connection, Request), rows))
     except Gone:
         return 0
 
 
-def _connect(asked: dict) -> socket.socket:
+def _connect(asked: dict) -> Connection:
     if sys.platform == "win32":
-        return socket.fromshare(bytes.fromhex(asked["share"]))
-    return socket.socket(fileno=asked["descriptor"])
+        return Connection(socket.fromshare(bytes.fromhex(asked["share"])).detach())
+    return Connection(asked["descriptor"])
 
 
-def _open(asked: dict, connection: socket.socket) -> LlamaTarget:
+def _open(asked: dict, connection: Connection) -> LlamaTarget:
     settings = ModelSettings(**asked["settings"])
     loading = threading.Event()
     placement = None
@@ -105,7 +106,7 @@ def _watch_connections(loaded: threading.Event) -> None:
 class _Progress:
     """Tells the app how far loading has come; called by llama.cpp for every tensor."""
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._told = 0.0
 
@@ -113,22 +114,10 @@ class _Progress:
         if time.monotonic() - self._told >= _TELLS:
             self._told = time.monotonic()
             try:
-                send_reply(self._connection, Reply(LOADING, seconds=share))
+                send(self._connection, Reply(LOADING, seconds=share))
             except Gone:
                 return False
         return True
-
-
-def _description(target: LlamaTarget) -> dict:
-    return {
-        "n_ctx": target.n_ctx,
-        "n_batch": target.n_batch,
-        "can_rewind": target.can_rewind,
-        "cannot_rewind_reason": target.cannot_rewind_reason,
-        "rewind_method": target.rewind_method,
-        "widest": target.widest,
-        "notices": target.notices,
-    }
 
 
 def _answer(target: LlamaTarget, request: Request, shared: SharedRows) -> Reply:
@@ -138,8 +127,7 @@ def _answer(target: LlamaTarget, request: Request, shared: SharedRows) -> Reply:
     try:
         if request.keep < len(target.tokens):
             target.rewind(request.keep)
-        if request.what == EXTEND:
-            found = target.extend(request.ids, request.rows)
+        found = target.extend(request.ids, request.rows)
     except Aborted:
         how = ABORTED
     except OmniDraftError as error:

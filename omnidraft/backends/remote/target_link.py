@@ -7,15 +7,14 @@ It ends by itself when its stdin closes, so none stays behind whatever becomes o
 from __future__ import annotations
 
 import json
-import select
 import socket
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from multiprocessing.connection import Connection
 from time import monotonic
 
-from omnidraft.backends.remote.environment import quiet_environment
-from omnidraft.backends.remote.target_messages import Reply, Request, SharedRows, receive_reply, send_request
+from omnidraft.backends.remote.target_messages import Reply, Request, SharedRows, receive, send
 from omnidraft.processes.line_child import LineChild
 from omnidraft.storage.trial import WITHIN
 
@@ -27,35 +26,26 @@ class TargetLink:
 
     def __init__(self, asked: dict, max_rows: int, columns: int) -> None:
         ours, theirs = socket.socketpair()
-        self._connection = ours
+        self._connection = Connection(ours.detach())
         self._shared = SharedRows(max_rows, columns)
         self._child: LineChild | None = None  # not if it could not be started
         asked = {**asked, "max_rows": max_rows, "rows": self._shared.place}
         try:
             with theirs:
-                self._child = self._start(asked["rows"], theirs)
-                self._ask(self._child, asked, theirs)
+                self._child = LineChild(
+                    "omnidraft.backends.remote.target_child", environment={WITHIN: "1"}, heard=False,
+                    descriptors=(theirs.fileno(), int(asked["rows"])) if sys.platform != "win32" else (),
+                )  # fmt: skip
+                if sys.platform == "win32":
+                    asked["share"] = theirs.share(self._child.pid).hex()
+                else:
+                    asked["descriptor"] = theirs.fileno()
+                self._child.say(json.dumps(asked) + "\n")  # what to load, and where to answer
         except BaseException:
             self.end()
             raise
         self._shared.handed_over()
         self.rows = self._shared.rows
-
-    def _start(self, rows: int | str, theirs: socket.socket) -> LineChild:
-        return LineChild(
-            "omnidraft.backends.remote.target_child",
-            environment={**quiet_environment(), WITHIN: "1"},
-            heard=False,
-            descriptors=(theirs.fileno(), int(rows)) if sys.platform != "win32" else (),
-        )
-
-    def _ask(self, child: LineChild, asked: dict, theirs: socket.socket) -> None:
-        """Say what to load and where to answer, on the process's stdin."""
-        if sys.platform == "win32":
-            asked["share"] = theirs.share(child.pid).hex()
-        else:
-            asked["descriptor"] = theirs.fileno()
-        child.say(json.dumps(asked) + "\n")
 
     @property
     def pid(self) -> int:
@@ -66,23 +56,19 @@ class TargetLink:
         """Set or clear the flag that ends a pass. Takes no lock."""
         self._shared.flag[0] = on
 
-    def _readable(self) -> bool:
-        """Whether something has come; waits a moment for it."""
-        return bool(select.select((self._connection,), (), (), _GLANCE)[0])
-
     def send(self, request: Request) -> None:
         """Gone if the process has ended."""
-        send_request(self._connection, request)
+        send(self._connection, request)
 
     def await_reply(self, seconds: float, left: Callable[[], bool] = bool) -> Reply | None:
         """The next reply; None once `left` says that nobody waits for it. TimeoutError after `seconds`, Gone."""
         end = monotonic() + seconds
-        while not self._readable():
+        while not self._connection.poll(_GLANCE):
             if monotonic() > end:
                 raise TimeoutError
             if left():
                 return None
-        return receive_reply(self._connection)
+        return receive(self._connection, Reply)
 
     def reply(self, seconds: float) -> Reply:
         """The next reply, waited for whatever happens. TimeoutError after `seconds`, Gone."""

@@ -19,20 +19,11 @@ import numpy as np
 import psutil
 
 from omnidraft.backends.base import Aborted
+from omnidraft.backends.context_length import context_length
 from omnidraft.backends.gguf.file import usable_info
 from omnidraft.backends.remote.rpc_probe import reachable
 from omnidraft.backends.remote.target_link import TargetLink
-from omnidraft.backends.remote.target_messages import (
-    ABORTED,
-    DEFECT,
-    EXTEND,
-    LOADING,
-    OPENED,
-    REFUSED,
-    Gone,
-    Reply,
-    Request,
-)
+from omnidraft.backends.remote.target_messages import ABORTED, DEFECT, LOADING, OPENED, REFUSED, Gone, Reply, Request
 from omnidraft.backends.remote.widths import Widths
 from omnidraft.backends.remote.workers import Plan, plan
 from omnidraft.errors import ModelError
@@ -154,7 +145,8 @@ class TargetProcess:
         link = self._ready()
         after = [*self._tokens, *ids]
         filled = self._filled(ids, rows, len(after))
-        reply = self._exchange(link, Request(EXTEND, len(self._tokens), rows + len(filled) - len(ids), filled), after)
+        wanted = Request(len(self._tokens), rows + len(filled) - len(ids), list(map(int, filled)))
+        reply = self._exchange(link, wanted, after)
         self._tokens = after[: reply.held]
         if reply.how == ABORTED:
             raise Aborted
@@ -189,7 +181,14 @@ class TargetProcess:
     def _exchange(self, link: TargetLink, request: Request, tokens: list[int]) -> Reply:
         """Send a request and wait for its reply. One that is interrupted and does not end soon is left behind."""
         limit = self._patience(len(request.ids))
-        leaving = _Leaving(lambda: self._interrupted and self.can_rewind)
+        interrupted: list[float] = []  # since when: most passes end by themselves soon
+
+        def leaving() -> bool:
+            if not (self._interrupted and self.can_rewind):
+                return False
+            interrupted.append(monotonic())
+            return interrupted[-1] - interrupted[0] > _LET_GO
+
         try:
             link.send(request)
             reply = link.await_reply(limit, leaving)
@@ -219,7 +218,7 @@ class TargetProcess:
     def _launch(self) -> None:
         """Start the process and load the model; ModelError in one sentence if that fails, then nothing is left."""
         if self.settings.workers:
-            self.plan = plan(self.info, self.settings, self.settings.n_ctx or self.info.n_ctx_train or 4096)
+            self.plan = plan(self.info, self.settings, context_length(self.info, self.settings)[0])
         self._link = TargetLink(self._asked(), self.max_rows, self.vocabulary.size)
         try:
             while (reply := self._link.reply(LOADING_STALLED)).how == LOADING:
@@ -294,20 +293,6 @@ class TargetProcess:
     def __del__(self) -> None:
         if getattr(self, "_link", None) is not None:
             self.close()
-
-
-class _Leaving:
-    """Whether to stop waiting: some time after `interrupted` has become true, as most passes end by themselves."""
-
-    def __init__(self, interrupted: Callable[[], bool]) -> None:
-        self._interrupted = interrupted
-        self._since: float | None = None
-
-    def __call__(self) -> bool:
-        if not self._interrupted():
-            return False
-        self._since = self._since or monotonic()
-        return monotonic() - self._since > _LET_GO
 
 
 def _afterwards(loading: bool) -> str:

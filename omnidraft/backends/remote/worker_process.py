@@ -16,7 +16,6 @@ from pathlib import Path
 
 import psutil
 
-from omnidraft.backends.remote.environment import quiet_environment
 from omnidraft.backends.remote.worker_server import CANNOT_LISTEN
 from omnidraft.errors import ModelError
 from omnidraft.processes.line_child import LineChild
@@ -92,10 +91,7 @@ class WorkerProcess:
         options = {**asdict(lending), "endpoint": f"{lending.listen.resolved()}:{lending.listen.port}"}
         del options["listen"]
         options["cache_dir"] = str(lending.cache_dir) if lending.cache_dir else None
-        self._child = LineChild(
-            "omnidraft.backends.remote.worker_server", json.dumps(options),
-            environment=quiet_environment(), keeps_errors=False,
-        )  # fmt: skip
+        self._child = LineChild("omnidraft.backends.remote.worker_server", json.dumps(options), keeps_errors=False)
         try:
             self.lends = self._begun()
             self._await_listening()

@@ -60,9 +60,7 @@ def _tell_true_memory(devices: list[Device], limit: int | None) -> None:
 
 
 def _described(device: Device, limit: int | None) -> dict:
-    if device.type != CPU:
-        return {"name": device.name, "description": device.description, "free": device.free}
-    free, _ = _memory(limit, device.total)()
+    free = device.free if device.type != CPU else _memory(limit, device.total)()[0]
     return {"name": device.name, "description": device.description, "free": free}
 
 

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from omnidraft.backends.remote.environment import ROOT, quiet_environment
+from omnidraft.processes.line_child import ROOT
 
 NAME, CARD, INNER = (f"{name}{os.getpid()}" for name in ("omnidraft-", "od", "odi"))
 HERE, THERE = (f"10.{128 + os.getpid() % 120}.{os.getpid() // 120 % 256}.{host}" for host in (1, 2))
@@ -46,7 +46,7 @@ def worker() -> Iterator[str]:
         arguments = ("worker", "--listen", f"{THERE}:{PORT}", "--threads", "1", "--trusted-network")
         process = subprocess.Popen(
             ["ip", "netns", "exec", NAME, sys.executable, "-m", "omnidraft", *arguments], cwd=ROOT,
-            env=quiet_environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
+            env={**os.environ, "GGML_NO_BACKTRACE": "1"}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
         with process:
             closing.callback(process.terminate)
