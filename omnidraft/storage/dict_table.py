@@ -11,7 +11,7 @@ import queue
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -90,14 +90,11 @@ class _Writer(SqliteMultithread):
 class DictTable(SqliteDict):
     """One table, written in transactions that `commit` ends. encode, decode: values to and from what SQLite stores."""
 
-    def __init__(self, path: Path, name: str, encode: Callable, decode: Callable, flag: str = "c") -> None:
-        if flag == "r":
-            _refuse_missing(path, name)  # sqlitedict would look itself, and cannot open what is encrypted
+    def __init__(self, path: Path, name: str, encode: Callable, decode: Callable) -> None:
         super().__init__(
             str(path), tablename=name, encode=encode, decode=decode, autocommit=False, journal_mode="WAL",
             outer_stack=False,
         )  # fmt: skip
-        self.flag = flag
         # sqlitedict turns syncing off, with which a power cut can damage the file; this costs nothing per commit.
         self.conn.execute("PRAGMA synchronous = NORMAL")
         self.conn.execute("PRAGMA secure_delete = ON")
@@ -129,11 +126,3 @@ class DictTable(SqliteDict):
                 return failure or error
             except sqlite.Error as error:  # an earlier statement's
                 failure = failure or error
-
-
-def _refuse_missing(path: Path, name: str) -> None:
-    """RuntimeError, as sqlitedict raises it, if there is no such table to read."""
-    with closing(sqlite.connect(path)) as connection:
-        found = connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (name,)).fetchone()
-    if found is None:
-        raise RuntimeError(f"there is no table {name!r} to read")
