@@ -45,7 +45,7 @@ def _ids(text: str | Sequence[int], vocabulary: Vocabulary, n_ctx: int) -> list[
             raise WrongIds("input has token ids that the model does not know.")
         ids = list(text)
     else:
-        least = len(text.encode("utf-8", "replace")) // max(1, *map(len, vocabulary.pieces))
+        least = len(text.encode("utf-8", "replace")) // vocabulary.longest_piece
         start = [vocabulary.bos] if vocabulary.add_bos and vocabulary.bos is not None else []
         # A text far too long is not tokenized only to learn that.
         ids = [*start, *vocabulary.encode(text, at_start=True)] if least < n_ctx else [0] * least

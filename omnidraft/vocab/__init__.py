@@ -5,11 +5,4 @@ from omnidraft.vocab.pair_map import PairMap
 from omnidraft.vocab.translator import Proposal, Translator
 from omnidraft.vocab.vocabulary import TokenKind, Vocabulary
 
-__all__ = [
-    "NgramCache",
-    "PairMap",
-    "Proposal",
-    "TokenKind",
-    "Translator",
-    "Vocabulary",
-]
+__all__ = ["NgramCache", "PairMap", "Proposal", "TokenKind", "Translator", "Vocabulary"]

@@ -50,11 +50,6 @@ class ExactEncoder:
             self._choose_sentinel(merged)
             self._learn_space_prefix()
 
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """What is wrapped."""
-        return self._tokenizer
-
     def start_prefix(self, data: bytes) -> bytes:
         """What the tokenizer puts before `data` at the beginning of a text: b" " or nothing."""
         if not data or not self.adds_space or (self._adds_once and data.startswith(b" ")):

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from omnidraft.errors import ModelError
-from omnidraft.storage.json_text import read_json
+from omnidraft.errors import ModelError, first_line
+from omnidraft.storage.json_text import read_json, read_object
 from omnidraft.vocab.vocabulary import TokenKind, Vocabulary, turn_end
 
 if TYPE_CHECKING:
@@ -25,30 +25,11 @@ _BYTE_TOKEN = re.compile(r"<0x([0-9A-F]{2})>")
 # Where answers have parts, each ends with <|end|>, and the answer itself with one of these (gpt-oss, Solar Open).
 _ENDS_OF_PARTED = ({"<|return|>", "<|call|>"}, {"<|flush|>", "<|calls|>"})
 # Control tokens that end generation in the known families, whatever a configuration file says or leaves out.
-_KNOWN_ENDS = frozenset(
-    [
-        "<|eot_id|>",
-        "<|im_end|>",
-        "<|end|>",
-        "<end_of_turn>",
-        "<turn|>",
-        "<|endoftext|>",
-        "<|end_of_text|>",
-        "<|eom_id|>",
-        "<|return|>",
-        "<|call|>",
-        "<|flush|>",
-        "<|calls|>",
-        "<EOT>",
-        "_<EOT>",
-        "[EOT]",
-        "[EOS]",
-        "</s>",
-        "<｜end▁of▁sentence｜>",
-        "<|eot|>",
-        "<|endofturn|>",
-    ]
-)
+_NAMED_ENDS = """
+    <|eot_id|> <|im_end|> <|end|> <end_of_turn> <turn|> <|endoftext|> <|end_of_text|> <|eom_id|> <|return|>
+    <|call|> <|flush|> <|calls|> <EOT> _<EOT> [EOT] [EOS] </s> <｜end▁of▁sentence｜> <|eot|> <|endofturn|>
+"""
+_KNOWN_ENDS = frozenset(_NAMED_ENDS.split())
 
 
 def read_tokenizer_json(path: str | Path) -> Vocabulary:
@@ -69,7 +50,7 @@ def read_tokenizer_json(path: str | Path) -> Vocabulary:
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {error.strerror or error}.") from None
     except Exception as error:  # the library raises bare Exception for any fault of the file
-        raise ModelError(f"{path} is not a tokenizer.json: {_first_line(error)}.") from None
+        raise ModelError(f"{path} is not a tokenizer.json: {first_line(error)}.") from None
     try:
         return _vocabulary(library, description, texts, _Configuration(path.parent))
     except ValueError as error:  # also where it cannot spell the texts that a vocabulary is told by
@@ -98,10 +79,6 @@ def _vocabulary(library: Library, description: dict, texts: list[str], beside: _
     )
 
 
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error)[:200].splitlines()), type(error).__name__)
-
-
 class HubTokenizer:
     """The library's tokenizer with special tokens encoded as plain text."""
 
@@ -116,7 +93,7 @@ class HubTokenizer:
         try:
             return self._library.encode(data.decode(), add_special_tokens=False).ids
         except Exception as error:  # the library's own kind, as for an unknown token that is not there
-            raise ModelError(f"This vocabulary cannot spell a text: {_first_line(error)}.") from None
+            raise ModelError(f"This vocabulary cannot spell a text: {first_line(error)}.") from None
 
     def tokenize_many(self, items: Sequence[bytes]) -> list[list[int]]:
         encoded = self._library.encode_batch_fast([data.decode() for data in items], add_special_tokens=False)
@@ -128,7 +105,7 @@ class _Configuration:
 
     def __init__(self, folder: Path):
         model, tokenizer, generation = (
-            _read_json(folder / name) for name in ("config.json", "tokenizer_config.json", "generation_config.json")
+            read_object(folder / name) for name in ("config.json", "tokenizer_config.json", "generation_config.json")
         )
         text = model.get("text_config")
         inner: dict[str, Any] = text if isinstance(text, dict) else {}
@@ -218,14 +195,6 @@ def _first_special(library: Library, controls: dict[str, int]) -> int | None:
     """The control id that the file's own post-processor puts before a text, None if it puts none."""
     ids = library.encode("a", add_special_tokens=True).ids
     return ids[0] if len(ids) > 1 and ids[0] in controls.values() else None
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        content = read_json(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}
 
 
 def _as_list(value: Any) -> list:

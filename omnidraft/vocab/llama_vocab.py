@@ -100,11 +100,6 @@ class LlamaTokenizer:
         self._keep_alive = keep_alive
         self._local = threading.local()
 
-    @property
-    def vocab(self) -> ctypes.c_void_p:
-        """The library's vocabulary, valid as long as this object is."""
-        return self._vocab
-
     def tokenize(self, data: bytes) -> list[int]:
         if not data:
             return []

@@ -2,17 +2,25 @@
 
 Direct map: equal bytes. Expansion E(t): the drafter ids that spell target token t as the drafter's tokenizer writes
 that fragment mid-text; |E(t)| > 1 makes (t, E(t)) an n-gram (paper, section 3.1). Knows no cache and no models.
+
+On disk it is three integer arrays in an .npz, never a pickle; one that is missing or damaged, as the checksums in it
+tell, is made anew.
 """
 
 from __future__ import annotations
 
+import logging
+import zipfile
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 
-from omnidraft.vocab import pair_file
+from omnidraft.storage.scratch import replacing
 from omnidraft.vocab.vocabulary import Vocabulary
+
+_FORMAT = 1
+_log = logging.getLogger(__name__)
 
 
 class PairMap:
@@ -36,11 +44,11 @@ class PairMap:
             path = Path(cache_dir) / f"pair-{drafter.fingerprint[:20]}-{target.fingerprint[:20]}.npz"
         # Vocabularies that differ only in padding share a file, so it covers the ordinary ids, not every logit row.
         drafter_ids, target_ids = _last_ordinary(drafter) + 1, _last_ordinary(target) + 1
-        arrays = pair_file.load(path, drafter_ids, target_ids) if path else None
-        if arrays is None or not _lengths_agree(drafter, target, *arrays[1:]):
+        arrays = _load(path) if path else None
+        if arrays is None:
             arrays = _compute(drafter, target, drafter_ids, target_ids)
             if path:
-                pair_file.save(path, *arrays)
+                _save(path, *arrays)
         short, flat, offsets = arrays
         direct = np.full(drafter.size, -1, dtype=np.int32)
         direct[:drafter_ids] = short
@@ -119,16 +127,25 @@ def _unpack(drafter: Vocabulary, target: Vocabulary, flat: np.ndarray, offsets: 
     return expansions
 
 
-def _lengths_agree(drafter: Vocabulary, target: Vocabulary, flat: np.ndarray, offsets: np.ndarray) -> bool:
-    """Every stored expansion is empty or as many bytes long as its target token: catches a damaged disk copy."""
-    ids = len(offsets) - 1
-    sizes = np.array([len(piece) for piece in drafter.pieces], dtype=np.int64)
-    ends = np.concatenate(([0], np.cumsum(sizes[flat])))
-    spelled = ends[offsets[1:]] - ends[offsets[:-1]]
-    wanted = np.array([len(piece) for piece in target.pieces[:ids]], dtype=np.int64)
-    return bool(np.all((spelled == wanted) | (np.diff(offsets) == 0)))
-
-
 def _last_ordinary(vocabulary: Vocabulary) -> int:
     ordinary = np.flatnonzero(vocabulary.ordinary)
     return int(ordinary[-1]) if len(ordinary) else -1
+
+
+def _save(path: Path, direct: np.ndarray, flat: np.ndarray, offsets: np.ndarray) -> None:
+    """Write atomically. A folder that cannot be written only costs the next start some time, so it is no error."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as temporary, open(temporary, "wb") as file:
+            np.savez(file, format=np.int32(_FORMAT), direct=direct, flat=flat, offsets=offsets)
+    except OSError as error:
+        _log.info("the vocabulary map was not kept at %s: %s", path, error)
+
+
+def _load(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    """(direct, flat, offsets); None if the file does not hold them."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return (file["direct"], file["flat"], file["offsets"]) if int(file["format"]) == _FORMAT else None
+    except (OSError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile):
+        return None

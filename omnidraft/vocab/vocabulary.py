@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from enum import IntEnum
+from functools import cached_property
 
 import numpy as np
 
@@ -98,6 +99,16 @@ class Vocabulary:
         if self._encoder is None:
             raise ModelError("This vocabulary belongs to a model that has been closed.")
         return self._encoder
+
+    @cached_property
+    def longest_piece(self) -> int:
+        """Bytes that one token stands for at most."""
+        return max(1, *map(len, self.pieces))
+
+    @cached_property
+    def control_texts(self) -> dict[int, bytes]:
+        """How control tokens are spelled, by id."""
+        return {id: text.encode() for text, id in self.controls.items()}
 
     def close(self) -> None:
         """Let go of the tokenizer; ids can still be decoded."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
-from weakref import WeakKeyDictionary
 
 from omnidraft.backends.prompting.messages import Message
 from omnidraft.backends.prompting.picture_marks import See, render
@@ -65,21 +64,11 @@ def count_ids(
     """
     runs = _runs(render(template, messages, see), vocabulary)
     if limit is not None:
-        longest = _longest_piece(vocabulary)
+        longest = vocabulary.longest_piece
         least = sum(1 if isinstance(run, int) else -(-len(run.encode()) // longest) for run in runs)
         if least > limit:
             return least
     return len(_ids(runs, vocabulary, committed))
-
-
-_longest: WeakKeyDictionary[Vocabulary, int] = WeakKeyDictionary()
-
-
-def _longest_piece(vocabulary: Vocabulary) -> int:
-    """Bytes that one token stands for at most."""
-    if vocabulary not in _longest:
-        _longest[vocabulary] = max(1, *map(len, vocabulary.pieces))
-    return _longest[vocabulary]
 
 
 def _ids(runs: list[Run], vocabulary: Vocabulary, committed: Sequence[int]) -> list[int]:
@@ -109,7 +98,7 @@ def _known(vocabulary: Vocabulary, data: bytes, ids: Sequence[int]) -> tuple[int
     Control tokens that the model wrote and nobody saw are among them; what ended the answer is not.
     """
     spelled = 0
-    markers = _control_texts(vocabulary)
+    markers = vocabulary.control_texts
     for count, id in enumerate(ids):
         known = 0 <= id < vocabulary.size and id not in vocabulary.eog
         if not known or not data.startswith(vocabulary.pieces[id], spelled):
@@ -117,15 +106,6 @@ def _known(vocabulary: Vocabulary, data: bytes, ids: Sequence[int]) -> tuple[int
         marker = markers.get(id, b"")  # of thoughts and calls, which the answer's text spells out
         spelled += len(marker if marker and data.startswith(marker, spelled) else vocabulary.pieces[id])
     return len(ids), spelled
-
-
-_controls: WeakKeyDictionary[Vocabulary, dict[int, bytes]] = WeakKeyDictionary()
-
-
-def _control_texts(vocabulary: Vocabulary) -> dict[int, bytes]:
-    if vocabulary not in _controls:
-        _controls[vocabulary] = {id: text.encode() for text, id in vocabulary.controls.items()}
-    return _controls[vocabulary]
 
 
 def _runs(spans: Sequence[Span], vocabulary: Vocabulary) -> list[Run]:
@@ -166,7 +146,7 @@ def _match(runs: list[Run], vocabulary: Vocabulary, committed: Sequence[int]) ->
 
 def _spell(vocabulary: Vocabulary, committed: Sequence[int], start: int, data: bytes) -> tuple[int, int]:
     """Walks along `committed` from `start` while its pieces spell `data`: (next id, bytes spelled)."""
-    spelled, markers = 0, _control_texts(vocabulary)
+    spelled, markers = 0, vocabulary.control_texts
     while start < len(committed) and spelled < len(data):
         id = committed[start]
         piece = b"" if id >= vocabulary.size else vocabulary.pieces[id] or markers.get(id, b"")

@@ -37,8 +37,7 @@ class RawText:
 
     def target_ids(self, vocabulary: Vocabulary, committed: Sequence[int], n_ctx: int) -> list[int]:
         """The same for the target; ContextFull if there is no room for an answer behind it."""
-        longest = max(1, *map(len, vocabulary.pieces))
-        least = len(self.ids) or len(self.text.encode("utf-8", "replace")) // longest
+        least = len(self.ids) or len(self.text.encode("utf-8", "replace")) // vocabulary.longest_piece
         # A text far too long is not tokenized only to learn that.
         ids = list(self.ids) or (self.prompt_ids(vocabulary, committed) if least < n_ctx else [])
         if max(least, len(ids)) >= n_ctx:

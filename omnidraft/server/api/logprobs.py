@@ -23,7 +23,6 @@ class Logprobs:
 
     def __init__(self, vocabulary: Vocabulary, prefix: str = "") -> None:
         self._vocabulary = vocabulary
-        self._names = {id: text for text, id in vocabulary.controls.items()}
         self._prefix = prefix.encode()
         self._entries: list[Entry] = []
         self._spelled = self._shown = self._read = 0
@@ -86,7 +85,7 @@ class Logprobs:
 
     def _bytes(self, token: int) -> bytes:
         """A control token stands for no text; it is told by its name."""
-        return self._vocabulary.pieces[token] or self._names.get(token, "").encode()
+        return self._vocabulary.pieces[token] or self._vocabulary.control_texts.get(token, b"")
 
 
 def _scores(token: Token) -> Scores:

@@ -110,7 +110,7 @@ class Library:
     def __init__(self, rules: str, vocabulary: Vocabulary) -> None:
         begin_call()
         self._sampler = llama_cpp.llama_sampler_init_grammar(
-            vocabulary.encoder.tokenizer.vocab, rules.encode(), b"root"
+            vocabulary.encoder._tokenizer._vocab, rules.encode(), b"root"
         )
         assert self._sampler
 
