@@ -6,7 +6,7 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from omnidraft.errors import OmniDraftError
@@ -22,41 +22,25 @@ class QueueFull(OmniDraftError):
         super().__init__(f"Too many requests are waiting for this model; try again in {self.seconds} seconds.")
 
 
-class QueuePlace:
-    """One's place in the queue."""
-
-    def __init__(self, queue: RequestQueue) -> None:
-        self._queue = queue
-
-    @property
-    def is_first(self) -> bool:
-        return self._queue.first is self
-
-
 class RequestQueue:
     """The places taken, and how long a turn took lately."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._places: deque[QueuePlace] = deque()
+        self._places: deque[object] = deque()
         self._turn, self._last = 1.0, 0.0  # seconds between turns, and when the last began
 
-    @property
-    def first(self) -> QueuePlace | None:
-        with self._lock:
-            return self._places[0] if self._places else None
-
     @contextmanager
-    def place(self, again: bool = False) -> Iterator[QueuePlace]:
-        """A place at the end until the block ends, which is when one's turn has begun or is given up. QueueFull if too
-        many wait, unless one was let in before (`again`)."""
-        own = QueuePlace(self)
+    def place(self, again: bool = False) -> Iterator[Callable[[], bool]]:
+        """A place at the end until the block ends, which is when one's turn has begun or is given up; what tells
+        whether it is the first by now. QueueFull if too many wait, unless one was let in before (`again`)."""
+        own = object()
         with self._lock:
             if len(self._places) >= LONGEST and not again:
                 raise QueueFull(self._turn * len(self._places) / 2)
             self._places.append(own)
         try:
-            yield own
+            yield lambda: self._places[0] is own
         finally:
             with self._lock:
                 if self._places[0] is own:

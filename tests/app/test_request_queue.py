@@ -13,12 +13,12 @@ from omnidraft.app.request_queue import QueueFull, RequestQueue
 def test_the_first_who_came_is_first_until_gone():
     queue = RequestQueue()
     with queue.place() as one, queue.place() as two:
-        assert one.is_first
-        assert not two.is_first
+        assert one()
+        assert not two()
         with queue.place() as three:
-            pass
-        assert not three.is_first
-    assert queue.first is None
+            assert not three()
+    with queue.place() as four:
+        assert four()
 
 
 def test_who_gives_up_in_the_middle_moves_nobody():
@@ -27,9 +27,9 @@ def test_who_gives_up_in_the_middle_moves_nobody():
     middle.enter_context(queue.place())
     with queue.place() as last:
         middle.close()
-        assert one.is_first
+        assert one()
         first.close()
-        assert last.is_first
+        assert last()
 
 
 def test_a_full_queue_says_when_to_come_again_but_keeps_whom_it_let_in(monkeypatch):
@@ -40,6 +40,6 @@ def test_a_full_queue_says_when_to_come_again_but_keeps_whom_it_let_in(monkeypat
             pass
         assert told.value.seconds >= 1
         with queue.place(again=True) as own:
-            assert not own.is_first
+            assert not own()
     with queue.place() as own:
-        assert own.is_first
+        assert own()

@@ -154,12 +154,9 @@ def control_name(token: int | None) -> bytes:
 def tokenizer(pieces: list[bytes], end: int) -> llguidance.LLTokenizer:
     """llguidance's view of tokens with these bytes. It is never asked to cut text into them."""
     special = [i for i, piece in enumerate(pieces) if piece.startswith(b"\xff<")]
-    view = _Tokens(end, pieces, special)
-    return llguidance.LLTokenizer(llguidance.TokenizerWrapper(view), eos_token=end, slices=_slices(pieces))
-
-
-def _slices(pieces: list[bytes]) -> list[str]:
-    return llguidance.LLTokenizer.json_slices() if len(pieces) > 1 << 12 else []
+    view = llguidance.TokenizerWrapper(_Tokens(end, pieces, special))
+    slices = llguidance.LLTokenizer.json_slices() if len(pieces) > 1 << 12 else []
+    return llguidance.LLTokenizer(view, eos_token=end, slices=slices)
 
 
 @dataclass(slots=True)

@@ -40,7 +40,7 @@ def _needed(root: Schema, part: Schema) -> Iterator[Schema]:
     """The schemas that decide whether a value of `part` ends."""
     for word in ("allOf", "anyOf", "oneOf"):
         yield from filter(_is_schema, _list(part, word))
-    yield from filter(_is_schema, [_referred(root, part), *_members(part)])
+    yield from filter(_is_schema, [referred(root, part.get("$ref")), *_members(part)])
 
 
 def _ends(root: Schema, part: Schema, finite: set[int]) -> bool:
@@ -52,7 +52,7 @@ def _ends(root: Schema, part: Schema, finite: set[int]) -> bool:
     if "enum" in part or "const" in part:
         return True
     choices = [good(_list(part, word)) for word in ("anyOf", "oneOf")]
-    whole = [*_list(part, "allOf"), _referred(root, part), *_members(part)]
+    whole = [*_list(part, "allOf"), referred(root, part.get("$ref")), *_members(part)]
     return all(good(whole)) and all(any(each) for each in choices if each)
 
 
@@ -69,9 +69,8 @@ def _members(part: Schema) -> list[Any]:
     return [*first[:least], *([part.get("items")] if least > len(first) else [])]
 
 
-def _referred(root: Schema, part: Schema) -> Any:
-    """The schema that `part` refers to; None for none, or one that cannot be found."""
-    name = part.get("$ref")
+def referred(root: Any, name: Any) -> Any:
+    """The schema that a reference (`$ref`) names; None for none, or one that cannot be found."""
     if not isinstance(name, str) or not name.startswith("#"):
         return None
     found: Any = root

@@ -8,9 +8,9 @@ said), and messages of the role "tool" bring results. Knows no template.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import chain, product
 from typing import Any
 
 Message = Mapping[str, Any]
@@ -166,11 +166,6 @@ def strings(value: Any) -> Iterator[str]:
         yield value
     elif isinstance(value, Mapping):
         yield from value
-        yield from _all(value.values())
+        yield from chain.from_iterable(map(strings, value.values()))
     elif isinstance(value, (list, tuple)):
-        yield from _all(value)
-
-
-def _all(values: Iterable[Any]) -> Iterator[str]:
-    for value in values:
-        yield from strings(value)
+        yield from chain.from_iterable(map(strings, value))

@@ -46,8 +46,8 @@ def unseen(messages: Sequence[M]) -> list[M]:
 
 
 def _without(message: M) -> M:
-    kept: Any = {name: value for name, value in message.items() if name != "pictures"}
-    kept["content"] = _MARK.sub(UNSEEN, kept["content"])
+    kept: Any = {**message, "content": _MARK.sub(UNSEEN, message["content"])}
+    del kept["pictures"]
     return kept
 
 

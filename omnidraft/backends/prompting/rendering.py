@@ -66,9 +66,7 @@ class Renderer:
     def _compile(self, source: str | None, controls: Collection[str]) -> tuple[str, SafeTemplate]:
         if source:
             try:
-                template = compile_template(source)
-                self._check(template)
-                return source, template
+                return source, self._checked(source)
             except jinja2.TemplateError as error:
                 self.note = f"The chat template of {self.name} cannot be used ({error}), so a plain one is used."
         else:
@@ -82,17 +80,17 @@ class Renderer:
         """The template for conversations with tools; the ordinary one if there is no other that can be used."""
         try:
             if source:
-                template = compile_template(source)
-                self._check(template)
-                return source, template
+                return source, self._checked(source)
         except jinja2.TemplateError:
             pass
         return self.source, self._template
 
-    def _check(self, template: SafeTemplate) -> None:
+    def _checked(self, source: str) -> SafeTemplate:
         """jinja2.TemplateError if the template cannot even write a question."""
+        template = compile_template(source)
         if PROBE not in self._rendered(template, [{"role": "user", "content": PROBE}], Given(True)):
             raise jinja2.TemplateError("it leaves out what was asked")
+        return template
 
     def form(self) -> ChatFormat:
         """How this model's answers are written."""

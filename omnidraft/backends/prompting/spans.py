@@ -50,7 +50,8 @@ class TypedText:
         self._source = source
         self._pattern = _alternatives(self.controls)
         # Typed by somebody, these stay text as well: the template's markers that the vocabulary has as text.
-        written = (vocabulary.pieces[id].decode("utf-8", "replace") for id in _user_defined(vocabulary))
+        own = np.flatnonzero(vocabulary.kinds == TokenKind.USER_DEFINED).tolist()
+        written = (vocabulary.pieces[id].decode("utf-8", "replace") for id in own)
         self._marks = sorted({text for text in written if is_marker(text) and text in source})
         self._typed = _alternatives([*self.controls, *self._marks])
 
@@ -99,10 +100,6 @@ class TypedText:
             text += behind.replace(sentinel, "")
         if text:
             yield Span(text, joined=joined)
-
-
-def _user_defined(vocabulary: Vocabulary) -> Iterable[int]:
-    return np.flatnonzero(vocabulary.kinds[: len(vocabulary.pieces)] == TokenKind.USER_DEFINED).tolist()
 
 
 def control_pattern(vocabulary: Vocabulary) -> re.Pattern[str] | None:

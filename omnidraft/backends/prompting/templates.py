@@ -17,15 +17,7 @@ from omnidraft.backends.prompting.formats.harmony import THOUGHT_MARKS
 from omnidraft.backends.prompting.formats.open import Reader, begun_text, open_reader
 from omnidraft.backends.prompting.formats.probe import FIELDS
 from omnidraft.backends.prompting.formats.shapes import ChatFormat
-from omnidraft.backends.prompting.messages import (
-    PROBE,
-    PROBE_TOOLS,
-    Fields,
-    Message,
-    Plain,
-    fields_of_calls,
-    shaped,
-)
+from omnidraft.backends.prompting.messages import PROBE, PROBE_TOOLS, Fields, Message, Plain, fields_of_calls, shaped
 from omnidraft.backends.prompting.rendering import Given, Renderer
 from omnidraft.backends.prompting.sandbox import template_options
 from omnidraft.backends.prompting.spans import Span, TypedText

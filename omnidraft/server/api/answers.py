@@ -22,7 +22,7 @@ from omnidraft.app.session import Session, StillAnswering
 from omnidraft.backends.base import LanguageModel
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.prompting.before_answer import behind_thoughts
-from omnidraft.backends.prompting.call_grammar import call_form, call_grammar
+from omnidraft.backends.prompting.call_grammar import required_call
 from omnidraft.backends.prompting.grammar import Grammar
 from omnidraft.backends.prompting.grammar_state import GrammarState
 from omnidraft.backends.prompting.raw_text import RawText
@@ -115,11 +115,11 @@ async def ends(job: AnswerJob | EmbeddingJob, request: Request) -> bool:
 async def when_idle(session: Session, request: Request, begin: Callable[[], Any], again: bool = False) -> Any:
     """What `begin` gives, as soon as no answer is being written and nobody waits longer; BadRequest if the client goes
     away before, QueueFull if too many wait and this request was not let in before (`again`)."""
-    with session.queue.place(again) as place:
+    with session.queue.place(again) as is_first:
         while True:
             if await request.is_disconnected():
                 raise BadRequest(GONE, 499)
-            if place.is_first and not session.busy:
+            if is_first() and not session.busy:
                 try:
                     return await run_in_threadpool(begin)
                 except StillAnswering:
@@ -173,7 +173,7 @@ def _checked_grammar(model: LanguageModel, template: ChatTemplate, asked: Comple
         if not template.supports_tools:
             raise BadRequest(f"The chat template of {model.name} does not support tools; choose another model.")
         if tools.forced:
-            grammar = call_grammar(call_form(template), tools.forced)
+            grammar = required_call(template, tools.forced)
     if grammar is None:
         return None
     if isinstance(asked.prompts[0], list) and isinstance(asked.prompts[0][0], dict):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from omnidraft.backends.prompting.call_grammar import CallForm, TagForm, call_grammar
+from omnidraft.backends.prompting.call_grammar import call_grammar
+from omnidraft.backends.prompting.formats.shapes import WrittenCall
 from omnidraft.backends.prompting.grammar import check_grammar
 from omnidraft.errors import GrammarError, ModelError
 from tests.backends.prompting.following import takes
@@ -14,8 +15,8 @@ WEATHER = {"name": "weather", "parameters": {
     "properties": {"city": {"type": "string"}, "days": {"type": "integer"}, "unit": {"$ref": "#/$defs/unit"}},
     "$defs": {"unit": {"enum": ["C", "F"]}}}}  # fmt: skip
 CLOCK = {"name": "clock", "parameters": {"properties": {"zone": {"enum": ["UTC", "CET"]}}, "required": ["zone"]}}
-JSON = CallForm('<tool_call>\n{"name": "', '", "arguments": ', "}\n</tool_call>")
-TAGS = CallForm("<call><function=", ">\n", "</function></call>", TagForm("<parameter=", ">\n", "\n</parameter>\n"))
+JSON = WrittenCall('<tool_call>\n{"name": "', '", "arguments": ', "}\n</tool_call>")
+TAGS = WrittenCall("<call><function=", ">\n", "</function></call>", ("<parameter=", ">\n", "\n</parameter>\n"))
 
 
 @pytest.mark.parametrize(("form", "text", "good"), [

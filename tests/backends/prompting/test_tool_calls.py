@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from omnidraft.backends.prompting.call_grammar import call_form, call_grammar
+from omnidraft.backends.prompting.call_grammar import required_call
 from omnidraft.backends.prompting.formats.events import Call, Content
 from omnidraft.backends.prompting.formats.of_template import format_of_source
 from omnidraft.backends.prompting.formats.open import open_reader
@@ -116,8 +116,9 @@ def test_a_template_without_tools_gets_calls_and_results_as_text(vocabulary):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_forced_call_is_one_the_reader_reads(form, vocabulary):
-    known = call_form(ChatTemplate(TEMPLATES[form], vocabulary))
-    grammar = call_grammar(known, [WEATHER, CLOCK])
+    template = ChatTemplate(TEMPLATES[form], vocabulary)
+    known = next(shape.written for shape in template.form.calls if shape.written is not None)
+    grammar = required_call(template, [WEATHER, CLOCK])
 
     def written(name: str, arguments: dict) -> str:
         return known.before + name + known.between + json.dumps(arguments) + known.behind

@@ -6,13 +6,22 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from omnidraft.backends.prompting.formats.arguments import ArgumentReader, argument_reader
-from omnidraft.backends.prompting.formats.code_arguments import CODE_TOOLS, code_parameter
+from omnidraft.backends.prompting.formats.code_arguments import CODE_TOOLS, CodeReader, code_parameter
 from omnidraft.backends.prompting.formats.events import Arguments, CallBegun, CallEnded, Event
-from omnidraft.backends.prompting.formats.json_arguments import is_object
+from omnidraft.backends.prompting.formats.json_arguments import JsonReader, is_object
 from omnidraft.backends.prompting.formats.json_scan import JsonScan, Path
+from omnidraft.backends.prompting.formats.loose_arguments import LooseReader
 from omnidraft.backends.prompting.formats.pattern import MORE, Match, match
-from omnidraft.backends.prompting.formats.shapes import CallShape, JsonCalls, NamedCalls, Pattern
+from omnidraft.backends.prompting.formats.shapes import (
+    CallShape,
+    CodeArguments,
+    JsonCalls,
+    LooseArguments,
+    NamedCalls,
+    Pattern,
+    TagArguments,
+)
+from omnidraft.backends.prompting.formats.tag_arguments import TagReader
 
 Tell = Callable[[Event], None]
 _OTHERS = frozenset(("type", "index", "id", "tool_call_id"))
@@ -57,6 +66,16 @@ def call_reader(shape: CallShape, tools: Tools, tell: Tell) -> CallReader:
     return NamedCall(shape.body, shape.closers, tools, tell)
 
 
+class ArgumentReader(Protocol):
+    """Fed text, it says the JSON text of an object as it grows. `feed` returns where it stopped; then `done` or
+    `failed` is set, or more text is needed. At the end of the answer `final` is true."""
+
+    done: bool
+    failed: bool
+
+    def feed(self, text: str, at: int, final: bool) -> int: ...
+
+
 class NamedCall:
     """A call whose name stands outside of its arguments."""
 
@@ -77,10 +96,7 @@ class NamedCall:
                 self.failed = True
                 return at
             self._call, at = CallBegun(name, found.gaps.get("id", "")), found.end
-            code = code_parameter(name, self._tools.schema(name))
-            self._arguments = argument_reader(
-                self._body.arguments, self._tools.schema(name), self._closers, self._say, code
-            )
+            self._arguments = self._reader(self._tools.schema(name), name)
         at = self._arguments.feed(text, at, final)
         self.done, self.failed = self._arguments.done and not self._arguments.failed, self._arguments.failed
         if self.done:
@@ -91,6 +107,16 @@ class NamedCall:
         if not found.gaps:
             return next((name for name in CODE_TOOLS if self._tools.schema(name)), None)
         return self._tools.known(found.gaps.get("name", found.gaps.get("id", "")))
+
+    def _reader(self, schema: Any, name: str) -> ArgumentReader:
+        shape, code = self._body.arguments, code_parameter(name, schema)
+        if isinstance(shape, CodeArguments):
+            return CodeReader(code, self._say)
+        if isinstance(shape, TagArguments):
+            return TagReader(shape, schema, self._say)
+        if isinstance(shape, LooseArguments):
+            return LooseReader(shape, schema, self._say)
+        return JsonReader(self._closers, self._say, code)
 
     def _say(self, piece: str) -> None:
         """Arguments, and before them that there is a call: a name alone may be anything."""
@@ -106,7 +132,9 @@ class JsonCall:
     def __init__(self, body: JsonCalls, tools: Tools, tell: Tell) -> None:
         self.done = self.failed = self.begun = False
         self._body, self._tools, self._tell = body, tools, tell
-        self._scan = _KeyedScan(tools) if body.keyed else JsonScan(body.names | body.ids, body.arguments)
+        self._scan = (
+            _KeyedScan(frozenset(), frozenset()) if body.keyed else JsonScan(body.names | body.ids, body.arguments)
+        )
         self._expected = {path[0] for path in (*body.names, *body.arguments, *body.ids)} | body.others | _OTHERS
         self._place: Path | None = None
         self._told = 0
@@ -170,9 +198,6 @@ class JsonCall:
 
 class _KeyedScan(JsonScan):
     """Any first key is a name, and its value the arguments."""
-
-    def __init__(self, _tools: Tools) -> None:
-        super().__init__(frozenset(), frozenset())
 
     def _watches(self, place: Path) -> bool:
         return len(place) == 1 and not self.texts

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from omnidraft.backends.prompting.formats.pairs import Say
-from omnidraft.backends.prompting.formats.values import dump
+from omnidraft.backends.prompting.formats.values import Say, dump
 
 CODE_TOOLS = ("python", "ipython", "code_interpreter")
 

@@ -6,9 +6,9 @@ import json
 
 from omnidraft.backends.prompting.formats.code_arguments import CodeReader
 from omnidraft.backends.prompting.formats.json_scan import JsonScan
-from omnidraft.backends.prompting.formats.pairs import Say
 from omnidraft.backends.prompting.formats.pattern import MORE, Match, match, skip_space
 from omnidraft.backends.prompting.formats.shapes import Pattern
+from omnidraft.backends.prompting.formats.values import Say
 
 
 class JsonReader:

@@ -18,13 +18,7 @@ from omnidraft.backends.prompting.formats.pattern import (
     match,
 )
 from omnidraft.backends.prompting.formats.probe import KEYS, NUMBER, TEXT
-from omnidraft.backends.prompting.formats.shapes import (
-    Arguments,
-    JsonArguments,
-    LooseArguments,
-    Pattern,
-    TagArguments,
-)
+from omnidraft.backends.prompting.formats.shapes import Arguments, JsonArguments, LooseArguments, Pattern, TagArguments
 
 _DECODER = json.JSONDecoder()
 _CLOSERS = {"(": ")", "{": "}", "[": "]"}
@@ -109,12 +103,8 @@ def _tags(lead: str, middle: str, plain: str, behind: str, more: str) -> tuple[P
 
 def _from(text: str, items: Sequence[Item]) -> str:
     """What is left of `text` behind the items."""
-    found = match([gap_word(item) for item in items], text.lstrip(), 0, True)
+    found = match([KEYS[0] if item == KEY else item for item in items], text.lstrip(), 0, True)
     return text.lstrip()[found.end :] if isinstance(found, Match) else ""
-
-
-def gap_word(item: Item) -> Item:
-    return KEYS[0] if item == KEY else item
 
 
 def _key_end(text: str, number: str) -> tuple[Pattern, str | None]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from omnidraft.backends.prompting.formats.loose import ends_value, read_loose
-from omnidraft.backends.prompting.formats.pairs import Pairs, Say
 from omnidraft.backends.prompting.formats.pattern import overlap, skip_space
 from omnidraft.backends.prompting.formats.shapes import LooseArguments
-from omnidraft.backends.prompting.formats.values import dump, typed
+from omnidraft.backends.prompting.formats.values import Pairs, Say, dump, typed
 
 
 class LooseReader:

@@ -85,7 +85,8 @@ class NamedCalls:
 class WrittenCall:
     """One call, letter by letter: what stands before the name, between it and the arguments, and behind them.
 
-    tags: what stands before each argument's name, between it and its value, and behind; None: they are a JSON object.
+    tags: what stands before each argument's name, between it and its value, and behind, strings being written as they
+    are, everything else as JSON; None: they are one JSON object.
     """
 
     before: str

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from omnidraft.backends.prompting.formats.pairs import Pairs, Say
 from omnidraft.backends.prompting.formats.pattern import KEY, MORE, Item, Match, match, overlap, skip_space
 from omnidraft.backends.prompting.formats.shapes import TagArguments
-from omnidraft.backends.prompting.formats.values import ANY, dump, typed, types_of
+from omnidraft.backends.prompting.formats.values import ANY, Pairs, Say, dump, typed, types_of
 
 _VERBATIM = "<![CDATA["
 
@@ -100,8 +99,6 @@ class TagReader:
                 return found.end
             search = stop + 1
         if final:
-            if stop >= 0:
-                stop = -1
             self._finish(text[at:])
             self._pairs.close()
             self.done = True

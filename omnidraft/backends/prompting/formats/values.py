@@ -1,18 +1,21 @@
-"""What a parameter's text means: typed by its JSON schema, or by what it looks like where there is none."""
+"""What a parameter's text means: typed by its JSON schema, or by what it looks like where there is none; and the object
+that parameters make."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from omnidraft.backends.prompting.formats.loose import read_loose
+from omnidraft.backends.prompting.json_endless import referred
 
 _TYPES: dict[type, str] = {
     str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null", list: "array", dict: "object",
 }  # fmt: skip
 ANY = frozenset(_TYPES.values())
 _DEEPEST = 16  # references within references
+Say = Callable[[str], None]
 
 
 def types_of(schema: Any, root: Any = None, depth: int = 0) -> frozenset[str]:
@@ -21,7 +24,7 @@ def types_of(schema: Any, root: Any = None, depth: int = 0) -> frozenset[str]:
     if not isinstance(schema, Mapping) or depth > _DEEPEST:
         return ANY
     if isinstance(schema.get("$ref"), str):
-        return types_of(_referred(schema["$ref"], root), root, depth + 1)
+        return types_of(referred(root, schema["$ref"]), root, depth + 1)
     given = schema.get("type")
     found = ANY
     if isinstance(given, str):
@@ -44,14 +47,6 @@ def types_of(schema: Any, root: Any = None, depth: int = 0) -> frozenset[str]:
     return found or ANY
 
 
-def _referred(reference: str, root: Any) -> Any:
-    place = root
-    for step in reference.removeprefix("#").strip("/").split("/"):
-        step = step.replace("~1", "/").replace("~0", "~")
-        place = place.get(step) if isinstance(place, Mapping) else None
-    return place
-
-
 def typed(text: str, types: frozenset[str]) -> Any:
     """The value that `text` spells. Text stays text where only that is allowed, or where nothing else fits."""
     if types == {"string"}:
@@ -72,3 +67,26 @@ def typed(text: str, types: frozenset[str]) -> Any:
 
 def dump(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
+
+
+class Pairs:
+    """Says an object's pairs one after another, with what a tool's schema knows of each."""
+
+    def __init__(self, schema: Any, say: Say) -> None:
+        self.say = say
+        self._schema = schema if isinstance(schema, Mapping) else {}
+        self._count = 0
+
+    def key(self, name: str) -> None:
+        self.say(("{" if not self._count else ", ") + dump(name) + ": ")
+        self._count += 1
+
+    def types(self, name: str) -> frozenset[str]:
+        return types_of(self.schema_of(name), self._schema)
+
+    def schema_of(self, name: str) -> Any:
+        properties = self._schema.get("properties")
+        return properties.get(name) if isinstance(properties, Mapping) else None
+
+    def close(self) -> None:
+        self.say("}" if self._count else "{}")
