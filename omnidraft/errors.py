@@ -39,3 +39,8 @@ class SettingsError(OmniDraftError):
 
 class StorageError(OmniDraftError):
     """The data home or one of its files cannot be read, written or trusted."""
+
+
+def first_line(error: BaseException) -> str:
+    """What a library's error says, short enough for a sentence."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200].rstrip(".")

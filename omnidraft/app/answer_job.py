@@ -65,8 +65,7 @@ class AnswerJob:
         self._finished = finished
         self._changed = threading.Condition()
         self._version = 0
-        self._stopping = False
-        self._over = False
+        self.stopped = self.over = False
 
     @property
     def text(self) -> str:
@@ -84,46 +83,38 @@ class AnswerJob:
         self._parts, self.steps = [text], list(steps)
         self._announce()
 
-    @property
-    def over(self) -> bool:
-        return self._over
-
-    @property
-    def stopped(self) -> bool:
-        return self._stopping
-
     def stop(self) -> None:
         """End the answer as soon as possible; what was written stays. Nothing happens to one that is over."""
         with self._changed:  # over or not must not change meanwhile: the assistant may be at another answer then
-            if not self._over:
-                self._stopping = True
+            if not self.over:
+                self.stopped = True
                 self._assistant.stop()
 
     def wait(self, seen: int, timeout: float) -> int:
         """Block until there is more than version `seen`, the job is over or `timeout` seconds passed."""
         with self._changed:
-            self._changed.wait_for(lambda: self._version != seen or self._over, timeout)
+            self._changed.wait_for(lambda: self._version != seen or self.over, timeout)
             return self._version
 
     def join(self, timeout: float | None = None) -> None:
         """Block until the job is over, at most `timeout` seconds."""
         with self._changed:
-            self._changed.wait_for(lambda: self._over, timeout)
+            self._changed.wait_for(lambda: self.over, timeout)
 
     def run(self, behind: Callable[[], None] = lambda: None) -> None:
         """Write the answer, to its end or until it is stopped, and do what comes `behind` it."""
         try:
             request, earlier = self.request, None
-            while not self._stopping:
+            while not self.stopped:
                 with closing(self._assistant.answer(request, wait=False)) as events:
                     for event in events:
                         self._take(event)
                         # A stop that came before the engine had started counts as well.
-                        if self._stopping and isinstance(event, Prefill):
+                        if self.stopped and isinstance(event, Prefill):
                             break
                 if earlier is not None:
                     self.live.add_earlier(earlier)
-                if self._stopping or (messages := self._more(self)) is None:
+                if self.stopped or (messages := self._more(self)) is None:
                     break
                 request, earlier = replace(request, prompt=messages, continued=None), asdict(self.live.statistics)
         except OmniDraftError as error:
@@ -151,7 +142,7 @@ class AnswerJob:
         finally:
             self.live.phase = "done"
             with self._changed:
-                self._over = True
+                self.over = True
                 self._changed.notify_all()
 
     def _announce(self) -> None:

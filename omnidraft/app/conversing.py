@@ -47,8 +47,7 @@ def target_of(session: Session, chat: str) -> Path | None:
 
 def keep_target(session: Session, chat: str, target: Path) -> None:
     """Let this model answer in this conversation from now on. By its name: paths mean nothing elsewhere."""
-    known = models_list.identifiers(models_list.targets(models_list.scan(session.assistant)))
-    name = next((name for name, model in known.items() if model.path.resolve() == target.resolve()), None)
+    name = models_list.name_of(models_list.targets(models_list.scan(session.assistant)), target)
     if name is None:
         return
     session.named_targets[name] = target

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from omnidraft.backends.context_length import context_length
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.hf.estimate import folder_estimate
 from omnidraft.backends.llama.cards import SPARE
@@ -19,8 +20,7 @@ from omnidraft.settings.config import ModelSettings
 
 def context_of(model: ModelInfo, settings: ModelSettings) -> int:
     """The context length it would be loaded with."""
-    trained = model.n_ctx_train or settings.n_ctx or 4096
-    return min(settings.n_ctx, trained) if settings.n_ctx else trained
+    return context_length(model, settings)[0]
 
 
 def estimate(model: ModelInfo, settings: ModelSettings, projector: Path | None) -> int:

@@ -82,6 +82,12 @@ def find(models: list[ModelInfo], name: str) -> tuple[str, ModelInfo] | None:
     return next((one for one in known.items() if one[1].name == name), None)
 
 
+def name_of(models: list[ModelInfo], path: Path) -> str | None:
+    """What programs call the model at `path`; None if it is none of these."""
+    real = path.resolve()
+    return next((name for name, model in identifiers(models).items() if model.path.resolve() == real), None)
+
+
 def _spellings(model: ModelInfo) -> list[str]:
     """A file by its name without the ending; a folder's name may hold dots, and a file of Ollama's has none."""
     name = model.path.stem if model.path.suffix.lower() == ".gguf" else model.name
@@ -105,10 +111,6 @@ def chosen(models: list[ModelInfo], path: Path | None) -> str | None:
     return next((str(m.path) for m in models if m.path.resolve() == path.resolve()), None)
 
 
-def vocabulary(model: ModelInfo) -> Vocabulary:
-    """The vocabulary of a GGUF file or a Hugging Face folder."""
-    return vocabulary_at(model.path)
-
-
 def vocabulary_at(path: Path) -> Vocabulary:
+    """The vocabulary of a GGUF file or a Hugging Face folder."""
     return folder_vocabulary(path) if path.is_dir() else read_gguf_vocabulary(path)

@@ -44,5 +44,4 @@ def _target_file(session: Session, chat: str) -> Path | None:
 
 def _model_name(session: Session, chat: str) -> str | None:
     file = _target_file(session, chat)
-    known = models_list.identifiers(models_list.targets(models_list.scan(session.assistant)))
-    return next((name for name, model in known.items() if file and model.path.resolve() == file.resolve()), None)
+    return models_list.name_of(models_list.targets(models_list.scan(session.assistant)), file) if file else None

@@ -99,14 +99,6 @@ class Session:
         return self.assistant.loaded.target_file
 
     @property
-    def something_is_loaded(self) -> bool:
-        return self.loaded is not None
-
-    @property
-    def has_cache(self) -> bool:
-        return self.assistant.loaded.cache is not None
-
-    @property
     def busy(self) -> bool:
         """Whether an answer is being written, embeddings are being computed, or a race is under way."""
         return self.racing or any(job is not None and not job.over for job in (self.job, self.embedding))
@@ -234,7 +226,8 @@ class Session:
     def change(self, name: str, value: object) -> str:
         """Change one setting, live where that is possible; says in a sentence what happened."""
         with self._lock:
-            return take_up(name, self, self.apply(**{name: value}))
+            change_cache = self.change_cache if self.assistant.loaded.cache is not None else None
+            return take_up(name, self.apply(**{name: value}), self.loaded is not None, change_cache)
 
     def reset_settings(self) -> str:
         """Put the defaults in place of all settings; says in a sentence where the old ones are."""

@@ -35,7 +35,7 @@ class SpeedStore:
         self._path = path
 
     def load(self, key: str) -> Knowledge | None:
-        return self._known(self._read().get(key))
+        return self._known(self.all().get(key))
 
     @staticmethod
     def _known(entry: dict | None) -> Knowledge | None:
@@ -49,7 +49,7 @@ class SpeedStore:
         if knowledge.cost.kept is None:
             return
         with self._alone():
-            entries = self._read() | {key: knowledge.as_dict()}
+            entries = self.all() | {key: knowledge.as_dict()}
             write_atomically(self._path, json.dumps({"version": _VERSION, "entries": entries}, indent=1).encode())
 
     @contextmanager
@@ -65,7 +65,7 @@ class SpeedStore:
 
     def plain(self, settings: ModelSettings, targets: Iterable[Path]) -> dict[Path, float]:
         """Tokens per second of plain decoding as they were measured here, with whatever drafter; of those that were."""
-        entries = self._read()
+        entries = self.all()
         found: dict[Path, float] = {}
         for target in targets:
             with suppress(OSError):  # it was removed since it was listed
@@ -77,9 +77,6 @@ class SpeedStore:
 
     def all(self) -> dict[str, dict]:
         """Every entry by key, as stored."""
-        return self._read()
-
-    def _read(self) -> dict[str, dict]:
         try:
             data = read_json(self._path.read_text())
         except (OSError, ValueError):

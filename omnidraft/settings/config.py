@@ -197,12 +197,7 @@ class LearningSettings:
     )
     rank: int = integer(32, 1, 256, "Rank of the LoRA adapter: higher learns more and drafts slower.")
     learning_rate: float = number(2e-3, 1e-7, 1.0, "Step size of the training.")
-    rehearsal: float = number(
-        1.0,
-        0.0,
-        100.0,
-        "How firmly training keeps what the drafter knew before; 0: not at all.",
-    )
+    rehearsal: float = number(1.0, 0.0, 100.0, "How firmly training keeps what the drafter knew before; 0: not at all.")
     interval: int = integer(8, 1, 10_000, "Train after this many new answers.")
     minutes_per_hour: float = number(
         10.0, 0.1, 10_000.0, "Most processor minutes an hour that training takes before it waits for the next."

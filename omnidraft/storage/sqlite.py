@@ -63,7 +63,7 @@ def connect_with(key: bytes, name: str, **options: Any) -> sqlite3.Connection:
 def copy_open(key: bytes, source: Path, plain: Path) -> None:
     """Write what an encrypted file holds at this moment to a new, readable one. Raises `Error`s."""
     with closing(connect_with(key, str(source), timeout=10, isolation_level=None)) as connection:
-        _copy(connection, "main", plain, "")
+        _copy(connection, plain, "")
 
 
 def copy_sealed(key: bytes, plain: Path, sealed: Path) -> None:
@@ -71,15 +71,15 @@ def copy_sealed(key: bytes, plain: Path, sealed: Path) -> None:
     assert sqlcipher is not None
     with closing(sqlcipher.connect(str(plain), timeout=10, isolation_level=None)) as connection:
         connection.execute("PRAGMA cipher_log_level = NONE")
-        _copy(connection, "main", sealed, f"x'{key.hex()}'")
+        _copy(connection, sealed, f"x'{key.hex()}'")
 
 
-def _copy(connection: sqlite3.Connection, name: str, target: Path, key: str) -> None:
+def _copy(connection: sqlite3.Connection, target: Path, key: str) -> None:
     """All of it, as VACUUM would write it; the marks in the header are not tables and are set one by one."""
     connection.execute("ATTACH DATABASE ? AS copied KEY ?", (str(target), key))
     connection.execute("SELECT sqlcipher_export('copied')").fetchall()
     for mark in ("application_id", "user_version"):
-        (value,) = connection.execute(f"PRAGMA {name}.{mark}").fetchone()
+        (value,) = connection.execute(f"PRAGMA main.{mark}").fetchone()
         connection.execute(f"PRAGMA copied.{mark} = {int(value)}")
     connection.execute("DETACH DATABASE copied")
 

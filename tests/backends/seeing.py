@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from omnidraft.backends.llama.eyes import have_eyes
+from omnidraft.backends.llama.eyes import mtmd_library
 from omnidraft.backends.pictures import Picture
 from tests.backends.tiny_models import MODELS, write
 from tests.backends.tiny_projectors import PROJECTORS, TEXT_MODELS
 
-needs_eyes = pytest.mark.skipif(not have_eyes(), reason="this build of llama-cpp-python was made without mtmd")
+needs_eyes = pytest.mark.skipif(mtmd_library() is None, reason="this build of llama-cpp-python was made without mtmd")
 
 
 def vision_model(folder: Path, kind: str, context: int = 512) -> tuple[Path, Path]:

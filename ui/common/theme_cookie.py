@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from fastapi import Request
 from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import MutableHeaders
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from omnidraft.app.sessions import Sessions
 from omnidraft.errors import OmniDraftError
+from omnidraft.server.guard.security import changing_headers
 from omnidraft.server.request_session import session_of_request
 from ui.common.layout import page_at
 from ui.common.theme import COOKIE, COOKIE_LASTS
@@ -38,13 +38,6 @@ class ThemeCookie:
         except OmniDraftError:  # a profile that cannot be opened; the page's own events say why
             return send
         chosen = session.settings.theme
-        return send if request.cookies.get(COOKIE, UNSET) == chosen else _with_cookie(send, chosen)
-
-
-def _with_cookie(send: Send, chosen: str) -> Send:
-    async def sending(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            MutableHeaders(scope=message).append("set-cookie", f"{COOKIE}={chosen};{COOKIE_LASTS}")
-        await send(message)
-
-    return sending
+        if request.cookies.get(COOKIE, UNSET) == chosen:
+            return send
+        return changing_headers(send, lambda headers: headers.append("set-cookie", f"{COOKIE}={chosen};{COOKIE_LASTS}"))

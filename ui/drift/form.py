@@ -86,11 +86,7 @@ def _own() -> tuple:
         with gr.Row(elem_classes="od-buttons"):
             add = gr.Button("Add this part", size="sm", elem_id="od-own-add", scale=0)
             upload = gr.UploadButton(
-                "Add a prompt file",
-                file_types=[".jsonl", ".txt"],
-                size="sm",
-                elem_id="od-own-upload",
-                scale=0,
+                "Add a prompt file", file_types=[".jsonl", ".txt"], size="sm", elem_id="od-own-upload", scale=0
             )
         parts = gr.Textbox(
             label="Parts, in this order: model, prompts, how many",

@@ -112,17 +112,7 @@ def plan_of(session: Session, model: str | None, topic: str, cost: str, own: str
         raced, lesson = parted(own_prompts(own or ""))
     else:
         raced, lesson = topic_prompts(topic, RACED), lesson_prompts(topic, LESSON)
-    return RacePlan(
-        found[0],
-        drafter,
-        settings,
-        raced,
-        lesson,
-        shape=cost,
-        kept=kept,
-        copies=copies,
-        topic=topic,
-    )
+    return RacePlan(found[0], drafter, settings, raced, lesson, shape=cost, kept=kept, copies=copies, topic=topic)
 
 
 def parted(prompts: list[Prompt]) -> tuple[list[Prompt], list[Prompt]]:

@@ -121,9 +121,7 @@ def _lane(name: str, lane: LaneView) -> str:
 def _proof(view: RaceView) -> str:
     """Whether the texts are equal, compared token by token."""
     found = view.after or view.before
-    if view.phase == "racing":
-        return ""
-    if found is None:
+    if found is None or view.phase == "racing":
         return ""
     words = f"<b>Same text</b> in {count(found.same)} of {count(found.answers)} answers, compared token by token."
     if found.near_ties:

@@ -70,11 +70,7 @@ def arrive(session: Session, parts: Parts) -> dict:
 
 
 def wire(
-    sessions: Sessions,
-    parts: Parts,
-    said: gr.HTML,
-    also: list[gr.Component],
-    look: Callable[[Session], dict],
+    sessions: Sessions, parts: Parts, said: gr.HTML, also: list[gr.Component], look: Callable[[Session], dict]
 ) -> None:
     """`also` and `look`: what the rest of the page shows afterwards."""
     outputs = [said, *parts.shown, *also]

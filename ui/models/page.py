@@ -135,7 +135,8 @@ def _act(session: Session, asked: dict, coverage: dict) -> str:
     drafter = session.drafter_path()
     if drafter is None:
         return "There is no drafter to compare with."
-    pair = PairMap.build(read_gguf_vocabulary(drafter), models_list.vocabulary(found), session.assistant.home.cache)
+    target = models_list.vocabulary_at(found.path)
+    pair = PairMap.build(read_gguf_vocabulary(drafter), target, session.assistant.home.cache)
     report = pair.report()
     coverage[str(path)] = report
     return f"{found.name} shares {report['direct']:,} of its {report['target_size']:,} tokens with the drafter."

@@ -14,7 +14,7 @@ from typing import Any
 
 from omnidraft.backends.gguf.spm_file import BYTE, CONTROL, NORMAL, UNKNOWN, UNUSED, USER_DEFINED, read_spm
 from omnidraft.errors import ModelError
-from omnidraft.storage.json_text import read_json
+from omnidraft.storage.json_text import read_json, read_object
 
 _SPLITTERS = ("llama-bpe", "qwen2", "smollm", "gpt-2", "deepseek-llm", "tekken", "olmo", "default")
 
@@ -131,7 +131,7 @@ def _adds_space(content: dict[str, Any]) -> bool:
 
 def _settle_ends(keys: VocabularyKeys, folder: Path, config: dict[str, Any]) -> None:
     """Beginning and end of sequence: the tokenizer's own settings come first, as configurations often disagree."""
-    settings = _read(folder / "special_tokens_map.json") | _read(folder / "tokenizer_config.json")
+    settings = read_object(folder / "special_tokens_map.json") | read_object(folder / "tokenizer_config.json")
     for name in ("bos", "eos"):
         named = settings.get(f"{name}_token")
         text = named.get("content") if isinstance(named, dict) else named
@@ -151,11 +151,3 @@ def _settle_ends(keys: VocabularyKeys, folder: Path, config: dict[str, Any]) -> 
     if isinstance(settings.get("add_bos_token"), bool):
         keys.add_bos = settings["add_bos_token"]
     keys.add_bos = keys.add_bos and keys.bos is not None
-
-
-def _read(file: Path) -> dict[str, Any]:
-    try:
-        content = read_json(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}

@@ -11,6 +11,7 @@ import stat
 import struct
 from dataclasses import dataclass, field
 from functools import lru_cache
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -43,10 +44,7 @@ class Tensor:
 
     @property
     def elements(self) -> int:
-        count = 1
-        for extent in self.shape:
-            count *= extent
-        return count
+        return prod(self.shape)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,7 @@ from gguf.quants import dequantize
 
 from omnidraft.backends.gguf.header import read_header
 
-_PLAIN: dict[GGMLQuantizationType, type] = {
-    GGMLQuantizationType.F32: np.float32,
-    GGMLQuantizationType.F16: np.float16,
-}
+_PLAIN: dict[GGMLQuantizationType, type] = {GGMLQuantizationType.F32: np.float32, GGMLQuantizationType.F16: np.float16}
 
 
 @dataclass(frozen=True)

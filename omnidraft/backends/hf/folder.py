@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -50,12 +51,12 @@ def _read(path: Path) -> ModelInfo:
     tensors = tensor_headers(parts)
     types: Counter[str] = Counter()
     for _, kind, shape in tensors:
-        types[kind] += elements(shape)
+        types[kind] += prod(shape)
     return ModelInfo(
         path=path,
         name=path.resolve().name,
         architecture=str(config.get("model_type", "")),
-        parameters=sum(elements(shape) for _, _, shape in tensors),
+        parameters=sum(prod(shape) for _, _, shape in tensors),
         quantization=types.most_common(1)[0][0] if types else _declared_type(config),
         n_ctx_train=_number(inner, "max_position_embeddings", "n_positions", "seq_length"),
         width=_number(inner, "hidden_size", "n_embd", "d_model"),
@@ -185,13 +186,6 @@ def read_template(path: Path, variant: str = "default") -> str | None:
     named = {str(entry.get("name")): entry.get("template") for entry in template if isinstance(entry, dict)}
     found = named.get(variant)
     return found if isinstance(found, str) and found else None
-
-
-def elements(shape: list[int]) -> int:
-    count = 1
-    for extent in shape:
-        count *= extent
-    return count
 
 
 def _tokenizer_family(path: Path) -> str:

@@ -13,7 +13,7 @@ from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.hf.estimate import check_room, folder_estimate
 from omnidraft.backends.hf.folder import state_layers
 from omnidraft.backends.llama.sizes import available_bytes, give_back
-from omnidraft.errors import ModelError
+from omnidraft.errors import ModelError, first_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +141,3 @@ def import_torch() -> Any:
     except ImportError:
         raise ModelError("Hugging Face folders need torch and transformers; install requirements.txt.") from None
     return torch
-
-
-def first_line(error: BaseException) -> str:
-    """What an error says, short enough for a sentence."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200].rstrip(".")

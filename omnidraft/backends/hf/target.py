@@ -19,10 +19,10 @@ from omnidraft.backends.context_length import context_length
 from omnidraft.backends.gguf.convert import folder_vocabulary
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.hf.folder import read_folder, state_layers
-from omnidraft.backends.hf.load import choose_device, choose_dtype, first_line, import_torch, load
+from omnidraft.backends.hf.load import choose_device, choose_dtype, import_torch, load
 from omnidraft.backends.llama.rewind import Rewinder
 from omnidraft.backends.llama.sizes import give_back
-from omnidraft.errors import ModelError
+from omnidraft.errors import ModelError, first_line
 from omnidraft.processes.cores import physical_cores
 from omnidraft.processes.thread_choice import ThreadChoice
 from omnidraft.processes.thread_pool import release_helpers

@@ -9,13 +9,14 @@ from __future__ import annotations
 import mmap
 import struct
 from collections.abc import Callable
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from omnidraft.backends.hf.folder import elements, tensor_headers
-from omnidraft.errors import ModelError
+from omnidraft.backends.hf.folder import tensor_headers
+from omnidraft.errors import ModelError, first_line
 from omnidraft.storage.json_text import read_json
 
 _DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
@@ -64,7 +65,7 @@ def _open_safetensors(file: Path) -> tuple[dict[str, Callable[[], np.ndarray]], 
 
         return read
 
-    return {name: reader(name) for name in kinds}, sum(elements(shape) for _, shape in kinds.values())
+    return {name: reader(name) for name in kinds}, sum(prod(shape) for _, shape in kinds.values())
 
 
 def _open_torch(file: Path) -> tuple[dict[str, Callable[[], np.ndarray]], int]:
@@ -74,8 +75,7 @@ def _open_torch(file: Path) -> tuple[dict[str, Callable[[], np.ndarray]], int]:
         state = torch.load(file, map_location="cpu", weights_only=True)
         tensors = {name: value for name, value in state.items() if isinstance(value, torch.Tensor)}
     except Exception as error:  # torch raises pickle, zip and runtime errors of many kinds
-        first = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
-        raise ModelError(f"{file} could not be read as plain weights: {first.rstrip('.')}.") from None
+        raise ModelError(f"{file} could not be read as plain weights: {first_line(error)}.") from None
     return {name: _reader(value) for name, value in tensors.items()}, sum(value.numel() for value in tensors.values())
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from omnidraft.backends.context_length import context_length
 from omnidraft.backends.gguf.file import ModelInfo, usable_info
 from omnidraft.backends.llama.devices import Device, local_cards
 from omnidraft.backends.llama.estimate import estimate_on_cards, header_estimate, size
@@ -45,8 +46,7 @@ def crowded(path: str | Path, settings: ModelSettings) -> bool:
     if not (cards and settings.n_gpu_layers) or settings.workers or Path(path).is_dir():
         return False
     info = usable_info(path)
-    n_ctx = min(filter(None, (settings.n_ctx, info.n_ctx_train)), default=0)
-    known = header_estimate(info, settings, n_ctx)
+    known = header_estimate(info, settings, context_length(info, settings)[0])
     return known.total > SPARE * max(card.free for card in cards)
 
 

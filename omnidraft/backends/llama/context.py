@@ -31,11 +31,7 @@ from omnidraft.processes.thread_choice import ThreadChoice
 from omnidraft.settings.config import ModelSettings
 from omnidraft.storage.trial import TRIALS
 
-_KV_TYPES = {
-    "f16": llama_cpp.GGML_TYPE_F16,
-    "q8_0": llama_cpp.GGML_TYPE_Q8_0,
-    "q4_0": llama_cpp.GGML_TYPE_Q4_0,
-}
+_KV_TYPES = {"f16": llama_cpp.GGML_TYPE_F16, "q8_0": llama_cpp.GGML_TYPE_Q8_0, "q4_0": llama_cpp.GGML_TYPE_Q4_0}
 _UBATCH = 512
 _NARROW = 16  # ids up to which a pass is a round's and not part of a prompt
 _LIGHT = 4 << 20  # bytes of weights up to which a second row costs less than it saves (see `_takes_pairs`)

@@ -92,11 +92,7 @@ def estimate(
     info: ModelInfo, settings: ModelSettings, n_ctx: int, max_rows: int = 64, rollback: int = 0
 ) -> Estimate | None:
     """What loading `info` with a context of `n_ctx` tokens will take; None if llama.cpp cannot tell."""
-    request = {
-        "path": str(Path(info.path).resolve()), "settings": asdict(settings), "n_ctx": n_ctx, "max_rows": max_rows,
-        "rollback": rollback,
-    }  # fmt: skip
-    told = _told(info, request)
+    told = _told(info, settings, n_ctx, max_rows, rollback, cards=False)
     if told is None:
         return None
     cache, buffers, _ = told
@@ -109,15 +105,17 @@ def estimate_on_cards(
     """Bytes: (the cache of all layers, what the fullest card computes in) where every layer lies on a card; by the
     header's arithmetic where llama.cpp cannot tell."""
     known = header_estimate(info, settings, n_ctx, max_rows)
-    request = {
-        "path": str(Path(info.path).resolve()), "settings": asdict(settings), "n_ctx": n_ctx, "max_rows": max_rows,
-        "rollback": rollback, "cards": True,
-    }  # fmt: skip
-    told = _told(info, request)
+    told = _told(info, settings, n_ctx, max_rows, rollback, cards=True)
     return (known.cache, known.compute) if told is None else (told[0], told[2])
 
 
-def _told(info: ModelInfo, request: dict) -> tuple[int, int, int] | None:
+def _told(
+    info: ModelInfo, settings: ModelSettings, n_ctx: int, max_rows: int, rollback: int, *, cards: bool
+) -> tuple[int, int, int] | None:
+    request = {
+        "path": str(Path(info.path).resolve()), "settings": asdict(settings), "n_ctx": n_ctx, "max_rows": max_rows,
+        "rollback": rollback, "cards": cards,
+    }  # fmt: skip
     try:
         return run_bounded(__spec__.name, request, _SECONDS, _MEMORY + weight_bytes(info), {WITHIN: "1"}).answer
     except OSError:
@@ -172,8 +170,8 @@ def size(count: int) -> str:
 
 def _simulate(request: dict) -> tuple[int, int, int] | None:
     settings = replace(ModelSettings(), **request["settings"])
-    cards = local_cards() if request.get("cards") else []
-    if request.get("cards") and not cards:
+    cards = local_cards() if request["cards"] else []
+    if request["cards"] and not cards:
         return None  # the program sees one that its child does not
     return simulate(
         read_info(request["path"]), settings, request["n_ctx"], request["max_rows"], request["rollback"], cards

@@ -34,17 +34,13 @@ _ABORTED = 2  # llama.cpp's code for it
 
 
 @cache
-def _library() -> ModuleType | None:
+def mtmd_library() -> ModuleType | None:
+    """mtmd; None where this build has none, so that no model sees pictures."""
     try:
         from llama_cpp import mtmd_cpp
     except (OSError, RuntimeError, AttributeError):  # the library is not there, or is another version's
         return None
     return mtmd_cpp
-
-
-def have_eyes() -> bool:
-    """Whether this build can show pictures to models."""
-    return _library() is not None
 
 
 @dataclass(slots=True)
@@ -67,7 +63,7 @@ class Eyes:
     most = MOST_PICTURES
 
     def __init__(self, path: Path, model: int, threads: int, widest: int, abort: AbortFlag) -> None:
-        library = _library()
+        library = mtmd_library()
         if library is None:
             raise ModelError(_NO_EYES)
         self._mtmd: Any = library

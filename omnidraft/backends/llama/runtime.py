@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import os
+import struct
 import sys
 import tempfile
 from functools import cache
@@ -68,14 +69,9 @@ def supports_architecture(architecture: str) -> bool:
 
     Asks the library itself with a file that holds nothing but the name: it must fail, the reason tells.
     """
-    name = architecture.encode()
-    key = b"general.architecture"
-    head = b"GGUF" + b"".join(
-        (
-            (3).to_bytes(4, "little"), (0).to_bytes(8, "little"), (1).to_bytes(8, "little"),
-            len(key).to_bytes(8, "little"), key, (8).to_bytes(4, "little"), len(name).to_bytes(8, "little"), name,
-        )
-    )  # fmt: skip
+    name, key = architecture.encode(), b"general.architecture"
+    form = f"<4sIQQQ{len(key)}sIQ{len(name)}s"  # version 3, no tensor, one entry, which is a text (8)
+    head = struct.pack(form, b"GGUF", 3, 0, 1, len(key), key, 8, len(name), name)
     parameters = llama_cpp.llama_model_default_params()
     parameters.vocab_only = True
     with tempfile.TemporaryDirectory() as folder:

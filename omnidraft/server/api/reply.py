@@ -17,6 +17,10 @@ from omnidraft.server.api.chat_form import ChatForm
 from omnidraft.server.api.text_form import TextForm
 
 REASONS = {"stop": "stop", "stop_string": "stop", "length": "length", "context": "length", "cancelled": "stop"}
+_DRAFTED = (
+    "drafted", "proposed", "accepted", "acceptance_rate", "copied", "copied_accepted", "forced", "forced_accepted",
+    "drafter_acceptance", "tokens_per_pass", "tokens_per_second",
+)  # fmt: skip
 Form = ChatForm | TextForm
 
 
@@ -30,21 +34,8 @@ class Reply:
     again: bool
     form: Form
 
-    def choice(self) -> dict[str, Any]:
-        """The whole choice, when the job is over."""
-        return self._part(self.form.whole(), over=True)
-
-    def events(self, over: bool) -> list[dict[str, Any]]:
-        """What a stream tells of what is new."""
-        return [self._part(part) for part in self.form.news(over)]
-
-    def opening(self) -> list[dict[str, Any]]:
-        return [self._part(part) for part in self.form.opening()]
-
-    def closing(self) -> dict[str, Any]:
-        return self._part(self.form.closing(), over=True)
-
-    def _part(self, part: dict[str, Any], over: bool = False) -> dict[str, Any]:
+    def choice(self, part: dict[str, Any], over: bool = False) -> dict[str, Any]:
+        """The choice with this part of its form, or with all of it. over: nothing comes behind."""
         return {"index": self.index, **part, "finish_reason": self._reason() if over else None}
 
     def _reason(self) -> str:
@@ -54,7 +45,7 @@ class Reply:
 
 def whole(replies: Sequence[Reply]) -> dict[str, Any]:
     """The whole answer, when all jobs are over."""
-    choices = [reply.choice() for reply in replies]
+    choices = [reply.choice(reply.form.whole(), over=True) for reply in replies]
     return {**_head(replies[0], ""), "choices": choices, "usage": _usage(replies), "omnidraft": _statistics(replies)}
 
 
@@ -83,21 +74,26 @@ async def stream(
 
 async def _events(reply: Reply) -> AsyncIterator[dict[str, Any]]:
     """One choice of a stream."""
-    job, seen = reply.job, -1
-    for part in reply.opening():
-        yield {"choices": [part]}
-    while True:
-        over = job.over
-        for part in reply.events(over):
-            yield {"choices": [part]}
-        if over:
-            break
-        # whoever goes away is not held until the thread returns: a pass of a large model takes its time
-        seen = await to_thread.run_sync(job.wait, seen, 1.0, abandon_on_cancel=True)
+    job = reply.job
+    for part in reply.form.opening():
+        yield {"choices": [reply.choice(part)]}
+    async for over in looks(job):
+        for part in reply.form.news(over):
+            yield {"choices": [reply.choice(part)]}
     if job.error:
         yield {"error": {"message": job.error, "type": "server_error"}}
     else:
-        yield {"omnidraft": _statistics([reply]), "choices": [reply.closing()]}
+        yield {"omnidraft": _statistics([reply]), "choices": [reply.choice(reply.form.closing(), over=True)]}
+
+
+async def looks(job: AnswerJob) -> AsyncIterator[bool]:
+    """Whether the job is over, as often as there may be news of it, to its end."""
+    seen = -1
+    while not (over := job.over):
+        yield over
+        # whoever goes away is not held until the thread returns: a pass of a large model takes its time
+        seen = await to_thread.run_sync(job.wait, seen, 1.0, abandon_on_cancel=True)
+    yield over
 
 
 def _head(reply: Reply, chunk: str) -> dict[str, Any]:
@@ -137,19 +133,8 @@ def _statistics(replies: Sequence[Reply]) -> dict[str, Any]:
 
 
 def _drafted(job: AnswerJob) -> dict[str, Any]:
-    s = job.live.statistics
     return {
-        "drafted": s.drafted,
-        "proposed": s.proposed,
-        "accepted": s.accepted,
-        "acceptance_rate": s.acceptance_rate,
-        "copied": s.copied,
-        "copied_accepted": s.copied_accepted,
-        "forced": s.forced,
-        "forced_accepted": s.forced_accepted,
-        "drafter_acceptance": s.drafter_acceptance,
-        "tokens_per_pass": s.tokens_per_pass,
-        "tokens_per_second": s.tokens_per_second,
+        **{name: getattr(job.live.statistics, name) for name in _DRAFTED},
         "seed": job.live.seed,
         "draft_disabled_reason": job.live.disabled_reason,
         "notices": job.live.notices,

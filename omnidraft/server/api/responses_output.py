@@ -8,10 +8,8 @@ import uuid
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
-from anyio import to_thread
-
 from omnidraft.server.api.chat_form import ChatForm
-from omnidraft.server.api.reply import Reply
+from omnidraft.server.api.reply import Reply, looks
 from omnidraft.server.api.tools import Tools
 
 _DONE = {"text": "output_text", "reasoning": "reasoning_text"}
@@ -27,21 +25,17 @@ def whole(replies: Sequence[Reply]) -> dict[str, Any]:
 
 async def stream(reply: Reply, *_: Any) -> AsyncIterator[str]:
     """Server-sent events; the job is stopped when nobody listens any more."""
-    job, seen, writer = reply.job, -1, _Writer(reply)
+    writer = _Writer(reply)
     try:
         for event in writer.opening():
             yield _line(event)
-        while True:
-            over = job.over
+        async for over in looks(reply.job):
             for event in writer.news(over):
                 yield _line(event)
-            if over:
-                break
-            seen = await to_thread.run_sync(job.wait, seen, 1.0, abandon_on_cancel=True)
         for event in writer.closing():
             yield _line(event)
     finally:
-        job.stop()
+        reply.job.stop()
 
 
 def _line(event: dict[str, Any]) -> str:

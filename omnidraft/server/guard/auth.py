@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from omnidraft.profiles.accounts import DAYS, Accounts
 from omnidraft.profiles.throttle import TooManyTries
+from omnidraft.server.guard.security import changing_headers
 
 COOKIE = "omnidraft_session"
 _OPEN = ("/login", "/favicon.ico")
@@ -55,7 +56,7 @@ class Gate:
                 await PlainTextResponse("This page belongs to someone else.", 403)(scope, receive, send)
                 return
         scope["omnidraft_user"] = user
-        await self.app(scope, receive, _unkept(send))
+        await self.app(scope, receive, changing_headers(send, _unkept))
 
     async def _by_key(self, request: Request) -> str | None:
         """The API takes `name:password` as its key."""
@@ -72,17 +73,10 @@ class Gate:
         return self._owners.setdefault(name, user) == user
 
 
-def _unkept(send: Send) -> Send:
+def _unkept(headers: MutableHeaders) -> None:
     """Pages are not kept by the browser: behind a sign-out, Back must show none of them."""
-
-    async def sending(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            headers = MutableHeaders(scope=message)
-            if headers.get("content-type", "").startswith("text/html"):
-                headers["cache-control"] = "no-store"
-        await send(message)
-
-    return sending
+    if headers.get("content-type", "").startswith("text/html"):
+        headers["cache-control"] = "no-store"
 
 
 async def _pages(scope: Scope, receive: Receive) -> tuple[list[str], Receive]:

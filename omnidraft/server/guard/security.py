@@ -8,7 +8,7 @@ another port of this machine included, from posting here and from reading. Knows
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -80,11 +80,8 @@ class Guard:
         if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return
-        refusal = self._refusal(scope)
-        if refusal is not None:
-            await refusal(scope, receive, _with_headers(send))
-            return
-        await self.app(scope, receive, _with_headers(send))
+        app = self._refusal(scope) or self.app
+        await app(scope, receive, changing_headers(send, lambda headers: headers.update(HEADERS)))
 
     def _refusal(self, scope: Scope) -> PlainTextResponse | None:
         headers = Headers(scope=scope)
@@ -111,12 +108,12 @@ def _same(origin: str, host: str) -> bool:
     return urlsplit(origin).netloc.lower() == host.lower()
 
 
-def _with_headers(send: Send) -> Send:
+def changing_headers(send: Send, change: Callable[[MutableHeaders], None]) -> Send:
+    """`send`, with the headers of the response changed on their way."""
+
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
-            headers = MutableHeaders(scope=message)
-            for name, value in HEADERS.items():
-                headers[name] = value
+            change(MutableHeaders(scope=message))
         await send(message)
 
     return sending

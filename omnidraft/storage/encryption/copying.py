@@ -12,6 +12,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 from omnidraft.errors import StorageError
 from omnidraft.storage import sqlite
@@ -91,25 +92,11 @@ def _copy_database(source: Path, target: Path, old: bytes | None, new: bytes | N
 
 def _same(source: Path, sealed, key: bytes) -> None:
     """StorageError unless what was sealed is the file, byte for byte."""
-    found = _Digest()
-    unseal(sealed, found, key)  # type: ignore[arg-type]
+    found = hashlib.sha256()
+    unseal(sealed, SimpleNamespace(write=found.update), key)  # type: ignore[arg-type]
     with open(source, "rb") as file:
         if hashlib.file_digest(file, "sha256").digest() != found.digest():
             raise StorageError(f"{source} could not be copied faithfully.")
-
-
-class _Digest:
-    """A file that is only hashed."""
-
-    def __init__(self) -> None:
-        self._hash = hashlib.sha256()
-
-    def write(self, data: bytes) -> int:
-        self._hash.update(data)
-        return len(data)
-
-    def digest(self) -> bytes:
-        return self._hash.digest()
 
 
 def _content(path: Path, key: bytes | None) -> str:
