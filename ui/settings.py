@@ -13,8 +13,9 @@ from omnidraft.app.sessions import Sessions
 from omnidraft.backends.llama.devices import gpu_offload
 from omnidraft.errors import OmniDraftError
 from omnidraft.format import count, percent, size
-from omnidraft.settings.config import AppSettings, describe
+from omnidraft.settings.config import AppSettings, Setting, describe
 from ui.common import field_events, fields
+from ui.common.layers import LAYERS, fold
 from ui.common.layout import PRIVATE, mobile_bar, side_head
 from ui.common.notes import note
 from ui.common.request import session_of
@@ -31,6 +32,10 @@ GROUPS = [
 ALSO = {"look": ["theme"], "model": ["templates", "unload_after"]}  # settings that are in no group of their own
 ELSEWHERE = ("model.workers",)  # on the models page, where one sees who they are
 TOP = 60
+FIND = (
+    '<input type="search" id="od-find" placeholder="Find a setting" aria-label="Find a setting">'
+    '<p id="od-found" role="status"></p>'
+)
 NO_GPU = "This build of llama.cpp computes on the processor only, so there is nothing to set here."
 THEME_JS = (
     f"(theme) => {{ document.cookie = '{COOKIE}=' + theme + ';{COOKIE_LASTS}'; window.odPaint?.(); return theme; }}"
@@ -68,7 +73,8 @@ def _layout() -> Parts:
     jumps = "".join(f'<a href="#od-group-{group}">{title}</a>' for group, title in GROUPS)
     gr.HTML(
         "<h1>Settings</h1><p>Kept as soon as you leave a field, for this profile. What a change needs to take effect "
-        f'is said there and then.</p><nav class="od-jumps" aria-label="Groups of settings">{jumps}</nav>',
+        f"is said there and then.</p>{FIND}"
+        f'<nav class="od-jumps" aria-label="Groups of settings">{jumps}</nav>',
         elem_classes="od-lead",
     )
     said = gr.HTML(elem_id="od-said")
@@ -76,15 +82,21 @@ def _layout() -> Parts:
     made: dict[str, fields.Component] = {}
     more: dict[str, Any] = {}
     for group, title in GROUPS:
-        with gr.Group(elem_id=f"od-group-{group}", elem_classes="od-group"):
+        with gr.Group(elem_id=f"od-group-{group}", elem_classes=["od-group", LAYERS]):
             gr.HTML(f"<h2>{title}</h2>")
             own = [name for name in settings if name.startswith(group + ".") and name not in ELSEWHERE]
-            for name in (*ALSO.get(group, ()), *own):
-                no_gpu = name == "model.n_gpu_layers" and not gpu_offload()
-                made[name] = fields.make(settings[name], NO_GPU if no_gpu else "")
+            here = [settings[name] for name in (*ALSO.get(group, ()), *own)]
+            made |= {one.name: _field(one) for one in here if not one.rule.expert}
+            if experts := [one for one in here if one.rule.expert]:
+                fold()
+                made |= {one.name: _field(one) for one in experts}
             more |= _more(group)
     reset = gr.Button("Reset all settings", size="sm", variant="stop", elem_id="od-settings-reset", scale=0)
     return Parts(said=said, fields=made, reset=reset, **more)
+
+
+def _field(setting: Setting) -> fields.Component:
+    return fields.make(setting, NO_GPU if setting.name == "model.n_gpu_layers" and not gpu_offload() else "")
 
 
 def _more(group: str) -> dict[str, Any]:

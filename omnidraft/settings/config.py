@@ -54,16 +54,34 @@ class SamplingSettings:
     """How the next token is drawn from the target's distribution."""
 
     temperature: float = number(0.8, 0.0, 10.0, "Randomness: 0 always takes the most probable token, 1 samples as is.")
-    top_k: int = integer(40, 0, 1_000_000, "Only the k most probable tokens may be drawn; 0 switches this off.")
-    top_p: float = number(0.95, 0.0, 1.0, "Only the most probable tokens that together reach this share; 1 is off.")
-    min_p: float = number(0.05, 0.0, 1.0, "Only tokens at least this fraction as probable as the best one; 0 is off.")
-    repeat_penalty: float = number(1.0, 0.5, 3.0, "Makes tokens that came up recently less likely; 1 is off.")
-    repeat_last_n: int = integer(64, 0, 1_000_000, "How many of the last tokens the repetition penalty looks at.")
-    presence_penalty: float = number(0.0, -2.0, 2.0, "Taken off the logit of what the answer said already; 0 is off.")
-    frequency_penalty: float = number(
-        0.0, -2.0, 2.0, "Taken off the logit of a token as often as the answer has said it; 0 is off."
+    top_k: int = integer(
+        40, 0, 1_000_000, "Only the k most probable tokens may be drawn; 0 switches this off.", expert=True
     )
-    seed: int | None = integer(None, 0, 2**63 - 1, "Same seed, same text; left empty, every answer gets a fresh one.")
+    top_p: float = number(
+        0.95, 0.0, 1.0, "Only the most probable tokens that together reach this share; 1 is off.", expert=True
+    )
+    min_p: float = number(
+        0.05, 0.0, 1.0, "Only tokens at least this fraction as probable as the best one; 0 is off.", expert=True
+    )
+    repeat_penalty: float = number(
+        1.0, 0.5, 3.0, "Makes tokens that came up recently less likely; 1 is off.", expert=True
+    )
+    repeat_last_n: int = integer(
+        64, 0, 1_000_000, "How many of the last tokens the repetition penalty looks at.", expert=True
+    )
+    presence_penalty: float = number(
+        0.0, -2.0, 2.0, "Taken off the logit of what the answer said already; 0 is off.", expert=True
+    )
+    frequency_penalty: float = number(
+        0.0,
+        -2.0,
+        2.0,
+        "Taken off the logit of a token as often as the answer has said it; 0 is off.",
+        expert=True,
+    )
+    seed: int | None = integer(
+        None, 0, 2**63 - 1, "Same seed, same text; left empty, every answer gets a fresh one.", expert=True
+    )
     max_tokens: int | None = integer(
         None, 1, MOST_TOKENS,
         "The answer ends after this many tokens at the latest; left empty, after 1,024, or if the model thinks before "
@@ -77,8 +95,11 @@ class SamplingSettings:
     form: str | None = text(
         None,
         "What answers must follow: a JSON schema, or a grammar in llama.cpp's notation (GBNF); left empty, any text.",
+        expert=True,
     )
-    stop: tuple[str, ...] = texts("Texts that end the answer when they appear; they are not shown.", at_most=16)
+    stop: tuple[str, ...] = texts(
+        "Texts that end the answer when they appear; they are not shown.", at_most=16, expert=True
+    )
 
     def __post_init__(self) -> None:
         check(self, "sampling.")
@@ -104,16 +125,20 @@ class DraftSettings:
         ("adaptive", "fixed", "gamma", "lookup"),
         "Draft length: by measured cost (adaptive), always the same (fixed), by the paper's gamma rule, or no drafter "
         "and only copies of earlier text (lookup).",
+        expert=True,
     )
-    length: int = integer(4, 1, 64, "Drafter tokens per round in fixed mode.")
-    gamma: float = number(0.3, 0.0, 1.0, "Gamma mode stops once some rejection is more probable than this.")
-    max_length: int = integer(16, 1, 64, "Most drafter tokens per round in adaptive and gamma mode.")
+    length: int = integer(4, 1, 64, "Drafter tokens per round in fixed mode.", expert=True)
+    gamma: float = number(
+        0.3, 0.0, 1.0, "Gamma mode stops once some rejection is more probable than this.", expert=True
+    )
+    max_length: int = integer(16, 1, 64, "Most drafter tokens per round in adaptive and gamma mode.", expert=True)
     verification: str = choice(
         "coupled",
         ("coupled", "rejection", "paper"),
         "How proposals are verified: coupled and rejection are exact, paper is the published approximation.",
+        expert=True,
     )
-    lookup: bool = switch(True, "Also propose continuations copied from earlier text.")
+    lookup: bool = switch(True, "Also propose continuations copied from earlier text.", expert=True)
 
     def __post_init__(self) -> None:
         check(self, "draft.")
@@ -123,11 +148,13 @@ class DraftSettings:
 class CacheSettings:
     """The n-gram cache that merges drafted pieces into the target's tokens."""
 
-    enabled: bool = switch(True, "Merge drafted pieces into target tokens through the n-gram cache.")
-    capacity: int = integer(20_000, 1, 10_000_000, "Largest size of the cache, in the unit below.")
-    unit: str = choice("entries", ("entries", "MB"), "What the capacity counts: entries or megabytes.")
-    policy: str = choice("lru", ("lru", "lfu", "lfu-aging"), "Which n-gram goes when the cache is full.")
-    seed: bool = switch(True, "Fill a new cache from the two vocabularies, so that the first answer already merges.")
+    enabled: bool = switch(True, "Merge drafted pieces into target tokens through the n-gram cache.", expert=True)
+    capacity: int = integer(20_000, 1, 10_000_000, "Largest size of the cache, in the unit below.", expert=True)
+    unit: str = choice("entries", ("entries", "MB"), "What the capacity counts: entries or megabytes.", expert=True)
+    policy: str = choice("lru", ("lru", "lfu", "lfu-aging"), "Which n-gram goes when the cache is full.", expert=True)
+    seed: bool = switch(
+        True, "Fill a new cache from the two vocabularies, so that the first answer already merges.", expert=True
+    )
 
     def __post_init__(self) -> None:
         check(self, "cache.")
@@ -144,7 +171,7 @@ class ModelSettings:
     n_ctx: int = integer(
         4096, 64, 16_777_216, "Context length in tokens, at most; 0 takes the model's own.", also=(0,), reload=True
     )
-    threads: int = integer(0, 0, 1024, "Processor threads; 0 chooses by the machine.", reload=True)
+    threads: int = integer(0, 0, 1024, "Processor threads; 0 chooses by the machine.", reload=True, expert=True)
     n_gpu_layers: int = integer(
         AUTO_LAYERS, AUTO_LAYERS, 1000,
         "Layers computed on graphics cards; -1 as many as fit, 0 keeps all on the processor, 1000 takes all.",
@@ -156,27 +183,38 @@ class ModelSettings:
         "auto keeps drafted text equal to plain text but for near-ties of rounding; bits keeps every last bit, by "
         "passes of one kind alone.",
         reload=True,
+        expert=True,
     )
-    kv_type: str = choice("f16", ("f16", "q8_0", "q4_0"), "Number format of the KV cache; q saves memory.", reload=True)
-    n_batch: int = integer(512, 1, 16_384, "Tokens per step while the prompt is read.", reload=True)
+    kv_type: str = choice(
+        "f16", ("f16", "q8_0", "q4_0"), "Number format of the KV cache; q saves memory.", reload=True, expert=True
+    )
+    n_batch: int = integer(512, 1, 16_384, "Tokens per step while the prompt is read.", reload=True, expert=True)
     device: str = choice(
         "auto",
         ("auto", "cpu", "cuda", "mps"),
         "Where models in Hugging Face folders run; auto takes a GPU if there is one.",
         reload=True,
+        expert=True,
     )
     dtype: str = choice(
         "auto",
         ("auto", "float32", "bfloat16", "float16", "int8"),
         "Number format of models in Hugging Face folders; auto takes float32 on the processor, half of it on a GPU.",
         reload=True,
+        expert=True,
     )
 
     workers: str | None = text(
-        None, "Workers that hold layers of the target, as host:port with commas between them.", reload=True
+        None,
+        "Workers that hold layers of the target, as host:port with commas between them.",
+        reload=True,
+        expert=True,
     )
     split: str | None = text(
-        None, "Shares of the layers with commas, this machine first; left empty, by free memory.", reload=True
+        None,
+        "Shares of the layers with commas, this machine first; left empty, by free memory.",
+        reload=True,
+        expert=True,
     )
 
     def __post_init__(self) -> None:
@@ -194,24 +232,35 @@ class LearningSettings:
         "projected",
         ("projected", "hybrid", "dm", "ngram", "dm_nll", "both_kl"),
         "What training minimises; projected is ours, the others are the paper's.",
+        expert=True,
     )
-    rank: int = integer(32, 1, 256, "Rank of the LoRA adapter: higher learns more and drafts slower.")
-    learning_rate: float = number(2e-3, 1e-7, 1.0, "Step size of the training.")
-    rehearsal: float = number(1.0, 0.0, 100.0, "How firmly training keeps what the drafter knew before; 0: not at all.")
-    interval: int = integer(8, 1, 10_000, "Train after this many new answers.")
+    rank: int = integer(32, 1, 256, "Rank of the LoRA adapter: higher learns more and drafts slower.", expert=True)
+    learning_rate: float = number(2e-3, 1e-7, 1.0, "Step size of the training.", expert=True)
+    rehearsal: float = number(
+        1.0,
+        0.0,
+        100.0,
+        "How firmly training keeps what the drafter knew before; 0: not at all.",
+        expert=True,
+    )
+    interval: int = integer(8, 1, 10_000, "Train after this many new answers.", expert=True)
     minutes_per_hour: float = number(
         10.0, 0.1, 10_000.0, "Most processor minutes an hour that training takes before it waits for the next."
     )
-    replay_mb: int = integer(256, 1, 102_400, "Most megabytes of earlier answers kept for training.")
+    replay_mb: int = integer(256, 1, 102_400, "Most megabytes of earlier answers kept for training.", expert=True)
     cpu_percent: int = integer(50, 1, 100, "Most processor time the training may take, in percent.")
     keep_minutes: float = number(
         15.0,
         0.0,
         10_000.0,
         "Minutes the training process waits for the next update, the drafter in memory; 0 ends it at once.",
+        expert=True,
     )
     scope: str = choice(
-        "per-target", ("per-target", "shared"), "One adapter per target vocabulary, or one shared by all targets."
+        "per-target",
+        ("per-target", "shared"),
+        "One adapter per target vocabulary, or one shared by all targets.",
+        expert=True,
     )
 
     def __post_init__(self) -> None:
@@ -232,6 +281,7 @@ class AppSettings:
         "Chat templates instead of those in the models' files: a model's file name, =, and a file with the template.",
         at_most=64,
         reload=True,
+        expert=True,
     )
     projectors: tuple[str, ...] = texts(
         "What models see pictures through instead of the projector found beside them: a model's file name, =, and a "

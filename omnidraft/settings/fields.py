@@ -18,7 +18,10 @@ Number = int | float
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What one field accepts. `low` and `high` are inclusive; `also` are single values accepted besides the range."""
+    """What one field accepts. `low` and `high` are inclusive; `also` are single values accepted besides the range.
+
+    expert: pages show it folded, below what most people set.
+    """
 
     kind: str  # "integer", "number", "switch", "choice", "text", "texts" or "group"
     help: str
@@ -28,6 +31,7 @@ class Rule:
     choices: tuple[str, ...] = ()
     optional: bool = False
     reload: bool = False
+    expert: bool = False
     of: type | None = None
 
     @property

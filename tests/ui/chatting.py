@@ -87,6 +87,13 @@ def tab(page, name: str) -> None:
     page.click(f"#od-tabs button[role=tab]:has-text('{name}')")
 
 
+def unfold(page) -> None:
+    """Show the settings of experts too."""
+    folded = page.locator(".od-unfold[aria-expanded=false] >> visible=true")
+    while folded.count():
+        folded.first.click()
+
+
 def race_and_run(page) -> None:
     """On the Drift lab: a race of one prompt, and a short drift run."""
     page.wait_for_selector("#od-drift-progress p")

@@ -7,7 +7,7 @@ import re
 
 from tests.backends.thinking_templates import SWITCHED
 from tests.serving import served
-from tests.ui.chatting import answers, ask, choose, new_chat, questions, tab, titles, wait_idle, write
+from tests.ui.chatting import answers, ask, choose, new_chat, questions, tab, titles, unfold, wait_idle, write
 from tests.ui.conftest import SETTINGS
 
 # It drafts at a fixed length, for whether drafting pays depends on who else is busy.
@@ -158,6 +158,7 @@ def test_options_belong_to_the_conversation(server, pages):
     page = pages.open(server)
     new_chat(page)
     tab(page, "Options")
+    unfold(page)
     write(page, "#od-system textarea", "You are a lighthouse.")
     write(page, "#od-max-tokens input", "5")
     write(page, "#od-seed input", "not a number")

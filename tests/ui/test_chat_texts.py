@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.ui.chatting import answers, arrived, ask, new_chat, questions, tab, titles
+from tests.ui.chatting import answers, arrived, ask, new_chat, questions, tab, titles, unfold
 from tests.ui.payloads import ELSEWHERE, PAYLOADS
 
 CODE = "  if (a < b) {\n    return x<y>;\n  }"
@@ -147,6 +147,7 @@ def test_pasted_deleted_and_composed_texts_count(server, pages):
     new_chat(page)
     ask(page, "Lighthouses at night")
     tab(page, "Options")
+    unfold(page)
     paste(page, "#od-system textarea", "You are a lighthouse.")
     until(page, lambda: kept(server, page)["system"] == "You are a lighthouse.")
     empty(page, "#od-system textarea")
@@ -269,6 +270,7 @@ def test_what_is_said_covers_no_field_that_is_worked_at(server, pages):
     page = pages.open(server, "/settings")
     field = "#od-set-draft-length :is(input, textarea)"
     page.wait_for_function("s => document.querySelector(s)?.value", arg=field)
+    unfold(page)
     page.fill(field, "999")
     page.press(field, "Tab")
     page.wait_for_selector("#od-said >> text=Fixed length is 999")

@@ -12,7 +12,7 @@ from omnidraft.app.speed_store import SPEED_FILE, SpeedStore, speed_key
 from omnidraft.decoding.cost import CostModel
 from omnidraft.decoding.knowledge import Knowledge
 from omnidraft.settings.config import ModelSettings
-from tests.ui.chatting import arrived, ask, choose, said, write
+from tests.ui.chatting import arrived, ask, choose, said, unfold, write
 from tests.ui.conftest import SETTINGS
 from tests.ui.stub_hub import REPO, StubHub
 
@@ -39,6 +39,7 @@ def test_a_smaller_cache_takes_effect_at_once_and_is_kept(server, pages):
     ask(page, "Fill the cache, please.")
     page.goto(server.origin + "/settings")
     page.wait_for_selector(".od-facts")
+    unfold(page)
     before = int(page.inner_text(".od-facts div:first-child b").replace(",", ""))
     assert before > 60
     choose(page, field("cache.policy"), "lfu-aging")
@@ -62,6 +63,7 @@ def test_a_refused_value_is_named_and_the_old_one_comes_back(server, pages):
     settle(page, "sampling.temperature", "99")
     said(page, "must be a number from 0 to 10")
     page.wait_for_function("document.querySelector('#od-set-sampling-temperature input').value === '0'")
+    unfold(page)
     settle(page, "draft.length", "many")
     said(page, "a whole number from 1 to 64")
 

@@ -6,7 +6,7 @@ import tomllib
 from types import SimpleNamespace
 
 from omnidraft.settings.config import AppSettings, describe
-from tests.ui.chatting import arrived, ask, choose, said, write
+from tests.ui.chatting import arrived, ask, choose, said, tab, unfold, write
 from ui.settings import cache_html
 
 # The Models page has these.
@@ -20,6 +20,7 @@ def field(name: str) -> str:
 def open_settings(pages, server, path: str = "/settings"):
     page = pages.open(server, path)
     page.wait_for_selector("#od-cache p, .od-facts")
+    unfold(page)
     return page
 
 
@@ -38,6 +39,45 @@ def test_every_setting_has_a_field_with_a_line_of_help(server, pages):
         if setting.name not in ELSEWHERE:
             help_text = page.inner_text(f"{field(setting.name)} .info-text")
             assert len(help_text) > 15, setting.name
+
+
+def test_what_experts_set_is_folded_and_found_by_its_words_or_its_address(server, pages):
+    page = pages.open(server, "/settings")
+    page.wait_for_selector("#od-cache p, .od-facts")
+    layers = {setting.name: setting.rule.expert for setting in describe(AppSettings) if setting.name not in ELSEWHERE}
+    assert sum(layers.values()) > len(layers) / 2
+    for name, expert in layers.items():
+        assert page.is_visible(field(name)) != expert, name
+    page.fill("#od-find", "rejection paper")
+    page.wait_for_selector(field("draft.verification"))
+    assert page.locator(".od-setting >> visible=true").count() == 1
+    page.fill("#od-find", "nothing like it")
+    page.wait_for_selector("#od-found >> text=No setting has these words")
+    page.fill("#od-find", "")
+    page.wait_for_selector(field("draft.verification"), state="hidden")
+    assert page.is_visible(field("theme"))
+    page.goto(f"{server.origin}/learning")
+    page.goto(f"{server.origin}/settings{field('learning.loss')}")
+    page.wait_for_selector(field("learning.loss"))
+    in_view = "e => document.querySelector(e).getBoundingClientRect().top < innerHeight"
+    page.wait_for_function(in_view, arg=field("learning.loss"))
+    assert not page.is_visible(field("draft.verification")), "another group stays folded"
+
+
+def test_options_beside_the_chat_have_the_same_names_and_layers(server, pages):
+    page = pages.open(server)
+    arrived(page)
+    tab(page, "Options")
+    usual = ["System prompt", "Sampling", "Temperature", "Longest answer (tokens)"]
+    assert page.locator("#od-options [data-testid=block-info] >> visible=true").all_inner_texts() == usual
+    unfold(page)
+    shown = page.locator("#od-options [data-testid=block-info] >> visible=true").all_inner_texts()
+    assert shown == [*usual, "Top-p", "Min-p", "Top-k", "Repetition penalty", "Seed", "Form of answers"]
+    page.goto(server.origin + "/settings")
+    page.wait_for_selector("#od-cache p, .od-facts")
+    unfold(page)
+    names = page.locator(".od-setting [data-testid=block-info]").all_inner_texts()
+    assert set(shown) - {"System prompt", "Sampling"} <= set(names)
 
 
 def test_the_n_grams_used_most_are_shown_and_unused_ones_are_not():
@@ -79,6 +119,7 @@ def test_the_cache_shows_what_it_is_used_for_and_what_takes_a_reload_says_so(ser
     ask(page, "Tell me about your day.")
     page.goto(server.origin + "/settings")
     page.wait_for_selector(".od-facts")
+    unfold(page)
     for word in ("n-grams", "of them seeded", "hit rate"):
         assert word in page.inner_text(".od-facts")
     settle(page, "model.n_batch", "256")

@@ -13,6 +13,8 @@ from omnidraft.backends.prompting.grammar import check_grammar, form_grammar
 from omnidraft.chats import Conversation
 from omnidraft.errors import SettingsError
 from omnidraft.settings.config import SamplingSettings, describe
+from ui.common.fields import title
+from ui.common.layers import EXPERT, LAYERS, fold
 
 _DEFAULT = SamplingSettings()
 PRESETS: dict[str, dict[str, Any]] = {
@@ -24,7 +26,8 @@ PRESETS: dict[str, dict[str, Any]] = {
 OWN = "Own values"
 THINKING = {"auto": "as the model does"}
 HOTTEST = 2.0  # where the slider ends, unless a conversation is hotter: beyond that nothing is left of a sentence
-_RULES = {setting.name: setting.rule for setting in describe(SamplingSettings)}
+_SETTINGS = {setting.name: setting for setting in describe(SamplingSettings)}
+_RULES = {name: setting.rule for name, setting in _SETTINGS.items()}
 
 
 @dataclass(slots=True)
@@ -88,57 +91,71 @@ class Options:
 
 
 def build() -> Options:
-    """Make the components where the layout stands."""
-    return Options(
-        chat=gr.Textbox(visible="hidden"),
-        system=gr.Textbox(
+    """Make the components where the layout stands: what most people set, and folded what experts do."""
+    with gr.Column(elem_id="od-options", elem_classes=LAYERS):
+        usual = _usual()
+        fold()
+        return Options(**usual, **_expert())
+
+
+def _usual() -> dict[str, Any]:
+    return {
+        "chat": gr.Textbox(visible="hidden"),
+        "system": gr.Textbox(
             label="System prompt",
             lines=3,
             max_lines=8,
             placeholder="What the model should know or be",
             elem_id="od-system",
         ),
-        preset=gr.Dropdown([*PRESETS, OWN], value="Balanced", label="Sampling", filterable=False, elem_id="od-preset"),
-        temperature=gr.Slider(
-            label="Temperature", step=0.05, elem_id="od-temperature", **{**_slider("temperature"), "maximum": HOTTEST}
+        "preset": gr.Dropdown(
+            [*PRESETS, OWN], value="Balanced", label="Sampling", filterable=False, elem_id="od-preset"
         ),
-        top_p=gr.Slider(label="Top-p", step=0.01, **_slider("top_p")),
-        min_p=gr.Slider(label="Min-p", step=0.01, **_slider("min_p")),
-        top_k=gr.Number(label="Top-k", precision=0, minimum=_RULES["top_k"].low, info=_RULES["top_k"].help),
-        repeat_penalty=gr.Slider(label="Repetition penalty", step=0.05, **_slider("repeat_penalty")),
-        max_tokens=gr.Number(
-            label="Longest answer, in tokens",
+        "temperature": gr.Slider(step=0.05, elem_id="od-temperature", **{**_slider("temperature"), "maximum": HOTTEST}),
+        "max_tokens": gr.Number(
             precision=0,
             minimum=_RULES["max_tokens"].low,
-            info=_RULES["max_tokens"].help,
             placeholder="not set",
             elem_id="od-max-tokens",
+            **_named("max_tokens"),
         ),
-        seed=gr.Textbox(
-            label="Seed", info=_RULES["seed"].help, placeholder="fresh each time", max_lines=1, elem_id="od-seed"
-        ),
-        form=gr.Textbox(
-            label="Form of answers",
-            info=_RULES["form"].help,
-            placeholder='{"type": "object", "properties": ...}',
-            lines=2,
-            max_lines=8,
-            elem_id="od-form",
-        ),
-        thinking=gr.Dropdown(
+        "thinking": gr.Dropdown(
             [(THINKING.get(word, word), word) for word in _RULES["thinking"].choices],
-            label="Thinking",
+            label=title(_SETTINGS["thinking"]),
             filterable=False,
             visible="hidden",
             elem_id="od-thinking",
         ),
-    )
+    }
+
+
+def _expert() -> dict[str, Any]:
+    return {
+        "top_p": gr.Slider(step=0.01, **_slider("top_p")),
+        "min_p": gr.Slider(step=0.01, **_slider("min_p")),
+        "top_k": gr.Number(precision=0, minimum=_RULES["top_k"].low, **_named("top_k")),
+        "repeat_penalty": gr.Slider(step=0.05, **_slider("repeat_penalty")),
+        "seed": gr.Textbox(placeholder="fresh each time", max_lines=1, elem_id="od-seed", **_named("seed")),
+        "form": gr.Textbox(
+            placeholder='{"type": "object", "properties": ...}',
+            lines=2,
+            max_lines=8,
+            elem_id="od-form",
+            **_named("form"),
+        ),
+    }
+
+
+def _named(name: str) -> dict[str, Any]:
+    """What a field is called, its sentence and its layer, as on the Settings page."""
+    layer = {"elem_classes": EXPERT} if _RULES[name].expert else {}
+    return {"label": title(_SETTINGS[name]), "info": _RULES[name].help, **layer}
 
 
 def _slider(name: str) -> dict[str, Any]:
     """Help and range as the settings have them: Gradio refuses every event of a page that shows a value outside."""
     rule = _RULES[name]
-    return {"info": rule.help, "minimum": rule.low, "maximum": rule.high}
+    return {**_named(name), "minimum": rule.low, "maximum": rule.high}
 
 
 def preset_of(sampling: SamplingSettings) -> str:

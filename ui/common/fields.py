@@ -11,10 +11,11 @@ import gradio as gr
 
 from omnidraft.errors import SettingsError
 from omnidraft.settings.config import Setting
+from ui.common.layers import EXPERT
 
 Component: TypeAlias = gr.Checkbox | gr.Dropdown | gr.Textbox
 TITLES = {
-    "draft.enabled": "Draft",
+    "draft.enabled": "Drafting",
     "cache.enabled": "Merge n-grams",
     "cache.seed": "Fill from the vocabularies",
     "learning.enabled": "Learn in idle time",
@@ -31,7 +32,8 @@ TITLES = {
     "min_p": "Min-p",
     "repeat_last_n": "Penalty looks back",
     "repeat_penalty": "Repetition penalty",
-    "max_tokens": "Longest answer",
+    "max_tokens": "Longest answer (tokens)",
+    "form": "Form of answers",
     "stop": "Stop texts",
     "mode": "Draft length",
     "length": "Fixed length",
@@ -66,7 +68,7 @@ def make(setting: Setting, unusable: str = "") -> Component:
     rule = setting.rule
     common: dict[str, Any] = {
         "label": title(setting), "info": unusable or help_of(setting), "elem_id": f"od-set-{name}",
-        "elem_classes": ["od-field", "od-setting"], "interactive": not unusable,
+        "elem_classes": ["od-field", "od-setting", *([EXPERT] if rule.expert else [])], "interactive": not unusable,
     }  # fmt: skip
     if rule.kind == "switch":
         return gr.Checkbox(**common)

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ui.common.layout import chat_at, navigation, page_at
 
 STATIC = Path(__file__).parents[1] / "static"
-SCRIPTS = ("frame.js", "page.js", "answers.js", "turns.js", "composer.js", "addresses.js")
+SCRIPTS = ("frame.js", "page.js", "answers.js", "turns.js", "composer.js", "addresses.js", "layers.js")
 
 
 class Frame:
