@@ -107,6 +107,26 @@ def _begin_waiting(session: Session, chat: str) -> bool:
     return False
 
 
+def refused(
+    session: Session,
+    chat: str,
+    text: str,
+    files: Sequence[TextFile],
+    pictures: Sequence[PictureFile],
+    above: str | None,
+    error: OmniDraftError,
+) -> None:
+    """Keep a question that could not be asked, with the reason in its answer's place: its page shows something else by
+    now and cannot put it back into the box. above: the message it is a new version of."""
+    if session.writing(chat) or chat in session.waiting:
+        return  # another question of the conversation is asked
+    if above is None:
+        session.store.append(chat, "user", text, meta=files_meta(files), pictures=pictures)
+    else:
+        session.store.edit(above, text, files_meta(files), pictures)
+    session.store.append(chat, "assistant", "", meta={"error": str(error)})
+
+
 def edit(
     session: Session,
     chat: str,

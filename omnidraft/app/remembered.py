@@ -1,12 +1,34 @@
-"""What a person asked to be kept in mind, as models are told of it: behind the system prompt, within a budget."""
+"""What a person asked to be kept in mind: how a message becomes such a fact, and how models are told of it.
+
+They read it behind the system prompt, within a budget.
+"""
 
 from __future__ import annotations
 
 from omnidraft.app.session import Session
+from omnidraft.chats import Fact
+from omnidraft.chats.library import MAX_FACT
+from omnidraft.chats.thoughts import said
+from omnidraft.chats.titles import one_line
+from omnidraft.errors import StorageError
 from omnidraft.vocab import Vocabulary
 
 SHARE = 8  # of the context's tokens one may be facts
 _HEAD = "The user asked you to remember:"
+
+
+def remember(session: Session, message: str, chosen: str) -> str:
+    """Keep a part of a message, or all that it says where nothing was chosen; says in a sentence what came of it."""
+    told = session.store.message(message)
+    whole = told.content if told.role == "user" else said(told.content)["content"]
+    fact = one_line(chosen) or one_line(whole)
+    if len(fact) > MAX_FACT:
+        raise StorageError(
+            f"What is remembered has at most {MAX_FACT} characters: select them in the message, then press Remember."
+        )
+    if session.store.library.save(Fact(fact)):
+        return f"Remembered already: {fact}"
+    return f"Remembered, for every conversation; the Profiles page shows and forgets it: {fact}"
 
 
 def with_facts(session: Session, system: str) -> str:

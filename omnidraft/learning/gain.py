@@ -1,4 +1,7 @@
-"""What learning has brought in answers since: the drafter's acceptance and the speed, before and after. Sums only."""
+"""What learning has brought in answers since: the drafter's acceptance before and after. Sums only.
+
+Speeds are not compared: those of other days come from another moment of the machine.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +12,15 @@ from omnidraft.learning.facts import ServedAnswer
 
 WINDOW = 50  # of the latest answers on either side
 FEWEST = 40  # proposals on either side before acceptance is worth comparing
-PLAIN = 24  # plain rounds on either side before speed is
 
 
 @dataclass(frozen=True, slots=True)
 class Gain:
     """version: the first that served behind the answers compared with. acceptance: (before, after) of what the drafter
-    proposed; speed: (before, after) over plain decoding, None where too few rounds went plainly to say."""
+    proposed."""
 
     version: str
     acceptance: tuple[float, float]
-    speed: tuple[float, float] | None
 
 
 def gain(answers: Sequence[ServedAnswer], target: str, version: str | None) -> Gain | None:
@@ -39,21 +40,8 @@ def gain(answers: Sequence[ServedAnswer], target: str, version: str | None) -> G
     after = learned[-WINDOW:]
     if min(sum(a.proposed for a in side) for side in (before, after)) < FEWEST:
         return None
-    then, now = _speed(before), _speed(after)
-    return Gain(
-        min(a.version for a in learned),
-        (_acceptance(before), _acceptance(after)),
-        (then, now) if then is not None and now is not None else None,
-    )
+    return Gain(min(a.version for a in learned), (_acceptance(before), _acceptance(after)))
 
 
 def _acceptance(answers: Sequence[ServedAnswer]) -> float:
     return sum(a.accepted for a in answers) / sum(a.proposed for a in answers)
-
-
-def _speed(answers: Sequence[ServedAnswer]) -> float | None:
-    """The time plain rounds would have taken for the same tokens, over the time it took."""
-    rounds, took = sum(a.plain for a in answers), sum(a.seconds for a in answers)
-    if rounds < PLAIN or took <= 0:
-        return None
-    return sum(a.tokens for a in answers) * sum(a.plain_seconds for a in answers) / rounds / took

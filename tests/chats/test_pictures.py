@@ -58,9 +58,9 @@ def test_undo_brings_pictures_back(store, path):
     chat = store.create("one").id
     store.append(chat, "user", "What?", pictures=[RED])
     last = LastDeleted(store)
-    last.delete([chat])
+    mark = last.delete([chat])
     assert stored(path) == 0
-    last.bring_back()
+    last.bring_back(mark)
     assert store.pictures.files(store.path(chat)[0].pictures) == [RED]
 
 

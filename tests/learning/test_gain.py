@@ -8,22 +8,16 @@ from omnidraft.learning.facts import ServedAnswer
 from omnidraft.learning.gain import gain
 
 
-def answers(count: int, version: str, accepted: int, seconds: float = 1.0, target: str = "t", plain: int = 4) -> list:
-    """Each: 20 tokens, 10 proposals, plain rounds of a twentieth of a second."""
-    return [ServedAnswer(0.0, version, target, 20, 12, 10, 8, accepted, seconds, plain, plain / 20)] * count
+def answers(count: int, version: str, accepted: int, target: str = "t") -> list:
+    """Each: 20 tokens, 10 proposals."""
+    return [ServedAnswer(0.0, version, target, 20, 12, 10, 8, accepted, 1.0)] * count
 
 
 def test_the_gain_is_what_learned_versions_did_against_the_bare_drafter_before_them():
-    served = [*answers(8, "", 2, 1.0), *answers(6, "v000003", 4, 0.8), *answers(6, "v000004", 6, 0.8)]
+    served = [*answers(8, "", 2), *answers(6, "v000003", 4), *answers(6, "v000004", 6)]
     found = gain(served, "t", "v000004")
     assert found.version == "v000003"
     assert found.acceptance == (pytest.approx(0.2), pytest.approx(0.5))
-    assert found.speed == (pytest.approx(1.0), pytest.approx(1.25))
-
-
-def test_speed_is_left_out_where_too_few_rounds_went_plainly():
-    served = [*answers(8, "", 2), *answers(8, "v000001", 4, plain=0)]
-    assert gain(served, "t", "v000001").speed is None
 
 
 @pytest.mark.parametrize("served", [

@@ -156,9 +156,9 @@ def test_what_was_uploaded_and_not_read_is_forgotten_with_everything(app):
 
 def test_what_is_forgotten_is_not_brought_back(app):
     deleted = app.session.deleted
-    assert deleted.delete([app.session.store.create().id]) == 1
+    mark = deleted.delete([app.session.store.create().id])
     assert '"success":true' in event(app, "od-forget-typed", "forget everything")
-    assert deleted.bring_back() == []
+    assert deleted.bring_back(mark) == []
 
 
 def test_a_folder_that_a_request_names_stays(app):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import threading
+import time
+from html import unescape
 
 import gradio as gr
 import pytest
@@ -13,15 +16,17 @@ from omnidraft.app.answer_job import AnswerJob
 from omnidraft.app.sessions import Sessions
 from omnidraft.chats import TextFile
 from omnidraft.decoding.request import AnswerRequest
+from omnidraft.errors import ModelError
 from omnidraft.storage.paths import find_data_home
 from tests.ui.fake_assistant import FakeAssistant, by, clicked, shown
 from ui.chat import page as chat_page
 from ui.chat.events import Answering
 from ui.chat.layout import build_layout
-from ui.chat.list_events import Conversations
+from ui.chat.list_events import TOO_LATE, Conversations
 from ui.chat.option_events import Options
 from ui.chat.parts import GONE
 from ui.chat.stream import Followed
+from ui.chat.turns import UNANSWERED
 
 FILES = [TextFile("notes.txt", "Buy milk.")]
 WRITTEN = ("box", "attached", "editing")
@@ -150,11 +155,28 @@ def test_what_was_deleted_last_comes_back_whole_and_once(sessions, view, ada):
     update = shown(view, chats.row(one, Followed(), by("ada"), clicked(kind="delete", id="", ids=[one, two])))
     assert "2 conversations were deleted" in update["notice"]
     assert not {one, two} & {chat.id for chat in ada.store.conversations()}
-    assert shown(view, chats.undo(update["chat_id"], Followed(), by("bob")))["notice"].count("nothing to take back")
-    assert shown(view, chats.undo(update["chat_id"], Followed(), by("ada")))["chat_id"] == one
+    taken_back = clicked(mark=mark_of(update["notice"]))
+    assert TOO_LATE in shown(view, chats.undo(update["chat_id"], Followed(), by("bob"), taken_back))["notice"]
+    assert shown(view, chats.undo(update["chat_id"], Followed(), by("ada"), taken_back))["chat_id"] == one
     assert [ada.store.snapshot(chat) for chat in (one, two)] == before
     assert ada.store.search("one"), "what comes back is found"
-    assert "nothing to take back" in shown(view, chats.undo(one, Followed(), by("ada")))["notice"]
+    assert TOO_LATE in shown(view, chats.undo(one, Followed(), by("ada"), taken_back))["notice"]
+
+
+def mark_of(notice: str) -> str:
+    return re.search(r'class="od-undo" data-mark="(\w+)"', notice)[1]
+
+
+def test_an_older_notice_brings_nothing_else_back(sessions, view, ada):
+    one, two, stays = (ada.store.create().id for _ in range(3))
+    chats, notices = Conversations(sessions, view), []
+    for chat in (one, two):
+        deleted = chats.row(stays, Followed(), by("ada"), clicked(kind="delete", id=chat))
+        notices.append(shown(view, deleted)["notice"])
+    older, newer = (clicked(mark=mark_of(notice)) for notice in notices)
+    assert TOO_LATE in shown(view, chats.undo(stays, Followed(), by("ada"), older))["notice"]
+    assert {chat.id for chat in ada.store.conversations()} == {stays}
+    assert shown(view, chats.undo(stays, Followed(), by("ada"), newer))["chat_id"] == two
 
 
 def test_an_archived_conversation_stands_last_and_is_not_arrived_at(sessions, view, ada):
@@ -454,6 +476,68 @@ def test_a_page_that_has_left_does_not_wait_for_a_model_to_be_loaded(sessions, v
     assert list(updates) == []
     assert not loaded.is_set()
     loaded.set()
+
+
+@pytest.mark.parametrize("editing", [False, True])
+def test_a_question_refused_when_the_page_has_left_stays_in_its_conversation_with_the_reason(
+    sessions, view, ada, monkeypatch, editing
+):
+    chat, followed, refuse = ada.store.create().id, Followed(), threading.Event()
+    earlier = ada.store.append(chat, "user", "Hi").id if editing else None
+
+    def load(*given: object, **named: object) -> list[str]:
+        refuse.wait(20)
+        raise ModelError("The file is damaged.")
+
+    monkeypatch.setattr(ada.assistant, "load", load)
+    updates = Answering(sessions, view).ask("Hello", chat, earlier, FILES, "refuse", followed, by("ada"))
+    next(updates)
+    followed.leave()
+    assert list(updates) == []
+    refuse.set()
+    until(lambda: len(ada.store.path(chat)) == 2)
+    asked, answer = ada.store.path(chat)
+    assert (asked.content, [file.name for file in asked.files]) == ("Hello", ["notes.txt"])
+    assert "The file is damaged." in answer.meta["error"]
+    assert len(ada.store.siblings(asked.id)) == 1 + editing
+
+
+def until(what) -> None:
+    end = time.monotonic() + 20
+    while not what():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_a_question_whose_program_was_killed_before_its_turn_can_be_asked_again(sessions, view, ada):
+    chat = ada.store.create().id
+    ada.store.append(chat, "user", "Still here?")
+    update = shown(view, view.whole(ada, ada.store.get(chat)))
+    assert [row["content"]["text"] for row in update["chat"]] == ["Still here?", UNANSWERED]
+    assert '"again": true' in unescape(update["marks"])
+    list(Answering(sessions, view).turn(chat, Followed(), by("ada"), clicked(kind="regenerate")))
+    until(lambda: len(ada.store.path(chat)) == 2)
+    assert ada.assistant.answered
+    assert '"again"' not in unescape(shown(view, view.whole(ada, ada.store.get(chat)))["marks"])
+
+
+def test_what_is_chosen_in_a_message_or_all_of_it_is_remembered(sessions, view, ada):
+    chat = ada.store.create().id
+    question = ada.store.append(chat, "user", "I have two cats, and it rains.").id
+    answer = ada.store.append(chat, "assistant", "<think>Cats.</think>Noted.").id
+    handlers, facts = Answering(sessions, view), ada.store.library.facts
+
+    def remember(message: str, text: str) -> str:
+        event = clicked(kind="remember", id=message, text=text)
+        return shown(view, handlers.turn(chat, Followed(), by("ada"), event))["notice"]
+
+    assert "Profiles page" in remember(question, "I have\n two cats")
+    assert "Remembered already" in remember(question, "I have two cats")
+    remember(answer, "")
+    assert facts() == ["I have two cats", "Noted."]
+    long = ada.store.append(chat, "user", "so " * 200).id
+    assert "at most 300 characters: select them" in remember(long, "")
+    assert len(facts()) == 2
 
 
 def test_what_a_handler_still_shows_is_dropped_when_the_page_has_left():

@@ -8,6 +8,7 @@ import gradio as gr
 
 from omnidraft.app import conversing
 from omnidraft.app.kept_answer import shown_pieces
+from omnidraft.app.remembered import remember
 from omnidraft.app.seen_pictures import refuse_unseen
 from omnidraft.app.session import Session, StillAnswering
 from omnidraft.errors import OmniDraftError
@@ -49,17 +50,21 @@ class Answering(Handlers):
             yield view.open(session, session.store.get(name), None, {view.box: ""})
         elif editing:
             start: Starting = partial(conversing.edit, session, name, editing, text, *sent)
-            yield from view.run(session, name, followed, start, (text, files), asked=text, above=editing)
+            lost = partial(conversing.refused, session, name, text, sent[0], sent[2], editing)
+            yield from view.run(session, name, followed, start, (text, files), asked=text, above=editing, lost=lost)
         else:
             start = partial(conversing.ask, session, name, text, *sent)
-            yield from view.run(session, name, followed, start, (text, files), asked=text)
+            lost = partial(conversing.refused, session, name, text, sent[0], sent[2], None)
+            yield from view.run(session, name, followed, start, (text, files), asked=text, lost=lost)
 
     @telling
     def example(self, chat: str | None, followed: Followed, request: gr.Request, event: gr.SelectData) -> Updates:
         """A suggested question was picked; what somebody is writing stays in the box."""
         session, name = self.here(request, chat)
         text = event.value["text"]
-        yield from self.view.run(session, name, followed, partial(conversing.ask, session, name, text), asked=text)
+        start = partial(conversing.ask, session, name, text)
+        lost = partial(conversing.refused, session, name, text, (), (), None)
+        yield from self.view.run(session, name, followed, start, asked=text, lost=lost)
 
     def follow(self, chat: str | None, followed: Followed, request: gr.Request) -> Updates:
         yield from self.view.follow(session_of(self.sessions, request), chat, followed)
@@ -86,6 +91,8 @@ class Answering(Handlers):
                 followed.leave()
                 told = "This is a new conversation with what was said up to there; the other one stays as it was."
                 yield self.view.open(session, fork, name, {self.view.notice: note(told)})
+            case "remember":
+                yield {self.view.notice: note(remember(session, data["id"], str(data.get("text") or "")))}
             case "tokens":
                 yield {self.view.tokens: origins(shown_pieces(session.store.message(data["id"])))}
             case "version":

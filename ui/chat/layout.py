@@ -22,7 +22,10 @@ LATEX = [
     {"left": "\\(", "right": "\\)", "display": False},
 ]
 # The page script calls this with what was clicked below a message.
-UNDO = "element.addEventListener('click', (event) => event.target.closest('.od-undo') && trigger('act', {}));"
+UNDO = """element.addEventListener('click', (event) => {
+  const button = event.target.closest('.od-undo');
+  if (button) trigger('act', {mark: button.dataset.mark});
+});"""
 BUS = "window.odTurn = (detail) => trigger('act', detail);"
 ASIDE_BUTTON = (
     '<button type="button" data-od="aside" aria-label="Speed and options" aria-expanded="false">'

@@ -17,6 +17,8 @@ from ui.chat.parts import note
 from ui.chat.stream import Followed
 from ui.common.request import session_of
 
+TOO_LATE = "This cannot be taken back any more: only what was deleted last can."
+
 
 class Conversations(Handlers):
     """The list beside the chat."""
@@ -64,19 +66,18 @@ class Conversations(Handlers):
                 session.store.update(name, archived=True, pinned=False)
             else:
                 stop_writing(session, name)
-        if kind == "delete":
-            session.deleted.delete(chats)
+        mark = session.deleted.delete(chats) if kind == "delete" else ""
         many, it = ("The conversation was", "it") if len(chats) == 1 else (f"{len(chats)} conversations were", "them")
         done = "archived" if kind == "archive" else f"deleted; what the drafter learned from {it} stays"
-        said = {self.view.notice: note(f"{many} {done}.", undo=kind == "delete")}
+        said = {self.view.notice: note(f"{many} {done}.", undo=mark)}
         return self.view.open(session, session.shown.chat(chat), chat, said)
 
-    def undo(self, chat: str | None, followed: Followed, request: gr.Request) -> dict:
-        """What was deleted last comes back."""
+    def undo(self, chat: str | None, followed: Followed, request: gr.Request, event: gr.EventData) -> dict:
+        """What the notice tells of comes back, if it was deleted last."""
         session = session_of(self.sessions, request)
-        back = session.deleted.bring_back()
+        back = session.deleted.bring_back(str(event._data["mark"]))
         if not back:
-            return {self.view.notice: note("There is nothing to take back any more.", bad=True)}
+            return {self.view.notice: note(TOO_LATE, bad=True)}
         followed.leave()
         return self.view.open(session, session.shown.show(back[0].id), chat, {self.view.notice: ""})
 

@@ -98,8 +98,8 @@ def _idle(live: Live | None) -> str:
     if live is not None:
         return "<h3>Starting</h3><p>The model is being prepared.</p>"
     return (
-        "<h3>Speed</h3><p>Once an answer is being written, its speed shows here: how much of what the drafter "
-        "proposed the model accepted, and where the time went.</p>"
+        "<h3>Speed</h3><p>Once an answer is being written, its speed shows here: how much of what the "
+        f"{tip('drafter')} guessed the {tip('target')} accepted, and where the time went.</p>"
     )
 
 
@@ -172,12 +172,10 @@ def _copied(s: Statistics) -> str:
 
 
 def learned(gain: Gain | None) -> str:
-    """What learning has brought: since version 3: 21% → 58% accepted, 1.1× → 1.4×."""
+    """What learning has brought: since version 3: 21% → 58% accepted."""
     if gain is None:
         return ""
     words = " → ".join(percent(value) for value in gain.acceptance) + " of drafts accepted"
-    if gain.speed is not None:
-        words += ", " + " → ".join(f"{value:.1f}×" for value in gain.speed) + " the speed of plain decoding"
     since = tip("version", f"Since version {version_number(gain.version)}:")
     return f'<p class="od-learned"><b>{since}</b> {words}.</p>'
 

@@ -25,6 +25,8 @@ from ui.chat.markdown_text import CODE, without_html
 
 MOST = 500  # messages shown
 LONGEST = 6000  # characters of a question shown; whoever wrote more knows the rest
+WAITING = "*Waiting for another answer to end; Stop takes the question back.*"
+UNANSWERED = "*No answer was written; Answer again asks for one.*"  # the program ended before, or it came in so
 _THINK = re.compile(r"(?:\A|^)[ \t]*<think(?:ing)?>(.*?)(</think(?:ing)?>\s*|\Z)", re.DOTALL | re.MULTILINE)
 
 
@@ -47,9 +49,11 @@ def turns(
     versions: dict[str, tuple[int, int]],
     writing: tuple[str | None, str] | None = None,
     steps: Sequence[Step] = (),
+    waits: bool = False,
 ) -> Turns:
     """The rows of `path`, of a very long one of its end. `writing` is (message id, text so far) of an answer in the
-    making, `steps` its calls: all rows are made anew with every update while it grows."""
+    making, `steps` its calls: all rows are made anew with every update while it grows. waits: the last question does,
+    for its turn."""
     rows: list[dict] = []
     marks: list[dict | None] = []
     if earlier := len(path[:-MOST]):
@@ -75,6 +79,9 @@ def turns(
         last = index == len(path) - 1 and not busy
         mark = _mark(message, versions.get(message.id, (1, 1)), last, busy)
         marks.append({**mark, "out": True} if message.id in without and not last else mark)
+    if marks and (asked := marks[-1]) and asked["role"] == "user":
+        rows.append(in_place_of_answer(WAITING if waits else UNANSWERED))
+        asked["again"] = not waits
     return Turns(rows, marks)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent import futures
 from contextlib import suppress
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ from ui.chat.parts import (
 from ui.chat.stream import Followed, follow
 from ui.chat.switching import describe_switch
 from ui.chat.tools import question
-from ui.chat.turns import Turns, awaited, in_place_of_answer, turns
+from ui.chat.turns import Turns, awaited, turns
 
 EDITING = {
     "user": "Editing an earlier message: sending makes a new version beside the old one, and answers it.",
@@ -54,7 +55,6 @@ EDITING = {
 }
 Starting = Callable[[], AnswerJob | None]  # None: it waits for its turn
 LOADING = "*Loading the model …*"
-WAITING = "*Waiting for another answer to end; Stop takes the question back.*"
 LOOK_EVERY = 0.25  # seconds between looks at whether an answer has begun
 PANEL_EVERY = 0.25  # seconds between updates of the numbers
 _BEGINNINGS = futures.ThreadPoolExecutor(thread_name_prefix="begin")
@@ -174,13 +174,14 @@ class ChatView:
         *,
         asked: str | None = None,
         above: str | None = None,
+        lost: Callable[[OmniDraftError], None] | None = None,
     ) -> Iterator[dict]:
         """Start an answer, for `follow` to show.
 
         `sent` are the text and files that were sent for it: they leave the box, and come back if it cannot be started.
         Without them what somebody is writing stays where it is. asked: the question, shown at once, though a model may
         have to be loaded first; above: the message whose place it takes. Nothing more is shown once the page has left;
-        the answer begins all the same.
+        the answer begins all the same, and what prevents that is told to `lost`.
         """
         left = followed.left
         waiting = {} if asked is None else {self.chat: _awaiting(session, chat, asked, above)}
@@ -189,6 +190,7 @@ class ChatView:
         while followed.left == left and futures.wait([begun], LOOK_EVERY).not_done:
             pass
         if followed.left != left:
+            begun.add_done_callback(partial(_unseen, lost))
             return
         try:
             begun.result()
@@ -330,13 +332,20 @@ class ChatView:
     def _conversation(self, session: Session, chat: str, path: list[Message]) -> dict:
         shown = shown_turns(session, chat, path)
         empty = empty_state(target_path(session, chat)) if not shown.rows else None
-        rows = [*shown.rows, *([in_place_of_answer(WAITING)] if chat in session.waiting else [])]
-        value = gr.Chatbot(value=rows, placeholder=empty) if empty else rows
+        value = gr.Chatbot(value=shown.rows, placeholder=empty) if empty else shown.rows
         permit = "" if session.writing(chat) else question(path)
         return {self.chat: value, self.marks: shown.marks_html(chat), self.permit: permit}
 
     def _buttons(self, writing: bool) -> dict:
         return {self.send: gr.Button(visible=not writing), self.stop: gr.Button(visible=writing)}
+
+
+def _unseen(lost: Callable[[OmniDraftError], None] | None, begun: futures.Future) -> None:
+    """An answer's beginning is over, and no page looks at it."""
+    error = begun.exception()
+    if lost is not None and isinstance(error, OmniDraftError):
+        with suppress(StorageError):  # the conversation was deleted meanwhile
+            lost(error)
 
 
 def _is_asked(session: Session, chat: str) -> bool:
@@ -347,7 +356,7 @@ def _is_asked(session: Session, chat: str) -> bool:
 def shown_turns(session: Session, chat: str, path: list[Message]) -> Turns:
     versions, job = session.store.versions(chat), session.job
     if job is None or not session.writing(chat):
-        return turns(path, versions)
+        return turns(path, versions, waits=chat in session.waiting)
     return turns(path, versions, (job.message, spoken(job)), job.steps)
 
 
