@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -46,47 +47,22 @@ class Equality:
         return verify_by_equality(rows, ids, self._sampler, recent, position, self._ends)
 
 
-class Rejection:
-    """`rejection`: exact p/q tests in the drafter's vocabulary."""
+class Drawn:
+    """`rejection` and `paper`: pieces are drawn from a known q, by which proposals are tested.
+
+    test: (rows, proposals, pieces, q, recent) -> verdict.
+    """
 
     splits = False
 
-    def __init__(
-        self, sampler: Sampler, picker: SamplingPicker, tree: ExpansionTree, rng: np.random.Generator, ends
-    ) -> None:
+    def __init__(self, picker: SamplingPicker, test: Callable[..., Verdict]) -> None:
         self.picker = picker
-        self._sampler = sampler
-        self._tree = tree
-        self._rng = rng
-        self._ends = ends
+        self._test = test
 
     def verify(self, rows, proposals, pieces, recent, position):
-        ids = [p.target_id for p in proposals]
-        verdict = verify_by_rejection(
-            rows, ids, pieces, self.picker.q, self._tree, self._sampler, self._rng, recent, self._ends
-        )
+        verdict = self._test(rows, proposals, pieces, self.picker.q, recent)
         self.picker.carry(verdict.carried, len(pieces))
         return verdict
-
-
-class Published:
-    """`paper`: Eq. 1-2 of the paper, approximate, for comparison."""
-
-    splits = False
-
-    def __init__(
-        self, sampler: Sampler, picker: SamplingPicker, direct: np.ndarray, rng: np.random.Generator, ends
-    ) -> None:
-        self.picker = picker
-        self._sampler = sampler
-        self._direct = direct
-        self._rng = rng
-        self._ends = ends
-
-    def verify(self, rows, proposals, pieces, recent, position):
-        return verify_as_published(
-            rows, proposals, pieces, self.picker.q, self._direct, self._sampler, self._rng, recent, self._ends
-        )
 
 
 def choose_strategy(
@@ -106,8 +82,8 @@ def choose_strategy(
     rng = np.random.Generator(np.random.PCG64(sampler.seed))
     picker = SamplingPicker(rng, sampling.temperature, pair.drafter.size, longest)
     if verification == "rejection":
-        return Rejection(sampler, picker, tree_of(pair), rng, ends)
-    return Published(sampler, picker, pair.direct, rng, ends)
+        return Drawn(picker, partial(verify_by_rejection, tree=tree_of(pair), sampler=sampler, rng=rng, ends=ends))
+    return Drawn(picker, partial(verify_as_published, direct=pair.direct, sampler=sampler, rng=rng, ends=ends))
 
 
 _trees: dict[int, tuple[object, ExpansionTree]] = {}

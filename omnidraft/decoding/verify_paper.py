@@ -17,16 +17,9 @@ from omnidraft.vocab import Proposal
 
 
 def verify_as_published(
-    rows: np.ndarray,
-    proposals: Sequence[Proposal],
-    pieces: Sequence[int],
-    q: np.ndarray,
-    direct: np.ndarray,
-    sampler: Sampler,
-    rng: np.random.Generator,
-    recent: list[int],
-    ends: Callable[[int], bool],
-) -> Verdict:
+    rows: np.ndarray, proposals: Sequence[Proposal], pieces: Sequence[int], q: np.ndarray, recent: list[int], *,
+    direct: np.ndarray, sampler: Sampler, rng: np.random.Generator, ends: Callable[[int], bool],
+) -> Verdict:  # fmt: skip
     """rows: (m + 1, V_target) logits; q: (k, V_drafter); direct: (V_drafter,) target id of each piece, -1 if none."""
     verdict = Verdict()
     for i in range(len(proposals) + 1):

@@ -24,19 +24,13 @@ import numpy as np
 from omnidraft.decoding.expansion_tree import ExpansionTree, Node
 from omnidraft.decoding.sampling import Sampler
 from omnidraft.decoding.verify import Emission, Verdict
+from omnidraft.vocab import Proposal
 
 
 def verify_by_rejection(
-    rows: np.ndarray,
-    proposals: Sequence[int],
-    pieces: Sequence[int],
-    q: np.ndarray,
-    tree: ExpansionTree,
-    sampler: Sampler,
-    rng: np.random.Generator,
-    recent: list[int],
-    ends: Callable[[int], bool],
-) -> Verdict:
+    rows: np.ndarray, proposals: Sequence[Proposal], pieces: Sequence[int], q: np.ndarray, recent: list[int], *,
+    tree: ExpansionTree, sampler: Sampler, rng: np.random.Generator, ends: Callable[[int], bool],
+) -> Verdict:  # fmt: skip
     """rows: (m + 1, V_target) logits behind the m proposals; q: (k, V_drafter), what each piece was drawn from."""
     verdict = Verdict()
     used = 0
@@ -48,7 +42,7 @@ def verify_by_rejection(
         recent.append(drawn)
         if i < len(proposals):
             verdict.tested += 1
-            if not rejected and drawn == proposals[i]:
+            if not rejected and drawn == proposals[i].target_id:
                 verdict.accepted += 1
                 if not ends(drawn):
                     continue

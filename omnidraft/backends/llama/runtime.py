@@ -19,6 +19,7 @@ from omnidraft.vocab import llama_log
 
 _PROCESSOR = 0  # of ggml_backend_dev_type
 
+
 @cache
 def _start_backend() -> None:
     llama_cpp.llama_backend_init()

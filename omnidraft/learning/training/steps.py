@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -13,20 +12,11 @@ from omnidraft.learning.training.batches import Batch, Window, batches
 from omnidraft.learning.training.drafter import TorchDrafter
 from omnidraft.learning.training.losses import LOSSES, Loss, projected
 from omnidraft.learning.training.rehearsal import ROWS
+from omnidraft.learning.training_events import Stepped
 
 WINDOWS_PER_STEP = 8  # the paper's batch
 PIECES_READ, PIECES_LEARNED = 768, 384  # of one step: of long answers fewer windows do, and some of their tokens
 LOOKED_AT = 512  # positions that tell which pieces are common
-
-
-@dataclass(frozen=True)
-class Step:
-    """Progress after one optimizer step. loss: mean over its positions, nats; tokens: pieces learned from so far."""
-
-    step: int
-    steps: int
-    loss: float
-    tokens: int
 
 
 def make_optimizer(drafter: TorchDrafter, learning_rate: float) -> torch.optim.Optimizer:
@@ -70,7 +60,7 @@ def train(
     rehearsed: Sequence[Window] = (),
     rehearsal: float = 0.0,
     warmup: int = 2,
-) -> Iterator[Step]:
+) -> Iterator[Stepped]:
     """Train on all windows `passes` times in random order, and on for `least` steps, yielding after each.
 
     The rate falls to zero on the way: at a constant rate the last steps of a short update make as much noise as there
@@ -94,7 +84,7 @@ def train(
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         tokens += positions
-        yield Step(number, len(groups), total, tokens)
+        yield Stepped(number, len(groups), total, tokens)
 
 
 def _learned(group: Sequence[Window], rng: np.random.Generator) -> list[Batch]:

@@ -124,9 +124,9 @@ def _train(job: TrainingJob, prepared: Prepared, material: Material) -> Generato
     candidate = _begin(drafter, job, material.candidate)
     untrained = prepared.estimates(drafter, slices) if material.unseen and candidate.weights else None
     throttle.rest()
-    step = steps.Step(0, 0, 0.0, 0)
+    step = Stepped(0, 0, 0.0, 0)
     for step in _steps(drafter, material, job, prepared):
-        yield Stepped(step.step, step.steps, step.loss, step.tokens)
+        yield step
         throttle.rest()
     after = prepared.estimates(drafter, material.held_out)
     yield Estimated("after", means(after))
@@ -175,7 +175,7 @@ def _publish(
     return version
 
 
-def _steps(drafter: TorchDrafter, material: Material, job: TrainingJob, prepared: Prepared) -> Iterator[steps.Step]:
+def _steps(drafter: TorchDrafter, material: Material, job: TrainingJob, prepared: Prepared) -> Iterator[Stepped]:
     """More passes while there is little to learn from."""
     least = job.least_steps if material.selection.known < SETTLED else -(-job.least_steps // 2)
     rehearsed = prepared.texts(job, drafter) if job.rehearsal else []
