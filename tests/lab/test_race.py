@@ -77,6 +77,7 @@ def test_acceptance_is_the_drafters_alone_and_copied_tokens_are_counted_apart():
     assert found.copied == 2
     assert found.speedup == pytest.approx(3.0)
     assert (found.plain_speed, found.drafted_speed) == (pytest.approx(1.0), pytest.approx(3.0))
+    assert found.interval is None, "two answers say nothing about others"
     assert score([]) is None
 
 
@@ -115,3 +116,13 @@ def test_a_learner_that_finds_too_little_is_not_waited_for_for_ever(monkeypatch)
     learner = FakeLearner(able=False)
     assert all(status.state == "idle" for status in trained(learner))
     assert learner.asked
+
+
+def test_the_interval_of_a_speedup_is_that_of_its_prompts():
+    def pairs(*speedups: float) -> list[Paired]:
+        return [paired(n, answer([1, 2], s), answer([1, 2], 1.0)) for n, s in enumerate(speedups)]
+
+    assert score(pairs(2.0, 2.0, 2.0)).interval == pytest.approx((2.0, 2.0))
+    low, high = score(pairs(1.0, 1.5, 2.0, 2.5, 3.0)).interval
+    assert 1.2 < low < 1.7
+    assert 2.3 < high < 2.8

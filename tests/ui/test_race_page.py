@@ -78,7 +78,8 @@ def a_race(view_phase: str = "taught", **scores: Score | None) -> RaceJob:
 
 
 def a_score(speedup: float, acceptance: float | None = 0.5, same: int = 6, near: int = 0) -> Score:
-    return Score(6, 300, 100.0, 100.0 * speedup, speedup, acceptance, 1.5, 0, same, near)
+    around = (speedup - 0.1, speedup + 0.1)
+    return Score(6, 300, 100.0, 100.0 * speedup, speedup, around, acceptance, 1.5, 0, same, near)
 
 
 def test_two_bars_and_the_proof_after_the_lesson():
@@ -93,12 +94,26 @@ def test_two_bars_and_the_proof_after_the_lesson():
 def test_the_verdict_stands_first_and_tells_when_the_machine_was_another_one():
     shown = race_html.race(a_race(before=a_score(1.05, 0.1), after=a_score(1.4)))
     assert shown.index("od-verdict") < shown.index("od-bars")
-    assert "1.40×</b> as fast" in shown
-    assert "1.05× before the lesson" in shown
+    assert "1.40×</b> (1.30 to 1.50) as fast" in shown
+    assert "1.05× before the lesson, when 10% of the guesses were right" in shown
     assert "slower in the second race" not in shown
     slower = replace(a_score(1.4), plain_speed=70.0)
     assert "was 30% slower in the second race" in race_html.race(a_race(before=a_score(1.05), after=slower))
-    assert "Guessing costs more" in race_html.race(a_race("raced", before=a_score(0.9)))
+    slow = race_html.race(a_race("raced", before=a_score(0.9)))
+    assert "guessing costs more than it saves, for 50% of the guesses were right" in slow
+
+
+def test_no_speedup_is_shown_of_a_race_under_way_or_of_too_few_answers():
+    growing = a_race("racing", before=a_score(1.05), after=a_score(0.4))
+    growing.view.pairs = [SimpleNamespace()]
+    shown = race_html.race(growing)
+    assert "1.05×" in shown
+    assert "0.40×" not in shown
+    first = a_race("racing", before=a_score(0.4))
+    first.view.pairs = [SimpleNamespace()]
+    few = a_race("raced", before=replace(a_score(0.4), interval=None))
+    assert "×" not in race_html.race(first) + race_html.race(few)
+    assert "too few answers" in race_html.race(few)
 
 
 def test_a_lesson_says_what_remains():
@@ -131,6 +146,7 @@ def a_race_without_lesson() -> RaceJob:
     return job
 
 
+IN_VIEW = "document.querySelector('.od-verdict').getBoundingClientRect().bottom < innerHeight && scrollY === 0"
 SHORT = "[model]\nthreads = 1\n\n[sampling]\ntemperature = 0.0\nmax_tokens = 12\n"
 
 
@@ -139,7 +155,10 @@ def test_a_race_begins_from_the_empty_chat_and_ends_with_the_same_text(make_serv
     arrived(page)
     page.click(".od-empty .od-go")
     page.wait_for_selector(".od-race")
-    page.wait_for_selector(".od-race[data-phase=raced]", timeout=120_000)
+    page.wait_for_selector(".od-race[data-phase=raced]", timeout=600_000)
+    for width, height in ((1440, 900), (390, 844)):
+        page.set_viewport_size({"width": width, "height": height})
+        page.wait_for_function(IN_VIEW)
     assert page.locator(".od-lane").count() == 2
     page.wait_for_selector(".od-proof[data-equal=true]")
     assert page.locator(".od-gainbar").count() == 1
@@ -159,7 +178,7 @@ def test_a_race_begins_from_the_empty_chat_and_ends_with_the_same_text(make_serv
 @pytest.mark.browser_slow
 def test_a_lesson_shows_its_progress_and_two_bars(make_server, pages):
     page = pages.open(make_server(settings=SHORT), "/drift-lab?race=go")
-    page.wait_for_selector(".od-race[data-phase=raced]", timeout=120_000)
+    page.wait_for_selector(".od-race[data-phase=raced]", timeout=600_000)
     page.click("#od-race-teach")
     page.wait_for_selector(".od-race[data-phase=teaching], .od-race[data-phase=training]", timeout=60_000)
     page.wait_for_selector(".od-race[data-phase=taught]", timeout=600_000)

@@ -20,6 +20,7 @@ from omnidraft.server.request_session import session_of_request
 from ui.common.layout import PRIVATE, mobile_bar, side_head
 from ui.common.notes import note
 from ui.common.request import session_of
+from ui.common.words import tip
 from ui.drift import form as drift_form
 from ui.drift import race as drift_race
 from ui.drift import view as drift_view
@@ -69,7 +70,7 @@ def build(sessions: Sessions, page: gr.Blocks) -> None:
 def _lead() -> None:
     gr.HTML(
         "<h1>Drift lab</h1><p>What drafting is worth on this machine, what learning adds to it, and what a change of "
-        "task or model does to the drafter.</p>",
+        f"task or model does to the {tip('drafter')}.</p>",
         elem_classes="od-lead",
     )
 
@@ -79,7 +80,7 @@ def _layout() -> Parts:
     with gr.Group(elem_classes="od-group"):
         gr.HTML(
             "<h2>Let it drift</h2><p>The task or the model changes on the way: how far acceptance falls, and how the "
-            "n-gram cache and learning help it back. No prompt occurs twice.</p>"
+            f"{tip('n-gram cache')} and learning help it back. No prompt occurs twice.</p>"
         )
         form = drift_form.layout()
         with gr.Row(elem_classes="od-buttons"):

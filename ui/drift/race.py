@@ -18,6 +18,7 @@ from omnidraft.lab.topics import TOPICS, lesson_prompts, own_prompts, topic_prom
 from ui.common.layout import PRIVATE
 from ui.common.notes import note
 from ui.common.request import session_of
+from ui.common.words import tip
 from ui.drift import race_html
 
 OWN = "own"
@@ -58,11 +59,19 @@ class Parts:
 
 
 def layout() -> Parts:
+    """What a race came to stands above what it is asked for, so that it is in view wherever one comes from."""
     with gr.Group(elem_classes="od-group", elem_id="od-race"):
         gr.HTML(
             "<h2>See it race</h2><p>The same prompts, answered plainly and drafted, side by side, with the same seeds. "
-            "Then teach the drafter the topic, and race again. Everything is measured now, on this machine.</p>"
+            f"Then teach the {tip('drafter')} the topic, and race again. Everything is measured now, on this "
+            "machine.</p>"
         )
+        with gr.Row(elem_classes="od-buttons"):
+            go = gr.Button("Race", variant="primary", size="sm", elem_id="od-race-go", scale=0)
+            teach = gr.Button("Teach it and race again", size="sm", elem_id="od-race-teach", scale=0, visible=False)
+            stop = gr.Button("Stop", size="sm", variant="stop", elem_id="od-race-stop", scale=0, visible=False)
+        said = gr.HTML(elem_id="od-race-said")
+        shown = gr.HTML(elem_id="od-race-shown")
         with gr.Row(elem_classes="od-form od-form-3"):
             model = gr.Dropdown([], label="Model", filterable=False, elem_id="od-race-model")
             topic = gr.Dropdown(
@@ -86,12 +95,6 @@ def layout() -> Parts:
                 info="Teach this profile's drafter instead of one that is forgotten with the race.",
             )  # fmt: skip
         about = gr.HTML(elem_id="od-race-about")
-        with gr.Row(elem_classes="od-buttons"):
-            go = gr.Button("Race", variant="primary", size="sm", elem_id="od-race-go", scale=0)
-            teach = gr.Button("Teach it and race again", size="sm", elem_id="od-race-teach", scale=0, visible=False)
-            stop = gr.Button("Stop", size="sm", variant="stop", elem_id="od-race-stop", scale=0, visible=False)
-        said = gr.HTML(elem_id="od-race-said")
-        shown = gr.HTML(elem_id="od-race-shown")
     return Parts(
         said, model, topic, cost, own, copies, kept, about, go, teach, stop, shown, gr.Timer(EVERY, active=False)
     )

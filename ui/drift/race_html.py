@@ -72,12 +72,25 @@ def _verdict(view: RaceView) -> str:
     found = view.after or view.before
     if found is None or view.phase in UNDER_WAY:
         return ""
-    words = f"<b>{found.speedup:.2f}×</b> as fast as {tip('plain decoding')}, over {count(found.answers)} answers"
+    if found.interval is None:
+        return '<p class="od-under">These are too few answers to say how much faster drafting is.</p>'
+    low, high = found.interval
+    words = (
+        f"<b>{found.speedup:.2f}×</b> ({low:.2f} to {high:.2f}) as fast as {tip('plain decoding')}, over "
+        f"{count(found.answers)} answers"
+    )
     if view.after is not None and view.before is not None:
-        words += f"; {view.before.speedup:.2f}× before the lesson"
+        words += f"; {view.before.speedup:.2f}× before the lesson, when {_right(view.before)}"
     if found.speedup < 1.0:
-        words += ". Guessing costs more than it saves here; in a chat it is left out then"
+        words += f". Here guessing costs more than it saves, for {_right(found)}; in a chat it is left out then"
     return f'<p class="od-verdict">{words}.</p>{_changed(view)}'
+
+
+def _right(found: Score) -> str:
+    """How good the guesses were, which is why a race came out as it did."""
+    return (
+        "nothing was guessed" if found.acceptance is None else f"{percent(found.acceptance)} of the guesses were right"
+    )
 
 
 def _changed(view: RaceView) -> str:
@@ -134,8 +147,11 @@ def _proof(view: RaceView) -> str:
 
 
 def _bars(view: RaceView) -> str:
+    """Of races that are over: what grows would show the last prompts, not the sum."""
     rows = [("Untaught", view.before), ("Taught", view.after)]
-    known = [(name, found) for name, found in rows if found is not None]
+    known = [(name, found) for name, found in rows if found is not None and found.interval is not None]
+    if view.phase == "racing" and view.pairs:
+        known = known[: 1 if view.after is not None else 0]
     if not known:
         return ""
     top = max(1.5, *(found.speedup for _, found in known))
@@ -150,7 +166,8 @@ def _bar(name: str, found: Score, top: float) -> str:
     )
     copied = f", {count(found.copied)} tokens copied" if found.copied else ""
     words = f"{rate(found.plain_speed)} → {rate(found.drafted_speed)} tokens/s, {accepted}{copied}"
-    label = f"{name}: {found.speedup:.2f} times plain decoding, {words}"
+    low, high = found.interval or (found.speedup, found.speedup)
+    label = f"{name}: {found.speedup:.2f} ({low:.2f} to {high:.2f}) times plain decoding, {words}"
     return (
         f'<div class="od-gainbar" data-bar="{"after" if name == "Taught" else "before"}" role="img" '
         f'aria-label="{escape(label, quote=True)}"><span>{name}</span>'
