@@ -20,6 +20,7 @@ from ui.common.layout import PRIVATE, mobile_bar, side_head
 from ui.common.notes import note
 from ui.common.request import session_of
 from ui.common.theme import COOKIE, COOKIE_LASTS
+from ui.common.words import tip
 
 GROUPS = [
     ("look", "Look"),
@@ -29,6 +30,10 @@ GROUPS = [
     ("model", "How models are loaded"),
     ("learning", "Learning"),
 ]
+HEADINGS = {  # those whose words are explained there
+    "draft": f"Drafting and {tip('verification')}",
+    "cache": tip("n-gram cache", "N-gram cache"),
+}
 ALSO = {"look": ["theme"], "model": ["templates", "unload_after"]}  # settings that are in no group of their own
 ELSEWHERE = ("model.workers",)  # on the models page, where one sees who they are
 TOP = 60
@@ -83,7 +88,7 @@ def _layout() -> Parts:
     more: dict[str, Any] = {}
     for group, title in GROUPS:
         with gr.Group(elem_id=f"od-group-{group}", elem_classes=["od-group", LAYERS]):
-            gr.HTML(f"<h2>{title}</h2>")
+            gr.HTML(f"<h2>{HEADINGS.get(group, title)}</h2>")
             own = [name for name in settings if name.startswith(group + ".") and name not in ELSEWHERE]
             here = [settings[name] for name in (*ALSO.get(group, ()), *own)]
             made |= {one.name: _field(one) for one in here if not one.rule.expert}

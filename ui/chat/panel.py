@@ -73,7 +73,7 @@ def _frame(body: str, reason: str | None) -> str:
 
 
 def why(reason: str) -> str:
-    """Why nothing was drafted, in words that fit the Draft switch: only what was switched off is off."""
+    """Why nothing was drafted, in words that fit the Drafting switch: only what was switched off is off."""
     if reason == SWITCHED_OFF:
         return "<b>Drafting is off</b> for this conversation."
     if reason.startswith("drafting does not pay"):

@@ -20,6 +20,7 @@ from ui.common import field_events, fields, tables
 from ui.common.layout import PRIVATE, mobile_bar, side_head
 from ui.common.notes import note
 from ui.common.request import session_of
+from ui.common.words import tip
 from ui.learning import forget as learning_forget
 from ui.learning import plots as learning_plots
 from ui.learning import view as learning_view
@@ -88,8 +89,8 @@ def build(sessions: Sessions, page: gr.Blocks) -> None:
 
 def _layout() -> Parts:
     gr.HTML(
-        "<h1>Learning</h1><p>While nobody waits, the drafter trains on the answers it saw, so that more of what it "
-        "proposes is what your model says. Nothing of it leaves this machine.</p>",
+        f"<h1>Learning</h1><p>While nobody waits, the {tip('drafter')} trains on the answers it saw, so that more of "
+        "what it proposes is what your model says. Nothing of it leaves this machine.</p>",
         elem_classes="od-lead",
     )
     said = gr.HTML(elem_id="od-said")
