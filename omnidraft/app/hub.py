@@ -102,7 +102,8 @@ class Download:
             lock.release()
 
     def _check_room(self) -> None:
-        if self.path.exists() and all(self._at(file).exists() for file in self.model.fetched[1:]):
+        others = () if self.model.convert else self.model.fetched[1:]  # of a folder only what was made of it stays
+        if self.path.exists() and all(self._at(file).exists() for file in others):
             raise HubError(f"{self.path.name} is already there.")
         self._folder.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(self._folder).free

@@ -6,18 +6,18 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.ui.stub_hub import StubHub
+from tests.ui.stub_hub import REPO, StubHub
 
 
 @pytest.fixture
-def serve(monkeypatch) -> Iterator[Callable[[dict[str, bytes]], StubHub]]:
+def serve(monkeypatch) -> Iterator[Callable[..., StubHub]]:
     """Makes stub hubs of some files; the last one made is the one asked."""
     from huggingface_hub import constants
 
     made: list[StubHub] = []
 
-    def make(files: dict[str, bytes]) -> StubHub:
-        hub = StubHub(files)
+    def make(files: dict[str, bytes], repo: str = REPO) -> StubHub:
+        hub = StubHub(files, repo)
         made.append(hub)
         address = hub.endpoint + "/{repo_id}/resolve/{revision}/{filename}"
         monkeypatch.setattr(constants, "ENDPOINT", hub.endpoint)

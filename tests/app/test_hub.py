@@ -10,7 +10,7 @@ from omnidraft.__main__ import main
 from omnidraft.app import hub as downloads
 from omnidraft.app.hub import Download
 from omnidraft.app.hub_files import HubError, RemoteModel, list_models
-from omnidraft.backends.gguf.file import read_info
+from omnidraft.backends.gguf.file import read_info, usable_info
 from omnidraft.storage.file_lock import FileLock
 from omnidraft.storage.paths import BUNDLED_MODELS, DataHome
 from tests.ui.conftest import free_port
@@ -143,6 +143,17 @@ def test_a_folder_of_weights_arrives_as_a_gguf_file(serve, home, folder):
     info = read_info(done.path)
     assert (info.kind, info.architecture, info.tool_template) == ("model", "llama", "with tools")
     assert [path for path in (home.cache / "downloads").iterdir() if path.is_dir()] == []
+
+
+def test_one_line_fetches_a_folder_and_makes_a_drafter_of_it(serve, home, folder, capsys):
+    hub = serve(files_of(folder), "JackFram/llama-68m")
+    assert get(home, "JackFram/llama-68m") == 0
+    assert capsys.readouterr().out == f"{home.models / 'llama-68m-q8_0.gguf'}\n"
+    assert usable_info(home.models / "llama-68m-q8_0.gguf").quantization == "Q8_0"
+    fetched = len(hub.ranges)
+    assert get(home, "JackFram/llama-68m") == 2
+    assert "already there" in capsys.readouterr().err
+    assert len(hub.ranges) == fetched
 
 
 def test_another_kind_of_folder_is_refused_before_its_weights_come(serve, home, folder):

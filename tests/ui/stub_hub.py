@@ -16,8 +16,8 @@ REPO = "tester/tiny-gguf"
 class StubHub:
     """`files` by name; `delay` seconds per `chunk` bytes; `ranges` are the starts that were asked for."""
 
-    def __init__(self, files: dict[str, bytes]) -> None:
-        self.files = files
+    def __init__(self, files: dict[str, bytes], repo: str = REPO) -> None:
+        self.files, self.repo = files, repo
         self.delay, self.chunk = 0.0, 1 << 16
         self.damaged: set[str] = set()
         self.ranges: list[int] = []
@@ -39,9 +39,9 @@ class StubHub:
                 elif path == "/api/models":
                     hub.queries.append(parse_qs(urlsplit(self.path).query))
                     hub._reply(self, 200, json.dumps(hub.listed).encode(), {"Content-Type": "application/json"})
-                elif path == f"/api/models/{REPO}" or path.startswith(f"/api/models/{REPO}/revision/"):
+                elif path == f"/api/models/{repo}" or path.startswith(f"/api/models/{repo}/revision/"):
                     hub._describe(self)
-                elif path.startswith(f"/{REPO}/resolve/main/"):
+                elif path.startswith(f"/{repo}/resolve/main/"):
                     hub._send(self, path.partition("/resolve/main/")[2])
                 elif path.endswith("/resolve/main/tokenizer.json") and path.split("/resolve")[0][1:] in hub.tokenizers:
                     hub._reply(self, 200, hub.tokenizers[path.split("/resolve")[0][1:]], {})
@@ -78,7 +78,7 @@ class StubHub:
             for name, data in self.files.items()
         ]  # fmt: skip
         siblings.append({"rfilename": "README.md", "size": 5})
-        body = {"id": REPO, "modelId": REPO, "siblings": siblings, "tags": [], "private": False, "downloads": 0}
+        body = {"id": self.repo, "siblings": siblings, "tags": [], "private": False, "downloads": 0}
         self._reply(handler, 200, json.dumps(body).encode(), {"Content-Type": "application/json"})
 
     def _send(self, handler: BaseHTTPRequestHandler, name: str) -> None:
