@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.discard:
         print(f"Drift run {going.state.id}; --resume {going.state.id} goes on with it.", file=sys.stderr)
     with Interrupts(going.stop) as interrupts:
-        for event in going.events(_learner(going.state)):
+        for event in going.events(drift.learner_of(going.state)):
             _show(event, args.json)
     _report(args, going.state)
     if args.discard:
@@ -84,14 +84,6 @@ def _options(args: argparse.Namespace) -> Options:
         learning=args.learn or args.learn_as_paper, as_in_paper=args.learn_as_paper, max_tokens=args.max_tokens,
         temperature=args.temperature, seed=args.seed, threads=args.threads,
     )  # fmt: skip
-
-
-def _learner(state: RunState) -> drift.Learner | None:
-    if not state.options.learning:
-        return None
-    from omnidraft.lab.learning import RunLearner  # brings torch
-
-    return RunLearner(state)
 
 
 def _length(text: str) -> int | None:

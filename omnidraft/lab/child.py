@@ -32,7 +32,7 @@ def main(home: Path, folder: Path, run: str) -> int:
         TRIALS.keep_in(DataHome(home).cache)
         going = drift.resume(DataHome(home), folder, run)
         listener = threading.Thread(target=_listen, args=(going,), daemon=True)
-        for event in going.events(_learner(going)):
+        for event in going.events(drift.learner_of(going.state)):
             if listener.ident is None:  # what is asked of a run before it begins is lost on it
                 listener.start()
             print(json.dumps(_plain(event)), file=events)
@@ -40,14 +40,6 @@ def main(home: Path, folder: Path, run: str) -> int:
         print(json.dumps({"failed": str(error)}), file=events)
         return 1
     return 0
-
-
-def _learner(run: DriftRun) -> drift.Learner | None:
-    if not run.state.options.learning:
-        return None
-    from omnidraft.lab.learning import RunLearner  # brings torch
-
-    return RunLearner(run.state)
 
 
 def _plain(event: DriftEvent) -> dict:

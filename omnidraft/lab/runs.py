@@ -45,6 +45,15 @@ class Learner(Protocol):
         """An answer was written; the engine still holds its context. May train; returns the adapter from now on."""
 
 
+def learner_of(state: RunState) -> Learner | None:
+    """The app's own way of learning, where the run is to learn."""
+    if not state.options.learning:
+        return None
+    from omnidraft.lab.learning import RunLearner  # brings torch
+
+    return RunLearner(state)
+
+
 def start(
     home: DataHome, folder: Path, schedule: Schedule, targets: Mapping[str, Path], drafter: Path,
     options: Options | None = None,
