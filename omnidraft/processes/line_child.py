@@ -38,7 +38,8 @@ class LineChild:
         descriptors: Sequence[int] = (),
     ) -> None:
         self._errors = tempfile.TemporaryFile() if keeps_errors else None  # noqa: SIM115 - open until it has ended
-        given = {**os.environ, "GGML_NO_BACKTRACE": "1", **environment}  # whoever aborts needs no debugger
+        ours = {"GGML_NO_BACKTRACE": "1", "PYTHONIOENCODING": "utf-8"}  # whoever aborts needs no debugger
+        given = {**os.environ, **ours, **environment}
         path = os.pathsep.join([str(ROOT), *filter(None, [given.get("PYTHONPATH")])])
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-m", module, *arguments], stdin=subprocess.PIPE,

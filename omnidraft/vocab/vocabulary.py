@@ -13,7 +13,6 @@ from functools import cached_property
 
 import numpy as np
 
-from omnidraft.errors import ModelError
 from omnidraft.vocab.exact import ExactEncoder, Tokenizer
 
 # Encoding this tells apart vocabularies with equal pieces that cut text differently.
@@ -70,7 +69,7 @@ class Vocabulary:
         self.ordinary = speakable & np.array([bool(piece) for piece in pieces])
         self.by_bytes = self._index_bytes()
         merged = [pieces[i] for i in np.flatnonzero(self.ordinary & (self.kinds != TokenKind.BYTE))]
-        self._encoder: ExactEncoder | None = ExactEncoder(tokenizer, pieces, self.by_bytes, merged)
+        self.encoder = ExactEncoder(tokenizer, pieces, self.by_bytes, merged)
         self.fingerprint = self._fingerprint()
 
     def encode(self, text: str, *, at_start: bool = False) -> list[int]:
@@ -94,12 +93,6 @@ class Vocabulary:
         """The bytes the ids stand for; control tokens add nothing."""
         return b"".join([self.pieces[i] for i in ids])
 
-    @property
-    def encoder(self) -> ExactEncoder:
-        if self._encoder is None:
-            raise ModelError("This vocabulary belongs to a model that has been closed.")
-        return self._encoder
-
     @cached_property
     def longest_piece(self) -> int:
         """Bytes that one token stands for at most."""
@@ -109,10 +102,6 @@ class Vocabulary:
     def control_texts(self) -> dict[int, bytes]:
         """How control tokens are spelled, by id."""
         return {id: text.encode() for text, id in self.controls.items()}
-
-    def close(self) -> None:
-        """Let go of the tokenizer; ids can still be decoded."""
-        self._encoder = None
 
     def _index_bytes(self) -> dict[bytes, int]:
         """Byte string to id: ordinary pieces win over byte tokens, lower ids over higher ones."""

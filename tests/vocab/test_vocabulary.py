@@ -204,15 +204,6 @@ def test_padding_rows_are_unused_and_leave_the_fingerprint_alone(shared, tmp_pat
     assert padded.fingerprint == plain.fingerprint
 
 
-def test_a_closed_vocabulary_still_reads_but_does_not_encode():
-    v = read_gguf_vocabulary(path_of("tiny-target-b"))
-    ids = v.encode("still readable")
-    v.close()
-    with pytest.raises(ModelError, match="closed"):
-        v.encode("x")
-    assert v.decode(ids) == b"still readable"
-
-
 def test_vocabularies_free_their_models():
     def resident() -> int:
         with open("/proc/self/statm") as file:

@@ -6,7 +6,7 @@ What a request may hold is in request.py, what comes back in reply.py and the fo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from types import ModuleType
@@ -40,10 +40,10 @@ from omnidraft.server.api.fields import BadRequest
 from omnidraft.server.api.logprobs import Logprobs
 from omnidraft.server.api.reply import Reply
 from omnidraft.server.api.request import Choice, CompletionRequest, Prompt
-from omnidraft.server.api.template_options import template_options
 from omnidraft.server.api.text_form import TextForm
 
 GONE = "The client went away."
+_EFFORTS = {"none": "off", "minimal": "low", "xhigh": "high"}  # words of OpenAI's that none of ours is called
 
 
 Read = Callable[[Session, bytes], CompletionRequest]
@@ -187,3 +187,21 @@ def _with_tools(messages: Any, asked: CompletionRequest) -> Any:
         return messages
     *earlier, last = messages
     return [*earlier, {**last, "tools": asked.tools.offered}]
+
+
+def template_options(template: ChatTemplate, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """What a client tells the template, as that calls it. BadRequest for an option that would do nothing."""
+    told: dict[str, Any] = {}
+    for name, value in asked.items():
+        known = template.known({name: value}) or template.thinking.get(_word(name, value))
+        if known is None:
+            raise BadRequest(f"{name[:100]} does nothing with the chat template of {template.name}; leave it out.")
+        told |= known
+    return told
+
+
+def _word(name: str, value: Any) -> str:
+    """What `SamplingSettings.thinking` would be, where a template has another name for it; else ""."""
+    if name == "enable_thinking" and isinstance(value, bool):
+        return "on" if value else "off"
+    return _EFFORTS.get(value, value) if name == "reasoning_effort" and isinstance(value, str) else ""

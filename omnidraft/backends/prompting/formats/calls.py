@@ -6,9 +6,14 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from omnidraft.backends.prompting.formats.code_arguments import CODE_TOOLS, CodeReader, code_parameter
 from omnidraft.backends.prompting.formats.events import Arguments, CallBegun, CallEnded, Event
-from omnidraft.backends.prompting.formats.json_arguments import JsonReader, is_object
+from omnidraft.backends.prompting.formats.json_arguments import (
+    CODE_TOOLS,
+    CodeReader,
+    JsonReader,
+    code_parameter,
+    is_object,
+)
 from omnidraft.backends.prompting.formats.json_scan import JsonScan, Path
 from omnidraft.backends.prompting.formats.loose_arguments import LooseReader
 from omnidraft.backends.prompting.formats.pattern import MORE, Match, match
@@ -50,22 +55,6 @@ class Tools:
         return (self._schemas or {}).get(name)
 
 
-class CallReader(Protocol):
-    """begun: the name was told, so that the call is one even if it breaks off."""
-
-    done: bool
-    failed: bool
-    begun: bool
-
-    def feed(self, text: str, at: int, final: bool) -> int: ...
-
-
-def call_reader(shape: CallShape, tools: Tools, tell: Tell) -> CallReader:
-    if isinstance(shape.body, JsonCalls):
-        return JsonCall(shape.body, tools, tell)
-    return NamedCall(shape.body, shape.closers, tools, tell)
-
-
 class ArgumentReader(Protocol):
     """Fed text, it says the JSON text of an object as it grows. `feed` returns where it stopped; then `done` or
     `failed` is set, or more text is needed. At the end of the answer `final` is true."""
@@ -74,6 +63,18 @@ class ArgumentReader(Protocol):
     failed: bool
 
     def feed(self, text: str, at: int, final: bool) -> int: ...
+
+
+class CallReader(ArgumentReader, Protocol):
+    """begun: the name was told, so that the call is one even if it breaks off."""
+
+    begun: bool
+
+
+def call_reader(shape: CallShape, tools: Tools, tell: Tell) -> CallReader:
+    if isinstance(shape.body, JsonCalls):
+        return JsonCall(shape.body, tools, tell)
+    return NamedCall(shape.body, shape.closers, tools, tell)
 
 
 class NamedCall:
