@@ -213,11 +213,11 @@ class Session:
             self.assistant.settings = settings
             return settings
 
-    def spread(self, workers: str | None, split: str | None = None) -> str:
+    def spread(self, workers: str | None) -> str:
         """Have these workers hold layers of the target from the next load on; SettingsError for what is no address."""
         with self._lock:
             before = self.model_settings
-            self.apply(**{"model.workers": workers or None, "model.split": split or None})
+            self.apply(**{"model.workers": workers or None, "model.split": None})
             self._spread = {}
             if self.model_settings == before or self.loaded is None:
                 return "Kept."

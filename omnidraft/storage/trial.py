@@ -14,7 +14,7 @@ import os
 import re
 import threading
 from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 
 from omnidraft.errors import ModelError, StorageError
@@ -137,7 +137,7 @@ def _marks(path: Path | str, adapter: Path | str | None) -> tuple[int, str]:
 
 def _mark(path: Path) -> tuple[int, str]:
     """Bytes of a file with its other parts, and what tells it from every other: size, time and samples of all."""
-    found, total = hashlib.sha256(_library().encode()), 0
+    found, total = hashlib.sha256(version("llama-cpp-python").encode()), 0
     for part in _parts(path):
         status = part.stat()
         total += status.st_size
@@ -158,13 +158,6 @@ def _parts(path: Path) -> list[Path]:
     count, stem = int(match[1]), path.name[: match.start()]
     parts = [path.with_name(f"{stem}-{n:05d}-of-{match[1]}.gguf") for n in range(1, min(count, 999) + 1)]
     return [part for part in parts if part.is_file()] or [path]
-
-
-def _library() -> str:
-    try:
-        return version("llama-cpp-python")
-    except PackageNotFoundError:
-        return ""
 
 
 TRIALS = Trials()
