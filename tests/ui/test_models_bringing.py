@@ -36,7 +36,7 @@ def test_a_model_dropped_with_its_projector_is_listed_as_one_that_sees(server, p
     assert "sees pictures" in row.inner_text()
     assert (server.data / "home/models/looking.gguf").read_bytes() == model.read_bytes()
     row.locator("[data-kind=use]").click()
-    said(page, "answers from here on")
+    said(page, "The bundled drafter is a toy: Compare drafters")
 
 
 @needs_eyes

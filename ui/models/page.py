@@ -33,6 +33,10 @@ from ui.models import places as model_places
 from ui.models import workers as model_workers
 from ui.settings import NO_GPU
 
+_TOY = (
+    "The bundled drafter is a toy: Compare drafters for the model in use, below, tells which fit it better; it fetches "
+    "their vocabularies, a few MB each, and nothing else."
+)
 LOADING = ("model.n_ctx", "model.threads", "model.n_gpu_layers", "model.kv_type")
 
 
@@ -122,7 +126,7 @@ def _act(session: Session, asked: dict, coverage: dict) -> str:
         return "This file is no longer there."
     if kind == "use":
         notices = session.choose(path)
-        return " ".join([describe_switch(session), *notices])
+        return " ".join([describe_switch(session), *notices, *_better_drafter(session)])
     if kind == "unload":
         session.unload()
         return "Unloaded; the next question loads it again."
@@ -140,6 +144,14 @@ def _act(session: Session, asked: dict, coverage: dict) -> str:
     report = pair.report()
     coverage[str(path)] = report
     return f"{found.name} shares {report['direct']:,} of its {report['target_size']:,} tokens with the drafter."
+
+
+def _better_drafter(session: Session) -> list[str]:
+    """Where the bundled drafter drafts for a model of somebody else's: how to find one that fits it."""
+    drafter = session.drafter_path()
+    if session.loaded is None or drafter is None or models_list.is_bundled(session.loaded):
+        return []
+    return [_TOY] if models_list.is_bundled(drafter) else []
 
 
 def _look_through(session: Session, model: Path, chosen: str, listed: list[ModelInfo]) -> str:
