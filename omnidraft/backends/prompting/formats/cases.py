@@ -13,13 +13,15 @@ from omnidraft.backends.prompting.formats.whole import read, schemas
 
 def read_case(form: ChatFormat, case: Mapping[str, Any], size: int = 0) -> Reading:
     tools = schemas(case.get("tools") or ())
-    return read(form, case["input"], tools, case.get("genprompt") or "", size=size, whole=not case.get("partial"))
+    return read(
+        form, case["input"], tools, case.get("genprompt") or "", size=size, whole=not case.get("partial"),
+        only_json=bool(case.get("schema")),
+    )  # fmt: skip
 
 
 def counts(case: Mapping[str, Any]) -> bool:
-    """Whether the answer is complete, and its thoughts are to be taken out. Under a schema it follows a grammar here,
-    so that no fence around it need be read."""
-    return not case.get("partial") and case.get("rf", 1) != 0 and not case.get("schema")
+    """Whether the answer is complete, and its thoughts are to be taken out."""
+    return not case.get("partial") and case.get("rf", 1) != 0
 
 
 def differences(reading: Reading, case: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:

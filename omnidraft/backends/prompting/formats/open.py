@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from omnidraft.backends.prompting.formats.events import Event
+from omnidraft.backends.prompting.formats.events import Content, Event
 from omnidraft.backends.prompting.formats.harmony import HarmonyReader
 from omnidraft.backends.prompting.formats.pattern import Match, ends, match, skip_space
 from omnidraft.backends.prompting.formats.reader import AnswerReader
 from omnidraft.backends.prompting.formats.shapes import ChatFormat
+
+_BEGINS = re.compile(r"\s*(`{0,3}|```[a-z]*)")  # what may become a fence
+_FENCE = re.compile(r"^\s*(```[a-z]*\s*)?")
+_END = re.compile(r"\s*`{0,3}\s*\Z")
 
 
 class Reader(Protocol):
@@ -18,9 +23,47 @@ class Reader(Protocol):
     def finish(self) -> list[Event]: ...
 
 
-def open_reader(form: ChatFormat, tools: Mapping[str, Any] | None, begun: str = "") -> Reader:
-    """begun: what the prompt has of the answer."""
-    return HarmonyReader(tools, begun) if form.harmony else AnswerReader(form, tools, begun)
+def open_reader(
+    form: ChatFormat, tools: Mapping[str, Any] | None, begun: str = "", *, only_json: bool = False
+) -> Reader:
+    """begun: what the prompt has of the answer. only_json: the answer must be JSON, whatever fence is around it."""
+    reader: Reader = HarmonyReader(tools, begun) if form.harmony else AnswerReader(form, tools, begun)
+    return Unfenced(reader) if only_json else reader
+
+
+class Unfenced:
+    """Content without a fence of Markdown around it and without white space at its ends."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._held = ""
+        self._begun = False
+
+    def feed(self, text: str) -> list[Event]:
+        return self._cut(self._reader.feed(text))
+
+    def finish(self) -> list[Event]:
+        events = self._cut(self._reader.finish())
+        rest = _FENCE.sub("", self._held) if not self._begun else self._held
+        rest = rest.rstrip().removesuffix("```").rstrip()
+        self._held = ""
+        return [*events, *([Content(rest)] if rest else [])]
+
+    def _cut(self, events: list[Event]) -> list[Event]:
+        found: list[Event] = []
+        for event in events:
+            if not isinstance(event, Content):
+                found.append(event)
+                continue
+            self._held += event.text
+            if not self._begun and not _BEGINS.fullmatch(self._held):
+                self._held = _FENCE.sub("", self._held)
+                self._begun = True
+            if self._begun:
+                text = _END.sub("", self._held)
+                self._held = self._held[len(text) :]
+                found += [Content(text)] if text else []
+        return found
 
 
 def begun_text(form: ChatFormat, prompt: str) -> str:

@@ -22,10 +22,11 @@ def schemas(tools: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def read(
-    form: ChatFormat, text: str, tools: Mapping[str, Any] | None, prompt: str = "", *, size: int = 0, whole: bool = True
-) -> Reading:
+    form: ChatFormat, text: str, tools: Mapping[str, Any] | None, prompt: str = "", *, size: int = 0,
+    whole: bool = True, only_json: bool = False,
+) -> Reading:  # fmt: skip
     """What `text` says behind `prompt`, given in pieces of `size` characters (0: at once)."""
-    reader = open_reader(form, tools, begun_text(form, prompt))
+    reader = open_reader(form, tools, begun_text(form, prompt), only_json=only_json)
     events: list[Event] = []
     for at in range(0, len(text), size or len(text) or 1):
         events += reader.feed(text[at : at + (size or len(text))])
