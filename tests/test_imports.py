@@ -64,6 +64,11 @@ def test_the_command_line_loads_no_pages():
     assert not loaded_by("import omnidraft.cli.chat, omnidraft.cli.models, omnidraft.cli.vocab") & set(PAGES)
 
 
+def test_nothing_waits_for_mcp_before_a_server_is_named():
+    assert not loaded_by("import ui.server, omnidraft.app.sessions") & {"mcp", "mcp_types"}
+    assert importing("mcp") == {f"omnidraft/app/tools/{name}.py" for name in ("running_server", "server_pipes")}
+
+
 def imported(path: Path, *, typing: bool = True) -> set[str]:
     """Absolute names of what a file imports, anywhere in it; without `typing`: but for annotations."""
     found: set[str] = set()

@@ -6,15 +6,8 @@ makes no request of its own at the start.
 
 from __future__ import annotations
 
-import os
-
-# Gradio reads these when it is imported and when blocks are made: nothing may call home, nothing may be recorded.
-os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
-os.environ["GRADIO_RUN_HISTORY"] = "False"
-os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-os.environ.setdefault("DO_NOT_TRACK", "1")
-
 import contextlib
+import os
 import sys
 import threading
 import time

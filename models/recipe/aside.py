@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from omnidraft.app.tools import offered, run
+from omnidraft.app.tools.functions import offered, run
 from omnidraft.backends.prompting.formats.of_template import format_of_source
 from omnidraft.backends.prompting.formats.whole import read, schemas
 

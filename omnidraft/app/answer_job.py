@@ -9,13 +9,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import asdict, replace
 
 from omnidraft.app.assistant import Assistant
 from omnidraft.app.live import Live
 from omnidraft.backends.prompting.prompted_model import Message
+from omnidraft.backends.prompting.raw_text import RawText
 from omnidraft.chats.steps import Step
 from omnidraft.decoding.events import Event, Finished, Prefill, Token
 from omnidraft.decoding.request import AnswerRequest
@@ -29,8 +30,8 @@ class AnswerJob:
     failed.
 
     Where the request goes on with an answer, `pieces` (text, origin) of it were shown before; `begun` is all of its
-    text where that is more. Behind every end `more` is asked what the answer goes on with; None ends it. `steps` are
-    the calls it has made so far, which `marker` begins.
+    text where that is more. `prompts` are what the model reads, one behind the other; by default the request's, and no
+    other. `steps` are the calls it has made so far, which `marker` begins.
     """
 
     def __init__(
@@ -44,10 +45,10 @@ class AnswerJob:
         marker: str = "",
         pieces: Sequence[tuple[str, str]] = (),
         watch: Callable[[AnswerJob, Event], None] = lambda job, event: None,
-        more: Callable[[AnswerJob], Sequence[Message] | None] = lambda job: None,
+        prompts: Callable[[AnswerJob], Iterable[Sequence[Message] | RawText]] = lambda job: [job.request.prompt],
         finished: Callable[[AnswerJob], None] = lambda job: None,
     ) -> None:
-        self.request = request
+        self.request: AnswerRequest = request
         self.chat = request.source
         self.message = message  # the stored message this answer fills
         # What was there before this job went on with it.
@@ -61,7 +62,7 @@ class AnswerJob:
         self._parts: list[str] = [self.begun]
         self._marker = marker
         self._watch = watch
-        self._more = more
+        self._prompts = prompts
         self._finished = finished
         self._changed = threading.Condition()
         self._version = 0
@@ -105,8 +106,10 @@ class AnswerJob:
         """Write the answer, to its end or until it is stopped, and do what comes `behind` it."""
         try:
             request, earlier = self.request, None
-            while not self.stopped:
-                with closing(self._assistant.answer(request, wait=False)) as events:
+            for prompt in self._prompts(self):
+                if self.stopped:
+                    break
+                with closing(self._assistant.answer(replace(request, prompt=prompt), wait=False)) as events:
                     for event in events:
                         self._take(event)
                         # A stop that came before the engine had started counts as well.
@@ -114,9 +117,7 @@ class AnswerJob:
                             break
                 if earlier is not None:
                     self.live.add_earlier(earlier)
-                if self.stopped or (messages := self._more(self)) is None:
-                    break
-                request, earlier = replace(request, prompt=messages, continued=None), asdict(self.live.statistics)
+                request, earlier = replace(request, continued=None), asdict(self.live.statistics)
         except OmniDraftError as error:
             self.error, self.failure = str(error), error
         except Exception:

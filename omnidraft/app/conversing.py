@@ -20,8 +20,9 @@ from omnidraft.app.kept_answer import KeptAnswer
 from omnidraft.app.remembered import with_facts
 from omnidraft.app.seen_pictures import as_read, refuse_unseen, seen_pictures
 from omnidraft.app.session import Session, StillAnswering
-from omnidraft.app.tool_use import UNSUPPORTED, decided, files_in, use_of
+from omnidraft.app.tool_use import UNSUPPORTED, ToolUse, decided
 from omnidraft.backends.pictures import Picture
+from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.chats import Conversation, Message, PictureFile, TextFile, files_meta
 from omnidraft.chats.steps import messages_with_steps, open_call, steps_meta
 from omnidraft.chats.thoughts import CLOSE, OPEN, said
@@ -166,20 +167,18 @@ def resume(session: Session, chat: str) -> AnswerJob:
         return session.start(_more_of(session, settings, path[:-1], path[-1]))
 
 
-def decide(session: Session, chat: str, message: str, call: str, choice: str) -> AnswerJob | None:
+def decide(session: Session, chat: str, message: str, call: str, choice: str) -> AnswerJob:
     """What the user says to a call that the last answer asks for; the answer goes on when all are decided about."""
     with session.turn(target_of(session, chat)):
         path, settings = session.store.path(chat), session.store.get(chat)
         if not path or path[-1].id != message:
             raise ModelError("This call was decided about already.")
-        steps, allowed = decided(path[-1], call, choice, settings.tools or (), files_in(path))
+        steps, allowed, granted = decided(path[-1], call, choice, settings.tools or ())
         if allowed != list(settings.tools or ()):
             settings = session.store.update(chat, tools=allowed)
         meta = {**path[-1].meta, "steps": steps_meta(steps)}
         session.store.save_partial(message, path[-1].content, meta, final=True)
-        if open_call(steps):
-            return None
-        return session.start(_more_of(session, settings, path[:-1], session.store.message(message)))
+        return session.start(_more_of(session, settings, path[:-1], session.store.message(message), granted))
 
 
 def _new_answer(session: Session, chat: str, question: Message | None = None, fresh: bool = False) -> AnswerJob:
@@ -196,39 +195,55 @@ def _new_answer(session: Session, chat: str, question: Message | None = None, fr
     return _job(session, settings, path, sampling, keeper)
 
 
-def _more_of(session: Session, settings: Conversation, path: list[Message], last: Message) -> AnswerJob:
-    """An answer from where it stopped, or behind the functions it asked for."""
+def _more_of(
+    session: Session, settings: Conversation, path: list[Message], last: Message, granted: str | None = None
+) -> AnswerJob:
+    """An answer from where it stopped, or behind the functions it asked for; `granted` is the call allowed just now."""
     sampling = sampling_of(session, settings)
     if (seed := last.meta.get("seed")) is not None:
         sampling = replace(sampling, seed=seed)
-    return _job(session, settings, path, sampling, KeptAnswer.of_begun(session, last))
+    return _job(session, settings, path, sampling, KeptAnswer.of_begun(session, last), granted)
 
 
 def _job(
-    session: Session, settings: Conversation, path: list[Message], sampling: SamplingSettings, keeper: KeptAnswer
-) -> AnswerJob:
+    session: Session, settings: Conversation, path: list[Message], sampling: SamplingSettings, keeper: KeptAnswer,
+    granted: str | None = None,
+) -> AnswerJob:  # fmt: skip
     told = replace(settings, system=with_facts(session, settings.system))
-    messages, use = messages_of(told, path, seen_pictures(session, path)), None
-    engine = session.assistant.engine
-    if settings.tools is not None and engine is not None:
+    messages = messages_of(told, path, seen_pictures(session, path))
+    engine, use = session.assistant.engine, None
+    if engine is not None:
         template = AnswerRequest(messages, sampling).told(engine.target.template)
-        use = use_of(template, messages, path, keeper.message, settings.tools)
+        use = _tool_use(session, settings, template, messages, path, keeper, granted)
     begun = messages_with_steps(keeper.before, keeper.message.steps)
     request = AnswerRequest(
-        use.prompt() if use is not None else [*messages, *begun], sampling, draft_of(session, settings),
-        continued=keeper.continued, source=settings.id, capture=session.assistant.capture,
+        [*messages, *begun], sampling, draft_of(session, settings), continued=keeper.continued, source=settings.id,
+        capture=session.assistant.capture,
     )  # fmt: skip
     job = AnswerJob(
         session.assistant, request, message=keeper.message.id, begun=keeper.message.content,
         steps=keeper.message.steps, pieces=keeper.pieces, finished=partial(_finish, session, settings, keeper),
-        **({"watch": keeper.watch_with(use), "more": use.more, "marker": use.marker} if use is not None
+        **({"watch": keeper.watch_with(use), "prompts": use.prompts, "marker": use.marker} if use is not None
            else {"watch": keeper.watch}),
     )  # fmt: skip
-    if settings.tools is not None and use is None:
+    if settings.tools is not None and (use is None or not use.offers):
         job.live.notices.append(UNSUPPORTED.format(session.target_name()))
     if engine is not None and (note := engine.target.template.note) and not any(m.role == "assistant" for m in path):
         job.live.notices.append(note)  # once in a conversation
     return job
+
+
+def _tool_use(
+    session: Session, settings: Conversation, template: ChatTemplate, messages: list[dict[str, Any]],
+    path: list[Message], keeper: KeptAnswer, granted: str | None,
+) -> ToolUse | None:  # fmt: skip
+    """None where the user has not switched tools on, or the template knows none, and no call is to be run."""
+    offers = settings.tools is not None and template.supports_tools
+    if not offers and granted is None:
+        return None
+    files = [file for message in path for file in message.files]
+    allowed = [*(settings.tools or ()), *([granted] if granted else [])]
+    return ToolUse(session.tools, template, messages, keeper.message, files, allowed, offers)
 
 
 def _finish(session: Session, settings: Conversation, keeper: KeptAnswer, job: AnswerJob) -> None:

@@ -41,6 +41,7 @@ class KeptAnswer:
         self.continued = continued
         self.pieces = shown_pieces(message)
         self._saved = time.monotonic()
+        self._steps = list(steps)
 
     @classmethod
     def of_new(cls, session: Session, question: Message, sampling: SamplingSettings) -> KeptAnswer:
@@ -71,6 +72,10 @@ class KeptAnswer:
         return watch
 
     def watch(self, job: AnswerJob, event: Event) -> None:
+        if job.steps != self._steps:  # what functions did stays known, also behind a crash
+            meta = {**self.message.meta, "steps": steps_meta(job.steps)}
+            if self.session.store.save_partial(self.message.id, job.spoken, meta):
+                self._steps = list(job.steps)
         if not isinstance(event, Round):
             return
         now = time.monotonic()
@@ -81,8 +86,9 @@ class KeptAnswer:
     def finish(self, job: AnswerJob) -> None:
         live = job.live
         if self._goes_on:
-            if job.error and job.text == job.begun:  # nothing came of it: the answer stays as it was
-                self.session.store.save_partial(self.message.id, job.text, self.message.meta, final=True)
+            if job.text == job.begun and (job.error or live.finish_reason is None):  # the model said nothing
+                meta = {**self.message.meta, **({"steps": steps_meta(job.steps)} if job.steps else {})}
+                self.session.store.save_partial(self.message.id, job.text, meta, final=True)
                 return
             live.add_earlier(self.message.statistics)
         statistics = asdict(live.statistics)

@@ -24,6 +24,7 @@ from omnidraft.app.race_job import RaceJob
 from omnidraft.app.race_state import RacePlan
 from omnidraft.app.request_queue import RequestQueue
 from omnidraft.app.shown_chats import ShownChats
+from omnidraft.app.tools import Toolbox
 from omnidraft.app.waiting import Waiting
 from omnidraft.backends.gguf.file import usable_info
 from omnidraft.chats import ChatStore
@@ -48,7 +49,7 @@ class Session:
 
     templates: as in `AppSettings`, from the command line; store: its conversations; deleted: those deleted last, for an
     undo; shown: the one its pages show; queue: clients that wait for a turn; waiting: questions of its pages that do;
-    drift: its drift runs.
+    drift: its drift runs; tools: what its models may ask to be called.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class Session:
         self.waiting = Waiting()
         self.plain_rounds = PlainRounds()
         self.drift = DriftLab(home, self.assistant.profile)
+        self.tools = Toolbox(home.servers(profile))
         self.named_targets: dict[str, Path] = {}  # of conversations: to look through all folders takes a moment
         self.switched: dict[str, str] = {}  # chat -> what its next answer should say about a change of models
         self.idle_unloads = 0  # how often the models were freed because nobody asked anything
@@ -326,6 +328,7 @@ class Session:
         if self.race is not None:
             self.race.close()
         self.drift.close()
+        self.tools.close()
         self.assistant.close()
         self.store.close()
 

@@ -13,9 +13,12 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
+
+if TYPE_CHECKING:
+    import asyncio
 
 SYSTEM = sys.platform
 _NO_WINDOW = 0x08000000  # subprocess.CREATE_NO_WINDOW, which other systems do not define
@@ -32,7 +35,7 @@ def own_group() -> dict[str, Any]:
     return {"creationflags": _NO_WINDOW} if _windows() else {"process_group": 0}
 
 
-def end_group(process: subprocess.Popen[Any]) -> None:
+def end_group(process: subprocess.Popen[Any] | asyncio.subprocess.Process) -> None:
     """End a child that was started with `own_group` at once, with all it started."""
     if _windows():
         with suppress(psutil.Error):

@@ -115,6 +115,15 @@ def make_private(folder: Path) -> None:
                 path.chmod(stat.S_IMODE(mode) & 0o700)
 
 
+def is_mine(path: Path) -> bool:
+    """Whether nobody writes there but who runs this and the system's administrator. OSError. Windows has no such bits;
+    there a home's folder is its owner's."""
+    if not hasattr(os, "getuid"):
+        return True
+    status = path.stat()
+    return status.st_uid in (os.getuid(), 0) and not status.st_mode & 0o022
+
+
 def move_aside(path: Path) -> Path | None:
     """Rename `path` to the first free `<name>.damaged-N` and return that; None if there is no such file."""
     if not os.path.lexists(path):

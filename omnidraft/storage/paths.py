@@ -85,6 +85,10 @@ class DataHome:
     def profiles(self) -> Path:
         return self.root / PROFILES
 
+    def servers(self, profile: str) -> Path:
+        """The file that names the programs whose functions a profile's models may call, if its owner wrote one."""
+        return self.root / "mcp" / f"{profile_name(profile)}.json"
+
     def profile(self, name: str = DEFAULT_PROFILE, *, create: bool = True) -> ProfilePaths:
         """The paths of a profile; its folder is made unless `create` is False.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 
@@ -10,6 +11,7 @@ import omnidraft.app.session
 from omnidraft.app import conversing
 from omnidraft.app.sessions import Sessions
 from omnidraft.app.tool_use import MAX_CALLS, MAX_STEPS
+from omnidraft.app.tools import Toolbox
 from omnidraft.backends.llama.model import LlamaTarget
 from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.chats import TextFile, export_json, import_json
@@ -17,6 +19,7 @@ from omnidraft.chats.steps import NOT_ALLOWED, Step, ToolCall, messages_with_ste
 from omnidraft.errors import ModelError
 from omnidraft.settings.config import ModelSettings
 from omnidraft.storage.paths import find_data_home
+from tests.app.tools.servers import a_server, named
 from tests.backends.tool_templates import TEMPLATES, copy_with_template
 from tests.ui.scripted_assistant import ScriptedAssistant, call
 
@@ -42,7 +45,7 @@ def chat(session):
 
 def ask(session, chat, *says: str, files=()):
     ScriptedAssistant.says[:] = says
-    conversing.ask(session, chat, "What is it?", files).join(10)
+    conversing.ask(session, chat, "What is it?", files).join(60)
     assert session.job.error is None
     return session.store.path(chat)[-1]
 
@@ -52,7 +55,7 @@ def decide(session, chat, choice: str, *says: str):
     last = session.store.path(chat)[-1]
     job = conversing.decide(session, chat, last.id, open_call(last.steps).id, choice)
     if job is not None:
-        job.join(10)
+        job.join(60)
         assert job.error is None
     return session.store.path(chat)[-1]
 
@@ -194,7 +197,7 @@ def test_an_answer_that_was_cut_asks_for_nothing_and_goes_on(session, chat, monk
     assert cut.meta["finish_reason"] == "length"
     monkeypatch.setattr(ScriptedAssistant, "reason", "stop")
     ScriptedAssistant.says[:] = [" 42."]
-    conversing.resume(session, chat).join(10)
+    conversing.resume(session, chat).join(60)
     whole = session.store.path(chat)[-1]
     assert whole.content.strip() == "It is 42."
     assert whole.steps == cut.steps
@@ -225,6 +228,92 @@ def test_what_was_called_travels_and_the_permission_does_not(session, chat):
 ])  # fmt: skip
 def test_what_is_no_step_is_passed_over(steps):
     assert steps_of({"steps": steps}) == []
+
+
+GREET = call("shelf__greet", '{"name": "Ada"}')
+
+
+@pytest.fixture
+def shelf(session, chat):
+    """A conversation that may ask for functions, of a profile that names a server."""
+    named(session.assistant.home, shelf=a_server())
+    return chat
+
+
+def test_a_servers_function_is_offered_asked_about_and_run(session, shelf):
+    assert session.tools.listed() == ["shelf: not running"]
+    waiting = ask(session, shelf, GREET)
+    assert "shelf__greet" in [one["function"]["name"] for one in session.assistant.read[-1][-1]["tools"]]
+    assert (waiting.steps[0].calls[0].state, waiting.steps[0].calls[0].result) == ("asked", "")
+    answer = decide(session, shelf, "once", "She is greeted.")
+    assert answer.steps[0].calls[0].result == "Hello, Ada!"
+    assert session.assistant.read[-1][-1]["content"] == "Hello, Ada!"
+    decide_again = ask(session, shelf, GREET)
+    assert open_call(decide_again.steps).name == "shelf__greet", "once is once"
+    assert decide(session, shelf, "refuse", "Then not.").steps[0].calls[0].state == "refused"
+    ask(session, shelf, GREET)
+    decide(session, shelf, "always", "She is greeted.")
+    assert ask(session, shelf, GREET, "Again.").steps[0].calls[0].result == "Hello, Ada!"
+
+
+def test_no_server_is_started_where_tools_are_off(session, shelf):
+    session.store.update(shelf, tools=None)
+    ask(session, shelf, GREET)
+    assert session.tools.listed() == ["shelf: not running"]
+
+
+def test_a_server_that_fails_is_told_of_and_the_answer_is_written(session, shelf):
+    ask(session, shelf, GREET)
+    named(session.assistant.home, shelf=a_server("ends"))
+    called = decide(session, shelf, "once", "It is gone.")
+    assert called.steps[0].calls[0].result == "Error: There is no function named shelf__greet."
+    assert called.content.strip() == "It is gone."
+    assert called.meta["notices"] == ["The server shelf ended by itself; its functions are not offered."]
+    assert "notices" not in ask(session, shelf, "And again.").meta
+
+
+def test_an_allowed_call_runs_whatever_else_waits_and_behind_a_restart(session, shelf):
+    ask(session, shelf, f"{GREET}\n{call('shelf__end')}")
+    session.tools.close()
+    session.tools = Toolbox(session.assistant.home.servers("ada"))
+    waiting = decide(session, shelf, "once")
+    assert [c.result for c in waiting.steps[0].calls] == ["Hello, Ada!", ""]
+    assert (waiting.meta["finish_reason"], waiting.partial) == ("stop", False)
+    assert len(session.assistant.read) == 1
+    answer = decide(session, shelf, "once", "It ended.")
+    assert answer.steps[0].calls[1].result == "Error: shelf ended by itself; the next question starts it again."
+    assert answer.content.strip() == "It ended."
+
+
+def test_a_call_that_takes_long_keeps_nobody_from_the_pages_and_can_be_stopped(session, shelf):
+    waiting = ask(session, shelf, call("shelf__wait", '{"seconds": 60}'))
+    start = time.monotonic()
+    job = conversing.decide(session, shelf, waiting.id, open_call(waiting.steps).id, "once")
+    assert time.monotonic() - start < 1, "it runs with the answer"
+    assert session.writing(shelf)
+    time.sleep(3)  # until the server is there, more or less: a stop counts before, too
+    job.stop()
+    job.join(5)
+    assert job.over
+    stopped = session.store.path(shelf)[-1].steps[0].calls[0]
+    assert (stopped.state, stopped.result) in [
+        ("done", "Error: The user stopped the call; whether it did anything is not known."), ("asked", ""),
+    ]  # fmt: skip
+    assert len(session.assistant.read) == 1
+
+
+def test_what_a_function_did_is_stored_before_the_answer_is_over(session, shelf):
+    ask(session, shelf, GREET)
+    session.assistant.go_on.clear()  # the model takes its time
+    waiting = session.store.path(shelf)[-1]
+    ScriptedAssistant.says[:] = ["So long."]
+    job = conversing.decide(session, shelf, waiting.id, open_call(waiting.steps).id, "once")
+    deadline = time.monotonic() + 20
+    while open_call(session.store.path(shelf)[-1].steps):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    session.assistant.go_on.set()
+    job.join(60)
 
 
 @pytest.mark.parametrize("name", TEMPLATES)

@@ -9,7 +9,8 @@ import omnidraft.app.session
 from omnidraft.app import conversing
 from omnidraft.app.sessions import Sessions
 from omnidraft.chats.steps import open_call, steps_meta, with_call
-from omnidraft.storage.paths import find_data_home
+from omnidraft.storage.paths import DataHome, find_data_home
+from tests.app.tools.servers import a_server, named
 from tests.serving import served
 from tests.ui.chatting import arrived, ask, new_chat, tab, wait_idle
 from tests.ui.fake_assistant import by, clicked, shown
@@ -18,9 +19,10 @@ from ui.chat.events import Answering
 from ui.chat.layout import build_layout
 from ui.chat.option_events import Options
 from ui.chat.stream import Followed
-from ui.chat.tools import WAITING, question
+from ui.chat.tools import INFO, WAITING, question
 from ui.chat.turns import turns
 
+GREET = call("shelf__greet", '{"name": "Ada"}')
 SUM = call("calculator", '{"expression": "6 * 7"}')
 
 
@@ -62,10 +64,25 @@ def test_the_switch_is_the_conversations(sessions, view, ada):
     chat = ada.shown.chat().id
     assert "you decide" in shown(view, Options(sessions, view).tools(True, chat, by("ada")))["notice"]
     assert ada.store.get(chat).tools == ()
-    assert shown(view, view.open(ada, ada.store.get(chat), None))["tools"] is True
+    assert shown(view, view.open(ada, ada.store.get(chat), None))["tools"].value is True
     shown(view, Options(sessions, view).tools(False, chat, by("ada")))
     assert ada.store.get(chat).tools is None
-    assert shown(view, view.open(ada, ada.shown.new_chat(), None))["tools"] is False
+    assert shown(view, view.open(ada, ada.shown.new_chat(), None))["tools"].value is False
+
+
+def test_named_servers_are_listed_and_started_by_the_switch_alone(sessions, view, ada):
+    assert shown(view, view.open(ada, ada.shown.chat(), None))["tools"].info == INFO
+    named(sessions.home, shelf=a_server(), broken={"command": "no-such-program-here"})
+    chat = ada.shown.chat()
+    listed = shown(view, view.open(ada, chat, None))["tools"].info
+    assert "mcp/ada.json" in listed
+    assert "shelf: not running; broken: not running." in listed
+    first, last = list(Options(sessions, view).tools(True, chat.id, by("ada")))
+    assert "Starting" in first[view.notice]
+    assert "The server broken could not be started" in last[view.notice]
+    assert "shelf: greet, fail, write, wait, end, environment; broken: not running." in last[view.tools].info
+    (told,) = Options(sessions, view).tools(False, chat.id, by("ada"))
+    assert "broken" not in told[view.notice]
 
 
 def test_switching_on_says_so_where_the_model_knows_no_tools(sessions, view, ada, monkeypatch):
@@ -138,6 +155,14 @@ def test_a_call_being_written_is_not_shown_raw(ada):
     assert job.text.endswith("{")
 
 
+def test_the_question_says_what_runs_outside(ada):
+    _, answer = waiting(ada, call("calculator"))
+    assert "outside OmniDraft" not in question([answer])
+    named(ada.assistant.home, shelf=a_server())
+    _, answer = waiting(ada, call("shelf__greet", '{"name": "<b>"}'))
+    assert "<b>shelf__greet</b>, which a program outside OmniDraft runs:" in question([answer])
+
+
 scripted_server = served(settings="[model]\nthreads = 1\n", SAYS=f"Let me see. {SUM}|It is 42.")
 
 
@@ -158,3 +183,23 @@ def test_in_a_browser_a_call_waits_and_goes_on_when_it_is_allowed(scripted_serve
     page.wait_for_selector("#od-chat >> text=Used calculator")
     wait_idle(page)
     page.wait_for_selector("#od-permit button", state="detached")
+
+
+server_with_a_program = served(settings="[model]\nthreads = 1\n", SAYS=f"{GREET}|She is greeted.")
+
+
+def test_in_a_browser_a_program_is_named_started_asked_and_allowed(server_with_a_program, pages):
+    named(DataHome(server_with_a_program.data / "home"), "default", shelf=a_server())
+    page = pages.open(server_with_a_program)
+    arrived(page)
+    new_chat(page)
+    tab(page, "Options")
+    page.wait_for_selector("#od-tools >> text=shelf: not running")
+    page.check("#od-tools input")
+    page.wait_for_selector("#od-tools >> text=shelf: greet, fail")
+    ask(page, "Greet Ada.", wait=False)
+    page.wait_for_selector("#od-permit >> text=a program outside OmniDraft")
+    page.click("#od-permit button[data-choice=once]")
+    page.wait_for_selector("#od-chat .bot-row >> text=She is greeted.")
+    page.click("#od-chat >> text=Used shelf__greet")
+    page.wait_for_selector("#od-chat >> text=Hello, Ada!")

@@ -32,7 +32,6 @@ ASIDE_BUTTON = (
     '<svg viewBox="0 0 24 24" aria-hidden="true"><path d="M4 7h10M18 7h2M4 17h2M10 17h10M14 4v6M6 14v6"/></svg>'
     "</button>"
 )
-TOOLS = "The model may ask to use a calculator, the clock and files you attached; you decide about every call."
 IDLE_LOOK = 5.0  # seconds between a page's questions whether the model is still in memory
 
 
@@ -180,7 +179,7 @@ def _aside() -> dict[str, Any]:
         with gr.Tab("Tokens", id="tokens"):
             tokens = gr.HTML(elem_id="od-origins")
         with gr.Tab("Options", id="options"):
-            allowed = gr.Checkbox(label="Tools", info=TOOLS, elem_id="od-tools", container=False)
+            allowed = gr.Checkbox(label="Tools", info=tools.INFO, elem_id="od-tools", container=False)
             options = chat_options.build()
         with gr.Tab("Library", id="library"):
             kept = library.build()

@@ -12,6 +12,7 @@ from omnidraft.app.tool_use import UNSUPPORTED
 from ui.chat import options as chat_options
 from ui.chat.handlers import Handlers, Updates, telling
 from ui.chat.parts import note
+from ui.chat.tools import info
 
 TOOLS_ON = "The model may ask for functions in this conversation; you decide about each call."
 TOOLS_OFF = "The model is offered no functions in this conversation."
@@ -33,13 +34,20 @@ class Options(Handlers):
 
     @telling
     def tools(self, on: bool, chat: str | None, request: gr.Request) -> Updates:
-        """Whether the model may ask for functions; what was always allowed is asked again then."""
+        """Whether the model may ask for functions; what was always allowed is asked again then. Starts the servers that
+        the profile names."""
         session, name = self.here(request, chat)
         session.store.update(name, tools=() if on else None)
+        if on and session.tools.listed():
+            yield {self.view.notice: note("Starting the programs whose functions the model may ask for.")}
+        failed = session.tools.retry() if on else []
         engine = session.assistant.engine
         known = engine is None or not on or engine.target.template.supports_tools
-        told = TOOLS_ON if on else TOOLS_OFF
-        yield {self.view.notice: note(told if known else UNSUPPORTED.format(session.target_name()), bad=not known)}
+        told = (TOOLS_ON if on else TOOLS_OFF) if known else UNSUPPORTED.format(session.target_name())
+        yield {
+            self.view.tools: gr.Checkbox(info=info(session.tools)),
+            self.view.notice: note(" ".join([told, *failed]), bad=bool(failed) or not known),
+        }
 
     @telling
     def keep(self, request: gr.Request, shown: str | None, chat: str, *values: Any) -> Updates:

@@ -86,7 +86,8 @@ def _connect_options(sessions: Sessions, page: Page) -> None:
     view, chosen = page.view, Options(sessions, page.view)
     view.target.input(chosen.target, [view.target, view.chat_id], view.outputs, **STREAMING)
     view.speculation.input(chosen.speculate, [view.speculation, view.chat_id], [view.side, view.notice], **LAST)
-    view.tools.input(chosen.tools, [view.tools, view.chat_id], [view.notice], **LAST)
+    starting = {**LAST, "concurrency_limit": None}  # one's servers do not wait for another's
+    view.tools.input(chosen.tools, [view.tools, view.chat_id], [view.tools, view.notice], **starting)
     view.options.preset.input(chosen.preset, [view.options.preset, view.chat_id], view.outputs, **LAST)
     gr.on(
         [component.input for component in view.options.inputs],

@@ -7,9 +7,12 @@ import re
 from html import escape
 
 from omnidraft.app.tool_use import ALWAYS, ONCE, REFUSE
+from omnidraft.app.tools import BETWEEN, Toolbox
 from omnidraft.chats import Message
 from omnidraft.chats.steps import ASKED, DONE, REFUSED, ToolCall, open_call
 
+INFO = "The model may ask to use a calculator, the clock and files you attached; you decide about every call."
+NAMED = "Programs named in {}, started when you switch this on: {}."
 TITLES = {ASKED: "Asks to use {}", DONE: "Used {}", REFUSED: "Was not allowed to use {}"}
 WAITING = "*Waiting for you to decide about the call.*"
 _CHOICES = ((ONCE, "Allow once"), (ALWAYS, "Always in this chat"), (REFUSE, "Refuse"))
@@ -25,6 +28,12 @@ element.addEventListener('click', (event) => {
   trigger('act', {message: box.dataset.message, call: box.dataset.call, choice: button.dataset.choice});
 });
 """
+
+
+def info(toolbox: Toolbox) -> str:
+    """What stands beside the switch: which functions there are, also those of the named servers."""
+    listed = toolbox.listed()
+    return f"{INFO} {NAMED.format(toolbox.file_name, '; '.join(listed))}" if listed else INFO
 
 
 def title(call: ToolCall) -> str:
@@ -48,9 +57,13 @@ def question(path: list[Message]) -> str:
     buttons = "".join(f'<button type="button" data-choice="{choice}">{label}</button>' for choice, label in _CHOICES)
     return (
         f'<div class="od-permit" role="group" aria-label="A function asks to run" data-message="{escape(last.id)}" '
-        f'data-call="{escape(call.id)}"><p>The model asks to use <b>{escape(call.name)}</b>:</p>'
+        f'data-call="{escape(call.id)}"><p>The model asks to use <b>{escape(call.name)}</b>{_whose(call.name)}:</p>'
         f'<pre tabindex="0">{escape(_arguments(call))}</pre><div>{buttons}</div></div>'
     )
+
+
+def _whose(name: str) -> str:
+    return ", which a program outside OmniDraft runs" if BETWEEN in name else ""
 
 
 def _arguments(call: ToolCall) -> str:

@@ -46,7 +46,7 @@ from ui.chat.parts import (
 )
 from ui.chat.stream import Followed, follow
 from ui.chat.switching import describe_switch
-from ui.chat.tools import question
+from ui.chat.tools import info, question
 from ui.chat.turns import Turns, awaited, turns
 
 EDITING = {
@@ -129,7 +129,7 @@ class ChatView:
             self.chat_id: chat.id,
             self.target: gr.update(value=offered_target(session, chat.id)),
             self.speculation: chat.speculation,
-            self.tools: chat.tools is not None,
+            self.tools: gr.Checkbox(value=chat.tools is not None, info=info(session.tools)),
             self.links: links(chat.id),
             self.rows: listing(session, chat.id),
             self.side: self.panel_of(session, chat, path),

@@ -7,7 +7,7 @@ its result is the answer; all else is answered as ever. Every result comes from 
 import json
 import random
 
-from omnidraft.app.tools import offered, run
+from omnidraft.app.tools.functions import offered, run
 
 from . import composed, follow, problems
 from .split import Item, draw_until

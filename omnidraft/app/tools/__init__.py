@@ -1,8 +1,10 @@
-"""Functions that a model may ask to be called: built in, local, without side effects, bounded in time and size.
+"""Functions that a model may ask to be called: built-in ones, local, without side effects, bounded in time and size;
+and those of programs that the machine's owner named (MCP servers).
 
 Knows nothing of models, pages or who allowed a call.
 """
 
-from omnidraft.app.tools.functions import MAX_RESULT, ToolError, offered, run
+from omnidraft.app.tools.server_file import BETWEEN
+from omnidraft.app.tools.toolbox import Toolbox
 
-__all__ = ["MAX_RESULT", "ToolError", "offered", "run"]
+__all__ = ["BETWEEN", "Toolbox"]

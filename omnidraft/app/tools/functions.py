@@ -14,7 +14,7 @@ from omnidraft.app.tools.errors import ToolError
 from omnidraft.chats import TextFile
 
 MAX_RESULT = 6_000  # characters of a result that a model reads
-MAX_ARGUMENTS = 4_000
+MAX_ARGUMENTS = 16_000  # a file to be written may stand there
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,17 +96,22 @@ def offered(files: Sequence[TextFile]) -> list[dict[str, Any]]:
 
 def run(name: str, arguments: str, files: Sequence[TextFile]) -> str:
     """The result of a call as text; where it cannot be followed, a sentence that says why. Never raises."""
+    if (function := BUILT_IN.get(name)) is None:
+        return f"Error: There is no function named {name[:60]}."
+    return bounded(lambda: function.run(_checked(function, parsed(arguments)), files))
+
+
+def bounded(called: Callable[[], str]) -> str:
+    """What a call says, as far as a model reads it; the sentence of one that failed."""
     try:
-        if (function := BUILT_IN.get(name)) is None:
-            raise ToolError(f"There is no function named {name[:60]}.")
-        result = function.run(_checked(function, arguments), files)
+        result = called()
     except ToolError as error:
-        return f"Error: {error}"
+        result = f"Error: {error}"
     return result if len(result) <= MAX_RESULT else f"{result[: MAX_RESULT - 20]} [cut]"
 
 
-def _checked(function: Function, arguments: str) -> dict[str, Any]:
-    """The arguments, each known and of its type."""
+def parsed(arguments: str) -> dict[str, Any]:
+    """What a model gave a function. ToolError if that is no object, or longer than any makes sense."""
     if len(arguments) > MAX_ARGUMENTS:
         raise ToolError("The arguments are too long.")
     try:
@@ -115,6 +120,11 @@ def _checked(function: Function, arguments: str) -> dict[str, Any]:
         raise ToolError("The arguments are not JSON.") from None
     if not isinstance(given, dict):
         raise ToolError("The arguments are not an object.")
+    return given
+
+
+def _checked(function: Function, given: dict[str, Any]) -> dict[str, Any]:
+    """The arguments that it knows, each of its type."""
     for name, (kind, _, needed) in function.parameters.items():
         if name not in given and not needed:
             continue

@@ -1,0 +1,158 @@
+"""One MCP server at work: started, asked what it offers, called within a time limit, ended. From any thread.
+
+Imported only where a server is named: the package takes a second to import. Whatever the program does, what comes of it
+here is a sentence. Knows nothing of conversations and of who allowed a call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import threading
+from collections.abc import Callable
+from concurrent import futures
+from contextlib import suppress
+from typing import Any
+
+import anyio
+from mcp import ClientSession
+from mcp.types import CallToolResult, ContentBlock, EmbeddedResource, PaginatedRequestParams, TextContent, Tool
+
+from omnidraft.app.tools.errors import ToolError
+from omnidraft.app.tools.server_file import Program
+from omnidraft.app.tools.server_pipes import Pipes
+from omnidraft.errors import OmniDraftError
+
+START_SECONDS = 60.0  # some fetch themselves when they are started first
+CALL_SECONDS = 60.0
+END_SECONDS = 8.0
+LOOK_EVERY = 0.1  # seconds between looks at whether a call was stopped
+MOST = 100  # functions of one server
+logging.getLogger("mcp").setLevel(logging.CRITICAL + 1)  # its warnings quote what was said
+
+
+class RunningServer:
+    """tools: what it offers, once it is `ready`; fault: why it has ended or offers nothing, the rest of a sentence that
+    begins with its name; "" as long as it runs."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.tools: list[Tool] = []
+        self.fault = ""
+        self.ready = threading.Event()
+        self._loop = asyncio.new_event_loop()
+        self._closing = False
+        self._work: anyio.CancelScope | None = None  # all but ending in order
+        self._pipes = Pipes(program)
+        self._session: ClientSession | None = None
+        self._thread = threading.Thread(target=self._run, name="mcp", daemon=True)
+        self._thread.start()
+
+    def call(self, tool: str, arguments: dict[str, Any], stopped: Callable[[], bool]) -> str:
+        """What a function says. ToolError: why it says nothing."""
+        asking = self._call(tool, arguments)
+        try:
+            answer = asyncio.run_coroutine_threadsafe(asking, self._loop)
+        except RuntimeError:  # it has ended
+            asking.close()
+            raise ToolError(self._ended()) from None
+        while not answer.done():
+            if stopped() and answer.cancel():
+                raise ToolError("The user stopped the call; whether it did anything is not known.")
+            futures.wait([answer], LOOK_EVERY)
+        if answer.cancelled():
+            raise ToolError(self._ended())
+        return answer.result()
+
+    def close(self) -> None:
+        """Have it end; `join` waits until it has."""
+        with suppress(RuntimeError):  # it has
+            self._loop.call_soon_threadsafe(self._cancel)
+
+    def join(self) -> None:
+        self._thread.join(END_SECONDS)
+
+    def _ended(self) -> str:
+        return f"{self.program.name} {self.fault or 'has ended'}; the next question starts it again."
+
+    def _cancel(self) -> None:
+        self._closing = True
+        if self._work is not None:
+            self._work.cancel()
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._live())
+
+    async def _live(self) -> None:
+        pipes = self._pipes
+        try:
+            with anyio.CancelScope() as self._work:
+                if self._closing:
+                    return
+                async with pipes.opened() as streams, ClientSession(*streams) as session:
+                    if await self._begun(session):
+                        self._session = session
+                        self.ready.set()
+                        await pipes.over.wait()
+                        self.fault = self.fault or pipes.fault
+        except OmniDraftError as error:
+            self.fault = str(error)
+        except Exception:  # the package meets a stranger's program: nothing it raises may pass here
+            self.fault = self.fault or "does not speak MCP"
+        finally:
+            self.fault = self.fault or "was ended"
+            self._session = None
+            self.ready.set()
+
+    async def _begun(self, session: ClientSession) -> bool:
+        """Whether it says what it offers, behind the handshake that every server knows: some end when they are asked
+        for a newer one."""
+        try:
+            with anyio.fail_after(START_SECONDS):
+                await session.initialize()
+                cursor: str | None = None
+                while len(self.tools) < MOST:
+                    page = await session.list_tools(params=PaginatedRequestParams(cursor=cursor))
+                    self.tools += page.tools
+                    if (cursor := page.next_cursor) is None:
+                        break
+        except TimeoutError:
+            self.fault = f"did not say within {START_SECONDS:g} seconds what it offers"
+        except Exception:  # as above
+            self.fault = self._pipes.fault or "does not speak MCP"
+        return not self.fault
+
+    async def _call(self, tool: str, arguments: dict[str, Any]) -> str:
+        if self._session is None:
+            raise ToolError(self._ended())
+        try:
+            with anyio.fail_after(CALL_SECONDS):
+                result = await self._session.call_tool(tool, arguments)
+        except TimeoutError:
+            self.fault = f"did not answer within {CALL_SECONDS:g} seconds and was ended"
+            self._cancel()
+        except Exception as error:  # as above; a refusal is the server's own sentence
+            if not self._pipes.fault:
+                raise ToolError(f"{self.program.name} says: {error}") from None
+            self.fault = self.fault or self._pipes.fault
+        else:
+            return _text(result)
+        raise ToolError(self._ended())
+
+
+def _text(result: CallToolResult) -> str:
+    said = "\n".join(map(_part, result.content))
+    if not said and result.structured_content is not None:
+        said = json.dumps(result.structured_content, ensure_ascii=False)
+    if result.is_error:
+        raise ToolError(said or "The function failed and did not say why.")
+    return said or "(nothing)"
+
+
+def _part(block: ContentBlock) -> str:
+    if isinstance(block, TextContent):
+        return block.text
+    text = getattr(block.resource, "text", None) if isinstance(block, EmbeddedResource) else None
+    return text if isinstance(text, str) else f"[{block.type}, which is not text]"
