@@ -26,8 +26,8 @@ class RunLearner:
 
     capture = CAPTURE
 
-    def __init__(self, state: RunState) -> None:
-        self._state, self._settings = state, LearningSettings()
+    def __init__(self, state: RunState, settings: LearningSettings | None = None) -> None:
+        self._state, self._settings = state, settings or LearningSettings()
         self._stream: StreamLearner | None = None
 
     def switched(self, folder: Path, engine: Engine, pair: PairMap) -> Path | None:
