@@ -32,8 +32,7 @@ def write(store):
         weights = np.full((300, 300), behind, np.float32)
         keep_candidate(store.folder, Candidate({"output.lora_a": weights}, "", behind, 0, ()))
         data = os.urandom(300_000)
-        version = store.publish({ADAPTER: data, WEIGHTS: data[::-1]}, Meta(drafter="d", vocabulary="v"))
-        store.attach_head(version.name, b"{}")
+        store.publish({ADAPTER: data, WEIGHTS: data[::-1]}, Meta(drafter="d", vocabulary="v"))
         store.prune()
 
 for _ in sys.stdin:
