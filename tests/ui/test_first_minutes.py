@@ -6,9 +6,13 @@ import re
 
 import pytest
 
+from tests.ui.accessibility import no_barriers
 from tests.ui.chatting import answers, arrived, ask, choose, new_chat, wait_idle
 from tests.ui.conftest import Server
+from tests.ui.test_daily_use import SHIFTS
+from tests.ui.test_race_page import IN_VIEW
 from ui.chat.empty_state import EXAMPLES
+from ui.common.words import MEANINGS
 
 SUMS = {"What is 2 + 3?": 5, "7+8=?": 15, "What's 9 + 4?": 13, "How much is 12 plus 7?": 19, "What is 15 - 6?": 9}
 SIZES = [(1440, 900), (390, 844)]
@@ -32,14 +36,41 @@ def speedups(page) -> list[float]:
 
 @pytest.mark.parametrize("size", SIZES, ids=["wide", "narrow"])
 def test_the_first_screen_says_what_this_is_and_where_to_go(fresh, pages, size):
-    page = pages.open(fresh, width=size[0], height=size[1])
+    context = pages.browser.new_context(viewport={"width": size[0], "height": size[1]})
+    pages.contexts.append(context)
+    context.add_init_script(SHIFTS)
+    page = pages.open(fresh, context=context)
     arrived(page)
-    new_chat(page) if size[0] > 1000 else page.wait_for_selector(".od-empty")
+    page.wait_for_selector(".od-empty")
+    page.wait_for_timeout(1500)  # what comes late would move the rest
     for text in ("gets faster as you talk to it", "a toy that knows sums", "See it race", "Get a real model"):
         assert page.locator(f".od-empty >> text={text}").is_visible(), text
     for example in EXAMPLES:
         assert page.locator(f"#od-chat .example >> text={example}").is_visible(), example
     assert not page.evaluate(TOO_WIDE)
+    assert page.evaluate("window.odShift") < 0.05
+    no_barriers(page)
+
+
+WORDS = {"/": ("drafter", "target"), "/drift-lab": ("drafter", "n-gram cache"), "/learning": ("drafter",),
+         "/settings": ("verification", "n-gram cache")}  # fmt: skip
+
+
+@pytest.mark.parametrize("touch", [False, True], ids=["hover", "tap"])
+def test_words_of_the_field_are_explained_where_they_stand(fresh, pages, touch):
+    size = {"width": SIZES[touch][0], "height": SIZES[touch][1]}
+    context = pages.browser.new_context(viewport=size, has_touch=touch)
+    pages.contexts.append(context)
+    for path, words in WORDS.items():
+        page = context.new_page()
+        page.goto(fresh.origin + path)
+        page.wait_for_selector("#od-frame", state="detached")
+        if path == "/" and touch:
+            page.tap("[data-od=aside]")
+        for word in words:
+            place = page.locator(f'.od-tip[data-tip="{MEANINGS[word]}"] >> visible=true').first
+            place.tap() if touch else place.hover()
+            assert page.inner_text("#od-bubble") == MEANINGS[word], (path, word)
 
 
 def test_what_is_suggested_and_what_one_tries_next_is_answered_right(fresh, pages):
@@ -79,3 +110,24 @@ def test_another_model_goes_on_and_every_page_is_in_view(fresh, pages):
         for width, height in SIZES:
             page.set_viewport_size({"width": width, "height": height})
             page.wait_for_function(f"!{TOO_WIDE}", timeout=5_000)  # what is drawn late may be wider for a moment
+
+
+@pytest.mark.browser_slow
+def test_a_race_from_the_first_screen_and_its_lesson_say_what_came_of_them(fresh, pages):
+    page = pages.open(fresh)
+    new_chat(page)
+    page.click(".od-go >> text=See it race")
+    page.wait_for_selector(".od-race[data-phase=raced]", timeout=900_000)
+    page.click("#od-race-teach")
+    page.wait_for_selector(".od-state >> text=left", timeout=300_000)
+    page.wait_for_selector(".od-race[data-phase=taught]", timeout=1_800_000)
+    verdict = page.inner_text(".od-verdict")
+    after, before = (float(one) for one in re.findall(r"(\d+\.\d+)×", verdict))
+    assert after > before
+    assert "before the lesson, when" in verdict, "which says why it was slower"
+    for width, height in SIZES:
+        page.set_viewport_size({"width": width, "height": height})
+        page.wait_for_function(IN_VIEW)
+        assert not page.evaluate(TOO_WIDE)
+    page.wait_for_selector(".od-proof[data-equal=true]")
+    no_barriers(page)

@@ -109,3 +109,18 @@ def test_a_question_that_waits_is_taken_back(waiting):
     wait_idle(page)
     visit(page, STORY)
     ends(page)
+
+
+def test_a_question_that_waited_when_the_program_was_killed_is_asked_again(waiting, slow):
+    page = waiting
+    page.goto("about:blank")  # a page whose server is gone says so
+    slow.process.kill()
+    slow.process.wait(20)
+    slow.start()
+    page.goto(slow.origin)
+    arrived(page)
+    visit(page, OTHER)
+    page.wait_for_selector("#od-chat .bot-row >> text=No answer was written")
+    page.click("#od-chat .user-row .od-turn button[title='Answer again']")
+    ends(page)
+    assert questions(page) == [OTHER]
