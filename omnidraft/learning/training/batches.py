@@ -66,7 +66,7 @@ def windows(record: Record, table: ExpansionTable, longest: int = 512) -> list[W
             inside = bounds[(bounds > start) & (bounds <= start + longest - context)]
             stop = int(inside[-1]) if len(inside) else start + longest - context
         at = len(record.prompt) + start
-        begin = max(0, len(record.prompt) + stop - longest)
+        begin = max(0, len(record.prompt) + stop - longest, at - longest // 2 if start else 0)
         made.append(
             Window(
                 everything[min(begin, at - 1) : len(record.prompt) + stop],

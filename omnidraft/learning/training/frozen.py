@@ -1,10 +1,13 @@
 """A drafter's own weights for training: read from its GGUF one tensor at a time and never held twice.
 
-Matrices are kept in half precision (exact for F16 files, 1/2048 of a weight for others) and multiplied in float32,
-each made whole only while it is used; rows of the embedding are read from the file. It knows nothing of adapters.
+Matrices are kept in half precision (exact for F16 files, 1/2048 of a weight for others) and multiplied in float32, made
+whole some rows at a time while they are used; rows of the embedding are read from the file. It knows nothing of
+adapters.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -19,6 +22,9 @@ from omnidraft.backends.gguf.tensor_map import MappedTensor, let_go, map_tensors
 from omnidraft.errors import ModelError
 
 _ROWS = 4096  # dequantized at once
+# Rows made whole at once, for few rows to multiply and for many, always in the same place: it stays in the processor's
+# cache and need not be asked of the system again. Eight rows by 28 million weights: 14 ms instead of 83.
+_FEW, _BLOCK_FOR_FEW, _BLOCK = 256, 256, 1024
 _REORDERED = ("attn_q", "attn_k", "attn_v", "conv")  # tensors whose rows a processor may move; the others come in parts
 
 
@@ -26,8 +32,13 @@ class FrozenLinear(nn.Linear):
     """A linear layer in half precision that computes in float32 and passes gradients on to its input alone."""
 
     def forward(self, input: Tensor) -> Tensor:
-        product = _Product.apply(input, self.weight)
-        return product if self.bias is None else product + self.bias
+        found = product(input, self.weight)
+        return found if self.bias is None else found + self.bias
+
+
+def product(x: Tensor, weight: Tensor) -> Tensor:
+    """x W^T with W in half precision, (..., in) -> (..., out); gradients go to x alone."""
+    return _Product.apply(x, weight)
 
 
 class _Product(torch.autograd.Function):
@@ -36,11 +47,28 @@ class _Product(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x: Tensor, weight: Tensor) -> Tensor:
         ctx.weight = weight
-        return x @ weight.float().T
+        rows = x.flatten(0, -2)
+        found = x.new_empty(len(rows), len(weight))
+        for part, whole in _parts(rows, weight):
+            found[:, part] = rows @ whole.T
+        return found.view(*x.shape[:-1], -1)
 
     @staticmethod
     def backward(ctx, gradient: Tensor) -> tuple[Tensor, None]:
-        return gradient @ ctx.weight.float(), None
+        rows, weight = gradient.flatten(0, -2), ctx.weight
+        found = gradient.new_zeros(len(rows), weight.shape[1])
+        for part, whole in _parts(rows, weight):
+            found.addmm_(rows[:, part], whole)
+        return found.view(*gradient.shape[:-1], -1), None
+
+
+def _parts(rows: Tensor, weight: Tensor) -> Iterator[tuple[slice, Tensor]]:
+    """Rows of a matrix, one part after another, in float32; a part holds until the next one."""
+    size = min(_BLOCK_FOR_FEW if len(rows) <= _FEW else _BLOCK, len(weight))
+    place = rows.new_empty(size, weight.shape[1])
+    for start in range(0, len(weight), size):
+        part = slice(start, min(start + size, len(weight)))
+        yield part, place[: part.stop - start].copy_(weight[part])
 
 
 class FileEmbedding(nn.Module):

@@ -14,8 +14,10 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
+from omnidraft.learning.training.frozen import product
+
 COMMON, DRAWN = 1024, 512  # pieces; see above
-BLOCK = 4096  # rows of the layer computed at once
+BLOCK = 1024  # rows of the layer computed at once
 
 
 class OutputLayer:
@@ -33,7 +35,7 @@ class OutputLayer:
 
     def logits(self, hidden: Tensor, pieces: Tensor | slice) -> Tensor:
         """(N, width), n pieces -> (N, n)."""
-        found = hidden @ self._weight[pieces].float().T
+        found = product(hidden, self._weight[pieces])
         if self._adapted:
             inner = hidden @ self._module.lora_A["default"].weight.T
             found = found + inner @ self._module.lora_B["default"].weight[pieces].T

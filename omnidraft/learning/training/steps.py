@@ -16,7 +16,7 @@ from omnidraft.learning.training_events import Stepped
 
 WINDOWS_PER_STEP = 8  # the paper's batch
 PIECES_READ, PIECES_LEARNED = 768, 384  # of one step: of long answers fewer windows do, and some of their tokens
-LOOKED_AT = 512  # positions that tell which pieces are common
+LOOKED_AT = 256  # positions that tell which pieces are common
 
 
 def make_optimizer(drafter: TorchDrafter, learning_rate: float) -> torch.optim.Optimizer:
@@ -103,7 +103,7 @@ def _groups(parts: Sequence[Window], rng: np.random.Generator, least: int, passe
     while passes > 0 or len(groups) < least:
         group: list[Window] = []
         for i in rng.permutation(len(parts)):
-            full = len(group) == WINDOWS_PER_STEP or sum(w.positions for w in group) >= PIECES_READ
+            full = len(group) == WINDOWS_PER_STEP or sum(len(w.ids) for w in group) >= PIECES_READ
             if full:
                 groups.append(group)
                 group = []
