@@ -1,4 +1,5 @@
-"""Drafters on the Hub for a target, the best fit first: by the tokens that map directly, from `tokenizer.json` alone.
+"""Drafters on the Hub for a target, the best fit first: by the tokens that map directly, from `tokenizer.json` alone,
+and what a step of theirs costs.
 
 The vocabularies are small and are kept, so that a second look asks nobody. Nothing is fetched unless a button is
 pressed.
@@ -7,23 +8,36 @@ pressed.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from omnidraft.app.hub_files import HubError, RemoteFile, request_of, unreachable
+from omnidraft.decoding.cost import CostModel
 from omnidraft.errors import OmniDraftError
+from omnidraft.format import percent
 from omnidraft.storage.files import write_atomically
 from omnidraft.storage.paths import make_folder
 from omnidraft.vocab import PairMap, Vocabulary
 from omnidraft.vocab.hf_vocab import read_tokenizer_json
 
-# Small models of Llama's shape, which the app can convert, draft with and train: (repository, what it is).
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A small model of Llama's shape, which the app can convert, draft with and train. about: its size and licence."""
+
+    repo: str
+    parameters: int
+    about: str
+
+
 DRAFTERS = (
-    ("JackFram/llama-68m", "68M; 0.3 GB; Apache 2.0"),
-    ("JackFram/llama-160m", "160M; 0.6 GB; Apache 2.0"),
-    ("HuggingFaceTB/SmolLM2-135M-Instruct", "135M; 0.3 GB; Apache 2.0"),
+    Known("JackFram/llama-68m", 68_000_000, "68M; 0.3 GB; Apache 2.0"),
+    Known("JackFram/llama-160m", 162_000_000, "160M; 0.6 GB; Apache 2.0"),
+    Known("HuggingFaceTB/SmolLM2-135M-Instruct", 135_000_000, "135M; 0.3 GB; Apache 2.0"),
 )
+HALF = 0.5  # of the guesses stand: what is assumed of a drafter that nobody has tried here
+_BYTES = 34 / 32  # of a weight of a drafter that the app converted
+_LONGEST = 8  # guesses a round
 MOST = 40 << 20  # bytes of a tokenizer.json
 
 
@@ -31,28 +45,42 @@ MOST = 40 << 20  # bytes of a tokenizer.json
 class Drafter:
     """share: of the target's tokens that one of the drafter's equals; None where that cannot be told, and `why`."""
 
-    repo: str
-    about: str
+    known: Known
     share: float | None
     why: str = ""
 
     def label(self) -> str:
-        known = f"{self.share:.0%} of its tokens map directly" if self.share is not None else self.why
-        return f"{self.repo} · {known} · {self.about}"
+        return f"{percent(self.share)} of its tokens map directly" if self.share is not None else self.why
 
 
-def compare(target: Vocabulary, cache: Path) -> Iterator[Drafter]:
-    """Each known drafter against the target's vocabulary; those that cannot be looked at say why."""
-    for repo, about in DRAFTERS:
-        yield compared(repo, about, target, cache)
+@dataclass(frozen=True, slots=True)
+class Worth:
+    """step: seconds of a draft step over those of a plain pass; speedup: over plain decoding if HALF of the guesses
+    stand and as many are made as pay, 1 where none do."""
+
+    step: float
+    speedup: float
 
 
-def compared(repo: str, about: str, target: Vocabulary, cache: Path) -> Drafter:
+def worth(known: Known, target_bytes: int, cost: CostModel) -> Worth:
+    """By the weights that a step and a pass read, and what passes of the target take. The speedup is theorem 3.8 of
+    Leviathan et al. 2023 (arXiv 2211.17192) with passes that cost more the more rows they have."""
+    step = known.parameters * _BYTES / target_bytes
+
+    def speedup(guesses: int) -> float:
+        tokens = (1 - HALF ** (guesses + 1)) / (1 - HALF)
+        return tokens / (cost.alone(guesses + 1) / cost.alone(1) + guesses * step)
+
+    return Worth(step, max(speedup(guesses) for guesses in range(_LONGEST + 1)))
+
+
+def compared(known: Known, target: Vocabulary, cache: Path) -> Drafter:
+    """A drafter against the target's vocabulary; one that cannot be looked at says why."""
     try:
-        report = PairMap.build(_vocabulary(repo, cache), target, cache).report()
+        report = PairMap.build(_vocabulary(known.repo, cache), target, cache).report()
     except OmniDraftError as error:
-        return Drafter(repo, about, None, str(error).rstrip("."))
-    return Drafter(repo, about, report["direct"] / max(report["target_size"], 1))
+        return Drafter(known, None, str(error).rstrip("."))
+    return Drafter(known, report["direct"] / max(report["target_size"], 1))
 
 
 def ranked(found: list[Drafter]) -> list[Drafter]:

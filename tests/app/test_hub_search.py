@@ -13,6 +13,7 @@ from omnidraft.app.hub_files import HubError, list_models
 from omnidraft.app.model_memory import context_of
 from omnidraft.backends.gguf.file import read_info
 from omnidraft.backends.llama.estimate import header_estimate
+from omnidraft.decoding.cost import CostModel
 from omnidraft.settings.config import ModelSettings
 from omnidraft.storage.paths import BUNDLED_MODELS
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
@@ -74,28 +75,43 @@ def tokenizer(pieces: list[str]) -> bytes:
     return made.to_str().encode()
 
 
+def compared(target, cache):
+    return [hub_drafters.compared(known, target, cache) for known in hub_drafters.DRAFTERS]
+
+
 def test_drafters_are_compared_by_their_vocabularies_alone(serve, tmp_path):
     hub = serve({})
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-    few, many = hub_drafters.DRAFTERS[0][0], hub_drafters.DRAFTERS[1][0]
+    few, many = (known.repo for known in hub_drafters.DRAFTERS[:2])
     target = read_gguf_vocabulary(TARGET)
     known = [p.decode() for p in target.pieces if p.isalpha() and p.isascii() and len(p) > 1][:500]
     hub.tokenizers = {few: tokenizer(letters), many: tokenizer([*letters, *known])}
-    found = hub_drafters.ranked(list(hub_drafters.compare(target, tmp_path)))
-    assert [one.repo for one in found][:2] == [many, few]
+    found = hub_drafters.ranked(compared(target, tmp_path))
+    assert [one.known.repo for one in found][:2] == [many, few]
     assert found[0].share > found[1].share > 0
     assert "map directly" in found[0].label()
     assert found[2].share is None
     assert found[2].why
     asked = len(hub.headers)
-    list(hub_drafters.compare(target, tmp_path))
+    compared(target, tmp_path)
     assert len(hub.headers) == asked + 1  # what came is kept; only what did not is asked for again
 
 
 def test_a_damaged_tokenizer_is_said_and_not_kept(serve, tmp_path):
     hub = serve({})
-    hub.tokenizers = {repo: json.dumps({"model": 5}).encode() for repo, _ in hub_drafters.DRAFTERS}
-    hub.tokenizers[hub_drafters.DRAFTERS[0][0]] = tokenizer(["a", "b"])  # no token for any other byte
-    found = list(hub_drafters.compare(read_gguf_vocabulary(TARGET), tmp_path))
+    repos = [known.repo for known in hub_drafters.DRAFTERS]
+    hub.tokenizers = {repo: json.dumps({"model": 5}).encode() for repo in repos}
+    hub.tokenizers[repos[0]] = tokenizer(["a", "b"])  # no token for any other byte
+    found = compared(read_gguf_vocabulary(TARGET), tmp_path)
     assert all("no tokenizer that can be read" in one.why for one in found)
     assert not list(tmp_path.rglob("tokenizer.json"))
+
+
+def test_what_a_drafter_is_worth_follows_its_size_and_what_passes_take():
+    small, large = hub_drafters.DRAFTERS[:2]
+    flat = CostModel({1: 0.1, 2: 0.1, 9: 0.1}, 0.01)
+    steep = CostModel({1: 0.1, 2: 0.2, 9: 0.9}, 0.01)
+    gains = [hub_drafters.worth(known, 4_000_000_000, flat) for known in (small, large)]
+    assert gains[0].step == pytest.approx(68 * 34 / 32 / 4000)
+    assert 1.6 < gains[1].speedup < gains[0].speedup < 2  # of every second guess: two tokens a pass at most
+    assert hub_drafters.worth(small, 4_000_000_000, steep).speedup == 1  # not worth a guess

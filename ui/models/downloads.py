@@ -8,7 +8,7 @@ from html import escape
 
 import gradio as gr
 
-from omnidraft.app import hub_drafters, hub_files, hub_fit, hub_search, models_list
+from omnidraft.app import hub_files, hub_fit, hub_search
 from omnidraft.app.hub import Download
 from omnidraft.app.sessions import Sessions
 from omnidraft.backends.llama.sizes import available_bytes
@@ -26,7 +26,6 @@ class Parts:
 
     words: gr.Textbox
     search: gr.Button
-    drafters: gr.Button
     found: gr.Dropdown
     suggested: gr.Dropdown
     repo: gr.Textbox
@@ -62,21 +61,20 @@ def layout() -> Parts:
                 info="Public GGUF models that may fit into memory, those downloaded most first.",
             )  # fmt: skip
             search = gr.Button("Search", size="sm", elem_id="od-hub-search", scale=0, min_width=0)
-        drafters = gr.Button("Compare drafters for the model in use", size="sm", elem_id="od-hub-drafters", scale=0)
         found = gr.Dropdown([], label="Found", elem_id="od-hub-found", filterable=False, visible=False)
         repo = gr.Textbox(label="Repository", placeholder="owner/name", elem_id="od-repo", max_lines=1)
         look = gr.Button("Show its files", size="sm", elem_id="od-look", scale=0)
         files = gr.Dropdown([], label="File", elem_id="od-files", filterable=False, visible=False)
         fetch = gr.Button("Download", variant="primary", size="sm", elem_id="od-fetch", scale=0, visible=False)
         progress = gr.HTML(elem_id="od-downloads", js_on_load=view.SCRIPT)
-    choosing = (words, search, drafters, found, suggested, repo)
+    choosing = (words, search, found, suggested, repo)
     return Parts(*choosing, look, files, fetch, progress, gr.Timer(0.5, active=False), gr.State({}))
 
 
 def arrive(sessions: Sessions, parts: Parts) -> dict:
     """The downloads as they stand."""
     running = sessions.downloads
-    return {parts.progress: _progress(running.all), parts.tick: gr.Timer(active=running.running)}
+    return {parts.progress: progress(running.all), parts.tick: gr.Timer(active=running.running)}
 
 
 def wire(sessions: Sessions, parts: Parts, said: gr.HTML, listed: gr.HTML, coverage: gr.State) -> None:
@@ -88,7 +86,7 @@ def wire(sessions: Sessions, parts: Parts, said: gr.HTML, listed: gr.HTML, cover
             running.start(known[name], session_of(sessions, request).assistant.home)
         except OmniDraftError as error:
             return {said: note(str(error), bad=True)}
-        return {said: "", parts.progress: _progress(running.all), parts.tick: gr.Timer(active=True)}
+        return {said: "", parts.progress: progress(running.all), parts.tick: gr.Timer(active=True)}
 
     def steer(request: gr.Request, event: gr.EventData) -> dict:
         chosen = running.all[int(event._data["index"])]
@@ -97,11 +95,11 @@ def wire(sessions: Sessions, parts: Parts, said: gr.HTML, listed: gr.HTML, cover
             chosen.join(5)
         else:
             running.start(chosen.model, session_of(sessions, request).assistant.home)
-        return {parts.progress: _progress(running.all), parts.tick: gr.Timer(active=True)}
+        return {parts.progress: progress(running.all), parts.tick: gr.Timer(active=True)}
 
     def advance(known: dict, request: gr.Request) -> dict:
         busy = running.running
-        update: dict = {parts.progress: _progress(running.all), parts.tick: gr.Timer(active=busy)}
+        update: dict = {parts.progress: progress(running.all), parts.tick: gr.Timer(active=busy)}
         if not busy:
             update[listed] = view.models(session_of(sessions, request), known)
         return update
@@ -116,7 +114,7 @@ def wire(sessions: Sessions, parts: Parts, said: gr.HTML, listed: gr.HTML, cover
 
 
 def _wire_search(sessions: Sessions, parts: Parts, said: gr.HTML) -> None:
-    """What the Hub has by name, and which drafter fits the model in use."""
+    """What the Hub has by name."""
 
     def search(words: str) -> Iterator[dict]:
         yield {said: note("Searching.")}
@@ -128,25 +126,8 @@ def _wire_search(sessions: Sessions, parts: Parts, said: gr.HTML) -> None:
         told = f"{len(found)} found." + (f" {hidden} more would not fit into memory." if hidden else "")
         yield {said: note(told), parts.found: _offered([(one.label(), one.repo) for one in found])}
 
-    def drafters(request: gr.Request) -> Iterator[dict]:
-        session = session_of(sessions, request)
-        try:
-            path = session.target_path()
-            target = models_list.vocabulary_at(path)
-            found: list[hub_drafters.Drafter] = []
-            for repo, about in hub_drafters.DRAFTERS:
-                yield {said: note(f"Comparing {repo} with {path.stem}.")}
-                found.append(hub_drafters.compared(repo, about, target, session.assistant.home.cache))
-        except OmniDraftError as error:
-            yield {said: note(str(error), bad=True)}
-            return
-        known = [(one.label(), one.repo) for one in hub_drafters.ranked(found)]
-        told = f"For {path.stem}, by their vocabularies alone; the share that maps directly is what costs nothing."
-        yield {said: note(told), parts.found: _offered(known)}
-
     outputs = [said, parts.found]
     gr.on([parts.search.click, parts.words.submit], search, [parts.words], outputs, **PRIVATE)
-    parts.drafters.click(drafters, None, outputs, **PRIVATE)
     parts.found.input(lambda name: name, [parts.found], [parts.repo], **PRIVATE)
 
 
@@ -197,7 +178,7 @@ def _about(licence: str, hidden: int, free: int | None) -> list[str]:
     return said
 
 
-def _progress(running: list[Download]) -> str:
+def progress(running: list[Download]) -> str:
     """Progress of every download since the app started."""
     return "".join(_download(index, download) for index, download in enumerate(running))
 

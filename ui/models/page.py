@@ -29,14 +29,12 @@ from ui.common.notes import note
 from ui.common.request import session_of
 from ui.models import bringing, view
 from ui.models import downloads as model_downloads
+from ui.models import drafters as model_drafters
 from ui.models import places as model_places
 from ui.models import workers as model_workers
 from ui.settings import NO_GPU
 
-_TOY = (
-    "The bundled drafter is a toy: Compare drafters for the model in use, below, tells which fit it better; it fetches "
-    "their vocabularies, a few MB each, and nothing else."
-)
+_TOY = "The bundled drafter is a toy: Compare drafters for the model in use, below, offers others that fit it better."
 LOADING = ("model.n_ctx", "model.threads", "model.n_gpu_layers", "model.kv_type")
 
 
@@ -63,13 +61,14 @@ def build(sessions: Sessions, page: gr.Blocks) -> None:
             said = gr.HTML(elem_id="od-said")
             listed = gr.HTML(elem_id="od-models", js_on_load=view.SCRIPT)
             brought = bringing.layout()
-            loading, downloads = _loading(), model_downloads.layout()
+            loading, downloads, drafters = _loading(), model_downloads.layout(), model_drafters.layout()
             workers = model_workers.layout(own=sessions.accounts is None)
             places = model_places.layout(own=sessions.accounts is None)
     parts = Parts(said, listed, loading, downloads, places, gr.State({}))
     _wire(sessions, page, parts)
     bringing.wire(sessions, brought, said, listed, parts.coverage)
     model_downloads.wire(sessions, downloads, said, listed, parts.coverage)
+    model_drafters.wire(sessions, drafters, downloads, said, listed)
     model_places.wire(sessions, places, said, listed, parts.coverage)
     model_workers.wire(sessions, page, workers, said)
 

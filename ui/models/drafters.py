@@ -1,0 +1,132 @@
+"""Drafters from the Hub for the model in use: what each is expected to bring; one button fetches and uses one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+import gradio as gr
+
+from omnidraft.app import hub_drafters, hub_files, hub_fit, models_list
+from omnidraft.app.hub import Download
+from omnidraft.app.session import Session
+from omnidraft.app.sessions import Sessions
+from omnidraft.backends.llama.sizes import available_bytes
+from omnidraft.decoding.cost import CostModel
+from omnidraft.errors import OmniDraftError
+from omnidraft.format import percent
+from ui.common.layout import PRIVATE
+from ui.common.notes import note
+from ui.common.request import session_of
+from ui.models import downloads, view
+
+_TOLD = (
+    "For {}, by their vocabularies and by what passes take here. Expected speeds assume that every second guess "
+    "stands; what a drafter has learned from your answers makes that more."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """wanted: the file that is to draft when it has come, "" for none."""
+
+    compare: gr.Button
+    offers: gr.HTML
+    wanted: gr.State
+    tick: gr.Timer
+
+
+def layout() -> Parts:
+    with gr.Group(elem_classes="od-group"):
+        gr.HTML(
+            "<h2>A drafter that fits</h2><p>Compares small models with the model in use; fetches their vocabularies, "
+            "a few MB each, and nothing else.</p>"
+        )
+        compare = gr.Button("Compare drafters for the model in use", size="sm", elem_id="od-hub-drafters", scale=0)
+        offers = gr.HTML(elem_id="od-offers", js_on_load=view.SCRIPT)
+    return Parts(compare, offers, gr.State(""), gr.Timer(0.5, active=False))
+
+
+def wire(sessions: Sessions, parts: Parts, loads: downloads.Parts, said: gr.HTML, listed: gr.HTML) -> None:
+    """`loads` shows how far what is fetched has come."""
+    running = sessions.downloads
+
+    def compare(request: gr.Request) -> Iterator[dict]:
+        session = session_of(sessions, request)
+        try:
+            path = session.target_path()
+            target = models_list.vocabulary_at(path)
+            found: list[hub_drafters.Drafter] = []
+            for known in hub_drafters.DRAFTERS:
+                yield {said: note(f"Comparing {known.repo} with {path.stem}.")}
+                found.append(hub_drafters.compared(known, target, session.assistant.home.cache))
+        except OmniDraftError as error:
+            yield {said: note(str(error), bad=True)}
+            return
+        rows = "".join(_offer(one, _worth(one, session, path)) for one in hub_drafters.ranked(found))
+        yield {said: note(_TOLD.format(path.stem)), parts.offers: f'<ul class="od-models">{rows}</ul>'}
+
+    def take(request: gr.Request, event: gr.EventData) -> dict:
+        session = session_of(sessions, request)
+        try:
+            model = _best(session, str(event._data["file"]))
+            path = Download(model, session.assistant.home).path
+            if not path.exists():
+                path = running.start(model, session.assistant.home).path
+        except OmniDraftError as error:
+            return {said: note(str(error), bad=True)}
+        shown = {loads.progress: downloads.progress(running.all), loads.tick: gr.Timer(active=running.running)}
+        return {said: "", parts.wanted: str(path), parts.tick: gr.Timer(active=True), **shown}
+
+    def use(wanted: str, request: gr.Request) -> dict:
+        if running.running:
+            return {parts.tick: gr.Timer(active=True)}
+        over = {parts.wanted: "", parts.tick: gr.Timer(active=False)}
+        if not wanted or not Path(wanted).exists():  # it was stopped, or failed: its row says so
+            return over
+        session = session_of(sessions, request)
+        try:
+            told = note(session.choose_drafter(Path(wanted)))
+        except OmniDraftError as error:
+            told = note(str(error), bad=True)
+        return {said: told, listed: view.models(session, {}), **over}
+
+    parts.compare.click(compare, None, [said, parts.offers], **PRIVATE)
+    parts.offers.act(take, None, [said, parts.wanted, parts.tick, loads.progress, loads.tick], **PRIVATE)
+    parts.tick.tick(use, [parts.wanted], [said, listed, parts.wanted, parts.tick], **PRIVATE)
+
+
+def _best(session: Session, repo: str) -> hub_files.RemoteModel:
+    """Of what the repository offers, the one to take."""
+    offered = hub_files.list_models(repo)
+    fits = hub_fit.fits(offered, session.model_settings, session.assistant.home.cache / "downloads")
+    chosen = hub_fit.best(fits, available_bytes())
+    if chosen is None:
+        raise OmniDraftError(f"Nothing of {repo} fits into the memory that is free.")
+    return chosen.model
+
+
+def _worth(one: hub_drafters.Drafter, session: Session, target: Path) -> hub_drafters.Worth | None:
+    """None as long as nobody knows what the target's passes take."""
+    cost = _measured(session)
+    size = next((model.file_size for model in models_list.scan(session.assistant) if model.path == target), 0)
+    return hub_drafters.worth(one.known, size, cost) if cost is not None and size else None
+
+
+def _measured(session: Session) -> CostModel | None:
+    engine = session.assistant.engine
+    known = list(engine.memory.knowledge.values()) if engine is not None else []
+    return known[0].cost if known else None
+
+
+def _offer(one: hub_drafters.Drafter, worth: hub_drafters.Worth | None) -> str:
+    repo = escape(one.known.repo, quote=True)
+    facts = [one.known.about, one.label()]
+    if worth is not None:
+        gain = f"about {worth.speedup:.1f} times plain speed" if worth.speedup > 1.05 else "no gain expected here"
+        facts += [f"a guess takes {percent(worth.step)} of a pass", gain]
+    shown = "".join(f"<span>{escape(fact)}</span>" for fact in facts)
+    act = f'<button type="button" data-kind="take" data-file="{repo}">Fetch and draft with it</button>'
+    return f"<li><h3>{repo}</h3><p>{shown}</p>{act if one.share is not None else ''}</li>"
