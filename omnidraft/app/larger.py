@@ -12,7 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from omnidraft.backends.gguf.expand import SHAPES, expanded_model, expanded_path
+from omnidraft.backends.gguf.expand.cache import expanded_model, expanded_path
+from omnidraft.backends.gguf.expand.shapes import SHAPES
 from omnidraft.backends.gguf.expand.source import LlamaFile
 from omnidraft.errors import ModelError, StorageError
 from omnidraft.format import seconds, short, size

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from omnidraft.backends.gguf.expand import SHAPES, Shape, expanded_adapter, expanded_model
+from omnidraft.backends.gguf.expand.cache import expanded_adapter, expanded_model
+from omnidraft.backends.gguf.expand.shapes import SHAPES, Shape
 from omnidraft.bench.plans import REGIMES
 from omnidraft.bench.runner import digest
 from omnidraft.errors import SettingsError

@@ -50,17 +50,11 @@ def check_header(path: Path) -> None:
     try:
         with path.open("rb") as file:
             head = file.read(_HEADER.size)
-    except FileNotFoundError:
-        raise ModelError(f"There is no model file at {path}.") from None
-    except IsADirectoryError:
-        raise ModelError(f"{path} is a folder, not a model file.") from None
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {error.strerror or error}.") from None
-    if len(head) < _HEADER.size:
-        raise ModelError(f"{path} is not a model file: it holds only {len(head)} bytes.")
-    magic, version, tensors, entries = _HEADER.unpack(head)
-    if magic != b"GGUF":
+    if not head.startswith(b"GGUF") or len(head) < _HEADER.size:
         raise ModelError(f"{path} is not a GGUF file.")
+    _, version, tensors, entries = _HEADER.unpack(head)
     if not (2 <= version <= 3 and tensors >= 0 and entries > 0):
         raise ModelError(f"{path} is damaged or written in an unsupported GGUF version ({version}).")
 

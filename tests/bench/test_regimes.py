@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from omnidraft.backends.gguf.expand import SHAPES
+from omnidraft.backends.gguf.expand.shapes import SHAPES
 from omnidraft.bench import regimes
 from omnidraft.bench.regimes import OWN
 from omnidraft.learning.adapters.gguf import write_adapter

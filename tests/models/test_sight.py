@@ -19,7 +19,7 @@ from models.recipe.specs import TARGET_A2
 from models.recipe.tokenizers import train_tokenizer
 from models.recipe.train import TrainSettings, new_model
 from omnidraft.app.default_models import choose_target
-from omnidraft.backends.gguf.expand import Shape
+from omnidraft.backends.gguf.expand.shapes import Shape
 from omnidraft.backends.llama.model import LlamaTarget
 from omnidraft.backends.pictures import Picture
 from omnidraft.bench.pairs import Pair

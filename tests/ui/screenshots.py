@@ -15,7 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from omnidraft.backends.gguf.expand import SHAPES, expanded_model
+from omnidraft.backends.gguf.expand.cache import expanded_model
+from omnidraft.backends.gguf.expand.shapes import SHAPES
 from omnidraft.lab.topics import lesson_prompts
 from tests.ui.chatting import arrived, ask, new_chat, write
 from tests.ui.conftest import ARGUMENTS, CHROMIUM, ROOT, Server, write_settings

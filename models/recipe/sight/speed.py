@@ -15,8 +15,10 @@ from pathlib import Path
 
 import torch
 
-from omnidraft.backends.gguf.expand import DTYPES, SHAPES, Shape, expanded_model
+from omnidraft.backends.gguf.expand.cache import expanded_model
+from omnidraft.backends.gguf.expand.model import DTYPES
 from omnidraft.backends.gguf.expand.padding import correct_norms
+from omnidraft.backends.gguf.expand.shapes import SHAPES, Shape
 from omnidraft.backends.gguf.expand.source import LlamaFile
 from omnidraft.backends.projectors import projector_beside
 from omnidraft.bench import statistics as stats

@@ -9,8 +9,8 @@ from itertools import zip_longest
 from pathlib import Path
 
 from omnidraft.app.default_models import choose_target, need_drafter
-from omnidraft.backends.gguf.expand import SHAPES, expanded_model
-from omnidraft.backends.gguf.expand.shapes import BLOCK
+from omnidraft.backends.gguf.expand.cache import expanded_model
+from omnidraft.backends.gguf.expand.shapes import BLOCK, SHAPES
 from omnidraft.backends.gguf.expand.source import LlamaFile
 from omnidraft.bench import learn, regimes
 from omnidraft.bench.pairs import said

@@ -14,10 +14,14 @@ import numpy as np
 import pytest
 from gguf import GGUFReader, GGUFWriter
 
-from omnidraft.backends.gguf import expand
-from omnidraft.backends.gguf.expand import gguf_stream, quantize_model
+from omnidraft.backends.gguf.expand import gguf_stream
 from omnidraft.backends.gguf.expand import source as stored
+from omnidraft.backends.gguf.expand.adapter import expand_adapter
+from omnidraft.backends.gguf.expand.cache import expanded_model, expanded_path
 from omnidraft.backends.gguf.expand.layout import Layout
+from omnidraft.backends.gguf.expand.model import expand_model
+from omnidraft.backends.gguf.expand.quantize import quantize_model
+from omnidraft.backends.gguf.expand.shapes import SHAPES, Shape
 from omnidraft.cli import models_expand
 from omnidraft.errors import ModelError, SettingsError, StorageError
 from omnidraft.vocab import TokenKind
@@ -25,8 +29,8 @@ from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 from tests.llama_file import LlamaFile
 
 # Same heads as the bundled models, and heads of twice the size with two query heads to a key/value head.
-PLAIN = expand.Shape("plain", width=384, layers=8, heads=12, kv_heads=12, head_dim=32, ffn=1024, vocab=9000)
-GROUPED = expand.Shape("grouped", width=640, layers=7, heads=20, kv_heads=10, head_dim=64, ffn=1024, vocab=9000)
+PLAIN = Shape("plain", width=384, layers=8, heads=12, kv_heads=12, head_dim=32, ffn=1024, vocab=9000)
+GROUPED = Shape("grouped", width=640, layers=7, heads=20, kv_heads=10, head_dim=64, ffn=1024, vocab=9000)
 
 # Where a rounded activation falls on the other side, 8-bit activations differ by 1/127 of their block's largest.
 TOLERANCE = {"F32": 1e-4, "F16": 0.02, "Q8_0": 0.3, "Q4_0": 0.4}
@@ -85,8 +89,8 @@ def enlarged(models, tmp_path_factory):
     """Expansions, each built once."""
     folder = tmp_path_factory.mktemp("enlarged")
 
-    def build(name: str, shape: expand.Shape, dtype: str, seed: int = 0) -> Path:
-        return expand.expanded_model(folder, bundled(models, name), shape, dtype, seed)
+    def build(name: str, shape: Shape, dtype: str, seed: int = 0) -> Path:
+        return expanded_model(folder, bundled(models, name), shape, dtype, seed)
 
     return build
 
@@ -215,7 +219,7 @@ def test_an_expanded_adapter_does_to_the_large_model_what_it_does_to_the_small_o
     models, alike, enlarged, tmp_path, write_adapter, name, shape
 ):
     adapter = write_adapter("adapter.gguf", bundled(models, name), rank=4, only=matrices(models, name))
-    grown = expand.expand_adapter(adapter, tmp_path / "grown.gguf", bundled(models, name), shape)
+    grown = expand_adapter(adapter, tmp_path / "grown.gguf", bundled(models, name), shape)
     small_path, large_path = alike(name, "F32"), enlarged(name, shape, "F32")
     with (
         LlamaFile(small_path, adapter=adapter, exact_cache=True) as small,
@@ -233,9 +237,9 @@ def test_adapters_of_something_else_are_refused(models, tmp_path, write_adapter)
     drafter, target = bundled(models, "tiny-drafter"), bundled(models, "tiny-target-a")
     adapter = write_adapter("adapter.gguf", drafter)
     with pytest.raises(ModelError, match="tiny-target-a"):
-        expand.expand_adapter(adapter, tmp_path / "out.gguf", target, PLAIN)
+        expand_adapter(adapter, tmp_path / "out.gguf", target, PLAIN)
     with pytest.raises(ModelError, match="no LoRA adapter"):
-        expand.expand_adapter(drafter, tmp_path / "out.gguf", drafter, PLAIN)
+        expand_adapter(drafter, tmp_path / "out.gguf", drafter, PLAIN)
     assert not (tmp_path / "out.gguf").exists()
 
 
@@ -243,18 +247,18 @@ def test_a_model_that_does_not_fit_or_is_none_is_refused(models, tmp_path, write
     source, out = bundled(models, "tiny-target-a"), tmp_path / "out.gguf"
     for change, word in (({"ffn": 256}, "ffn"), ({"layers": 4}, "layers"), ({"vocab": 8000}, "vocab")):
         with pytest.raises(ModelError, match=word):
-            expand.expand_model(source, out, replace(PLAIN, **change), "F16")
+            expand_model(source, out, replace(PLAIN, **change), "F16")
     with pytest.raises(ModelError, match="width above 320"):
-        expand.expand_model(source, out, replace(PLAIN, width=320), "F16")
+        expand_model(source, out, replace(PLAIN, width=320), "F16")
     with pytest.raises(SettingsError, match="multiple of 32"):
         replace(PLAIN, width=250)
     with pytest.raises(SettingsError, match="Q5_K"):
-        expand.expand_model(source, out, PLAIN, "Q5_K")
+        expand_model(source, out, PLAIN, "Q5_K")
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(source.read_bytes()[:2_000_000])
     for path in (broken, tmp_path / "missing.gguf", Path(__file__), write_adapter("adapter.gguf", source)):
         with pytest.raises(ModelError):
-            expand.expand_model(path, out, PLAIN, "F16")
+            expand_model(path, out, PLAIN, "F16")
     assert not out.exists()
 
 
@@ -265,7 +269,7 @@ def test_an_interrupted_expansion_leaves_nothing_behind(models, tmp_path, dtype)
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        expand.expand_model(bundled(models, "tiny-drafter"), tmp_path / "out.gguf", PLAIN, dtype, progress=stop)
+        expand_model(bundled(models, "tiny-drafter"), tmp_path / "out.gguf", PLAIN, dtype, progress=stop)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -281,13 +285,13 @@ def test_a_full_disk_is_noticed_before_writing(models, tmp_path, monkeypatch):
     usage = SimpleNamespace(total=10**9, used=0, free=10**6)
     monkeypatch.setattr(gguf_stream.shutil, "disk_usage", lambda folder: usage)
     with pytest.raises(StorageError, match="free"):
-        expand.expand_model(bundled(models, "tiny-drafter"), tmp_path / "out.gguf", PLAIN, "F16")
+        expand_model(bundled(models, "tiny-drafter"), tmp_path / "out.gguf", PLAIN, "F16")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_writing_a_model_does_not_hold_it(models, tmp_path):
     tracemalloc.start()
-    path = expand.expand_model(bundled(models, "tiny-drafter"), tmp_path / "out.gguf", expand.SHAPES["68m"], "F32")
+    path = expand_model(bundled(models, "tiny-drafter"), tmp_path / "out.gguf", SHAPES["68m"], "F32")
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert path.stat().st_size > 270e6
@@ -297,19 +301,19 @@ def test_writing_a_model_does_not_hold_it(models, tmp_path):
 def test_the_cache_is_keyed_by_contents_shape_type_and_seed(models, tmp_path):
     source = tmp_path / "model.gguf"
     shutil.copy(bundled(models, "tiny-drafter"), source)
-    path = expand.expanded_model(tmp_path, source, PLAIN, "F16")
-    assert path == expand.expanded_path(tmp_path, source, PLAIN, "F16")
+    path = expanded_model(tmp_path, source, PLAIN, "F16")
+    assert path == expanded_path(tmp_path, source, PLAIN, "F16")
     stamp = path.stat().st_mtime_ns
-    assert expand.expanded_model(tmp_path, source, PLAIN, "F16") == path
+    assert expanded_model(tmp_path, source, PLAIN, "F16") == path
     assert path.stat().st_mtime_ns == stamp
     others = {
         path,
-        expand.expanded_path(tmp_path, source, PLAIN, "F32"),
-        expand.expanded_path(tmp_path, source, replace(PLAIN, layers=9), "F16"),
-        expand.expanded_path(tmp_path, source, PLAIN, "F16", seed=1),
+        expanded_path(tmp_path, source, PLAIN, "F32"),
+        expanded_path(tmp_path, source, replace(PLAIN, layers=9), "F16"),
+        expanded_path(tmp_path, source, PLAIN, "F16", seed=1),
     }
     shutil.copy(bundled(models, "tiny-target-a"), source)
-    assert len(others | {expand.expanded_path(tmp_path, source, PLAIN, "F16")}) == 5
+    assert len(others | {expanded_path(tmp_path, source, PLAIN, "F16")}) == 5
 
 
 def test_the_command_builds_once_and_names_the_file(models, tmp_path, capsys, write_adapter):
@@ -320,7 +324,7 @@ def test_the_command_builds_once_and_names_the_file(models, tmp_path, capsys, wr
     words = [str(source), "--shape", "68m", "--dtype", "q4_0", "--adapter", str(adapter)]
     home = SimpleNamespace(cache=tmp_path / "cache")
     assert models_expand.run(parser.parse_args(words), home) == 0
-    path = expand.expanded_path(home.cache, source, expand.SHAPES["68m"], "Q4_0")
+    path = expanded_path(home.cache, source, SHAPES["68m"], "Q4_0")
     out = capsys.readouterr().out
     assert str(path) in out
     assert "adapter" in out
@@ -338,7 +342,7 @@ def test_the_command_builds_once_and_names_the_file(models, tmp_path, capsys, wr
     ("name", "shape"), [("tiny-target-a", "0.5b"), ("tiny-target-b", "0.5b"), ("tiny-drafter", "68m")]
 )
 def test_realistic_shapes_write_the_small_models_text(models, alike, tmp_path, name, shape, dtype, record_property):
-    path = expand.expand_model(bundled(models, name), tmp_path / "large.gguf", expand.SHAPES[shape], dtype)
+    path = expand_model(bundled(models, name), tmp_path / "large.gguf", SHAPES[shape], dtype)
     record_property("bytes", path.stat().st_size)
     record_property("difference", compare(alike(name, dtype), path, name, dtype, length=64))
     path.unlink()  # gigabytes that pytest would keep

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gguf
 import pytest
 
-from omnidraft.backends.gguf.expand import expand_model
+from omnidraft.backends.gguf.expand.model import expand_model
 from omnidraft.backends.gguf.expand.shapes import Shape
 from omnidraft.backends.llama.model import LlamaTarget
 from omnidraft.settings.config import ModelSettings

@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from omnidraft.backends.gguf.expand import SHAPES, Shape, expanded_model
+from omnidraft.backends.gguf.expand.cache import expanded_model
+from omnidraft.backends.gguf.expand.shapes import SHAPES, Shape
 from omnidraft.backends.llama.bits import WIDTHS, WidthClass, width_class
 from omnidraft.backends.llama.model import LlamaTarget
 from omnidraft.bench.transformers_models import export_folder

@@ -20,7 +20,8 @@ import pytest
 from omnidraft.app import conversing
 from omnidraft.app.answer_job import AnswerJob
 from omnidraft.app.session import Session
-from omnidraft.backends.gguf.expand import SHAPES, expanded_model
+from omnidraft.backends.gguf.expand.cache import expanded_model
+from omnidraft.backends.gguf.expand.shapes import SHAPES
 from omnidraft.decoding.events import Token
 from omnidraft.errors import OmniDraftError
 from omnidraft.lab.prompts import TASKS, load_prompts
