@@ -19,7 +19,6 @@ import numpy as np
 import psutil
 
 from omnidraft.backends.base import Aborted
-from omnidraft.backends.context_length import context_length
 from omnidraft.backends.gguf.file import usable_info
 from omnidraft.backends.remote.rpc_probe import reachable
 from omnidraft.backends.remote.target_link import TargetLink
@@ -218,7 +217,7 @@ class TargetProcess:
     def _launch(self) -> None:
         """Start the process and load the model; ModelError in one sentence if that fails, then nothing is left."""
         if self.settings.workers:
-            self.plan = plan(self.info, self.settings, context_length(self.info, self.settings)[0])
+            self.plan = plan(self.info, self.settings, self.settings.n_ctx or self.info.n_ctx_train or 4096)
         self._link = TargetLink(self._asked(), self.max_rows, self.vocabulary.size)
         try:
             while (reply := self._link.reply(LOADING_STALLED)).how == LOADING:
