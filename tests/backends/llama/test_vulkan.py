@@ -3,7 +3,7 @@
 `OMNIDRAFT_VULKAN=1 pytest -m slow tests/backends/llama/test_vulkan.py` builds llama.cpp with its Vulkan backend once,
 in twenty minutes, in the cache folder. Needs (Debian 13) mesa-vulkan-drivers, glslc, libvulkan-dev and spirv-headers;
 `CMAKE_ARGS` is added to the build's own, where headers lie elsewhere. Debian 12's headers are too old (1.3.239)
-to compile it, and its driver (Mesa 22.3) crashes in the first pass of a program compiled with newer ones.
+to compile it, and compiled with newer ones the test ends by a crash inside its driver (Mesa 22.3).
 OMNIDRAFT_VULKAN may name a folder that has it.
 """
 
