@@ -149,9 +149,9 @@ class CacheSettings:
     """The n-gram cache that merges drafted pieces into the target's tokens."""
 
     enabled: bool = switch(True, "Merge drafted pieces into target tokens through the n-gram cache.", expert=True)
-    capacity: int = integer(20_000, 1, 10_000_000, "Largest size of the cache, in the unit below.", expert=True)
-    unit: str = choice("entries", ("entries", "MB"), "What the capacity counts: entries or megabytes.", expert=True)
-    policy: str = choice("lru", ("lru", "lfu", "lfu-aging"), "Which n-gram goes when the cache is full.", expert=True)
+    capacity: int = integer(20_000, 1, 10_000_000, "Largest size of the cache, in the unit below.")
+    unit: str = choice("entries", ("entries", "MB"), "What the capacity counts: entries or megabytes.")
+    policy: str = choice("lru", ("lru", "lfu", "lfu-aging"), "Which n-gram goes when the cache is full.")
     seed: bool = switch(
         True, "Fill a new cache from the two vocabularies, so that the first answer already merges.", expert=True
     )

@@ -11,9 +11,14 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BytesIO
+from itertools import pairwise
 from pathlib import Path
+
+from PIL import Image
 
 from omnidraft.backends.gguf.expand.cache import expanded_model
 from omnidraft.backends.gguf.expand.shapes import SHAPES
@@ -52,6 +57,8 @@ PLACES = """(pairs) => {
     walker.currentNode.data = walker.currentNode.data.replaceAll(from, to);
 }"""
 PATIENCE = 600_000  # milliseconds for an update or a drift run on a busy machine
+EVERY, FRAME, LAST_FRAME = 700, 160, 4000  # milliseconds between pictures of a race, and how long each is shown
+SHADES = 48
 
 
 def main(arguments: list[str]) -> int:
@@ -69,7 +76,7 @@ def main(arguments: list[str]) -> int:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         try:
             with _app(Path(data, "fresh"), "") as server:
-                _race(browser, server, args.folder / "race.png")
+                _race(browser, server, args.folder / "race.gif")
             with _app(Path(data, "used"), USED, "--target", str(_enlarged(Path(data, "used")))) as server:
                 _prepare(browser, server)
                 for name, path in PAGES.items():
@@ -118,15 +125,29 @@ def _prepare(browser, server: Server) -> None:
 
 
 def _race(browser, server: Server, file: Path) -> None:
-    """The whole race of the empty chat page's button: before and after the lesson."""
-    page = browser.new_page(viewport={"width": 1440, "height": 1100})
+    """The whole race of the empty chat page's button, as it moves: before the lesson, the lesson, and behind it."""
+    page = browser.new_page(viewport={"width": 960, "height": 900})
     page.goto(server.origin + "/drift-lab?race=go")
-    page.wait_for_selector(".od-race[data-phase=raced]", timeout=PATIENCE)
+    frames = [*_until(page, ".od-race[data-phase=raced]")]
     page.click("#od-race-teach")
-    page.wait_for_selector(".od-race[data-phase=taught]", timeout=PATIENCE)
-    page.wait_for_timeout(1000)
-    page.locator(".od-race").screenshot(path=str(file))
+    frames += _until(page, ".od-race[data-phase=taught]")
     page.close()
+    moved = [one for before, one in pairwise([None, *frames]) if one != before]
+    first, *others = (Image.open(BytesIO(one)).quantize(SHADES) for one in moved)
+    shown = [FRAME] * len(others) + [LAST_FRAME]
+    first.save(file, save_all=True, append_images=others, duration=shown, loop=0, optimize=True)
+
+
+def _until(page, selector: str) -> Iterator[bytes]:
+    """Pictures of the race until there is such an element, and the one with it."""
+    deadline = time.monotonic() + PATIENCE / 1000
+    found = False
+    while not found:
+        assert time.monotonic() < deadline, f"no {selector}"
+        page.wait_for_timeout(EVERY)
+        found = page.locator(selector).count() > 0
+        if page.locator(".od-race").count():
+            yield page.locator(".od-race").screenshot()
 
 
 def _learn(page, server: Server, version: str) -> None:
