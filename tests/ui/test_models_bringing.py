@@ -68,7 +68,8 @@ def test_what_a_model_sees_through_is_chosen_in_its_row(make_server, pages):
     page.wait_for_selector(f"{row} >> text=sees pictures")
 
 
-def test_a_file_that_is_chosen_is_taken_and_what_is_no_model_is_refused(server, pages, models):
+def test_a_file_that_is_chosen_is_taken_and_what_is_no_model_is_refused(make_server, pages, models):
+    server = make_server()
     page = pages.open(server, "/models")
     page.wait_for_selector(".od-models li")
     drop(page, letter__gguf=b"Dear all,")

@@ -71,7 +71,7 @@ def layout() -> Parts:
             teach = gr.Button("Teach it and race again", size="sm", elem_id="od-race-teach", scale=0, visible=False)
             stop = gr.Button("Stop", size="sm", variant="stop", elem_id="od-race-stop", scale=0, visible=False)
         said = gr.HTML(elem_id="od-race-said")
-        shown = gr.HTML(elem_id="od-race-shown")
+        shown = gr.HTML(race_html.race(None), elem_id="od-race-shown")  # in its place before the page is asked
         with gr.Row(elem_classes="od-form od-form-3"):
             model = gr.Dropdown([], label="Model", filterable=False, elem_id="od-race-model")
             topic = gr.Dropdown(
