@@ -59,9 +59,8 @@ def widened(tower: Tower, width: int, epsilon: float) -> Tower:
 
 
 def compared(pair: Pair, asked: Sequence, seen: bool) -> dict:
-    """Speed of drafting over plain decoding, and how many answers have the same ids. Begins without earlier texts, which
-    would be copied."""
-    pair.forget()
+    """Speed of drafting over plain decoding, and how many answers have the same ids."""
+    pair.forget()  # what was said before would be copied
     prompts = [asking(pair, picture, one, seen) for picture, one in asked]
     found = in_turns([PLAIN, ADAPTIVE], prompts, lambda way, number, prompt: pair.answer(way, *prompt))
     plain, drafted = found[PLAIN], found[ADAPTIVE]
