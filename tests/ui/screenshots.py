@@ -132,10 +132,18 @@ def _race(browser, server: Server, file: Path) -> None:
     page.click("#od-race-teach")
     frames += _until(page, ".od-race[data-phase=taught]")
     page.close()
-    moved = [one for before, one in pairwise([None, *frames]) if one != before]
-    first, *others = (Image.open(BytesIO(one)).quantize(SHADES) for one in moved)
+    moved = [Image.open(BytesIO(one)) for before, one in pairwise([None, *frames]) if one and one != before]
+    size = tuple(max(sides) for sides in zip(*(one.size for one in moved), strict=True))
+    first, *others = (_on_canvas(one, size).quantize(SHADES) for one in moved)
     shown = [FRAME] * len(others) + [LAST_FRAME]
-    first.save(file, save_all=True, append_images=others, duration=shown, loop=0, optimize=True)
+    first.save(file, save_all=True, append_images=others, duration=shown, loop=0)
+
+
+def _on_canvas(picture: Image.Image, size: tuple[int, ...]) -> Image.Image:
+    """The race grows as it goes on; the picture that moves does not."""
+    canvas = Image.new("RGB", size, "white")
+    canvas.paste(picture.convert("RGB"))
+    return canvas
 
 
 def _until(page, selector: str) -> Iterator[bytes]:
