@@ -105,7 +105,7 @@ def test_draws_follow_the_filtered_distribution(filters):
     expected = brute_force(logits, settings)
     if not filters:
         assert 0.2 < np.sort(expected)[::-1][HEAD:].sum() < 0.8
-    n = 6_000
+    n = 20_000
     prepared = logits.copy()
     s.prepare(prepared, [])
     counts = np.bincount([s.draw(prepared, position).id for position in range(n)], minlength=SIZE + PADDING)

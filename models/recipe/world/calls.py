@@ -123,7 +123,8 @@ def problem(rng: random.Random) -> Item | None:
     if made is None or problems.is_kept_out_form(template, made[1]):
         return None
     text = problems.written(template, values)
-    if eval(text) < 0 or ("/" in text and eval(text) != int(eval(text))):
+    result = eval(text)
+    if result < 0 or result != int(result):
         return None
     return asked(f"problem {template.number}", made[0], text)
 

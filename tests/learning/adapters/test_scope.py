@@ -100,7 +100,7 @@ def test_an_update_for_a_new_target_goes_on_from_the_other_ones_weights(assistan
     assert {name: value.shape for name, value in began.items()} == {n: v.shape for n, v in became.items()}
     start, end = (np.concatenate([w[name].flatten() for name in sorted(w)]) for w in (began, became))
     moved, size = np.linalg.norm(end - start), np.linalg.norm(start)
-    assert 0 < moved < 0.2 * size  # .12 in forty steps; one begun anew lies farther than `size`
+    assert 0 < moved < 0.1 * size
     assert AdapterStore(a.path.parent).current().name == a.name  # the other target's own stays as it was
 
 
