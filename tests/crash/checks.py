@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from omnidraft.chats import ChatStore
-from omnidraft.learning.adapters.pointer import VERSION_NAME
 from omnidraft.learning.adapters.store import AdapterStore
+from omnidraft.learning.adapters.versions import VERSION_NAME
 from omnidraft.learning.material.replay import ReplayStore
 from omnidraft.settings.file import load_settings
 from omnidraft.storage.paths import DataHome, ProfilePaths

@@ -1,16 +1,21 @@
 """llama.cpp's RPC backend by its exported C functions: lend this machine's devices, or register those of workers.
 
 llama-cpp-python has no names for them. Everything here aborts the process on a lost connection or a bad endpoint, so
-it is called only in child processes that may die (target_child.py, worker_server.py). Knows no models.
+it is called only in child processes that may die (target_child.py, worker_server.py). It sets no time limits, so that a
+cut cable would never be noticed: `notice_lost_peers`. Knows no models.
 """
 
 from __future__ import annotations
 
 import ctypes
+import os
+import socket
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
 
 import llama_cpp
+import psutil
 
 from omnidraft.backends.llama.devices import (
     CPU,
@@ -107,3 +112,36 @@ def _rpc() -> ctypes.CDLL:
         library, "ggml_backend_rpc_start_server", None, text, text, size, size, ctypes.POINTER(pointer)
     )  # fmt: skip
     return library
+
+
+GONE_AFTER = 20  # seconds without a sign of the other machine
+_IDLE, _INTERVAL, _COUNT = 5, 5, 3  # a question after 5 seconds of silence, then two more
+_OPTIONS = (
+    (socket.SOL_SOCKET, "SO_KEEPALIVE", 1),
+    (socket.IPPROTO_TCP, "TCP_KEEPIDLE", _IDLE),
+    (socket.IPPROTO_TCP, "TCP_KEEPALIVE", _IDLE),  # the same on macOS
+    (socket.IPPROTO_TCP, "TCP_KEEPINTVL", _INTERVAL),
+    (socket.IPPROTO_TCP, "TCP_KEEPCNT", _COUNT),
+    (socket.IPPROTO_TCP, "TCP_USER_TIMEOUT", GONE_AFTER * 1000),  # for what was sent and not acknowledged
+)
+
+
+def notice_lost_peers() -> int:
+    """Set the limits on every TCP connection of this process, where the system has them; how many there are."""
+    found = 0
+    with suppress(psutil.Error, OSError):
+        for connection in psutil.Process().net_connections("tcp"):
+            if connection.status == psutil.CONN_ESTABLISHED and connection.fd >= 0:
+                found += 1
+                _limit(connection.fd)
+    return found
+
+
+def _limit(descriptor: int) -> None:
+    with suppress(OSError):
+        copy = socket.socket(fileno=os.dup(descriptor))  # the options belong to the connection, not to the copy
+        with copy:
+            for level, name, value in _OPTIONS:
+                if hasattr(socket, name):
+                    with suppress(OSError):
+                        copy.setsockopt(level, getattr(socket, name), value)

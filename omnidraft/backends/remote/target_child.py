@@ -22,7 +22,7 @@ from omnidraft.backends.llama.model import LlamaTarget
 from omnidraft.backends.llama.placement import Placement
 from omnidraft.backends.llama.runtime import AbortFlag
 from omnidraft.backends.remote import rpc_library
-from omnidraft.backends.remote.rpc_sockets import notice_lost_peers
+from omnidraft.backends.remote.rpc_library import notice_lost_peers
 from omnidraft.backends.remote.target_messages import (
     ABORTED,
     DEFECT,

@@ -19,7 +19,7 @@ import psutil
 from omnidraft.backends.llama.devices import CPU, Device
 from omnidraft.backends.llama.sizes import available_bytes
 from omnidraft.backends.remote import rpc_library
-from omnidraft.backends.remote.rpc_sockets import notice_lost_peers
+from omnidraft.backends.remote.rpc_library import notice_lost_peers
 from omnidraft.errors import ModelError, OmniDraftError
 from omnidraft.processes import system
 from omnidraft.processes.cores import physical_cores

@@ -26,8 +26,19 @@ from omnidraft.learning.adapters.files import (
     unfinished,
     unfinished_folder,
 )
-from omnidraft.learning.adapters.pointer import VERSION_NAME, Pointer, read_pointer, write_pointer
-from omnidraft.learning.adapters.versions import ADAPTER, META, WEIGHTS, Meta, Version, digest, read_version
+from omnidraft.learning.adapters.versions import (
+    ADAPTER,
+    META,
+    VERSION_NAME,
+    WEIGHTS,
+    Meta,
+    Pointer,
+    Version,
+    digest,
+    read_pointer,
+    read_version,
+    write_pointer,
+)
 from omnidraft.storage.files import erase, read, reason, sync_folder
 
 SHARED = "shared"

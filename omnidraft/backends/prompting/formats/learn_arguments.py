@@ -1,4 +1,5 @@
-"""Finds out how arguments are written behind a call's name."""
+"""Finds out how arguments are written behind a call's name: to be read (`learn_arguments`), and letter by letter
+(`written_call`) for whoever forces a model to make a call, with the template's white space kept."""
 
 from __future__ import annotations
 
@@ -16,9 +17,19 @@ from omnidraft.backends.prompting.formats.pattern import (
     groups,
     is_tag,
     match,
+    skip_space,
 )
 from omnidraft.backends.prompting.formats.probe import KEYS, NUMBER, TEXT
-from omnidraft.backends.prompting.formats.shapes import Arguments, JsonArguments, LooseArguments, Pattern, TagArguments
+from omnidraft.backends.prompting.formats.shapes import (
+    Arguments,
+    CallShape,
+    JsonArguments,
+    LooseArguments,
+    NamedCalls,
+    Pattern,
+    TagArguments,
+    WrittenCall,
+)
 
 _DECODER = json.JSONDecoder()
 _CLOSERS = {"(": ")", "{": "}", "[": "]"}
@@ -118,3 +129,33 @@ def _key_end(text: str, number: str) -> tuple[Pattern, str | None]:
     while stop and text[len(text) - stop].isalnum():
         stop -= 1
     return (*gapped(text[:start]), WORD, *gapped(text[len(text) - stop :])), text[start : len(text) - stop]
+
+
+def written_call(before: str, one: str, more: str, shape: CallShape, turn_end: Pattern) -> WrittenCall | None:
+    """before: what stands in front of the name; one, more: renderings from behind it on, with one and two arguments.
+
+    None where arguments are written in a way of a model's own, or with a word about each one's type.
+    """
+    place = json_place(one)
+    if place is not None:
+        return WrittenCall(before, one[: place[0]], _up_to(one[place[1] :], turn_end))
+    if not isinstance(shape.body, NamedCalls) or not isinstance(shape.body.arguments, TagArguments):
+        return None
+    arguments = shape.body.arguments
+    if arguments.text_word is not None or KEY in arguments.end:
+        return None
+    lead, middle = one[: one.find(KEYS[0])], one[one.find(KEYS[0]) + len(KEYS[0]) : one.find(TEXT)]
+    tail, between = one[one.find(TEXT) + len(TEXT) :], more[more.find(TEXT) + len(TEXT) : more.find(KEYS[1])]
+    found = match(arguments.end, between, skip_space(between, 0), True)
+    if not isinstance(found, Match):
+        return None
+    end = found.end if lead.endswith(between[found.end :]) else skip_space(between, found.end)
+    begin = between[end:]
+    if not lead.endswith(begin) or not tail.startswith(between[:end]):
+        return None
+    head = lead.removesuffix(begin)
+    return WrittenCall(before, head, _up_to(tail[end:], turn_end), (begin, middle, between[:end]))
+
+
+def _up_to(text: str, turn_end: Pattern) -> str:
+    return text.partition(str(turn_end[0]))[0].rstrip() if turn_end else text.rstrip()

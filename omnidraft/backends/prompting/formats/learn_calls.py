@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from omnidraft.backends.prompting.formats.json_scan import Path
-from omnidraft.backends.prompting.formats.learn_arguments import learn_arguments
+from omnidraft.backends.prompting.formats.learn_arguments import learn_arguments, written_call
 from omnidraft.backends.prompting.formats.learn_header import Header
 from omnidraft.backends.prompting.formats.learned_text import behind_marks
 from omnidraft.backends.prompting.formats.learned_text import gapped as _gapped
@@ -26,7 +26,6 @@ from omnidraft.backends.prompting.formats.probe import (
     named_id,
 )
 from omnidraft.backends.prompting.formats.shapes import CallShape, JsonCalls, NamedCalls, Pattern
-from omnidraft.backends.prompting.formats.written import written_call
 
 _DECODER = json.JSONDecoder()
 _ONE = {KEYS[0]: TEXT}

@@ -12,9 +12,8 @@ from typing import Any
 from omnidraft.backends.prompting.formats.attempt import Attempt, Candidate
 from omnidraft.backends.prompting.formats.calls import Tools
 from omnidraft.backends.prompting.formats.events import CallBroken, Event
-from omnidraft.backends.prompting.formats.markers import Found, Markers
+from omnidraft.backends.prompting.formats.markers import ANSWER, CALL, CLOSED, OVER, THINK, Found, Markers, ReaderMarks
 from omnidraft.backends.prompting.formats.pattern import MORE, NAME, Match, atoms, is_tag, match, skip_space
-from omnidraft.backends.prompting.formats.reader_marks import ANSWER, CALL, CLOSED, OVER, THINK, ReaderMarks
 from omnidraft.backends.prompting.formats.shapes import CallShape, ChatFormat, JsonCalls, LooseArguments, Pattern
 from omnidraft.backends.prompting.formats.told import Told
 

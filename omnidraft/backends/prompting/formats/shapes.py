@@ -1,4 +1,4 @@
-"""What an answer looks like: what stands around thoughts, content and calls. Found by `learn`, read by `reader`."""
+"""What an answer looks like: what stands around thoughts, content and calls. Found by `of_template`, read by `reader`."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from omnidraft.backends.prompting.formats.loose import read_loose
-from omnidraft.backends.prompting.json_endless import referred
+from omnidraft.backends.prompting.json_schema import referred
 
 _TYPES: dict[type, str] = {
     str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null", list: "array", dict: "object",
