@@ -11,7 +11,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field, replace
 
 from omnidraft.backends.base import DraftModel, LanguageModel
-from omnidraft.backends.prompting.before_answer import behind_thoughts
+from omnidraft.backends.prompting.call_grammar import behind_thoughts
 from omnidraft.backends.prompting.grammar import form_grammar
 from omnidraft.backends.prompting.grammar_state import GrammarState
 from omnidraft.backends.prompting.picture_marks import readable

@@ -20,6 +20,7 @@ from pathlib import Path
 from omnidraft.errors import ModelError, StorageError
 from omnidraft.processes.bounded_child import run_bounded
 from omnidraft.storage.files import write_atomically
+from omnidraft.storage.json_text import read_object
 from omnidraft.storage.paths import BUNDLED_MODELS
 from omnidraft.storage.vault import is_opened
 
@@ -112,13 +113,8 @@ class Trials:
         return str(outcome.answer)
 
     def _read(self) -> dict[str, str]:
-        if self._folder is None:
-            return {}
-        try:
-            found = json.loads((self._folder / "trials.json").read_bytes())
-            return {key: value for key, value in found.items() if isinstance(value, str)}
-        except (OSError, ValueError, AttributeError, RecursionError):
-            return {}
+        found = read_object(self._folder / "trials.json") if self._folder is not None else {}
+        return {key: value for key, value in found.items() if isinstance(value, str)}
 
     def _keep(self, key: str, verdict: str) -> None:
         self._verdicts[key] = verdict

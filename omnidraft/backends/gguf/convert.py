@@ -17,6 +17,7 @@ import numpy as np
 
 from omnidraft.backends.gguf.convert_vocab import VocabularyKeys, read_vocabulary
 from omnidraft.backends.gguf.expand.gguf_stream import need_space, replacing, scratch
+from omnidraft.backends.gguf.tensor_map import permuted
 from omnidraft.backends.hf.folder import read_config, read_template, weight_files
 from omnidraft.backends.hf.weights import Weights
 from omnidraft.errors import ModelError
@@ -206,12 +207,6 @@ def _tensors(folder: Path, config: dict[str, Any], weights: Weights) -> Iterator
             yield f"blk.{layer}.{ours}", array
     if left:
         raise ModelError(f"{folder} has weights that Llama's layout has no place for: {sorted(left)[0]}.")
-
-
-def permuted(array: np.ndarray, heads: int) -> np.ndarray:
-    """Rows reordered within each head from (first halves, second halves) of the rotated pairs to pair by pair."""
-    rows, columns = array.shape
-    return array.reshape(heads, 2, rows // heads // 2, columns).swapaxes(1, 2).reshape(rows, columns)
 
 
 def _add(writer: gguf.GGUFWriter, name: str, array: np.ndarray, dtype: str) -> None:

@@ -36,6 +36,12 @@ class MappedTensor:
         return part.astype(np.float32) if self.is_plain else dequantize(part, self.type)
 
 
+def permuted(array: np.ndarray, heads: int) -> np.ndarray:
+    """Rows reordered within each head from (first halves, second halves) of the rotated pairs to pair by pair."""
+    rows, columns = array.shape
+    return array.reshape(heads, 2, rows // heads // 2, columns).swapaxes(1, 2).reshape(rows, columns)
+
+
 def let_go(tensors: Mapping[str, MappedTensor]) -> None:
     """What was read of the file need not stay in memory, where the system can be told so."""
     for tensor in tensors.values():

@@ -1,4 +1,4 @@
-"""A grammar of exactly one call of one of several functions, in the way a model writes calls: `call_grammar`.
+"""Grammars in the way a model writes: of exactly one call of one of several functions, of what precedes an answer.
 
 What parts text into calls again is in `formats`.
 """
@@ -7,12 +7,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
+from omnidraft.backends.prompting.formats.harmony import THOUGHT_MARKS
 from omnidraft.backends.prompting.formats.shapes import WrittenCall
 from omnidraft.backends.prompting.grammar import Grammar, json_part, literal
 from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.errors import ModelError
+
+_ANYTHING = r"/[\s\S]*/"
+_SPACE = r"/[ \t\r\n]*/"
 
 
 def required_call(template: ChatTemplate, functions: Sequence[dict[str, Any]]) -> Grammar:
@@ -37,9 +42,9 @@ def call_grammar(written: WrittenCall, functions: Sequence[dict[str, Any]], cont
 def _call(written: WrittenCall, rule: str, function: dict[str, Any], controls: tuple[str, ...]) -> Iterator[str]:
     schema = function.get("parameters") or {"type": "object", "properties": {}}
     schema = schema if "type" in schema or "$ref" in schema else {"type": "object", **schema}
-    before = _text(written.before + function["name"] + written.between, controls)
+    before = _lark(_parts(written.before + function["name"] + written.between, controls), controls)
     arguments = f"{rule}_values" if written.tags else json_part(schema)
-    yield f"{rule}: {before} {arguments} {_text(written.behind, controls)}"
+    yield f"{rule}: {before} {arguments} {_lark(_parts(written.behind, controls), controls)}"
     if written.tags is None:
         return
     begin, between, end = written.tags
@@ -62,14 +67,41 @@ def _value(behind: str, schema: Any, shared: dict[str, Any]) -> str:
     if choices and all(isinstance(choice, str) for choice in choices):
         return f"({' | '.join(map(literal, choices))}) {literal(behind)}"
     if isinstance(schema, dict) and schema.get("type") == "string":
-        return rf"/[\s\S]*/ {literal(behind)}"
+        return f"{_ANYTHING} {literal(behind)}"
     return f"{json_part({**schema, **shared} if isinstance(schema, dict) else {})} {literal(behind)}"
 
 
-def _text(text: str, controls: Sequence[str]) -> str:
-    """Lark for `text`, its control tokens by their rules."""
-    if not controls:
-        return literal(text)
-    parts = re.split(f"({'|'.join(map(re.escape, controls))})", text)
-    rules = {control: f"control{i}" for i, control in enumerate(controls)}
-    return " ".join(rules.get(part) or literal(part) for part in parts if part)
+def behind_thoughts(grammar: Grammar, template: ChatTemplate) -> Grammar:
+    """The grammar for an answer of this template's model: behind thoughts that its prompt has opened, or in a channel;
+    else as it is.
+
+    Without that such a model would have to write the answer where its thoughts stand.
+    """
+    markers = [text.decode() for text in template.markers.values()]
+    controls = (*grammar.controls, *(text for text in markers if text not in grammar.controls))
+    if template.form.harmony:
+        begin, end, bare = (_parts(mark, controls) for mark in THOUGHT_MARKS)
+        before = f"before: {_lark(begin, controls)} thoughts | {_lark(bare, controls)}\n{_up_to(end, controls)}"
+    elif template.opens_thoughts:
+        end = [part for item in template.form.thoughts.ends[0] for part in _parts(str(item), controls)]
+        before = f"before: thoughts {_SPACE}\n{_up_to(end, controls)}"
+    else:
+        return grammar
+    return replace(grammar, before=before, controls=controls)
+
+
+def _up_to(end: Sequence[str], controls: Sequence[str]) -> str:
+    """A rule in Lark, `thoughts`: any text and the first `end` behind it. A control token stands in no text."""
+    if end[0] in controls:
+        return f"thoughts: {_ANYTHING} {_lark(end, controls)}"
+    return f"thoughts: thought {_lark(end[1:], controls)}\nthought[lazy]: {_ANYTHING} {literal(end[0])}"
+
+
+def _parts(text: str, controls: Sequence[str]) -> list[str]:
+    """The text cut at its control tokens."""
+    return [part for part in re.split(f"({'|'.join(map(re.escape, controls)) or '$^'})", text) if part]
+
+
+def _lark(parts: Sequence[str], controls: Sequence[str]) -> str:
+    """Lark for these parts, control tokens by their rules."""
+    return " ".join(f"control{controls.index(part)}" if part in controls else literal(part) for part in parts)

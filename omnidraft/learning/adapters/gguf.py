@@ -13,6 +13,7 @@ import numpy as np
 from gguf import GGUFWriter
 
 from omnidraft.backends.gguf.header import read_header
+from omnidraft.backends.gguf.tensor_map import permuted
 from omnidraft.errors import ModelError
 
 PERMUTED = ("llama",)  # architectures whose query and key rows llama.cpp reorders
@@ -33,7 +34,8 @@ def write_adapter(
             layer, _, part = name.rpartition(".")
             if not np.isfinite(matrix).all():
                 raise ModelError(f"training made {name} infinite; the adapter was not written")
-            rows = _to_gguf(matrix, _heads_of(layer, architecture, heads)) if part == "lora_b" else matrix
+            reordered = _heads_of(layer, architecture, heads) if part == "lora_b" else None
+            rows = matrix if reordered is None else permuted(matrix, reordered)
             writer.add_tensor(f"{layer}.weight.{part}", np.ascontiguousarray(rows, dtype))
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
@@ -52,11 +54,3 @@ def _shape(drafter: Path) -> tuple[str, dict[str, int]]:
 def _heads_of(layer: str, architecture: str, heads: Mapping[str, int]) -> int | None:
     """Number of heads whose rows are reordered; None where nothing is."""
     return heads.get(layer.rpartition(".")[2]) if architecture in PERMUTED else None
-
-
-def _to_gguf(rows: np.ndarray, heads: int | None) -> np.ndarray:
-    """Rows (head, half, i) -> (head, i, half)."""
-    if heads is None:
-        return rows
-    half = rows.shape[0] // heads // 2
-    return rows.reshape(heads, 2, half, -1).swapaxes(1, 2).reshape(rows.shape)

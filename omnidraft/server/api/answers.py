@@ -21,8 +21,7 @@ from omnidraft.app.embedding_job import EmbeddingJob
 from omnidraft.app.session import Session, StillAnswering
 from omnidraft.backends.base import LanguageModel
 from omnidraft.backends.gguf.file import ModelInfo
-from omnidraft.backends.prompting.before_answer import behind_thoughts
-from omnidraft.backends.prompting.call_grammar import required_call
+from omnidraft.backends.prompting.call_grammar import behind_thoughts, required_call
 from omnidraft.backends.prompting.grammar import Grammar
 from omnidraft.backends.prompting.grammar_state import GrammarState
 from omnidraft.backends.prompting.raw_text import RawText

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from omnidraft.backends.prompting.before_answer import behind_thoughts
+from omnidraft.backends.prompting.call_grammar import behind_thoughts
 from omnidraft.backends.prompting.formats.harmony import THOUGHT_MARKS
 from omnidraft.backends.prompting.grammar import check_grammar, gbnf_grammar, json_grammar
 from omnidraft.backends.prompting.grammar_state import GrammarState

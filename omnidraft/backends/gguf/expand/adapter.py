@@ -7,11 +7,12 @@ from pathlib import Path
 
 import numpy as np
 from gguf import GGMLQuantizationType, ReaderTensor
+from gguf.quants import dequantize
 
 from omnidraft.backends.gguf.expand.gguf_stream import StreamWriter, replacing
 from omnidraft.backends.gguf.expand.layout import Layout
 from omnidraft.backends.gguf.expand.shapes import Shape
-from omnidraft.backends.gguf.expand.source import LlamaFile, as_float32, open_gguf
+from omnidraft.backends.gguf.expand.source import LlamaFile, open_gguf
 from omnidraft.errors import ModelError
 
 NAME = re.compile(r"(output|blk\.\d+\.(attn_(?:q|k|v|output)|ffn_(?:gate|up|down)))\.weight\.lora_([ab])")
@@ -46,7 +47,7 @@ def _grow(tensor: ReaderTensor, layout: Layout, small: LlamaFile, path: Path) ->
         raise ModelError(f"{path}: {tensor.name} is nothing an adapter of {small.name} may change.")
     target = match[1]
     rows, columns = layout.output() if target == "output" else layout.matrix(match[2])
-    values = as_float32(tensor)
+    values = dequantize(tensor.data, tensor.tensor_type)
     outputs, inputs = small.weight(target).shape
     if values.ndim != 2 or (values.shape[1] != inputs if match[3] == "a" else values.shape[0] != outputs):
         raise ModelError(f"{path}: {tensor.name} has shape {values.shape}, which does not fit {small.name}.")

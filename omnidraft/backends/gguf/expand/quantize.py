@@ -24,10 +24,10 @@ MIXED = "Q4_K_M"  # what most people download: some tensors in Q6_K
 BUFFER = 1 << 28  # bytes of a tensor held at once: an embedding of 128,256 rows takes 1 GB and more in float32
 
 
-def quantize_model(source: Path, out: Path, dtype: str, threads: int = 0) -> Path:
+def quantize_model(source: Path, out: Path, dtype: str) -> Path:
     """Write `source` (F32 or F16) as `dtype` (one of TYPES) to `out`; norms stay F32. ModelError if it fails."""
     options = llama_cpp.llama_model_quantize_default_params()
-    options.nthread = threads or os.cpu_count() or 1
+    options.nthread = os.cpu_count() or 1
     options.ftype = TYPES[dtype]
     options.pure = dtype != MIXED
     options.max_buf_size = BUFFER

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gguf import GGMLQuantizationType, GGUFReader, ReaderTensor
+from gguf import GGMLQuantizationType, GGUFReader
 from gguf.quants import dequantize
 
 from omnidraft.backends.gguf.expand.shapes import Shape
@@ -26,13 +26,6 @@ def open_gguf(path: Path) -> GGUFReader:
         raise ModelError(f"{path} cannot be read: {reason(error)}.") from error
     except (ValueError, IndexError, KeyError, TypeError) as error:  # what the reader raises on damaged bytes
         raise ModelError(f"{path} is no complete GGUF file.") from error
-
-
-def as_float32(tensor: ReaderTensor) -> np.ndarray:
-    """A tensor's weights, float32, shape (rows, columns) or (length,), whatever type the file stores."""
-    if tensor.tensor_type in (GGMLQuantizationType.F32, GGMLQuantizationType.F16):
-        return tensor.data.astype(np.float32)
-    return dequantize(tensor.data, tensor.tensor_type).astype(np.float32)
 
 
 class LlamaFile:
@@ -61,8 +54,8 @@ class LlamaFile:
         return default
 
     def weight(self, name: str) -> np.ndarray:
-        """The weights of `name` (without ".weight"), float32."""
-        return as_float32(self.tensors[name])
+        """The weights of `name` (without ".weight"), float32, (rows, columns) or (length,)."""
+        return dequantize(self.tensors[name].data, self.tensors[name].tensor_type)
 
     @property
     def fits_f16(self) -> bool:

@@ -1,4 +1,4 @@
-"""What an answer looks like: what stands around thoughts, content and calls. Found by `of_template`, read by `reader`."""
+"""What an answer looks like: what stands around thoughts, content and calls. `of_template` finds it, `reader` reads."""
 
 from __future__ import annotations
 
