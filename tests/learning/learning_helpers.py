@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
-from gguf import GGUFReader
 
 from omnidraft.decoding.events import Candidates
-from omnidraft.learning.adapters import gguf as adapters
 from omnidraft.learning.material.record import Record, gather_candidates
 
 
@@ -41,25 +37,3 @@ def random_record(
         "time": 12.5,
     }
     return Record(**{**defaults, **fields})
-
-
-def read_adapter(path: Path, drafter: Path) -> tuple[dict[str, np.ndarray], float]:
-    """(weights in torch's order as float32, alpha) of an adapter `write_adapter` wrote."""
-    architecture, heads = adapters._shape(drafter)
-    reader = GGUFReader(path)
-    alpha = float(reader.fields["adapter.lora.alpha"].contents())
-    weights = {}
-    for tensor in reader.tensors:
-        layer, _, part = tensor.name.replace(".weight.lora", ".lora").rpartition(".")
-        matrix = np.array(tensor.data, np.float32)
-        weights[f"{layer}.{part}"] = (
-            _from_gguf(matrix, adapters._heads_of(layer, architecture, heads)) if part == "lora_b" else matrix
-        )
-    return weights, alpha
-
-
-def _from_gguf(rows: np.ndarray, heads: int | None) -> np.ndarray:
-    if heads is None:
-        return rows
-    half = rows.shape[0] // heads // 2
-    return rows.reshape(heads, half, 2, -1).swapaxes(1, 2).reshape(rows.shape)

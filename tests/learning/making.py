@@ -30,21 +30,20 @@ def made(store: AdapterStore, drafter: Path, noise: float, **facts: object) -> V
     for name, matrix in weights.items():
         if name.endswith(".lora_b"):
             matrix += numbers.normal(0, noise, matrix.shape).astype(np.float32) if noise else 0
-    store.folder.mkdir(parents=True, exist_ok=True)
-    path = store.folder / ".adapter.gguf"
-    write_adapter(path, weights, drafter, RANK, "f16")
-    data = io.BytesIO()
-    np.savez(data, **weights)
-    meta = Meta(model_fingerprint(drafter), store.folder.name, rank=RANK)
-    return store.publish({ADAPTER: path, WEIGHTS: data.getvalue()}, dataclasses.replace(meta, **facts))
+    return _published(store, drafter, weights, facts)
 
 
 def misshapen(store: AdapterStore, drafter: Path, parent: str) -> Version:
     """Publish a version that is whole on disk, but whose matrices are of another width than the drafter's."""
-    path = store.folder / ".adapter.gguf"
     weights = {n: np.pad(m, ((0, 0), (0, 8))) if n.endswith(".lora_a") else m for n, m in bare(drafter).items()}
-    write_adapter(path, weights, drafter, RANK, "f16")
+    return _published(store, drafter, weights, {"parent": parent})
+
+
+def _published(store: AdapterStore, drafter: Path, weights: dict[str, np.ndarray], facts: dict[str, object]) -> Version:
+    store.folder.mkdir(parents=True, exist_ok=True)
+    path = store.folder / ".adapter.gguf"
+    write_adapter(path, weights, drafter, RANK)
     data = io.BytesIO()
     np.savez(data, **weights)
-    meta = Meta(model_fingerprint(drafter), store.folder.name, rank=RANK, parent=parent)
-    return store.publish({ADAPTER: path, WEIGHTS: data.getvalue()}, meta)
+    meta = Meta(model_fingerprint(drafter), store.folder.name, rank=RANK)
+    return store.publish({ADAPTER: path, WEIGHTS: data.getvalue()}, dataclasses.replace(meta, **facts))

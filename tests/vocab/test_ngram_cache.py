@@ -217,24 +217,6 @@ def test_turning_seeding_or_the_cache_off_takes_effect_at_once(pair):
     assert cache.matches(pieces, 0) != []
 
 
-def test_lookups_find_every_ngram_that_begins_here(pair):
-    tokens = ids(pair, 3000)
-    cache = NgramCache.open(None, pair, CacheSettings(seed=False))
-    for token in tokens:
-        cache.learn(token)
-    pieces = [piece for token in tokens[5:9] for piece in pair.expansions[token]]
-    for start in range(len(pieces)):
-        expected = [
-            (len(pair.expansions[t]), t)
-            for t in tokens
-            if pair.expansions[t] == tuple(pieces[start : start + len(pair.expansions[t])])
-        ]
-        assert sorted(cache.matches(pieces, start)) == sorted(expected)
-        tail = tuple(pieces[start:])
-        grows = any(len(e) > len(tail) and e[: len(tail)] == tail for e in (pair.expansions[t] for t in tokens))
-        assert cache.could_grow(pieces, start) == grows
-
-
 def test_weights_follow_hits(pair):
     seed, twice, never = ids(pair, 3)
     cache = NgramCache.open(None, pair, CacheSettings(capacity=2))

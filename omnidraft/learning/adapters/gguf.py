@@ -19,12 +19,10 @@ from omnidraft.errors import ModelError
 PERMUTED = ("llama",)  # architectures whose query and key rows llama.cpp reorders
 
 
-def write_adapter(
-    path: Path, weights: Mapping[str, np.ndarray], drafter: Path, alpha: float, precision: str = "f32"
-) -> None:
-    """Write `weights` ({"blk.0.attn_q.lora_a": (rank, in), "....lora_b": (out, rank)}) as a GGUF LoRA for `drafter`."""
+def write_adapter(path: Path, weights: Mapping[str, np.ndarray], drafter: Path, alpha: float) -> None:
+    """Write `weights` ({"blk.0.attn_q.lora_a": (rank, in), "....lora_b": (out, rank)}) as a GGUF LoRA for `drafter`, in
+    F16. ModelError if they are not finite."""
     architecture, heads = _shape(drafter)
-    dtype = {"f16": np.float16, "f32": np.float32}[precision]
     writer = GGUFWriter(str(path), architecture)
     try:
         writer.add_type("adapter")
@@ -36,7 +34,7 @@ def write_adapter(
                 raise ModelError(f"training made {name} infinite; the adapter was not written")
             reordered = _heads_of(layer, architecture, heads) if part == "lora_b" else None
             rows = matrix if reordered is None else permuted(matrix, reordered)
-            writer.add_tensor(f"{layer}.weight.{part}", np.ascontiguousarray(rows, dtype))
+            writer.add_tensor(f"{layer}.weight.{part}", np.ascontiguousarray(rows, np.float16))
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
         writer.write_tensors_to_file()

@@ -219,7 +219,7 @@ def _files(weights: Mapping[str, np.ndarray], job: TrainingJob) -> Mapping[str, 
     place = store if (vault := vault_of(store)) is None else vault.memory
     with tempfile.TemporaryDirectory(prefix=f".new-{os.getpid()}-", dir=place) as folder:  # swept if we are killed
         path = Path(folder) / ADAPTER
-        write_adapter(path, weights, Path(job.drafter), job.rank, "f16")
+        write_adapter(path, weights, Path(job.drafter), job.rank)
         adapter = path.read_bytes()
     data, arrays = io.BytesIO(), dict[str, Any](weights)
     np.savez(data, **arrays)

@@ -335,6 +335,20 @@ def test_the_command_builds_once_and_names_the_file(models, tmp_path, capsys, wr
     assert fields["general.name"].contents() == "tiny-drafter expanded to 68m"
 
 
+WIDE = Shape("wide", width=512, layers=8, heads=16, kv_heads=16, head_dim=32, ffn=1024, vocab=8448)  # blocks of 256
+
+
+def test_the_mixed_format_has_two_k_quants_and_mostly_the_small_models_next_tokens(models, enlarged):
+    """What most people download. Four bits round: not the same text, but mostly the same next tokens."""
+    mixed, rows = enlarged("tiny-target-a", WIDE, "Q4_K_M"), []
+    kinds = {tensor.tensor_type.name for tensor in GGUFReader(mixed).tensors if len(tensor.shape) == 2}
+    assert {"Q4_K", "Q6_K"} <= kinds <= {"Q4_K", "Q5_K", "Q6_K", "Q8_0"}
+    for path in (bundled(models, "tiny-target-a"), mixed):
+        with LlamaFile(path) as model:
+            rows.append(model.logits(list(range(300, 364))).argmax(1))
+    assert (rows[0] == rows[1]).mean() > 0.6
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("dtype", TOLERANCE)

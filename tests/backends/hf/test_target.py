@@ -102,32 +102,6 @@ def test_an_abort_between_layers_leaves_the_cache_as_it_was(target: HfTarget):
     np.testing.assert_allclose(target.extend(ids, 1), logits, atol=TOLERANCE)
 
 
-@pytest.mark.parametrize(
-    ("config", "settings"),
-    [
-        ("MistralConfig", {"sliding_window": 16}),
-        ("Gemma2Config", {"sliding_window": 16, "head_dim": 16, "query_pre_attn_scalar": 16}),
-        ("Qwen3Config", {"head_dim": 16}),
-        ("Phi3Config", {}),
-        ("GPT2Config", {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 512}),
-    ],
-)
-def test_other_architectures_and_sliding_windows_take_back_tokens_too(tmp_path: Path, config: str, settings: dict):
-    import torch
-    import transformers
-
-    folder = write_folder(tmp_path / config, config, **settings)
-    model = transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
-    with HfTarget.open(folder, SETTINGS) as target:
-        ids = ids_of(target, 60)
-        with torch.no_grad():
-            expected = model(torch.tensor([ids]), use_cache=False).logits[0].numpy()
-        target.extend(ids[:40], 0)
-        target.extend(ids_of(target, 15), 15)
-        target.rewind(33)  # further back than the window had moved since
-        np.testing.assert_allclose(target.extend(ids[33:], 27), expected[33:], atol=TOLERANCE)
-
-
 def test_a_folder_with_only_a_sentencepiece_model_is_read(tmp_path: Path):
     folder = write_folder(tmp_path / "spm", vocab_size=620, bos_token_id=1, eos_token_id=2)
     (folder / "tokenizer.json").unlink()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import gguf
 import numpy as np
 import psutil
 import pytest
@@ -37,20 +36,6 @@ def test_an_adapter_changes_the_logits_and_clearing_it_restores_them(drafter: Ll
     drafter.set_adapter(None)
     assert drafter.adapter is None
     np.testing.assert_array_equal(drafter.extend(IDS, 4), plain)
-
-
-def test_an_adapter_is_the_product_it_claims_to_be(drafter: LlamaDrafter, write_adapter):
-    """On the output weights W alone, logits W h change by B A h, with h the state in front of them."""
-    reader = gguf.GGUFReader(drafter.info.path)
-    output = next(tensor.data for tensor in reader.tensors if tensor.name == "output.weight").astype(np.float32)
-    plain = drafter.extend(IDS, 1)[0].copy()
-    hidden, *_ = np.linalg.lstsq(output, plain)
-    np.testing.assert_allclose(output @ hidden, plain, atol=0.05)
-    kept = {}
-    drafter.set_adapter(write_adapter("out.gguf", drafter.info.path, only=("output.weight",), change=kept.update))
-    change = kept["output.weight.lora_b"] @ (kept["output.weight.lora_a"] @ hidden)
-    assert np.abs(change).max() > 0.2
-    np.testing.assert_allclose(drafter.extend(IDS, 1)[0] - plain, change, atol=0.05)
 
 
 def test_a_misfit_is_refused_and_everything_stays(drafter: LlamaDrafter, write_adapter, models: Path):

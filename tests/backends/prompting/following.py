@@ -1,11 +1,18 @@
-"""Whether a text is what a grammar describes, asked of the matcher of bytes."""
+"""What a template writes, and whether a text is what a grammar describes, asked of the matcher of bytes."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from omnidraft.backends.prompting.grammar import Grammar, by_bytes
+from omnidraft.backends.prompting.templates import ChatTemplate
 
 
 def takes(grammar: Grammar, text: str) -> bool:
     matcher = by_bytes(grammar, (None,) * len(grammar.controls))
     data = list(text.encode())
     return matcher.try_consume_tokens(data) == len(data) and matcher.is_accepting()
+
+
+def text(template: ChatTemplate, messages: Sequence[dict]) -> str:
+    return "".join(span.text for span in template.render(messages))

@@ -64,11 +64,6 @@ HARMONY = (
 )
 
 
-@pytest.fixture(scope="module")
-def vocabulary(models):
-    return read_gguf_vocabulary(models / "tiny-target-b-f16.gguf")
-
-
 @pytest.mark.parametrize("grammar", [NUMBER, DIGITS])
 @pytest.mark.parametrize(
     ("before", "good"),

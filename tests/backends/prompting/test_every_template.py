@@ -15,6 +15,7 @@ from omnidraft.vocab import Vocabulary
 from omnidraft.vocab.hf_vocab import read_tokenizer_json
 from tests.backends.hf_folders import write_tokenizer
 from tests.backends.prompting.every_template import MARKER, each_template, source
+from tests.backends.prompting.following import text
 from tests.backends.spm_tokenizers import add_tokens
 
 CHAT = [
@@ -44,10 +45,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def vocabulary(folder: Path) -> Vocabulary:
     return read_tokenizer_json(folder / "tokenizer.json")
-
-
-def text(template: ChatTemplate, messages: list[dict]) -> str:
-    return "".join(span.text for span in template.render(messages))
 
 
 @each_template
@@ -83,6 +80,19 @@ def test_thoughts_of_earlier_turns_are_treated_as_the_template_says(name: str, v
         [told], chat_template=source(name), add_generation_prompt=True, bos_token="", eos_token="", unk_token="",
     )  # fmt: skip
     assert text(template, [CHAT[0], {**CHAT[1], "reasoning_content": "They greet."}, CHAT[2]]) == expected
+
+
+@each_template
+def test_the_next_turn_keeps_what_was_committed_where_the_template_writes_it_again(name: str, vocabulary: Vocabulary):
+    """Ids of an answer as a model may draw them: every character on its own."""
+    template = ChatTemplate(source(name), vocabulary)
+    written = template.answer_prefix + CHAT[1]["content"]
+    committed = prompt_ids(template, vocabulary, CHAT[:1])
+    committed += [token for character in written for token in vocabulary.encode(character)]
+    following, rendered = prompt_ids(template, vocabulary, CHAT, committed), text(template, CHAT)
+    assert vocabulary.decode(following).decode() == rendered
+    again = rendered.startswith(vocabulary.decode(committed).decode())
+    assert (following[: len(committed)] == committed) is again
 
 
 @each_template

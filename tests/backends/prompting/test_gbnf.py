@@ -15,15 +15,9 @@ from omnidraft.backends.prompting.grammar import by_bytes, check_grammar, gbnf_g
 from omnidraft.backends.prompting.grammar_state import GrammarState
 from omnidraft.errors import GrammarError
 from omnidraft.vocab import Vocabulary
-from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 from tests.backends.prompting.following import takes
 
 SECONDS = 10  # of the processor, for what takes a fraction of one; unlimited it would be hours
-
-
-@pytest.fixture(scope="module")
-def vocabulary(models) -> Vocabulary:
-    return read_gguf_vocabulary(models / "tiny-target-b-f16.gguf")
 
 
 CHAIN = "\n".join(f"a{i} ::= a{i + 1} | a{i + 1}" for i in range(40)) + '\na40 ::= "x"\nroot ::= a0'

@@ -10,12 +10,6 @@ import pytest
 from omnidraft.backends.prompting.grammar import Grammar, gbnf_grammar, json_grammar
 from omnidraft.backends.prompting.grammar_state import GrammarState
 from omnidraft.vocab import TokenKind, Vocabulary
-from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
-
-
-@pytest.fixture(scope="module")
-def vocabulary(models) -> Vocabulary:
-    return read_gguf_vocabulary(models / "tiny-target-b-f16.gguf")
 
 
 def walk(state: GrammarState, vocabulary: Vocabulary, text: str) -> bool:

@@ -111,14 +111,6 @@ def test_another_conversation_is_tokenized_as_if_nothing_was_there(chat: Chat):
     assert chat.prompt(FIRST, committed) == fresh
 
 
-def test_typed_control_strings_never_become_control_ids(chat: Chat):
-    typed = "<|im_end|></s><s><|eot_id|><|begin_of_text|><|endoftext|>"
-    plain = chat.prompt([user("x")])
-    ids = chat.prompt([user(typed)])
-    assert [id for id in ids if id in chat.texts] == [id for id in plain if id in chat.texts]
-    assert typed in chat.text(ids)
-
-
 def test_committed_ids_that_end_inside_a_character(chats: dict[str, Chat]):
     chat = chats["tiny-target-b"]
     messages = [user("a"), assistant("x 😀 y"), user("b")]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from pathlib import Path
 
 import jinja2
 import pytest
@@ -12,16 +11,9 @@ import pytest
 from omnidraft.backends.prompting.sandbox import compile_template
 from omnidraft.backends.prompting.template_budget import TemplateLimit
 from omnidraft.backends.prompting.templates import ChatTemplate
-from omnidraft.vocab import Vocabulary
-from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 
 SECONDS = 20  # of the processor; the budget is 3, and unlimited most of these take hours, or all memory
 ASK = [{"role": "user", "content": "Hi"}]
-
-
-@pytest.fixture(scope="module")
-def vocabulary(models: Path) -> Vocabulary:
-    return read_gguf_vocabulary(models / "tiny-target-b-f16.gguf")
 
 
 DOUBLING = "{% set x = 'ab' %}" + "{% set x = x OP x %}" * 40 + "{{ x | length }}"

@@ -14,15 +14,12 @@ from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.errors import ModelError, SettingsError
 from omnidraft.settings.config import AppSettings, CacheSettings, ModelSettings
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
+from tests.backends.prompting.following import text
 from tests.backends.tool_templates import HERMES, copy_with_template
 
 PLAIN = "{% for m in messages %}{{ '[' + m.role + ']' + m.content }}{% endfor %}"
 ASK = [{"role": "user", "content": "How warm?"}]
 TOOL = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}}}
-
-
-def text(template: ChatTemplate, messages=ASK) -> str:
-    return "".join(span.text for span in template.render(messages))
 
 
 def asked_of(templates: tuple[str, ...]) -> LoadRequest:
@@ -38,7 +35,7 @@ def with_variant(models: Path, tmp_path_factory) -> Path:
 
 def test_the_variant_for_tools_is_used_where_there_are_tools(with_variant):
     template = ChatTemplate.from_model(read_info(with_variant), read_gguf_vocabulary(with_variant))
-    assert text(template) == "[user]How warm?"
+    assert text(template, ASK) == "[user]How warm?"
     assert template.supports_tools
     assert '"name": "weather"' in text(template, [{**ASK[0], "tools": [TOOL]}])
     call = {"id": "abcdefgh1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
@@ -72,8 +69,8 @@ def test_an_owner_names_another_template_for_a_model(with_variant, tmp_path):
     mine = tmp_path / "mine.jinja"
     mine.write_text("<{{ messages[0].content }}>")
     info, vocabulary = read_info(with_variant), read_gguf_vocabulary(with_variant)
-    assert text(asked_of((f"two.gguf = {mine}",)).template(info, vocabulary)) == "<How warm?>"
-    assert text(asked_of((f"one.gguf = {mine}",)).template(info, vocabulary)) == "[user]How warm?"
+    assert text(asked_of((f"two.gguf = {mine}",)).template(info, vocabulary), ASK) == "<How warm?>"
+    assert text(asked_of((f"one.gguf = {mine}",)).template(info, vocabulary), ASK) == "[user]How warm?"
     with pytest.raises(ModelError, match=r"none\.jinja, named for .*, cannot be read"):
         asked_of(("two.gguf = none.jinja",)).template(info, vocabulary)
 

@@ -45,12 +45,6 @@ def bundled(vocabularies: dict[str, Vocabulary], models: Path):
     return template
 
 
-@pytest.fixture
-def chatml(vocabularies: dict[str, Vocabulary]):
-    """chatml(source) -> a template over the vocabulary of tiny-target-b."""
-    return lambda source: ChatTemplate(source, vocabularies["tiny-target-b"], "It")
-
-
 def text(spans: list[Span]) -> str:
     return "".join(span.text for span in spans)
 

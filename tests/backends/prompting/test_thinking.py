@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from omnidraft.backends.prompting.templates import ChatTemplate
+from omnidraft.backends.prompting.prompt import prompt_ids
+from omnidraft.decoding.prefill import common_prefix
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.settings.config import SamplingSettings
-from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
+from tests.backends.prompting.following import text
 from tests.backends.thinking_templates import EFFORT, OPENED, PARTS, SWITCHED
 from tests.backends.tool_templates import HERMES
 
@@ -24,16 +25,6 @@ THOUGHT = [
     {"role": "assistant", "content": "So.", "reasoning_content": "Let me see."},
     {"role": "user", "content": "And?"},
 ]
-
-
-@pytest.fixture(scope="module")
-def chatml(models: Path):
-    vocabulary = read_gguf_vocabulary(models / "tiny-target-b-f16.gguf")
-    return lambda source: ChatTemplate(source, vocabulary, "It")
-
-
-def text(template: ChatTemplate, messages=ASK) -> str:
-    return "".join(span.text for span in template.render(messages))
 
 
 @pytest.mark.parametrize(
@@ -53,7 +44,7 @@ def test_a_template_tells_which_words_mean_something_to_it(chatml, source, words
 )  # fmt: skip
 def test_what_sampling_says_of_thinking_reaches_the_prompt(chatml, source, word, ends):
     told = AnswerRequest(ASK, SamplingSettings(thinking=word)).told(chatml(source))
-    assert text(told).endswith(ends)
+    assert text(told, ASK).endswith(ends)
 
 
 def test_how_an_answer_begins_follows_the_switch(chatml):
@@ -92,6 +83,17 @@ def test_an_option_writes_no_control_token(chatml):
 )  # fmt: skip
 def test_earlier_thoughts_are_a_field_or_text_or_nothing_as_the_template_has_it(chatml, source, expected):
     assert expected in text(chatml(source), THOUGHT)
+
+
+def test_thoughts_of_earlier_turns_leave_the_cache_and_what_stands_before_them_stays(chatml, vocabulary):
+    template = chatml(OPENED)
+    prompt = prompt_ids(template, vocabulary, ASK)
+    committed = [*prompt, *vocabulary.encode("Let me see.\n</think>\n\nSo."), vocabulary.eos]
+    messages = [*ASK, {"role": "assistant", "content": "<think>\nLet me see.\n</think>\n\nSo."}, *ASK]
+    following = prompt_ids(template, vocabulary, messages, committed)
+    assert following == prompt_ids(template, vocabulary, messages)
+    kept = common_prefix(committed, following)
+    assert len(prompt) > kept > len(prompt) - len(vocabulary.encode("assistant\n<think>\n")) - 1
 
 
 def test_thoughts_that_a_template_refuses_are_left_out(chatml):

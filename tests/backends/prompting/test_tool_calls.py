@@ -13,9 +13,7 @@ from omnidraft.backends.prompting.formats.open import open_reader
 from omnidraft.backends.prompting.formats.whole import read as read_answer
 from omnidraft.backends.prompting.formats.whole import schemas
 from omnidraft.backends.prompting.templates import ChatTemplate
-from omnidraft.vocab import Vocabulary
-from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
-from tests.backends.prompting.following import takes
+from tests.backends.prompting.following import takes, text
 from tests.backends.tool_templates import TEMPLATES
 
 WEATHER = {"name": "weather", "description": "Tells the weather.", "parameters": {
@@ -28,11 +26,6 @@ CLOCK = {"name": "clock", "parameters": {
 TOOLS = [{"type": "function", "function": function} for function in (WEATHER, CLOCK)]
 OSLO, NOW = Call("weather", '{"city": "Oslo"}'), Call("clock", "{}")
 HERMES, LLAMA, MISTRAL = FORMS = ("hermes", "llama", "mistral")
-
-
-@pytest.fixture(scope="module")
-def vocabulary(models) -> Vocabulary:
-    return read_gguf_vocabulary(models / "tiny-target-a-f16.gguf")
 
 
 def read(form: str, text: str, step: int) -> list[str | Call]:
@@ -84,13 +77,13 @@ def test_a_template_tells_its_format_and_writes_tools_calls_and_results(name, vo
     assert template.form.learned
     call = {"id": "abcdefghi", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Oslo"}'}}
     asked = {"role": "user", "content": "How warm is it <|im_end|>?", "tools": TOOLS}
-    first = "".join(span.text for span in template.render([asked]))
+    first = text(template, [asked])
     assert "Tells the weather." in first
     later = [{"role": "user", "content": "How warm?"}, {"role": "assistant", "content": "", "tool_calls": [call]},
              {"role": "tool", "tool_call_id": "abcdefghi", "content": "21 degrees", "tools": TOOLS}]  # fmt: skip
-    text = "".join(span.text for span in template.render(later))
-    assert '{"city": "Oslo"}' in text
-    assert text.index("weather") < text.index("21 degrees")
+    written = text(template, later)
+    assert '{"city": "Oslo"}' in written
+    assert written.index("weather") < written.index("21 degrees")
 
 
 def test_control_strings_in_tools_stay_text(vocabulary):
@@ -100,18 +93,6 @@ def test_control_strings_in_tools_stay_text(vocabulary):
     (span,) = [span for span in spans if "sly" in span.text]
     assert not span.control
     assert "<|im_end|> sly" in span.text
-
-
-def test_a_template_without_tools_gets_calls_and_results_as_text(vocabulary):
-    template = ChatTemplate(None, vocabulary)
-    assert not template.supports_tools
-    call = {"id": "1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Oslo"}'}}
-    spans = template.render([{"role": "user", "content": "How warm?"},
-                             {"role": "assistant", "content": "", "tool_calls": [call]},
-                             {"role": "tool", "tool_call_id": "1", "content": "21 degrees"}])  # fmt: skip
-    text = "".join(span.text for span in spans)
-    assert "Oslo" in text
-    assert "21 degrees" in text
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -203,14 +203,8 @@ def survives(worker: Worker, restarts: int) -> None:
 
 
 @needs_rpc
-def test_random_bytes_leave_a_worker_that_answers():
-    with workers(1) as running:
-        survives(running[0], strangers(running[0], 30, 1))
-
-
-@needs_rpc
-@pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_a_thousand_random_byte_strings():
+@pytest.mark.parametrize(("count", "seed"), [(30, 1), pytest.param(1000, 2, marks=pytest.mark.slow)])
+def test_random_bytes_leave_a_worker_that_answers(count, seed):
     with workers(1) as running:
-        survives(running[0], strangers(running[0], 1000, 2))
+        survives(running[0], strangers(running[0], count, seed))
