@@ -32,10 +32,9 @@ def select_answers(
     through: int,
     seed: int,
     most_new: int,
-    per_new: int = REPLAYED_PER_NEW,
 ) -> Selection:
-    """New answers are those past `through`, the oldest `most_new` of them; for each, `per_new` older ones are replayed,
-    drawn uniformly."""
+    """New answers are those past `through`, the oldest `most_new` of them; for each some older ones are replayed, drawn
+    uniformly."""
     rng = np.random.default_rng(seed)
     usable = [o for o, a in sorted(answers.items()) if a.vocabulary in vocabularies]
     training = [o for o in usable if not answers[o].held_out]
@@ -44,7 +43,7 @@ def select_answers(
     older = [o for o in training if o <= through]
     replayed: Sequence[int] = []
     if older and new:
-        replayed = rng.choice(older, min(len(older), per_new * len(new)), replace=False).tolist()
+        replayed = rng.choice(older, min(len(older), REPLAYED_PER_NEW * len(new)), replace=False).tolist()
     held = [o for o in usable if answers[o].held_out]
     judged_new, rest = [o for o in held if o > through], [o for o in held if o <= through]
     judged_old = rng.permutation(rest)[:JUDGED_OLD].tolist()

@@ -28,9 +28,9 @@ from omnidraft.learning.training.output_layer import OutputLayer
 from omnidraft.storage.files import read
 
 Weights = Mapping[str, np.ndarray | torch.Tensor]
-OUTPUT = "output"  # the output layer's name in a GGUF
 PLAIN_LAYERS = {"llama", "mistral", "qwen2", "qwen3"}  # built of `self_attn` and `mlp` alone
-LAYERS = {"attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"}  # those llama.cpp may adapt
+# Those llama.cpp may adapt.
+LAYERS = {"attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down", "output"}
 
 
 class Rows:
@@ -69,13 +69,13 @@ class TorchDrafter:
     the adapter's scale is 1; first_id: the piece that texts begin with; output: its output layer.
     """
 
-    def __init__(self, path: Path, rank: int = 32, output_layer: bool = True, seed: int = 0) -> None:
+    def __init__(self, path: Path, rank: int = 32, seed: int = 0) -> None:
         self.path, self.rank = Path(path), rank
         header = read_header(path)
         self.architecture = header.metadata["general.architecture"]
         base = load_frozen(header)
         self.first_id = _first_id(header)
-        names = _adaptable(base, header, self.architecture, output_layer)
+        names = _adaptable(base, header, self.architecture)
         config = LoraConfig(r=rank, lora_alpha=rank, target_modules=sorted(names), lora_dropout=0.0, bias="none")
         self.model = get_peft_model(base, config)
         self.base = base
@@ -159,7 +159,7 @@ def _first_id(header: GgufHeader) -> int:
     return 0
 
 
-def _adaptable(base: nn.Module, header: GgufHeader, architecture: str, output_layer: bool) -> dict[str, str]:
+def _adaptable(base: nn.Module, header: GgufHeader, architecture: str) -> dict[str, str]:
     """{module name: GGUF name} of every linear layer the GGUF stores under a name of its own."""
     by_name = {name: key for key, name in MODEL_ARCH_NAMES.items()}
     mapping = get_tensor_name_map(by_name.get(architecture, MODEL_ARCH.LLAMA), base.config.num_hidden_layers)
@@ -169,7 +169,7 @@ def _adaptable(base: nn.Module, header: GgufHeader, architecture: str, output_la
         gguf_name = mapping.get_name(name) if isinstance(module, nn.Linear) else None
         if gguf_name is None or gguf_name not in stored:
             continue  # a tied output layer has no weight of its own
-        if gguf_name.rpartition(".")[2] in LAYERS or (output_layer and gguf_name == OUTPUT):
+        if gguf_name.rpartition(".")[2] in LAYERS:
             found[name] = gguf_name
     if not found:
         raise ModelError(f"no layer of a {architecture} model can be adapted")
