@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from html import escape
 
 import gradio as gr
@@ -18,7 +17,7 @@ from omnidraft.profiles.folders import create_profile, delete_profile, describe_
 from omnidraft.server.request_session import COOKIE, session_of_request
 from ui import remembered
 from ui.common import tables
-from ui.common.layout import PRIVATE, mobile_bar, side_head
+from ui.common.layout import PRIVATE, page_column
 from ui.common.notes import note
 from ui.common.request import session_of
 
@@ -37,19 +36,30 @@ element.addEventListener('click', (event) => {{
 """
 
 
-@dataclass(frozen=True, slots=True)
 class Parts:
-    """The page's components. doomed: the name of the profile about to be deleted."""
+    """The page's components, made where the layout stands. alone: there are no accounts; doomed: the name of the
+    profile about to be deleted."""
 
-    said: gr.HTML
-    cards: gr.HTML
-    name: gr.Textbox
-    make: gr.Button
-    sure: gr.Group
-    warning: gr.HTML
-    typed: gr.Textbox
-    remove: gr.Button
-    doomed: gr.State
+    def __init__(self, alone: bool) -> None:
+        gr.HTML(
+            "<h1>Profiles</h1><p>Each has its own conversations, caches, answers to learn from, and adapters; models "
+            "are shared.</p>",
+            elem_classes="od-lead",
+        )
+        self.said = gr.HTML(elem_id="od-said")
+        self.cards = gr.HTML(elem_id="od-profiles", js_on_load=SCRIPT)
+        with gr.Group(elem_classes="od-group", visible=alone):
+            gr.HTML("<h2>New profile</h2>")
+            self.name = gr.Textbox(label="Name", max_lines=1, elem_id="od-profile-name", elem_classes="od-field")
+            self.make = gr.Button("Create", size="sm", elem_id="od-profile-create", scale=0)
+        with gr.Group(elem_classes="od-group", visible=False) as self.sure:
+            self.warning = gr.HTML()
+            self.typed = gr.Textbox(
+                label="Its name, to be sure", max_lines=1, elem_id="od-profile-typed", elem_classes="od-field"
+            )
+            kind = {"size": "sm", "variant": "stop", "scale": 0}
+            self.remove = gr.Button("Delete for good", elem_id="od-profile-remove", **kind)
+        self.doomed = gr.State(None)
 
 
 def add_routes(app: FastAPI, sessions: Sessions) -> None:
@@ -65,13 +75,9 @@ def add_routes(app: FastAPI, sessions: Sessions) -> None:
 def build(sessions: Sessions, page: gr.Blocks) -> None:
     """Make the page inside the current route."""
     alone = sessions.accounts is None
-    with gr.Row(elem_id="od-shell"):
-        with gr.Column(elem_id="od-side", scale=0, min_width=0):
-            side_head("Profiles")
-        with gr.Column(elem_id="od-page", scale=1, min_width=0):
-            mobile_bar()
-            parts = _layout(alone)
-            remembered.build(sessions, page)
+    with page_column("Profiles"):
+        parts = Parts(alone)
+        remembered.build(sessions, page)
 
     def arrive(request: gr.Request) -> str:
         return _cards(sessions, session_of(sessions, request))
@@ -79,27 +85,6 @@ def build(sessions: Sessions, page: gr.Blocks) -> None:
     page.load(arrive, None, [parts.cards], **PRIVATE)
     if alone:  # with accounts nobody can make, see or remove another's profile
         _wire(sessions, parts)
-
-
-def _layout(alone: bool) -> Parts:
-    gr.HTML(
-        "<h1>Profiles</h1><p>Each has its own conversations, caches, answers to learn from, and adapters; models are "
-        "shared.</p>",
-        elem_classes="od-lead",
-    )
-    said = gr.HTML(elem_id="od-said")
-    cards = gr.HTML(elem_id="od-profiles", js_on_load=SCRIPT)
-    with gr.Group(elem_classes="od-group", visible=alone):
-        gr.HTML("<h2>New profile</h2>")
-        name = gr.Textbox(label="Name", max_lines=1, elem_id="od-profile-name", elem_classes="od-field")
-        make = gr.Button("Create", size="sm", elem_id="od-profile-create", scale=0)
-    with gr.Group(elem_classes="od-group", visible=False) as sure:
-        warning = gr.HTML()
-        typed = gr.Textbox(
-            label="Its name, to be sure", max_lines=1, elem_id="od-profile-typed", elem_classes="od-field"
-        )
-        remove = gr.Button("Delete for good", size="sm", variant="stop", elem_id="od-profile-remove", scale=0)
-    return Parts(said, cards, name, make, sure, warning, typed, remove, gr.State(None))
 
 
 def _wire(sessions: Sessions, parts: Parts) -> None:

@@ -43,9 +43,9 @@ def is_private(assistant: Assistant, path: Path) -> bool:
     return path.resolve().is_relative_to(assistant.home.profiles.resolve())
 
 
-def targets(models: list[ModelInfo]) -> list[ModelInfo]:
+def targets(assistant: Assistant) -> list[ModelInfo]:
     """Models one would talk to: the bundled drafter only drafts."""
-    return [m for m in models if m.kind == "model" and not is_bundled_drafter(m)]
+    return [m for m in scan(assistant) if m.kind == "model" and not is_bundled_drafter(m)]
 
 
 def is_bundled_drafter(model: ModelInfo) -> bool:

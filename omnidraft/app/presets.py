@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from omnidraft.app import models_list
-from omnidraft.app.conversing import sampling_of, target_of
+from omnidraft.app.conversing import answering, sampling_of
 from omnidraft.app.session import Session
 from omnidraft.chats import Conversation, Preset
-from omnidraft.errors import OmniDraftError
 
 
 def preset_of(session: Session, chat: str, name: str) -> Preset:
@@ -28,20 +27,13 @@ def other_model(session: Session, chat: str, preset: Preset) -> tuple[Path | Non
     """(the model to change to, if any; a sentence if the preset's model is not here)."""
     if preset.target is None:
         return None, ""
-    found = models_list.find(models_list.targets(models_list.scan(session.assistant)), preset.target)
+    found = models_list.find(models_list.targets(session.assistant), preset.target)
     if found is None:
         return None, f"Its model {preset.target} is not on this machine, so the model stays."
-    now = _target_file(session, chat)
+    now = answering(session, chat)
     return (None if now is not None and now.resolve() == found[1].path.resolve() else found[1].path), ""
 
 
-def _target_file(session: Session, chat: str) -> Path | None:
-    try:
-        return target_of(session, chat) or session.target_path()
-    except OmniDraftError:
-        return None
-
-
 def _model_name(session: Session, chat: str) -> str | None:
-    file = _target_file(session, chat)
-    return models_list.name_of(models_list.targets(models_list.scan(session.assistant)), file) if file else None
+    file = answering(session, chat)
+    return models_list.name_of(models_list.targets(session.assistant), file) if file else None

@@ -158,6 +158,13 @@ class Session:
                 log.warning("%s: %s", self.profile, notice)
             return notices
 
+    def target_or_none(self) -> Path | None:
+        """`target_path`; None if there is none."""
+        try:
+            return self.target_path()
+        except OmniDraftError:
+            return None
+
     def drafter_path(self) -> Path | None:
         """The drafter that drafts, or would; None if there is none."""
         try:

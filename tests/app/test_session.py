@@ -51,7 +51,7 @@ def test_what_the_command_line_named_stays_offered_when_another_model_is_chosen(
     shutil.copy(first, lies)
     made = Session(find_data_home(tmp_path / "home"), "default", str(lies), None)
     made.load(second)
-    assert lies in [model.path for model in models_list.targets(models_list.scan(made.assistant))]
+    assert lies in [model.path for model in models_list.targets(made.assistant)]
     made.close()
 
 

@@ -17,7 +17,7 @@ RULES = {setting.name: setting.rule for setting in describe(SamplingSettings)}
 @pytest.fixture(scope="module")
 def options() -> chat_options.Options:
     with gr.Blocks():
-        return chat_options.build()
+        return chat_options.Options()
 
 
 @pytest.mark.parametrize("name", ["temperature", "top_p", "min_p", "top_k", "repeat_penalty", "max_tokens"])

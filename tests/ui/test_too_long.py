@@ -7,7 +7,7 @@ import pytest
 
 from omnidraft.app import conversing
 from omnidraft.app.sessions import Sessions
-from omnidraft.settings.config import AppSettings, SamplingSettings, describe
+from omnidraft.settings.config import SamplingSettings
 from omnidraft.storage.paths import find_data_home
 from tests.ui.fake_assistant import by
 from ui.chat.turns import turns
@@ -55,10 +55,9 @@ def test_a_message_that_could_not_be_answered_is_left_out_and_says_so(ada):
 
 
 def test_a_refused_value_names_the_field_on_the_page(sessions, ada):
-    setting = next(s for s in describe(AppSettings) if s.name == "model.n_ctx")
     with gr.Blocks() as blocks:
-        said, field = gr.HTML(), fields.make(setting)
-        keep(sessions, setting, field, said)
+        said, field = gr.HTML(), fields.make("model.n_ctx")
+        keep(sessions, {"model.n_ctx": field}, said)
     handler = next(fn.fn for fn in blocks.fns.values())
     told = handler("1", by("ada"))[said]
     assert "Context length is 1, but must be" in told

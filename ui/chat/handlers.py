@@ -24,16 +24,16 @@ class Gone(OmniDraftError):
 
 
 def telling(handler: Callable[..., Updates]) -> Callable[..., Updates]:
-    """A handler whose refusals stand in the page's message line, and leave the rest of the page as it is."""
+    """A handler whose refusals stand where its class tells them, and leave the rest of the page as it is."""
 
     @wraps(handler)
-    def told(self: Handlers, *given: Any) -> Updates:
+    def run(self: Handlers, *given: Any) -> Updates:
         try:
             yield from handler(self, *given)
         except OmniDraftError as error:
-            yield {self.view.notice: note(str(error), bad=True)}
+            yield {self.told: note(str(error), bad=True)}
 
-    return told
+    return run
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,11 @@ class Handlers:
 
     sessions: Sessions
     view: ChatView
+
+    @property
+    def told(self) -> gr.HTML:
+        """Where refusals stand: the page's message line."""
+        return self.view.notice
 
     def here(self, request: gr.Request, chat: str | None) -> tuple[Session, str]:
         """The session the request belongs to, and the conversation its page shows; Gone if it has no such one.

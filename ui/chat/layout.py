@@ -8,10 +8,10 @@ from typing import Any
 import gradio as gr
 
 from ui.chat import attachments, library, tools
-from ui.chat import options as chat_options
 from ui.chat.conversation_list import PICK_SCRIPT
 from ui.chat.empty_state import EXAMPLES, arriving
 from ui.chat.named_rows import SCRIPT
+from ui.chat.options import Options
 from ui.chat.stream import Followed
 from ui.chat.view import ChatView
 from ui.common.layout import mobile_bar, side_head
@@ -180,7 +180,7 @@ def _aside() -> dict[str, Any]:
             tokens = gr.HTML(elem_id="od-origins")
         with gr.Tab("Options", id="options"):
             allowed = gr.Checkbox(label="Tools", info=tools.INFO, elem_id="od-tools", container=False)
-            options = chat_options.build()
+            options = Options()
         with gr.Tab("Library", id="library"):
-            kept = library.build()
+            kept = library.LibraryParts()
     return {"side": side, "tokens": tokens, "options": options, "library": kept, "tools": allowed}

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, fields
-from functools import wraps
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +12,10 @@ from omnidraft.app.conversing import sampling_of, thinking_words
 from omnidraft.app.presets import apply_preset, other_model, preset_of
 from omnidraft.app.session import Session
 from omnidraft.chats import Library, Preset, Prompt
-from omnidraft.errors import OmniDraftError, StorageError
+from omnidraft.errors import StorageError
 from omnidraft.profiles.uploads import taken
 from omnidraft.storage.files import reason
-from ui.chat.handlers import Handlers, Updates
+from ui.chat.handlers import Handlers, Updates, telling
 from ui.chat.named_rows import SCRIPT, named_row
 from ui.common.notes import note
 from ui.common.request import session_of
@@ -32,65 +30,32 @@ WRITTEN = """() => {
 }"""
 
 
-@dataclass(frozen=True, slots=True)
 class LibraryParts:
-    """The components of the tab."""
+    """The components of the tab, made where the layout stands."""
 
-    presets: gr.HTML
-    preset_name: gr.Textbox
-    keep_preset: gr.Button
-    prompts: gr.HTML
-    prompt_name: gr.Textbox
-    keep_prompt: gr.Button
-    upload: gr.UploadButton
-    said: gr.HTML
-
-    @property
-    def outputs(self) -> list[Any]:
-        return [getattr(self, field.name) for field in fields(self) if field.name not in _STARTERS]
-
-
-_STARTERS = ("keep_preset", "keep_prompt", "upload")
-
-
-def build() -> LibraryParts:
-    """Make the components where the layout stands."""
-    gr.HTML("<h3>Presets</h3><p>System prompt, sampling and model.</p>", elem_classes="od-library-head")
-    presets = gr.HTML(elem_id="od-presets", js_on_load=SCRIPT)
-    with gr.Row(elem_classes="od-keep"):
-        preset_name = _name("Name for a preset of the options as they are now", "Name", "od-preset-name")
-        keep_preset = gr.Button("Save options", size="sm", elem_id="od-preset-save", scale=0, min_width=0)
-    gr.HTML("<h3>Prompts</h3><p>A click puts one into the message box.</p>", elem_classes="od-library-head")
-    prompts = gr.HTML(elem_id="od-prompts", js_on_load=SCRIPT)
-    with gr.Row(elem_classes="od-keep"):
-        prompt_name = _name("Name for a prompt of what stands in the message box", "Name", "od-prompt-name")
-        keep_prompt = gr.Button("Save message", size="sm", elem_id="od-prompt-save", scale=0, min_width=0)
-    said = gr.HTML(elem_id="od-library-said")
-    with gr.Row(elem_id="od-library-transfer"):
-        gr.HTML(LINK)
-        upload = gr.UploadButton(
-            "Import", file_types=[".json"], size="sm", elem_id="od-library-import", scale=0, min_width=0
-        )
-    return LibraryParts(presets, preset_name, keep_preset, prompts, prompt_name, keep_prompt, upload, said)
+    def __init__(self) -> None:
+        gr.HTML("<h3>Presets</h3><p>System prompt, sampling and model.</p>", elem_classes="od-library-head")
+        self.presets = gr.HTML(elem_id="od-presets", js_on_load=SCRIPT)
+        small = {"size": "sm", "scale": 0, "min_width": 0}
+        with gr.Row(elem_classes="od-keep"):
+            self.preset_name = _name("Name for a preset of the options as they are now", "od-preset-name")
+            self.keep_preset = gr.Button("Save options", elem_id="od-preset-save", **small)
+        gr.HTML("<h3>Prompts</h3><p>A click puts one into the message box.</p>", elem_classes="od-library-head")
+        self.prompts = gr.HTML(elem_id="od-prompts", js_on_load=SCRIPT)
+        with gr.Row(elem_classes="od-keep"):
+            self.prompt_name = _name("Name for a prompt of what stands in the message box", "od-prompt-name")
+            self.keep_prompt = gr.Button("Save message", elem_id="od-prompt-save", **small)
+        self.said = gr.HTML(elem_id="od-library-said")
+        with gr.Row(elem_id="od-library-transfer"):
+            gr.HTML(LINK)
+            self.upload = gr.UploadButton("Import", file_types=[".json"], elem_id="od-library-import", **small)
+        self.outputs = [self.presets, self.preset_name, self.prompts, self.prompt_name, self.said]
 
 
-def _name(label: str, placeholder: str, name: str) -> gr.Textbox:
+def _name(label: str, name: str) -> gr.Textbox:
     return gr.Textbox(
-        label=label, show_label=False, placeholder=placeholder, container=False, max_lines=1, elem_id=name, scale=1
+        label=label, show_label=False, placeholder="Name", container=False, max_lines=1, elem_id=name, scale=1
     )
-
-
-def telling(handler: Callable[..., Updates]) -> Callable[..., Updates]:
-    """A handler whose refusals stand in the tab."""
-
-    @wraps(handler)
-    def told(self: LibraryEvents, *given: Any) -> Updates:
-        try:
-            yield from handler(self, *given)
-        except OmniDraftError as error:
-            yield {self.parts.said: note(str(error), bad=True)}
-
-    return told
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +63,11 @@ class LibraryEvents(Handlers):
     """Saving, applying, inserting, renaming, deleting, importing."""
 
     parts: LibraryParts
+
+    @property
+    def told(self) -> gr.HTML:
+        """Refusals stand in the tab."""
+        return self.parts.said
 
     def arrive(self, request: gr.Request) -> dict:
         return {**self._lists(session_of(self.sessions, request)), self.parts.said: ""}

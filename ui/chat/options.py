@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import gradio as gr
@@ -26,46 +26,71 @@ PRESETS: dict[str, dict[str, Any]] = {
 OWN = "Own values"
 THINKING = {"auto": "as the model does"}
 HOTTEST = 2.0  # where the slider ends, unless a conversation is hotter: beyond that nothing is left of a sentence
+STORED = (
+    "system", "temperature", "top_p", "min_p", "top_k", "repeat_penalty", "max_tokens", "seed", "form", "thinking",
+)  # fmt: skip
+_PLAIN = ("top_p", "min_p", "top_k", "repeat_penalty", "max_tokens")  # shown as they are
 _SETTINGS = {setting.name: setting for setting in describe(SamplingSettings)}
 _RULES = {name: setting.rule for name, setting in _SETTINGS.items()}
 
 
-@dataclass(slots=True)
 class Options:
-    """The components, in the order of `values`.
+    """The components: what most people set, and folded what experts do.
 
     chat: whose options stand here. It is hidden and sent along with them: what a page sends late, when the next
-    conversation is already shown, is kept with the one it was written for.
+    conversation is already shown, is kept with the one it was written for. inputs: what is read to store the options,
+    in the order that `store` takes them, without the preset, which only fills the others.
     """
 
-    chat: gr.Textbox
-    system: gr.Textbox
-    preset: gr.Dropdown
-    temperature: gr.Slider
-    top_p: gr.Slider
-    min_p: gr.Slider
-    top_k: gr.Number
-    repeat_penalty: gr.Slider
-    max_tokens: gr.Number
-    seed: gr.Textbox
-    form: gr.Textbox
-    thinking: gr.Dropdown
+    def __init__(self) -> None:
+        with gr.Column(elem_id="od-options", elem_classes=LAYERS):
+            self._usual()
+            fold()
+            self._expert()
+        self.inputs: list[Any] = [getattr(self, name) for name in STORED]
 
-    @property
-    def inputs(self) -> list[Any]:
-        """What is read to store the options, without the preset, which only fills the others."""
-        return [
-            self.system,
-            self.temperature,
-            self.top_p,
-            self.min_p,
-            self.top_k,
-            self.repeat_penalty,
-            self.max_tokens,
-            self.seed,
-            self.form,
-            self.thinking,
-        ]
+    def _usual(self) -> None:
+        self.chat = gr.Textbox(visible="hidden")
+        self.system = gr.Textbox(
+            label="System prompt",
+            lines=3,
+            max_lines=8,
+            placeholder="What the model should know or be",
+            elem_id="od-system",
+        )
+        self.preset = gr.Dropdown(
+            [*PRESETS, OWN], value="Balanced", label="Sampling", filterable=False, elem_id="od-preset"
+        )
+        hottest = {**_slider("temperature"), "maximum": HOTTEST}
+        self.temperature = gr.Slider(step=0.05, elem_id="od-temperature", **hottest)
+        self.max_tokens = gr.Number(
+            precision=0,
+            minimum=_RULES["max_tokens"].low,
+            placeholder="not set",
+            elem_id="od-max-tokens",
+            **_named("max_tokens"),
+        )
+        self.thinking = gr.Dropdown(
+            [(THINKING.get(word, word), word) for word in _RULES["thinking"].choices],
+            label=title(_SETTINGS["thinking"]),
+            filterable=False,
+            visible="hidden",
+            elem_id="od-thinking",
+        )
+
+    def _expert(self) -> None:
+        self.top_p = gr.Slider(step=0.01, **_slider("top_p"))
+        self.min_p = gr.Slider(step=0.01, **_slider("min_p"))
+        self.top_k = gr.Number(precision=0, minimum=_RULES["top_k"].low, **_named("top_k"))
+        self.repeat_penalty = gr.Slider(step=0.05, **_slider("repeat_penalty"))
+        self.seed = gr.Textbox(placeholder="fresh each time", max_lines=1, elem_id="od-seed", **_named("seed"))
+        self.form = gr.Textbox(
+            placeholder='{"type": "object", "properties": ...}',
+            lines=2,
+            max_lines=8,
+            elem_id="od-form",
+            **_named("form"),
+        )
 
     def show(self, chat: Conversation, sampling: SamplingSettings, words: Collection[str] = ()) -> dict:
         """Updates that show what `chat` uses. words: what its model can be told about thinking."""
@@ -79,71 +104,11 @@ class Options:
             self.chat: chat.id,
             self.system: chat.system,
             self.preset: preset_of(sampling),
+            **{getattr(self, name): getattr(sampling, name) for name in _PLAIN},
             self.temperature: gr.Slider(value=sampling.temperature, maximum=max(HOTTEST, sampling.temperature)),
-            self.top_p: sampling.top_p,
-            self.min_p: sampling.min_p,
-            self.top_k: sampling.top_k,
-            self.repeat_penalty: sampling.repeat_penalty,
-            self.max_tokens: sampling.max_tokens,
             self.seed: "" if sampling.seed is None else str(sampling.seed),
             self.form: sampling.form or "",
         }
-
-
-def build() -> Options:
-    """Make the components where the layout stands: what most people set, and folded what experts do."""
-    with gr.Column(elem_id="od-options", elem_classes=LAYERS):
-        usual = _usual()
-        fold()
-        return Options(**usual, **_expert())
-
-
-def _usual() -> dict[str, Any]:
-    return {
-        "chat": gr.Textbox(visible="hidden"),
-        "system": gr.Textbox(
-            label="System prompt",
-            lines=3,
-            max_lines=8,
-            placeholder="What the model should know or be",
-            elem_id="od-system",
-        ),
-        "preset": gr.Dropdown(
-            [*PRESETS, OWN], value="Balanced", label="Sampling", filterable=False, elem_id="od-preset"
-        ),
-        "temperature": gr.Slider(step=0.05, elem_id="od-temperature", **{**_slider("temperature"), "maximum": HOTTEST}),
-        "max_tokens": gr.Number(
-            precision=0,
-            minimum=_RULES["max_tokens"].low,
-            placeholder="not set",
-            elem_id="od-max-tokens",
-            **_named("max_tokens"),
-        ),
-        "thinking": gr.Dropdown(
-            [(THINKING.get(word, word), word) for word in _RULES["thinking"].choices],
-            label=title(_SETTINGS["thinking"]),
-            filterable=False,
-            visible="hidden",
-            elem_id="od-thinking",
-        ),
-    }
-
-
-def _expert() -> dict[str, Any]:
-    return {
-        "top_p": gr.Slider(step=0.01, **_slider("top_p")),
-        "min_p": gr.Slider(step=0.01, **_slider("min_p")),
-        "top_k": gr.Number(precision=0, minimum=_RULES["top_k"].low, **_named("top_k")),
-        "repeat_penalty": gr.Slider(step=0.05, **_slider("repeat_penalty")),
-        "seed": gr.Textbox(placeholder="fresh each time", max_lines=1, elem_id="od-seed", **_named("seed")),
-        "form": gr.Textbox(
-            placeholder='{"type": "object", "properties": ...}',
-            lines=2,
-            max_lines=8,
-            elem_id="od-form",
-            **_named("form"),
-        ),
-    }
 
 
 def _named(name: str) -> dict[str, Any]:
@@ -165,43 +130,28 @@ def preset_of(sampling: SamplingSettings) -> str:
     return OWN
 
 
-def store(
-    session: Session,
-    chat: str,
-    system: str,
-    temperature: float,
-    top_p: float,
-    min_p: float,
-    top_k: int,
-    repeat_penalty: float,
-    max_tokens: int | None,
-    seed: str,
-    form: str,
-    thinking: str,
-) -> SamplingSettings:
-    """Keep the options with the conversation. Raises SettingsError or GrammarError naming what is refused."""
-    if form := (form or "").strip():
+def store(session: Session, chat: str, *values: Any) -> SamplingSettings:
+    """Keep the options (values: of STORED) with the conversation. Raises SettingsError or GrammarError naming what is
+    refused."""
+    given = dict(zip(STORED, values, strict=True))
+    if form := (given["form"] or "").strip():
         check_grammar(form_grammar(form))
-    before = session.store.get(chat).sampling or session.settings.sampling
+    longest, before = given["max_tokens"], session.store.get(chat).sampling or session.settings.sampling
     sampling = replace(
         before,
-        temperature=_number(temperature, "temperature"),
-        top_p=_number(top_p, "top_p"),
-        min_p=_number(min_p, "min_p"),
-        top_k=int(_number(top_k, "top_k")),
-        repeat_penalty=_number(repeat_penalty, "repeat_penalty"),
-        max_tokens=None if max_tokens is None else int(max_tokens),
-        seed=_seed(seed),
+        **{name: _number(given[name], name) for name in ("temperature", "top_p", "min_p", "repeat_penalty")},
+        top_k=int(_number(given["top_k"], "top_k")),
+        max_tokens=None if longest is None else int(longest),
+        seed=_seed(given["seed"]),
         form=form or None,
-        thinking=thinking,
+        thinking=given["thinking"],
     )
-    session.store.update(
-        chat, system=system or "", sampling=None if sampling == session.settings.sampling else sampling
-    )
+    own = None if sampling == session.settings.sampling else sampling
+    session.store.update(chat, system=given["system"] or "", sampling=own)
     return sampling
 
 
-def _number(value: float | None, name: str) -> float:
+def _number(value: float | None, name: str) -> Any:
     if value is None:
         raise SettingsError(f"{name.replace('_', '-').capitalize()} needs a number.")
     return value

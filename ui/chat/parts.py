@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from omnidraft.app import models_list
 from omnidraft.app.answer_job import AnswerJob
-from omnidraft.app.conversing import target_of
+from omnidraft.app.conversing import answering
 from omnidraft.app.kept_answer import shown_pieces, stored_plain
 from omnidraft.app.live import Live
 from omnidraft.app.session import Session
 from omnidraft.chats import Message
-from omnidraft.errors import OmniDraftError
 from omnidraft.format import count
 from omnidraft.learning.gain import Gain, gain
 from ui.common.notes import note
@@ -100,14 +97,6 @@ def idle_sentence(session: Session) -> str:
     )
 
 
-def target_path(session: Session, chat: str) -> Path | None:
-    """The model that would answer in a conversation; None if there is none."""
-    try:
-        return target_of(session, chat) or session.target_path()
-    except OmniDraftError:
-        return None
-
-
 def offered_target(session: Session, chat: str) -> str | None:
-    """The same as the dropdown offers it."""
-    return models_list.chosen(models_list.targets(models_list.scan(session.assistant)), target_path(session, chat))
+    """The model that would answer in a conversation, as the dropdown offers it."""
+    return models_list.chosen(models_list.targets(session.assistant), answering(session, chat))

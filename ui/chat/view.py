@@ -42,7 +42,6 @@ from ui.chat.parts import (
     pieces_of,
     spoken,
     stored_live,
-    target_path,
 )
 from ui.chat.stream import Followed, follow
 from ui.chat.switching import describe_switch
@@ -97,7 +96,7 @@ class ChatView:
 
     def arrival(self, session: Session, wanted: str | None) -> dict:
         """A page that was opened or reloaded; its address names the conversation that is wanted, or none."""
-        models = models_list.targets(models_list.scan(session.assistant))
+        models = models_list.targets(session.assistant)
         chat = session.shown.chat(wanted)
         said = "" if wanted in (None, chat.id) else GONE_ELSEWHERE
         try:
@@ -331,7 +330,7 @@ class ChatView:
 
     def _conversation(self, session: Session, chat: str, path: list[Message]) -> dict:
         shown = shown_turns(session, chat, path)
-        empty = empty_state(target_path(session, chat)) if not shown.rows else None
+        empty = empty_state(conversing.answering(session, chat)) if not shown.rows else None
         value = gr.Chatbot(value=shown.rows, placeholder=empty) if empty else shown.rows
         permit = "" if session.writing(chat) else question(path)
         return {self.chat: value, self.marks: shown.marks_html(chat), self.permit: permit}

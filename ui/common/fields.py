@@ -9,11 +9,14 @@ from typing import Any, TypeAlias
 
 import gradio as gr
 
+from omnidraft.backends.llama.devices import gpu_offload
 from omnidraft.errors import SettingsError
-from omnidraft.settings.config import Setting
+from omnidraft.settings.config import AppSettings, Setting, describe
 from ui.common.layers import EXPERT
 
 Component: TypeAlias = gr.Checkbox | gr.Dropdown | gr.Textbox
+SETTINGS = {setting.name: setting for setting in describe(AppSettings)}
+NO_GPU = "This build of llama.cpp computes on the processor only, so there is nothing to set here."
 TITLES = {
     "draft.enabled": "Drafting",
     "cache.enabled": "Merge n-grams",
@@ -62,13 +65,14 @@ def help_of(setting: Setting) -> str:
     return setting.rule.help + (" Takes effect when the model is loaded again." if setting.rule.reload else "")
 
 
-def make(setting: Setting, unusable: str = "") -> Component:
-    """The component of one setting, without a value yet; greyed out where `unusable` says why."""
-    name = setting.name.replace(".", "-")
+def make(name: str) -> Component:
+    """The component of a setting, without a value yet; greyed out where it could do nothing here."""
+    setting, usable = SETTINGS[name], name != "model.n_gpu_layers" or gpu_offload()
     rule = setting.rule
     common: dict[str, Any] = {
-        "label": title(setting), "info": unusable or help_of(setting), "elem_id": f"od-set-{name}",
-        "elem_classes": ["od-field", "od-setting", *([EXPERT] if rule.expert else [])], "interactive": not unusable,
+        "label": title(setting), "info": help_of(setting) if usable else NO_GPU,
+        "elem_id": f"od-set-{name.replace('.', '-')}", "interactive": usable,
+        "elem_classes": ["od-field", "od-setting", *([EXPERT] if rule.expert else [])],
     }  # fmt: skip
     if rule.kind == "switch":
         return gr.Checkbox(**common)

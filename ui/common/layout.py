@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from html import escape
 from typing import Any
 
@@ -54,6 +56,17 @@ def side_head(current: str) -> gr.HTML:
         '<label class="od-who" hidden><span>Profile</span><select aria-label="Profile"></select></label>',
         elem_id="od-head",
     )
+
+
+@contextmanager
+def page_column(name: str) -> Iterator[None]:
+    """Inside stands what the page of that name shows, beside the side column."""
+    with gr.Row(elem_id="od-shell"):
+        with gr.Column(elem_id="od-side", scale=0, min_width=0):
+            side_head(name)
+        with gr.Column(elem_id="od-page", scale=1, min_width=0):
+            mobile_bar()
+            yield
 
 
 def navigation(current: str = "") -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from html import escape
+
+from omnidraft.errors import OmniDraftError
 
 
 def note(text: str, bad: bool = False, undo: str = "") -> str:
@@ -13,3 +16,11 @@ def note(text: str, bad: bool = False, undo: str = "") -> str:
     button = f' <button type="button" class="od-undo" data-mark="{mark}">Undo</button>' if undo else ""
     kind, role = (" od-bad", "alert") if bad else ("", "status")
     return f'<div class="od-note{kind}" role="{role}">{escape(text)}{button}</div>'
+
+
+def outcome(act: Callable[[], str]) -> str:
+    """What came of `act`, which says it in a sentence; a refusal is bad news."""
+    try:
+        return note(act())
+    except OmniDraftError as error:
+        return note(str(error), bad=True)

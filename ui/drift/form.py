@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import gradio as gr
@@ -25,83 +24,62 @@ CACHES = [("filled from the vocabularies", "seeded"), ("empty at first, the pape
 EXAMPLE = "tiny-target-a, dialogue, 20\ntiny-target-b, qa, 20"
 
 
-@dataclass(frozen=True, slots=True)
 class Form:
-    schedule: gr.Dropdown
-    count: gr.Textbox
-    cache: gr.Dropdown
-    length: gr.Textbox
-    learning: gr.Checkbox
-    plain: gr.Checkbox
-    own: gr.Column
-    model: gr.Dropdown
-    source: gr.Dropdown
-    number: gr.Textbox
-    add: gr.Button
-    upload: gr.UploadButton
-    parts: gr.Textbox
+    """The form's components, made where the layout stands."""
 
-    @property
-    def values(self) -> list[gr.Component]:
-        """What a start needs, in the order of `plan_of` and `options_of`."""
-        return [self.schedule, self.count, self.parts, self.cache, self.length, self.learning, self.plain]
-
-
-def layout() -> Form:
-    with gr.Row(elem_classes="od-form od-form-2"):
-        schedule = gr.Dropdown(
-            [(text, name) for name, text in NAMES.items()] + [("My own schedule", OWN)],
-            value="step",
-            label="Schedule",
-            filterable=False,
-            elem_id="od-schedule",
-        )
-        cache = gr.Dropdown(
-            CACHES, value="seeded", label="N-gram cache", filterable=False, elem_id="od-drift-cache"
-        )  # fmt: skip
-        count = gr.Textbox("60", label="Prompts per part", max_lines=1, elem_id="od-count")
-        length = gr.Textbox("4", label="Draft length, or adaptive", max_lines=1, elem_id="od-drift-length")
-    own = _own()
-    with gr.Row(elem_classes="od-form od-form-2"):
-        learning = gr.Checkbox(
-            value=True,
-            label="Let the drafter learn as it goes",
-            elem_id="od-drift-learning",
-            info="It trains after every few answers, on adapters of this run alone. Takes longer.",
-        )
-        plain = gr.Checkbox(
-            label="Measure the speedup as well",
-            elem_id="od-plain",
-            info="Every prompt is answered without the drafter too: twice the time.",
-        )
-    return Form(schedule, count, cache, length, learning, plain, *own)
-
-
-def _own() -> tuple:
-    with gr.Column(visible=False, elem_id="od-own-form") as own:
-        with gr.Row(elem_classes="od-form od-form-3"):
-            model = gr.Dropdown([], label="Model", filterable=False, elem_id="od-own-model")
-            source = gr.Dropdown([], label="Prompts", filterable=False, elem_id="od-own-source")
-            number = gr.Textbox("20", label="How many", max_lines=1, elem_id="od-own-number")
-        with gr.Row(elem_classes="od-buttons"):
-            add = gr.Button("Add this part", size="sm", elem_id="od-own-add", scale=0)
-            upload = gr.UploadButton(
-                "Add a prompt file", file_types=[".jsonl", ".txt"], size="sm", elem_id="od-own-upload", scale=0
+    def __init__(self) -> None:
+        names = [(text, name) for name, text in NAMES.items()] + [("My own schedule", OWN)]
+        with gr.Row(elem_classes="od-form od-form-2"):
+            self.schedule = gr.Dropdown(
+                names, value="step", label="Schedule", filterable=False, elem_id="od-schedule"
+            )  # fmt: skip
+            self.cache = gr.Dropdown(
+                CACHES, value="seeded", label="N-gram cache", filterable=False, elem_id="od-drift-cache"
+            )  # fmt: skip
+            self.count = gr.Textbox("60", label="Prompts per part", max_lines=1, elem_id="od-count")
+            self.length = gr.Textbox("4", label="Draft length, or adaptive", max_lines=1, elem_id="od-drift-length")
+        self._own()
+        with gr.Row(elem_classes="od-form od-form-2"):
+            self.learning = gr.Checkbox(
+                value=True,
+                label="Let the drafter learn as it goes",
+                elem_id="od-drift-learning",
+                info="It trains after every few answers, on adapters of this run alone. Takes longer.",
             )
-        parts = gr.Textbox(
-            label="Parts, in this order: model, prompts, how many",
-            lines=3,
-            placeholder=EXAMPLE,
-            elem_id="od-own",
-            info="One a line. A prompt file is JSONL with messages, or a text with one prompt a line.",
-            elem_classes="od-field",
-        )
-    return own, model, source, number, add, upload, parts
+            self.plain = gr.Checkbox(
+                label="Measure the speedup as well",
+                elem_id="od-plain",
+                info="Every prompt is answered without the drafter too: twice the time.",
+            )
+        # What a start needs, in the order of `plan_of` and `options_of`.
+        self.values = [
+            self.schedule, self.count, self.parts, self.cache, self.length, self.learning, self.plain,
+        ]  # fmt: skip
+
+    def _own(self) -> None:
+        with gr.Column(visible=False, elem_id="od-own-form") as self.own:
+            with gr.Row(elem_classes="od-form od-form-3"):
+                self.model = gr.Dropdown([], label="Model", filterable=False, elem_id="od-own-model")
+                self.source = gr.Dropdown([], label="Prompts", filterable=False, elem_id="od-own-source")
+                self.number = gr.Textbox("20", label="How many", max_lines=1, elem_id="od-own-number")
+            with gr.Row(elem_classes="od-buttons"):
+                self.add = gr.Button("Add this part", size="sm", elem_id="od-own-add", scale=0)
+                self.upload = gr.UploadButton(
+                    "Add a prompt file", file_types=[".jsonl", ".txt"], size="sm", elem_id="od-own-upload", scale=0
+                )
+            self.parts = gr.Textbox(
+                label="Parts, in this order: model, prompts, how many",
+                lines=3,
+                placeholder=EXAMPLE,
+                elem_id="od-own",
+                info="One a line. A prompt file is JSONL with messages, or a text with one prompt a line.",
+                elem_classes="od-field",
+            )
 
 
 def choices(session: Session, form: Form) -> dict:
     """The models and prompt sources to choose from."""
-    models = [m.name for m in models_list.targets(models_list.scan(session.assistant))]
+    models = [m.name for m in models_list.targets(session.assistant)]
     chosen = models[0] if models else None
     return {form.model: gr.Dropdown(choices=list(dict.fromkeys(models)), value=chosen), form.source: sources(session)}
 
@@ -142,7 +120,7 @@ def target_of(session: Session, name: str, *, any_file: bool) -> Path:
     """The model that a part names. any_file: any path will do; else only what the Models page lists."""
     if any_file:
         return choose_target(name, session.assistant.home, session.settings)
-    found = models_list.find(models_list.targets(models_list.scan(session.assistant)), name)
+    found = models_list.find(models_list.targets(session.assistant), name)
     if found is None:
         raise SettingsError(f"There is no model named {name[:80]}.")
     return found[1].path

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import gradio as gr
@@ -17,7 +16,7 @@ from omnidraft.lab import plot as drift_plot
 from omnidraft.lab.export import to_csv, to_json
 from omnidraft.profiles.uploads import taken
 from omnidraft.server.request_session import session_of_request
-from ui.common.layout import PRIVATE, mobile_bar, side_head
+from ui.common.layout import PRIVATE, page_column
 from ui.common.notes import note
 from ui.common.request import session_of
 from ui.common.words import tip
@@ -29,73 +28,50 @@ from ui.drift.form import OWN, Form
 EVERY = 2.0  # seconds between looks at a run
 
 
-@dataclass(frozen=True, slots=True)
 class Parts:
-    """The page's components. shown: the run on the page, and the one it is compared with."""
+    """The page's components, made where the layout stands. shown: the run on the page, and the one it is compared
+    with."""
 
-    said: gr.HTML
-    form: Form
-    go: gr.Button
-    pause: gr.Button
-    stop: gr.Button
-    progress: gr.HTML
-    plot: gr.HTML
-    table: gr.HTML
-    links: gr.HTML
-    runs: gr.HTML
-    shown: gr.State
-    tick: gr.Timer
-
-    @property
-    def outputs(self) -> list[gr.Component]:
-        return [self.said, self.progress, self.plot, self.table, self.links, self.runs, self.shown, self.tick,
-                self.pause, self.stop, self.go]  # fmt: skip
+    def __init__(self) -> None:
+        self.said = gr.HTML(elem_id="od-said")
+        with gr.Group(elem_classes="od-group"):
+            gr.HTML(
+                "<h2>Let it drift</h2><p>The task or the model changes on the way: how far acceptance falls, and how "
+                f"the {tip('n-gram cache')} and learning help it back. No prompt occurs twice.</p>"
+            )
+            self.form = Form()
+            hidden = {"size": "sm", "scale": 0, "visible": False}
+            with gr.Row(elem_classes="od-buttons"):
+                self.go = gr.Button("Start", variant="primary", size="sm", elem_id="od-drift-start", scale=0)
+                self.pause = gr.Button("Pause", elem_id="od-drift-pause", **hidden)
+                self.stop = gr.Button("Stop", variant="stop", elem_id="od-drift-stop", **hidden)
+        self.progress = gr.HTML(elem_id="od-drift-progress")
+        self.plot = gr.HTML(elem_id="od-drift-plot")
+        self.table = gr.HTML(elem_id="od-drift-table")
+        self.links = gr.HTML(elem_id="od-drift-links")
+        with gr.Group(elem_classes="od-group"):
+            gr.HTML("<h2>Runs</h2>")
+            self.runs = gr.HTML(elem_id="od-drift-runs", js_on_load=drift_view.SCRIPT)
+        self.shown, self.tick = gr.State((None, None)), gr.Timer(EVERY, active=False)
+        self.outputs = [
+            self.said, self.progress, self.plot, self.table, self.links, self.runs, self.shown, self.tick,
+            self.pause, self.stop, self.go,
+        ]  # fmt: skip
 
 
 def build(sessions: Sessions, page: gr.Blocks) -> None:
     """Make the page inside the current route."""
-    with gr.Row(elem_id="od-shell"):
-        with gr.Column(elem_id="od-side", scale=0, min_width=0):
-            side_head("Drift lab")
-        with gr.Column(elem_id="od-page", scale=1, min_width=0):
-            mobile_bar()
-            _lead()
-            race = drift_race.layout()
-            parts = _layout()
+    with page_column("Drift lab"):
+        gr.HTML(
+            "<h1>Drift lab</h1><p>What drafting is worth on this machine, what learning adds to it, and what a change "
+            f"of task or model does to the {tip('drafter')}.</p>",
+            elem_classes="od-lead",
+        )
+        race = drift_race.layout()
+        parts = Parts()
     drift_race.wire(sessions, page, race)
     _wire(sessions, page, parts)
     _wire_form(sessions, parts)
-
-
-def _lead() -> None:
-    gr.HTML(
-        "<h1>Drift lab</h1><p>What drafting is worth on this machine, what learning adds to it, and what a change of "
-        f"task or model does to the {tip('drafter')}.</p>",
-        elem_classes="od-lead",
-    )
-
-
-def _layout() -> Parts:
-    said = gr.HTML(elem_id="od-said")
-    with gr.Group(elem_classes="od-group"):
-        gr.HTML(
-            "<h2>Let it drift</h2><p>The task or the model changes on the way: how far acceptance falls, and how the "
-            f"{tip('n-gram cache')} and learning help it back. No prompt occurs twice.</p>"
-        )
-        form = drift_form.layout()
-        with gr.Row(elem_classes="od-buttons"):
-            go = gr.Button("Start", variant="primary", size="sm", elem_id="od-drift-start", scale=0)
-            pause = gr.Button("Pause", size="sm", elem_id="od-drift-pause", scale=0, visible=False)
-            stop = gr.Button("Stop", size="sm", variant="stop", elem_id="od-drift-stop", scale=0, visible=False)
-    progress = gr.HTML(elem_id="od-drift-progress")
-    plot = gr.HTML(elem_id="od-drift-plot")
-    table = gr.HTML(elem_id="od-drift-table")
-    links = gr.HTML(elem_id="od-drift-links")
-    with gr.Group(elem_classes="od-group"):
-        gr.HTML("<h2>Runs</h2>")
-        runs = gr.HTML(elem_id="od-drift-runs", js_on_load=drift_view.SCRIPT)
-    shown, tick = gr.State((None, None)), gr.Timer(EVERY, active=False)
-    return Parts(said, form, go, pause, stop, progress, plot, table, links, runs, shown, tick)
 
 
 def _look(parts: Parts, session: Session, run: str | None, other: str | None = None, told: str = "") -> dict:

@@ -104,7 +104,7 @@ def plan_of(session: Session, model: str | None, topic: str, cost: str, own: str
     """What the form describes; SettingsError or ModelError says what is missing."""
     if not model:
         raise ModelError("There is no model to race; get one on the Models page.")
-    found = [m.path for m in models_list.targets(models_list.scan(session.assistant)) if str(m.path) == model]
+    found = [m.path for m in models_list.targets(session.assistant) if str(m.path) == model]
     if not found:
         raise ModelError("This model is not there any more; reload the page.")
     drafter = session.drafter_path()
@@ -168,8 +168,8 @@ def start(session: Session, *values: Any) -> str:
 def wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:
     def arrive(request: gr.Request) -> dict:
         session = session_of(sessions, request)
-        models = models_list.targets(models_list.scan(session.assistant))
-        chosen = models_list.chosen(models, _own_target(session))
+        models = models_list.targets(session.assistant)
+        chosen = models_list.chosen(models, session.target_or_none())
         told, cost = "", fitting_cost(chosen)
         if GO in (request.query_params or {}) and session.race is None:
             told = start(session, chosen, DEFAULT_TOPIC, cost, "", False, False)
@@ -209,10 +209,3 @@ def wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:
     parts.tick.tick(advance, None, parts.outputs, **PRIVATE)
     chosen = [parts.model, parts.topic, parts.cost]
     gr.on([part.input for part in chosen], choose, chosen, [parts.about, parts.own], **PRIVATE)
-
-
-def _own_target(session: Session) -> Path | None:
-    try:
-        return session.target_path()
-    except OmniDraftError:
-        return None

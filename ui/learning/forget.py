@@ -4,60 +4,46 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import gradio as gr
 
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
-from omnidraft.errors import OmniDraftError
 from ui.common.layout import PRIVATE
-from ui.common.notes import note
+from ui.common.notes import note, outcome
 from ui.common.request import session_of
 
 WORDS = "forget everything"
 MOST = 500  # conversations offered
 
 
-@dataclass(frozen=True, slots=True)
 class Parts:
-    chat: gr.Dropdown
-    forget: gr.Button
-    sure: gr.Row
-    yes: gr.Button
-    no: gr.Button
-    typed: gr.Textbox
-    everything: gr.Button
+    """The part's components, made where the layout stands."""
 
-    @property
-    def shown(self) -> list[gr.Component]:
-        """What `arrive` fills."""
-        return [self.chat, self.sure, self.typed]
-
-
-def layout() -> Parts:
-    with gr.Group(elem_classes="od-group", elem_id="od-forget"):
-        gr.HTML(
-            "<h2>Forget</h2><p>A conversation leaves the list, the replay, the n-gram cache and every version that was "
-            "trained on it; what is left of the replay trains the drafter anew. Files are overwritten, not only "
-            "removed.</p>"
-        )
-        chat = gr.Dropdown([], label="Conversation", elem_id="od-forget-chat", elem_classes="od-field")
-        forget = gr.Button("Forget this conversation", size="sm", elem_id="od-forget-one", scale=0)
-        with gr.Row(visible=False, elem_classes="od-buttons", elem_id="od-forget-sure") as sure:
-            gr.HTML("<p>It cannot be brought back.</p>")
-            yes = gr.Button("Forget it", size="sm", variant="stop", elem_id="od-forget-yes", scale=0)
-            no = gr.Button("Keep it", size="sm", elem_id="od-forget-no", scale=0)
-        gr.HTML(
-            "<h3>Everything</h3><p>All conversations, caches, answers kept to learn from and versions of this profile. "
-            "Only the settings stay.</p>"
-        )
-        typed = gr.Textbox(
-            label=f"Type “{WORDS}” to be sure", max_lines=1, elem_id="od-forget-typed", elem_classes="od-field"
-        )
-        everything = gr.Button("Forget everything", size="sm", variant="stop", elem_id="od-forget-all", scale=0)
-    return Parts(chat, forget, sure, yes, no, typed, everything)
+    def __init__(self) -> None:
+        with gr.Group(elem_classes="od-group", elem_id="od-forget"):
+            gr.HTML(
+                "<h2>Forget</h2><p>A conversation leaves the list, the replay, the n-gram cache and every version that "
+                "was trained on it; what is left of the replay trains the drafter anew. Files are overwritten, not "
+                "only removed.</p>"
+            )
+            self.chat = gr.Dropdown([], label="Conversation", elem_id="od-forget-chat", elem_classes="od-field")
+            self.forget = gr.Button("Forget this conversation", size="sm", elem_id="od-forget-one", scale=0)
+            with gr.Row(visible=False, elem_classes="od-buttons", elem_id="od-forget-sure") as self.sure:
+                gr.HTML("<p>It cannot be brought back.</p>")
+                self.yes = gr.Button("Forget it", size="sm", variant="stop", elem_id="od-forget-yes", scale=0)
+                self.no = gr.Button("Keep it", size="sm", elem_id="od-forget-no", scale=0)
+            gr.HTML(
+                "<h3>Everything</h3><p>All conversations, caches, answers kept to learn from and versions of this "
+                "profile. Only the settings stay.</p>"
+            )
+            self.typed = gr.Textbox(
+                label=f"Type “{WORDS}” to be sure", max_lines=1, elem_id="od-forget-typed", elem_classes="od-field"
+            )
+            look = {"size": "sm", "variant": "stop", "scale": 0}
+            self.everything = gr.Button("Forget everything", elem_id="od-forget-all", **look)
+        self.shown = [self.chat, self.sure, self.typed]  # what `arrive` fills
 
 
 def arrive(session: Session, parts: Parts) -> dict:
@@ -82,11 +68,7 @@ def wire(
 
     def done(session: Session, act: Callable[[], Any]) -> dict:
         session.deleted.forget()
-        try:
-            told = note(act().sentence())
-        except OmniDraftError as error:
-            told = note(str(error), bad=True)
-        return {said: told, **arrive(session, parts), **look(session)}
+        return {said: outcome(lambda: act().sentence()), **arrive(session, parts), **look(session)}
 
     def forget(chat: str, request: gr.Request) -> dict:
         session = session_of(sessions, request)

@@ -6,19 +6,16 @@ Learning itself is the learner's; the page looks at it, presses its buttons, and
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import gradio as gr
 
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
-from omnidraft.errors import OmniDraftError
 from omnidraft.learning.facts import Update
-from omnidraft.settings.config import AppSettings, describe
 from ui.common import field_events, fields, tables
-from ui.common.layout import PRIVATE, mobile_bar, side_head
-from ui.common.notes import note
+from ui.common.layout import PRIVATE, page_column
+from ui.common.notes import outcome
 from ui.common.request import session_of
 from ui.common.words import tip
 from ui.learning import forget as learning_forget
@@ -53,78 +50,43 @@ element.addEventListener('click', (event) => {
 """
 
 
-@dataclass(frozen=True, slots=True)
 class Parts:
     """The page's components, in the order they stand. fields: by the name of their setting."""
 
-    said: gr.HTML
-    standing: gr.HTML
-    pause: gr.Button
-    go_on: gr.Button
-    train: gr.Button
-    load: gr.Button
-    fields: dict[str, fields.Component]
-    facts: gr.HTML
-    plots: gr.HTML
-    learned: gr.Group
-    whose: gr.HTML
-    versions: gr.HTML
-    updates: gr.HTML
-    forget: learning_forget.Parts
-    files: gr.HTML
-    seen: gr.State
-    tick: gr.Timer
-
-
-def build(sessions: Sessions, page: gr.Blocks) -> None:
-    """Make the page inside the current route."""
-    with gr.Row(elem_id="od-shell"):
-        with gr.Column(elem_id="od-side", scale=0, min_width=0):
-            side_head("Learning")
-        with gr.Column(elem_id="od-page", scale=1, min_width=0):
-            mobile_bar()
-            parts = _layout()
-    _wire(sessions, page, parts)
-
-
-def _layout() -> Parts:
-    gr.HTML(
-        f"<h1>Learning</h1><p>While nobody waits, the {tip('drafter')} trains on the answers it saw, so that more of "
-        "what it proposes is what your model says. Nothing of it leaves this machine.</p>",
-        elem_classes="od-lead",
-    )
-    said = gr.HTML(elem_id="od-said")
-    with gr.Group(elem_classes="od-group", elem_id="od-learning-now"):
-        standing = gr.HTML(elem_id="od-learning-state")
-        with gr.Row(elem_classes="od-buttons"):
-            pause = gr.Button("Pause", size="sm", elem_id="od-learning-pause", scale=0)
-            go_on = gr.Button("Go on", size="sm", elem_id="od-learning-go-on", scale=0, visible=False)
-            train = gr.Button("Train now", size="sm", elem_id="od-learning-train", scale=0)
-            load = gr.Button("Load the model", size="sm", elem_id="od-learning-load", scale=0, visible=False)
-        made = _fields()
-        gr.HTML('<p class="od-more">More of learning is on the <a href="/settings">Settings page</a>.</p>')
-    facts = gr.HTML(elem_id="od-learning-facts")
-    plots = gr.HTML(elem_id="od-learning-plots")
-    with gr.Group(elem_classes="od-group", visible=False) as learned:
-        gr.HTML("<h2>Versions</h2>")
-        whose = gr.HTML(elem_id="od-learning-whose")
-        versions = gr.HTML(elem_id="od-learning-versions", js_on_load=SCRIPT)
-        gr.HTML("<h2>Updates</h2><p>Every time it trained, and what came of it. Point at a row for the reason.</p>")
-        updates = gr.HTML(elem_id="od-learning-updates")
-    forget = learning_forget.layout()
-    with gr.Group(elem_classes="od-group"):
-        gr.HTML("<h2>Where it lives</h2>")
-        files = gr.HTML(elem_id="od-learning-files")
-    return Parts(
-        said, standing, pause, go_on, train, load, made, facts, plots, learned, whose, versions, updates, forget, files,
-        gr.State(None), gr.Timer(EVERY),
-    )  # fmt: skip
-
-
-def _fields() -> dict[str, fields.Component]:
-    settings = {setting.name: setting for setting in describe(AppSettings)}
-    with gr.Row(elem_classes="od-learning-fields"):
-        return {name: fields.make(settings[name]) for name in FIELDS}
+    def __init__(self) -> None:
+        gr.HTML(
+            f"<h1>Learning</h1><p>While nobody waits, the {tip('drafter')} trains on the answers it saw, so that more "
+            "of what it proposes is what your model says. Nothing of it leaves this machine.</p>",
+            elem_classes="od-lead",
+        )
+        self.said = gr.HTML(elem_id="od-said")
+        with gr.Group(elem_classes="od-group", elem_id="od-learning-now"):
+            self.standing = gr.HTML(elem_id="od-learning-state")
+            with gr.Row(elem_classes="od-buttons"):
+                self.pause = gr.Button("Pause", size="sm", elem_id="od-learning-pause", scale=0)
+                self.go_on = gr.Button("Go on", size="sm", elem_id="od-learning-go-on", scale=0, visible=False)
+                self.train = gr.Button("Train now", size="sm", elem_id="od-learning-train", scale=0)
+                self.load = gr.Button("Load the model", size="sm", elem_id="od-learning-load", scale=0, visible=False)
+            with gr.Row(elem_classes="od-learning-fields"):
+                self.fields = {name: fields.make(name) for name in FIELDS}
+            gr.HTML('<p class="od-more">More of learning is on the <a href="/settings">Settings page</a>.</p>')
+        self.facts = gr.HTML(elem_id="od-learning-facts")
+        self.plots = gr.HTML(elem_id="od-learning-plots")
+        with gr.Group(elem_classes="od-group", visible=False) as self.learned:
+            gr.HTML("<h2>Versions</h2>")
+            self.whose = gr.HTML(elem_id="od-learning-whose")
+            self.versions = gr.HTML(elem_id="od-learning-versions", js_on_load=SCRIPT)
+            gr.HTML("<h2>Updates</h2><p>Every time it trained, and what came of it. Point at a row for the reason.</p>")
+            self.updates = gr.HTML(elem_id="od-learning-updates")
+        self.forget = learning_forget.Parts()
+        with gr.Group(elem_classes="od-group"):
+            gr.HTML("<h2>Where it lives</h2>")
+            self.files = gr.HTML(elem_id="od-learning-files")
+        self.seen, self.tick = gr.State(None), gr.Timer(EVERY)
+        self.looked_at = [
+            self.standing, self.facts, self.plots, self.learned, self.whose, self.versions, self.updates,
+            self.files, self.pause, self.go_on, self.train, self.load, self.seen,
+        ]  # fmt: skip
 
 
 def look(session: Session, parts: Parts) -> dict:
@@ -168,16 +130,11 @@ def _mark(session: Session) -> tuple:
     return (session.profile, status.version, session.loaded is None, status.update and status.update.step)
 
 
-def _looked_at(parts: Parts) -> list[gr.Component]:
-    return [
-        parts.standing, parts.facts, parts.plots, parts.learned, parts.whose, parts.versions, parts.updates,
-        parts.files, parts.pause, parts.go_on, parts.train, parts.load, parts.seen,
-    ]  # fmt: skip
-
-
-def _wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:
-    settings = {setting.name: setting for setting in describe(AppSettings)}
-    looked_at = _looked_at(parts)
+def build(sessions: Sessions, page: gr.Blocks) -> None:
+    """Make the page inside the current route."""
+    with page_column("Learning"):
+        parts = Parts()
+    looked_at = parts.looked_at
 
     def arrive(request: gr.Request) -> dict:
         session = session_of(sessions, request)
@@ -196,23 +153,16 @@ def _wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:
         **PRIVATE,
     )
     parts.tick.tick(advance, [parts.seen], looked_at, concurrency_limit=None, **PRIVATE)
-    for name, component in parts.fields.items():
-        field_events.keep(
-            sessions, settings[name], component, parts.said, also=looked_at, after=lambda s: look(s, parts)
-        )
-    _buttons(sessions, parts, looked_at)
+    field_events.keep(sessions, parts.fields, parts.said, also=looked_at, after=lambda s: look(s, parts))
+    _buttons(sessions, parts)
     learning_forget.wire(sessions, parts.forget, parts.said, looked_at, lambda session: look(session, parts))
 
 
-def _buttons(sessions: Sessions, parts: Parts, looked_at: list[gr.Component]) -> None:
+def _buttons(sessions: Sessions, parts: Parts) -> None:
     def acting(act: Callable[[Session], str]) -> Callable[[gr.Request], dict]:
         def run(request: gr.Request) -> dict:
             session = session_of(sessions, request)
-            try:
-                told = note(act(session))
-            except OmniDraftError as error:
-                told = note(str(error), bad=True)
-            return {parts.said: told, **look(session, parts)}
+            return {parts.said: outcome(lambda: act(session)), **look(session, parts)}
 
         return run
 
@@ -228,7 +178,7 @@ def _buttons(sessions: Sessions, parts: Parts, looked_at: list[gr.Component]) ->
         session.prepare()
         return f"{session.target_name()} is loaded."
 
-    outputs = [parts.said, *looked_at]
+    outputs = [parts.said, *parts.looked_at]
     for button, act in (
         (parts.pause, pause),
         (parts.go_on, go_on),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from html import escape
 
 import gradio as gr
@@ -20,55 +19,34 @@ from ui.common.request import session_of
 from ui.models import view
 
 
-@dataclass(frozen=True, slots=True)
 class Parts:
     """remote: the files of the repository that was looked at, by name."""
 
-    words: gr.Textbox
-    search: gr.Button
-    found: gr.Dropdown
-    suggested: gr.Dropdown
-    repo: gr.Textbox
-    look: gr.Button
-    files: gr.Dropdown
-    fetch: gr.Button
-    progress: gr.HTML
-    tick: gr.Timer
-    remote: gr.State
-
-    @property
-    def shown(self) -> list[gr.Component]:
-        """What `arrive` fills."""
-        return [self.progress, self.tick]
-
-
-def layout() -> Parts:
-    with gr.Group(elem_classes="od-group"):
-        gr.HTML(
-            "<h2>Get a model</h2><p>From the Hugging Face Hub, the only thing this app ever fetches, and only "
-            "when you press a button here.</p>"
-        )
-        suggested = gr.Dropdown(
-            [(why, repo) for repo, why in hub_files.SUGGESTED],
-            value=None,
-            label="Suggestions",
-            elem_id="od-suggested",
-            filterable=False,
-        )
-        with gr.Row(elem_classes="od-keep"):
-            words = gr.Textbox(
-                label="Search by name", placeholder="qwen3 instruct", elem_id="od-hub-words", max_lines=1,
-                info="Public GGUF models that may fit into memory, those downloaded most first.",
-            )  # fmt: skip
-            search = gr.Button("Search", size="sm", elem_id="od-hub-search", scale=0, min_width=0)
-        found = gr.Dropdown([], label="Found", elem_id="od-hub-found", filterable=False, visible=False)
-        repo = gr.Textbox(label="Repository", placeholder="owner/name", elem_id="od-repo", max_lines=1)
-        look = gr.Button("Show its files", size="sm", elem_id="od-look", scale=0)
-        files = gr.Dropdown([], label="File", elem_id="od-files", filterable=False, visible=False)
-        fetch = gr.Button("Download", variant="primary", size="sm", elem_id="od-fetch", scale=0, visible=False)
-        progress = gr.HTML(elem_id="od-downloads", js_on_load=view.SCRIPT)
-    choosing = (words, search, found, suggested, repo)
-    return Parts(*choosing, look, files, fetch, progress, gr.Timer(0.5, active=False), gr.State({}))
+    def __init__(self) -> None:
+        with gr.Group(elem_classes="od-group"):
+            gr.HTML(
+                "<h2>Get a model</h2><p>From the Hugging Face Hub, the only thing this app ever fetches, and only "
+                "when you press a button here.</p>"
+            )
+            suggested = [(why, repo) for repo, why in hub_files.SUGGESTED]
+            self.suggested = gr.Dropdown(
+                suggested, value=None, label="Suggestions", elem_id="od-suggested", filterable=False
+            )
+            with gr.Row(elem_classes="od-keep"):
+                self.words = gr.Textbox(
+                    label="Search by name", placeholder="qwen3 instruct", elem_id="od-hub-words", max_lines=1,
+                    info="Public GGUF models that may fit into memory, those downloaded most first.",
+                )  # fmt: skip
+                self.search = gr.Button("Search", size="sm", elem_id="od-hub-search", scale=0, min_width=0)
+            self.found = gr.Dropdown([], label="Found", elem_id="od-hub-found", filterable=False, visible=False)
+            self.repo = gr.Textbox(label="Repository", placeholder="owner/name", elem_id="od-repo", max_lines=1)
+            self.look = gr.Button("Show its files", size="sm", elem_id="od-look", scale=0)
+            self.files = gr.Dropdown([], label="File", elem_id="od-files", filterable=False, visible=False)
+            kind = {"variant": "primary", "size": "sm", "scale": 0}
+            self.fetch = gr.Button("Download", elem_id="od-fetch", visible=False, **kind)
+            self.progress = gr.HTML(elem_id="od-downloads", js_on_load=view.SCRIPT)
+        self.tick, self.remote = gr.Timer(0.5, active=False), gr.State({})
+        self.shown = [self.progress, self.tick]  # what `arrive` fills
 
 
 def arrive(sessions: Sessions, parts: Parts) -> dict:

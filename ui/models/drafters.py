@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from omnidraft.decoding.cost import CostModel
 from omnidraft.errors import OmniDraftError
 from omnidraft.format import percent
 from ui.common.layout import PRIVATE
-from ui.common.notes import note
+from ui.common.notes import note, outcome
 from ui.common.request import session_of
 from ui.models import downloads, view
 
@@ -28,25 +27,19 @@ _TOLD = (
 )
 
 
-@dataclass(frozen=True, slots=True)
 class Parts:
     """wanted: the file that is to draft when it has come, "" for none."""
 
-    compare: gr.Button
-    offers: gr.HTML
-    wanted: gr.State
-    tick: gr.Timer
-
-
-def layout() -> Parts:
-    with gr.Group(elem_classes="od-group"):
-        gr.HTML(
-            "<h2>A drafter that fits</h2><p>Compares small models with the model in use; fetches their vocabularies, "
-            "a few MB each, and nothing else.</p>"
-        )
-        compare = gr.Button("Compare drafters for the model in use", size="sm", elem_id="od-hub-drafters", scale=0)
-        offers = gr.HTML(elem_id="od-offers", js_on_load=view.SCRIPT)
-    return Parts(compare, offers, gr.State(""), gr.Timer(0.5, active=False))
+    def __init__(self) -> None:
+        with gr.Group(elem_classes="od-group"):
+            gr.HTML(
+                "<h2>A drafter that fits</h2><p>Compares small models with the model in use; fetches their "
+                "vocabularies, a few MB each, and nothing else.</p>"
+            )
+            about = "Compare drafters for the model in use"
+            self.compare = gr.Button(about, size="sm", elem_id="od-hub-drafters", scale=0)
+            self.offers = gr.HTML(elem_id="od-offers", js_on_load=view.SCRIPT)
+        self.wanted, self.tick = gr.State(""), gr.Timer(0.5, active=False)
 
 
 def wire(sessions: Sessions, parts: Parts, loads: downloads.Parts, said: gr.HTML, listed: gr.HTML) -> None:
@@ -87,10 +80,7 @@ def wire(sessions: Sessions, parts: Parts, loads: downloads.Parts, said: gr.HTML
         if not wanted or not Path(wanted).exists():  # it was stopped, or failed: its row says so
             return over
         session = session_of(sessions, request)
-        try:
-            told = note(session.choose_drafter(Path(wanted)))
-        except OmniDraftError as error:
-            told = note(str(error), bad=True)
+        told = outcome(lambda: session.choose_drafter(Path(wanted)))
         return {said: told, listed: view.models(session, {}), **over}
 
     parts.compare.click(compare, None, [said, parts.offers], **PRIVATE)

@@ -6,7 +6,6 @@ Downloads are model_downloads' business, where models are looked for model_place
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import gradio as gr
@@ -15,16 +14,14 @@ from omnidraft.app import models_list
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
 from omnidraft.backends.gguf.file import ModelInfo
-from omnidraft.backends.llama.devices import gpu_offload
 from omnidraft.backends.projectors import NO_PROJECTOR
 from omnidraft.errors import OmniDraftError
-from omnidraft.settings.config import AppSettings, Setting, describe
 from omnidraft.settings.named_files import with_named_file
 from omnidraft.vocab import PairMap
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 from ui.chat.switching import describe_switch
 from ui.common import field_events, fields
-from ui.common.layout import PRIVATE, mobile_bar, side_head
+from ui.common.layout import PRIVATE, page_column
 from ui.common.notes import note
 from ui.common.request import session_of
 from ui.models import bringing, view
@@ -32,64 +29,41 @@ from ui.models import downloads as model_downloads
 from ui.models import drafters as model_drafters
 from ui.models import places as model_places
 from ui.models import workers as model_workers
-from ui.settings import NO_GPU
 
 _TOY = "The bundled drafter is a toy: Compare drafters for the model in use, below, offers others that fit it better."
 LOADING = ("model.n_ctx", "model.threads", "model.n_gpu_layers", "model.kv_type")
 
 
-@dataclass(frozen=True, slots=True)
 class Parts:
     """The page's components. loading: the settings that decide what a model takes, by name."""
 
-    said: gr.HTML
-    listed: gr.HTML
-    loading: dict[str, fields.Component]
-    downloads: model_downloads.Parts
-    places: model_places.Parts
-    coverage: gr.State
+    def __init__(self, own: bool) -> None:
+        gr.HTML("<h1>Models</h1>", elem_classes="od-lead")
+        self.said = gr.HTML(elem_id="od-said")
+        self.listed = gr.HTML(elem_id="od-models", js_on_load=view.SCRIPT)
+        self.brought = bringing.layout()
+        with gr.Group(elem_classes="od-group"):
+            gr.HTML("<h2>How they are loaded</h2>")
+            self.loading = {name: fields.make(name) for name in LOADING}
+        self.downloads, self.drafters = model_downloads.Parts(), model_drafters.Parts()
+        self.workers, self.places = model_workers.Parts(own), model_places.Parts(own)
+        self.coverage = gr.State({})
 
 
 def build(sessions: Sessions, page: gr.Blocks) -> None:
     """Make the page inside the current route."""
-    with gr.Row(elem_id="od-shell"):
-        with gr.Column(elem_id="od-side", scale=0, min_width=0):
-            side_head("Models")
-        with gr.Column(elem_id="od-page", scale=1, min_width=0):
-            mobile_bar()
-            gr.HTML("<h1>Models</h1>", elem_classes="od-lead")
-            said = gr.HTML(elem_id="od-said")
-            listed = gr.HTML(elem_id="od-models", js_on_load=view.SCRIPT)
-            brought = bringing.layout()
-            loading, downloads, drafters = _loading(), model_downloads.layout(), model_drafters.layout()
-            workers = model_workers.layout(own=sessions.accounts is None)
-            places = model_places.layout(own=sessions.accounts is None)
-    parts = Parts(said, listed, loading, downloads, places, gr.State({}))
+    with page_column("Models"):
+        parts = Parts(own=sessions.accounts is None)
+    said, listed, coverage = parts.said, parts.listed, parts.coverage
     _wire(sessions, page, parts)
-    bringing.wire(sessions, brought, said, listed, parts.coverage)
-    model_downloads.wire(sessions, downloads, said, listed, parts.coverage)
-    model_drafters.wire(sessions, drafters, downloads, said, listed)
-    model_places.wire(sessions, places, said, listed, parts.coverage)
-    model_workers.wire(sessions, page, workers, said)
-
-
-def _loading() -> dict[str, fields.Component]:
-    with gr.Group(elem_classes="od-group"):
-        gr.HTML("<h2>How they are loaded</h2>")
-        known = _settings()
-        return {
-            name: fields.make(known[name], NO_GPU if name == "model.n_gpu_layers" and not gpu_offload() else "")
-            for name in LOADING
-        }
-
-
-def _settings() -> dict[str, Setting]:
-    return {setting.name: setting for setting in describe(AppSettings)}
+    bringing.wire(sessions, parts.brought, said, listed, coverage)
+    model_downloads.wire(sessions, parts.downloads, said, listed, coverage)
+    model_drafters.wire(sessions, parts.drafters, parts.downloads, said, listed)
+    model_places.wire(sessions, parts.places, said, listed, coverage)
+    model_workers.wire(sessions, page, parts.workers, said)
 
 
 def _wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:
-    known_settings = _settings()
-
     def arrive(request: gr.Request) -> dict:
         session = session_of(sessions, request)
         return {
@@ -112,9 +86,8 @@ def _wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:
     shown = [parts.listed, *parts.downloads.shown, *parts.places.shown]
     page.load(arrive, None, [*shown, *parts.loading.values()], **PRIVATE)
     parts.listed.act(act, [parts.coverage], [parts.said, parts.listed, parts.coverage], **PRIVATE)
-    for name, field in parts.loading.items():
-        after = lambda session: {parts.listed: view.models(session, {})}  # noqa: E731
-        field_events.keep(sessions, known_settings[name], field, parts.said, also=[parts.listed], after=after)
+    after = lambda session: {parts.listed: view.models(session, {})}  # noqa: E731
+    field_events.keep(sessions, parts.loading, parts.said, also=[parts.listed], after=after)
 
 
 def _act(session: Session, asked: dict, coverage: dict) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
@@ -21,42 +20,31 @@ from ui.models import view
 SHARED = "With accounts, models come from the folders that all share; whoever runs this app puts them there."
 
 
-@dataclass(frozen=True, slots=True)
 class Parts:
-    where: gr.HTML
-    programs: gr.CheckboxGroup
-    folders: gr.Textbox
-    again: gr.Button
+    """own: whether one may name folders oneself, which with accounts nobody may: they are the whole machine's."""
 
-    @property
-    def shown(self) -> list[gr.Component]:
-        """What `arrive` fills."""
-        return [self.where, self.programs, self.folders]
-
-
-def layout(own: bool) -> Parts:
-    """`own`: whether one may name folders oneself, which with accounts nobody may: they are the whole machine's."""
-    with gr.Group(elem_classes="od-group"):
-        gr.HTML("<h2>Where models are looked for</h2>")
-        where = gr.HTML(elem_id="od-where")
-        programs = gr.CheckboxGroup(
-            [(shown, name) for name, shown in PROGRAMS.items()],
-            label="Models of other programs",
-            info="Listed and used where they lie; nothing of theirs is changed.",
-            elem_id="od-programs",
-            elem_classes="od-field",
-        )
-        folders = gr.Textbox(
-            label="More folders",
-            info="" if own else SHARED,
-            lines=2,
-            placeholder="one per line" if own else "",
-            interactive=own,
-            elem_id="od-folders",
-            elem_classes="od-field",
-        )
-        again = gr.Button("Look again", size="sm", elem_id="od-scan", scale=0)
-    return Parts(where, programs, folders, again)
+    def __init__(self, own: bool) -> None:
+        with gr.Group(elem_classes="od-group"):
+            gr.HTML("<h2>Where models are looked for</h2>")
+            self.where = gr.HTML(elem_id="od-where")
+            self.programs = gr.CheckboxGroup(
+                [(shown, name) for name, shown in PROGRAMS.items()],
+                label="Models of other programs",
+                info="Listed and used where they lie; nothing of theirs is changed.",
+                elem_id="od-programs",
+                elem_classes="od-field",
+            )
+            self.folders = gr.Textbox(
+                label="More folders",
+                info="" if own else SHARED,
+                lines=2,
+                placeholder="one per line" if own else "",
+                interactive=own,
+                elem_id="od-folders",
+                elem_classes="od-field",
+            )
+            self.again = gr.Button("Look again", size="sm", elem_id="od-scan", scale=0)
+        self.shown = [self.where, self.programs, self.folders]  # what `arrive` fills
 
 
 def arrive(session: Session, parts: Parts) -> dict:

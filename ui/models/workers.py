@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from html import escape
 
 import gradio as gr
@@ -14,9 +13,9 @@ from omnidraft.app.sessions import Sessions
 from omnidraft.app.worker_list import Named
 from omnidraft.errors import OmniDraftError
 from omnidraft.format import size
-from ui.chat.view import note
 from ui.common import tables
 from ui.common.layout import PRIVATE
+from ui.common.notes import note
 from ui.common.request import session_of
 from ui.models import view
 
@@ -30,32 +29,25 @@ Change = Callable[[Session, str], str]
 _COLUMNS = ("Worker", "State", "Memory free", "Protocol", "Round trip", "Layers", "")
 
 
-@dataclass(frozen=True, slots=True)
 class Parts:
-    listed: gr.HTML
-    address: gr.Textbox
-    add: gr.Button
-    again: gr.Button
+    """own: whether one may name workers oneself."""
 
-
-def layout(own: bool) -> Parts:
-    """`own`: whether one may name workers oneself."""
-    with gr.Group(elem_classes="od-group"):
-        gr.HTML("<h2>Workers</h2>" + _WHAT)
-        listed = gr.HTML(elem_id="od-workers", js_on_load=view.SCRIPT)
-        address = gr.Textbox(
-            label="Another worker",
-            info="" if own else SHARED,
-            placeholder="127.0.0.1:50052" if own else "",
-            interactive=own,
-            max_lines=1,
-            elem_id="od-worker-address",
-            elem_classes="od-field",
-        )
-        with gr.Row(elem_classes="od-buttons"):
-            add = gr.Button("Add", size="sm", elem_id="od-worker-add", scale=0, interactive=own)
-            again = gr.Button("Ask again", size="sm", elem_id="od-worker-ask", scale=0)
-    return Parts(listed, address, add, again)
+    def __init__(self, own: bool) -> None:
+        with gr.Group(elem_classes="od-group"):
+            gr.HTML("<h2>Workers</h2>" + _WHAT)
+            self.listed = gr.HTML(elem_id="od-workers", js_on_load=view.SCRIPT)
+            self.address = gr.Textbox(
+                label="Another worker",
+                info="" if own else SHARED,
+                placeholder="127.0.0.1:50052" if own else "",
+                interactive=own,
+                max_lines=1,
+                elem_id="od-worker-address",
+                elem_classes="od-field",
+            )
+            with gr.Row(elem_classes="od-buttons"):
+                self.add = gr.Button("Add", size="sm", elem_id="od-worker-add", scale=0, interactive=own)
+                self.again = gr.Button("Ask again", size="sm", elem_id="od-worker-ask", scale=0)
 
 
 def wire(sessions: Sessions, page: gr.Blocks, parts: Parts, said: gr.HTML) -> None:

@@ -10,13 +10,9 @@ from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.server.api.fields import BadRequest
 
 
-def targets(session: Session) -> list[ModelInfo]:
-    return models_list.targets(models_list.scan(session.assistant))
-
-
 def find(session: Session, name: str) -> tuple[str, ModelInfo]:
     """The model of that id, or of that name in the pages; an empty one is the one that is loaded or would be."""
-    known = targets(session)
+    known = models_list.targets(session.assistant)
     if name:
         match = models_list.find(known, name)
     else:

@@ -65,7 +65,7 @@ def add_routes(app: FastAPI, sessions: Sessions, key: str | None, exposed: bool)
 
 
 async def _models(session: Session, _: Request) -> Response:
-    known = models_list.identifiers(await run_in_threadpool(models.targets, session))
+    known = models_list.identifiers(await run_in_threadpool(models_list.targets, session.assistant))
     return JSONResponse({"object": "list", "data": [models.described(*one) for one in known.items()]})
 
 
