@@ -19,12 +19,12 @@ from typing import Any
 
 from omnidraft.app.assistant import Assistant
 from omnidraft.app.default_models import choose_target, need_drafter
-from omnidraft.bench import statistics as stats
 from omnidraft.bench.pairs import engine_of
 from omnidraft.bench.plans import FirstSession
 from omnidraft.bench.report import Report, Table
 from omnidraft.bench.runner import Told, Work
 from omnidraft.decoding.request import AnswerRequest
+from omnidraft.lab import statistics as stats
 from omnidraft.lab.prompts import Prompt
 from omnidraft.lab.race import PLAIN, drafter_acceptance, per_token, trained
 from omnidraft.lab.topics import parted, topic_prompts

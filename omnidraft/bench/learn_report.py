@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from omnidraft.bench import statistics as stats
 from omnidraft.bench.columns import column_of, label
 from omnidraft.bench.plans import LOSSES
 from omnidraft.bench.report import Report, Table
+from omnidraft.lab import statistics as stats
 
 DIRECT, CACHE, SEQUENCE = "direct", "cache", "sequence"
 _PAPERS_ORDER = (DIRECT, CACHE, *LOSSES)  # worst first

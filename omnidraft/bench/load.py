@@ -17,13 +17,13 @@ from typing import Any
 
 from omnidraft.app.default_models import choose_target, need_drafter
 from omnidraft.bench import regimes
-from omnidraft.bench import statistics as stats
 from omnidraft.bench.busy import busy_processes
 from omnidraft.bench.columns import sampling_of
 from omnidraft.bench.pairs import Pair, Way, draft_settings
 from omnidraft.bench.plans import Load
 from omnidraft.bench.report import Report, Table
 from omnidraft.bench.runner import Work, decides, in_turns
+from omnidraft.lab import statistics as stats
 from omnidraft.lab.prompts import Prompt, load_prompts
 from omnidraft.processes.cores import physical_cores
 from omnidraft.settings.config import ModelSettings

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from omnidraft.bench.plans import EDIT
-from omnidraft.bench.runner import digest_of
 from omnidraft.errors import SettingsError
 from omnidraft.lab.prompts import TASKS, Prompt, load_prompts
+from omnidraft.lab.schedule import digest
 from omnidraft.lab.topics import TOPICS, lesson_prompts
 
 TEST_SHARE = 5  # of prompts without a split every fifth is for testing
@@ -28,7 +28,7 @@ class Prompts:
 
     @property
     def digest(self) -> str:
-        return digest_of([*self.train, *self.test])
+        return digest([*self.train, *self.test])
 
 
 def choose(task: str, seed: int, train: int, test: int) -> Prompts:

@@ -19,7 +19,6 @@ from omnidraft.app.default_models import existing_path
 from omnidraft.app.hub import Download
 from omnidraft.app.hub_files import HubError, list_models, named, unreachable
 from omnidraft.bench import learn, learn_report, regimes, speed
-from omnidraft.bench import statistics as stats
 from omnidraft.bench.learn_report import DIRECT
 from omnidraft.bench.plans import METHODS, Learn, Real, Speed
 from omnidraft.bench.published import DRAFTER, FIGURES, SOURCES, Source
@@ -28,6 +27,7 @@ from omnidraft.bench.report import Report, Table
 from omnidraft.bench.runner import Cells, Work
 from omnidraft.errors import SettingsError
 from omnidraft.format import size
+from omnidraft.lab import statistics as stats
 from omnidraft.storage.files import write_atomically
 
 _PAGE = 100  # rows the viewer gives at once

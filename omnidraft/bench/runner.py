@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 from omnidraft.bench.plans import Plan
 from omnidraft.bench.report import plain
 from omnidraft.errors import SettingsError, StorageError
-from omnidraft.lab.prompts import Prompt
 from omnidraft.storage.files import reason, write_atomically
 from omnidraft.storage.paths import DataHome
 
@@ -89,7 +88,3 @@ def digest(path: Path) -> str:
         return hashlib.sha256(json.dumps(listed).encode()).hexdigest()[:16]
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()[:16]
-
-
-def digest_of(prompts: Sequence[Prompt]) -> str:
-    return hashlib.sha256(json.dumps([list(prompt.messages) for prompt in prompts]).encode()).hexdigest()[:16]

@@ -15,13 +15,14 @@ from typing import Any
 
 from omnidraft.app.default_models import choose_target, need_drafter
 from omnidraft.bench import regimes
-from omnidraft.bench import statistics as stats
 from omnidraft.bench.columns import Column, columns, label, name_of, sampling_of
 from omnidraft.bench.pairs import PLAIN, Pair, Way, draft_settings
 from omnidraft.bench.plans import Speed
 from omnidraft.bench.report import Report, Table
-from omnidraft.bench.runner import Work, decides, digest_of, in_turns
+from omnidraft.bench.runner import Work, decides, in_turns
+from omnidraft.lab import statistics as stats
 from omnidraft.lab.prompts import Prompt, load_prompts
+from omnidraft.lab.schedule import digest
 from omnidraft.lab.trace import Trace
 from omnidraft.settings.config import ModelSettings
 
@@ -50,7 +51,7 @@ def results(plan: Speed, work: Work) -> Iterator[dict[str, Any]]:
     prompts = {task: load_prompts(task, split="test", limit=plan.prompts) for task in plan.tasks}
     for regime, name, column in product(plan.regimes, plan.target, columns(plan.temperature)):
         target = choose_target(name, work.home)
-        depends = decides(plan, _LATER, target, drafter, prompts={t: digest_of(p) for t, p in prompts.items()})
+        depends = decides(plan, _LATER, target, drafter, prompts={t: digest(p) for t, p in prompts.items()})
         make = partial(_cell, plan, work, ways, regime, (target, drafter), column, prompts)
         yield work.cells.get(f"{target.stem}-{regime}-{name_of(column)}", depends, make)
 

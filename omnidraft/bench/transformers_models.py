@@ -1,7 +1,7 @@
 """The same weights for transformers, and its own generation with them, to be compared with.
 
 `export_folder` writes a Llama-like GGUF as a Hugging Face folder in float32, so that what differs between two runs is
-the program. `AssistedModel` generates plainly and assisted across tokenizers: greedily that is universal assisted
+the program. `Transformers` generates plainly and assisted across tokenizers: greedily that is universal assisted
 generation (UAG: text is decoded and tokenized again), drawn it is speculation on the tokens both vocabularies share
 (TLI). Both are the library's own; nothing here drafts or verifies, and nothing comes from the network.
 """
@@ -12,17 +12,22 @@ import json
 import shutil
 import tempfile
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 from omnidraft.backends.gguf.file import read_info
 from omnidraft.backends.hf.load import first_line, import_torch
+from omnidraft.bench.columns import Column
+from omnidraft.bench.peers.peer import PLAIN, Answer, Burst, Models, Question, answer_of, greedy
 from omnidraft.errors import ModelError, StorageError
 from omnidraft.settings.config import SamplingSettings
 from omnidraft.storage.files import reason
 from omnidraft.storage.json_text import read_json
+from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
+
+ASSISTED = "assisted"
 
 
 def export_folder(source: Path, out: Path) -> Path:
@@ -70,10 +75,10 @@ def _drop_strangers(file: Path, rows: int) -> None:
 
 
 class _Times:
-    """What `generate` tells as it goes on: tokens with the seconds since it began."""
+    """What `generate` tells as it goes on."""
 
     def __init__(self) -> None:
-        self.came: list[tuple[tuple[int, ...], float]] = []
+        self.came: list[Burst] = []
         self._begun = perf_counter()
         self._prompt = True
 
@@ -81,36 +86,43 @@ class _Times:
         if self._prompt:  # is told first
             self._prompt = False
             return
-        self.came.append((tuple(value.reshape(-1).tolist()), perf_counter() - self._begun))
+        self.came.append(Burst(tuple(value.reshape(-1).tolist()), perf_counter() - self._begun))
 
     def end(self) -> None:
         pass
 
 
-class AssistedModel:
-    """A target's and a drafter's folder in float32 on the processor."""
+class Transformers:
+    """A peer: a target's and a drafter's folder in float32 on the processor."""
 
-    def __init__(self, target: Path, drafter: Path, threads: int) -> None:
+    ways: tuple[str, ...] = (PLAIN, ASSISTED)
+
+    def __init__(self, models: Models) -> None:
+        if models.folder is None or models.drafter_folder is None:
+            raise ModelError("There is no folder of this target to give to transformers.")
         torch = import_torch()
         import transformers
 
-        torch.set_num_threads(threads)
+        torch.set_num_threads(models.threads)
         transformers.utils.logging.set_verbosity_error()
         transformers.utils.logging.disable_progress_bar()
-        self._target, self._tokenizer = _loaded(target, transformers, torch)
-        self._drafter, self._drafter_tokenizer = _loaded(drafter, transformers, torch)
+        self.notes = ["assisted is UAG at temperature 0 and TLI above"]
+        self._ends = sorted(read_gguf_vocabulary(models.target).eog)
+        self._target, self._tokenizer = _loaded(models.folder, transformers, torch)
+        self._drafter, self._drafter_tokenizer = _loaded(models.drafter_folder, transformers, torch)
 
-    def generate(
-        self, prompt: Sequence[int], sampling: SamplingSettings, ends: Sequence[int], assisted: bool
-    ) -> Iterator[tuple[tuple[int, ...], float]]:
-        """(ids, seconds since the beginning) as they came; `ends`: ids that end an answer."""
+    def answer(self, way: str, question: Question) -> Answer:
+        return answer_of(self.bursts(way, question.prompt, question.sampling))
+
+    def bursts(self, way: str, prompt: Sequence[int], sampling: SamplingSettings) -> list[Burst]:
+        """An answer as it came."""
         torch = import_torch()
         torch.manual_seed(sampling.seed or 0)
         options: dict[str, Any] = {"do_sample": sampling.temperature > 0}
         if options["do_sample"]:
             options |= {"temperature": sampling.temperature, "top_k": sampling.top_k, "top_p": sampling.top_p,
                         "min_p": sampling.min_p or None}  # fmt: skip
-        if assisted:
+        if way == ASSISTED:
             options |= {"assistant_model": self._drafter, "tokenizer": self._tokenizer,
                         "assistant_tokenizer": self._drafter_tokenizer}  # fmt: skip
         given = torch.tensor([list(prompt)])
@@ -119,9 +131,12 @@ class AssistedModel:
             warnings.simplefilter("ignore")
             self._target.generate(
                 given, attention_mask=torch.ones_like(given), max_new_tokens=sampling.max_tokens, streamer=times,
-                eos_token_id=list(ends), pad_token_id=ends[0], **options,
+                eos_token_id=self._ends, pad_token_id=self._ends[0], **options,
             )  # fmt: skip
-        yield from times.came
+        return times.came
+
+    def keeps_text(self, way: str, column: Column) -> bool:
+        return greedy(column)
 
     def close(self) -> None:
         del self._target, self._drafter

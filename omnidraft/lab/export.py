@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from omnidraft.lab.statistics import interval
 from omnidraft.lab.store import Point, RunState
 
 WINDOW = 8  # prompts a moving average covers: two turns of the four tasks
@@ -21,7 +22,8 @@ class SegmentRow:
     acceptance: pooled, accepted / proposed over all its prompts; first and last: over its first and last WINDOW
     prompts; before: over the last WINDOW prompts ahead of it (None for the first segment). recovery: how many prompts
     after its beginning the moving average first reached 95% of `before`, None if it never did. speedup: tokens/s over
-    plain tokens/s of the same prompts, by total decode time.
+    plain tokens/s of the same prompts, by total decode time; interval: its 95%, over prompts, None where they are too
+    few.
     """
 
     segment: int
@@ -36,6 +38,7 @@ class SegmentRow:
     tokens_per_pass: float | None
     tokens_per_second: float | None
     speedup: float | None
+    interval: tuple[float, float] | None
     cache_entries: int
     cache_learned: int
     degenerate: int
@@ -75,12 +78,15 @@ def pooled_acceptance(points: Sequence[Point]) -> float | None:
 
 def pooled_speedup(points: Sequence[Point]) -> float | None:
     """Plain decode time per token over drafted decode time per token, summed over the prompts that have both."""
+    plain, drafted = _timed(points)
+    return sum(seconds for seconds, _ in plain) / sum(seconds for seconds, _ in drafted) if plain else None
+
+
+def _timed(points: Sequence[Point]) -> tuple[list[tuple[float, int]], list[tuple[float, int]]]:
+    """(seconds, tokens) of every prompt that was answered both ways, plainly and drafted."""
     both = [(p, p.plain_tokens_per_second) for p in points if p.speedup and p.plain_tokens_per_second]
-    if not both:
-        return None
-    drafted = sum(p.tokens / p.tokens_per_second for p, _ in both)
-    plain = sum(p.tokens / speed for p, speed in both)
-    return plain / drafted
+    plain = [(p.tokens / speed, p.tokens) for p, speed in both]
+    return plain, [(p.tokens / p.tokens_per_second, p.tokens) for p, _ in both]
 
 
 def to_csv(state: RunState) -> str:
@@ -110,6 +116,7 @@ def _row(number: int, task: str, points: Sequence[Point], before: float | None, 
         tokens_per_pass=tokens / passes if passes else None,
         tokens_per_second=tokens / decode if decode else None,
         speedup=pooled_speedup(points),
+        interval=interval(*_timed(points)),
         cache_entries=points[-1].cache_entries,
         cache_learned=points[-1].cache_learned,
         degenerate=sum(p.degenerate for p in points),

@@ -35,10 +35,10 @@ THEMES = {
 }
 
 
-def figure(state: RunState, theme: str = "light", width: float = 9.0, height: float = 5.6) -> Figure:
-    """Acceptance above; below speedup if it was measured, else tokens per pass. Sizes in inches."""
+def figure(state: RunState, theme: str = "light") -> Figure:
+    """Acceptance above; below speedup if it was measured, else tokens per pass."""
     colours = THEMES[theme]
-    fig = Figure(figsize=(width, height), layout="constrained", facecolor=colours.background)
+    fig = Figure(figsize=(9.0, 5.6), layout="constrained", facecolor=colours.background)
     FigureCanvasAgg(fig)
     above, below = fig.subplots(2, 1, sharex=True, height_ratios=(3, 2))
     points = state.points
@@ -67,11 +67,11 @@ def figure(state: RunState, theme: str = "light", width: float = 9.0, height: fl
     return fig
 
 
-def png(state: RunState, theme: str = "light", dpi: int = 150) -> bytes:
+def png(state: RunState, theme: str = "light") -> bytes:
     """The figure as the bytes of a PNG file."""
     data = io.BytesIO()
     drawn = figure(state, theme)
-    drawn.savefig(data, format="png", dpi=dpi, facecolor=drawn.get_facecolor(), metadata={"Software": None})
+    drawn.savefig(data, format="png", dpi=150, facecolor=drawn.get_facecolor(), metadata={"Software": None})
     return data.getvalue()
 
 

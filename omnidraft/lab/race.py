@@ -12,11 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
-import numpy as np
-
 from omnidraft.decoding.events import Event, Token
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.lab.prompts import Prompt
+from omnidraft.lab.statistics import interval
 from omnidraft.lab.trace import Trace, record
 from omnidraft.learning.facts import Status
 from omnidraft.settings.config import DraftSettings, SamplingSettings
@@ -24,8 +23,6 @@ from omnidraft.settings.config import DraftSettings, SamplingSettings
 Lane = Literal["plain", "drafted"]
 LANES: tuple[Lane, ...] = ("plain", "drafted")
 PLAIN = DraftSettings(enabled=False)
-RESAMPLES = 2000
-FEWEST = 3  # answers before their speedup has an interval
 GRACE = 12.0  # seconds without a training process before a wait for one is given up
 PATIENCE = 900.0  # seconds an update may take
 
@@ -148,24 +145,13 @@ def score(pairs: Sequence[Paired]) -> Score | None:
         plain_speed=1 / per_token(*plain),
         drafted_speed=1 / per_token(*drafted),
         speedup=per_token(*plain) / per_token(*drafted),
-        interval=_interval(pairs),
+        interval=interval([(t.decode, t.tokens) for t in plain], [(t.decode, t.tokens) for t in drafted]),
         acceptance=drafter_acceptance(drafted),
         tokens_per_pass=tokens / max(sum(len(trace.rounds) for trace in drafted), 1),
         copied=sum(r.accepted for trace in drafted for r in trace.rounds if r.copied),
         same=sum(p.same for p in pairs),
         near_ties=sum(p.near_tie for p in pairs),
     )  # fmt: skip
-
-
-def _interval(pairs: Sequence[Paired]) -> tuple[float, float] | None:
-    """Where 95% of the speedups of prompts drawn from these, as many and with repetition, lie."""
-    if len(pairs) < FEWEST:
-        return None
-    sums = np.array([[p.plain.decode, p.plain.tokens, p.drafted.decode, p.drafted.tokens] for p in pairs])
-    drawn = np.random.default_rng(0).integers(len(pairs), size=(RESAMPLES, len(pairs)))
-    plain, plain_tokens, drafted, drafted_tokens = np.maximum(sums[drawn].sum(axis=1), 1e-9).T
-    low, high = np.quantile(plain / plain_tokens * drafted_tokens / drafted, [0.025, 0.975])
-    return float(low), float(high)
 
 
 def per_token(*traces: Trace) -> float:

@@ -34,11 +34,11 @@ def lesson_prompts(topic: str, most: int | None = None) -> list[Prompt]:
     return load_prompts(BUNDLED / "lessons" / f"{topic}.jsonl")[:most]
 
 
-def own_prompts(text: str, name: str = "my own") -> list[Prompt]:
+def own_prompts(text: str) -> list[Prompt]:
     """One prompt a line, as somebody wrote them into a field; no text twice."""
     lines = dict.fromkeys(" ".join(line.split()) for line in text.splitlines() if line.strip())
     return [
-        Prompt(f"own-{number}", name, None, ({"role": "user", "content": line},))
+        Prompt(f"own-{number}", "my own", None, ({"role": "user", "content": line},))
         for number, line in enumerate(lines, 1)
     ]
 

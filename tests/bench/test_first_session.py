@@ -15,7 +15,7 @@ from omnidraft.bench.runner import Cells, Work
 from omnidraft.lab.topics import TOPICS, own_prompts, topic_prompts
 from omnidraft.learning.facts import Update
 from omnidraft.storage.paths import DataHome
-from tests.bench.traces import trace
+from tests.lab.traces import trace
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import pytest
 
 from omnidraft.bench.report import Report, Table, json_file, json_lines, markdown, text, write
 from omnidraft.bench.runner import Cells, in_turns
-from omnidraft.bench.statistics import Value
 from omnidraft.errors import SettingsError, StorageError
+from omnidraft.lab.statistics import Value
 
 
 def test_every_way_gets_every_item_and_is_first_equally_often():

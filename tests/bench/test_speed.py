@@ -15,7 +15,7 @@ from omnidraft.bench.runner import Cells, Work
 from omnidraft.bench.speed import measured, run, summary, typical
 from omnidraft.errors import SettingsError
 from omnidraft.storage.paths import BUNDLED_MODELS, DataHome
-from tests.bench.traces import trace
+from tests.lab.traces import trace
 
 TARGET = str(BUNDLED_MODELS / "tiny-target-a-f16.gguf")
 

@@ -7,7 +7,8 @@ import pytest
 
 from omnidraft.backends.gguf.convert import folder_vocabulary
 from omnidraft.backends.opening import open_target
-from omnidraft.bench.transformers_models import AssistedModel, export_folder
+from omnidraft.bench.peers.peer import PLAIN, Models
+from omnidraft.bench.transformers_models import ASSISTED, Transformers, export_folder
 from omnidraft.errors import ModelError
 from omnidraft.settings.config import ModelSettings, SamplingSettings
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
@@ -40,15 +41,16 @@ def test_a_folder_appears_only_when_complete(tmp_path):
 
 
 def test_assisted_generation_says_what_plain_says(folders, models):
-    vocabulary = read_gguf_vocabulary(models / "tiny-target-a-f16.gguf")
-    model = AssistedModel(folders["target-a"], folders["drafter"], 1)
-    prompt, ends = vocabulary.encode("The first day of the week is"), sorted(vocabulary.eog)
+    target, drafter = models / "tiny-target-a-f16.gguf", models / "tiny-drafter-f16.gguf"
+    both = {"folder": folders["target-a"], "drafter_folder": folders["drafter"]}
+    model = Transformers(Models(target, drafter, 1, 64, **both))
+    prompt = read_gguf_vocabulary(target).encode("The first day of the week is")
     greedy = SamplingSettings.unfiltered(temperature=0.0, seed=1, max_tokens=16)
-    plain, assisted = (list(model.generate(prompt, greedy, ends, assisted=way)) for way in (False, True))
+    plain, assisted = (model.bursts(way, prompt, greedy) for way in (PLAIN, ASSISTED))
     ids = lambda came: [id for part, _ in came for id in part]  # noqa: E731
     assert ids(plain) == ids(assisted)
     assert 1 <= len(ids(plain)) <= 16
     assert [at for _, at in plain] == sorted(at for _, at in plain)
     drawn = SamplingSettings.unfiltered(temperature=1.0, seed=1, max_tokens=16)
-    assert ids(model.generate(prompt, drawn, ends, assisted=True))
+    assert ids(model.bursts(ASSISTED, prompt, drawn))
     model.close()

@@ -27,6 +27,7 @@ from omnidraft.lab.store import Options, Point, RunState, RunStore
 from omnidraft.learning.material.replay import ReplayStore
 from omnidraft.settings.config import LearningSettings
 from omnidraft.storage.paths import find_data_home
+from tests.lab.traces import state_of
 
 ROOT = Path(__file__).resolve().parents[2]
 A, A2, B = "tiny-target-a", "tiny-target-a2", "tiny-target-b"
@@ -381,28 +382,15 @@ def test_no_text_of_a_prompt_is_stored(begin, home, tmp_path):
 # Tables and pictures
 
 
-def state_of(*segments: list[tuple[int, int]]) -> RunState:
-    """A finished run of target A with these (accepted, proposed) per prompt."""
-    points = []
-    for number, values in enumerate(segments):
-        for place, (accepted, proposed) in enumerate(values):
-            points.append(Point(
-                len(points), number, A, "math", f"p{len(points)}", proposed, accepted,
-                accepted / proposed if proposed else None, 20, 10, 2.0, 100.0, 50.0, 2.0, 5, 5,
-                number > 0 and place == 0, False, None, 0.5,
-            ))  # fmt: skip
-    plan = schedule(*((A, "math", len(values)) for values in segments))
-    options = Options(plain=True)
-    return RunState("20260101-000000-abcd", plan, {A: "a.gguf"}, "d.gguf", options, "x", 0.0, "finished", points)
-
-
 def test_rates_of_segments_are_pooled_and_know_what_was_before():
     first, second = segment_rows(state_of([(8, 10), (0, 30)], [(1, 10), (5, 10), (5, 10)]))
     assert first.acceptance == pytest.approx(0.2)
     assert first.before is None
     assert second.before == pytest.approx(0.2)
     assert second.acceptance == pytest.approx(11 / 30)
-    assert second.speedup == pytest.approx(2.0)
+    assert (first.speedup, second.speedup) == pytest.approx((2.0, 2.0))
+    assert first.interval is None, "two prompts say nothing about others"
+    assert second.interval == pytest.approx((2.0, 2.0))
 
 
 def test_recovery_is_when_the_moving_average_is_back_at_the_old_level():

@@ -77,9 +77,17 @@ def table(state: RunState | None) -> str:
         "n-grams learned": lambda row: count(row.cache_learned),
     }
     if any(row.speedup for row in found):
-        columns["speedup"] = lambda row: f"{row.speedup:.2f}×" if row.speedup else "–"
+        columns["speedup"] = _speedup
     rows = (tables.cells([value(row) for value in columns.values()]) for row in found)
     return tables.table([tip(name) for name in columns], "".join(f"<tr>{row}</tr>" for row in rows))
+
+
+def _speedup(row: SegmentRow) -> str:
+    """With its interval; nothing where the prompts are too few to say."""
+    if row.speedup is None or row.interval is None:
+        return "–"
+    low, high = row.interval
+    return f"{row.speedup:.2f}× [{low:.2f}, {high:.2f}]"
 
 
 def story(state: RunState | None) -> str:

@@ -21,9 +21,9 @@ from omnidraft.backends.gguf.expand.padding import correct_norms
 from omnidraft.backends.gguf.expand.shapes import SHAPES, Shape
 from omnidraft.backends.gguf.expand.source import LlamaFile
 from omnidraft.backends.projectors import projector_beside
-from omnidraft.bench import statistics as stats
 from omnidraft.bench.pairs import PLAIN, Pair, Way
 from omnidraft.bench.runner import in_turns
+from omnidraft.lab import statistics as stats
 from omnidraft.settings.config import ModelSettings
 from omnidraft.storage.paths import DataHome
 

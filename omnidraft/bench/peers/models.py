@@ -105,6 +105,6 @@ def _server(models: Models, program: Path) -> Peer:
 
 
 def _transformers(models: Models) -> Peer:
-    from omnidraft.bench.peers.transformers import Transformers  # brings torch
+    from omnidraft.bench.transformers_models import Transformers  # brings torch
 
     return Transformers(models)

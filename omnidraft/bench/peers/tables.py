@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from omnidraft.bench import statistics as stats
 from omnidraft.bench.columns import Column, label
 from omnidraft.bench.peers.peer import PLAIN, Answer
 from omnidraft.bench.plans import Peers
 from omnidraft.bench.report import Report, Table
+from omnidraft.lab import statistics as stats
 
 REFERENCES = ("llama.cpp server", "omnidraft")  # whose plain decoding all are held against
 ENOUGH, LONG = 8, 31  # answers that a cell needs of so many counted tokens

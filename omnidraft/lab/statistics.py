@@ -13,6 +13,7 @@ from typing import Protocol
 import numpy as np
 
 RESAMPLES = 2000
+FEWEST = 3  # answers before their speedup has an interval
 Counts = Sequence[np.ndarray]  # one (answers, 4) array a seed: proposed, accepted, tokens, passes
 
 
@@ -50,9 +51,18 @@ def ratio(plain: Sequence[tuple[float, int]], found: Sequence[tuple[float, int]]
     drawn = np.random.default_rng(0).integers(len(both), size=(RESAMPLES, len(both)))
 
     def of(sums: np.ndarray) -> np.ndarray:
-        return (sums[..., 0] / sums[..., 1]) / (sums[..., 2] / sums[..., 3])
+        plain, plain_tokens, drafted, drafted_tokens = np.moveaxis(np.maximum(sums, 1e-9), -1, 0)
+        return (plain / plain_tokens) / (drafted / drafted_tokens)
 
     return _value(of(both.sum(0)), of(both[drawn].sum(1)))
+
+
+def interval(plain: Sequence[tuple[float, int]], found: Sequence[tuple[float, int]]) -> tuple[float, float] | None:
+    """Where 95% of the ratios of answers drawn from these lie; None where they are too few to say."""
+    if len(plain) < FEWEST:
+        return None
+    spread = ratio(plain, found)
+    return spread.low, spread.high
 
 
 def each(plain: Sequence[Timed], found: Sequence[Timed]) -> list[float]:

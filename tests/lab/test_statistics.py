@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from omnidraft.bench import statistics as stats
+from omnidraft.lab import statistics as stats
 from omnidraft.lab.trace import Trace
-from tests.bench.traces import trace
+from tests.lab.traces import trace
 
 
 def counts(rng, rate, answers=40):
