@@ -31,7 +31,7 @@ class AnswerJob:
 
     Where the request goes on with an answer, `pieces` (text, origin) of it were shown before; `begun` is all of its
     text where that is more. `prompts` are what the model reads, one behind the other; by default the request's, and no
-    other. `steps` are the calls it has made so far, which `marker` begins.
+    other. `steps` are the calls it has made so far, which `marker` begins. `watches` hear of every event.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class AnswerJob:
         steps: Sequence[Step] = (),
         marker: str = "",
         pieces: Sequence[tuple[str, str]] = (),
-        watch: Callable[[AnswerJob, Event], None] = lambda job, event: None,
+        watches: Sequence[Callable[[AnswerJob, Event], None]] = (),
         prompts: Callable[[AnswerJob], Iterable[Sequence[Message] | RawText]] = lambda job: [job.request.prompt],
         finished: Callable[[AnswerJob], None] = lambda job: None,
     ) -> None:
@@ -61,7 +61,7 @@ class AnswerJob:
         self._assistant = assistant
         self._parts: list[str] = [self.begun]
         self._marker = marker
-        self._watch = watch
+        self._watches = watches
         self._prompts = prompts
         self._finished = finished
         self._changed = threading.Condition()
@@ -131,7 +131,8 @@ class AnswerJob:
         self.live.take(event)
         if isinstance(event, (Token, Finished)) and event.text:
             self._parts.append(event.text)
-        self._watch(self, event)
+        for watch in self._watches:
+            watch(self, event)
         if not isinstance(event, Token):
             self._announce()
 

@@ -39,16 +39,24 @@ def target_of(session: Session, chat: str) -> Path | None:
         return None
     path = session.named_targets.get(name)
     if path is None or not path.exists():
-        found = models_list.find(models_list.targets(models_list.scan(session.assistant)), name)
+        found = models_list.find(models_list.targets(session.assistant), name)
         if found is None:
             return None
         path = session.named_targets[name] = found[1].path
     return path
 
 
+def answering(session: Session, chat: str) -> Path | None:
+    """The model that would answer in a conversation; None if there is none."""
+    try:
+        return target_of(session, chat) or session.target_path()
+    except OmniDraftError:
+        return None
+
+
 def keep_target(session: Session, chat: str, target: Path) -> None:
     """Let this model answer in this conversation from now on. By its name: paths mean nothing elsewhere."""
-    name = models_list.name_of(models_list.targets(models_list.scan(session.assistant)), target)
+    name = models_list.name_of(models_list.targets(session.assistant), target)
     if name is None:
         return
     session.named_targets[name] = target
@@ -223,8 +231,8 @@ def _job(
     job = AnswerJob(
         session.assistant, request, message=keeper.message.id, begun=keeper.message.content,
         steps=keeper.message.steps, pieces=keeper.pieces, finished=partial(_finish, session, settings, keeper),
-        **({"watch": keeper.watch_with(use), "prompts": use.prompts, "marker": use.marker} if use is not None
-           else {"watch": keeper.watch}),
+        watches=[keeper.watch, *([use.watch] if use is not None else [])],
+        **({"prompts": use.prompts, "marker": use.marker} if use is not None else {}),
     )  # fmt: skip
     if settings.tools is not None and (use is None or not use.offers):
         job.live.notices.append(UNSUPPORTED.format(session.target_name()))

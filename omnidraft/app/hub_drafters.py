@@ -11,7 +11,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from omnidraft.app.hub_files import HubError, RemoteFile, request_of, unreachable
+from omnidraft.app.hub_files import HubError, RemoteFile, chunks, unreachable
 from omnidraft.decoding.cost import CostModel
 from omnidraft.errors import OmniDraftError
 from omnidraft.format import percent
@@ -103,17 +103,12 @@ def _vocabulary(repo: str, cache: Path) -> Vocabulary:
 
 
 def _fetch(file: RemoteFile) -> bytes:
-    from huggingface_hub.utils import get_session
-
-    url, headers = request_of(file, 0)
     held = bytearray()
     try:
-        with get_session().stream("GET", url, headers=headers, follow_redirects=True) as response:
-            response.raise_for_status()
-            for chunk in response.iter_bytes(1 << 18):
-                held += chunk
-                if len(held) > MOST:
-                    raise HubError(f"{file.repo} has a tokenizer of more than {MOST >> 20} MB")
+        for chunk in chunks(file):
+            held += chunk
+            if len(held) > MOST:
+                raise HubError(f"{file.repo} has a tokenizer of more than {MOST >> 20} MB")
     except HubError:
         raise
     except Exception as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -180,3 +181,13 @@ def request_of(file: RemoteFile, done: int) -> tuple[str, dict[str, Any]]:
     if done:
         headers["Range"] = f"bytes={done}-"
     return hf_hub_url(file.repo, file.name), headers
+
+
+def chunks(file: RemoteFile) -> Iterator[bytes]:
+    """A file from its beginning, as it comes."""
+    from huggingface_hub.utils import get_session
+
+    url, headers = request_of(file, 0)
+    with get_session().stream("GET", url, headers=headers, follow_redirects=True) as response:
+        response.raise_for_status()
+        yield from response.iter_bytes(1 << 18)

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from omnidraft.app.hub_files import RemoteFile, RemoteModel, request_of, unreachable
+from omnidraft.app.hub_files import RemoteFile, RemoteModel, chunks, unreachable
 from omnidraft.app.model_memory import context_of
 from omnidraft.backends.gguf.file import read_info
 from omnidraft.backends.gguf.header import read_header
@@ -67,7 +66,7 @@ def _fetch_header(file: RemoteFile, path: Path) -> bool:
     looks = iter(sorted({min(size, file.size) for size in LOOKS}))
     look, held = next(looks), bytearray()
     try:
-        for chunk in _chunks(file):
+        for chunk in chunks(file):
             held += chunk
             while len(held) >= look:
                 if _is_whole(path, held, file.size):
@@ -80,15 +79,6 @@ def _fetch_header(file: RemoteFile, path: Path) -> bool:
     except Exception as error:
         raise unreachable(error) from None
     return False
-
-
-def _chunks(file: RemoteFile) -> Iterator[bytes]:
-    from huggingface_hub.utils import get_session
-
-    url, headers = request_of(file, 0)
-    with get_session().stream("GET", url, headers=headers, follow_redirects=True) as response:
-        response.raise_for_status()
-        yield from response.iter_bytes(1 << 18)
 
 
 def _is_whole(path: Path, held: bytes | bytearray, size: int) -> bool:

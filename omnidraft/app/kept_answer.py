@@ -6,13 +6,11 @@ Knows what is kept of an answer; who starts one, and with which messages, is con
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import asdict
 
 from omnidraft.app.answer_job import AnswerJob
 from omnidraft.app.plain_speed import PlainSpeed
 from omnidraft.app.session import Session
-from omnidraft.app.tool_use import ToolUse
 from omnidraft.backends.prompting.prompted_model import Continued
 from omnidraft.chats import Message, answer_meta
 from omnidraft.chats.steps import steps_meta
@@ -63,13 +61,6 @@ class KeptAnswer:
             text, ids = text[steps[-1].at :], ids[steps[-1].ids :]
             return cls(session, message, Continued(text, ids, ended) if text else None)
         return cls(session, message, Continued(text, ids, ended))
-
-    def watch_with(self, use: ToolUse) -> Callable[[AnswerJob, Event], None]:
-        def watch(job: AnswerJob, event: Event) -> None:
-            self.watch(job, event)
-            use.watch(job, event)
-
-        return watch
 
     def watch(self, job: AnswerJob, event: Event) -> None:
         if job.steps != self._steps:  # what functions did stays known, also behind a crash

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -16,7 +15,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from omnidraft.bench import plans
@@ -24,6 +22,7 @@ from omnidraft.bench.report import json_lines, text, write
 from omnidraft.bench.runner import Cells, Work
 from omnidraft.cli import drift
 from omnidraft.cli.actions import add_action
+from omnidraft.cli.interrupt import terminated
 from omnidraft.errors import StorageError
 from omnidraft.settings.fields import Rule
 from omnidraft.storage.paths import find_data_home
@@ -57,15 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    before = signal.signal(signal.SIGTERM, _interrupt)  # the processes that a measurement started are ended, too
-    try:
+    with terminated():  # the processes that a measurement started are ended, too
         return args.bench(args)
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 def _kind(kinds: Any, name: str, help: str) -> argparse.ArgumentParser:

@@ -16,6 +16,7 @@ from omnidraft.app.default_models import choose_adapter, choose_drafter, choose_
 from omnidraft.backends.pictures import Picture, open_picture
 from omnidraft.backends.prompting.picture_marks import with_pictures
 from omnidraft.backends.prompting.thinking import EFFORTS
+from omnidraft.cli.actions import draft_length
 from omnidraft.cli.converse import converse, new_chat
 from omnidraft.cli.interrupt import Interrupts
 from omnidraft.cli.report import print_json, report, summary
@@ -117,18 +118,10 @@ def draft_settings(args: argparse.Namespace, assistant: Assistant) -> DraftSetti
         given["enabled"] = False
     if args.verification:
         given["verification"] = args.verification
-    if args.draft_length == "adaptive":
-        given["mode"] = "adaptive"
-    elif args.draft_length is not None:
-        given.update(mode="fixed", length=_whole_number(args.draft_length))
+    if args.draft_length is not None:
+        length = draft_length(args.draft_length)
+        given.update({"mode": "adaptive"} if length is None else {"mode": "fixed", "length": length})
     return dataclasses.replace(assistant.settings.draft, **given)
-
-
-def _whole_number(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise SettingsError(f"--draft-length takes a whole number or 'adaptive', not {text[:40]!r}.") from None
 
 
 def _load(args: argparse.Namespace, assistant: Assistant) -> None:

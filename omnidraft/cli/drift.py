@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 
 from omnidraft.app.default_models import choose_target, need_drafter
+from omnidraft.cli.actions import draft_length
 from omnidraft.cli.interrupt import Interrupts
-from omnidraft.errors import SettingsError
 from omnidraft.lab import progress
 from omnidraft.lab import runs as drift
 from omnidraft.lab.export import segment_rows, table, to_csv, to_json
@@ -80,19 +80,10 @@ def _new(args: argparse.Namespace, home: DataHome, folder: Path) -> drift.DriftR
 
 def _options(args: argparse.Namespace) -> Options:
     return Options(
-        cache=args.cache, draft_length=_length(args.draft_length), plain=args.paired,
+        cache=args.cache, draft_length=draft_length(args.draft_length), plain=args.paired,
         learning=args.learn or args.learn_as_paper, as_in_paper=args.learn_as_paper, max_tokens=args.max_tokens,
         temperature=args.temperature, seed=args.seed, threads=args.threads,
     )  # fmt: skip
-
-
-def _length(text: str) -> int | None:
-    if text == "adaptive":
-        return None
-    try:
-        return int(text)
-    except ValueError:
-        raise SettingsError(f"--draft-length takes a whole number or 'adaptive', not {text[:40]!r}.") from None
 
 
 def _list(store: RunStore, as_json: bool) -> int:

@@ -55,6 +55,20 @@ def _interrupt_main() -> None:
         signal.raise_signal(signal.SIGINT)
 
 
+@contextmanager
+def terminated() -> Iterator[None]:
+    """Meanwhile SIGTERM raises KeyboardInterrupt, too, so that what was started is ended."""
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
 class Interrupts:
     """As a context: the first Ctrl+C calls `stop` (which must take no lock), a second one raises KeyboardInterrupt.
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 import argparse
 import getpass
 import re
-import signal
 import socket
 import time
 from pathlib import Path
-from types import FrameType
 
 from omnidraft.backends.remote.worker_process import Lending, WorkerProcess
+from omnidraft.cli.interrupt import terminated
 from omnidraft.errors import SettingsError, StorageError
 from omnidraft.settings.addresses import DEFAULT_PORT, Address, parse_address
 
@@ -41,22 +40,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     lending = _lending(args)
     worker = WorkerProcess(lending)
-    before = signal.signal(signal.SIGTERM, _interrupt)
-    try:
-        lent = worker.start()
-        print(f"Lending {lent} at {lending.listen}. Ctrl+C ends it.", flush=True)
-        for event in worker.events():
-            print(f"{time.strftime('%H:%M:%S')} {event}", flush=True)
-    except KeyboardInterrupt:
-        print("Ended.", flush=True)
-    finally:
-        worker.stop()
-        signal.signal(signal.SIGTERM, before)
+    with terminated():
+        try:
+            lent = worker.start()
+            print(f"Lending {lent} at {lending.listen}. Ctrl+C ends it.", flush=True)
+            for event in worker.events():
+                print(f"{time.strftime('%H:%M:%S')} {event}", flush=True)
+        except KeyboardInterrupt:
+            print("Ended.", flush=True)
+        finally:
+            worker.stop()
     return 0
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 def _lending(args: argparse.Namespace) -> Lending:

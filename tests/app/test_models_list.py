@@ -69,7 +69,7 @@ def test_a_target_named_by_its_path_is_offered_wherever_it_lies(session, tmp_pat
         session.assistant.settings = AppSettings(target=str(lies))
     else:
         session.assistant.named = str(lies)
-    models = models_list.targets(models_list.scan(session.assistant))
+    models = models_list.targets(session.assistant)
     assert [model.path.name for model in models if model.path.parent == lies.parent] == ["fetched.gguf"]
     assert models_list.chosen(models, lies) == str(lies)
 

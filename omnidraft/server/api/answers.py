@@ -26,7 +26,6 @@ from omnidraft.backends.prompting.grammar import Grammar
 from omnidraft.backends.prompting.grammar_state import GrammarState
 from omnidraft.backends.prompting.raw_text import RawText
 from omnidraft.backends.prompting.templates import ChatTemplate
-from omnidraft.decoding.events import Event
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.engine import Engine
 from omnidraft.errors import OmniDraftError
@@ -144,16 +143,12 @@ def _answer(session: Session, name: str, model: ModelInfo, choice: Choice) -> Re
         scores = None
         if asked.alternatives is not None:
             scores = Logprobs(prompted.model.vocabulary, template.answer_prefix if chat else "")
-        job = session.start(AnswerJob(session.assistant, wanted, watch=_watched(scores)))
+        job = session.start(AnswerJob(session.assistant, wanted, watches=[scores.watch] if scores is not None else []))
         if chat:
             reader = template.reader(asked.tools.schemas if asked.tools is not None else {})
             return Reply(job, name, choice.index, choice.again, ChatForm(job, reader, asked.tools, scores))
         echo = prompt.text if asked.echo else ""
         return Reply(job, name, choice.index, choice.again, TextForm(job, echo, scores))
-
-
-def _watched(scores: Logprobs | None) -> Callable[[AnswerJob, Event], None]:
-    return scores.watch if scores is not None else lambda job, event: None
 
 
 def _raw(prompt: Prompt, engine: Engine) -> RawText:

@@ -65,10 +65,7 @@ class ChatForm:
         return [{"delta": delta, "logprobs": None if at else scores} for at, delta in enumerate(deltas)]
 
     def _scores(self, always: bool = False) -> dict[str, Any] | None:
-        if self._logprobs is None:
-            return None
-        found = self._logprobs.news()
-        return self._logprobs.of_chat(found) if found or always else None
+        return self._logprobs.told(self._logprobs.of_chat, always) if self._logprobs is not None else None
 
     def _news(self, over: bool) -> list[Event]:
         """What was read since the last look."""

@@ -7,7 +7,7 @@ numbers mean is told in decoding/scores.py.
 from __future__ import annotations
 
 import codecs
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from omnidraft.app.answer_job import AnswerJob
@@ -49,6 +49,11 @@ class Logprobs:
             end += 1
         found, self._read = self._entries[self._read : end], end
         return found
+
+    def told(self, of: Callable[[Sequence[Entry]], dict[str, Any]], always: bool) -> dict[str, Any] | None:
+        """What became showable since the last look, as `of` has it; None for nothing, unless `always`."""
+        found = self.news()
+        return of(found) if found or always else None
 
     def of_chat(self, entries: Sequence[Entry]) -> dict[str, Any]:
         """As a chat's choice holds them."""

@@ -36,7 +36,4 @@ class TextForm:
         return [{"text": new, "logprobs": scores}] if new or scores else []
 
     def _scores(self, always: bool = False) -> dict[str, Any] | None:
-        if self._logprobs is None:
-            return None
-        found = self._logprobs.news()
-        return self._logprobs.of_text(found) if found or always else None
+        return self._logprobs.told(self._logprobs.of_text, always) if self._logprobs is not None else None
