@@ -128,7 +128,7 @@ def _cards(sessions: Sessions, session: Session) -> str:
     shown = []
     for profile in list_profiles(sessions.home):
         here = profile.name == session.profile
-        quoted = escape(profile.name, quote=True)
+        quoted = escape(profile.name)
         buttons = f'<button type="button" data-kind="use" data-name="{quoted}">Use it</button>'
         if profile.name != sessions.default:
             buttons += f'<button type="button" data-kind="delete" data-name="{quoted}">Delete</button>'

@@ -70,7 +70,7 @@ def _list(session: Session) -> str:
     if not facts:
         return "<p>Nothing yet.</p>"
     rows = [
-        f'<li><span>{escape(fact)}</span><button type="button" data-name="{escape(fact, quote=True)}" '
-        f'aria-label="Forget: {escape(fact, quote=True)}">Forget</button></li>' for fact in facts
+        f'<li><span>{escape(fact)}</span><button type="button" data-name="{escape(fact)}" '
+        f'aria-label="Forget: {escape(fact)}">Forget</button></li>' for fact in facts
     ]  # fmt: skip
     return f'<ul class="od-facts">{"".join(rows)}</ul>'

@@ -228,11 +228,12 @@ def _job(
         [*messages, *begun], sampling, draft_of(session, settings), continued=keeper.continued, source=settings.id,
         capture=session.assistant.capture,
     )  # fmt: skip
+    more: dict[str, Any] = {"prompts": use.prompts, "marker": use.marker} if use is not None else {}
     job = AnswerJob(
         session.assistant, request, message=keeper.message.id, begun=keeper.message.content,
         steps=keeper.message.steps, pieces=keeper.pieces, finished=partial(_finish, session, settings, keeper),
         watches=[keeper.watch, *([use.watch] if use is not None else [])],
-        **({"prompts": use.prompts, "marker": use.marker} if use is not None else {}),
+        **more,
     )  # fmt: skip
     if settings.tools is not None and (use is None or not use.offers):
         job.live.notices.append(UNSUPPORTED.format(session.target_name()))

@@ -19,8 +19,8 @@ from omnidraft.backends.prompting.thinking import EFFORTS
 from omnidraft.cli.actions import draft_length
 from omnidraft.cli.converse import converse, new_chat
 from omnidraft.cli.interrupt import Interrupts
-from omnidraft.cli.report import print_json, report, summary
-from omnidraft.decoding.events import Finished, Notice, Token
+from omnidraft.cli.report import print_json, printed, report, summary
+from omnidraft.decoding.events import Finished, Token
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import SettingsError
 from omnidraft.lab.prompts import Prompt, load_prompts
@@ -198,28 +198,14 @@ def _answer_one(
     chat: str,
 ) -> None:
     """Print one answer. Interrupted, it still prints what there is, then raises KeyboardInterrupt."""
-    text: list[str] = []
-    ids: list[int] = []
-    finished: Finished | None = None
+    request = AnswerRequest(prompt.messages, sampling, draft, source=chat, capture=assistant.capture)
     with Interrupts(assistant.stop) as interrupts:
-        for event in assistant.answer(
-            AnswerRequest(prompt.messages, sampling, draft, source=chat, capture=assistant.capture)
-        ):
-            if isinstance(event, (Token, Finished)):
-                text.append(event.text)
-                if not args.json:
-                    print(event.text, end="", flush=True)
-            if isinstance(event, Token):
-                ids.append(event.id)
-            elif isinstance(event, Finished):
-                finished = event
-            elif isinstance(event, Notice):
-                print(event.text, file=sys.stderr)
-            elif interrupts.pending:
-                assistant.stop()  # in case it came before the engine had begun
-    assert finished is not None  # every answer ends with it, or with an error
+        events = list(printed(assistant, request, interrupts, text=not args.json))
+    finished = next(event for event in events if isinstance(event, Finished))  # every other end is an error
     if args.json:
-        print_json({"id": prompt.id, **report("".join(text), ids, finished)})
+        text = "".join(event.text for event in events if isinstance(event, (Token, Finished)))
+        ids = [event.id for event in events if isinstance(event, Token)]
+        print_json({"id": prompt.id, **report(text, ids, finished)})
     else:
         print()
         print(summary(finished), file=sys.stderr)

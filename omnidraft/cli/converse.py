@@ -15,8 +15,8 @@ from omnidraft.backends.pictures import Picture, open_picture
 from omnidraft.backends.prompting.formats.events import collect
 from omnidraft.backends.prompting.picture_marks import with_pictures
 from omnidraft.cli.interrupt import Interrupts
-from omnidraft.cli.report import summary
-from omnidraft.decoding.events import Finished, Notice, Token
+from omnidraft.cli.report import printed, summary
+from omnidraft.decoding.events import Finished, Token
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import OmniDraftError
 from omnidraft.settings.config import DraftSettings, SamplingSettings
@@ -114,23 +114,15 @@ def _answer(
     """Print an answer as it comes; returns its text, also if it was stopped, and its end."""
     said: list[str] = []
     finished = None
-    events = assistant.answer(AnswerRequest(messages, sampling, draft, source=chat, capture=assistant.capture))
+    request = AnswerRequest(messages, sampling, draft, source=chat, capture=assistant.capture)
     with Interrupts(assistant.stop) as interrupts:
-        try:
-            for event in events:
-                if isinstance(event, (Token, Finished)):
-                    said.append(event.text)
-                    print(event.text, end="", flush=True)
-                if isinstance(event, Finished):
-                    finished = event
-                    print()
-                    print(("[stopped] " if event.reason == "cancelled" else "") + summary(event), file=sys.stderr)
-                elif isinstance(event, Notice):
-                    print(event.text, file=sys.stderr)
-                elif interrupts.pending and not isinstance(event, Token):
-                    assistant.stop()  # in case it came before the engine had begun
-        finally:
-            events.close()
+        for event in printed(assistant, request, interrupts):
+            if isinstance(event, (Token, Finished)):
+                said.append(event.text)
+            if isinstance(event, Finished):
+                finished = event
+                print()
+                print(("[stopped] " if event.reason == "cancelled" else "") + summary(event), file=sys.stderr)
     return "".join(said), finished
 
 

@@ -76,6 +76,12 @@ def pooled_acceptance(points: Sequence[Point]) -> float | None:
     return sum(p.accepted for p in points) / proposed if proposed else None
 
 
+def pooled_passes(points: Sequence[Point]) -> float | None:
+    """Tokens per target pass over all of them."""
+    passes = sum(p.passes for p in points)
+    return sum(p.tokens for p in points) / passes if passes else None
+
+
 def pooled_speedup(points: Sequence[Point]) -> float | None:
     """Plain decode time per token over drafted decode time per token, summed over the prompts that have both."""
     plain, drafted = _timed(points)
@@ -104,7 +110,7 @@ def to_json(state: RunState) -> dict[str, Any]:
 
 
 def _row(number: int, task: str, points: Sequence[Point], before: float | None, recovery: int | None) -> SegmentRow:
-    tokens, passes = sum(p.tokens for p in points), sum(p.passes for p in points)
+    tokens = sum(p.tokens for p in points)
     decode = sum(p.tokens / p.tokens_per_second for p in points if p.tokens_per_second)
     return SegmentRow(
         number, points[0].target, task, len(points),
@@ -113,7 +119,7 @@ def _row(number: int, task: str, points: Sequence[Point], before: float | None, 
         first=pooled_acceptance(points[:WINDOW]),
         last=pooled_acceptance(points[-WINDOW:]),
         recovery=recovery,
-        tokens_per_pass=tokens / passes if passes else None,
+        tokens_per_pass=pooled_passes(points),
         tokens_per_second=tokens / decode if decode else None,
         speedup=pooled_speedup(points),
         interval=interval(*_timed(points)),

@@ -22,16 +22,17 @@ from omnidraft.vocab import PairMap
 
 
 class RunLearner:
-    """The `Learner` (runs.py) of one run; what it knows is in the run's folder."""
+    """Trains the drafter during one run. What it knows is in the run's folder, so that a resumed run goes on."""
 
-    capture = CAPTURE
+    capture = CAPTURE  # of the target's top ids, at every generated position
 
     def __init__(self, state: RunState, settings: LearningSettings | None = None) -> None:
         self._state, self._settings = state, settings or LearningSettings()
         self._stream: StreamLearner | None = None
 
     def switched(self, folder: Path, engine: Engine, pair: PairMap) -> Path | None:
-        """Draft with what this vocabulary has learned; a new one starts warm from the last."""
+        """A target was loaded. Returns the adapter to draft with, None for the bare drafter: what this vocabulary has
+        learned; a new one starts warm from the last."""
         options, drafter = self._state.options, Path(self._state.drafter)
         if self._stream is None:
             self._stream = StreamLearner(
@@ -45,7 +46,8 @@ class RunLearner:
         return choice.adapter
 
     def answered(self, prompt: Prompt, tokens: Sequence[Token], finished: Finished) -> Path | None:
-        """Learn from an answer, once: a run killed behind an update answers its prompt again."""
+        """Learn from an answer, once: a run killed behind an update answers its prompt again. Returns the adapter from
+        now on."""
         stream = self._stream
         assert stream is not None  # there was a target to answer
         sampling = SamplingSettings(temperature=self._state.options.temperature)

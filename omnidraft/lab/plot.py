@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from omnidraft.lab.export import WINDOW, moving_average, pooled_speedup
+from omnidraft.lab.export import WINDOW, moving_average, pooled_passes, pooled_speedup
 from omnidraft.lab.store import Point, RunState
 
 
@@ -52,7 +52,7 @@ def figure(state: RunState, theme: str = "light") -> Figure:
         below.set_ylabel("Speedup\nover plain")
     else:
         each = [p.tokens_per_pass for p in points]
-        _series(below, points, each, moving_average(points, of=_tokens_per_pass), colours.speed)
+        _series(below, points, each, moving_average(points, of=pooled_passes), colours.speed)
         below.set_ylabel("Tokens per\ntarget pass")
     below.set_ylim(bottom=0)
     below.set_xlabel("Prompt")
@@ -122,14 +122,7 @@ def _dress(axes: Axes, colours: Colours) -> None:
 
 def _title(state: RunState) -> str:
     options = state.options
-    caches = {"off": "no n-gram cache", "empty": "n-gram cache from empty", "seeded": "seeded n-gram cache"}
-    cache = caches[options.cache]
     length = "adaptive draft length" if options.draft_length is None else f"draft length {options.draft_length}"
     learning = f", {options.about_learning}" if options.learning else ""
     unfinished = "" if state.done == state.total else f" ({state.done} of {state.total} prompts)"
-    return f"Drift {state.schedule.name}: {cache}, {length}{learning}{unfinished}"
-
-
-def _tokens_per_pass(points: Sequence[Point]) -> float | None:
-    passes = sum(p.passes for p in points)
-    return sum(p.tokens for p in points) / passes if passes else None
+    return f"Drift {state.schedule.name}: {options.about_cache}, {length}{learning}{unfinished}"

@@ -11,13 +11,13 @@ import threading
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from time import perf_counter
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from omnidraft.backends.llama.model import LlamaDrafter
 from omnidraft.decoding.events import Event as AnswerEvent
 from omnidraft.decoding.events import Finished, Token
 from omnidraft.decoding.request import AnswerRequest
-from omnidraft.engine import Engine, Memory
+from omnidraft.engine import Memory
 from omnidraft.errors import ModelError, SettingsError
 from omnidraft.lab.models import PLAIN, LoadedTarget, draft_settings
 from omnidraft.lab.progress import DriftEvent, Ended, Loading, Step, seconds_left
@@ -27,25 +27,12 @@ from omnidraft.lab.store import Options, Point, RunState, RunStore, Status
 from omnidraft.lab.trace import Trace, record
 from omnidraft.settings.config import DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.storage.paths import DataHome
-from omnidraft.vocab import PairMap
+
+if TYPE_CHECKING:
+    from omnidraft.lab.learning import RunLearner
 
 
-class Learner(Protocol):
-    """Whatever trains the drafter during a run. What it knows it keeps in `folder`, so that a resumed run goes on.
-
-    capture: how many of the target's top ids it wants at every generated position.
-    """
-
-    capture: int
-
-    def switched(self, folder: Path, engine: Engine, pair: PairMap) -> Path | None:
-        """A target was loaded. Returns the adapter to draft with, None for the bare drafter."""
-
-    def answered(self, prompt: Prompt, tokens: Sequence[Token], finished: Finished) -> Path | None:
-        """An answer was written; the engine still holds its context. May train; returns the adapter from now on."""
-
-
-def learner_of(state: RunState) -> Learner | None:
+def learner_of(state: RunState) -> RunLearner | None:
     """The app's own way of learning, where the run is to learn."""
     if not state.options.learning:
         return None
@@ -94,7 +81,7 @@ class DriftRun:
         self._drafter: LlamaDrafter | None = None
         self._loaded: LoadedTarget | None = None
         self._adapter: Path | None = None
-        self._learner: Learner | None = None
+        self._learner: RunLearner | None = None
 
     @property
     def folder(self) -> Path:
@@ -110,7 +97,7 @@ class DriftRun:
         if (loaded := self._loaded) is not None:
             loaded.engine.cancel()
 
-    def events(self, learner: Learner | None = None) -> Iterator[DriftEvent]:
+    def events(self, learner: RunLearner | None = None) -> Iterator[DriftEvent]:
         """Answer the prompts that are left. Closing the generator pauses the run."""
         if self.state.options.learning != (learner is not None):
             raise SettingsError("A run with learning needs a learner, and a run without has no use for one.")

@@ -27,7 +27,7 @@ from omnidraft.storage.json_text import read_json
 from omnidraft.storage.paths import ProfilePaths, make_folder
 
 FORMAT, VERSION = "omnidraft-drift", 1
-CACHES = ("seeded", "empty", "off")
+CACHES = {"seeded": "seeded n-gram cache", "empty": "n-gram cache from empty", "off": "no n-gram cache"}
 Status = Literal["new", "running", "paused", "stopped", "failed", "finished"]
 _ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
 
@@ -51,6 +51,10 @@ class Options:
     temperature: float = 0.0
     seed: int = 0
     threads: int = 0
+
+    @property
+    def about_cache(self) -> str:
+        return CACHES[self.cache]
 
     @property
     def about_learning(self) -> str:

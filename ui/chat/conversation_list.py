@@ -107,9 +107,9 @@ def _row(chat: Conversation, current: str, snippet: str = "", writing: bool = Fa
     pin = "Unpin" if chat.pinned else "Pin"
     top = act("unarchive", "Unarchive", chat.title, _BACK) if chat.archived else act(pin.lower(), pin, chat.title, _PIN)
     acts = act("tag", "Tags of", chat.title, _TAG, "Tags") + top
-    title = escape(chat.title, quote=True)
+    title = escape(chat.title)
     box = f'<label class="od-box"><input type="checkbox" value="{chat.id}" aria-label="Choose {title}"></label>'
-    marks = f'data-learned data-tags="{escape(", ".join(chat.tags), quote=True)}"'
+    marks = f'data-learned data-tags="{escape(", ".join(chat.tags))}"'
     marks += ' aria-current="true"' if chat.id == current else ""
     below = "  ".join(filter(None, [" ".join(f"#{tag}" for tag in chat.tags), snippet]))
     row = {"acts": acts, "stop": stop, "extra": below, "marks": marks, "address": address(chat.id)}
@@ -122,7 +122,7 @@ def _tags(chats: list[Conversation]) -> str:
     if not counted:
         return ""
     made = "".join(
-        f'<button type="button" data-kind="filter" data-tag="{escape(tag, quote=True)}" aria-pressed="false">'
+        f'<button type="button" data-kind="filter" data-tag="{escape(tag)}" aria-pressed="false">'
         f"#{escape(tag)}</button>"
         for tag, _ in counted.most_common(SHOWN_TAGS)
     )

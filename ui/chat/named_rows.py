@@ -29,9 +29,9 @@ def named_row(
     address is a link, which another tab can open. `box` stands before the name.
     """
     below = f"<small>{escape(extra)}</small>" if extra else ""
-    tag, kind = ("a", f'href="{escape(address, quote=True)}"') if address else ("button", 'type="button"')
+    tag, kind = ("a", f'href="{escape(address)}"') if address else ("button", 'type="button"')
     return (
-        f'<div class="od-item" data-id="{escape(key, quote=True)}" {marks}>{box}'
+        f'<div class="od-item" data-id="{escape(key)}" {marks}>{box}'
         f'<{tag} {kind} class="od-row" data-kind="open"><span>{escape(name)}</span>{below}</{tag}>'
         f'{stop}<span class="od-acts">{acts}{act("rename", "Rename", name, _PEN)}'
         f"{act('ask-delete', 'Delete', name, _BIN)}</span></div>"
@@ -42,7 +42,7 @@ def act(kind: str, word: str, name: str, path: str, hint: str = "", mark: str = 
     """A button of a row: what it does to which, said to a screen reader; an icon."""
     return (
         f'<button type="button" class="{f"od-act {mark}".strip()}" data-kind="{kind}" '
-        f'aria-label="{escape(f"{word} {name}", quote=True)}" '
+        f'aria-label="{escape(f"{word} {name}")}" '
         f'title="{escape(hint or word)}"><svg viewBox="0 0 24 24" aria-hidden="true"><path d="{path}"/></svg></button>'
     )
 

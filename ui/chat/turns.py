@@ -39,7 +39,7 @@ class Turns:
 
     def marks_html(self, chat: str = "") -> str:
         """The marks, and whose they are, where the page scripts find them; no two are equal, so each is seen there."""
-        marks, whose = (escape(text, quote=True) for text in (json.dumps(self.marks), chat))
+        marks, whose = (escape(text) for text in (json.dumps(self.marks), chat))
         seen = f'data-chat="{whose}" data-now="{time.monotonic_ns()}" data-marks="{marks}"'
         return f'<div id="od-marks" hidden {seen}></div>'
 

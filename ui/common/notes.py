@@ -12,7 +12,7 @@ def note(text: str, bad: bool = False, undo: str = "") -> str:
     """undo: by what to take back what is told, with a button; it works where the page has the event for it."""
     if not text:
         return ""
-    mark = escape(undo, quote=True)
+    mark = escape(undo)
     button = f' <button type="button" class="od-undo" data-mark="{mark}">Undo</button>' if undo else ""
     kind, role = (" od-bad", "alert") if bad else ("", "status")
     return f'<div class="od-note{kind}" role="{role}">{escape(text)}{button}</div>'

@@ -68,7 +68,7 @@ def plot(
 ) -> str:
     """A figure with its caption and, where series have names, a legend. about: what a screen reader says instead."""
     drawn = "".join(_series(frame, one) for one in series)
-    label = escape(about or title, quote=True)
+    label = escape(about or title)
     return (
         f'<figure class="od-plot"><figcaption>{escape(title)}{_legend(series)}</figcaption>'
         f'<svg viewBox="0 0 {frame.width} {frame.height}" role="img" aria-label="{label}">'

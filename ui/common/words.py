@@ -34,4 +34,4 @@ def tip(word: str, shown: str | None = None) -> str:
     text = escape(shown or word)
     if meaning is None:
         return text
-    return f'<button type="button" class="od-tip" data-tip="{escape(meaning, quote=True)}">{text}</button>'
+    return f'<button type="button" class="od-tip" data-tip="{escape(meaning)}">{text}</button>'

@@ -170,7 +170,7 @@ def _bar(name: str, found: Score, top: float) -> str:
     label = f"{name}: {found.speedup:.2f} ({low:.2f} to {high:.2f}) times plain decoding, {words}"
     return (
         f'<div class="od-gainbar" data-bar="{"after" if name == "Taught" else "before"}" role="img" '
-        f'aria-label="{escape(label, quote=True)}"><span>{name}</span>'
+        f'aria-label="{escape(label)}"><span>{name}</span>'
         f'<div class="od-track"><i style="width:{min(found.speedup / top, 1):.1%}"></i>'
         f'<u style="left:{1 / top:.1%}"></u></div><b>{found.speedup:.2f}×</b><small>{escape(words)}</small></div>'
     )

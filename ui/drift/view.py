@@ -12,14 +12,13 @@ from html import escape
 from itertools import pairwise
 
 from omnidraft.format import count, percent, rate, share
-from omnidraft.lab.export import WINDOW, SegmentRow, moving_average, pooled_speedup, segment_rows
+from omnidraft.lab.export import WINDOW, SegmentRow, moving_average, pooled_passes, pooled_speedup, segment_rows
 from omnidraft.lab.store import Options, Point, RunState
 from ui.common import tables
 from ui.common.plot import Frame, Mark, Series, ceiling, plot
 from ui.common.words import tip
 
 LITTLE = 0.05  # accepted, of the drafts: a fall from less shows nothing
-CACHES = {"off": "no n-gram cache", "empty": "n-gram cache from empty", "seeded": "seeded n-gram cache"}
 
 
 def progress(state: RunState | None, doing: str, left: float, error: str) -> str:
@@ -45,7 +44,7 @@ def plots(state: RunState | None, beside: RunState | None = None) -> str:
         return ""
     acceptance = Measure("Acceptance per prompt: accepted of what was proposed", lambda p: p.acceptance, None, share)
     speed = Measure("Speedup over plain decoding, per prompt", lambda p: p.speedup, pooled_speedup, _times)
-    passes = Measure("Tokens per pass of the model, per prompt", lambda p: p.tokens_per_pass, _pooled_passes, _plain)
+    passes = Measure("Tokens per pass of the model, per prompt", lambda p: p.tokens_per_pass, pooled_passes, _plain)
     second = speed if any(p.speedup for p in state.points) else passes
     return story(state) + "".join(_plot(measure, state, beside) for measure in (acceptance, second))
 
@@ -157,7 +156,7 @@ def _run(state: RunState, here: bool, beside: bool) -> str:
 def about_options(options: Options) -> str:
     """How a run answers its prompts, in a few words."""
     length = "adaptive length" if options.draft_length is None else f"draft length {options.draft_length}"
-    return f"{CACHES[options.cache]}, {options.about_learning}, {length}"
+    return f"{options.about_cache}, {options.about_learning}, {length}"
 
 
 SCRIPT = """
@@ -193,11 +192,6 @@ def _marks(state: RunState) -> list[Mark]:
         marks.append(Mark(begin - 0.5, f"{segment.target}, {segment.task}", line=number > 0))
         begin += segment.count
     return marks
-
-
-def _pooled_passes(points: Sequence[Point]) -> float | None:
-    passes = sum(p.passes for p in points)
-    return sum(p.tokens for p in points) / passes if passes else None
 
 
 def _times(value: float) -> str:

@@ -130,8 +130,8 @@ def _use(which: str, words: str, served: bool) -> str:
     if served:
         return ""
     return (
-        f'<button type="button" class="od-use" data-kind="use" data-which="{escape(which, quote=True)}" '
-        f'aria-label="Draft with {escape(words, quote=True)}">Use</button>'
+        f'<button type="button" class="od-use" data-kind="use" data-which="{escape(which)}" '
+        f'aria-label="Draft with {escape(words)}">Use</button>'
     )
 
 
@@ -145,7 +145,7 @@ def _start(start: Start) -> str:
         *["–"] * 8,
         _use("warm" if start.warm else "bare", name, start.served),
     ]
-    return f'<tr title="{escape(about, quote=True)}" data-version="{name}">{cells(values)}</tr>'
+    return f'<tr title="{escape(about)}" data-version="{name}">{cells(values)}</tr>'
 
 
 def _version(v: VersionInfo) -> str:
@@ -156,8 +156,8 @@ def _version(v: VersionInfo) -> str:
         percent(held_out(v.before)), percent(held_out(v.after)), live, size(v.bytes),
         _use(v.name, f"version {_short(v.name)}", v.served),
     ]  # fmt: skip
-    tip = escape(f"{v.loss_name}, rank {v.rank}, trained while {v.target} answered; {v.path}", quote=True)
-    return f'<tr title="{tip}" data-version="{escape(v.name, quote=True)}">{cells(values)}</tr>'
+    tip = escape(f"{v.loss_name}, rank {v.rank}, trained while {v.target} answered; {v.path}")
+    return f'<tr title="{tip}" data-version="{escape(v.name)}">{cells(values)}</tr>'
 
 
 def updates_table(updates: Sequence[Update]) -> str:
@@ -175,7 +175,7 @@ def _update(u: Update) -> str:
         count(u.tokens), f"{u.losses[0]:.2f} → {u.losses[-1]:.2f}" if u.losses else "–",
         seconds(u.cpu_seconds) if u.cpu_seconds else "–", seconds(u.seconds) if u.seconds else "–",
     ]  # fmt: skip
-    return f'<tr title="{escape(u.reason, quote=True)}" data-outcome="{u.outcome}">{cells(values)}</tr>'
+    return f'<tr title="{escape(u.reason)}" data-outcome="{u.outcome}">{cells(values)}</tr>'
 
 
 def held_out(estimates: Estimates) -> float | None:

@@ -112,7 +112,7 @@ def _measured(session: Session) -> CostModel | None:
 
 
 def _offer(one: hub_drafters.Drafter, worth: hub_drafters.Worth | None) -> str:
-    repo = escape(one.known.repo, quote=True)
+    repo = escape(one.known.repo)
     facts = [one.known.about, one.label()]
     if worth is not None:
         gain = f"about {worth.speedup:.1f} times plain speed" if worth.speedup > 1.05 else "no gain expected here"

@@ -175,7 +175,7 @@ def _more(model: ModelInfo, drafts: bool) -> str:
 
 
 def _button(kind: str, word: str, model: ModelInfo) -> str:
-    path = escape(str(model.path), quote=True)
+    path = escape(str(model.path))
     of = f' <span class="od-hidden">{escape(model.name)}</span>'
     return f'<button type="button" data-kind="{kind}" data-file="{path}">{word}{of}</button>'
 

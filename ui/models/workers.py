@@ -94,7 +94,7 @@ def _listed(session: Session) -> str:
 
 
 def _row(worker: Named) -> str:
-    found, address = worker.found, escape(str(worker.address), quote=True)
+    found, address = worker.found, escape(str(worker.address))
     remove = f'<button type="button" data-kind="remove" data-file="{address}">Remove</button>'
     if found is None:
         state = f'<td colspan="5" class="od-bad">{escape(worker.state)}</td>'
