@@ -8,6 +8,16 @@ def count(value: int) -> str:
     return f"{value:,}"
 
 
+def counted(number: int, what: str) -> str:
+    """1 answer, 1,200 answers."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def version(name: str) -> str:
+    """v3 for v000003, the name of an adapter's version."""
+    return f"v{int(name[1:])}" if name[1:].isdecimal() else name
+
+
 def short(value: float) -> str:
     """4.4M, 0.5B, 320K: parameter counts."""
     for limit, unit in ((1e9, "B"), (1e6, "M"), (1e3, "K")):

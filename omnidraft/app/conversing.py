@@ -305,8 +305,3 @@ def draft_of(session: Session, settings: Conversation) -> DraftSettings:
     """The profile's way of drafting, switched off where the conversation says so."""
     draft = session.settings.draft
     return replace(draft, enabled=draft.enabled and settings.speculation)
-
-
-def with_values(session: Session, settings: Conversation, values: dict[str, Any]) -> SamplingSettings:
-    """The conversation's sampling with some values replaced."""
-    return replace(sampling_of(session, settings), **values)

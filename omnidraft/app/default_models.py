@@ -6,7 +6,6 @@ from pathlib import Path
 
 from omnidraft.backends.discovery import find_models
 from omnidraft.errors import ModelError
-from omnidraft.learning.adapters.serving import AUTO, NO_ADAPTER
 from omnidraft.settings.config import AppSettings
 from omnidraft.storage.paths import BUNDLED_MODELS, DataHome
 
@@ -39,11 +38,6 @@ def need_drafter(given: str | None, home: DataHome) -> Path:
     if found is None:
         raise ModelError("No drafter was found; name one with --drafter.")
     return found
-
-
-def choose_adapter(given: str) -> Path | str:
-    """AUTO, NO_ADAPTER or the given file."""
-    return given if given in (AUTO, NO_ADAPTER) else Path(given)
 
 
 def existing_path(name: str) -> Path | None:

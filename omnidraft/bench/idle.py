@@ -98,7 +98,7 @@ class Workshop:
         if last is None:
             raise ModelError("The update came to nothing, so its cost was not measured.")
         return {
-            "pauses": len(waits), "pause_ms": _ms(max(waits, default=0.0)), "peak_mb": last.peak_mb,
+            "pauses": len(waits), "pause_ms": round(1e3 * max(waits, default=0.0), 2), "peak_mb": last.peak_mb,
             "gone_after": gone, "cpu_seconds": last.cpu_seconds, "loss": (last.losses[0], last.losses[-1]),
         }  # fmt: skip
 
@@ -145,7 +145,3 @@ def _until(happened: Callable[[], object], seconds: float = 300) -> None:
         if time.monotonic() > end:
             raise ModelError("The training process did not get anywhere; is the machine busy?")
         time.sleep(0.02)
-
-
-def _ms(seconds: float) -> float:
-    return round(1e3 * seconds, 2)

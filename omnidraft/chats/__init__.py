@@ -6,13 +6,12 @@ Knows nothing of models, of decoding or of pages; the statistics and tokens of a
 from omnidraft.chats.files import TextFile, files_meta
 from omnidraft.chats.library import Fact, Library, Preset, Prompt
 from omnidraft.chats.pictures import PictureFile
-from omnidraft.chats.records import ROLES, Conversation, Hit, Message, answer_meta
+from omnidraft.chats.records import Conversation, Hit, Message, answer_meta
 from omnidraft.chats.store import ChatStore
 from omnidraft.chats.titles import automatic_title
 from omnidraft.chats.transfer import export_json, export_markdown, import_json, import_markdown, read_json
 
 __all__ = [
-    "ROLES",
     "ChatStore",
     "Conversation",
     "Fact",

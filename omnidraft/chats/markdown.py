@@ -18,6 +18,7 @@ from omnidraft.errors import StorageError
 
 _MARK = re.compile(r"<!-- omnidraft: (prompt|" + "|".join(ROLES) + r") -->\r?")
 _ESCAPABLE = re.compile(r"^(\\*<!-- omnidraft: )", re.MULTILINE)
+_ADDED = r"\\\1"  # one more backslash
 _ESCAPED = re.compile(r"^\\(\\*<!-- omnidraft: )", re.MULTILINE)
 _HEADINGS = {
     "prompt": "System prompt",
@@ -35,7 +36,7 @@ def write_markdown(chat: Conversation, messages: Sequence[Message]) -> str:
     turns += [(message.role, _read(message)) for message in messages]
     parts = [f"# {chat.title}\n"]
     for role, content in turns:
-        parts.append(f"<!-- omnidraft: {role} -->\n## {_HEADINGS[role]}\n\n{_ESCAPABLE.sub(_add_backslash, content)}\n")
+        parts.append(f"<!-- omnidraft: {role} -->\n## {_HEADINGS[role]}\n\n{_ESCAPABLE.sub(_ADDED, content)}\n")
     return "\n".join(parts)
 
 
@@ -81,7 +82,3 @@ def _build(top: list[str], system: str, turns: list[tuple[str, str]]) -> tuple[C
         parent = messages[-1].id if messages else None
         messages.append(Message(uuid.uuid4().hex, chat.id, parent, role, whole_text(content), now))
     return chat, messages
-
-
-def _add_backslash(match: re.Match[str]) -> str:
-    return "\\" + match[1]

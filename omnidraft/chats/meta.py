@@ -29,7 +29,8 @@ def sound(meta: Mapping[str, Any]) -> dict[str, Any]:
 
 def _sound_statistics(given: Mapping[str, Any]) -> dict[str, Any]:
     """Numbers under their names, but for the two that hold several."""
-    rules = {"origins": _is_counts, "near_tie_positions": _is_ids}
+    counts = lambda value: isinstance(value, Mapping) and all(map(_is_number, value.values()))  # noqa: E731
+    rules = {"origins": counts, "near_tie_positions": _is_ids}
     return {name: value for name, value in given.items() if rules.get(name, _is_number)(value)}
 
 
@@ -53,10 +54,6 @@ def _is_texts(value: Any) -> bool:
 def _is_ids(value: Any) -> bool:
     whole = isinstance(value, list) and set(map(type, value)) <= {int}
     return whole and (not value or (min(value) >= 0 and max(value) <= LARGEST_ID))
-
-
-def _is_counts(value: Any) -> bool:
-    return isinstance(value, Mapping) and all(map(_is_number, value.values()))
 
 
 _RULES: dict[str, Callable[[Any], bool]] = {

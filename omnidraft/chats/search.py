@@ -33,8 +33,10 @@ class MessageIndex:
     def __init__(self, connection: sqlite3.Connection, full_text: bool = True) -> None:
         self._connection = connection
         self._texts = FoldedTexts(connection)
-        self.full_text = full_text and _has_fts5(connection)
-        connection.create_function("holds", 2, _holds, deterministic=True)
+        self.full_text = full_text and bool(
+            connection.execute("SELECT 1 FROM pragma_module_list WHERE name = 'fts5'").fetchone()
+        )
+        connection.create_function("holds", 2, holds_words, deterministic=True)
         if not self.full_text:
             connection.execute("INSERT OR IGNORE INTO chores VALUES ('index')")
             return
@@ -181,14 +183,10 @@ def folded_bytes(text: str) -> bytes:
         return data
     others = set(data.translate(None, _ASCII).decode())
     if len(others) > FEW:
-        return _OTHER.sub(_folded_run, data)
+        return _OTHER.sub(lambda run: _folded_letters(run[0]), data)
     for letter in others:  # some accents and dashes: several times faster than looking for them one by one
         data = data.replace(letter.encode(), _folded_letters(letter.encode()))
     return data
-
-
-def _folded_run(found: re.Match[bytes]) -> bytes:
-    return _folded_letters(found[0])
 
 
 @lru_cache(maxsize=50_000)
@@ -197,14 +195,6 @@ def _folded_letters(run: bytes) -> bytes:
     return "".join(c for c in apart if not unicodedata.combining(c)).casefold().encode()
 
 
-def _holds(text: str, query: str) -> int:
-    return int(holds_words(text, query))
-
-
 def _spaceless(character: str) -> bool:
     """Letters from Thai onwards that have no case: nearly all of their scripts are written without spaces."""
     return character >= "\u0e00" and unicodedata.category(character) == "Lo"
-
-
-def _has_fts5(connection: sqlite3.Connection) -> bool:
-    return connection.execute("SELECT 1 FROM pragma_module_list WHERE name = 'fts5'").fetchone() is not None

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from omnidraft.app.assistant import Assistant
-from omnidraft.app.default_models import choose_adapter, choose_drafter, choose_target
+from omnidraft.app.default_models import choose_drafter, choose_target
 from omnidraft.backends.pictures import Picture, open_picture
 from omnidraft.backends.prompting.picture_marks import with_pictures
 from omnidraft.backends.prompting.thinking import EFFORTS
@@ -24,6 +24,7 @@ from omnidraft.decoding.events import Finished, Token
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import SettingsError
 from omnidraft.lab.prompts import Prompt, load_prompts
+from omnidraft.learning.adapters.serving import AUTO, NO_ADAPTER
 from omnidraft.settings.config import DraftSettings, ModelSettings, SamplingSettings, describe
 from omnidraft.storage.paths import find_data_home
 from omnidraft.storage.trial import TRIALS
@@ -139,7 +140,7 @@ def _load(args: argparse.Namespace, assistant: Assistant) -> None:
     for named, file in ((args.target, target), (args.drafter, drafter)):
         if named and file is not None:
             TRIALS.forgive(file)
-    adapter = choose_adapter(args.adapter)
+    adapter = args.adapter if args.adapter in (AUTO, NO_ADAPTER) else Path(args.adapter)
     templates = [f"{target.name} = {args.template}"] if args.template is not None else []
     notices = assistant.load(target, drafter, model, cache, adapter=adapter, templates=templates,
                              projector=args.mmproj)  # fmt: skip

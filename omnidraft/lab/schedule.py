@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
@@ -160,11 +160,8 @@ def digest(prompts: Iterable[Prompt]) -> str:
 def _source(name: str) -> list[Prompt]:
     if name != MIXED:
         return load_prompts(name)
-    return _in_turn([load_prompts(task) for task in TASKS])
-
-
-def _in_turn(tasks: Sequence[list[Prompt]]) -> list[Prompt]:
-    return [prompt for row in zip_longest(*tasks) for prompt in row if prompt is not None]
+    in_turn = zip_longest(*(load_prompts(task) for task in TASKS))
+    return [prompt for row in in_turn for prompt in row if prompt is not None]
 
 
 def _text(prompt: Prompt) -> str:

@@ -70,7 +70,7 @@ def rename_profile(home: DataHome, old: str, new: str) -> Profile:
     source = existing(home, old)
     if profile_name(new).casefold() != source.name.casefold():
         free_name(home, new)
-    _refuse_in_use(source)
+    refuse_in_use(source)
     target = home.profile(new, create=False)
     erase_backups(source.paths)
     _rename(source.paths.root, target.root)
@@ -80,7 +80,7 @@ def rename_profile(home: DataHome, old: str, new: str) -> Profile:
 def delete_profile(home: DataHome, name: str) -> None:
     """Remove a profile with everything in it. StorageError if the app has it open."""
     profile = existing(home, name)
-    _refuse_in_use(profile)
+    refuse_in_use(profile)
     remove_leftovers(home)
     doomed = home.profiles / f"{DELETED}{uuid.uuid4().hex}"
     erase_backups(profile.paths)
@@ -138,7 +138,7 @@ def free_name(home: DataHome, name: str) -> str:
     return form
 
 
-def _refuse_in_use(profile: Profile) -> None:
+def refuse_in_use(profile: Profile) -> None:
     if in_use(profile.paths):
         raise StorageError(f"The profile {profile.name} is in use; close the app first.")
 

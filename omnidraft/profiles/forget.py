@@ -18,10 +18,11 @@ from pathlib import Path
 
 from omnidraft.chats import ChatStore, Message
 from omnidraft.errors import StorageError
+from omnidraft.format import counted
 from omnidraft.learning.adapters.serving import MERGED
 from omnidraft.learning.adapters.store import AdapterStore
 from omnidraft.learning.material.replay import ReplayStore
-from omnidraft.profiles.folders import erase_backups, existing, in_use
+from omnidraft.profiles.folders import erase_backups, existing, in_use, refuse_in_use
 from omnidraft.profiles.sources import SOURCES, find_source, ngram_tables
 from omnidraft.profiles.uploads import clear_uploads
 from omnidraft.storage.files import erase, sync_folder
@@ -50,8 +51,8 @@ class Forgotten:
     def sentence(self) -> str:
         """For display."""
         said = (
-            f"Removed: {_counted(self.conversations, 'conversation')}, {_counted(self.ngrams, 'n-gram')} from the "
-            f"cache, {_counted(self.answers, 'answer')} from the replay, {_counted(self.adapters, 'adapter version')}"
+            f"Removed: {counted(self.conversations, 'conversation')}, {counted(self.ngrams, 'n-gram')} from the "
+            f"cache, {counted(self.answers, 'answer')} from the replay, {counted(self.adapters, 'adapter version')}"
         )
         if not self.versions:
             return f"{said}."
@@ -146,10 +147,9 @@ def _forget_adapters(adapters: Path, chat: str | None) -> tuple[str, ...]:
 
 
 def _closed(home: DataHome, profile: str) -> ProfilePaths:
-    paths = existing(home, profile).paths
-    if in_use(paths):
-        raise StorageError(f"The profile {profile} is in use; close the app first.")
-    return paths
+    found = existing(home, profile)
+    refuse_in_use(found)
+    return found.paths
 
 
 def _refuse_others(paths: ProfilePaths) -> None:
@@ -220,7 +220,3 @@ def _count_ngrams(path: Path) -> int:
             counted += len(store.rows)
             store.close()
     return counted
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number:,} {what}" + ("" if number == 1 else "s")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,6 @@ class Options(Handlers):
         if values is None:
             yield {self.view.notice: ""}
             return
-        sampling = conversing.with_values(session, session.store.get(name), values)
+        sampling = replace(conversing.sampling_of(session, session.store.get(name)), **values)
         changed = session.store.update(name, sampling=sampling)
         yield self.view.options.show(changed, sampling, conversing.thinking_words(session, changed))

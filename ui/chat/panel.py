@@ -12,7 +12,7 @@ from omnidraft.app.live import Live
 from omnidraft.app.plain_speed import PlainSpeed
 from omnidraft.decoding.events import ORIGINS, Statistics
 from omnidraft.engine import SWITCHED_OFF
-from omnidraft.format import count, percent, rate, seconds
+from omnidraft.format import count, percent, rate, seconds, version
 from omnidraft.learning.gain import Gain
 from ui.common.words import tip
 
@@ -176,13 +176,8 @@ def learned(gain: Gain | None) -> str:
     if gain is None:
         return ""
     words = " → ".join(percent(value) for value in gain.acceptance) + " of drafts accepted"
-    since = tip("version", f"Since version {version_number(gain.version)}:")
+    since = tip("version", f"Since version {version(gain.version).removeprefix('v')}:")
     return f'<p class="od-learned"><b>{since}</b> {words}.</p>'
-
-
-def version_number(name: str) -> str:
-    """3 for v000003."""
-    return str(int(name[1:])) if name[1:].isdecimal() else escape(name)
 
 
 def _split(s: Statistics) -> str:

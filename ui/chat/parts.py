@@ -19,9 +19,14 @@ LOOKING = "*Looking at the picture …*"
 ARRIVING = "This page is not filled yet; wait a moment, or reload it."
 
 
+def _last_counted(path: list[Message]) -> Message | None:
+    """The last answer with statistics."""
+    return next((m for m in reversed(path) if m.role == "assistant" and m.statistics), None)
+
+
 def stored_live(path: list[Message]) -> Live | None:
     """The counters of the last stored answer, for a page opened after a restart."""
-    answer = next((m for m in reversed(path) if m.role == "assistant" and m.statistics), None)
+    answer = _last_counted(path)
     return Live.stored(answer.statistics, answer.meta.get("disabled"), stored_plain(answer)) if answer else None
 
 
@@ -46,8 +51,7 @@ def pieces_of(path: list[Message]) -> list[tuple[str, str]]:
 
 def gauge(session: Session, path: list[Message]) -> str:
     """How much of the context the conversation takes, as of its last answer."""
-    target = session.assistant.target
-    answer = next((m for m in reversed(path) if m.role == "assistant" and m.statistics), None)
+    target, answer = session.assistant.target, _last_counted(path)
     if target is None or answer is None:
         return ""
     used = answer.statistics.get("prompt_tokens", 0) + answer.statistics.get("tokens", 0)

@@ -54,16 +54,13 @@ def question(path: list[Message]) -> str:
     call = open_call(last.steps) if last is not None else None
     if last is None or call is None:
         return ""
+    whose = ", which a program outside OmniDraft runs" if BETWEEN in call.name else ""
     buttons = "".join(f'<button type="button" data-choice="{choice}">{label}</button>' for choice, label in _CHOICES)
     return (
         f'<div class="od-permit" role="group" aria-label="A function asks to run" data-message="{escape(last.id)}" '
-        f'data-call="{escape(call.id)}"><p>The model asks to use <b>{escape(call.name)}</b>{_whose(call.name)}:</p>'
+        f'data-call="{escape(call.id)}"><p>The model asks to use <b>{escape(call.name)}</b>{whose}:</p>'
         f'<pre tabindex="0">{escape(_arguments(call))}</pre><div>{buttons}</div></div>'
     )
-
-
-def _whose(name: str) -> str:
-    return ", which a program outside OmniDraft runs" if BETWEEN in name else ""
 
 
 def _arguments(call: ToolCall) -> str:

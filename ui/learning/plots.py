@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from omnidraft.format import percent, share
+from omnidraft.format import percent, share, version
 from omnidraft.learning.facts import ServedAnswer, Update
 from ui.common.plot import Frame, Mark, Series, ceiling, plot
 from ui.learning.view import held_out, when
@@ -68,7 +68,7 @@ def served(answers: Sequence[ServedAnswer]) -> str:
         window = drafted[max(0, i + 1 - WINDOW) : i + 1]
         line.append((float(i), sum(a.accepted for a in window) / sum(a.proposed for a in window)))
     changes = [i for i in range(1, len(drafted)) if drafted[i].version != drafted[i - 1].version]
-    marks = [Mark(i - 0.5, _version(drafted[i].version)) for i in changes[-6:]]
+    marks = [Mark(i - 0.5, version(drafted[i].version) or "bare") for i in changes[-6:]]
     frame = Frame((-0.5, len(drafted) - 0.5), (0.0, min(1.0, ceiling(max(y for _, y in dots)))), share)
     series = [Series(dots, "dots", name="one answer"), Series(line, name=f"mean of the last {WINDOW}")]
     about = f"Acceptance of {len(drafted)} answers; {percent(line[-1][1])} in the last {WINDOW}"
@@ -76,8 +76,4 @@ def served(answers: Sequence[ServedAnswer]) -> str:
 
 
 def _name(update: Update) -> str:
-    return _version(update.version) if update.version else f"#{update.number}"
-
-
-def _version(name: str) -> str:
-    return f"v{int(name[1:])}" if name[1:].isdecimal() else name or "bare"
+    return version(update.version) if update.version else f"#{update.number}"

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from html import escape
 
-from omnidraft.format import count, percent, seconds, size
+from omnidraft.format import count, percent, seconds, size, version
 from omnidraft.learning.facts import Estimates, Start, Status, Update, VersionInfo
 from ui.common.tables import cells, table
 
@@ -67,7 +67,7 @@ def facts(status: Status, versions: Sequence[VersionInfo]) -> str:
     if status.state == "unavailable" and not status.replay_answers:
         return ""
     served = next((v for v in versions if v.served), None)
-    shown = [("serves now", escape(_short(status.served) if status.served else "bare drafter"))]
+    shown = [("serves now", escape(version(status.served) if status.served else "bare drafter"))]
     if served is not None:
         shown.append(("held-out acceptance", percent(held_out(served.after))))
         if served.live_acceptance is not None:
@@ -152,9 +152,9 @@ def _version(v: VersionInfo) -> str:
     state = SERVES if v.served else "rolled back" if v.rejected else ""
     live = f"{percent(v.live_acceptance)} of {count(v.live_answers)}" if v.live_answers else "–"
     values = [
-        escape(_short(v.name)), state, when(v.created), count(v.answers), count(v.tokens), f"{v.loss:.3f}",
+        escape(version(v.name)), state, when(v.created), count(v.answers), count(v.tokens), f"{v.loss:.3f}",
         percent(held_out(v.before)), percent(held_out(v.after)), live, size(v.bytes),
-        _use(v.name, f"version {_short(v.name)}", v.served),
+        _use(v.name, f"version {version(v.name)}", v.served),
     ]  # fmt: skip
     tip = escape(f"{v.loss_name}, rank {v.rank}, trained while {v.target} answered; {v.path}")
     return f'<tr title="{tip}" data-version="{escape(v.name)}">{cells(values)}</tr>'
@@ -169,7 +169,7 @@ def updates_table(updates: Sequence[Update]) -> str:
 
 
 def _update(u: Update) -> str:
-    outcome = OUTCOMES[u.outcome] + (f" ({_short(u.version)})" if u.version else "")
+    outcome = OUTCOMES[u.outcome] + (f" ({version(u.version)})" if u.version else "")
     values = [
         when(u.started), escape(u.target), escape(outcome), count(u.answers_new), count(u.answers_replayed),
         count(u.tokens), f"{u.losses[0]:.2f} → {u.losses[-1]:.2f}" if u.losses else "–",
@@ -188,8 +188,3 @@ def held_out(estimates: Estimates) -> float | None:
 
 def when(moment: float) -> str:
     return time.strftime("%d %b %H:%M", time.localtime(moment))
-
-
-def _short(name: str | None) -> str:
-    """v3 for v000003."""
-    return f"v{int(name[1:])}" if name and name[1:].isdecimal() else name or ""

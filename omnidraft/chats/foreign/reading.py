@@ -12,6 +12,7 @@ from typing import Any
 
 from omnidraft.chats.records import Conversation, Message
 from omnidraft.errors import StorageError
+from omnidraft.format import counted
 from omnidraft.processes.bounded_child import BoundedChild
 from omnidraft.storage.files import reason
 
@@ -32,7 +33,7 @@ class Brought:
     def sentence(self) -> str:
         """What came in, for display."""
         chats, messages = len(self.conversations), sum(len(found) for _, found in self.conversations)
-        said = f"{_counted(chats, 'conversation')} with {_counted(messages, 'message')} came in from {self.source}"
+        said = f"{counted(chats, 'conversation')} with {counted(messages, 'message')} came in from {self.source}"
         if self.skipped:
             said += f"; {self.skipped:,} held nothing that can be read and stayed out"
         return f"{said}."
@@ -74,7 +75,3 @@ def read_foreign(file: Path) -> Brought | None:
 def _stored(said: dict[str, Any]) -> tuple[Conversation, list[Message]]:
     chat = Conversation(**{**said["chat"], "tags": tuple(said["chat"]["tags"])})
     return chat, [Message(**message) for message in said["messages"]]
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
