@@ -19,8 +19,7 @@ from typing import Any
 
 from omnidraft.backends.gguf.file import read_info
 from omnidraft.backends.hf.load import first_line, import_torch
-from omnidraft.bench.columns import Column
-from omnidraft.bench.peers.peer import PLAIN, Answer, Burst, Models, Question, answer_of, greedy
+from omnidraft.bench.peers.peer import PLAIN, Answer, Burst, Models, Question, answer_of
 from omnidraft.errors import ModelError, StorageError
 from omnidraft.settings.config import SamplingSettings
 from omnidraft.storage.files import reason
@@ -96,6 +95,7 @@ class Transformers:
     """A peer: a target's and a drafter's folder in float32 on the processor."""
 
     ways: tuple[str, ...] = (PLAIN, ASSISTED)
+    exact = False
 
     def __init__(self, models: Models) -> None:
         if models.folder is None or models.drafter_folder is None:
@@ -134,9 +134,6 @@ class Transformers:
                 eos_token_id=self._ends, pad_token_id=self._ends[0], **options,
             )  # fmt: skip
         return times.came
-
-    def keeps_text(self, way: str, column: Column) -> bool:
-        return greedy(column)
 
     def close(self) -> None:
         del self._target, self._drafter

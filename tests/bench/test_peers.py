@@ -55,6 +55,7 @@ class Fake:
     """Plain decoding takes a second a token, "quick" half of it. Breaks at the `breaks`th question."""
 
     ways = (PLAIN, "quick")
+    exact = True
 
     def __init__(self, breaks: int = 10**6) -> None:
         self.notes, self.left = ["a note"], breaks
@@ -68,9 +69,6 @@ class Fake:
         self.asked.append((way, question))
         step = 1.0 if way == PLAIN else 0.5
         return answer_of(Burst((n * 7 + question.seed,), n * step) for n in range(question.max_tokens))
-
-    def keeps_text(self, way: str, column: object) -> bool:
-        return True
 
     def close(self) -> None:
         self.closed = True

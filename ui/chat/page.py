@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import gradio as gr
@@ -12,7 +14,6 @@ from ui.chat.layout import Page, build_layout
 from ui.chat.library import WRITTEN, LibraryEvents
 from ui.chat.list_events import Conversations
 from ui.chat.option_events import Options
-from ui.chat.view import ChatView
 from ui.common.layout import PRIVATE
 
 STREAMING: dict[str, Any] = {**PRIVATE, "concurrency_limit": None}
@@ -24,42 +25,36 @@ def build(sessions: Sessions) -> None:
     """Make the page inside the current blocks."""
     blocks = gr.context.Context.root_block
     page = build_layout()
-    follows = _Follows(page.view, Answering(sessions, page.view))
-    _connect_answers(page, blocks, follows)
-    _connect_conversations(sessions, page, follows)
+    answering = Answering(sessions, page.view)
+    _connect_answers(page, blocks, answering)
+    _connect_conversations(sessions, page, partial(_follow_behind, answering))
     _connect_options(sessions, page)
     _connect_library(sessions, page, blocks)
 
 
-class _Follows:
-    """Lets an answer be followed behind every event that may start or show one."""
-
-    def __init__(self, view: ChatView, answering: Answering) -> None:
-        self._view = view
-        self.answering = answering
-
-    def behind(self, event: Any) -> None:
-        view = self._view
-        # "multiple": one that lets go may still be at its last look when the next begins.
-        again = {**STREAMING, "trigger_mode": "multiple"}
-        following = event.then(self.answering.follow, [view.chat_id, view.followed], view.moving, **again)
-        following.then(self.answering.ended, [view.chat_id, view.followed], view.outputs, **again)
+def _follow_behind(answering: Answering, event: Any) -> None:
+    """Let an answer be followed behind an event that may start or show one."""
+    view = answering.view
+    # "multiple": one that lets go may still be at its last look when the next begins.
+    again = {**STREAMING, "trigger_mode": "multiple"}
+    following = event.then(answering.follow, [view.chat_id, view.followed], view.moving, **again)
+    following.then(answering.ended, [view.chat_id, view.followed], view.outputs, **again)
 
 
-def _connect_answers(page: Page, blocks: gr.Blocks, follows: _Follows) -> None:
+def _connect_answers(page: Page, blocks: gr.Blocks, answering: Answering) -> None:
     """Everything that shows or starts an answer."""
-    view, answering = page.view, follows.answering
+    view, behind = page.view, partial(_follow_behind, answering)
     where = [view.box, view.chat_id, view.editing, view.attached, view.too_long, view.followed]
     here = [view.chat_id, view.followed]
     files = [view.attached, view.box, view.chat_id]
     shown = [view.attached, view.chips, view.too_long, view.notice]
     # The hidden field is but a place for what the script says.
     place: dict[str, Any] = {"inputs": [view.options.chat], "js": "() => [location.pathname]"}
-    follows.behind(blocks.load(answering.arrive, outputs=view.outputs, **place, **STREAMING))
-    follows.behind(gr.on([view.box.submit, view.send.click], answering.ask, where, view.outputs, **STREAMING))
-    follows.behind(view.chat.example_select(answering.example, here, view.outputs, **STREAMING))
-    follows.behind(view.marks.act(answering.turn, here, view.outputs, **STREAMING))
-    follows.behind(view.permit.act(answering.decide, here, view.outputs, **STREAMING))
+    behind(blocks.load(answering.arrive, outputs=view.outputs, **place, **STREAMING))
+    behind(gr.on([view.box.submit, view.send.click], answering.ask, where, view.outputs, **STREAMING))
+    behind(view.chat.example_select(answering.example, here, view.outputs, **STREAMING))
+    behind(view.marks.act(answering.turn, here, view.outputs, **STREAMING))
+    behind(view.permit.act(answering.decide, here, view.outputs, **STREAMING))
     view.cancel.click(answering.cancel, None, [*view.no_edit(), view.notice], queue=False, **PRIVATE)
     view.stop.click(answering.halt, [view.chat_id], None, queue=False, **PRIVATE)
     page.attach.upload(
@@ -69,14 +64,14 @@ def _connect_answers(page: Page, blocks: gr.Blocks, follows: _Follows) -> None:
     page.tick.tick(answering.look, [view.seen_idle], [view.seen_idle, view.notice, view.gauge], **PRIVATE)
 
 
-def _connect_conversations(sessions: Sessions, page: Page, follows: _Follows) -> None:
+def _connect_conversations(sessions: Sessions, page: Page, behind: Callable[[Any], None]) -> None:
     """The list of conversations, import."""
     view, chats = page.view, Conversations(sessions, page.view)
     where = [view.chat_id, view.followed]
-    follows.behind(view.rows.act(chats.row, where, view.outputs, **STREAMING))
+    behind(view.rows.act(chats.row, where, view.outputs, **STREAMING))
     view.notice.act(chats.undo, where, view.outputs, **STREAMING)  # nothing is being written in what comes back
     importing = page.upload.upload(chats.import_file, [page.upload, *where], view.outputs, **STREAMING)
-    follows.behind(importing)  # also where the file is refused: the answer being written is followed on
+    behind(importing)  # also where the file is refused: the answer being written is followed on
     page.new.click(chats.fresh, where, view.outputs, **STREAMING)
     page.query.input(chats.search, [page.query, view.chat_id], [view.rows], **LAST)
 

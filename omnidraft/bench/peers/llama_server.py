@@ -17,8 +17,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from omnidraft.bench.columns import Column
-from omnidraft.bench.peers.peer import PLAIN, Answer, Burst, Models, Question, answer_of, greedy
+from omnidraft.bench.peers.peer import PLAIN, Answer, Burst, Models, Question, answer_of
 from omnidraft.errors import ModelError
 
 COPYING = {  # set for answers as short as a chat's; as they come, for thousands of tokens, they find nothing to copy
@@ -109,6 +108,8 @@ class Server:
 class LlamaServer:
     """A peer whose ways are servers of their own, sharing the mapped weights."""
 
+    exact = False
+
     def __init__(self, models: Models, program: Path) -> None:
         self.notes: list[str] = []
         self._servers: dict[str, Server] = {}
@@ -140,9 +141,6 @@ class LlamaServer:
         said, kept = timings.get("predicted_n", 0), timings.get("draft_n_accepted", 0)
         per_pass = (said - 1) / (said - 1 - kept) if said - 1 > kept else None
         return Answer(found.ids, found.tokens, found.decode, per_pass, found.looped)
-
-    def keeps_text(self, way: str, column: Column) -> bool:
-        return greedy(column)
 
     def close(self) -> None:
         for server in self._servers.values():

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate, islice
 from pathlib import Path
 
-from omnidraft.bench.columns import Column
 from omnidraft.bench.pairs import PLAIN as PLAIN_WAY
 from omnidraft.bench.pairs import Pair, Way
 from omnidraft.bench.peers.peer import PLAIN, Answer, Burst, Models, Question, answer_of
@@ -22,6 +21,8 @@ _WAYS = {PLAIN: PLAIN_WAY, LOOKUP: Way("lookup"), UNTRAINED: Way("adaptive"), LE
 class Ours:
     """One loaded target, GGUF or folder, with two drafters: each has an n-gram cache and a memory of its own."""
 
+    exact = True
+
     def __init__(self, home: DataHome, models: Models, target: Path) -> None:
         self.notes: list[str] = []
         self.ways = tuple(way for way in _WAYS if way != LEARNED or models.taught)
@@ -31,9 +32,6 @@ class Ours:
 
     def answer(self, way: str, question: Question) -> Answer:
         return answer_of(_bursts(list(self._pair.events(_WAYS[way], question.messages, question.sampling))))
-
-    def keeps_text(self, way: str, column: Column) -> bool:
-        return True
 
     def close(self) -> None:
         self._pair.close()

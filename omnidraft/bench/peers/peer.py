@@ -93,22 +93,16 @@ class Models:
 
 
 class Peer(Protocol):
-    """A loaded program. ways: names of its ways, PLAIN first; notes: what it printed or should be known of it."""
+    """A loaded program. ways: names of its ways, PLAIN first; notes: what it printed or should be known of it; exact:
+    whether its ways promise plain decoding's text, also where that is drawn (greedily all do)."""
 
     ways: tuple[str, ...]
     notes: list[str]
+    exact: bool
 
     def answer(self, way: str, question: Question) -> Answer: ...
-
-    def keeps_text(self, way: str, column: Column) -> bool:
-        """Whether `way` promises plain decoding's text."""
-        ...
 
     def close(self) -> None: ...
 
 
 Opening = Callable[[], Peer]
-
-
-def greedy(column: Column) -> bool:
-    return column == 0

@@ -114,7 +114,7 @@ class _Bench:
             "answers": {"|".join(way): [asdict(replace(one, ids=[])) for one in answers]
                         for way, answers in whole.items()},
             "same": {"|".join(way): _same(whole[way[0], PLAIN], whole[way]) for way in drafted},
-            "promised": ["|".join(way) for way in drafted if self._peers[way[0]].keeps_text(way[1], column)],
+            "promised": ["|".join(way) for way in drafted if column == 0 or self._peers[way[0]].exact],
             "failed": self._failed, "notes": self._notes,
         }  # fmt: skip
 
