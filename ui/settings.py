@@ -12,7 +12,7 @@ from omnidraft.format import count, percent, size
 from ui.common import field_events, fields
 from ui.common.layers import LAYERS, fold
 from ui.common.layout import PRIVATE, page_column
-from ui.common.notes import outcome
+from ui.common.notes import note_of
 from ui.common.request import session_of
 from ui.common.theme import COOKIE, COOKIE_LASTS
 from ui.common.words import tip
@@ -104,15 +104,15 @@ def build(sessions: Sessions, page: gr.Blocks) -> None:
             session.change_cache(lambda ngrams: ngrams.clear())
             return "The cache was cleared."
 
-        told = outcome(clear)
+        told = note_of(clear)
         return {parts.sure: gr.Row(visible=False), parts.cache: cache_html(session), parts.said: told}
 
     def reloading(request: gr.Request) -> str:
         session = session_of(sessions, request)
-        return outcome(lambda: " ".join(["Loaded again.", *session.load(session.target_path())]))
+        return note_of(lambda: " ".join(["Loaded again.", *session.load(session.target_path())]))
 
     def resetting(request: gr.Request) -> dict:
-        told = outcome(session_of(sessions, request).reset_settings)
+        told = note_of(session_of(sessions, request).reset_settings)
         return {**arrive(request), parts.said: told}
 
     everything = [*parts.fields.values(), parts.cache, parts.said]

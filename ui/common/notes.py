@@ -18,7 +18,7 @@ def note(text: str, bad: bool = False, undo: str = "") -> str:
     return f'<div class="od-note{kind}" role="{role}">{escape(text)}{button}</div>'
 
 
-def outcome(act: Callable[[], str]) -> str:
+def note_of(act: Callable[[], str]) -> str:
     """What came of `act`, which says it in a sentence; a refusal is bad news."""
     try:
         return note(act())

@@ -16,7 +16,7 @@ from omnidraft.errors import ModelError, OmniDraftError, SettingsError
 from omnidraft.lab.prompts import Prompt
 from omnidraft.lab.topics import TOPICS, lesson_prompts, own_prompts, topic_prompts
 from ui.common.layout import PRIVATE
-from ui.common.notes import note
+from ui.common.notes import note, note_of
 from ui.common.request import session_of
 from ui.common.words import tip
 from ui.drift import race_html
@@ -150,10 +150,7 @@ def about(session: Session, model: str | None, cost: str) -> str:
     """What the chosen cost means, before anything is built."""
     if not cost or not model:
         return ""
-    try:
-        return note(larger.cost(session.assistant.home, Path(model), cost).sentence())
-    except OmniDraftError as error:
-        return note(str(error), bad=True)
+    return note_of(lambda: larger.cost(session.assistant.home, Path(model), cost).sentence())
 
 
 def start(session: Session, *values: Any) -> str:

@@ -11,7 +11,7 @@ import gradio as gr
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
 from ui.common.layout import PRIVATE
-from ui.common.notes import note, outcome
+from ui.common.notes import note, note_of
 from ui.common.request import session_of
 
 WORDS = "forget everything"
@@ -68,7 +68,7 @@ def wire(
 
     def done(session: Session, act: Callable[[], Any]) -> dict:
         session.deleted.forget()
-        return {said: outcome(lambda: act().sentence()), **arrive(session, parts), **look(session)}
+        return {said: note_of(lambda: act().sentence()), **arrive(session, parts), **look(session)}
 
     def forget(chat: str, request: gr.Request) -> dict:
         session = session_of(sessions, request)

@@ -15,7 +15,7 @@ from omnidraft.app.sessions import Sessions
 from omnidraft.learning.facts import Update
 from ui.common import field_events, fields, tables
 from ui.common.layout import PRIVATE, page_column
-from ui.common.notes import outcome
+from ui.common.notes import note_of
 from ui.common.request import session_of
 from ui.common.words import tip
 from ui.learning import forget as learning_forget
@@ -162,7 +162,7 @@ def _buttons(sessions: Sessions, parts: Parts) -> None:
     def acting(act: Callable[[Session], str]) -> Callable[[gr.Request], dict]:
         def run(request: gr.Request) -> dict:
             session = session_of(sessions, request)
-            return {parts.said: outcome(lambda: act(session)), **look(session, parts)}
+            return {parts.said: note_of(lambda: act(session)), **look(session, parts)}
 
         return run
 

@@ -17,7 +17,7 @@ from omnidraft.decoding.cost import CostModel
 from omnidraft.errors import OmniDraftError
 from omnidraft.format import percent
 from ui.common.layout import PRIVATE
-from ui.common.notes import note, outcome
+from ui.common.notes import note, note_of
 from ui.common.request import session_of
 from ui.models import downloads, view
 
@@ -80,7 +80,7 @@ def wire(sessions: Sessions, parts: Parts, loads: downloads.Parts, said: gr.HTML
         if not wanted or not Path(wanted).exists():  # it was stopped, or failed: its row says so
             return over
         session = session_of(sessions, request)
-        told = outcome(lambda: session.choose_drafter(Path(wanted)))
+        told = note_of(lambda: session.choose_drafter(Path(wanted)))
         return {said: told, listed: view.models(session, {}), **over}
 
     parts.compare.click(compare, None, [said, parts.offers], **PRIVATE)
