@@ -10,7 +10,7 @@ from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
 from omnidraft.format import count, percent, size
 from ui.common import field_events, fields
-from ui.common.layers import LAYERS, fold
+from ui.common.fields import LAYERS, fold
 from ui.common.layout import PRIVATE, page_column
 from ui.common.notes import note_of
 from ui.common.request import session_of

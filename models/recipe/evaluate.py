@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional
 from transformers import LlamaForCausalLM
 
-from omnidraft.lab.degenerate import onset
+from omnidraft.lab.trace import onset
 
 from .data import Document
 

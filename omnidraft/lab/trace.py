@@ -1,12 +1,15 @@
-"""One answer as numbers: its tokens and what each round did and took."""
+"""One answer as numbers: its tokens, what each round did and took, and where it has fallen into a loop: small models do
+at temperature 0, and a loop drafts itself."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from omnidraft.decoding.events import Event, Finished, Round, Token
-from omnidraft.lab.degenerate import onset
+
+WINDOW = 64
+LONGEST_CYCLE = 16
 
 
 @dataclass(slots=True)
@@ -69,3 +72,29 @@ def _cut(trace: Trace, tokens: int) -> None:
         kept.append(done)
         reached += done.emitted
     trace.rounds = kept
+
+
+def onset(ids: Sequence[int]) -> int | None:
+    """Index from which `ids` only repeats itself, None if it does not.
+
+    Degenerate: within the last 64 tokens at least half are a cycle of at most 16 tokens. The onset is where the cycle's
+    second turn begins: the first turn was said for the first time.
+    """
+    longest = 0
+    period = 0
+    for candidate in range(1, LONGEST_CYCLE + 1):
+        run = _run(ids, candidate)
+        if run > longest:
+            longest, period = run, candidate
+    if longest < WINDOW // 2 or longest < 2 * period:
+        return None
+    return len(ids) - longest + period
+
+
+def _run(ids: Sequence[int], period: int) -> int:
+    """Length of the longest end of `ids` with this period."""
+    n = len(ids)
+    matched = 0
+    while matched < n - period and ids[n - 1 - matched] == ids[n - 1 - matched - period]:
+        matched += 1
+    return matched + period if matched else 0

@@ -11,8 +11,7 @@ from starlette.testclient import TestClient
 
 from omnidraft.server.api import answers
 from omnidraft.server.api import routes as api
-from omnidraft.server.api.body import json_body
-from omnidraft.server.api.fields import BadRequest
+from omnidraft.server.api.fields import BadRequest, json_body
 from omnidraft.settings.config import AppSettings
 
 UNDERSTOOD = 418

@@ -11,7 +11,7 @@ from tests.ui.chatting import answers, arrived, ask, choose, new_chat, wait_idle
 from tests.ui.conftest import Server
 from tests.ui.test_daily_use import SHIFTS
 from tests.ui.test_race_page import IN_VIEW
-from ui.chat.empty_state import EXAMPLES
+from ui.chat.parts import EXAMPLES
 from ui.common.words import MEANINGS
 
 SUMS = {"What is 2 + 3?": 5, "7+8=?": 15, "What's 9 + 4?": 13, "How much is 12 plus 7?": 19, "What is 15 - 6?": 9}

@@ -9,9 +9,9 @@ import gradio as gr
 
 from ui.chat import attachments, library, tools
 from ui.chat.conversation_list import PICK_SCRIPT
-from ui.chat.empty_state import EXAMPLES, arriving
 from ui.chat.named_rows import SCRIPT
 from ui.chat.options import Options
+from ui.chat.parts import EXAMPLES, arriving
 from ui.chat.stream import Followed
 from ui.chat.view import ChatView
 from ui.common.layout import mobile_bar, side_head

@@ -13,8 +13,7 @@ from omnidraft.backends.prompting.grammar import check_grammar, form_grammar
 from omnidraft.chats import Conversation
 from omnidraft.errors import SettingsError
 from omnidraft.settings.config import SamplingSettings, describe
-from ui.common.fields import title
-from ui.common.layers import EXPERT, LAYERS, fold
+from ui.common.fields import EXPERT, LAYERS, fold, title
 
 _DEFAULT = SamplingSettings()
 PRESETS: dict[str, dict[str, Any]] = {

@@ -1,6 +1,11 @@
-"""Small parts of the chat page as HTML: the gauge, the export links, the notices; and what they are made from."""
+"""Small parts of the chat page as HTML: the gauge, the export links, the notices, what an empty chat says; and what
+they are made from."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
 
 from omnidraft.app import models_list
 from omnidraft.app.answer_job import AnswerJob
@@ -17,6 +22,18 @@ GONE = "This conversation is not here any more; reload the page."
 GONE_ELSEWHERE = "The conversation of this address is not here any more; this is another one."
 LOOKING = "*Looking at the picture …*"
 ARRIVING = "This page is not filled yet; wait a moment, or reload it."
+
+# What the bundled models can answer: a sum, a small function, what this program is.
+EXAMPLES = [
+    "What is 23 + 45?",
+    "Write a function named add_all to add up all numbers in a list.",
+    "What is OmniDraft?",
+]
+WHAT = "A chat assistant on your own machine that gets faster as you talk to it, and says exactly the same."
+WAYS = (
+    '<p class="od-ways"><a class="od-go" href="/drift-lab?race=go">See it race</a>'
+    '<a class="od-go" href="/models">{}</a></p>'
+)
 
 
 def _last_counted(path: list[Message]) -> Message | None:
@@ -104,3 +121,53 @@ def idle_sentence(session: Session) -> str:
 def offered_target(session: Session, chat: str) -> str | None:
     """The model that would answer in a conversation, as the dropdown offers it."""
     return models_list.chosen(models_list.targets(session.assistant), answering(session, chat))
+
+
+def describe_switch(session: Session, path: Sequence[Message] = ()) -> str:
+    """Which model answers in a conversation, whether it sees the pictures there, how its vocabulary meets the
+    drafter's, what the n-gram cache brings along."""
+    assistant = session.assistant
+    target = assistant.target
+    if target is None:
+        return ""
+    said = [f"{target.name} answers from here on."]
+    engine = assistant.engine
+    if engine is not None and any(message.pictures for message in path) and not engine.target.most_pictures:
+        said.append("It cannot see pictures, so those of this conversation are left out.")
+    if assistant.loaded.pair is not None:
+        report = assistant.loaded.pair.report()
+        said.append(
+            f"Its vocabulary ({target.vocabulary.family}) shares {count(report['direct'])} of its "
+            f"{count(report['target_size'])} tokens with the drafter."
+        )
+    if assistant.loaded.cache is not None:
+        said.append(f"The n-gram cache of this family was loaded: {count(len(assistant.loaded.cache))} n-grams.")
+    elif (reason := session.why_plain()) is not None:
+        said.append(f"Nothing will be drafted: {reason}.")
+    return " ".join(said)
+
+
+def empty_state(target: Path | None) -> str:
+    """HTML for the empty chat; `target` is the model that would answer."""
+    if target is None:
+        return _empty(
+            "No model yet",
+            "There is no model file in the models folder. Put a GGUF file there, or get one on the "
+            '<a href="/models">Models page</a>.',
+        )
+    if models_list.is_bundled(target):
+        return _empty(
+            "Ask something",
+            f"{WHAT} The model at hand is a toy that knows sums, small Python functions and OmniDraft.",
+            WAYS.format("Get a real model"),
+        )
+    return _empty("Ask something", f"{WHAT} {escape(target.stem)} answers.", WAYS.format("Other models"))
+
+
+def arriving() -> str:
+    """Until the page has been filled."""
+    return _empty("Ask something", "")
+
+
+def _empty(title: str, text: str, more: str = "") -> str:
+    return f'<div class="od-empty"><h2>{title}</h2><p>{text}</p>{more}</div>'

@@ -24,7 +24,6 @@ from omnidraft.errors import OmniDraftError, StorageError
 from ui.chat import attachments
 from ui.chat.attachments import Attached
 from ui.chat.conversation_list import listing
-from ui.chat.empty_state import empty_state
 from ui.chat.options import Options
 from ui.chat.origins import origins
 from ui.chat.panel import panel, summary
@@ -32,6 +31,8 @@ from ui.chat.parts import (
     GONE,
     GONE_ELSEWHERE,
     acceptance_of,
+    describe_switch,
+    empty_state,
     gain_of,
     gauge,
     idle_sentence,
@@ -44,7 +45,6 @@ from ui.chat.parts import (
     stored_live,
 )
 from ui.chat.stream import Followed, follow
-from ui.chat.switching import describe_switch
 from ui.chat.tools import info, question
 from ui.chat.turns import Turns, awaited, turns
 

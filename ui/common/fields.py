@@ -12,8 +12,9 @@ import gradio as gr
 from omnidraft.backends.llama.devices import gpu_offload
 from omnidraft.errors import SettingsError
 from omnidraft.settings.config import AppSettings, Setting, describe
-from ui.common.layers import EXPERT
 
+LAYERS = "od-layers"  # class of what holds fields in two layers: those most people set, and those for experts, folded
+EXPERT = "od-expert"  # class of a field in the folded one (`Rule.expert`)
 Component: TypeAlias = gr.Checkbox | gr.Dropdown | gr.Textbox
 SETTINGS = {setting.name: setting for setting in describe(AppSettings)}
 NO_GPU = "This build of llama.cpp computes on the processor only, so there is nothing to set here."
@@ -63,6 +64,14 @@ def on_page(setting: Setting, sentence: str) -> str:
 
 def help_of(setting: Setting) -> str:
     return setting.rule.help + (" Takes effect when the model is loaded again." if setting.rule.reload else "")
+
+
+def fold() -> gr.HTML:
+    """The button between both layers. The page script opens the fold on a click, for a search, and for an address that
+    names a field in it."""
+    return gr.HTML(
+        '<button type="button" class="od-unfold" data-od="layers" aria-expanded="false">Expert settings</button>'
+    )
 
 
 def make(name: str) -> Component:

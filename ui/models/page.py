@@ -19,7 +19,7 @@ from omnidraft.errors import OmniDraftError
 from omnidraft.settings.named_files import with_named_file
 from omnidraft.vocab import PairMap
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
-from ui.chat.switching import describe_switch
+from ui.chat.parts import describe_switch
 from ui.common import field_events, fields
 from ui.common.layout import PRIVATE, page_column
 from ui.common.notes import note

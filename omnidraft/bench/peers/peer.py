@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 from omnidraft.backends.prompting.prompted_model import Message
 from omnidraft.bench.columns import Column, sampling_of
-from omnidraft.lab.degenerate import onset
+from omnidraft.lab.trace import onset
 from omnidraft.settings.config import SamplingSettings
 
 PLAIN = "plain"

@@ -31,14 +31,12 @@ from omnidraft.engine import Engine
 from omnidraft.errors import OmniDraftError
 from omnidraft.server.api import models
 from omnidraft.server.api import reply as completions
-from omnidraft.server.api.body import read_body
-from omnidraft.server.api.chat_form import ChatForm
 from omnidraft.server.api.errors import error_reply, refused
-from omnidraft.server.api.fields import BadRequest
+from omnidraft.server.api.fields import BadRequest, read_body
+from omnidraft.server.api.forms import ChatForm, TextForm
 from omnidraft.server.api.logprobs import Logprobs
 from omnidraft.server.api.reply import Reply
 from omnidraft.server.api.request import Choice, CompletionRequest, Prompt
-from omnidraft.server.api.text_form import TextForm
 
 GONE = "The client went away."
 _EFFORTS = {"none": "off", "minimal": "low", "xhigh": "high"}  # words of OpenAI's that none of ours is called

@@ -18,9 +18,8 @@ from omnidraft.app.session import Session
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.server.api import models
 from omnidraft.server.api.answers import GONE, ends, when_idle
-from omnidraft.server.api.body import json_body, read_body
 from omnidraft.server.api.errors import error_reply, refused
-from omnidraft.server.api.fields import BadRequest, field, texts, whole
+from omnidraft.server.api.fields import BadRequest, field, json_body, read_body, texts, whole
 
 MAX_INPUTS = 2048
 

@@ -1,4 +1,5 @@
-"""Fields of a request to the API, each of the type it must have, and the refusal that says so if it is not.
+"""The JSON object that a request to the API holds, its fields, each of the type it must have, and the refusal that says
+so if it is not.
 
 By hand and not as pydantic models: every refusal is a sentence of its own, which would have to be made from theirs, and
 what sampling may be is said once, by the settings.
@@ -6,9 +7,15 @@ what sampling may be is said once, by the settings.
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
+from fastapi import Request
+from starlette.exceptions import HTTPException
+
+from omnidraft.chats.records import json_value
 from omnidraft.errors import OmniDraftError
 
 BARRED = -1e6  # logits: nothing else is ever as unlikely, and where all are, one of them can still be drawn
@@ -22,6 +29,36 @@ class BadRequest(OmniDraftError):
         super().__init__(message)
         self.status = status
         self.code = code
+
+
+async def read_body(request: Request) -> bytes:
+    """The request's body, if it is not too large (guard/limits.py)."""
+    try:
+        return await request.body()
+    except HTTPException as refused:
+        raise BadRequest(refused.detail, refused.status_code) from None
+
+
+def json_body(data: bytes) -> dict[str, Any]:
+    """The JSON object that a request holds."""
+    try:
+        # Half an emoji, which JSON can say and UTF-8 cannot, becomes the mark for that here.
+        body = json_value(json.loads(data, parse_constant=_finite, parse_float=_finite))
+    except RecursionError:
+        raise BadRequest("The request is nested too deeply.") from None
+    except ValueError:
+        raise BadRequest("The request is not JSON.") from None
+    if not isinstance(body, dict):
+        raise BadRequest("The request is not a JSON object.")
+    return body
+
+
+def _finite(text: str) -> float:
+    """A number; JSON has no infinite ones, though Python reads them."""
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(text)
+    return value
 
 
 def field(given: Mapping[str, Any], name: str, *kinds: type) -> Any:

@@ -13,8 +13,7 @@ from anyio import to_thread
 
 from omnidraft.app.answer_job import AnswerJob
 from omnidraft.errors import OmniDraftError
-from omnidraft.server.api.chat_form import ChatForm
-from omnidraft.server.api.text_form import TextForm
+from omnidraft.server.api.forms import ChatForm, TextForm
 
 REASONS = {"stop": "stop", "stop_string": "stop", "length": "length", "context": "length", "cancelled": "stop"}
 _DRAFTED = (

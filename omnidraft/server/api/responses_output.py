@@ -8,7 +8,7 @@ import uuid
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
-from omnidraft.server.api.chat_form import ChatForm
+from omnidraft.server.api.forms import ChatForm
 from omnidraft.server.api.reply import Reply, looks
 from omnidraft.server.api.tools import Tools
 
