@@ -29,7 +29,7 @@ def adapter(models, tmp_path):
     numbers = np.random.default_rng(3)
     weights = {name: value.numpy().copy() for name, value in TorchDrafter(drafter, rank).weights().items()}
     weights = {name: m + numbers.normal(0, 0.05, m.shape).astype(np.float32) for name, m in weights.items()}
-    write_adapter(tmp_path / "adapter.gguf", weights, drafter, rank, "f16")
+    write_adapter(tmp_path / "adapter.gguf", weights, drafter, rank)
     return tmp_path / "adapter.gguf"
 
 
