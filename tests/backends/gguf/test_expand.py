@@ -19,8 +19,7 @@ from omnidraft.backends.gguf.expand import source as stored
 from omnidraft.backends.gguf.expand.adapter import expand_adapter
 from omnidraft.backends.gguf.expand.cache import expanded_model, expanded_path
 from omnidraft.backends.gguf.expand.layout import Layout
-from omnidraft.backends.gguf.expand.model import expand_model
-from omnidraft.backends.gguf.expand.quantize import quantize_model
+from omnidraft.backends.gguf.expand.model import expand_model, quantize_model
 from omnidraft.backends.gguf.expand.shapes import SHAPES, Shape
 from omnidraft.cli import models_expand
 from omnidraft.errors import ModelError, SettingsError, StorageError

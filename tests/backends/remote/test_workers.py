@@ -35,16 +35,15 @@ def needs(layers: int, each: int = 10, around: int = 0) -> Needs:
     return Needs((each,) * layers, around, 0)
 
 
-def test_layers_go_where_there_is_room():
-    assert distribute(needs(6), [1000, 1000, 1000]) == [2, 2, 2]
-    assert distribute(needs(10), [45, 1000, 1000]) == [2, 4, 4]
-    assert distribute(needs(10), [1000, 22, 22]) == [7, 2, 1]
-    assert sum(distribute(needs(80), [300, 333, 480])) == 80
-
-
-def test_what_stays_here_takes_its_room():
-    assert distribute(needs(10, around=950), [1000, 1000]) == [0, 10]
-    assert distribute(needs(10, around=960), [1000, 1000]) is None
+@pytest.mark.parametrize(("layers", "around", "free", "counts"), [
+    (6, 0, [1000, 1000, 1000], [2, 2, 2]),
+    (10, 0, [45, 1000, 1000], [2, 4, 4]),
+    (10, 0, [1000, 22, 22], [7, 2, 1]),
+    (10, 950, [1000, 1000], [0, 10]),  # what stays here takes its room
+    (10, 960, [1000, 1000], None),
+])  # fmt: skip
+def test_layers_go_where_there_is_room(layers, around, free, counts):
+    assert distribute(needs(layers, around=around), free) == counts
 
 
 def test_none_gets_more_than_fits():
@@ -53,6 +52,7 @@ def test_none_gets_more_than_fits():
         if counts is not None:
             assert all(10 * count <= 0.95 * bytes_ for count, bytes_ in zip(counts, free, strict=True))
     assert distribute(needs(10), [50, 50]) is None
+    assert sum(distribute(needs(80), [300, 333, 480])) == 80
 
 
 def test_a_split_is_followed_or_refused():

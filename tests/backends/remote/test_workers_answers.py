@@ -133,7 +133,8 @@ def killed_at_random(session: Session, running: list[Worker], rounds: int, seed:
         victim = draw.choice(running)
         started = time.monotonic()
         moment = draw.uniform(0.0, 4.0 if loading else 0.4)
-        killer = _KillAt(victim, moment)
+        killer = threading.Timer(moment, kill, [victim])
+        killer.start()
         error = ask(session, chat, f"Question {number}: " + "tell me more about numbers. " * draw.randrange(1, 30))
         killer.join()
         if error:
@@ -162,21 +163,10 @@ def answered_again(session: Session, running: list[Worker]) -> None:
         time.sleep(0.5)
 
 
-class _KillAt:
-    """Kills a worker's serving process after `seconds`, from a thread."""
-
-    def __init__(self, worker: Worker, seconds: float) -> None:
-        self._thread = threading.Thread(target=self._kill, args=(worker, seconds))
-        self._thread.start()
-
-    @staticmethod
-    def _kill(worker: Worker, seconds: float) -> None:
-        time.sleep(seconds)
-        with contextlib.suppress(psutil.Error):
-            worker.inner.kill()
-
-    def join(self) -> None:
-        self._thread.join()
+def kill(worker: Worker) -> None:
+    """End its serving process, whatever it is doing."""
+    with contextlib.suppress(psutil.Error):
+        worker.inner.kill()
 
 
 @pytest.mark.timeout(3600)
@@ -191,17 +181,23 @@ def test_a_worker_killed_at_random_moments(session, running, rounds, seed):
     assert not child.is_running()
 
 
+def counting(session: Session, chat: str, characters: int) -> AnswerJob:
+    """A long answer of which so much is written, or that is over."""
+    job = conversing.ask(session, chat, "Count from one to a thousand in words.")
+    end = time.monotonic() + 60
+    while len(job.text) < characters and not job.over:
+        assert time.monotonic() < end
+        time.sleep(0.005)
+    return job
+
+
 def test_what_was_written_stays_when_a_worker_is_lost_in_the_middle(session, running, monkeypatch):
     take = AnswerJob._take  # so slow that there is time to lose a worker
     monkeypatch.setattr(AnswerJob, "_take", lambda job, e: (time.sleep(0.05 * isinstance(e, Token)), take(job, e)))
     session.apply(**{"sampling.max_tokens": 900})
     session.prepare()
     chat = session.store.create().id
-    job = conversing.ask(session, chat, "Count from one to a thousand in words.")
-    end = time.monotonic() + 60
-    while not job.text:
-        assert time.monotonic() < end
-        time.sleep(0.005)
+    job = counting(session, chat, 1)
     running[1].inner.kill()
     job.join(60)
     assert "lost" in job.error
@@ -226,11 +222,7 @@ def test_a_pulled_cable_is_noticed_and_the_next_message_is_answered(models, tmp_
         try:
             session.prepare()
             chat = session.store.create().id
-            job = conversing.ask(session, chat, "Count from one to a thousand in words.")
-            end = time.monotonic() + 60
-            while len(job.text) < 20 and not job.over:
-                assert time.monotonic() < end
-                time.sleep(0.01)
+            job = counting(session, chat, 20)
             assert not job.over, "the answer was over before the cable could be pulled"
             namespace.pull(True)
             started = time.monotonic()

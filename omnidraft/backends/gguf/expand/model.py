@@ -1,10 +1,16 @@
-"""Writes the large model of a small one: metadata, vocabulary padding, weights, quantization."""
+"""Writes the large model of a small one: metadata, vocabulary padding, weights, quantization.
+
+Quantized files have one type for all matrices, the embedding and the output layer included, so that a small model and
+its expansion are quantized alike: llama.cpp's mixtures choose types by shape and layer number.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
+import llama_cpp
 import numpy as np
 from gguf import GGUFValueType, TokenType
 
@@ -12,14 +18,21 @@ from omnidraft.backends.gguf.expand.fill import Filler
 from omnidraft.backends.gguf.expand.gguf_stream import StreamWriter, need_space, replacing, scratch
 from omnidraft.backends.gguf.expand.layout import Layout
 from omnidraft.backends.gguf.expand.padding import correct_norms
-from omnidraft.backends.gguf.expand.quantize import TYPES, quantize_model
 from omnidraft.backends.gguf.expand.shapes import Shape
 from omnidraft.backends.gguf.expand.source import LlamaFile
-from omnidraft.errors import SettingsError
+from omnidraft.backends.llama.runtime import begin_call, failure_reason
+from omnidraft.errors import ModelError, SettingsError
 
 FORMAT_VERSION = 1  # raise it whenever the same source and shape would give other bytes
 FLOATS = {"F32": (np.float32, 0), "F16": (np.float16, 1)}  # -> (NumPy type, general.file_type)
+TYPES = {
+    "Q8_0": llama_cpp.LLAMA_FTYPE_MOSTLY_Q8_0,
+    "Q4_0": llama_cpp.LLAMA_FTYPE_MOSTLY_Q4_0,
+    "Q4_K_M": llama_cpp.LLAMA_FTYPE_MOSTLY_Q4_K_M,
+}
 DTYPES = (*FLOATS, *TYPES)
+MIXED = "Q4_K_M"  # what most people download: some tensors in Q6_K
+BUFFER = 1 << 28  # bytes of a tensor held at once: an embedding of 128,256 rows takes 1 GB and more in float32
 BYTES_PER_WEIGHT = {"F32": 4.0, "F16": 2.0, "Q8_0": 34 / 32, "Q4_0": 18 / 32, "Q4_K_M": 0.62}
 
 Progress = Callable[[float], None]
@@ -121,3 +134,17 @@ def _padded_vocabulary(small: LlamaFile, size: int) -> dict[str, tuple]:
         lowest = min(scores) - 1.0
         entries["tokenizer.ggml.scores"] = ([*scores, *(lowest for _ in missing)], array, GGUFValueType.FLOAT32)
     return entries
+
+
+def quantize_model(source: Path, out: Path, dtype: str) -> Path:
+    """Write `source` (F32 or F16) as `dtype` (one of TYPES) to `out`; norms stay F32. ModelError if it fails."""
+    options = llama_cpp.llama_model_quantize_default_params()
+    options.nthread = os.cpu_count() or 1
+    options.ftype = TYPES[dtype]
+    options.pure = dtype != MIXED
+    options.max_buf_size = BUFFER
+    with replacing(out) as temporary:
+        begin_call()
+        if llama_cpp.llama_model_quantize(os.fsencode(source), os.fsencode(temporary), options) != 0:
+            raise ModelError(f"llama.cpp could not quantize {source} to {dtype}: {failure_reason()}.")
+    return out
