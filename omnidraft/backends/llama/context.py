@@ -101,6 +101,8 @@ class LlamaContext:
         TRIALS.require(info.path)
         parameters = llama_cpp.llama_model_default_params()
         parameters.n_gpu_layers = settings.n_gpu_layers
+        if placement is None and settings.n_gpu_layers == 0:
+            placement = Placement([], [])  # a card that llama.cpp knows computes long prompts, wherever the layers lie
         if placement is not None:
             placement.apply(parameters)
         if simulated:

@@ -1,18 +1,19 @@
 """The way layers take to a graphics card, on a driver that computes on the processor (Mesa's lavapipe).
 
 `OMNIDRAFT_VULKAN=1 pytest -m slow tests/backends/llama/test_vulkan.py` builds llama.cpp with its Vulkan backend once,
-in twenty minutes, in the cache folder. Needs (Debian 13) mesa-vulkan-drivers, glslc, libvulkan-dev and spirv-headers;
-`CMAKE_ARGS` is added to the build's own, where headers lie elsewhere. Debian 12's headers are too old (1.3.239)
-to compile it, and compiled with newer ones the test ends by a crash inside its driver (Mesa 22.3).
-OMNIDRAFT_VULKAN may name a folder that has it.
+in twenty minutes, in the cache folder; CONTRIBUTING.md has what Debian 12 and 13 need for it. OMNIDRAFT_VULKAN may name
+a folder that has it. The driver translates each of llama.cpp's programs when it is first used, ten seconds to a minute
+of a processor (Debian 12's with LLVM 15 far more), and keeps them in Mesa's cache: the first run is slow.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
@@ -20,6 +21,7 @@ import platformdirs
 import pytest
 
 WANTED = os.environ.get("OMNIDRAFT_VULKAN")
+CARD = 30_000_000  # bytes: less than the target takes, and more than what computes two of its layers
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(7200),
@@ -42,18 +44,40 @@ def site() -> Path:
 
 
 @pytest.fixture(scope="module")
-def told(site, tmp_path_factory) -> dict:
-    home = tmp_path_factory.mktemp("vulkan")
-    paths = os.pathsep.join([str(site), os.getcwd()])
-    ended = subprocess.run(
-        [sys.executable, "-m", "tests.backends.llama.vulkan_cases", str(home)],
-        env={**os.environ, "PYTHONPATH": paths, "GGML_VK_VISIBLE_DEVICES": "0"},
-        capture_output=True,
-        text=True,
-        timeout=3600,
-    )
+def library(tmp_path_factory) -> Path:
+    """failing_card.c, which without its variables only spares the processor."""
+    made = tmp_path_factory.mktemp("library") / "failing_card.so"
+    folders = [folder for folder in os.environ.get("CMAKE_PREFIX_PATH", "").split(os.pathsep) if folder]
+    headers = [f"-I{folder}/include" for folder in folders]
+    source = Path(__file__).with_name("failing_card.c")
+    subprocess.run(["cc", "-O1", "-shared", "-fPIC", *headers, str(source), "-o", str(made), "-ldl"], check=True)
+    return made
+
+
+@pytest.fixture(scope="module")
+def run(site, library) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run a module of these tests with that llama_cpp and that library."""
+
+    def run(module: str, *arguments: object, **environment: object) -> subprocess.CompletedProcess[str]:
+        paths = os.pathsep.join([str(site), os.getcwd()])
+        ours = {"PYTHONPATH": paths, "GGML_VK_VISIBLE_DEVICES": "0", "LD_PRELOAD": str(library)}
+        command = [sys.executable, "-m", f"tests.backends.llama.{module}", *map(str, arguments)]
+        given = {name: str(value) for name, value in environment.items()}
+        return subprocess.run(
+            command, env={**os.environ, **ours, **given}, capture_output=True, text=True, timeout=5400
+        )
+
+    return run
+
+
+def answer(ended: subprocess.CompletedProcess[str]) -> dict:
     assert ended.returncode == 0, ended.stderr[-3000:]
     return json.loads(ended.stdout.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def told(run, tmp_path_factory) -> dict:
+    return answer(run("vulkan_cases", tmp_path_factory.mktemp("vulkan")))
 
 
 def test_there_is_a_card(told):
@@ -89,3 +113,27 @@ def test_a_card_with_little_room_takes_a_part_and_it_is_said(told):
 
 def test_nothing_stays_on_the_card(told):
     assert all(told["closed"])
+
+
+def test_a_card_that_is_too_small_holds_what_fits(run, tmp_path):
+    """CARD_BYTES: the card has so much, says so, and refuses more."""
+    told = answer(run("vulkan_failures", tmp_path, "full", CARD_BYTES=CARD))
+    assert told["free"] == CARD
+    assert told["free_beside_the_processor"] == CARD  # nothing of what the processor computes lies on it
+    assert "could not be loaded" in told["refused"]
+    assert told["goes_on"]  # with what was loaded before
+    assert told["free_behind_the_refusal"] == CARD
+    assert any("layers of tiny-target-a are on the graphics card" in notice for notice in told["notices"])
+    assert 0 < told["free_beside_the_target"] < CARD // 2
+    assert all(plain == drafted and plain for plain, drafted in told["texts"])
+    assert told["free_at_the_end"] == CARD
+
+
+def test_a_card_that_vanishes_ends_the_program_and_the_next_one_says_so(run, tmp_path):
+    """llama.cpp does not catch what its Vulkan backend throws while it computes, so nothing of ours can either."""
+    ended = run("vulkan_failures", tmp_path, "gone", CARD_GONE=tmp_path / "gone")
+    assert ended.returncode == -signal.SIGABRT, ended.stdout
+    assert "vk::DeviceLostError" in ended.stderr
+    after = answer(run("vulkan_failures", tmp_path, "after"))
+    assert "ended OmniDraft when it was used last" in after["refused"]
+    assert after["text"]  # chosen again, on the processor

@@ -15,6 +15,7 @@ from unittest.mock import patch
 from omnidraft.app.assistant import Assistant
 from omnidraft.backends.llama import cards
 from omnidraft.backends.llama.devices import Device, local_cards
+from omnidraft.backends.llama.estimate import estimate_on_cards
 from omnidraft.backends.llama.model import LlamaDrafter
 from omnidraft.decoding.events import Finished
 from omnidraft.decoding.request import AnswerRequest
@@ -35,31 +36,31 @@ def main(home: Path) -> None:
     for layers in (0, 4, 1000, AUTO_LAYERS):
         settings = ModelSettings(n_ctx=512, n_gpu_layers=layers)
         for here in (True, False):
-            with patch.object(serving, "step_seconds", _prefers(here)):
-                told["texts"][f"{layers} {here}"] = _compared(assistant, TARGET, settings)
+            with patch.object(serving, "step_seconds", prefers(here)):
+                told["texts"][f"{layers} {here}"] = compared(assistant, TARGET, settings)
             told["drafter_on_card"][f"{layers} {here}"] = assistant.loaded.drafter.on_card
-    told["switched"] = [_compared(assistant, target, ModelSettings(n_ctx=512)) for target in (TARGET, OTHER, TARGET)]
+    told["switched"] = [compared(assistant, target, ModelSettings(n_ctx=512)) for target in (TARGET, OTHER, TARGET)]
     told["little"] = _little(assistant, found)
     assistant.close()
     told["closed"] = [card.free >= before.free - (8 << 20) for card, before in zip(local_cards(), found, strict=True)]
     print(json.dumps(told))
 
 
-def _prefers(here: bool):
+def prefers(here: bool):
     """Steps are quicker on the processor, or on the card."""
     return lambda drafter: float(drafter.on_card == here)
 
 
-def _compared(assistant: Assistant, target: Path, settings: ModelSettings) -> list[list[str]]:
+def compared(assistant: Assistant, target: Path, settings: ModelSettings) -> list[list[str]]:
     """Of each question, at T = 0 and at T = 1: the text without a drafter, and with one."""
     said = []
     for drafter in (None, DRAFTER):
         assistant.load(target, drafter, settings)
-        said.append([_text(assistant, question, t) for question in QUESTIONS for t in (0.0, 1.0)])
+        said.append([text(assistant, question, t) for question in QUESTIONS for t in (0.0, 1.0)])
     return [list(texts) for texts in zip(*said, strict=True)]
 
 
-def _text(assistant: Assistant, question: str, temperature: float) -> str:
+def text(assistant: Assistant, question: str, temperature: float) -> str:
     sampling = SamplingSettings(temperature=temperature, max_tokens=40, seed=7)
     asked = AnswerRequest([{"role": "user", "content": question}], sampling, DRAFTED)
     events = list(assistant.answer(asked))
@@ -70,10 +71,13 @@ def _text(assistant: Assistant, question: str, temperature: float) -> str:
 def _little(assistant: Assistant, found: list[Device]) -> dict:
     """A card with room for half of the target only."""
     settings = ModelSettings(n_ctx=512)
-    whole = cards.header_estimate(assistant.target.info, settings, 512)
-    few = [replace(card, free=whole.compute + (whole.weights + whole.cache) * 2 // 3) for card in found]
+    info = assistant.target.info
+    cache, computing = estimate_on_cards(info, settings, 512, 64, 0)
+    layers, output = cards.card_bytes(info, cache)
+    half = int((computing + output + sum(layers) / 2) / cards.SPARE)
+    few = [replace(card, free=half) for card in found]
     with patch.object(cards, "local_cards", lambda: few):
-        notices, texts = assistant.load(TARGET, None, settings), _compared(assistant, TARGET, settings)
+        notices, texts = assistant.load(TARGET, None, settings), compared(assistant, TARGET, settings)
         with LlamaDrafter.open(DRAFTER, replace(settings, n_gpu_layers=0)) as beside:
             on_card = beside.on_card
     return {"notices": notices, "texts": texts, "beside": on_card}
