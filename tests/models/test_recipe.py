@@ -15,7 +15,9 @@ from tokenizers import Tokenizer
 from transformers import LlamaForCausalLM
 
 from models.recipe.__main__ import build, export_checkpoint
+from models.recipe.average import average
 from models.recipe.data import Document, encode_documents, packed_batches, read_records
+from models.recipe.export import export_gguf
 from models.recipe.report import report
 from models.recipe.schedule import StopRequest, TrainingClock, WarmupHoldDecay
 from models.recipe.specs import DRAFTER, TARGET_A, TARGET_B, ModelSpec, with_functions
@@ -211,6 +213,22 @@ def test_a_file_is_read_back_as_it_was_written(trained, tmp_path: Path):
     read = LlamaForCausalLM.from_pretrained(tmp_path).state_dict()
     for name, weight in model.state_dict().items():
         assert torch.equal(read[name], weight.half().float() if weight.ndim > 1 else weight), name
+
+
+def test_weights_lie_between_those_before_and_behind_a_stage(trained, tmp_path: Path):
+    spec, path = trained
+    if spec.vocabulary == "spm":
+        pytest.skip("such a vocabulary keeps no merges in the file")
+    tokenizer, model = loaded(path)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    model.load_state_dict({name: 2 * value for name, value in before.items()})
+    behind, between = tmp_path / "behind.gguf", tmp_path / "between.gguf"
+    export_gguf(behind, spec, tokenizer, model, "F32")
+    average(spec, path, behind, 0.5, between)
+    unpack(spec, between, tmp_path)
+    found = LlamaForCausalLM.from_pretrained(tmp_path).state_dict()
+    for name, weight in before.items():
+        torch.testing.assert_close(found[name], 1.5 * weight, rtol=2e-3, atol=1e-6, msg=name)
 
 
 def test_only_answers_are_learned_and_of_the_drafter_everything(trained):
