@@ -87,7 +87,7 @@ def test_a_new_target_begins_from_the_other_ones_weights(assistant, models, draf
 def test_an_update_for_a_new_target_goes_on_from_the_other_ones_weights(assistant, models, drafter):
     a = made(assistant.loaded.choice.store, drafter, 0.01, chats=("chat-of-a",))
     assert use(assistant, models, drafter, "b")[0] == "warm start"
-    assistant.settings = changed(assistant.settings, **{"learning.learning_rate": 2e-4})
+    assistant.settings = changed(assistant.settings, **{"learning.learning_rate": 1e-4})
     ask(assistant, range(12))
     until(lambda: assistant.learner.status().waiting == 12)
     assistant.learner.train_now()
