@@ -77,7 +77,8 @@ def answer(ended: subprocess.CompletedProcess[str]) -> dict:
 
 @pytest.fixture(scope="module")
 def told(run, tmp_path_factory) -> dict:
-    return answer(run("vulkan_cases", tmp_path_factory.mktemp("vulkan")))
+    """On a card that counts: the driver's own figure is what all programs leave free of this machine's memory."""
+    return answer(run("vulkan_cases", tmp_path_factory.mktemp("vulkan"), CARD_BYTES=8 << 30))
 
 
 def test_there_is_a_card(told):
@@ -120,7 +121,7 @@ def test_a_card_that_is_too_small_holds_what_fits(run, tmp_path):
     told = answer(run("vulkan_failures", tmp_path, "full", CARD_BYTES=CARD))
     assert told["free"] == CARD
     assert told["free_beside_the_processor"] == CARD  # nothing of what the processor computes lies on it
-    assert "could not be loaded" in told["refused"]
+    assert "failed to allocate Vulkan0 buffer" in told["refused"]
     assert told["goes_on"]  # with what was loaded before
     assert told["free_behind_the_refusal"] == CARD
     assert any("layers of tiny-target-a are on the graphics card" in notice for notice in told["notices"])

@@ -42,7 +42,7 @@ def main(home: Path) -> None:
     told["switched"] = [compared(assistant, target, ModelSettings(n_ctx=512)) for target in (TARGET, OTHER, TARGET)]
     told["little"] = _little(assistant, found)
     assistant.close()
-    told["closed"] = [card.free >= before.free - (8 << 20) for card, before in zip(local_cards(), found, strict=True)]
+    told["closed"] = [card.free == before.free for card, before in zip(local_cards(), found, strict=True)]
     print(json.dumps(told))
 
 
