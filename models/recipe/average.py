@@ -9,7 +9,6 @@ tasks than either end (Wortsman et al. 2022, "Robust fine-tuning of zero-shot mo
 import argparse
 from pathlib import Path
 
-import torch
 from gguf import GGUFReader
 
 from .export import export_gguf
@@ -25,8 +24,7 @@ def average(spec: ModelSpec, before: Path, behind: Path, share: float, out: Path
         raise ValueError(f"{before.name} and {behind.name} have different vocabularies")
     model, further = (read_model(spec, tokenizer, file) for file in files)
     weights = further.state_dict()
-    with torch.no_grad():
-        model.load_state_dict({name: value.lerp(weights[name], share) for name, value in model.state_dict().items()})
+    model.load_state_dict({name: value.lerp(weights[name], share) for name, value in model.state_dict().items()})
     export_gguf(out, spec, tokenizer, model)
 
 

@@ -31,7 +31,8 @@ class AnswerJob:
 
     Where the request goes on with an answer, `pieces` (text, origin) of it were shown before; `begun` is all of its
     text where that is more. `prompts` are what the model reads, one behind the other; by default the request's, and no
-    other. `steps` are the calls it has made so far, which `marker` begins. `watches` hear of every event.
+    other. `steps` are the calls it has made so far, which `marker` begins; `stepped` hears when they change. `watches`
+    hear of every event.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class AnswerJob:
         steps: Sequence[Step] = (),
         marker: str = "",
         pieces: Sequence[tuple[str, str]] = (),
+        stepped: Callable[[AnswerJob], None] = lambda job: None,
         watches: Sequence[Callable[[AnswerJob, Event], None]] = (),
         prompts: Callable[[AnswerJob], Iterable[Sequence[Message] | RawText]] = lambda job: [job.request.prompt],
         finished: Callable[[AnswerJob], None] = lambda job: None,
@@ -61,6 +63,7 @@ class AnswerJob:
         self._assistant = assistant
         self._parts: list[str] = [self.begun]
         self._marker = marker
+        self._stepped = stepped
         self._watches = watches
         self._prompts = prompts
         self._finished = finished
@@ -82,6 +85,7 @@ class AnswerJob:
     def tell(self, text: str, steps: Sequence[Step]) -> None:
         """The answer so far was this text, with these steps."""
         self._parts, self.steps = [text], list(steps)
+        self._stepped(self)
         self._announce()
 
     def stop(self) -> None:

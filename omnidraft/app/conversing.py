@@ -232,7 +232,7 @@ def _job(
     job = AnswerJob(
         session.assistant, request, message=keeper.message.id, begun=keeper.message.content,
         steps=keeper.message.steps, pieces=keeper.pieces, finished=partial(_finish, session, settings, keeper),
-        watches=[keeper.watch, *([use.watch] if use is not None else [])],
+        stepped=keeper.keep_steps, watches=[keeper.watch, *([use.watch] if use is not None else [])],
         **more,
     )  # fmt: skip
     if settings.tools is not None and (use is None or not use.offers):

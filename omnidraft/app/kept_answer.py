@@ -39,7 +39,6 @@ class KeptAnswer:
         self.continued = continued
         self.pieces = shown_pieces(message)
         self._saved = time.monotonic()
-        self._steps = list(steps)
 
     @classmethod
     def of_new(cls, session: Session, question: Message, sampling: SamplingSettings) -> KeptAnswer:
@@ -62,11 +61,12 @@ class KeptAnswer:
             return cls(session, message, Continued(text, ids, ended) if text else None)
         return cls(session, message, Continued(text, ids, ended))
 
+    def keep_steps(self, job: AnswerJob) -> None:
+        """What functions did stays known, also behind a crash."""
+        meta = {**self.message.meta, "steps": steps_meta(job.steps)}
+        self.session.store.save_partial(self.message.id, job.spoken, meta)
+
     def watch(self, job: AnswerJob, event: Event) -> None:
-        if job.steps != self._steps:  # what functions did stays known, also behind a crash
-            meta = {**self.message.meta, "steps": steps_meta(job.steps)}
-            if self.session.store.save_partial(self.message.id, job.spoken, meta):
-                self._steps = list(job.steps)
         if not isinstance(event, Round):
             return
         now = time.monotonic()

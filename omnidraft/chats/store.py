@@ -236,13 +236,14 @@ class ChatStore:
     def save_partial(
         self, message: str, content: str, meta: Mapping[str, Any] | None = None, *, final: bool = False
     ) -> bool:
-        """Store an answer as it grows: at most once a second, and always when `final`. Returns whether it was stored.
+        """Store an answer as it grows: its text at most once a second, `meta` and what is `final` always. Returns
+        whether it was stored.
 
         `meta` None keeps what is stored. Until `final` the message is `partial`. One deleted meanwhile is not an error.
         """
         with self._db.using():
             now = time.monotonic()
-            if not final and now - self._written.get(message, -PARTIAL_SECONDS) < PARTIAL_SECONDS:
+            if not final and meta is None and now - self._written.get(message, -PARTIAL_SECONDS) < PARTIAL_SECONDS:
                 return False
             self._written.pop(message, None)
             with self._db.changing():

@@ -51,8 +51,9 @@ def ratio(plain: Sequence[tuple[float, int]], found: Sequence[tuple[float, int]]
     drawn = np.random.default_rng(0).integers(len(both), size=(RESAMPLES, len(both)))
 
     def of(sums: np.ndarray) -> np.ndarray:
-        plain, plain_tokens, drafted, drafted_tokens = np.moveaxis(np.maximum(sums, 1e-9), -1, 0)
-        return (plain / plain_tokens) / (drafted / drafted_tokens)
+        plain, plain_tokens, drafted, drafted_tokens = np.moveaxis(sums, -1, 0)
+        with np.errstate(divide="ignore", invalid="ignore"):  # of answers without a token nothing can be said
+            return (plain / plain_tokens) / (drafted / drafted_tokens)
 
     return _value(of(both.sum(0)), of(both[drawn].sum(1)))
 
@@ -62,7 +63,7 @@ def interval(plain: Sequence[tuple[float, int]], found: Sequence[tuple[float, in
     if len(plain) < FEWEST:
         return None
     spread = ratio(plain, found)
-    return spread.low, spread.high
+    return (spread.low, spread.high) if np.isfinite(spread.low) else None
 
 
 def each(plain: Sequence[Timed], found: Sequence[Timed]) -> list[float]:

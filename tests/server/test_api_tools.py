@@ -7,6 +7,7 @@ import json
 import openai
 import pytest
 
+from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 from tests.backends.tool_templates import TEMPLATES
 from tests.server import described
 from tests.server.test_api import ASK, MODEL, client
@@ -37,7 +38,7 @@ def is_weather(arguments: str) -> bool:
 
 
 @pytest.mark.parametrize("template", TEMPLATES)
-def test_a_named_tool_is_called_answered_and_spoken_of(server, template):
+def test_a_named_tool_is_called_answered_and_spoken_of(server, template, models):
     named = {"type": "function", "function": {"name": "weather"}}
     choice = ask(server, template, tool_choice=named).choices[0]
     assert choice.finish_reason == "tool_calls"
@@ -47,7 +48,13 @@ def test_a_named_tool_is_called_answered_and_spoken_of(server, template):
     assert is_weather(call.function.arguments)
     result = {"role": "tool", "tool_call_id": call.id, "content": "21 degrees"}
     messages = [*ASK, choice.message.model_dump(exclude_none=True), result]
-    after = ask(server, template, messages=messages, temperature=0, max_tokens=20).choices[0]
+    controls = read_gguf_vocabulary(models / "tiny-target-a-f16.gguf").controls
+    barred = {str(id): -100 for id in controls.values()}  # this toy may end at once in a format it never saw
+    said = ask(server, template, messages=messages, temperature=0, max_tokens=20, logit_bias=barred)
+    result["content"] += " and a lot of rain"
+    longer = ask(server, template, messages=messages, temperature=0, max_tokens=1)
+    assert longer.usage.prompt_tokens > said.usage.prompt_tokens, "the model reads the result"
+    after = said.choices[0]
     assert after.finish_reason in ("stop", "length", "tool_calls")
     assert after.message.content or after.message.tool_calls
 
