@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from itertools import count
 from types import SimpleNamespace
 
@@ -88,6 +89,18 @@ def test_thoughts_that_the_prompt_opened_or_that_never_end():
     assert read(known, "hm, hm", TOOLS, "<<assistant>><|muse|>", size=1).reasoning == "hm, hm"
 
 
+def test_how_an_answer_is_cut_does_not_matter():
+    rng = random.Random(7)
+    bits = ["a", "\n", "{", "}", '"', ",", "look_up", "<|muse|>", "<|/muse|>", "<<stop>>", "<<assistant>>", "é", "<"]
+    for calls in WRITTEN:
+        written = WRITTEN[calls]
+        for _ in range(60):
+            parts = [*bits, written, written, written[: rng.randrange(len(written))], written[rng.randrange(9) :]]
+            text = "".join(rng.choice(parts) for _ in range(rng.randint(1, 9)))
+            whole = read(form(calls), text, TOOLS)
+            assert all(read(form(calls), text, TOOLS, size=size) == whole for size in (1, 2, 5)), text
+
+
 @pytest.mark.parametrize("calls", [JSON, NAMED, TAGS, PAIRS])
 def test_a_call_written_letter_by_letter_is_read_back(calls):
     known = form(calls)
@@ -111,6 +124,14 @@ def test_channels_are_read():
         reading = read(known, text, TOOLS, "<|start|>assistant", size=size)
         assert (reading.reasoning, reading.content) == ("hm", "")
         assert reading.calls == [Call("look_up", '{"word": "a"}')]
+
+
+@pytest.mark.parametrize("size", [0, 1000])
+@pytest.mark.parametrize("calls", [JSON, TAGS, PYTHON])
+def test_a_million_characters_of_arguments_are_read_in_one_go(calls, size):
+    long = "x" * 1_000_000
+    text = WRITTEN[calls].replace("a ", long)
+    assert json.loads(read(form(calls), text, TOOLS, size=size).calls[0].arguments)["word"].startswith(long)
 
 
 def test_a_template_that_takes_its_time_or_writes_without_end_tells_nothing(monkeypatch):
