@@ -13,7 +13,7 @@ from omnidraft.bench.columns import COLUMNS
 from omnidraft.bench.published import SOURCES, TARGETS
 from omnidraft.lab.prompts import TASKS
 from omnidraft.lab.topics import TOPICS
-from omnidraft.settings.fields import Rule, check, integer, switch, text
+from omnidraft.settings.fields import Rule, check, choice, integer, switch, text
 
 A, B, A2 = "tiny-target-a", "tiny-target-b", "tiny-target-a2"
 REGIMES = ("bundled", "0.1b-Q8_0", "0.1b-F32", "0.5b-F32", "0.5b-F16", "0.5b-Q8_0", "0.5b-Q4_0", "0.5b-Q4_K_M",
@@ -22,7 +22,7 @@ LOSSES = ("ngram", "dm", "dm_nll", "hybrid", "both_kl", "projected")  # worst fi
 METHODS = ("dm", "hybrid", "projected")  # the paper's, and ours
 EDIT = "edit"  # "write this text again"
 DRAFTERS = ("68m", "160m")
-PEERS = ("server", "transformers", "gguf", "folder")
+PEERS = ("server", "transformers", "alone", "gguf", "folder")
 MANY = 100_000
 _REGIME = f"what the target is enlarged to, of {', '.join(REGIMES)}"
 _TASKS = f"of {', '.join(TASKS)}, or files of prompts"
@@ -86,6 +86,7 @@ class Speed(OfPair):
     seed: int = _count(0, "of the first prompt", least=0)
     workers: str | None = text(None, "host:port of workers that hold layers of the target, with commas between")
     split: str | None = text(None, "shares of the layers with commas, this machine first; left empty: by memory")
+    exact: str = choice("auto", ("auto", "bits"), "as the setting of that name")
 
 
 @dataclass(frozen=True)

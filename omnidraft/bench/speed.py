@@ -62,7 +62,7 @@ def _cell(
 ) -> dict[str, Any]:  # fmt: skip
     """Every prompt once with every way, the whole as often as the plan says, each time with a fresh memory."""
     files, target = regimes.models(work.home, regime, *models, plan.drafter_shape), models[0]
-    settings = ModelSettings(threads=plan.threads, workers=plan.workers, split=plan.split)
+    settings = ModelSettings(threads=plan.threads, workers=plan.workers, split=plan.split, exact=plan.exact)
     sampling = lambda number: sampling_of(column, seed=plan.seed + number, max_tokens=plan.max_tokens)  # noqa: E731
     found: Traces = {task: [] for task in prompts}
     with Pair(work.home, *files, settings) as pair:

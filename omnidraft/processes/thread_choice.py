@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from time import perf_counter, sleep
+from time import perf_counter
 
 import psutil
 
@@ -21,7 +21,6 @@ _QUICKER = 0.94  # of the time before: less gain is within what passes differ by
 _HOPELESS = 1.2  # times the time before: a trial ends behind the first pass that takes so long
 _SOONEST, _LATEST = 4, 64  # judgements' passes between two trials: doubled by each trial that brought nothing
 _SPARE = 0.5  # processors idle: with fewer of them one more thread would wait for a core
-_FREE = 0.75  # of the processors idle: one busy program on two of them is noticed
 _WINDOW = 0.1  # seconds: systems count processor time in hundredths
 _FEWER, _MORE = -1, 1
 
@@ -134,13 +133,6 @@ class IdleProcessors:
     def _seconds(self) -> float:
         times = psutil.cpu_times(percpu=True)
         return sum(times[cpu].idle for cpu in self._cpus)
-
-
-def processors_are_free() -> bool:
-    """Whether other programs leave most of the processors alone, by a tenth of a second of waiting."""
-    idle = IdleProcessors()
-    sleep(_WINDOW)
-    return idle.count() > _FREE * len(_allowed())
 
 
 def ladder(most: int) -> list[int]:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from time import perf_counter
 from typing import NoReturn, Self
 
 import numpy as np
@@ -20,7 +19,6 @@ from omnidraft.backends.base import Aborted
 from omnidraft.backends.context_length import context_length
 from omnidraft.backends.gguf.adapter_check import check_adapter
 from omnidraft.backends.gguf.file import ModelInfo, read_info, usable_info
-from omnidraft.backends.llama.attention import DEPTH, flash_is_quicker, is_open
 from omnidraft.backends.llama.bits import WIDTHS, rows_read_by, width_class
 from omnidraft.backends.llama.cards import place
 from omnidraft.backends.llama.context import LlamaContext
@@ -33,7 +31,6 @@ from omnidraft.backends.llama.rewind import Method, Rewinder, rollback_steps
 from omnidraft.backends.llama.runtime import AbortFlag, failure_reason
 from omnidraft.backends.picture_ids import FIRST, pictures_end, steps
 from omnidraft.errors import ModelError
-from omnidraft.processes.thread_choice import processors_are_free
 from omnidraft.processes.thread_pool import release_helpers
 from omnidraft.settings.config import AUTO_LAYERS, ModelSettings
 from omnidraft.storage.files import readable
@@ -85,10 +82,7 @@ class LlamaTarget:
         self._context: LlamaContext | None = LlamaContext(
             info, settings, self.n_ctx, max_rows, rollback, placement=placement, verifies=self._verifies
         )
-        self._attention_is_open = (
-            self._verifies and placement is None and not self.on_card and not self._context.flash
-            and is_open(info.width // max(info.heads, 1))
-        )  # fmt: skip
+        self._has_both_kernels = self._verifies and placement is None and not (self.on_card or self._context.flash)
         self._rewinder = Rewinder(self._context, "cut")
         self.n_batch = self._context.capacity
         try:
@@ -183,35 +177,11 @@ class LlamaTarget:
             self.notices.append(f"No two widths of pass compute the same bits with {self.name}, so nothing is drafted.")
 
     def suit(self, drafts: bool) -> None:
-        """Take the kernel of attention that is quicker here, with or without drafts to verify; the present one stays
-        where that cannot be told. Empties the cache."""
-        if not self._attention_is_open or not self.can_rewind or self.n_ctx < 2 * DEPTH:
-            return
-        if not processors_are_free():  # times among busy programs say nothing about a kernel
-            return
-        try:
-            flash = flash_is_quicker(self._pass_seconds, drafts)
-        except Aborted:
-            flash = False
-        self._live().attend(flash)
-        self.tokens.clear()
-        release_helpers()
-
-    def _pass_seconds(self, flash: bool, rows: int) -> float:
-        """Of a pass of `rows` rows behind some tokens, with one kernel of attention or the other."""
-        ids = np.resize(np.flatnonzero(self.vocabulary.ordinary)[:97], DEPTH + rows).tolist()
-        if self._live().flash != flash:
-            self._live().attend(flash)
+        """Attend with the kernel that is quicker for the rows of drafts (see `_attention` in context.py), or without
+        drafts as llama.cpp does by itself. Empties the cache where that changes."""
+        if self._has_both_kernels and self._live().flash == drafts:
+            self._live().attend(not drafts)
             self.tokens.clear()
-        if len(self.tokens) < DEPTH:
-            self.extend(ids[len(self.tokens) : DEPTH], 0)
-        self.extend(ids[DEPTH:], rows)  # a width's first pass makes its graph
-        self.rewind(DEPTH)
-        begun = perf_counter()
-        self.extend(ids[DEPTH:], rows)
-        taken = perf_counter() - begun
-        self.rewind(DEPTH)
-        return taken
 
     def _why_not(self) -> str:
         kind = self._live().memory_kind

@@ -15,7 +15,7 @@ from omnidraft.backends.gguf.expand.source import LlamaFile
 from omnidraft.bench import learn, regimes
 from omnidraft.bench.pairs import said
 from omnidraft.bench.peers.llama_server import LlamaServer
-from omnidraft.bench.peers.ours import Ours
+from omnidraft.bench.peers.ours import Alone, Ours
 from omnidraft.bench.peers.peer import Models, Opening, Peer
 from omnidraft.bench.plans import Learn, Peers
 from omnidraft.bench.questions import Prompts
@@ -28,8 +28,8 @@ from omnidraft.storage.paths import DataHome
 
 N_CTX = 1024
 LOSS = "projected"
-PROGRAMS = {"server": "llama.cpp server", "transformers": "transformers", "gguf": "omnidraft",
-            "folder": "omnidraft, folder"}  # fmt: skip
+PROGRAMS = {"server": "llama.cpp server", "transformers": "transformers", "alone": "omnidraft without a drafter",
+            "gguf": "omnidraft", "folder": "omnidraft, folder"}  # fmt: skip
 
 
 def models_of(plan: Peers, work: Work, prompts: Sequence[Prompts]) -> Models:
@@ -92,6 +92,7 @@ def openings(plan: Peers, home: DataHome, models: Models) -> Mapping[str, Openin
     known = {
         "server": lambda: _server(models, program),
         "transformers": lambda: _transformers(models),
+        "alone": lambda: Alone(home, models),
         "gguf": lambda: Ours(home, models, models.target),
         "folder": lambda: Ours(home, models, models.folder or models.target),
     }

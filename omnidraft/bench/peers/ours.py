@@ -1,4 +1,5 @@
-"""This project's own ways: plain, only copying, and drafting with a drafter that has or has not learned."""
+"""This project's own ways: plain with and without a drafter beside it, only copying, and drafting with a drafter that
+has or has not learned."""
 
 from __future__ import annotations
 
@@ -6,12 +7,14 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate, islice
 from pathlib import Path
 
+from omnidraft.app.assistant import Assistant
 from omnidraft.bench.pairs import PLAIN as PLAIN_WAY
-from omnidraft.bench.pairs import Pair, Way
+from omnidraft.bench.pairs import Pair, Way, draft_settings, engine_of
 from omnidraft.bench.peers.peer import PLAIN, Answer, Burst, Models, Question, answer_of
 from omnidraft.decoding.events import Event, Round, Token
+from omnidraft.decoding.request import AnswerRequest
 from omnidraft.lab.trace import seconds
-from omnidraft.settings.config import ModelSettings
+from omnidraft.settings.config import CacheSettings, ModelSettings
 from omnidraft.storage.paths import DataHome
 
 LOOKUP, UNTRAINED, LEARNED = "lookup", "untrained", "learned"
@@ -35,6 +38,26 @@ class Ours:
 
     def close(self) -> None:
         self._pair.close()
+
+
+class Alone:
+    """The target with no drafter, so that the kernel of attention is the one that suits plain decoding."""
+
+    exact, ways = True, (PLAIN,)
+
+    def __init__(self, home: DataHome, models: Models) -> None:
+        self.notes: list[str] = []
+        self._assistant = Assistant(home, ephemeral=True)
+        settings = ModelSettings(threads=models.threads, n_ctx=models.n_ctx)
+        self._assistant.load(models.target, None, settings, CacheSettings(), adapter=None)
+
+    def answer(self, way: str, question: Question) -> Answer:
+        engine_of(self._assistant).forget()
+        asked = AnswerRequest(list(question.messages), question.sampling, draft_settings(way))
+        return answer_of(_bursts(list(self._assistant.answer(asked))))
+
+    def close(self) -> None:
+        self._assistant.close()
 
 
 def _bursts(events: Sequence[Event]) -> Iterator[Burst]:
