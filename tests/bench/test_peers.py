@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import stat
 import sys
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 
 from omnidraft.__main__ import main
 from omnidraft.bench.peers.llama_server import LlamaServer
+from omnidraft.bench.peers.ours import Alone, Ours
 from omnidraft.bench.peers.peer import PLAIN, Answer, Burst, Models, Question, answer_of
 from omnidraft.bench.peers.run import compared
 from omnidraft.bench.plans import Peers
@@ -197,3 +199,16 @@ def test_what_was_learned_in_the_run_drafts_and_transformers_takes_part(tmp_path
     assert not found["failed"]
     assert {row["program"] for row in found["rows"]} == {"transformers", "omnidraft", "omnidraft, folder"}
     assert all(row["same_text"] == 2 for row in found["rows"] if row["promised"])
+
+
+def test_a_target_without_a_drafter_says_the_same(models, tmp_path):
+    home = DataHome(tmp_path)
+    given = Models(models / "tiny-target-a-f16.gguf", models / "tiny-drafter-f16.gguf", threads=1, n_ctx=256)
+    question = Question([{"role": "user", "content": "What is 23 + 45?"}], [], 0, 0, 12)
+    found = {}
+    for opening in (lambda: Alone(home, given), lambda: Ours(home, given, given.target)):
+        with closing(opening()) as peer:
+            assert peer.ways[0] == PLAIN
+            found[type(peer)] = peer.answer(PLAIN, question)
+    assert found[Alone].ids == found[Ours].ids
+    assert found[Alone].tokens > 1
