@@ -87,7 +87,7 @@ def test_a_new_target_begins_from_the_other_ones_weights(assistant, models, draf
 def test_an_update_for_a_new_target_goes_on_from_the_other_ones_weights(assistant, models, drafter):
     a = made(assistant.loaded.choice.store, drafter, 0.01, chats=("chat-of-a",))
     assert use(assistant, models, drafter, "b")[0] == "warm start"
-    assistant.settings = changed(assistant.settings, **{"learning.learning_rate": 1e-4})
+    assistant.settings = changed(assistant.settings, **{"learning.learning_rate": 2e-4})
     ask(assistant, range(12))
     until(lambda: assistant.learner.status().waiting == 12)
     assistant.learner.train_now()
@@ -99,8 +99,9 @@ def test_an_update_for_a_new_target_goes_on_from_the_other_ones_weights(assistan
     began, became = read_weights(a.weights), read_weights(version.path / "weights.npz")
     assert {name: value.shape for name, value in began.items()} == {n: v.shape for n, v in became.items()}
     start, end = (np.concatenate([w[name].flatten() for name in sorted(w)]) for w in (began, became))
-    moved, size = np.linalg.norm(end - start), np.linalg.norm(start)
-    assert 0 < moved < 0.1 * size
+    assert (end != start).any()
+    # Weights that began from nothing would have nothing in common with these.
+    assert end @ start > 0.99 * np.linalg.norm(end) * np.linalg.norm(start)
     assert AdapterStore(a.path.parent).current().name == a.name  # the other target's own stays as it was
 
 
