@@ -83,7 +83,7 @@ def test_a_conversation_is_forgotten_everywhere_and_everything_only_when_typed(s
 @pytest.mark.browser_slow
 def test_it_learns_while_the_page_looks_on_and_all_of_it_can_be_taken_back(make_server, pages):
     server = make_server(settings=SETTINGS + LEARNING)
-    converse(pages, server, 6)
+    converse(pages, server, 16)
     page = open_learning(pages, server)
     page.click("#od-learning-train")
     page.wait_for_selector(".od-state[data-state=training]", timeout=60_000)

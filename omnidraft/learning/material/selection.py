@@ -15,15 +15,13 @@ JUDGED_OLD = 24
 
 @dataclass(frozen=True)
 class Selection:
-    """Replay ordinals. new, replayed: trained on; judged_new, judged_old: held out. through: newest ordinal seen.
-    known: answers there are to train on, these and others."""
+    """Replay ordinals. new, replayed: trained on; judged_new, judged_old: held out. through: newest ordinal seen."""
 
     new: tuple[int, ...]
     replayed: tuple[int, ...]
     judged_new: tuple[int, ...]
     judged_old: tuple[int, ...]
     through: int
-    known: int
 
 
 def select_answers(
@@ -49,7 +47,7 @@ def select_answers(
     judged_old = rng.permutation(rest)[:JUDGED_OLD].tolist()
     sort = lambda ordinals: tuple(sorted(map(int, ordinals)))  # noqa: E731
     seen = more[0] - 1 if more else usable[-1] if usable else through
-    return Selection(tuple(new), sort(replayed), tuple(judged_new), sort(judged_old), seen, len(training))
+    return Selection(tuple(new), sort(replayed), tuple(judged_new), sort(judged_old), seen)
 
 
 def waiting(answers: Mapping[int, Answer], vocabularies: Collection[str], through: int) -> int:

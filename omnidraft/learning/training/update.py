@@ -38,7 +38,6 @@ from omnidraft.storage.vault import vault_of
 
 LONGEST = 16  # updates a candidate has to become better than what is served
 UNSEEN = 24  # new answers a candidate is judged on before it is trained on them
-SETTLED = 100  # answers, from which on half the steps do: .44 accepted for .42 after 300, for two thirds of the time
 
 
 @dataclass(frozen=True)
@@ -177,11 +176,9 @@ def _publish(
 
 def _steps(drafter: TorchDrafter, material: Material, job: TrainingJob, prepared: Prepared) -> Iterator[Stepped]:
     """More passes while there is little to learn from."""
-    least = job.least_steps if material.selection.known < SETTLED else -(-job.least_steps // 2)
     rehearsed = prepared.texts(job, drafter) if job.rehearsal else []
-    return steps.train(
-        drafter, material.windows, job.loss, job.learning_rate, job.seed, least, job.passes, rehearsed, job.rehearsal
-    )
+    windows, least, passes = material.windows, job.least_steps, job.passes
+    return steps.train(drafter, windows, job.loss, job.learning_rate, job.seed, least, passes, rehearsed, job.rehearsal)
 
 
 def _candidate(job: TrainingJob) -> Candidate:

@@ -170,18 +170,6 @@ def test_a_handful_of_answers_is_gone_over_until_there_were_enough_steps(answers
     assert steps[1] < 9 <= steps[9]
 
 
-def test_half_the_steps_do_where_many_answers_are_known(answers, drafter, tmp_path, monkeypatch):
-    took = {}
-    for settled in (8, 1000):
-        monkeypatch.setattr(updating, "SETTLED", settled)
-        world = World(*answers, drafter, tmp_path / str(settled))
-        (tmp_path / str(settled)).mkdir()
-        world.add(world.records[:10])
-        taken = world.events(passes=1, least_steps=32, rehearsal=0.0)
-        took[settled] = sum(isinstance(event, Stepped) for event in taken)
-    assert 16 <= took[8] < 32 <= took[1000]
-
-
 @pytest.fixture(scope="module")
 def trained(answers, drafter, tmp_path_factory):
     """A version really trained, on 35 answers for 4 passes."""
