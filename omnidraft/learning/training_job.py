@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
 Kind = Literal["update", "compare", "merge"]
 MOST_NEW = 64  # new answers of one update; a backlog is worked off oldest first
-PASSES = 2
-MOST_ASKED, PASSES_ASKED = 512, 6  # of an update somebody asked for: one long one takes less than many short ones
+PASSES, STEPS = 2, 20
+# Of an update somebody asked for: one long one takes less than many short ones.
+MOST_ASKED, PASSES_ASKED, STEPS_ASKED = 512, 6, 40
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class TrainingJob:
     rehearsal: float = 1.0
     gated: bool = True
     passes: int = PASSES
-    least_steps: int = 20
+    least_steps: int = STEPS
     most_new: int = MOST_NEW
     cpu_percent: int = 50
     window: int = 512
@@ -120,4 +121,5 @@ def make_job(
         seed=seed,
         most_new=MOST_ASKED if asked else MOST_NEW,
         passes=PASSES_ASKED if asked else PASSES,
+        least_steps=STEPS_ASKED if asked else STEPS,
     )
