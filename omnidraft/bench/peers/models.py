@@ -89,7 +89,7 @@ def _helper(home: DataHome, plan: Peers) -> Path | None:
 def openings(plan: Peers, home: DataHome, models: Models) -> Mapping[str, Opening]:
     """A function a program that loads it."""
     program = Path(plan.server) if plan.server else home.cache / "peers" / "llama-server"
-    known = {
+    known: dict[str, Opening] = {
         "server": lambda: _server(models, program),
         "transformers": lambda: _transformers(models),
         "alone": lambda: Alone(home, models),

@@ -43,7 +43,8 @@ class Ours:
 class Alone:
     """The target with no drafter, so that the kernel of attention is the one that suits plain decoding."""
 
-    exact, ways = True, (PLAIN,)
+    exact = True
+    ways: tuple[str, ...] = (PLAIN,)
 
     def __init__(self, home: DataHome, models: Models) -> None:
         self.notes: list[str] = []
