@@ -201,7 +201,7 @@ def test_what_was_learned_in_the_run_drafts_and_transformers_takes_part(tmp_path
     assert all(row["same_text"] == 2 for row in found["rows"] if row["promised"])
 
 
-def test_a_target_without_a_drafter_says_the_same(models, tmp_path):
+def test_a_target_without_a_drafter_says_the_same_and_attends_as_llama_cpp_does(models, tmp_path):
     home = DataHome(tmp_path)
     given = Models(models / "tiny-target-a-f16.gguf", models / "tiny-drafter-f16.gguf", threads=1, n_ctx=256)
     question = Question([{"role": "user", "content": "What is 23 + 45?"}], [], 0, 0, 12)
@@ -210,5 +210,7 @@ def test_a_target_without_a_drafter_says_the_same(models, tmp_path):
         with closing(opening()) as peer:
             assert peer.ways[0] == PLAIN
             found[type(peer)] = peer.answer(PLAIN, question)
+            assistant = peer._assistant if isinstance(peer, Alone) else peer._pair.assistant
+            assert assistant.engine.target.model._context.flash is isinstance(peer, Alone)
     assert found[Alone].ids == found[Ours].ids
     assert found[Alone].tokens > 1

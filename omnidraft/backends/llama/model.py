@@ -179,8 +179,10 @@ class LlamaTarget:
     def suit(self, drafts: bool) -> None:
         """Attend with the kernel that is quicker for the rows of drafts (see `_attention` in context.py), or without
         drafts as llama.cpp does by itself. Empties the cache where that changes."""
-        if self._has_both_kernels and self._live().flash == drafts:
-            self._live().attend(not drafts)
+        flash = not (drafts and self.can_rewind)
+        if self._has_both_kernels and self._live().flash != flash:
+            self._live().attend(flash)
+            self._rewinder.forget()
             self.tokens.clear()
 
     def _why_not(self) -> str:

@@ -76,6 +76,19 @@ def test_a_new_target_begins_from_the_other_ones_weights(assistant, models, draf
     )
     assert (job.start, job.parent, job.inherited) == (str(a.weights), None, ("chat-of-a",))
     assert job.store == str(assistant.loaded.choice.store.folder) != str(a.path.parent)
+    wanted_now = make_job(
+        "update",
+        pairing.choice,
+        vocabulary,
+        pairing.target,
+        settings,
+        assistant.profile.replay,
+        {},
+        merged,
+        1,
+        asked=True,
+    )
+    assert wanted_now.least_steps > job.least_steps  # one that somebody waits for is the only one for a while
     trained = TorchDrafter(drafter, job.rank, seed=job.seed)
     updating._begin(trained, job, updating._candidate(job))
     wanted = read_weights(a.weights)
@@ -87,9 +100,9 @@ def test_a_new_target_begins_from_the_other_ones_weights(assistant, models, draf
 def test_an_update_for_a_new_target_goes_on_from_the_other_ones_weights(assistant, models, drafter):
     a = made(assistant.loaded.choice.store, drafter, 0.01, chats=("chat-of-a",))
     assert use(assistant, models, drafter, "b")[0] == "warm start"
-    assistant.settings = changed(assistant.settings, **{"learning.learning_rate": 2e-4})
-    ask(assistant, range(12))
-    until(lambda: assistant.learner.status().waiting == 12)
+    assistant.settings = changed(assistant.settings, **{"learning.learning_rate": 1.4e-4})
+    ask(assistant, range(24))  # so many that little movement is seen to be a gain
+    until(lambda: assistant.learner.status().waiting == 24)
     assistant.learner.train_now()
     until(lambda: assistant.learner.status().origin == "own", "an update")
     (version,) = assistant.learner.learned.versions()
@@ -99,9 +112,8 @@ def test_an_update_for_a_new_target_goes_on_from_the_other_ones_weights(assistan
     began, became = read_weights(a.weights), read_weights(version.path / "weights.npz")
     assert {name: value.shape for name, value in began.items()} == {n: v.shape for n, v in became.items()}
     start, end = (np.concatenate([w[name].flatten() for name in sorted(w)]) for w in (began, became))
-    assert (end != start).any()
-    # Weights that began from nothing would have nothing in common with these.
-    assert end @ start > 0.99 * np.linalg.norm(end) * np.linalg.norm(start)
+    moved, size = np.linalg.norm(end - start), np.linalg.norm(start)
+    assert 0 < moved < 0.1 * size
     assert AdapterStore(a.path.parent).current().name == a.name  # the other target's own stays as it was
 
 
