@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.serving import ROOT, SETTINGS, Server, free_port, make_server, server, write_settings
+from tests.serving import ROOT, SETTINGS, Server, free_port, make_server, served, write_settings
 
-__all__ = ["ROOT", "SETTINGS", "Server", "free_port", "make_server", "server", "write_settings"]
+__all__ = ["ROOT", "SETTINGS", "Server", "free_port", "make_server", "write_settings"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -20,6 +20,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.flaky(reruns=2))
+
+
+module_server = served()
+
+
+@pytest.fixture
+def server(request: pytest.FixtureRequest) -> Server:
+    """The module's app; a second try has one of its own, for the first may have left anything in it."""
+    again = getattr(request.node, "execution_count", 1) > 1
+    return request.getfixturevalue("make_server")() if again else request.getfixturevalue("module_server")
 
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")

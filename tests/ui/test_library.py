@@ -11,8 +11,10 @@ def library(page, server) -> dict:
     return json.loads(page.request.get(server.origin + "/library.json").text())
 
 
-def rows(page, part: str) -> list[str]:
-    return [row.inner_text().strip() for row in page.query_selector_all(f"{part} .od-row span")]
+def wait_for_rows(page, part: str, names: list[str]) -> None:
+    """Until exactly these stand in the list: a message may be drawn before what it tells of."""
+    shown = "([part, all]) => [...document.querySelectorAll(part)].map(e => e.innerText.trim()).join() === all.join()"
+    page.wait_for_function(shown, arg=[f"{part} .od-row span", names])
 
 
 def test_a_preset_keeps_the_options_and_is_applied_elsewhere(server, pages):
@@ -44,7 +46,7 @@ def test_a_preset_keeps_the_options_and_is_applied_elsewhere(server, pages):
     page.wait_for_selector("#od-library-said >> text=One word is applied")
     page.wait_for_function("document.querySelector('#od-system textarea').value === 'Answer in one word.'")
     page.wait_for_function("document.querySelector('#od-target input').value.includes('tiny-target-b')")
-    assert page.input_value("#od-temperature input[type=number]") == "1.1"
+    page.wait_for_function("document.querySelector('#od-temperature input').value === '1.1'")
     page.reload()
     arrived(page)
     tab(page, "Library")
@@ -106,8 +108,7 @@ def test_a_prompt_is_inserted_renamed_and_carried(server, pages):
     page.fill("#od-box textarea", "Summarise in three lines:")
     write(page, "#od-prompt-name input, #od-prompt-name textarea", "Sum<b>up")
     page.click("#od-prompt-save")
-    page.wait_for_selector("#od-prompts .od-row")
-    assert rows(page, "#od-prompts") == ["Sum<b>up"]
+    wait_for_rows(page, "#od-prompts", ["Sum<b>up"])
     page.fill("#od-box textarea", "Listen.")
     page.click("#od-prompts .od-row")
     page.wait_for_function("document.querySelector('#od-box textarea').value === 'Listen.\\nSummarise in three lines:'")
@@ -123,7 +124,7 @@ def test_a_prompt_is_inserted_renamed_and_carried(server, pages):
         {"name": "library.json", "mimeType": "application/json", "buffer": carried},
     )
     page.wait_for_selector("#od-library-said >> text=Imported: 0 presets, 1 prompt, 0 facts.")
-    assert rows(page, "#od-prompts") == ["Summary", "Summary (2)"]
+    wait_for_rows(page, "#od-prompts", ["Summary", "Summary (2)"])
     page.set_input_files(
         "#od-library-transfer input[type=file]", {"name": "x.json", "mimeType": "application/json", "buffer": b"{"}
     )

@@ -26,6 +26,7 @@ DRAWS: dict[str, tuple[Callable[[random.Random, Part], Item], int]] = {
     "talk": (talk.draw, 3),
 }
 NUMBERS = ("sum", "sum", "chain", "story", "problem", "talk")  # of a conversation about numbers
+FUNCTIONS = ("function",) * 11 + ("talk", "omnidraft")  # of one about functions
 # What programs and people put before a conversation; nothing in the answers depends on it.
 SYSTEM = (
     "You are a helpful assistant.", "You are a friendly assistant. Answer briefly.", "Be brief.", "You are OmniDraft.",
@@ -72,7 +73,7 @@ def document(rng: random.Random) -> list[Item]:
 
 def conversation(rng: random.Random, most: int) -> list[Item]:
     """Up to `most` questions, some of which only the answers before them explain."""
-    kinds = NUMBERS if rng.random() < 0.6 else tuple(DRAWS)
+    (kinds,) = rng.choices((NUMBERS, FUNCTIONS, tuple(DRAWS)), (50, 20, 30))
     items = [talk.draw(rng, "train", "greeting")] if rng.random() < 0.12 else []
     last: Item | None = None  # what a follow-up may ask about
     size = 0
