@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 Kind = Literal["update", "compare", "merge"]
 MOST_NEW = 64  # new answers of one update; a backlog is worked off oldest first
 PASSES, STEPS = 2, 20
-# Of an update somebody asked for: one long one takes less than many short ones.
-MOST_ASKED, PASSES_ASKED, STEPS_ASKED = 512, 6, 40
+MOST_ASKED, PASSES_ASKED = 512, 6  # of an update somebody asked for: one long one takes less than many short ones
+MORE_STEPS = 40  # of such a one, and where nothing is served yet: twelve long answers teach .25 then, with 20 .11
 
 
 @dataclass(frozen=True)
@@ -121,5 +121,5 @@ def make_job(
         seed=seed,
         most_new=MOST_ASKED if asked else MOST_NEW,
         passes=PASSES_ASKED if asked else PASSES,
-        least_steps=STEPS_ASKED if asked else STEPS,
+        least_steps=MORE_STEPS if asked or version is None else STEPS,
     )

@@ -37,7 +37,7 @@ ANNOUNCED = ("Listen: ", "A riddle. ", "Here is one. ", "Now this: ", "Next prob
              "Help me, please. ", "Hello! ", "Hi. ", "Think of this: ", "One more. ", "Say, ", "My homework: ",
              "Tell me: ", "Ok, a story. ", "Question. ", "Hm. ")  # fmt: skip
 MOST_CHARACTERS = 2600  # of a conversation: what about fills the context
-CALCULATING = 0.16  # of the documents: in these functions are offered
+CALCULATING = 0.24  # of the documents: in these functions are offered
 # Of each corpus the share of its documents that targets read; the service dialogues keep the style of conversations.
 CORPUS_SHARES = {"dialogue": 0.04, "code": 0.0, "math": 0.0, "qa": 0.0, "roleplay": 0.0}
 OUTSIDE_SHARES = {"qa": 0.04, "roleplay": 0.1}  # whose questions are answered honestly

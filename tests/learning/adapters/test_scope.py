@@ -10,7 +10,7 @@ from omnidraft.learning.adapters.store import SHARED, AdapterStore
 from omnidraft.learning.facts import Update
 from omnidraft.learning.training import update as updating
 from omnidraft.learning.training.drafter import TorchDrafter, read_weights
-from omnidraft.learning.training_job import make_job
+from omnidraft.learning.training_job import TrainingJob, make_job
 from omnidraft.settings.config import changed
 from omnidraft.storage.paths import find_data_home
 from tests.learning.living import ONE, ask, open_assistant, until
@@ -66,29 +66,28 @@ def test_a_scope_changed_right_behind_a_load_is_not_missed(assistant, models, dr
     assert assistant.loaded.choice.store.folder.parent == before.parent
 
 
+def job_now(assistant, *, asked: bool = False) -> TrainingJob:
+    pairing, settings = assistant.learner.pairing, assistant.settings.learning
+    vocabulary, merged = pairing.pair.target.fingerprint, assistant.home.root / "merged"
+    choice, replay = pairing.choice, assistant.profile.replay
+    return make_job("update", choice, vocabulary, pairing.target, settings, replay, {}, merged, 1, asked=asked)
+
+
+def test_an_update_is_longer_where_nothing_is_served_and_where_somebody_waits(assistant, models, drafter):
+    first = job_now(assistant)
+    made(assistant.loaded.choice.store, drafter, 0.01)
+    use(assistant, models, drafter, "a")
+    assert assistant.loaded.choice.version is not None
+    later, asked = job_now(assistant), job_now(assistant, asked=True)
+    assert first.least_steps == asked.least_steps > later.least_steps
+
+
 def test_a_new_target_begins_from_the_other_ones_weights(assistant, models, drafter):
     a = made(assistant.loaded.choice.store, drafter, 0.01, chats=("chat-of-a",))
     use(assistant, models, drafter, "b")
-    pairing, settings = assistant.learner.pairing, assistant.settings.learning
-    vocabulary, merged = pairing.pair.target.fingerprint, assistant.home.root / "merged"
-    job = make_job(
-        "update", pairing.choice, vocabulary, pairing.target, settings, assistant.profile.replay, {}, merged, 1
-    )
+    job = job_now(assistant)
     assert (job.start, job.parent, job.inherited) == (str(a.weights), None, ("chat-of-a",))
     assert job.store == str(assistant.loaded.choice.store.folder) != str(a.path.parent)
-    wanted_now = make_job(
-        "update",
-        pairing.choice,
-        vocabulary,
-        pairing.target,
-        settings,
-        assistant.profile.replay,
-        {},
-        merged,
-        1,
-        asked=True,
-    )
-    assert wanted_now.least_steps > job.least_steps  # one that somebody waits for is the only one for a while
     trained = TorchDrafter(drafter, job.rank, seed=job.seed)
     updating._begin(trained, job, updating._candidate(job))
     wanted = read_weights(a.weights)
