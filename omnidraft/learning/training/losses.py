@@ -90,7 +90,7 @@ def both_kl(logq: Tensor, at: Positions, weight: float = 0.2) -> Tensor:
     return dm(logq, at) + weight * _mean(kl, starts)
 
 
-def projected(logq: Tensor, at: Positions) -> Tensor:
+def divergence(logq: Tensor, at: Positions) -> Tensor:
     """Forward KL of the target projected into the drafter's pieces (ours).
 
     At piece j of token t, with P(d) the sum of p over all tokens whose expansion shares t's first j pieces, is longer
@@ -108,6 +108,16 @@ def projected(logq: Tensor, at: Positions) -> Tensor:
     outside = ~((at.node.ids == at.piece[:, None, None]) & (p > 0)[..., None]).any(-1).any(-1)
     inside_other = _nll(logq, at) + log_other
     return _mean(kl + outside * inside_other, at.taught) + _mean(_nll(logq, at), ~at.taught)
+
+
+def projected(logq: Tensor, at: Positions) -> Tensor:
+    """`divergence` + the chance that what q draws is rejected, 1 - sum_o min(P(o), q(o)) (ours).
+
+    The second term is what verification minds (Leviathan et al. 2023, Theorem 3.5), but says nothing to a q that is far
+    from P; the first one brings it near.
+    """
+    q = gather_log(logq, at.node.ids).exp()
+    return divergence(logq, at) + _mean(1 - torch.minimum(at.node.p, q).sum(1), at.taught)
 
 
 LOSSES: dict[str, Loss] = {

@@ -4,7 +4,7 @@ Trained on one topic's answers alone, an adapter drifts everywhere else: what co
 of what comes up next. No one's text is needed against that (pseudo-rehearsal, Robins 1995; learning without forgetting,
 Li and Hoiem 2016): the bare drafter draws some, and the adapted one is to give it the same probabilities. Such a text
 is a window like any other, in which the bare drafter is the target: KL(bare || adapted) over its KEPT likeliest pieces
-and "other", and by the drawn piece over what lies in "other" (`losses.projected`).
+and "other", and by the drawn piece over what lies in "other" (`losses.divergence`).
 """
 
 from __future__ import annotations

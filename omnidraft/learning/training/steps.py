@@ -10,7 +10,7 @@ from torch import Tensor
 
 from omnidraft.learning.training.batches import Batch, Window, batches
 from omnidraft.learning.training.drafter import TorchDrafter
-from omnidraft.learning.training.losses import LOSSES, Loss, projected
+from omnidraft.learning.training.losses import LOSSES, Loss, divergence
 from omnidraft.learning.training.rehearsal import ROWS
 from omnidraft.learning.training_events import Stepped
 
@@ -77,7 +77,7 @@ def train(
             share = len(batch.row) / positions
             total += share * trainer.backward(batch, LOSSES[loss], share)
         for batch in batches([rehearsed[i] for i in rng.permutation(len(rehearsed))[:ROWS]] if rehearsal else []):
-            trainer.backward(batch, projected, rehearsal * len(batch.parts) / ROWS)
+            trainer.backward(batch, divergence, rehearsal * len(batch.parts) / ROWS)
         for settings in optimizer.param_groups:
             settings["lr"] = learning_rate * (1 - (number - 1) / len(groups)) * min(1.0, number / warmup)
         torch.nn.utils.clip_grad_norm_(drafter.parameters(), 1.0)

@@ -6,17 +6,16 @@ import numpy as np
 import pytest
 import torch
 
-from omnidraft.learning.training import rehearsal
+from omnidraft.learning.training import losses, rehearsal
 from omnidraft.learning.training.batches import collate
 from omnidraft.learning.training.drafter import TorchDrafter, read_weights
-from omnidraft.learning.training.losses import projected
 from omnidraft.learning.training.rehearsal import KEPT, LENGTH, draw
 
 
 def loss(drafter: TorchDrafter, texts: list) -> torch.Tensor:
     """Of the texts, over the whole vocabulary."""
     batch = collate(texts)
-    return projected(drafter.output.log_probabilities(drafter.rows(batch)), batch.positions)
+    return losses.divergence(drafter.output.log_probabilities(drafter.rows(batch)), batch.positions)
 
 
 def divergence(drafter: TorchDrafter, texts: list) -> float:
