@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.serving import ROOT, SETTINGS, Server, free_port, make_server, served, write_settings
+from tests.serving import ROOT, SETTINGS, Server, free_port, make_server, server, write_settings
 
-__all__ = ["ROOT", "SETTINGS", "Server", "free_port", "make_server", "write_settings"]
+__all__ = ["ROOT", "SETTINGS", "Server", "free_port", "make_server", "server", "write_settings"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -22,14 +22,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.flaky(reruns=2))
 
 
-module_server = served()
-
-
-@pytest.fixture
-def server(request: pytest.FixtureRequest) -> Server:
-    """The module's app; a second try has one of its own, for the first may have left anything in it."""
-    again = getattr(request.node, "execution_count", 1) > 1
-    return request.getfixturevalue("make_server")() if again else request.getfixturevalue("module_server")
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A second try has an app of its own, for the first may have left anything in its module's."""
+    if getattr(item, "execution_count", 1) > 1:
+        for *_, fixture in item._fixtureinfo.name2fixturedefs.values():
+            if fixture.scope == "module":
+                fixture.finish(item._request)
 
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")

@@ -169,7 +169,6 @@ scripted_server = served(settings="[model]\nthreads = 1\n", SAYS=f"Let me see. {
 def test_in_a_browser_a_call_waits_and_goes_on_when_it_is_allowed(scripted_server, pages):
     page = pages.open(scripted_server)
     arrived(page)
-    new_chat(page)
     tab(page, "Options")
     page.check("#od-tools input")
     page.wait_for_selector("#od-notice >> text=you decide about each call")
