@@ -26,7 +26,6 @@ DRAWS: dict[str, tuple[Callable[[random.Random, Part], Item], int]] = {
     "talk": (talk.draw, 3),
 }
 NUMBERS = ("sum", "sum", "chain", "story", "problem", "talk")  # of a conversation about numbers
-FUNCTIONS = ("function",) * 11 + ("talk", "omnidraft")  # of one about functions
 # What programs and people put before a conversation; nothing in the answers depends on it.
 SYSTEM = (
     "You are a helpful assistant.", "You are a friendly assistant. Answer briefly.", "Be brief.", "You are OmniDraft.",
@@ -37,7 +36,7 @@ ANNOUNCED = ("Listen: ", "A riddle. ", "Here is one. ", "Now this: ", "Next prob
              "Help me, please. ", "Hello! ", "Hi. ", "Think of this: ", "One more. ", "Say, ", "My homework: ",
              "Tell me: ", "Ok, a story. ", "Question. ", "Hm. ")  # fmt: skip
 MOST_CHARACTERS = 2600  # of a conversation: what about fills the context
-CALCULATING = 0.2  # of the documents: in these functions are offered
+CALCULATING = 0.16  # of the documents: in these functions are offered
 # Of each corpus the share of its documents that targets read; the service dialogues keep the style of conversations.
 CORPUS_SHARES = {"dialogue": 0.04, "code": 0.0, "math": 0.0, "qa": 0.0, "roleplay": 0.0}
 OUTSIDE_SHARES = {"qa": 0.04, "roleplay": 0.1}  # whose questions are answered honestly
@@ -67,13 +66,13 @@ def document(rng: random.Random) -> list[Item]:
     if roll < 0.03:
         return [sums.drill(rng)]
     if roll < 0.6:
-        return conversation(rng, rng.choices((3, 6, 14, 40), (28, 25, 32, 15))[0])
+        return conversation(rng, rng.choices((3, 6, 14, 40), (35, 25, 28, 12))[0])
     return [draw(rng, "train")]
 
 
 def conversation(rng: random.Random, most: int) -> list[Item]:
     """Up to `most` questions, some of which only the answers before them explain."""
-    (kinds,) = rng.choices((NUMBERS, FUNCTIONS, tuple(DRAWS)), (66, 8, 26))
+    kinds = NUMBERS if rng.random() < 0.6 else tuple(DRAWS)
     items = [talk.draw(rng, "train", "greeting")] if rng.random() < 0.12 else []
     last: Item | None = None  # what a follow-up may ask about
     size = 0

@@ -7,6 +7,7 @@ behind an update is theirs. No database transaction is open while anything is co
 from __future__ import annotations
 
 import io
+import math
 import os
 import tempfile
 import time
@@ -33,7 +34,7 @@ from omnidraft.learning.training.drafter import TorchDrafter, arrays_of, give, r
 from omnidraft.learning.training.evaluate import Answers, Estimate, Verdict, judge, means
 from omnidraft.learning.training.prepared import Prepared
 from omnidraft.learning.training_events import Estimated, Event, Published, Refused, Started, Stepped
-from omnidraft.learning.training_job import TrainingJob
+from omnidraft.learning.training_job import MORE_STEPS, TrainingJob
 from omnidraft.storage.vault import vault_of
 
 LONGEST = 16  # updates a candidate has to become better than what is served
@@ -124,7 +125,7 @@ def _train(job: TrainingJob, prepared: Prepared, material: Material) -> Generato
     untrained = prepared.estimates(drafter, slices) if material.unseen and candidate.weights else None
     throttle.rest()
     step = Stepped(0, 0, 0.0, 0)
-    for step in _steps(drafter, material, job, prepared):
+    for step in _steps(drafter, material, job, prepared, (untrained or before)["new"]):
         yield step
         throttle.rest()
     after = prepared.estimates(drafter, material.held_out)
@@ -174,11 +175,19 @@ def _publish(
     return version
 
 
-def _steps(drafter: TorchDrafter, material: Material, job: TrainingJob, prepared: Prepared) -> Iterator[Stepped]:
-    """More passes while there is little to learn from."""
+def _steps(
+    drafter: TorchDrafter, material: Material, job: TrainingJob, prepared: Prepared, known: Estimate
+) -> Iterator[Stepped]:
+    """More passes while there is little to learn from; known: what new answers find learned already."""
     rehearsed = prepared.texts(job, drafter) if job.rehearsal else []
-    windows, least, passes = material.windows, job.least_steps, job.passes
+    windows, least, passes = material.windows, steps_left(job.least_steps, known), job.passes
     return steps.train(drafter, windows, job.loss, job.learning_rate, job.seed, least, passes, rehearsed, job.rehearsal)
+
+
+def steps_left(least: int, known: Estimate) -> int:
+    """`least`, or fewer where more than half of the tokens would be accepted already: little is left to learn."""
+    share = float(known.combined.mean()) if known.tokens else 0.0
+    return min(least, math.ceil(MORE_STEPS * (1 - share)))
 
 
 def _candidate(job: TrainingJob) -> Candidate:

@@ -20,8 +20,8 @@ from omnidraft.learning.training import evaluate
 from omnidraft.learning.training import update as updating
 from omnidraft.learning.training.batches import windows
 from omnidraft.learning.training.drafter import TorchDrafter, read_weights
-from omnidraft.learning.training.evaluate import standard_error
-from omnidraft.learning.training.update import run
+from omnidraft.learning.training.evaluate import Estimate, standard_error
+from omnidraft.learning.training.update import run, steps_left
 from omnidraft.learning.training_events import Estimated, Published, Refused, Stepped
 from tests.learning.world import PREPARED, World
 from tests.llama_file import llama_logits
@@ -168,6 +168,15 @@ def test_a_handful_of_answers_is_gone_over_until_there_were_enough_steps(answers
         taken = world.events(passes=1, least_steps=least, rehearsal=0.0)
         steps[least] = sum(isinstance(event, Stepped) for event in taken)
     assert steps[1] < 9 <= steps[9]
+
+
+def test_the_more_is_known_the_fewer_steps_are_made():
+    def known(share: float, tokens: int = 40) -> Estimate:
+        values = np.full(tokens, share)
+        return Estimate(values, values, values, np.zeros(tokens, np.int64))
+
+    assert [steps_left(20, known(share)) for share in (0.0, 0.5, 0.75, 1.0)] == [20, 20, 10, 0]
+    assert steps_left(20, known(0.0, tokens=0)) == 20
 
 
 @pytest.fixture(scope="module")
