@@ -50,15 +50,15 @@ class _Product(torch.autograd.Function):
         rows = x.flatten(0, -2)
         found = x.new_empty(len(rows), len(weight))
         for part, whole in _parts(rows, weight):
-            found[:, part] = rows @ whole.T
+            torch.mm(rows, whole.T, out=found[:, part])
         return found.view(*x.shape[:-1], -1)
 
     @staticmethod
     def backward(ctx, gradient: Tensor) -> tuple[Tensor, None]:
         rows, weight = gradient.flatten(0, -2), ctx.weight
-        found = gradient.new_zeros(len(rows), weight.shape[1])
+        found = gradient.new_empty(len(rows), weight.shape[1])
         for part, whole in _parts(rows, weight):
-            found.addmm_(rows[:, part], whole)
+            found.addmm_(rows[:, part], whole, beta=float(part.start > 0))
         return found.view(*gradient.shape[:-1], -1), None
 
 
