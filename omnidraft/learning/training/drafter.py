@@ -22,8 +22,9 @@ from torch import Tensor, nn
 
 from omnidraft.backends.gguf.header import GgufHeader, read_header
 from omnidraft.errors import ModelError, StorageError
+from omnidraft.learning.training.adapted import AdaptedLinear
 from omnidraft.learning.training.batches import Batch
-from omnidraft.learning.training.frozen import load_frozen
+from omnidraft.learning.training.frozen import FrozenLinear, load_frozen
 from omnidraft.learning.training.output_layer import OutputLayer
 from omnidraft.storage.files import read
 
@@ -77,6 +78,7 @@ class TorchDrafter:
         self.first_id = _first_id(header)
         names = _adaptable(base, header, self.architecture)
         config = LoraConfig(r=rank, lora_alpha=rank, target_modules=sorted(names), lora_dropout=0.0, bias="none")
+        config._register_custom_module({FrozenLinear: AdaptedLinear})
         self.model = get_peft_model(base, config)
         self.base = base
         modules = dict(base.named_modules())

@@ -65,7 +65,7 @@ class OutputLayer:
         pieces = torch.cat([listed, drawn])
         weight = torch.cat([torch.zeros(len(listed)), -(DRAWN * chance[drawn] / chance.sum()).log()])
         logits = self.logits(hidden, pieces)
-        return pieces, logits - (logits + weight).logsumexp(1, keepdim=True)
+        return pieces, torch.log_softmax(logits + weight, 1) - weight
 
     @torch.no_grad()
     def note(self, hidden: Tensor) -> None:

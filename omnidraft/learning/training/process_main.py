@@ -97,7 +97,7 @@ def _be_humble(job: TrainingJob) -> None:
     os.environ["HF_HUB_OFFLINE"] = "1"
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     system.lower_priority()
-    system.give_back_memory(4 << 20)
+    system.give_back_memory(2 << 20)
 
 
 def _limit_threads(job: TrainingJob) -> None:
