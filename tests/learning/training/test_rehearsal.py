@@ -79,6 +79,15 @@ def test_a_text_says_what_the_bare_drafter_gives_to_each_piece(bare, adapted):
     assert np.allclose(text.teaching.node.p.sum(1) + text.teaching.node.other, 1, atol=1e-4)
 
 
+def test_a_piece_is_drawn_as_often_as_its_probability_says():
+    q = torch.tensor([0.0, 0.5, 0.0, 0.2, 0.3, 0.0])
+    drawn = rehearsal._drawn(q.expand(20_000, -1), torch.Generator().manual_seed(3))
+    assert drawn.shape == (20_000, 1)
+    shares = torch.bincount(drawn[:, 0], minlength=6) / 20_000
+    assert not shares[q == 0].any()
+    torch.testing.assert_close(shares, q, rtol=0, atol=0.015)
+
+
 def test_its_loss_is_the_divergence_but_for_the_inside_of_other(bare, adapted):
     texts = draw(adapted, 5, drawn=8).windows()
     inside = [text.teaching.p_served < text.teaching.node.p.min(1) for text in texts]  # pieces outside the likeliest
