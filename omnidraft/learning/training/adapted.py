@@ -17,8 +17,13 @@ class AdaptedLinear(Linear):
         if self.disable_adapters:
             return self.base_layer(x)
         a, b = (part["default"].weight for part in (self.lora_A, self.lora_B))
-        found, bias = _Adapted.apply(x, self.base_layer.weight, a, b), self.base_layer.bias
+        found, bias = adapted_product(x, self.base_layer.weight, a, b), self.base_layer.bias
         return found if bias is None else found + bias
+
+
+def adapted_product(x: Tensor, weight: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """x W^T + x A^T B^T, (..., in) -> (..., out)."""
+    return _Adapted.apply(x, weight, a, b)
 
 
 class _Adapted(torch.autograd.Function):

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
+from omnidraft.learning.training.adapted import adapted_product
 from omnidraft.learning.training.frozen import product
 
 COMMON, DRAWN = 1024, 512  # pieces; see above
@@ -35,11 +36,11 @@ class OutputLayer:
 
     def logits(self, hidden: Tensor, pieces: Tensor | slice) -> Tensor:
         """(N, width), n pieces -> (N, n)."""
-        found = product(hidden, self._weight[pieces])
-        if self._adapted:
-            inner = hidden @ self._module.lora_A["default"].weight.T
-            found = found + inner @ self._module.lora_B["default"].weight[pieces].T
-        return found
+        weight = self._weight[pieces]
+        if not self._adapted:
+            return product(hidden, weight)
+        a, b = (part["default"].weight for part in (self._module.lora_A, self._module.lora_B))
+        return adapted_product(hidden, weight, a, b[pieces])
 
     def log_probabilities(self, hidden: Tensor) -> Tensor:
         """(N, width) -> (N, size)."""

@@ -62,14 +62,14 @@ def draw(drafter: TorchDrafter, seed: int, drawn: int = DRAWN) -> Texts:
             given = drafter.base.get_decoder()(input_ids=ids[:, -1:], past_key_values=past, use_cache=True)
             past = given.past_key_values
             q = drafter.output.log_probabilities(given.last_hidden_state[:, -1]).exp()
-            piece = _drawn(q, generator)
+            piece = draw_pieces(q, generator)
             found.append((*q.topk(min(KEPT, drafter.output.size)), q.gather(1, piece)))
             ids = torch.cat([ids, piece], 1)
     p, likeliest, served = (torch.stack(part, 1).numpy() for part in zip(*found, strict=True))
     return Texts(ids.numpy(), likeliest, p, served[..., 0])
 
 
-def _drawn(q: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+def draw_pieces(q: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """A piece of each row, (N, size) -> (N, 1); `multinomial` draws a number for every piece there is."""
     total = q.cumsum(1)
     place = torch.rand(len(q), 1, generator=generator) * total[:, -1:]

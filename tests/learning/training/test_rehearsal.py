@@ -81,7 +81,7 @@ def test_a_text_says_what_the_bare_drafter_gives_to_each_piece(bare, adapted):
 
 def test_a_piece_is_drawn_as_often_as_its_probability_says():
     q = torch.tensor([0.0, 0.5, 0.0, 0.2, 0.3, 0.0])
-    drawn = rehearsal._drawn(q.expand(20_000, -1), torch.Generator().manual_seed(3))
+    drawn = rehearsal.draw_pieces(q.expand(20_000, -1), torch.Generator().manual_seed(3))
     assert drawn.shape == (20_000, 1)
     shares = torch.bincount(drawn[:, 0], minlength=6) / 20_000
     assert not shares[q == 0].any()
