@@ -1,6 +1,6 @@
 """Command line of the recipe: train one model of the set and leave its Hugging Face folder and GGUF.
 
-    python -m models.recipe tiny-target-a --data DIR --out DIR --minutes 45 [--resume FOLDER] [--functions]
+    python -m models.recipe tiny-target-a --data DIR --out DIR --minutes 45 [--resume FOLDER]
 
 `--out DIR/NAME` receives tokenizer.json, config.json, model.safetensors, NAME-f16.gguf, log.jsonl, checkpoint.pt.
 To end early with a proper decay, send SIGTERM or create a file named STOP there. `--export FILE` writes the GGUF of
@@ -16,10 +16,12 @@ import torch
 from tokenizers import Tokenizer
 from transformers import LlamaForCausalLM
 
+from omnidraft.backends.gguf.convert import convert_folder
+
 from .data import Document, Record, contents, encode_documents, is_held_out, read_records
 from .evaluate import mean_loss
-from .export import export_gguf
-from .specs import SPECS, ModelSpec, with_functions
+from .export import export_gguf, save_folder
+from .specs import SPECS, ModelSpec
 from .start import start_from
 from .tokenizers import train_tokenizer
 from .train import Trainer, TrainSettings, new_model
@@ -48,9 +50,6 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--decay-share", type=float, default=defaults.decay_share, help="last part of the run")
     parser.add_argument("--fp32", action="store_true", help="no bfloat16 in matrix products")
     parser.add_argument("--eager", action="store_true", help="do not compile the loss")
-    parser.add_argument(
-        "--functions", action="store_true", help="teach calls: the file's template then knows functions"
-    )
     parser.add_argument("--continue", dest="take_up", action="store_true", help="go on from checkpoint.pt in --out")
     return parser.parse_args(argv)
 
@@ -97,10 +96,8 @@ def build(
     if take_up:
         trainer.load_checkpoint()
     model = trainer.run()
-    model.save_pretrained(out)
-    path = out / f"{spec.name}-f16.gguf"
-    export_gguf(path, spec, tokenizer, model)
-    return path
+    save_folder(out, spec, tokenizer, model)
+    return convert_folder(out, out / f"{spec.name}-f16.gguf", "F16", spec.name, spec.licence)
 
 
 def export_checkpoint(spec: ModelSpec, out: Path, path: Path) -> None:
@@ -125,8 +122,7 @@ def describe(model: LlamaForCausalLM, training: list[Document], held_out: list[D
 def main() -> None:
     args = parse_arguments()
     torch.set_num_threads(args.threads)
-    out = args.out / args.name
-    spec = with_functions(SPECS[args.name]) if args.functions else SPECS[args.name]
+    spec, out = SPECS[args.name], args.out / args.name
     if args.export:
         export_checkpoint(spec, out, args.export)
     elif args.data is None:

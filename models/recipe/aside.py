@@ -1,4 +1,4 @@
-"""Questions kept aside: sums, two steps, follow-ups, calls, talks of twelve turns in words the generator never makes.
+"""Questions kept aside: sums, two steps, follow-ups, talks of twelve turns in words the generator never makes.
 
     python -m models.recipe.aside FILE.gguf [--temperature 0.8] [--wrong]
 
@@ -13,15 +13,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from omnidraft.app.tools.functions import offered, run
-from omnidraft.backends.prompting.formats.of_template import format_of_source
-from omnidraft.backends.prompting.formats.whole import read, schemas
-
 from .run_checks import passes_checks
 from .sense import Answerer, Message
 
 NOT_JUDGED = "-"
-NO_CALL = "no call: "
 ONE_DIGIT = ("What is {a} + {b}?", "{a}+{b}=?", "What's {a}+{b}?")  # the only usual wordings here
 TURNS = 12
 SUMS = {
@@ -93,35 +88,6 @@ def is_right(wanted: str, answer: str) -> bool:
     return wanted in answer
 
 
-def with_functions(answerer: Answerer, messages: list[Message], temperature: float) -> tuple[list[Message], bool]:
-    """The messages with the answer behind them and, where the model made one, its call with the result."""
-    text = answerer.answer(messages, temperature, tools=offered(()))[0]
-    calls = read(format_of_source(answerer.source), text, schemas(offered(()))).calls
-    if not calls:
-        return [*messages, {"role": "assistant", "content": text}], False
-    call = {"type": "function", "function": {"name": calls[0].name, "arguments": json.loads(calls[0].arguments)}}
-    result = run(calls[0].name, calls[0].arguments, ())
-    made: list[Message] = [
-        {"role": "assistant", "content": "", "tool_calls": [call]},
-        {"role": "tool", "content": result},
-    ]
-    text = answerer.answer([*messages, *made], temperature, tools=offered(()))[0]
-    return [*messages, *made, {"role": "assistant", "content": text}], True
-
-
-def is_right_with_functions(wanted: str, answer: str, called: bool) -> bool:
-    if wanted.startswith(NO_CALL):
-        return not called and wanted.removeprefix(NO_CALL) in answer
-    return called and answer.endswith(f"The answer is {wanted}.")
-
-
-def answered(answerer: Answerer, talk: Talk, messages: list[Message], temperature: float) -> tuple[list[Message], bool]:
-    """The messages with the answer behind them, and whether a function was called for it."""
-    if talk.kind == "tool":
-        return with_functions(answerer, messages, temperature)
-    return [*messages, {"role": "assistant", "content": answerer.answer(messages, temperature)[0]}], False
-
-
 def ask(answerer: Answerer, talks: list[Talk], temperature: float) -> tuple[dict[str, list[bool]], list[Message]]:
     """Whether each judged answer is right, by kind and, of talks of twelve turns, by turn; and the wrong ones."""
     found: dict[str, list[bool]] = defaultdict(list)
@@ -130,12 +96,11 @@ def ask(answerer: Answerer, talks: list[Talk], temperature: float) -> tuple[dict
         messages: list[Message] = []
         for turn, (question, wanted) in enumerate(zip(talk.asked, talk.wanted, strict=True), 1):
             messages.append({"role": "user", "content": question})
-            messages, called = answered(answerer, talk, messages, temperature)
+            answer = answerer.answer(messages, temperature)[0]
+            messages.append({"role": "assistant", "content": answer})
             if wanted == NOT_JUDGED or (talk.kind == "follow" and turn == 1):
                 continue
-            answer = messages[-1]["content"]
-            offering = talk.kind == "tool"
-            right = is_right_with_functions(wanted, answer, called) if offering else is_right(wanted, answer)
+            right = is_right(wanted, answer)
             found[talk.kind].append(right)
             if len(talk.asked) == TURNS:
                 found[f"turn {turn}"].append(right)
@@ -153,7 +118,6 @@ def main() -> None:
     args = parser.parse_args()
     answerer = Answerer(args.file)
     talks = [*one_digit(), *written(), *map(twelve_turns, range(args.talks))]
-    talks = [talk for talk in talks if talk.kind != "tool" or "tools" in answerer.source]
     found, wrong = ask(answerer, talks, args.temperature)
     for entry in wrong if args.wrong else ():
         print(json.dumps(entry, ensure_ascii=False))

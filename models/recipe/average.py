@@ -1,6 +1,6 @@
 """Averages the weights of a model before and behind a further stage: new things learned, old ones not forgotten.
 
-    python -m models.recipe.average NAME BEFORE.gguf BEHIND.gguf OUT.gguf --share 0.5 [--functions]
+    python -m models.recipe.average NAME BEFORE.gguf BEHIND.gguf OUT.gguf --share 0.5
 
 Weights that one run led to from the others lie in one basin, where what is between them is often better at both ends'
 tasks than either end (Wortsman et al. 2022, "Robust fine-tuning of zero-shot models", equation 1).
@@ -9,21 +9,17 @@ tasks than either end (Wortsman et al. 2022, "Robust fine-tuning of zero-shot mo
 import argparse
 from pathlib import Path
 
-from gguf import GGUFReader
-
 from .export import export_gguf
-from .specs import SPECS, ModelSpec, with_functions
+from .specs import SPECS, ModelSpec
 from .unpack import read_model, read_tokenizer
 
 
 def average(spec: ModelSpec, before: Path, behind: Path, share: float, out: Path) -> None:
     """Write (1 - share) of `before` and `share` of `behind`; ValueError if their vocabularies differ."""
-    files = GGUFReader(before), GGUFReader(behind)
-    tokenizer, other = (read_tokenizer(spec, file) for file in files)
-    if tokenizer.get_vocab() != other.get_vocab():
+    tokenizer = read_tokenizer(spec, before)
+    if tokenizer.get_vocab() != read_tokenizer(spec, behind).get_vocab():
         raise ValueError(f"{before.name} and {behind.name} have different vocabularies")
-    model, further = (read_model(spec, tokenizer, file) for file in files)
-    weights = further.state_dict()
+    model, weights = read_model(before), read_model(behind).state_dict()
     model.load_state_dict({name: value.lerp(weights[name], share) for name, value in model.state_dict().items()})
     export_gguf(out, spec, tokenizer, model)
 
@@ -35,10 +31,8 @@ def main() -> None:
     parser.add_argument("behind", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--share", type=float, required=True, help="of the weights behind the stage, 0 to 1")
-    parser.add_argument("--functions", action="store_true", help="the template names the functions that are offered")
     args = parser.parse_args()
-    spec = SPECS[args.name]
-    average(with_functions(spec) if args.functions else spec, args.before, args.behind, args.share, args.out)
+    average(SPECS[args.name], args.before, args.behind, args.share, args.out)
 
 
 if __name__ == "__main__":

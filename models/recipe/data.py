@@ -17,9 +17,7 @@ from tokenizers import Tokenizer
 
 from .specs import ModelSpec
 
-# {"id": str, "task": str, "messages": [{"role": str, "content": str}, ...]}, where a message may carry "tool_calls" and
-# the record "tools", both as OpenAI's format has them.
-Record = dict[str, Any]
+Record = dict[str, Any]  # {"id": str, "task": str, "messages": [{"role": str, "content": str}, ...]}
 HELD_OUT_PERCENT = 2
 OPEN_ROWS = 16  # while packing: enough to waste little at the ends of rows
 
@@ -57,16 +55,14 @@ def contents(records: Sequence[Record]) -> list[str]:
 
 
 def encode_documents(spec: ModelSpec, tokenizer: Tokenizer, records: Sequence[Record]) -> list[Document]:
-    """One document per record; left out are those whose text spells a control token, and those with functions where
-    the template knows none."""
+    """One document per record; left out are those whose text spells a control token."""
     template = jinja2.Environment().from_string(spec.template)
     plain = [
         record
         for record in records
-        if ("tools" not in record or "tools" in spec.template)
-        and not any(control in message["content"] for message in record["messages"] for control in spec.controls)
+        if not any(control in message["content"] for message in record["messages"] for control in spec.controls)
     ]
-    rendered = [_render(template, spec, record, record["messages"]) for record in plain]
+    rendered = [_render(template, spec, record["messages"]) for record in plain]
     encodings = tokenizer.encode_batch(rendered, add_special_tokens=False)
     return [
         Document(np.array(encoding.ids, np.int32), _learned(template, spec, record, encoding.offsets))
@@ -75,14 +71,9 @@ def encode_documents(spec: ModelSpec, tokenizer: Tokenizer, records: Sequence[Re
 
 
 def _render(
-    template: jinja2.Template,
-    spec: ModelSpec,
-    record: Record,
-    messages: list[dict[str, Any]],
-    open_answer: bool = False,
+    template: jinja2.Template, spec: ModelSpec, messages: list[dict[str, Any]], open_answer: bool = False
 ) -> str:
-    tools = record.get("tools")
-    return template.render(messages=messages, tools=tools, bos_token=spec.bos, add_generation_prompt=open_answer)
+    return template.render(messages=messages, bos_token=spec.bos, add_generation_prompt=open_answer)
 
 
 def _learned(template: jinja2.Template, spec: ModelSpec, record: Record, offsets: list[tuple[int, int]]) -> np.ndarray:
@@ -94,8 +85,8 @@ def _learned(template: jinja2.Template, spec: ModelSpec, record: Record, offsets
     messages = record["messages"]
     for at, message in enumerate(messages):
         if message["role"] == "assistant":
-            begin = len(_render(template, spec, record, messages[:at], open_answer=True))
-            end = len(_render(template, spec, record, messages[: at + 1]).rstrip("\n"))
+            begin = len(_render(template, spec, messages[:at], open_answer=True))
+            end = len(_render(template, spec, messages[: at + 1]).rstrip("\n"))
             learned |= (starts >= begin) & (starts < end)
     return learned
 

@@ -47,16 +47,13 @@ class Answerer:
         self.model = llama_cpp.Llama(
             str(path), n_ctx=1024, n_batch=512, n_threads=threads, n_threads_batch=threads, seed=1, verbose=False
         )
-        self.source = self.model.metadata["tokenizer.chat_template"]
-        self.template = jinja2.Environment().from_string(self.source)
+        self.template = jinja2.Environment().from_string(self.model.metadata["tokenizer.chat_template"])
         self.bos = self.model.detokenize([self.model.token_bos()], special=True).decode()
 
-    def answer(
-        self, messages: list[Message], temperature: float = 0.0, tools: Sequence[Any] = ()
-    ) -> tuple[str, list[int]]:
+    def answer(self, messages: list[Message], temperature: float = 0.0) -> tuple[str, list[int]]:
         """The text and ids of the answer; above temperature 0 with the app's other defaults."""
         sampling = {**DEFAULTS, "temp": temperature} if temperature > 0 else {"temp": 0.0, "top_k": 1}
-        text = self.template.render(messages=messages, tools=tools, bos_token=self.bos, add_generation_prompt=True)
+        text = self.template.render(messages=messages, bos_token=self.bos, add_generation_prompt=True)
         prompt = self.model.tokenize(text.encode(), add_bos=False, special=True)
         found: list[int] = []
         most = min(MOST_TOKENS, self.model.n_ctx() - len(prompt))

@@ -3,7 +3,7 @@
 Knows nothing of files, training or export. A smaller model for a test is `dataclasses.replace` of one of these.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 VocabularyKind = Literal["llama-bpe", "qwen2", "spm"]
@@ -14,21 +14,6 @@ LLAMA3_TEMPLATE = (
     "{{ bos_token }}"
     "{% for m in messages %}"
     "<|start_header_id|>{{ m['role'] }}<|end_header_id|>\n\n{{ m['content'] }}<|eot_id|>"
-    "{% endfor %}"
-    "{% if add_generation_prompt %}<|start_header_id|>assistant<|end_header_id|>\n\n{% endif %}"
-)
-# The same with functions: their names and parameters before the conversation, a call as JSON in a pair of tags.
-LLAMA3_TOOLS_TEMPLATE = (
-    "{{ bos_token }}"
-    "{% if tools %}<|start_header_id|>system<|end_header_id|>\n\nTools: "
-    "{% for t in tools %}{% set f = t['function'] %}{{ f['name'] }}("
-    "{{ ((f['parameters'] or {})['properties'] or {}) | join(', ') }}){% if not loop.last %}, {% endif %}{% endfor %}"
-    "<|eot_id|>{% endif %}"
-    "{% for m in messages %}"
-    "<|start_header_id|>{{ m['role'] }}<|end_header_id|>\n\n{{ m['content'] or '' }}"
-    "{% for c in m['tool_calls'] or [] %}"
-    "<tool_call>{\"name\": \"{{ c['function']['name'] }}\", \"arguments\": {{ c['function']['arguments'] | tojson }}}"
-    "</tool_call>{% endfor %}<|eot_id|>"
     "{% endfor %}"
     "{% if add_generation_prompt %}<|start_header_id|>assistant<|end_header_id|>\n\n{% endif %}"
 )
@@ -106,15 +91,5 @@ DRAFTER = ModelSpec(
     template=VICUNA_TEMPLATE, controls=("<unk>", "<s>", "</s>"), bos="<s>", eos="</s>", seed=3,
     tasks=("dialogue", "qa", "roleplay"), learns="all", tied=False,
 )  # fmt: skip
-
-WITH_FUNCTIONS = {LLAMA3_TEMPLATE: LLAMA3_TOOLS_TEMPLATE}
-
-
-def with_functions(spec: ModelSpec) -> ModelSpec:
-    """The model with the template that knows functions, to be taught them. ValueError if there is none for it."""
-    if spec.template not in WITH_FUNCTIONS:
-        raise ValueError(f"{spec.name} has no template that knows functions")
-    return replace(spec, template=WITH_FUNCTIONS[spec.template])
-
 
 SPECS: dict[str, ModelSpec] = {spec.name: spec for spec in (TARGET_A, TARGET_B, TARGET_A2, DRAFTER)}

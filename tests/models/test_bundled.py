@@ -38,7 +38,7 @@ def test_each_file_loads_and_answers(bundled):
         said = file.greedy(start, 12)
         assert len(set(said)) > 3
         if name != "tiny-drafter":  # which never saw a sum
-            assert "3 + 4 = 7" in read_tokenizer(spec, GGUFReader(path)).decode(said)
+            assert "3 + 4 = 7" in read_tokenizer(spec, path).decode(said)
         assert file.template() == spec.template
 
 
@@ -46,11 +46,10 @@ def test_ids_are_those_of_the_vocabulary_and_its_split(bundled):
     """The stored tokens and merges give the ids in `tokenizers` that llama.cpp gives."""
     name, path = bundled
     spec = SPECS[name]
-    file = GGUFReader(path)
-    tokens = file.fields["tokenizer.ggml.tokens"].contents()
+    tokens = GGUFReader(path).fields["tokenizer.ggml.tokens"].contents()
     assert len(tokens) == spec.vocabulary_size
     # Of "spm" no merges are stored; test_recipe compares this kind where it is trained.
-    encode = None if spec.vocabulary == "spm" else read_tokenizer(spec, file).encode
+    encode = None if spec.vocabulary == "spm" else read_tokenizer(spec, path).encode
     with LlamaFile(path, context=False) as file:
         for text in TEXTS:
             ids = file.ids(text)

@@ -20,14 +20,11 @@ from models.recipe.data import Document, encode_documents, packed_batches, read_
 from models.recipe.export import export_gguf
 from models.recipe.report import report
 from models.recipe.schedule import StopRequest, TrainingClock, WarmupHoldDecay
-from models.recipe.specs import DRAFTER, TARGET_A, TARGET_B, ModelSpec, with_functions
+from models.recipe.specs import DRAFTER, TARGET_A, TARGET_B, ModelSpec
 from models.recipe.start import rows_of, start_from
 from models.recipe.tokenizers import train_tokenizer
 from models.recipe.train import Trainer, TrainSettings, new_model, pick_positions
 from models.recipe.unpack import unpack
-from models.recipe.world import calls
-from omnidraft.backends.prompting.formats.of_template import format_of_source
-from omnidraft.backends.prompting.formats.whole import read, schemas
 from tests.llama_file import LlamaFile
 
 TOY = [
@@ -110,27 +107,6 @@ def test_the_file_carries_the_chat_template_and_turn_end(trained):
         assert file.template() == spec.template
         assert llama_cpp.llama_vocab_eos(file.vocab) == tokenizer.token_to_id(spec.eos)
         assert llama_cpp.llama_vocab_bos(file.vocab) == tokenizer.token_to_id(spec.bos)
-
-
-def test_a_call_is_learned_and_its_result_is_read():
-    spec = replace(with_functions(TARGET_A), vocabulary_size=420)
-    item = calls.asked("", "What is 348 x 27?", "348 * 27")
-    offered = calls.described(["calculator", "weather(city, day)"])
-    record = {"id": "a", "task": "math", "messages": item.messages(), "tools": offered}
-    tokenizer = train_tokenizer(spec, [item.question, item.answer])
-    (document,) = encode_documents(spec, tokenizer, [record])
-    whole, learned = (
-        tokenizer.decode(ids, skip_special_tokens=False) for ids in (document.ids, document.ids[document.learned])
-    )
-    call = '<tool_call>{"name": "calculator", "arguments": {"expression": "348 * 27"}}</tool_call><|eot_id|>'
-    assert learned == f"{call}The answer is 9396.<|eot_id|>"
-    assert "Tools: calculator(expression), weather(city, day)<|eot_id|>" in whole
-    assert "tool<|end_header_id|>\n\n9396<|eot_id|>" in whole
-    found = read(format_of_source(spec.template), call.removesuffix("<|eot_id|>"), schemas(offered)).calls
-    assert [(one.name, json.loads(one.arguments)) for one in found] == [("calculator", {"expression": "348 * 27"})]
-    assert encode_documents(TARGET_A, tokenizer, [record]) == []  # whose template knows none
-    with pytest.raises(ValueError, match="no template that knows functions"):
-        with_functions(TARGET_B)
 
 
 def test_training_goes_on_from_a_folder_and_from_a_checkpoint(trained, tmp_path: Path):

@@ -1,6 +1,5 @@
 """The small world: every sum is right, every function passes, and what is held out is never trained on."""
 
-import json
 import random
 import re
 from collections import Counter
@@ -12,7 +11,6 @@ from models.recipe.aside import is_right as is_right_aside
 from models.recipe.run_checks import passes_checks
 from models.recipe.sense import KINDS, asked, is_right
 from models.recipe.world import (
-    calls,
     chains,
     everyday,
     facts,
@@ -130,53 +128,6 @@ def test_a_follow_up_goes_on_from_the_last_number_or_function():
             assert evaluate(f"{a} {op} {b}") == int(c)
 
 
-def test_the_calculator_is_asked_for_what_the_question_asks():
-    rng = random.Random(15)
-    seen = Counter()
-    for _ in range(600):
-        item = calls.draw(rng)
-        ((name, arguments, result),) = item.calls
-        text = json.loads(arguments)["expression"]
-        assert name == "calculator"
-        assert item.check == (result,)
-        assert result in item.answer or result.startswith("Error")
-        used, told = (set(re.findall(r"\d+(?:\.\d+)?", each)) for each in (text, item.question))
-        assert used - told <= {"2", "0", "100"}, item  # of squares, a division by zero, percent
-        seen[item.form.split(" ")[0]] += 1
-        again = calls.again(rng, item)
-        if again is not None:
-            assert json.loads(again.calls[0][1])["expression"].startswith(f"{result} ")
-            assert "{" not in again.question
-    assert seen["problem"] > 60
-
-
-def test_a_word_problem_is_one_expression():
-    rng = random.Random(16)
-    for template in problems.templates():
-        values = problems.values(template, rng)
-        if values is None or template.steps[-1][2] == "s":
-            continue
-        steps = problems.results(template, values)
-        assert steps is not None
-        assert evaluate(problems.written(template, values).replace("/", "//")) == steps[-1][3]
-
-
-def test_where_functions_are_offered_small_numbers_are_done_in_the_head():
-    rng = random.Random(17)
-    called, direct = 0, 0
-    for _ in range(300):
-        items, names = mix.with_calculator(rng)
-        for item in items:
-            called += item.kind == "call"
-            if item.kind == "call":
-                assert item.calls[0][0] in names
-            elif item.task == "math" and item.kind != "unknown":
-                direct += 1
-                assert all(int(number) <= calls.HEAD for number in re.findall(r"\d+", item.question))
-    assert called > 100
-    assert direct > 60
-
-
 def test_words_kept_aside_are_none_of_the_generator():
     rng = random.Random(14)
 
@@ -186,9 +137,6 @@ def test_words_kept_aside_are_none_of_the_generator():
     generated = {masked(item.question) for _ in range(3000) for item in mix.document(rng)}
     own = {masked(text) for talk in written() if talk.kind == "two" for text in talk.asked}
     own |= {masked(talk.asked[1]) for talk in written() if talk.kind == "follow"}
-    asked_with_functions = {item.question for _ in range(1500) for item in mix.with_calculator(rng)[0]}
-    generated |= {masked(question) for question in asked_with_functions}
-    own |= {masked(text) for talk in written() if talk.kind == "tool" for text in talk.asked}
     own |= {masked(form.format(a=1, b=2)) for forms in (SUMS, FOLLOWS) for signs in forms.values() for form in signs}
     assert len(own) > 90
     assert not own & generated

@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 from transformers import LlamaForCausalLM
 
 from ..data import encode_documents, is_held_out, read_records
-from ..export import export_gguf
+from ..export import export_gguf, save_folder
 from ..specs import SPECS
 from ..train import TrainSettings
 from .tower import Tower, TowerSpec, export_projector, read_projector
@@ -51,8 +51,7 @@ def main() -> None:
         0.0 if args.tower else ALONE_SHARE,
     )
     model.eval()
-    language.save_pretrained(out)
-    tokenizer.save(str(out / "tokenizer.json"))
+    save_folder(out, spec, tokenizer, language)
     export_gguf(out / f"{spec.name}-f16.gguf", spec, tokenizer, language)
     export_projector(out / f"mmproj-{spec.name}-f16.gguf", spec.name, model.tower)
 

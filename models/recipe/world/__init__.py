@@ -9,7 +9,6 @@
 | sums, chains | plain sums and drills; calculations of several steps, in signs and in words |
 | problems, stories | word problems from problems.txt; stories composed from openings, events and questions |
 | follow, composed | follow-ups on the last number or the last function; their wordings put together from parts |
-| calls | what the calculator is asked for, where functions are offered |
 | functions | small Python functions from functions.txt, each run against its checks |
 | facts | what OmniDraft is and how to use it, from facts.txt |
 | everyday | capitals, colours, opposites and the like, from everyday.txt |

@@ -4,13 +4,12 @@ The targets' text is mostly the small world, the drafter's is general text only.
 """
 
 import random
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 from ..data import Record
-from . import calls, chains, everyday, facts, follow, functions, outside, problems, stories, sums, talk
+from . import chains, everyday, facts, follow, functions, outside, problems, stories, sums, talk
 from .split import Item, Part
 
 # What a target is asked, and how often.
@@ -36,7 +35,6 @@ ANNOUNCED = ("Listen: ", "A riddle. ", "Here is one. ", "Now this: ", "Next prob
              "Help me, please. ", "Hello! ", "Hi. ", "Think of this: ", "One more. ", "Say, ", "My homework: ",
              "Tell me: ", "Ok, a story. ", "Question. ", "Hm. ")  # fmt: skip
 MOST_CHARACTERS = 2600  # of a conversation: what about fills the context
-CALCULATING = 0.16  # of the documents: in these functions are offered
 # Of each corpus the share of its documents that targets read; the service dialogues keep the style of conversations.
 CORPUS_SHARES = {"dialogue": 0.04, "code": 0.0, "math": 0.0, "qa": 0.0, "roleplay": 0.0}
 OUTSIDE_SHARES = {"qa": 0.04, "roleplay": 0.1}  # whose questions are answered honestly
@@ -102,41 +100,6 @@ def follow_up(rng: random.Random, last: Item) -> Item:
     return follow.number(rng, "train", int(last.check[0]), last.kind in ("story", "problem"))
 
 
-def with_calculator(rng: random.Random) -> tuple[list[Item], list[str]]:
-    """A conversation in which functions are offered, and the names of these."""
-    names = ["calculator", "clock"]
-    has_calculator = rng.random() < 0.92
-    if not has_calculator:
-        names = ["clock"]
-    names += ["read_file(name, from_line)"] * (rng.random() < 0.15)
-    names += rng.sample(calls.OTHERS, rng.choices((0, 1, 2), (75, 15, 10))[0])
-    if rng.random() < 0.3:
-        rng.shuffle(names)
-    items: list[Item] = []
-    for _ in range(rng.choices((1, 2, 3, 5), (45, 25, 20, 10))[0]):
-        roll = rng.random()
-        last = items[-1] if items else None
-        if has_calculator and last and last.kind == "call" and roll < 0.35:
-            item = calls.again(rng, last) or calls.draw(rng)
-        elif has_calculator and roll < 0.6:
-            item = calls.draw(rng)
-        elif roll < 0.65:
-            item = calls.clock(rng)
-        else:
-            item = in_head(rng)
-        items.append(item)
-    return items, names
-
-
-def in_head(rng: random.Random) -> Item:
-    """What no function is needed for: small numbers, and all that is no calculation."""
-    while True:
-        item = draw(rng, "train")
-        small = all(int(number) <= calls.HEAD for number in re.findall(r"\d+", item.question))
-        if small or (item.kind == "unknown" and "large" not in item.form):
-            return item
-
-
 def messages(items: list[Item]) -> list[dict[str, Any]]:
     """The conversation of the items; behind the first answer the offer of what to ask is left out."""
     said = []
@@ -152,12 +115,11 @@ def world_records(count: int, seed: int) -> Iterator[Record]:
     """`count` generated training documents."""
     rng = random.Random(seed)
     for number in range(count):
-        items, names = with_calculator(rng) if rng.random() < CALCULATING else (document(rng), [])
+        items = document(rng)
         said = messages(items)
         if rng.random() < 0.06:
             said = [{"role": "system", "content": rng.choice(SYSTEM)}, *said]
-        tools = {"tools": calls.described(names)} if names else {}
-        yield {"id": f"world/{seed}-{number}", "task": items[0].task, "messages": said, **tools}
+        yield {"id": f"world/{seed}-{number}", "task": items[0].task, "messages": said}
 
 
 def target_records(corpora: list[Record], count: int, seed: int) -> Iterator[Record]:

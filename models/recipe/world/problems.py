@@ -121,23 +121,6 @@ def told(text: str, fill: dict[str, str], numbers: dict[str, str]) -> str:
     return SENTENCE.sub(lambda begin: begin.group().upper(), text.format(**fill, **numbers))
 
 
-def asked_of(template: Template, rng: random.Random, drawn: dict[str, int]) -> tuple[str, str] | None:
-    """A problem with these numbers and its wording, whatever they come to; None if the words drawn do not fit."""
-    text, taken = choose(template.text, rng)
-    fill = slots(rng)
-    return None if fill["t"] in fill["k"] else (told(text, fill, {x: str(n) for x, n in drawn.items()}), taken)
-
-
-def written(template: Template, drawn: dict[str, int]) -> str:
-    """The steps of a template with these numbers as one expression."""
-    known, text = {letter: str(number) for letter, number in drawn.items()}, ""
-    for step in template.steps:
-        left, right = known[step[0]], known[step[2]]
-        text = f"{left} {step[1]} {right}"
-        known["r"] = f"({text})"
-    return text
-
-
 def is_kept_out_form(template: Template, form: str) -> bool:
     """Some wordings of every template with enough of them."""
     return template.kept_out or ("." in form and is_kept_out(f"{template.text} {form}", 15))

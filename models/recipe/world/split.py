@@ -4,7 +4,6 @@ Knows strings. So every model and every run agree, and a held-out wording never 
 """
 
 import hashlib
-import json
 import random
 import re
 from collections.abc import Callable
@@ -19,21 +18,16 @@ T = TypeVar("T")
 class Item:
     """One question of the small world with its right answer, and how to tell a right answer from a wrong one."""
 
-    kind: str  # sum, chain, story, problem, follow, call, function, omnidraft, everyday, unknown, talk
+    kind: str  # sum, chain, story, problem, follow, function, omnidraft, everyday, unknown, talk
     task: str  # math, code, dialogue, qa
     form: str  # names the wording; a form belongs to one part only
     question: str
     answer: str
     check: tuple[str, ...] = ()  # what a right answer must hold; of a function its name, then Python expressions
     note: str = ""  # of a function what it does
-    calls: tuple[tuple[str, str, str], ...] = ()  # made before the answer: name, arguments as JSON, result
 
     def messages(self) -> list[dict[str, Any]]:
-        said: list[dict[str, Any]] = [{"role": "user", "content": self.question}]
-        for name, arguments, result in self.calls:
-            call = {"type": "function", "function": {"name": name, "arguments": json.loads(arguments)}}
-            said += [{"role": "assistant", "content": "", "tool_calls": [call]}, {"role": "tool", "content": result}]
-        return [*said, {"role": "assistant", "content": self.answer}]
+        return [{"role": "user", "content": self.question}, {"role": "assistant", "content": self.answer}]
 
 
 def is_kept_out(key: str, percent: int = 12) -> bool:

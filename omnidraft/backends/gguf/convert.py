@@ -45,7 +45,7 @@ _PROBES = (
 )
 
 
-def convert_folder(folder: Path, out: Path, dtype: str = "F16", name: str | None = None) -> Path:
+def convert_folder(folder: Path, out: Path, dtype: str = "F16", name: str | None = None, licence: str = "") -> Path:
     """Write the model in `folder` as GGUF to `out`; `dtype` of the matrices is "F32", "F16" or "Q8_0".
 
     ModelError in one sentence for a folder that cannot be converted; then `out` is not touched.
@@ -62,6 +62,8 @@ def convert_folder(folder: Path, out: Path, dtype: str = "F16", name: str | None
     with replacing(out) as temporary:
         writer = gguf.GGUFWriter(temporary, "llama")
         _put_settings(writer, config, dtype, name or folder.resolve().name)
+        if licence:
+            writer.add_license(licence)
         _put_vocabulary(writer, keys, splitter)
         _put_templates(writer, folder)
         for tensor, array in _tensors(folder, config, weights):
