@@ -3,8 +3,7 @@
     python -m models.recipe tiny-target-a --data DIR --out DIR --minutes 45 [--resume FOLDER]
 
 `--out DIR/NAME` receives tokenizer.json, config.json, model.safetensors, NAME-f16.gguf, log.jsonl, checkpoint.pt.
-To end early with a proper decay, send SIGTERM or create a file named STOP there. `--export FILE` writes the GGUF of
-the latest checkpoint instead of training, also while the run goes on.
+To end early with a proper decay, send SIGTERM.
 """
 
 import argparse
@@ -19,8 +18,8 @@ from transformers import LlamaForCausalLM
 from omnidraft.backends.gguf.convert import convert_folder
 
 from .data import Document, Record, contents, encode_documents, is_held_out, read_records
-from .evaluate import mean_loss
-from .export import export_gguf, save_folder
+from .export import save_folder
+from .report import mean_loss
 from .specs import SPECS, ModelSpec
 from .start import start_from
 from .tokenizers import train_tokenizer
@@ -31,15 +30,12 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     defaults = TrainSettings()
     parser = argparse.ArgumentParser(prog="python -m models.recipe", description="Train one of the bundled models.")
     parser.add_argument("name", choices=sorted(SPECS))
-    parser.add_argument("--data", type=Path, help="folder of *.jsonl conversations")
+    parser.add_argument("--data", type=Path, required=True, help="folder of *.jsonl conversations")
     parser.add_argument("--out", type=Path, required=True, help="a folder NAME is made in here")
     parser.add_argument("--minutes", type=float, default=defaults.minutes, help="training time (default: %(default)s)")
     parser.add_argument("--resume", type=Path, help="Hugging Face folder to start from; its tokenizer.json is kept")
     parser.add_argument(
         "--start", type=Path, help="checkpoint.pt of a like model whose weights and layers to start from"
-    )
-    parser.add_argument(
-        "--export", type=Path, metavar="FILE", help="only write the GGUF of the run's latest checkpoint"
     )
     parser.add_argument("--device", default=defaults.device, help="cpu, cuda or mps (default: %(default)s)")
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="CPU threads (default: all)")
@@ -100,14 +96,6 @@ def build(
     return convert_folder(out, out / f"{spec.name}-f16.gguf", "F16", spec.name, spec.licence)
 
 
-def export_checkpoint(spec: ModelSpec, out: Path, path: Path) -> None:
-    """The GGUF of a run that may still go on."""
-    tokenizer = Tokenizer.from_file(str(out / "tokenizer.json"))
-    model = new_model(spec, tokenizer)
-    model.load_state_dict(torch.load(out / "checkpoint.pt", weights_only=True, map_location="cpu")["model"])
-    export_gguf(path, spec, tokenizer, model.eval())
-
-
 def describe(model: LlamaForCausalLM, training: list[Document], held_out: list[Document]) -> None:
     parameters = sum(p.numel() for p in model.parameters())
     tokens = sum(map(len, training))
@@ -123,12 +111,7 @@ def main() -> None:
     args = parse_arguments()
     torch.set_num_threads(args.threads)
     spec, out = SPECS[args.name], args.out / args.name
-    if args.export:
-        export_checkpoint(spec, out, args.export)
-    elif args.data is None:
-        raise SystemExit("--data is needed for training")
-    else:
-        print(build(spec, args.data, out, settings_from(args), args.resume, args.take_up, args.start))
+    print(build(spec, args.data, out, settings_from(args), args.resume, args.take_up, args.start))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,4 @@
-"""Writes a model and its tokenizer as a Hugging Face folder, and as the GGUF file that the program makes of one.
-"""
+"""Writes a model and its tokenizer as a Hugging Face folder, and as the GGUF file that the program makes of one."""
 
 import json
 import tempfile

@@ -13,17 +13,55 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
+import numpy as np
 import torch
 from tokenizers import Tokenizer
+from torch.nn import functional
 from transformers import LlamaForCausalLM
 
 from omnidraft.lab.prompts import TASKS, Prompt, load_prompts
+from omnidraft.lab.trace import onset
 
-from .data import Record, encode_documents, is_held_out, read_records
-from .evaluate import generate, is_looping, mean_loss
+from .data import Document, Record, encode_documents, is_held_out, read_records
 from .specs import SPECS, ModelSpec
 
 ANSWER_TOKENS = 96
+
+
+@torch.inference_mode()
+def mean_loss(model: LlamaForCausalLM, documents: Sequence[Document], length: int = 512, rows: int = 16) -> float:
+    """Nats per learned token over documents cut to `length` tokens, each read from its own beginning."""
+    ordered = sorted((doc for doc in documents if doc.learned[1:length].any()), key=len)
+    total, count = 0.0, 0
+    for at in range(0, len(ordered), rows):
+        group = ordered[at : at + rows]
+        ids = torch.zeros((len(group), min(length, max(map(len, group)))), dtype=torch.int64)
+        labels = torch.full_like(ids, -100)
+        for row, document in enumerate(group):
+            tokens = torch.from_numpy(document.ids[:length].astype(np.int64))
+            learned = torch.from_numpy(document.learned[:length])
+            ids[row, : len(tokens)] = tokens
+            labels[row, : len(tokens)] = tokens.where(learned, -100)
+        ids, labels = ids.to(model.device), labels.to(model.device)
+        logits = model(input_ids=ids, use_cache=False).logits[:, :-1].float()
+        total += functional.cross_entropy(logits.flatten(0, 1), labels[:, 1:].flatten(), reduction="sum").item()
+        count += int((labels[:, 1:] != -100).sum())
+    return total / count
+
+
+@torch.inference_mode()
+def generate(
+    model: LlamaForCausalLM, prompt: Sequence[int], tokens: int, temperature: float = 0.0, seed: int = 0
+) -> list[int]:
+    """Up to `tokens` ids behind the prompt, the end-of-turn id included if it came. Temperature 0 is greedy."""
+    torch.manual_seed(seed)
+    sampling = {"do_sample": True, "temperature": temperature, "top_k": 0} if temperature > 0 else {"do_sample": False}
+    ids = torch.tensor([list(prompt)])
+    end = model.config.eos_token_id
+    answer = model.generate(
+        ids, attention_mask=torch.ones_like(ids), max_new_tokens=tokens, pad_token_id=end, **sampling
+    )
+    return answer[0, len(prompt) :].tolist()
 
 
 def loss_by_task(
@@ -45,9 +83,9 @@ def prompt_ids(spec: ModelSpec, tokenizer: Tokenizer, prompt: Prompt) -> list[in
 
 
 def looping_share(spec: ModelSpec, tokenizer: Tokenizer, model: LlamaForCausalLM, prompts: Sequence[Prompt]) -> float:
-    """Share of greedy answers that end in a loop."""
+    """Share of greedy answers that end in a cycle, as `onset` says."""
     answers = [generate(model, prompt_ids(spec, tokenizer, prompt), ANSWER_TOKENS) for prompt in prompts]
-    return sum(map(is_looping, answers)) / len(answers)
+    return sum(onset(answer) is not None for answer in answers) / len(answers)
 
 
 def samples(spec: ModelSpec, tokenizer: Tokenizer, model: LlamaForCausalLM, prompts: Sequence[Prompt]) -> list[dict]:

@@ -6,7 +6,6 @@ Knows seconds and steps; nothing of models or files of text.
 import signal
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from types import FrameType
 
 
@@ -53,14 +52,9 @@ class TrainingClock:
 
 
 class StopRequest:
-    """True once SIGTERM came or a file named STOP lies in the output folder; a second SIGTERM ends at once.
+    """`came` is True once SIGTERM was sent. Listens inside a `with` block only."""
 
-    Listens to the signal inside a `with` block only.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._file = folder / "STOP"
-        self._signals = 0
+    came = False
 
     def __enter__(self) -> "StopRequest":
         self._before = signal.signal(signal.SIGTERM, self._on_signal)
@@ -70,12 +64,4 @@ class StopRequest:
         signal.signal(signal.SIGTERM, self._before)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        self._signals += 1
-
-    @property
-    def decay_now(self) -> bool:
-        return self._signals > 0 or self._file.exists()
-
-    @property
-    def leave_now(self) -> bool:
-        return self._signals > 1
+        self.came = True

@@ -17,7 +17,8 @@ from typing import Any
 import jinja2
 import llama_cpp
 
-from .evaluate import is_looping
+from omnidraft.lab.trace import onset
+
 from .run_checks import passes_checks
 from .world import chains, everyday, facts, follow, functions, mix, outside, problems, stories, sums
 from .world.split import Item
@@ -92,7 +93,7 @@ def sense(answerer: Answerer, each: int, unknown: int, seed: int = 5, temperatur
         right = 0
         for messages, item in questions:
             answer, ids = answerer.answer(messages, temperature)
-            loops += is_looping(ids)
+            loops += onset(ids) is not None
             if is_right(item, answer):
                 right += 1
             else:

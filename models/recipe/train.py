@@ -7,7 +7,7 @@ checkpoint every few minutes, so that a run may be paused, cut short or taken up
 import json
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -124,6 +124,14 @@ def make_loss(model: LlamaForCausalLM, settings: TrainSettings) -> Callable[[tor
     return torch.compile(loss) if settings.compiled else loss
 
 
+def log(folder: Path, entry: Mapping[str, object]) -> None:
+    """Print the entry as JSON and append it to log.jsonl."""
+    line = json.dumps(entry)
+    print(line, flush=True)
+    with (folder / "log.jsonl").open("a", encoding="utf-8") as file:
+        file.write(line + "\n")
+
+
 class Trainer:
     """One run. `run` trains until the budget is spent or the run is asked to end, then returns the model."""
 
@@ -154,7 +162,7 @@ class Trainer:
         """Train; the model comes back in float32 on the CPU, in evaluation mode."""
         self.out.mkdir(parents=True, exist_ok=True)
         self.model.train()
-        with StopRequest(self.out) as stop:
+        with StopRequest() as stop:
             self._train(stop)
         self._log(scale=0.0, held_out=self._held_out())
         self.save_checkpoint()
@@ -167,10 +175,10 @@ class Trainer:
         rng = np.random.default_rng(seed)
         for batch, learned in packed_batches(self._documents, self.settings.rows, self.settings.length, seed):
             elapsed = self.clock.elapsed_s()
-            if stop.decay_now:
+            if stop.came:
                 self.schedule.begin_decay(elapsed)
             scale = self.schedule.scale(self.step, elapsed)
-            if scale is None or stop.leave_now:
+            if scale is None:
                 return
             positions = pick_positions(learned, self.settings.learned_share, rng)
             self._update(loss_of, (torch.from_numpy(batch), torch.from_numpy(positions)), scale)
@@ -224,10 +232,7 @@ class Trainer:
             "rate": round(scale, 3), "loss": round(self._running_loss, 4),
             "held_out": None if held_out is None else round(held_out, 4), "clock": time.strftime("%H:%M:%S"),
         }  # fmt: skip
-        line = json.dumps(entry)
-        print(line, flush=True)
-        with (self.out / "log.jsonl").open("a", encoding="utf-8") as log:
-            log.write(line + "\n")
+        log(self.out, entry)
 
     def save_checkpoint(self) -> None:
         """Write everything needed to go on to checkpoint.pt, atomically."""

@@ -14,7 +14,7 @@ import torch
 from tokenizers import Tokenizer
 from transformers import LlamaForCausalLM
 
-from models.recipe.__main__ import build, export_checkpoint
+from models.recipe.__main__ import build
 from models.recipe.average import average
 from models.recipe.data import Document, encode_documents, packed_batches, read_records
 from models.recipe.export import export_gguf
@@ -139,13 +139,12 @@ def test_a_run_taken_up_while_the_rate_falls_goes_on_falling(trained, tmp_path: 
     assert longer.schedule.scale(1000, 50 * 60) == 1.0
 
 
-def test_sigterm_begins_the_decay_and_is_given_back(tmp_path: Path):
+def test_sigterm_asks_for_an_end_and_is_given_back():
     handler = signal.getsignal(signal.SIGTERM)
-    with StopRequest(tmp_path) as stop:
-        assert not stop.decay_now
+    with StopRequest() as stop:
+        assert not stop.came
         signal.raise_signal(signal.SIGTERM)
-        assert stop.decay_now
-        assert not stop.leave_now
+        assert stop.came
     assert signal.getsignal(signal.SIGTERM) is handler
 
 
@@ -247,14 +246,6 @@ def test_a_model_starts_from_anothers_layers_and_vocabulary(trained, tmp_path: P
     assert rows_of(other, tokenizer, theirs)[tokenizer.token_to_id(spec.eos)] == [theirs.token_to_id(spec.eos)]
     first = "model.layers.0.mlp.up_proj.weight"
     assert torch.equal(model.state_dict()[first], saved[first])
-
-
-def test_a_checkpoint_is_exported_as_it_stands(trained, tmp_path: Path):
-    spec, path = trained
-    export_checkpoint(spec, path.parent, tmp_path / "early.gguf")
-    ids = [5, 6, 7, 8]
-    with LlamaFile(tmp_path / "early.gguf") as early, LlamaFile(path) as last:
-        assert np.array_equal(early.logits(ids), last.logits(ids))
 
 
 def test_documents_that_spell_a_control_token_are_left_out(trained):

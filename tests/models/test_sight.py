@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from models.recipe.data import encode_documents, read_records
-from models.recipe.sight import check, speed
+from models.recipe.sight import check
 from models.recipe.sight.drawings import LABELS, SIDE, draw
 from models.recipe.sight.tower import Tower, TowerSpec, export_projector
 from models.recipe.sight.train import HERE, Pictures, Seeing, train
@@ -19,7 +19,6 @@ from models.recipe.specs import TARGET_A2
 from models.recipe.tokenizers import train_tokenizer
 from models.recipe.train import TrainSettings, new_model
 from omnidraft.app.default_models import choose_target
-from omnidraft.backends.gguf.expand.shapes import Shape
 from omnidraft.backends.llama.model import LlamaTarget
 from omnidraft.backends.pictures import Picture
 from omnidraft.bench.pairs import Pair
@@ -117,16 +116,3 @@ def test_the_bundled_model_sees_drawings_it_never_had(pair):
 @needs_eyes
 def test_what_it_says_of_them_does_not_depend_on_the_drafter(pair):
     assert check.same_text(pair, check.questions(6, seed=78)) == {"T=0": 6, "T=1": 6}
-
-
-@needs_eyes
-def test_enlarged_it_says_the_same_of_them(pair, tmp_path):
-    wider = Shape("wider", width=384, layers=4, heads=12, kv_heads=12, head_dim=32, ffn=1024, vocab=8256)
-    large = speed.enlarged(BUNDLED_MODELS / "tiny-target-a2-f16.gguf", tmp_path, wider, "F32")
-    asked = check.questions(6, seed=79)
-    with Pair(find_data_home(tmp_path), large, check.DRAFTER, ModelSettings(threads=1)) as enlarged:
-        (own, _), (found, _) = (check.right_by_kind(one, asked) for one in (pair, enlarged))
-        assert found == own
-        assert any(map(any, found.values()))
-        said = speed.compared(enlarged, asked[:2], seen=False)
-        assert said["same"] == said["answers"] == 2

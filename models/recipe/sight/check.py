@@ -1,9 +1,8 @@
-"""How well a target sees drawings it never had, and how well is drafted behind them.
+"""How well a target sees drawings it never had, and whether it says the same of them with its drafter.
 
-    python -m models.recipe.sight.check FILE.gguf [--questions 200] [--same 100] [--teach 64] [--wrong]
+    python -m models.recipe.sight.check FILE.gguf [--questions 200] [--same 100] [--wrong]
 
-The projector lies beside the file. Runs through the program's own engine with its bundled drafter, which learns from
-answers about other drawings; then what is accepted behind drawings is set beside what is of the same words without.
+The projector lies beside the file. Runs through the program's own engine with its bundled drafter.
 """
 
 import argparse
@@ -13,18 +12,13 @@ import random
 import tempfile
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from omnidraft.backends.pictures import Picture
 from omnidraft.backends.prompting.picture_marks import with_pictures
-from omnidraft.bench.answering import records
-from omnidraft.bench.learn import live
 from omnidraft.bench.pairs import PLAIN, Pair, Way
-from omnidraft.learning.material.expansions import ExpansionTable
-from omnidraft.learning.training.stream import StreamLearner
-from omnidraft.settings.config import LearningSettings, ModelSettings, SamplingSettings
+from omnidraft.settings.config import ModelSettings, SamplingSettings
 from omnidraft.storage.paths import BUNDLED_MODELS, DataHome
 
 from .drawings import Asked, draw
@@ -75,42 +69,6 @@ def same_text(pair: Pair, asked: Sequence[tuple[Picture, Asked]]) -> dict[str, i
     return same
 
 
-def teach(pair: Pair, count: int, folder: Path) -> Path | None:
-    """The adapter that the drafter learned from answers about `count` other drawings; None if it was refused."""
-    table = folder / "table.npz"
-    ExpansionTable.from_pair(pair.pair).save(table)
-    learner = StreamLearner(folder, DRAFTER, LearningSettings(), threads=1)
-    vocabulary = pair.pair.target.fingerprint
-    learner.switched(vocabulary, "seen", {vocabulary: str(table)})
-    others = enumerate(questions(count, SEED + 1))
-    asked = ((f"seen {i}", "qa", message(picture, one.question)) for i, (picture, one) in others)
-    adapter = None
-    for update in live(learner, list(records(pair, asked, 1.0, LONGEST))):
-        adapter = update.version.adapter if update.version else None
-    return adapter
-
-
-def acceptance(pair: Pair, asked: Sequence[tuple[Picture, Asked]], seen: bool) -> float:
-    """Accepted of what is proposed for the target's words about drawings; not `seen`: for the same words, which a form
-    makes it say, where the question stands alone."""
-    accepted = proposed = 0
-    pair.engine.forcing = False  # what a form leaves no choice about is not the drafter's
-    for picture, one in asked:
-        trace = pair.answer(DRAFTED, *asking(pair, picture, one, seen))
-        accepted, proposed = accepted + trace.accepted, proposed + trace.proposed
-    pair.engine.forcing = True
-    return accepted / proposed
-
-
-def asking(pair: Pair, picture: Picture, one: Asked, seen: bool) -> tuple[list[dict[str, Any]], SamplingSettings]:
-    """(messages, sampling) at T = 0; not `seen`: for what is said of the drawing, without it."""
-    messages, sampling = message(picture, one.question), _sampling(0.0)
-    if seen:
-        return messages, sampling
-    said = _text(pair, pair.answer(PLAIN, messages, sampling).ids)
-    return [{"role": "user", "content": one.question}], replace(sampling, form=f"root ::= {json.dumps(said)}")
-
-
 def _text(pair: Pair, ids: Sequence[int]) -> str:
     eog = pair.pair.target.eog
     return pair.pair.target.decode([id for id in ids if id not in eog]).decode(errors="replace").strip()
@@ -125,7 +83,6 @@ def main() -> None:
     parser.add_argument("file", type=Path)
     parser.add_argument("--questions", type=int, default=200)
     parser.add_argument("--same", type=int, default=100, help="answers compared at each temperature")
-    parser.add_argument("--teach", type=int, default=64, help="answers that the drafter learns from")
     parser.add_argument("--wrong", action="store_true", help="print the wrong answers too")
     args = parser.parse_args()
     asked = questions(args.questions)
@@ -139,13 +96,6 @@ def main() -> None:
         shares = {kind: f"{sum(right)}/{len(right)}" for kind, right in sorted(found.items())}
         said: dict[str, Any] = {"right": f"{sum(every)}/{len(every)}", **shares}
         said["same"] = same_text(pair, asked[: args.same])
-        for name in ("untaught", "taught")[: 2 if args.teach else 1]:
-            if name == "taught":
-                pair.draft_with(None, teach(pair, args.teach, Path(folder)))
-            said[name] = {
-                "behind drawings": round(acceptance(pair, asked, True), 3),
-                "the same words without": round(acceptance(pair, asked, False), 3),
-            }
         print(json.dumps(said))
 
 

@@ -4,7 +4,6 @@ Names for what is drawn teach a tower in minutes what answers alone teach it in 
 Knows neither files of text nor llama.cpp.
 """
 
-import json
 import random
 import time
 from collections.abc import Iterator, Sequence
@@ -21,7 +20,7 @@ from transformers import LlamaForCausalLM
 from ..data import Document, packed_batches
 from ..schedule import TrainingClock, WarmupHoldDecay
 from ..specs import ModelSpec
-from ..train import TrainSettings, make_optimizers
+from ..train import TrainSettings, log, make_optimizers
 from .drawings import LABELS, SIDE, Asked, Drawing, draw
 from .tower import Tower
 
@@ -144,7 +143,7 @@ def train(
         if elapsed >= told:
             told = elapsed + settings.log_every_s
             losses = {name: round(loss, 4) for name, loss in seen.items()}
-            _log(out, {"minutes": round(elapsed / 60, 2), "step": step, **losses, "rate": round(scale, 3),
+            log(out, {"minutes": round(elapsed / 60, 2), "step": step, **losses, "rate": round(scale, 3),
                        "clock": time.strftime("%H:%M:%S")})  # fmt: skip
         if elapsed >= kept + settings.checkpoint_every_s:
             kept = elapsed
@@ -169,10 +168,3 @@ def _losses(
 def _texts(documents: Sequence[Document]) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     for ids, learned in packed_batches(documents, 1, TEXT_LENGTH, 0):
         yield torch.from_numpy(ids).long(), torch.from_numpy(learned).bool()
-
-
-def _log(out: Path, entry: dict[str, object]) -> None:
-    line = json.dumps(entry)
-    print(line, flush=True)
-    with (out / "log.jsonl").open("a", encoding="utf-8") as log:
-        log.write(line + "\n")

@@ -7,8 +7,7 @@ the fixed wordings of `follow`.
 import random
 
 from . import stories
-from .wordings import kinds
-from .words import MORE_THINGS, THINGS
+from .wordings import MORE_THINGS, THINGS, kinds
 
 LEADS = ("Now ", "Then ", "Next ", "And now ", "Please ", "Can you ", "Could you ", "Would you ", "Let us ", "Let's ",
          "I want to ", "I would like to ", "What if I ", "What if we ", "What happens if I ", "Suppose I ", "Try to ",

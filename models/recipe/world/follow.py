@@ -10,8 +10,7 @@ from . import composed, functions, stories, sums
 from .split import Item, Part, draw_until, is_kept_out
 from .steps import calculate, spelled
 from .sums import SPELLINGS, addends, in_words, is_kept_out_pair
-from .wordings import kinds, lines
-from .words import COLOURS, MORE_THINGS, PLACES, THINGS
+from .wordings import COLOURS, MORE_THINGS, PLACES, THINGS, kinds, lines
 
 IT, DOUBLE, HALVE, SIGNED, AGAIN, PARITY, NEXT, LARGER, RENAME, PURPOSE, REPEAT = (
     lines("follow", name)

@@ -14,7 +14,7 @@ from pathlib import Path
 from .split import Item, Part, choose, draw_until, is_kept_out
 from .steps import calculate, labelled
 from .sums import in_words
-from .words import (
+from .wordings import (
     COLOURS,
     CONTAINER,
     DAYS,
@@ -112,13 +112,9 @@ def item(template: Template, rng: random.Random) -> Item | None:
     labels = [label.format(**fill) for label in template.labels]
     lines = [labelled(label, *step[:3]) for label, step in zip(labels, done, strict=True)]
     answer = " ".join([*lines, f"The answer is {done[-1][3]}."])
-    question = told(text, fill, {letter: in_words(number, rng) for letter, number in drawn.items()})
+    numbers = {letter: in_words(number, rng) for letter, number in drawn.items()}
+    question = SENTENCE.sub(lambda begin: begin.group().upper(), text.format(**fill, **numbers))
     return Item("problem", "math", f"problem {template.number}:{taken}", question, answer, (str(done[-1][3]),))
-
-
-def told(text: str, fill: dict[str, str], numbers: dict[str, str]) -> str:
-    """The text with its slots filled and a capital at the beginning of each sentence."""
-    return SENTENCE.sub(lambda begin: begin.group().upper(), text.format(**fill, **numbers))
 
 
 def is_kept_out_form(template: Template, form: str) -> bool:

@@ -6,8 +6,7 @@ The answers come from whatever corpus of service dialogues a model has read.
 import random
 
 from .split import Item, Part, choose, draw_until, is_kept_out
-from .wordings import lines
-from .words import words
+from .wordings import lines, words
 
 OPENINGS = lines("service", "OPENINGS")
 CITIES = words(

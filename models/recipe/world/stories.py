@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from .split import Item, Part, choose, draw_until, is_kept_out
 from .steps import calculate, labelled
 from .sums import addends, in_words, is_kept_out_pair
-from .wordings import kinds, lines
-from .words import COLOURS, GOODS, HE, PLACES, SHE, THINGS, words
+from .wordings import COLOURS, GOODS, HE, PLACES, SHE, THINGS, kinds, lines, words
 
 FOOD = words("cookies apples pears muffins rolls plums cherries eggs peaches sandwiches oranges carrots lemons")
 LIVING = words("birds ducks children people guests boys girls cats dogs sheep cows horses fish frogs players students "

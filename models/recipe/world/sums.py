@@ -7,8 +7,7 @@ import random
 
 from .split import Item, Part, draw_until, is_kept_out
 from .steps import calculate, spelled
-from .wordings import kinds, lines
-from .words import words
+from .wordings import kinds, lines, words
 
 ANY = lines("sums", "ANY")
 ALWAYS = lines("sums", "ALWAYS")

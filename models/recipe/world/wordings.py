@@ -1,4 +1,7 @@
-"""Wordings as text, in wordings/: what is indented below a heading is said in that many ways, a line each."""
+"""Wordings as text, in wordings/: what is indented below a heading is said in that many ways, a line each.
+
+And the names and things for word problems, from wordings/words.txt.
+"""
 
 from functools import cache
 from pathlib import Path
@@ -33,3 +36,19 @@ def answered(module: str) -> dict[str, tuple[tuple[str, ...], str]]:
     """{kind: (its lines, the answer to them)} of the headings "kind: answer"."""
     found = ((heading.partition(": "), said) for heading, said in _sections(module).items())
     return {kind: (said, answer) for (kind, _, answer), said in found}
+
+
+def words(text: str) -> tuple[str, ...]:
+    """The words of a text."""
+    return tuple(text.split())
+
+
+def _paired(name: str) -> dict[str, str]:
+    return {one: other for one, _, other in (line.partition(": ") for line in lines("words", name))}
+
+
+SHE, HE, THINGS, MORE_THINGS, PLACES, COLOURS, SIBLINGS, MONEY, DAYS = (
+    words(" ".join(lines("words", name)))
+    for name in ("SHE", "HE", "THINGS", "MORE_THINGS", "PLACES", "COLOURS", "SIBLINGS", "MONEY", "DAYS")
+)
+CONTAINER, GOODS, RELATIVES = map(_paired, ("CONTAINER", "GOODS", "RELATIVES"))
