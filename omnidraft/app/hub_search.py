@@ -6,11 +6,13 @@ Nothing is asked unless the user presses Search. What a file takes exactly, its 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from omnidraft.app.hub_files import HubError, unreachable
 from omnidraft.format import short
 
 LISTED = 30
+SECONDS = 20  # that the Hub has to answer
 LEAST_BITS = 2.0  # per parameter: stronger quantization leaves little sense
 
 
@@ -34,29 +36,27 @@ class Found:
 
 def search(words: str, free: int | None) -> tuple[list[Found], int]:
     """(public repositories that match, how many more were left out as too large). HubError in one sentence."""
-    from huggingface_hub import HfApi
+    from huggingface_hub import constants
+    from huggingface_hub.utils import build_hf_headers, get_session
 
     if not words.strip():
         raise HubError("Write a part of the model's name first.")
-    try:
-        answer = list(
-            HfApi(token=False).list_models(
-                search=words.strip()[:100], filter="gguf", sort="downloads", limit=LISTED, gated=False,
-                expand=["downloads", "gguf"],
-            )
-        )  # fmt: skip
+    query = {"search": words.strip()[:100], "filter": "gguf", "sort": "downloads", "limit": LISTED, "gated": False,
+             "expand": ["downloads", "gguf"]}  # fmt: skip
+    try:  # not by `HfApi.list_models`, which tries a Hub that is gone for half a minute
+        answer = get_session().get(
+            f"{constants.ENDPOINT}/api/models", params=query, headers=build_hf_headers(token=False), timeout=SECONDS
+        )
+        answer.raise_for_status()
+        found = [_found(one) for one in answer.json()]
     except Exception as error:
         raise unreachable(error) from None
-    found = sorted((_found(one) for one in answer), key=lambda one: -one.downloads)
-    fitting = [one for one in found if one.fits(free)]
+    fitting = [one for one in sorted(found, key=lambda one: -one.downloads) if one.fits(free)]
     return fitting, len(found) - len(fitting)
 
 
-def _found(info: object) -> Found:
-    held = getattr(info, "gguf", None)
-    gguf = held if isinstance(held, dict) else {}
-    total = gguf.get("total")
+def _found(told: dict[str, Any]) -> Found:
+    gguf = told.get("gguf") or {}
     return Found(
-        str(getattr(info, "id", "")), int(getattr(info, "downloads", None) or 0),
-        total if isinstance(total, int) and total > 0 else 0, str(gguf.get("architecture") or ""),
-    )  # fmt: skip
+        told["id"], int(told.get("downloads") or 0), int(gguf.get("total") or 0), str(gguf.get("architecture") or "")
+    )
