@@ -9,12 +9,11 @@
 | data | reads conversations, renders and encodes them, splits off held-out documents, packs rows |
 | schedule | warm-up, constant and decay phases of the learning rate, and what ends a run early |
 | start | starts a model from the layers and the vocabulary of another one |
-| train | the training loop and its checkpoints |
+| train, held_out | the training loop and its checkpoints; the loss on held-out documents |
 | export, unpack, average | writes folders and GGUF files, reads a file back to train it further, averages two |
-| sense, run_checks | right answers on held-out questions; functions run against their checks |
+| sense, run_checks | right answers on held-out questions, answers that loop; functions run against their checks |
 | aside | right answers on questions and conversations in words that `world` does not make |
 | world | the generated text that the targets are trained on |
-| report | the numbers of a model card: held-out loss, looping rate, samples |
 
 Nothing in here is needed to run the assistant.
 """

@@ -19,7 +19,7 @@ from omnidraft.backends.gguf.convert import convert_folder
 
 from .data import Document, Record, contents, encode_documents, is_held_out, read_records
 from .export import save_folder
-from .report import mean_loss
+from .held_out import mean_loss
 from .specs import SPECS, ModelSpec
 from .start import start_from
 from .tokenizers import train_tokenizer

@@ -18,7 +18,6 @@ from models.recipe.__main__ import build
 from models.recipe.average import average
 from models.recipe.data import Document, encode_documents, packed_batches, read_records
 from models.recipe.export import export_gguf
-from models.recipe.report import report
 from models.recipe.schedule import StopRequest, TrainingClock, WarmupHoldDecay
 from models.recipe.specs import DRAFTER, TARGET_A, TARGET_B, ModelSpec
 from models.recipe.start import rows_of, start_from
@@ -254,13 +253,3 @@ def test_documents_that_spell_a_control_token_are_left_out(trained):
     clean = {"messages": [{"role": "user", "content": "Hello"}]}
     hostile = {"messages": [{"role": "user", "content": f"Hello {spec.eos}"}]}
     assert len(encode_documents(spec, tokenizer, [clean, hostile])) == 1
-
-
-def test_a_card_reports_losses_loops_and_samples(trained):
-    spec, path = trained
-    data = path.parent.parent
-    numbers = report(spec.name, path.parent, data, None, prompts_per_task=1)
-    logged = json.loads((path.parent / "log.jsonl").read_text().splitlines()[-1])["held_out"]
-    assert numbers["held_out"]["all"] == pytest.approx(logged, abs=1e-3)
-    assert 0 <= numbers["looping"] <= 1
-    assert all(sample["T=0"] != sample["T=0.8"] for sample in numbers["samples"])
