@@ -1,4 +1,4 @@
-"""`bench drift`: run, resume and list drift schedules, and write them as JSON, CSV and PNG."""
+"""`bench drift`: run, resume and list drift schedules, and write them as JSON, CSV and SVG."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from omnidraft.cli.interrupt import Interrupts
 from omnidraft.lab import progress
 from omnidraft.lab import runs as drift
 from omnidraft.lab.export import segment_rows, table, to_csv, to_json
+from omnidraft.lab.plot import picture
 from omnidraft.lab.schedule import BUNDLED, load_schedule
 from omnidraft.lab.store import CACHES, Options, RunState, RunStore, runs_folder
+from omnidraft.plot import THEMES
 from omnidraft.storage.files import write_atomically
 from omnidraft.storage.paths import DataHome, find_data_home
 
@@ -43,8 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--profile", default="default", help="whose folder the run is kept in; its chats are not used")
-    parser.add_argument("--png", type=Path, metavar="FILE", help="draw the run")
-    parser.add_argument("--theme", choices=("light", "dark"), default="light", help="of the drawing")
+    parser.add_argument("--svg", type=Path, metavar="FILE", help="draw the run")
+    parser.add_argument("--theme", choices=THEMES, default="light", help="of the drawing")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write one line per prompt")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the whole run as JSON")
     parser.add_argument("--discard", action="store_true", help="remove the run from the data folder at its end")
@@ -130,10 +132,8 @@ def _report(args: argparse.Namespace, state: RunState) -> None:
         _write(args.csv, to_csv(state).encode())
     if args.out:
         _write(args.out, json.dumps(to_json(state), indent=1).encode())
-    if args.png:
-        from omnidraft.lab.plot import png  # matplotlib takes a second to load, and not everybody draws
-
-        _write(args.png, png(state, args.theme))
+    if args.svg:
+        _write(args.svg, picture(state, args.theme).encode())
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -47,7 +47,7 @@ class SegmentRow:
 def segment_rows(state: RunState) -> list[SegmentRow]:
     """A row for every segment that was begun."""
     rows = []
-    averages = moving_average(state.points)
+    averages = moving_average(state.points, pooled_acceptance)
     for number, segment in enumerate(state.schedule.segments):
         points = [p for p in state.points if p.segment == number]
         if points:
@@ -58,15 +58,13 @@ def segment_rows(state: RunState) -> list[SegmentRow]:
     return rows
 
 
-def moving_average(
-    points: Sequence[Point], of: Callable[[Sequence[Point]], float | None] | None = None
-) -> list[float | None]:
-    """Pooled acceptance (or `of`) of the last WINDOW prompts at each point; windows never reach across a switch."""
+def moving_average(points: Sequence[Point], of: Callable[[Sequence[Point]], float | None]) -> list[float | None]:
+    """What `of` says of the last WINDOW prompts at each point; windows never reach across a switch."""
     found, begin = [], 0
     for i, point in enumerate(points):
         if point.switch:
             begin = i
-        found.append((of or pooled_acceptance)(points[max(begin, i + 1 - WINDOW) : i + 1]))
+        found.append(of(points[max(begin, i + 1 - WINDOW) : i + 1]))
     return found
 
 

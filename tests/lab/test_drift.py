@@ -12,6 +12,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -20,11 +21,12 @@ from omnidraft.__main__ import main
 from omnidraft.errors import ModelError, SettingsError, StorageError
 from omnidraft.lab import progress
 from omnidraft.lab import runs as drift
-from omnidraft.lab.export import moving_average, segment_rows, to_csv, to_json
-from omnidraft.lab.plot import THEMES, figure
+from omnidraft.lab.export import moving_average, pooled_acceptance, segment_rows, to_csv, to_json
+from omnidraft.lab.plot import picture
 from omnidraft.lab.schedule import BUNDLED, Schedule, Segment, choose_prompts, load_schedule
 from omnidraft.lab.store import Options, Point, RunState, RunStore
 from omnidraft.learning.material.replay import ReplayStore
+from omnidraft.plot import THEMES
 from omnidraft.settings.config import LearningSettings
 from omnidraft.storage.paths import find_data_home
 from tests.lab.traces import state_of
@@ -32,6 +34,7 @@ from tests.lab.traces import state_of
 ROOT = Path(__file__).resolve().parents[2]
 A, A2, B = "tiny-target-a", "tiny-target-a2", "tiny-target-b"
 SHORT = Options(max_tokens=12, threads=1)
+SVG = "{http://www.w3.org/2000/svg}"
 MEASURED = ("tokens_per_second", "plain_tokens_per_second", "speedup", "seconds")
 
 
@@ -400,7 +403,7 @@ def test_recovery_is_when_the_moving_average_is_back_at_the_old_level():
 
 
 def test_a_moving_average_never_reaches_across_a_switch_and_skips_what_proposed_nothing():
-    averages = moving_average(state_of([(10, 10)] * 3, [(0, 0), (0, 10), (10, 10)]).points)
+    averages = moving_average(state_of([(10, 10)] * 3, [(0, 0), (0, 10), (10, 10)]).points, pooled_acceptance)
     assert averages == [1.0, 1.0, 1.0, None, 0.0, 0.5]
 
 
@@ -415,31 +418,31 @@ def test_csv_and_json_say_the_same_as_the_points():
 
 
 @pytest.mark.parametrize("theme", THEMES)
-def test_the_picture_names_its_axes_and_marks_every_switch(theme):
-    fig = figure(state_of([(1, 10)] * 5, [(3, 10)] * 4, [(2, 10)] * 3), theme)
-    above, below = fig.axes
-    assert "Acceptance" in above.get_ylabel()
-    assert "Speedup" in below.get_ylabel()
-    assert below.get_xlabel() == "Prompt"
-    dashed = [line.get_xdata()[0] for line in above.lines if line.get_linestyle() == "--"]
-    assert dashed == [5.5, 9.5]
-    solid = [line for line in above.lines if line.get_linestyle() == "-"]
-    assert [len(line.get_xdata()) for line in solid] == [5, 4, 3]
-    assert len(above.collections[0].get_offsets()) == 12
+def test_the_picture_names_what_it_shows_and_marks_every_switch(theme):
+    drawn = ElementTree.fromstring(picture(state_of([(1, 10)] * 5, [(3, 10)] * 4, [(2, 10)] * 3), theme))
+    words = [text.text for text in drawn.iter(f"{SVG}text")]
+    assert any("Acceptance" in word for word in words)
+    assert any("Speedup" in word for word in words)
+    kinds = [element.get("class") for element in drawn.iter()]
+    assert kinds.count("od-switch") == 2 * 2
+    assert kinds.count("od-segment") == 2 * 3
+    assert len(list(drawn.iter(f"{SVG}circle"))) == 2 * 12
+    lines = [line.get("points").split() for line in drawn.iter(f"{SVG}polyline")]
+    assert [len(points) for points in lines] == [5, 4, 3] * 2
 
 
 # The command
 
 
 def test_the_command_runs_exports_lists_and_shows(home, tmp_path, capsys):
-    files = [tmp_path / name for name in ("out/run.png", "out/run.csv", "out/run.json")]
+    files = [tmp_path / name for name in ("out/run.svg", "out/run.csv", "out/run.json")]
     args = ["bench", "drift", "--schedule", "a-b-a", "--prompts", "1", "--task", "qa", "--max-tokens", "8",
             "--threads", "1", "--no-cache", "--json", "--data-dir", str(home.root)]  # fmt: skip
-    assert main([*args, "--png", str(files[0]), "--csv", str(files[1]), "--out", str(files[2])]) == 0
+    assert main([*args, "--svg", str(files[0]), "--csv", str(files[1]), "--out", str(files[2])]) == 0
     out = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [line["target"] for line in out[:3]] == [A, B, A]
     assert [row["target"] for row in out[3]["segments"]] == [A, B, A]
-    assert files[0].read_bytes().startswith(b"\x89PNG")
+    assert files[0].read_text().startswith("<svg ")
     assert len(files[1].read_text().splitlines()) == 4
     assert json.loads(files[2].read_text())["options"]["cache"] == "off"
     run = out[3]["run"]

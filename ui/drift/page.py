@@ -12,8 +12,8 @@ from fastapi.responses import JSONResponse
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
 from omnidraft.errors import ModelError, OmniDraftError
-from omnidraft.lab import plot as drift_plot
 from omnidraft.lab.export import to_csv, to_json
+from omnidraft.lab.plot import picture
 from omnidraft.profiles.uploads import taken
 from omnidraft.server.request_session import session_of_request
 from ui.common.layout import PRIVATE, page_column
@@ -84,7 +84,7 @@ def _look(parts: Parts, session: Session, run: str | None, other: str | None = N
         parts.shown: (run, other),
         parts.tick: gr.Timer(active=lab.running),
         parts.progress: drift_view.progress(state, lab.doing if living else "", lab.seconds_left, error),
-        parts.plot: drift_view.plots(state, beside),
+        parts.plot: drift_view.told(state, beside),
         parts.table: drift_view.table(state),
         parts.links: drift_view.exports(state),
         parts.runs: drift_view.runs(lab.runs(), run, other),
@@ -182,19 +182,18 @@ def _wire_form(sessions: Sessions, parts: Parts) -> None:
 
 
 def add_routes(app: FastAPI, sessions: Sessions) -> None:
-    """`/drift/ID.csv`, `.json` and `.png` for the profile the request belongs to."""
+    """`/drift/ID.csv`, `.json` and `.svg` for the profile the request belongs to."""
 
     @app.get("/drift/{name}")
-    def export(name: str, request: Request, theme: str = "light") -> Response:
+    def export(name: str, request: Request) -> Response:
         session = session_of_request(sessions, request)
         run, _, kind = name.rpartition(".")
         state = session.drift.state(run)
-        if state is None or kind not in ("csv", "json", "png"):
+        if state is None or kind not in ("csv", "json", "svg"):
             return Response("There is no such run.", status_code=404, media_type="text/plain")
         headers = {"content-disposition": f'attachment; filename="drift-{state.id}.{kind}"'}
         if kind == "csv":
             return Response(to_csv(state), media_type="text/csv", headers=headers)
         if kind == "json":
             return JSONResponse(to_json(state), headers=headers)
-        theme = theme if theme in drift_plot.THEMES else "light"
-        return Response(drift_plot.png(state, theme), media_type="image/png", headers=headers)
+        return Response(picture(state), media_type="image/svg+xml", headers=headers)

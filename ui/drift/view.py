@@ -1,21 +1,17 @@
-"""A drift run as HTML: its progress, its plot as SVG in the page's own colours, its table, the list of runs.
-
-Pure functions of a run's state. The plot for papers and slides is the PNG that `omnidraft.lab.plot` draws.
-"""
+"""A drift run as HTML: its progress, its plots, its table, the list of runs. Pure functions of a run's state."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
 
-from omnidraft.format import count, percent, rate, share
-from omnidraft.lab.export import WINDOW, SegmentRow, moving_average, pooled_passes, pooled_speedup, segment_rows
-from omnidraft.lab.store import Options, Point, RunState
+from omnidraft.format import count, percent, rate
+from omnidraft.lab.export import WINDOW, SegmentRow, segment_rows
+from omnidraft.lab.plot import plots
+from omnidraft.lab.store import Options, RunState
 from ui.common import tables
-from ui.common.plot import Frame, Mark, Series, ceiling, plot
 from ui.common.words import tip
 
 LITTLE = 0.05  # accepted, of the drafts: a fall from less shows nothing
@@ -38,25 +34,11 @@ def progress(state: RunState | None, doing: str, left: float, error: str) -> str
     )
 
 
-def plots(state: RunState | None, beside: RunState | None = None) -> str:
-    """Acceptance, and below it speedup if it was measured, else tokens per pass. beside: a run to compare with."""
+def told(state: RunState | None, beside: RunState | None = None) -> str:
+    """What a run showed, in words and plots. beside: a run to compare with."""
     if state is None or not state.points:
         return ""
-    acceptance = Measure("Acceptance per prompt: accepted of what was proposed", lambda p: p.acceptance, None, share)
-    speed = Measure("Speedup over plain decoding, per prompt", lambda p: p.speedup, pooled_speedup, _times)
-    passes = Measure("Tokens per pass of the model, per prompt", lambda p: p.tokens_per_pass, pooled_passes, _plain)
-    second = speed if any(p.speedup for p in state.points) else passes
-    return story(state) + "".join(_plot(measure, state, beside) for measure in (acceptance, second))
-
-
-@dataclass(frozen=True, slots=True)
-class Measure:
-    """What a plot shows: of one prompt, pooled over several (None: acceptance), and a value in words."""
-
-    title: str
-    each: Callable[[Point], float | None]
-    pooled: Callable[[Sequence[Point]], float | None] | None
-    word: Callable[[float], str]
+    return story(state) + "".join(plot.html() for plot in plots(state, beside))
 
 
 def table(state: RunState | None) -> str:
@@ -123,7 +105,7 @@ def exports(state: RunState | None) -> str:
     if state is None or not state.points:
         return ""
     links = "".join(
-        f'<a href="/drift/{state.id}.{kind}" download>{kind.upper()}</a>' for kind in ("csv", "json", "png")
+        f'<a href="/drift/{state.id}.{kind}" download>{kind.upper()}</a>' for kind in ("csv", "json", "svg")
     )
     return f'<div class="od-links">Export {links}</div>'
 
@@ -165,52 +147,6 @@ element.addEventListener('click', (event) => {
   if (button) trigger('act', {kind: button.dataset.kind, run: button.dataset.run});
 });
 """
-
-
-def _plot(measure: Measure, state: RunState, beside: RunState | None) -> str:
-    dots = [(float(p.index), v) for p in state.points if (v := measure.each(p)) is not None]
-    if not dots:
-        return ""
-    total = max(state.total, beside.total if beside else 0)
-    lines = _pieces(state.points, moving_average(state.points, of=measure.pooled))
-    other = _pieces(beside.points, moving_average(beside.points, of=measure.pooled)) if beside else []
-    highest = max(v for part in ([dots], lines, other) for points in part for _, v in points)
-    frame = Frame((-0.5, total - 0.5), (0.0, ceiling(highest)), measure.word)
-    series = [Series(dots, "dots", name="one prompt")]
-    series += [Series(part, colour="od-c2", name="compared with" if not i else "") for i, part in enumerate(other)]
-    series += [Series(part, name=f"mean of the last {WINDOW}" if not i else "") for i, part in enumerate(lines)]
-    step = max(1, total // 8)
-    ticks = [(float(i), str(i + 1)) for i in range(step - 1, total, step)] if total > 1 else []
-    about = f"{measure.title}; the table below has the numbers"
-    return plot(measure.title, frame, series, marks=_marks(state), ticks=ticks, about=about)
-
-
-def _marks(state: RunState) -> list[Mark]:
-    """A dashed line at every switch, and above every segment its target and task."""
-    marks, begin = [], 0
-    for number, segment in enumerate(state.schedule.segments):
-        marks.append(Mark(begin - 0.5, f"{segment.target}, {segment.task}", line=number > 0))
-        begin += segment.count
-    return marks
-
-
-def _times(value: float) -> str:
-    return f"{value:.1f}×"
-
-
-def _plain(value: float) -> str:
-    return f"{value:.1f}"
-
-
-def _pieces(points: Sequence[Point], values: Sequence[float | None]) -> list[list[tuple[int, float]]]:
-    """The line in pieces: it does not reach across a switch."""
-    parts: list[list[tuple[int, float]]] = [[]]
-    for point, value in zip(points, values, strict=True):
-        if point.switch:
-            parts.append([])
-        if value is not None:
-            parts[-1].append((point.index, value))
-    return [part for part in parts if len(part) > 1]
 
 
 def _duration(seconds: float) -> str:

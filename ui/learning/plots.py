@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from omnidraft.format import percent, share, version
 from omnidraft.learning.facts import ServedAnswer, Update
-from ui.common.plot import Frame, Mark, Series, ceiling, plot
+from omnidraft.plot import Frame, Mark, Plot, Series, ceiling
 from ui.learning.view import held_out, when
 
 SHOWN = 24  # updates in a plot
@@ -33,7 +33,7 @@ def loss(updates: Sequence[Update]) -> str:
     frame = Frame((-0.5, max(len(points) - 0.5, 1)), (0.0, top), lambda v: f"{v:.2g}", width=HALF)
     last = with_losses[-1].losses
     about = f"Training loss; in the last update from {last[0]:.2f} to {last[-1]:.2f} nats in {len(last)} steps"
-    return plot("Training loss, nats per position", frame, series, marks=marks if len(marks) < 5 else [], about=about)
+    return Plot("Training loss, nats per position", frame, series, marks if len(marks) < 5 else [], about=about).html()
 
 
 def acceptance(updates: Sequence[Update]) -> str:
@@ -54,7 +54,7 @@ def acceptance(updates: Sequence[Update]) -> str:
     ticks = [(float(i), _name(u)) for i, (u, _, _) in enumerate(judged)] if len(judged) <= 12 else []
     _, before, after = judged[-1]
     about = f"Held-out acceptance; the last update went from {percent(before)} to {percent(after)}"
-    return plot("Held-out acceptance, before and after each update", frame, series, ticks=ticks, about=about)
+    return Plot("Held-out acceptance, before and after each update", frame, series, ticks=ticks, about=about).html()
 
 
 def served(answers: Sequence[ServedAnswer]) -> str:
@@ -72,7 +72,7 @@ def served(answers: Sequence[ServedAnswer]) -> str:
     frame = Frame((-0.5, len(drafted) - 0.5), (0.0, min(1.0, ceiling(max(y for _, y in dots)))), share)
     series = [Series(dots, "dots", name="one answer"), Series(line, name=f"mean of the last {WINDOW}")]
     about = f"Acceptance of {len(drafted)} answers; {percent(line[-1][1])} in the last {WINDOW}"
-    return plot("Accepted of what the drafter guessed, answer by answer", frame, series, marks=marks, about=about)
+    return Plot("Accepted of what the drafter guessed, answer by answer", frame, series, marks, about=about).html()
 
 
 def _name(update: Update) -> str:
