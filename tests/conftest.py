@@ -26,7 +26,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: item.path.relative_to(ROOT / "tests").as_posix() not in LONGEST)
+    """Files in a browser, which mostly wait, stand among the others, which mostly compute."""
+    place: dict[Path, float] = {}
+    browser = {item.path for item in items if item.path.parent.name == "ui"}
+    for files in (browser, {item.path for item in items} - browser):
+        place |= {file: number / len(files) for number, file in enumerate(sorted(files))}
+    longest = {ROOT / "tests" / name for name in LONGEST}
+    items.sort(key=lambda item: (item.path not in longest, place[item.path]))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
