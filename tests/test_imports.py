@@ -90,6 +90,7 @@ def imported(path: Path, *, typing: bool = True) -> set[str]:
 ORDER = [
     "errors",
     "format",
+    "plot",
     "processes",
     "storage",
     "settings",
