@@ -10,11 +10,12 @@ import time
 from pathlib import Path
 
 from omnidraft.app.default_models import choose_target, need_drafter
+from omnidraft.bench.report import Report, Table, text
 from omnidraft.cli.actions import draft_length
 from omnidraft.cli.interrupt import Interrupts
 from omnidraft.lab import progress
 from omnidraft.lab import runs as drift
-from omnidraft.lab.export import segment_rows, table, to_csv, to_json
+from omnidraft.lab.export import SegmentRow, segment_rows, to_csv, to_json
 from omnidraft.lab.plot import picture
 from omnidraft.lab.schedule import BUNDLED, load_schedule
 from omnidraft.lab.store import CACHES, Options, RunState, RunStore, runs_folder
@@ -127,13 +128,23 @@ def _report(args: argparse.Namespace, state: RunState) -> None:
         about = {"run": state.id, "status": state.status, "schedule": state.schedule.name}
         print(json.dumps({**about, "segments": [dataclasses.asdict(row) for row in rows]}))
     else:
-        print(table(rows))
+        print(*text(Report({}, [_table(rows)])), sep="\n")
     if args.csv:
         _write(args.csv, to_csv(state).encode())
     if args.out:
         _write(args.out, json.dumps(to_json(state), indent=1).encode())
     if args.svg:
         _write(args.svg, picture(state, args.theme).encode())
+
+
+def _table(rows: list[SegmentRow]) -> Table:
+    return Table(
+        "",
+        ["target", "task", "prompts", "accepted", "before", "first", "last", "recovered", "tokens/pass", "tokens/s",
+         "speedup", "n-grams learned"],
+        [[r.target, r.task, r.prompts, r.acceptance, r.before, r.first, r.last, r.recovery, r.tokens_per_pass,
+          r.tokens_per_second, r.speedup, r.cache_learned] for r in rows],
+    )  # fmt: skip
 
 
 def _write(path: Path, data: bytes) -> None:

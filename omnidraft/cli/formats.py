@@ -5,14 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import jinja2
 
 from omnidraft.backends.gguf.file import read_info
-from omnidraft.backends.prompting.formats.cases import counts, differences, read_case
 from omnidraft.backends.prompting.formats.events import Reading
 from omnidraft.backends.prompting.formats.of_template import format_of_source
 from omnidraft.backends.prompting.formats.shapes import (
@@ -32,19 +30,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--template", type=Path, metavar="FILE", help="a chat template")
     source.add_argument("--model", type=Path, metavar="FILE.gguf", help="a model with a chat template in it")
-    source.add_argument("--templates", type=Path, metavar="FOLDER", help="the templates that --cases name")
-    parser.add_argument("--cases", type=Path, metavar="FILE.jsonl", help="answers with what must be read from them")
     parser.add_argument("--tools", type=Path, metavar="FILE.json", help="the tools that were offered")
     parser.add_argument("--begun", default="", metavar="TEXT", help="how the prompt ended")
     parser.add_argument("--read", action="store_true", help="read an answer from standard input, print it as JSON")
-    parser.add_argument("--json", action="store_true", help="differences as JSON objects, one a line")
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.templates is not None:
-        if args.cases is None:
-            raise OmniDraftError("--templates needs --cases: the answers to read.")
-        return _cases(args.templates, args.cases, args.json)
     form = _format(_text(args.template)) if args.template is not None else _of_model(args.model)
     if not args.read:
         print("\n".join(described(form)))
@@ -96,40 +87,6 @@ def _shown(reading: Reading) -> dict[str, Any]:
             arguments = call.arguments
         calls.append({"name": call.name, "arguments": arguments})
     return {"reasoning": reading.reasoning, "content": reading.content, "calls": calls}
-
-
-def _cases(folder: Path, cases: Path, as_json: bool) -> int:
-    """What is read otherwise than expected, a line each, and how many complete answers are read right."""
-    forms: dict[str, ChatFormat | None] = {}
-    right = of = 0
-    for line in filter(str.strip, _text(cases).splitlines()):
-        case = json.loads(line)
-        name = case["template"]
-        if name not in forms:
-            try:
-                forms[name] = _format(_text(folder / name))
-            except OmniDraftError as error:
-                print(f"{name}: {error}", file=sys.stderr)
-                forms[name] = None
-        if not counts(case):
-            continue
-        form = forms[name]
-        wrong = differences(read_case(form, case), case) if form is not None else {"template": (None, None)}
-        of, right = of + 1, right + (not wrong)
-        if wrong:
-            _print_wrong(case, wrong, as_json)
-    print(json.dumps({"right": right, "of": of}))
-    return 0
-
-
-def _print_wrong(case: Mapping[str, Any], wrong: Mapping[str, tuple[Any, Any]], as_json: bool) -> None:
-    if as_json:
-        fields = {name: {"read": got, "expected": wanted} for name, (got, wanted) in wrong.items()}
-        print(json.dumps({"template": case["template"], "input": case["input"], "differs": fields}, ensure_ascii=False))
-        return
-    print(f"{case['template']}: {case['input']!r}")
-    for name, (got, wanted) in wrong.items():
-        print(f"  {name}: read {got!r}, expected {wanted!r}")
 
 
 def described(form: ChatFormat) -> list[str]:

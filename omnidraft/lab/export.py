@@ -136,23 +136,3 @@ def _recovery(averages: Sequence[float | None], before: float | None) -> int | N
         if number >= full and value is not None and value >= RECOVERED * before:
             return number
     return None
-
-
-def table(rows: Sequence[SegmentRow]) -> str:
-    """The segments as text for people."""
-    rates = f"{'accept':>7} {'before':>7} {'first':>7} {'last':>7} {'recov.':>6}"
-    lines = [
-        f"{'target':18} {'task':10} {'prompts':>7} {rates} {'tok/pass':>8} {'tok/s':>7} {'speedup':>7} {'learned':>8}"
-    ]
-    for row in rows:
-        rates = " ".join(f"{_text(value):>7}" for value in (row.acceptance, row.before, row.first, row.last))
-        lines.append(
-            f"{row.target[:18]:18} {row.task[:10]:10} {row.prompts:7} {rates} {row.recovery or '-':>6} "
-            f"{_text(row.tokens_per_pass, 2):>8} {_text(row.tokens_per_second, 0):>7} {_text(row.speedup, 2):>7} "
-            f"{row.cache_learned:8}"
-        )
-    return "\n".join(lines)
-
-
-def _text(value: float | None, digits: int = 3) -> str:
-    return "-" if value is None else f"{value:.{digits}f}"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from omnidraft.backends.prompting.formats.cases import counts, differences, read_case
 from omnidraft.backends.prompting.formats.of_template import format_of_source
+from tests.backends.prompting.formats.cases import counts, differences, read_case
 
 ROOT = Path(__file__).resolve().parents[5] / "shared" / "data" / "formats"
 LEAST = 0.97
