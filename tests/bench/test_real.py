@@ -44,6 +44,7 @@ def bench(tmp_path, hub, *more) -> int:
     return main(["bench", "real", "--data-dir", str(tmp_path), *models, *out, *SMALL, *more])
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1800)  # a minute, and many times that beside other programs
 def test_a_pair_is_fetched_learned_and_timed_beside_what_was_published_and_gone_on_with(tmp_path, hub, capsys):
     folder = tmp_path / "models"
