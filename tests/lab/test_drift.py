@@ -301,7 +301,8 @@ def test_a_learning_run_goes_on_with_its_adapter_after_a_pause(begin, learner, h
     assert len(list(run.folder.rglob("*.gguf"))) == 2
 
 
-@pytest.mark.parametrize("as_in_paper", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("as_in_paper", [False, True])
 def test_a_run_learns_what_the_learning_benchmark_learns_from_the_same_answers(begin, learner, tmp_path, as_in_paper):
     run = begin(schedule((A, "math", 4)), Options(max_tokens=16, threads=1, learning=True, as_in_paper=as_in_paper))
     points = [e.point for e in run.events(learner(run)) if isinstance(e, progress.Step)]

@@ -139,11 +139,13 @@ def compare(small_path: Path, large_path: Path, name: str, dtype: str, length: i
 
 
 @pytest.mark.parametrize(
-    ("shape", "dtype"),
-    [*((PLAIN, dtype) for dtype in TOLERANCE), (GROUPED, "F32"), (GROUPED, "Q4_0")],
+    ("name", "shape", "dtype"),
+    [
+        *(("tiny-target-b", PLAIN, dtype) for dtype in TOLERANCE),
+        ("tiny-target-b", GROUPED, "F32"), ("tiny-drafter", PLAIN, "F32"), ("tiny-drafter", GROUPED, "Q4_0"),
+    ],
     ids=lambda value: getattr(value, "name", value),
-)
-@pytest.mark.parametrize("name", ["tiny-target-b", "tiny-drafter"])
+)  # fmt: skip
 def test_the_expansion_writes_the_small_models_text(alike, enlarged, name, shape, dtype):
     compare(alike(name, dtype), enlarged(name, shape, dtype), name, dtype)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -64,11 +64,12 @@ def source(name: str) -> str:
     return (PUBLISHED / f"{name}.jinja").read_text(encoding="utf-8")
 
 
-@lru_cache
+@cache
 def compiled(name: str) -> SafeTemplate:
     return compile_template(source(name))
 
 
+@cache
 def form(name: str) -> ChatFormat:
     return format_of(source(name), compiled(name), tuple(SPECIAL.items()))
 

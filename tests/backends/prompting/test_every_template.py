@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,11 @@ def vocabulary(folder: Path) -> Vocabulary:
     return read_tokenizer_json(folder / "tokenizer.json")
 
 
+@cache
+def template_of(name: str, vocabulary: Vocabulary) -> ChatTemplate:
+    return ChatTemplate(source(name), vocabulary)
+
+
 @each_template
 def test_a_plain_chat_is_what_transformers_makes_of_it(name: str, vocabulary: Vocabulary):
     utils = pytest.importorskip("transformers.utils.chat_template_utils")
@@ -57,12 +63,12 @@ def test_a_plain_chat_is_what_transformers_makes_of_it(name: str, vocabulary: Vo
         )  # fmt: skip
     except Exception as error:  # whatever the template trips over there
         pytest.skip(f"transformers refuses it: {error}")
-    assert text(ChatTemplate(template, vocabulary), CHAT) == expected
+    assert text(template_of(name, vocabulary), CHAT) == expected
 
 
 @each_template
 def test_a_call_its_result_and_the_next_question_are_written(name: str, vocabulary: Vocabulary):
-    template = ChatTemplate(source(name), vocabulary)
+    template = template_of(name, vocabulary)
     written = text(template, CALLED)
     assert written.index("Oslo") < written.index("A capital.") < written.index("And Rome?")
 
@@ -71,7 +77,7 @@ def test_a_call_its_result_and_the_next_question_are_written(name: str, vocabula
 def test_thoughts_of_earlier_turns_are_treated_as_the_template_says(name: str, vocabulary: Vocabulary):
     """As in transformers, given in the field that the template reads; left out or as text where it reads none."""
     utils = pytest.importorskip("transformers.utils.chat_template_utils")
-    template = ChatTemplate(source(name), vocabulary)
+    template = template_of(name, vocabulary)
     field = template.form.field
     if field in ("", "content"):
         pytest.skip("the template knows no field for them")
@@ -85,7 +91,7 @@ def test_thoughts_of_earlier_turns_are_treated_as_the_template_says(name: str, v
 @each_template
 def test_the_next_turn_keeps_what_was_committed_where_the_template_writes_it_again(name: str, vocabulary: Vocabulary):
     """Ids of an answer as a model may draw them: every character on its own."""
-    template = ChatTemplate(source(name), vocabulary)
+    template = template_of(name, vocabulary)
     written = template.answer_prefix + CHAT[1]["content"]
     committed = prompt_ids(template, vocabulary, CHAT[:1])
     committed += [token for character in written for token in vocabulary.encode(character)]
@@ -104,7 +110,7 @@ def test_typed_markers_stay_text(name: str, special: bool, folder: Path, vocabul
         return [{"role": "user", "content": f"Say {words}."}, {"role": "assistant", "content": "Yes."},
                 {"role": "user", "content": f"{words} again"}]  # fmt: skip
 
-    without_tokens = ChatTemplate(source(name), vocabulary)
+    without_tokens = template_of(name, vocabulary)
     silent = without_tokens.thinking.get("off", {})  # some write markers only of thoughts that they leave out
     rendered = text(without_tokens.told(silent), chat("it"))
     found = MARKER.findall(source(name)) + MARKER.findall(rendered)  # some are put together there

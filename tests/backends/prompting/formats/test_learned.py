@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from functools import cache
 from itertools import count
 from types import SimpleNamespace
 
@@ -47,6 +48,7 @@ WRITTEN = {
 }
 
 
+@cache
 def form(calls):
     return format_of_source(TURNS.replace("CALLS", calls))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -21,14 +22,15 @@ def cases():
     return [json.loads(line) for line in (ROOT / "outputs.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
+@cache
+def form_of(name):
+    return format_of_source((ROOT / "templates" / name).read_text(encoding="utf-8"))
+
+
 @pytest.mark.parametrize("size", [0, 1])
 def test_answers_are_read_as_expected(cases, size):
-    forms = {
-        name: format_of_source((ROOT / "templates" / name).read_text(encoding="utf-8"))
-        for name in {case["template"] for case in cases}
-    }
     counted = [case for case in cases if counts(case)]
-    wrong = [case for case in counted if differences(read_case(forms[case["template"]], case, size), case)]
+    wrong = [case for case in counted if differences(read_case(form_of(case["template"]), case, size), case)]
     assert len(wrong) <= (1 - LEAST) * len(counted), [(case["template"], case["input"]) for case in wrong]
 
 
@@ -36,5 +38,4 @@ def test_calls_are_read_where_thoughts_are_left_in_the_content(cases):
     for case in cases:
         if case["partial"] or case["rf"] != 0:
             continue
-        form = format_of_source((ROOT / "templates" / case["template"]).read_text(encoding="utf-8"))
-        assert "calls" not in differences(read_case(form, case, 3), case), case["input"]
+        assert "calls" not in differences(read_case(form_of(case["template"]), case, 3), case), case["input"]
