@@ -109,5 +109,3 @@ def test_what_was_measured_among_busy_processes_is_not_kept_and_decides_nothing_
         assert proposed <= 0.3 * rounds
     elif truly > _CLEAR:
         assert proposed >= 0.7 * rounds
-    cost = knowledge.cost
-    assert [cost.alone(n) for n in range(1, 12)] == sorted(cost.alone(n) for n in range(1, 12))
