@@ -109,3 +109,4 @@ def test_what_was_measured_among_busy_processes_is_not_kept_and_decides_nothing_
         assert proposed <= 0.3 * rounds
     elif truly > _CLEAR:
         assert proposed >= 0.7 * rounds
+    assert all(knowledge.cost.alone(1) <= knowledge.cost.alone(rows) for rows in range(2, 12))
