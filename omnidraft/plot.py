@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from html import escape
 
 LEFT, RIGHT, TOP, BOTTOM = 44, 10, 22, 22
+WIDTH = 760
 # Of a picture: background, words, smaller words, grid, series; contrasts of at least 4.5 (3 for lines).
 THEMES = {
     "light": ("#ffffff", "#1f2328", "#57606a", "#e3e6ea", "#0969da"),
@@ -49,7 +50,7 @@ class Frame:
     x: tuple[float, float]
     y: tuple[float, float]
     word: Callable[[float], str]
-    width: int = 760
+    width: int = WIDTH
     height: int = 210
 
     def at(self, x: float) -> float:
@@ -102,7 +103,7 @@ def picture(title: str, plots: Sequence[Plot], theme: str) -> str:
         parts.append(f'<text class="title" x="{LEFT}" y="{y + 10}">{escape(f"{plot.title} ({names})")}</text>')
         parts.append(f'<g transform="translate(0 {y + 14})">{plot.drawn()}</g>')
         y += plot.frame.height + 30
-    width = max(plot.frame.width for plot in plots)
+    width = max((plot.frame.width for plot in plots), default=WIDTH)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {y}" width="{width}" height="{y}">'
         f'<style>{style}</style><rect width="100%" height="100%" fill="{background}"/>{"".join(parts)}</svg>'

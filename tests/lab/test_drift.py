@@ -430,6 +430,9 @@ def test_the_picture_names_what_it_shows_and_marks_every_switch(theme):
     assert len(list(drawn.iter(f"{SVG}circle"))) == 2 * 12
     lines = [line.get("points").split() for line in drawn.iter(f"{SVG}polyline")]
     assert [len(points) for points in lines] == [5, 4, 3] * 2
+    nothing_yet = state_of([(1, 10)])
+    nothing_yet.points.clear()
+    assert not list(ElementTree.fromstring(picture(nothing_yet, theme)).iter(f"{SVG}circle"))
 
 
 # The command
