@@ -8,6 +8,7 @@ are; those of real rounds are believed: kernels that take four or eight rows at 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 
@@ -160,12 +161,18 @@ class CostModel:
         widths = sorted(known)
         used = [self._rounds.get((n, self._threads), 0) >= _CONFIRMED for n in widths]
         figures = _rising([known[n] for n in widths], used)
-        curve = [0.0]
+        dear = [figure > min(figures[i:]) for i, figure in enumerate(figures)]  # than a wider one, by real rounds
+        curve, floor = [0.0], 0.0
         for n in range(1, rows + 1):
             found = _between(widths, figures, n)
             shared = min((curve[i] + curve[n - i] for i in range(1, n // 2 + 1)), default=found)
             believed = found if found <= _CLAMP * shared else shared
-            curve.append(believed if n in known else max(believed, curve[-1]))
+            below = bisect_right(widths, n) - 1
+            if not any(dear[below : below + 1 if n in known else below + 2]):
+                believed = floor = max(believed, floor)
+            elif n not in known:
+                believed = max(believed, curve[-1])
+            curve.append(believed)
         return curve[1:]
 
 

@@ -109,4 +109,6 @@ def test_what_was_measured_among_busy_processes_is_not_kept_and_decides_nothing_
         assert proposed <= 0.3 * rounds
     elif truly > _CLEAR:
         assert proposed >= 0.7 * rounds
-    assert all(knowledge.cost.alone(1) <= knowledge.cost.alone(rows) for rows in range(2, 12))
+    cost = knowledge.cost
+    cost.doubt()  # real rounds may find a width dearer than a wider one; without them none is
+    assert [cost.alone(n) for n in range(1, 12)] == sorted(cost.alone(n) for n in range(1, 12))

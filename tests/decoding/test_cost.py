@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 
 from omnidraft.decoding import measure
 from omnidraft.decoding.cost import CostModel
@@ -136,6 +138,17 @@ def test_before_real_rounds_the_curve_never_falls_and_no_pass_costs_much_more_th
     assert curve == sorted(curve)
     assert curve[2] == pytest.approx(2.93)
     assert curve[11] == pytest.approx(7.66)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])  # no clock is read
+@given(st.dictionaries(st.integers(2, 16), st.floats(0.5, 40.0), max_size=8), st.floats(0.5, 3.0), st.booleans())
+@example({2: 1.9, 9: 1.4, 13: 4.6, 15: 5.2}, 2.4, True)  # a capped width behind interpolated ones
+def test_no_table_of_a_load_makes_a_curve_that_falls(wider, one, plain):
+    cost = CostModel({1: one, **wider}, 0.1)
+    if plain:
+        cost.observe_pass(1, cost.alone(1), 20)
+    curve = [cost.alone(n) for n in range(1, 18)]
+    assert curve == sorted(curve)
 
 
 def test_widths_that_real_rounds_found_dearer_than_a_wider_one_are_believed():
