@@ -12,7 +12,8 @@ from html import escape
 
 LEFT, RIGHT, TOP, BOTTOM = 44, 10, 22, 22
 WIDTH = 760
-# Of a picture: background, words, smaller words, grid, series; contrasts of at least 4.5 (3 for lines).
+# Of a picture: background, words, smaller words, grid, series. Words have a contrast of 4.5 at least, lines of 3; the
+# grid and single dots are fainter.
 THEMES = {
     "light": ("#ffffff", "#1f2328", "#57606a", "#e3e6ea", "#0969da"),
     "dark": ("#16181d", "#e6e8eb", "#a3abb5", "#30343b", "#58a6ff"),
@@ -90,7 +91,9 @@ class Plot:
 
 
 def picture(title: str, plots: Sequence[Plot], theme: str) -> str:
-    """A whole SVG file: the plots below each other, each with its caption. theme: of `THEMES`."""
+    """A whole SVG file: the plots below each other, each with its caption.
+
+    theme: of `THEMES`; all series have its one colour."""
     background, words, soft, line, accent = THEMES[theme]
     style = (
         f"text{{font:11px system-ui,sans-serif;fill:{soft}}} .title,.od-segment{{fill:{words}}} "

@@ -424,12 +424,21 @@ def test_the_picture_names_what_it_shows_and_marks_every_switch(theme):
     words = [text.text for text in drawn.iter(f"{SVG}text")]
     assert any("Acceptance" in word for word in words)
     assert any("Speedup" in word for word in words)
-    kinds = [element.get("class") for element in drawn.iter()]
-    assert kinds.count("od-switch") == 2 * 2
-    assert kinds.count("od-segment") == 2 * 3
-    assert len(list(drawn.iter(f"{SVG}circle"))) == 2 * 12
-    lines = [line.get("points").split() for line in drawn.iter(f"{SVG}polyline")]
-    assert [len(points) for points in lines] == [5, 4, 3] * 2
+    assert drawn.find(f"{SVG}rect").get("fill") == THEMES[theme][0]
+    both = drawn.findall(f"{SVG}g")
+    assert len(both) == 2
+    for plot, rates in zip(both, ([0.1, 0.3, 0.2], [2.0, 2.0, 2.0]), strict=True):
+        dots = [(float(dot.get("cx")), float(dot.get("cy"))) for dot in plot.iter(f"{SVG}circle")]
+        switches = [float(line.get("x1")) for line in plot.iter(f"{SVG}line") if line.get("class") == "od-switch"]
+        parts = [x > switches[0] for x, _ in dots], [x > switches[1] for x, _ in dots]
+        assert [[sum(part), len(part)] for part in parts] == [[7, 12], [3, 12]], "behind the fifth and the ninth prompt"
+        heights = [dots[0][1], dots[5][1], dots[9][1]]
+        assert sorted(heights, reverse=True) == [heights[i] for i in sorted(range(3), key=lambda i: rates[i])]
+        assert [text.text for text in plot.iter(f"{SVG}text") if text.get("class") == "od-segment"] == [
+            f"{A}, math"
+        ] * 3
+        lines = [line.get("points").split() for line in plot.iter(f"{SVG}polyline")]
+        assert [len(points) for points in lines] == [5, 4, 3]
     nothing_yet = state_of([(1, 10)])
     nothing_yet.points.clear()
     assert not list(ElementTree.fromstring(picture(nothing_yet, theme)).iter(f"{SVG}circle"))
