@@ -93,7 +93,8 @@ class Plot:
 def picture(title: str, plots: Sequence[Plot], theme: str) -> str:
     """A whole SVG file: the plots below each other, each with its caption.
 
-    theme: of `THEMES`; all series have its one colour."""
+    theme: of `THEMES`; all series have its one colour.
+    """
     background, words, soft, line, accent = THEMES[theme]
     style = (
         f"text{{font:11px system-ui,sans-serif;fill:{soft}}} .title,.od-segment{{fill:{words}}} "
