@@ -17,7 +17,7 @@ from omnidraft.profiles.folders import create_profile, delete_profile, describe_
 from omnidraft.server.request_session import COOKIE, session_of_request
 from ui import remembered
 from ui.common import tables
-from ui.common.layout import PRIVATE, page_column
+from ui.common.layout import EACH, PRIVATE, page_column
 from ui.common.notes import note
 from ui.common.request import session_of
 
@@ -114,7 +114,7 @@ def _wire(sessions: Sessions, parts: Parts) -> None:
         return {parts.said: note(f"{wanted} was deleted."), **shown}
 
     gr.on([parts.make.click, parts.name.submit], create, [parts.name], [parts.said, parts.name, parts.cards], **PRIVATE)
-    parts.cards.act(act, None, [parts.doomed, parts.sure, parts.warning, parts.typed], **PRIVATE)
+    parts.cards.act(act, None, [parts.doomed, parts.sure, parts.warning, parts.typed], **EACH)
     gr.on(
         [parts.remove.click, parts.typed.submit], delete, [parts.doomed, parts.typed],
         [parts.said, parts.sure, parts.cards], **PRIVATE,

@@ -12,7 +12,7 @@ from omnidraft.app.sessions import Sessions
 from omnidraft.chats import Fact
 from omnidraft.chats.library import MAX_FACT
 from omnidraft.errors import OmniDraftError
-from ui.common.layout import PRIVATE
+from ui.common.layout import EACH, PRIVATE
 from ui.common.notes import note
 from ui.common.request import session_of
 
@@ -62,7 +62,7 @@ def build(sessions: Sessions, page: gr.Blocks) -> None:
 
     page.load(arrive, None, [shown], **PRIVATE)
     gr.on([keep.click, fact.submit], remember, [fact], [shown, fact, said], **PRIVATE)
-    shown.act(forget, None, [shown, said], **PRIVATE)
+    shown.act(forget, None, [shown, said], **EACH)
 
 
 def _list(session: Session) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -77,8 +78,8 @@ def by(profile: str) -> SimpleNamespace:
 
 
 def clicked(**data: object) -> SimpleNamespace:
-    """The event of a button that carries `data`."""
-    return SimpleNamespace(_data=data)
+    """The event of a button that carries `data`, at a time of its own."""
+    return SimpleNamespace(_data={"at": time.monotonic() * 1000, **data})
 
 
 def shown(view, updates) -> dict:

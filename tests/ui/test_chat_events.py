@@ -302,6 +302,21 @@ def test_a_page_follows_only_what_it_shows(sessions, view, ada, tmp_path):
     assert followed.ended
 
 
+def test_of_two_clicks_whose_handlers_overtake_each_other_the_last_counts(sessions, view, monkeypatch):
+    session, chats, followed = sessions.get("ada"), Conversations(sessions, view), Followed()
+    first, second = session.store.create("first").id, session.store.create("second").id
+    late, show = clicked(kind="open", id=second, at=2.0), type(session.shown).show
+
+    def slow(of, chat):
+        if chat == first:
+            assert chats.row(None, followed, by("ada"), late)[view.chat_id] == second
+        return show(of, chat)
+
+    monkeypatch.setattr(type(session.shown), "show", slow)
+    assert view.chat_id not in chats.row(None, followed, by("ada"), clicked(kind="open", id=first, at=1.0))
+    assert view.chat_id not in chats.row(None, followed, by("ada"), clicked(kind="open", id=first, at=1.5))
+
+
 def test_a_conversation_goes_on_with_the_model_it_began_with(sessions, view, ada, models):
     one, other = (models / f"tiny-target-{name}-f16.gguf" for name in "ab")
     first, second = ada.store.create().id, ada.store.create().id

@@ -8,7 +8,7 @@ import pytest
 
 from omnidraft.chats import ChatStore
 from omnidraft.profiles.accounts import add_account
-from tests.ui.chatting import answers, arrived, ask, new_chat, questions, wait_idle
+from tests.ui.chatting import answers, arrived, ask, new_chat, questions, titles, wait_idle
 from tests.ui.conftest import SETTINGS, Server, write_settings
 
 BOX = "#od-box textarea"
@@ -131,6 +131,35 @@ def test_the_keyboard_stays_at_the_row_that_was_opened(slow, pages):
         page.wait_for_selector(f"#od-chat .user-row >> text={title}")
         page.wait_for_timeout(500)
         assert page.evaluate("document.activeElement.closest('.od-item').innerText").strip() == title
+
+
+CLICKS = """(titles) => titles.forEach((title, at) => setTimeout(() => {
+    [...document.querySelectorAll('#od-rows .od-row')].find((row) => row.innerText.includes(title)).click()
+}, at * 30))"""
+
+
+def test_of_rows_clicked_one_after_another_the_last_is_shown(slow, pages):
+    page = pages.open(slow)
+    arrived(page)
+    page.evaluate(CLICKS, [OLDER[0], OLDER[3], OLDER[2]])
+    page.wait_for_selector(f"#od-chat .user-row >> text={OLDER[2]}")
+    page.wait_for_timeout(700)
+    assert questions(page) == [OLDER[2]]
+
+
+def test_a_double_click_deletes_one_conversation_which_can_be_taken_back(slow, pages):
+    page = pages.open(slow)
+    arrived(page)
+    visit(page, OLDER[3])
+    item = f"#od-rows .od-item:has-text('{OLDER[3]}')"
+    page.hover(item)
+    page.click(f"{item} [data-kind=ask-delete]")
+    page.dblclick(f"{item} [data-kind=delete]")
+    page.wait_for_selector("#od-notice >> text=what the drafter learned from it stays")
+    page.wait_for_timeout(700)
+    page.click("#od-notice .od-undo")
+    page.wait_for_selector(f"#od-chat .user-row >> text={OLDER[3]}")
+    assert set(titles(page)) >= set(OLDER)
 
 
 def test_a_suggested_question_leaves_what_was_typed(slow, pages):

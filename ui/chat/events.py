@@ -88,9 +88,8 @@ class Answering(Handlers):
                 yield from self._delete(session, name, data["id"])
             case "fork":
                 fork = session.shown.show(session.store.fork(data["id"]).id)
-                followed.leave()
                 told = "This is a new conversation with what was said up to there; the other one stays as it was."
-                yield self.view.open(session, fork, name, {self.view.notice: note(told)})
+                yield self.view.go_to(session, fork, name, followed, {self.view.notice: note(told)})
             case "remember":
                 yield {self.view.notice: note(remember(session, data["id"], str(data.get("text") or "")))}
             case "tokens":

@@ -161,7 +161,6 @@ def _composer() -> dict[str, Any]:
             lines=1,
             max_lines=10,
             container=False,
-            autofocus=True,
             elem_id="od-box",
             scale=1,
         )

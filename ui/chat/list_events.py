@@ -29,20 +29,29 @@ class Conversations(Handlers):
         session = session_of(self.sessions, request)
         try:
             if data["kind"] == "open":
-                shown = session.shown.show(data["id"])
-                followed.leave()
-                return view.open(session, shown, chat)
+                return self._open(session, data["id"], float(data["at"]), chat, followed)
             if data["kind"] == "forget":
                 session.store.get(data["id"])  # one that is not there must not be called deleted
                 stop_writing(session, data["id"])
                 said = note(session.assistant.forget(session.store, data["id"]).sentence())
+                followed.pass_over(session.job)
                 return view.open(session, session.shown.chat(chat), chat, {view.notice: said})
             if data["kind"] in ("delete", "archive"):
+                followed.pass_over(session.job)
                 return self._away(session, chat, data["kind"], data.get("ids") or [data["id"]])
             self._change(session, data["kind"], data["id"], data.get("title", ""))
         except OmniDraftError as error:
             return {view.notice: note(str(error), bad=True), view.rows: listing(session, chat or "")}
         return {view.rows: listing(session, chat or "")}
+
+    def _open(self, session: Session, wanted: str, at: float, chat: str | None, followed: Followed) -> dict:
+        """at: when it was clicked, ms. Of clicks soon after each other, whose handlers overtake each other, the last
+        counts."""
+        followed.clicked = max(followed.clicked, at)
+        if followed.clicked > at:
+            return gr.skip()
+        opened = self.view.go_to(session, session.shown.show(wanted), chat, followed)
+        return opened if followed.clicked == at else gr.skip()
 
     def _change(self, session: Session, kind: str, chat: str, title: str) -> None:
         """What a row's other buttons do."""
@@ -78,13 +87,11 @@ class Conversations(Handlers):
         back = session.deleted.bring_back(str(event._data["mark"]))
         if not back:
             return {self.view.notice: note(TOO_LATE, bad=True)}
-        followed.leave()
-        return self.view.open(session, session.shown.show(back[0].id), chat, {self.view.notice: ""})
+        return self.view.go_to(session, session.shown.show(back[0].id), chat, followed, {self.view.notice: ""})
 
     def fresh(self, chat: str | None, followed: Followed, request: gr.Request) -> dict:
         session = session_of(self.sessions, request)
-        followed.leave()
-        return self.view.open(session, session.shown.new_chat(), chat)
+        return self.view.go_to(session, session.shown.new_chat(), chat, followed)
 
     def search(self, text: str, chat: str | None, request: gr.Request) -> str:
         return listing(session_of(self.sessions, request), chat or "", text)
@@ -96,8 +103,7 @@ class Conversations(Handlers):
             session, name = self.here(request, chat)
             added, said = transfer.import_file(session.store, file)
         shown = session.shown.show(added[-1].id if added else name)
-        followed.leave()
-        yield self.view.open(session, shown, chat, {self.view.notice: note(said)})
+        yield self.view.go_to(session, shown, chat, followed, {self.view.notice: note(said)})
 
 
 def stop_writing(session: Session, chat: str) -> None:

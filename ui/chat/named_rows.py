@@ -1,6 +1,7 @@
 """A list of things with names as HTML, and the script that turns clicks in it into one event, `act`.
 
-`act` carries {kind, id} of the button, where something is renamed with its new `title`; `open` is a click on the row.
+`act` carries {kind, id} of the button and `at`, the time on the page in ms, where something is renamed its new `title`;
+`open` is a click on the row.
 Names come from outside and are escaped.
 """
 
@@ -48,7 +49,7 @@ def act(kind: str, word: str, name: str, path: str, hint: str = "", mark: str = 
 
 
 SCRIPT = """
-const send = (kind, id, more) => trigger('act', Object.assign({kind, id}, more || {}));
+const send = (kind, id, more) => trigger('act', Object.assign({kind, id, at: performance.now()}, more || {}));
 const ask = (item) => {
   if (item.querySelector('.od-sure')) return;
   const sure = document.createElement('div');

@@ -26,14 +26,16 @@ class Followed:
     """What a page follows or followed last, for as long as it is open.
 
     started: when that answer did; ended: just now, and the page is to be shown anew; by: which of its handlers follows;
-    left: how often the page went to another conversation. Gradio could end what goes on for the one before (`cancels`),
-    but does so one by one, each when it next yields, and then also ends what the page has begun since.
+    left: how often the page went to another conversation; clicked: when it was last told to, by the page's clock.
+    Gradio could end what goes on for the one before (`cancels`), but does so one by one, each when it next yields, and
+    then also ends what the page has begun since.
     """
 
     started: float = 0.0
     ended: bool = False
     by: int = 0
     left: int = 0
+    clicked: float = 0.0
 
     def begin(self) -> int:
         """A number for who follows from now on; whoever did lets go."""
@@ -44,6 +46,11 @@ class Followed:
         """The page shows another conversation: whoever follows lets go, and `while_shown` ends."""
         self.by += 1
         self.left += 1
+
+    def pass_over(self, job: AnswerJob | None) -> None:
+        """An answer that is over needs no word when its conversation is shown next: something else is told then."""
+        if job is not None and job.over:
+            self.started = job.started
 
     def while_shown(self, updates: Iterator[dict]) -> Iterator[dict]:
         """The updates, as long as the page shows the same conversation."""

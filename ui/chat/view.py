@@ -121,6 +121,15 @@ class ChatView:
         kept = {} if chat.id == before else {**self.no_edit(), self.notice: ""}
         return {**self.whole(session, chat), **kept, **(more or {})}
 
+    def go_to(
+        self, session: Session, chat: Conversation, before: str | None, followed: Followed, more: dict | None = None
+    ) -> dict:
+        """`open` another conversation than the page shows; nothing if it has gone on to a third meanwhile."""
+        followed.leave()
+        left = followed.left
+        opened = self.open(session, chat, before, more)
+        return opened if followed.left == left else gr.skip()
+
     def whole(self, session: Session, chat: Conversation) -> dict:
         """Every part of the page that depends on the conversation."""
         path = session.store.path(chat.id)

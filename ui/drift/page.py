@@ -16,7 +16,7 @@ from omnidraft.lab.export import to_csv, to_json
 from omnidraft.lab.plot import picture
 from omnidraft.profiles.uploads import taken
 from omnidraft.server.request_session import session_of_request
-from ui.common.layout import PRIVATE, page_column
+from ui.common.layout import EACH, PRIVATE, page_column
 from ui.common.notes import note
 from ui.common.request import session_of
 from ui.common.words import tip
@@ -136,7 +136,7 @@ def _wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:
     parts.pause.click(halt, None, [parts.said], queue=False, **PRIVATE)
     parts.stop.click(end, None, [parts.said], queue=False, **PRIVATE)
     parts.tick.tick(advance, [parts.shown], parts.outputs, **PRIVATE)
-    parts.runs.act(act, [parts.shown], parts.outputs, **PRIVATE)
+    parts.runs.act(act, [parts.shown], parts.outputs, **EACH)
 
 
 def _wire_form(sessions: Sessions, parts: Parts) -> None:

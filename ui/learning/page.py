@@ -14,7 +14,7 @@ from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
 from omnidraft.learning.facts import Update
 from ui.common import field_events, fields, tables
-from ui.common.layout import PRIVATE, page_column
+from ui.common.layout import EACH, PRIVATE, page_column
 from ui.common.notes import note_of
 from ui.common.request import session_of
 from ui.common.words import tip
@@ -145,14 +145,8 @@ def build(sessions: Sessions, page: gr.Blocks) -> None:
         session = session_of(sessions, request)
         return gr.skip() if _mark(session) == seen else look(session, parts)
 
-    page.load(
-        arrive,
-        None,
-        [*parts.fields.values(), *looked_at, parts.said, *parts.forget.shown],
-        concurrency_limit=None,
-        **PRIVATE,
-    )
-    parts.tick.tick(advance, [parts.seen], looked_at, concurrency_limit=None, **PRIVATE)
+    page.load(arrive, None, [*parts.fields.values(), *looked_at, parts.said, *parts.forget.shown], **PRIVATE)
+    parts.tick.tick(advance, [parts.seen], looked_at, **PRIVATE)
     field_events.keep(sessions, parts.fields, parts.said, also=looked_at, after=lambda s: look(s, parts))
     _buttons(sessions, parts)
     learning_forget.wire(sessions, parts.forget, parts.said, looked_at, lambda session: look(session, parts))
@@ -192,4 +186,4 @@ def _buttons(sessions: Sessions, parts: Parts) -> None:
         version = None if which in ("warm", "bare") else which
         yield acting(lambda session: session.assistant.learner.choose(version, which == "warm"))(request)
 
-    parts.versions.act(row_act, None, outputs, **PRIVATE)
+    parts.versions.act(row_act, None, outputs, **EACH)

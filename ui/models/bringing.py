@@ -14,7 +14,7 @@ from starlette.requests import ClientDisconnect
 from omnidraft.app.model_import import Incoming
 from omnidraft.app.sessions import Sessions
 from omnidraft.errors import OmniDraftError
-from ui.common.layout import PRIVATE
+from ui.common.layout import EACH
 from ui.common.notes import note
 from ui.common.request import session_of
 from ui.models import view
@@ -95,7 +95,7 @@ def wire(sessions: Sessions, part: gr.HTML, said: gr.HTML, listed: gr.HTML, cove
         told = {said: note(text, bad=state == "refused")}
         return told if state == "busy" else {**told, listed: view.models(session_of(sessions, request), known)}
 
-    part.act(tell, [coverage], [said, listed], trigger_mode="multiple", **PRIVATE)
+    part.act(tell, [coverage], [said, listed], **EACH)
 
 
 def add_routes(app: FastAPI, sessions: Sessions) -> None:

@@ -13,7 +13,7 @@ from omnidraft.app.sessions import Sessions
 from omnidraft.backends.llama.sizes import available_bytes
 from omnidraft.errors import OmniDraftError
 from omnidraft.format import percent, size
-from ui.common.layout import PRIVATE
+from ui.common.layout import EACH, PRIVATE
 from ui.common.notes import note
 from ui.common.request import session_of
 from ui.models import view
@@ -87,7 +87,7 @@ def wire(sessions: Sessions, parts: Parts, said: gr.HTML, listed: gr.HTML, cover
     parts.suggested.input(lambda name: name, [parts.suggested], [parts.repo], **PRIVATE)
     begun = [said, parts.progress, parts.tick]
     parts.fetch.click(download, [parts.files, parts.remote], begun, **PRIVATE)
-    parts.progress.act(steer, None, [parts.progress, parts.tick], **PRIVATE)
+    parts.progress.act(steer, None, [parts.progress, parts.tick], **EACH)
     parts.tick.tick(advance, [coverage], [parts.progress, parts.tick, listed], **PRIVATE)
 
 

@@ -16,7 +16,7 @@ from omnidraft.backends.llama.sizes import available_bytes
 from omnidraft.decoding.cost import CostModel
 from omnidraft.errors import OmniDraftError
 from omnidraft.format import percent
-from ui.common.layout import PRIVATE
+from ui.common.layout import EACH, PRIVATE
 from ui.common.notes import note, note_of
 from ui.common.request import session_of
 from ui.models import downloads, view
@@ -84,7 +84,7 @@ def wire(sessions: Sessions, parts: Parts, loads: downloads.Parts, said: gr.HTML
         return {said: told, listed: view.models(session, {}), **over}
 
     parts.compare.click(compare, None, [said, parts.offers], **PRIVATE)
-    parts.offers.act(take, None, [said, parts.wanted, parts.tick, loads.progress, loads.tick], **PRIVATE)
+    parts.offers.act(take, None, [said, parts.wanted, parts.tick, loads.progress, loads.tick], **EACH)
     parts.tick.tick(use, [parts.wanted], [said, listed, parts.wanted, parts.tick], **PRIVATE)
 
 

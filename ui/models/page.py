@@ -21,7 +21,7 @@ from omnidraft.vocab import PairMap
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 from ui.chat.parts import describe_switch
 from ui.common import field_events, fields
-from ui.common.layout import PRIVATE, page_column
+from ui.common.layout import EACH, PRIVATE, page_column
 from ui.common.notes import note
 from ui.common.request import session_of
 from ui.models import bringing, view
@@ -85,7 +85,7 @@ def _wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:
 
     shown = [parts.listed, *parts.downloads.shown, *parts.places.shown]
     page.load(arrive, None, [*shown, *parts.loading.values()], **PRIVATE)
-    parts.listed.act(act, [parts.coverage], [parts.said, parts.listed, parts.coverage], **PRIVATE)
+    parts.listed.act(act, [parts.coverage], [parts.said, parts.listed, parts.coverage], **EACH)
     after = lambda session: {parts.listed: view.models(session, {})}  # noqa: E731
     field_events.keep(sessions, parts.loading, parts.said, also=[parts.listed], after=after)
 

@@ -61,6 +61,13 @@
     }
   });
 
+  // The second click of a double click says nothing new, and would be done behind the first, or to what comes in its place.
+  document.addEventListener("click", (event) => {
+    if (event.detail < 2 || !event.target.closest?.("[data-kind]")) return;
+    event.preventDefault();
+    event.stopImmediatePropagation();
+  }, true);
+
   const aside = (open) => {
     shell()?.classList.toggle("od-aside-open", open);
     for (const b of document.querySelectorAll("[data-od=aside]")) b.setAttribute("aria-expanded", String(open));
