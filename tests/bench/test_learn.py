@@ -25,6 +25,7 @@ def question(text: str) -> str:
     return json.dumps({"messages": [{"role": "user", "content": text}]}) + "\n"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)  # 20 seconds, and many times that beside other programs
 def test_a_run_learns_reports_goes_on_where_it_stopped_and_refuses_to_mix(tmp_path, capsys):
     own = tmp_path / "own.jsonl"

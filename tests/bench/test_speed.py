@@ -80,6 +80,7 @@ def bench(kind, tmp_path, capsys, *arguments) -> list[dict]:
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
+@pytest.mark.slow
 def test_load_holds_our_threads_against_the_best_fixed_number_beside_every_load(tmp_path, capsys, monkeypatch):
     started = []
     real = load.busy_processes

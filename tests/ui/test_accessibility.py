@@ -85,6 +85,7 @@ def test_the_chat_on_a_phone(server, pages):
         page.wait_for_selector(shown, state="hidden")
 
 
+@pytest.mark.browser_slow
 def test_the_drift_lab_with_a_race_and_a_run(server, pages):
     page = pages.open(server, "/drift-lab")
     race_and_run(page)

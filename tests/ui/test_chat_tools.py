@@ -187,6 +187,7 @@ def test_in_a_browser_a_call_waits_and_goes_on_when_it_is_allowed(scripted_serve
 server_with_a_program = served(settings="[model]\nthreads = 1\n", SAYS=f"{GREET}|She is greeted.")
 
 
+@pytest.mark.browser_slow
 def test_in_a_browser_a_program_is_named_started_asked_and_allowed(server_with_a_program, pages):
     named(DataHome(server_with_a_program.data / "home"), "default", shelf=a_server())
     page = pages.open(server_with_a_program)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tests.app.documents.test_reading import docx_of, pdf_of
 from tests.serving import served
 from tests.ui.chatting import new_chat, wait_idle
@@ -13,6 +15,7 @@ from tests.ui.conftest import SETTINGS
 small = served(settings=SETTINGS.replace("threads = 1", "threads = 1\nn_ctx = 512").replace("48", "6"))
 
 
+@pytest.mark.browser_slow
 def test_a_document_too_long_is_cut_where_one_chose(small, pages):
     page = pages.open(small)
     new_chat(page)

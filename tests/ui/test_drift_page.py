@@ -58,6 +58,7 @@ def own_schedule(page, parts: str) -> None:
     write(page, "#od-own textarea", parts)
 
 
+@pytest.mark.browser_slow
 def test_parts_are_put_together_from_models_and_the_users_own_prompts(server, pages, tmp_path):
     page = open_lab(pages, server)
     choose(page, "#od-schedule", "My own schedule")

@@ -13,6 +13,7 @@ PASSPHRASE = "seven quiet horses"
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="encryption is offered on Linux only")
 
 
+@pytest.mark.browser_slow
 def test_a_conversation_in_an_encrypted_home_is_there_again_and_nowhere_in_its_files(make_server, pages):
     server = make_server("--encrypt", OMNIDRAFT_PASSPHRASE=PASSPHRASE)
     page = pages.open(server)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tests.ui.chatting import arrived, choose, new_chat, said, tab, write
 
 
@@ -17,6 +19,7 @@ def wait_for_rows(page, part: str, names: list[str]) -> None:
     page.wait_for_function(shown, arg=[f"{part} .od-row span", names])
 
 
+@pytest.mark.browser_slow
 def test_a_preset_keeps_the_options_and_is_applied_elsewhere(server, pages):
     page = pages.open(server)
     new_chat(page)

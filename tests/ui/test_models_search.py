@@ -37,6 +37,7 @@ def test_a_model_is_found_by_name_and_its_memory_is_told(make_server, pages, hub
     page.wait_for_function("(document.querySelector('#od-files input')?.value || '').includes('of memory')")
 
 
+@pytest.mark.browser_slow
 def test_a_drafter_that_fits_is_fetched_and_used_by_one_button(make_server, pages, tmp_path):
     folder = write_folder(tmp_path / "tiny")
     repo = DRAFTERS[0].repo

@@ -8,6 +8,7 @@ import io
 import json
 
 import numpy as np
+import pytest
 from PIL import Image
 
 from tests.backends.seeing import needs_eyes, vision_model
@@ -61,6 +62,7 @@ def exported(page, server) -> dict:
     return json.loads(page.request.get(server.origin + link).text())
 
 
+@pytest.mark.browser_slow
 def test_a_pasted_picture_is_asked_about_and_stays_with_its_conversation(make_server, pages, tmp_path):
     server = make_server(settings=SETTINGS.replace("max_tokens = 48", "max_tokens = 5"))
     vision_model(server.data / "home/models", "llava")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import tomllib
 from types import SimpleNamespace
 
+import pytest
+
 from omnidraft.settings.config import AppSettings, describe
 from tests.ui.chatting import arrived, ask, choose, said, tab, unfold, write
 from ui.settings import cache_html
@@ -89,6 +91,7 @@ def test_the_n_grams_used_most_are_shown_and_unused_ones_are_not():
     assert "never" not in html
 
 
+@pytest.mark.browser_slow
 def test_what_learning_needs_is_kept_over_a_restart(make_server, pages):
     server = make_server()
     page = open_settings(pages, server)
