@@ -314,7 +314,9 @@ def test_of_two_clicks_whose_handlers_overtake_each_other_the_last_counts(sessio
 
     monkeypatch.setattr(type(session.shown), "show", slow)
     assert view.chat_id not in chats.row(None, followed, by("ada"), clicked(kind="open", id=first, at=1.0))
+    left = followed.left
     assert view.chat_id not in chats.row(None, followed, by("ada"), clicked(kind="open", id=first, at=1.5))
+    assert followed.left == left, "what is followed now is followed on"
 
 
 def test_a_conversation_goes_on_with_the_model_it_began_with(sessions, view, ada, models):

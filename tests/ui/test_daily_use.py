@@ -63,6 +63,7 @@ def stop(page) -> None:
 def test_what_is_typed_belongs_to_the_conversation_to_come_while_an_answer_is_written_elsewhere(slow, pages):
     page = pages.open(slow)
     arrived(page)
+    page.wait_for_function(f"document.activeElement === document.querySelector('{BOX}')")
     new_chat(page)
     page.fill(BOX, "kept aside")
     visit(page, OLDER[0])
