@@ -142,6 +142,16 @@ def test_the_target_changes_in_the_middle_of_a_conversation_and_says_what_happen
     assert server.log.count("loaded tiny-target-b") == 1  # one choice, one load
 
 
+def test_of_two_models_chosen_soon_after_each_other_the_last_answers(server, pages):
+    page = pages.open(server)
+    new_chat(page)
+    for name in ("tiny-target-b", "tiny-target-a2"):
+        choose(page, "#od-target", name)  # while the one before may still be loaded
+    page.wait_for_selector("#od-notice >> text=tiny-target-a2 answers")
+    page.wait_for_timeout(700)
+    assert "tiny-target-a2" in page.input_value("#od-target input")
+
+
 def test_drafting_can_be_switched_off_for_one_conversation(server, pages):
     page = pages.open(server)
     new_chat(page)

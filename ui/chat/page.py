@@ -72,7 +72,7 @@ def _connect_conversations(sessions: Sessions, page: Page, behind: Callable[[Any
 def _connect_options(sessions: Sessions, page: Page) -> None:
     """Model, speculation switch and options of the conversation."""
     view, chosen = page.view, Options(sessions, page.view)
-    view.target.input(chosen.target, [view.target, view.chat_id], view.outputs, **PRIVATE)
+    view.target.input(chosen.target, [view.target, view.chat_id], view.outputs, **EACH)
     view.speculation.input(chosen.speculate, [view.speculation, view.chat_id], [view.side, view.notice], **LAST)
     view.tools.input(chosen.tools, [view.tools, view.chat_id], [view.tools, view.notice], **LAST)
     view.options.preset.input(chosen.preset, [view.options.preset, view.chat_id], view.outputs, **LAST)
