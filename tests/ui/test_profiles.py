@@ -77,7 +77,7 @@ def test_a_profile_goes_only_when_its_name_is_typed(server, pages):
     page.wait_for_selector("#od-said >> text=nothing was deleted")
     write(page, "#od-profile-typed input", "Brief")
     page.click("#od-profile-remove")
-    page.wait_for_selector("#od-said >> text=was deleted")
+    page.wait_for_selector("#od-said >> text=Brief was deleted")
     assert not (server.data / "home/profiles/Brief").exists()
 
 
