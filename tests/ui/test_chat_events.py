@@ -302,6 +302,24 @@ def test_a_page_follows_only_what_it_shows(sessions, view, ada, tmp_path):
     assert followed.ended
 
 
+def test_an_older_answers_end_is_told_where_its_conversation_is_opened_and_does_not_cover_an_undo(sessions, view, ada):
+    answered, doomed = ada.store.create().id, ada.store.create().id
+    begun(ada, answered)
+    ada.stop(answered)
+    ada.job.join(10)
+    answering, chats = Answering(sessions, view), Conversations(sessions, view)
+
+    def told(kind: str, which: str) -> bool:
+        """Whether what follows the click tells of the answer."""
+        followed = Followed()
+        assert chats.row(doomed, followed, by("ada"), clicked(kind=kind, id=which))[view.chat_id] == answered
+        list(answering.follow(answered, followed, by("ada")))
+        return view.notice in answering.ended(answered, followed, by("ada"))
+
+    assert told("open", answered)
+    assert not told("delete", doomed)
+
+
 def test_of_two_clicks_whose_handlers_overtake_each_other_the_last_counts(sessions, view, monkeypatch):
     session, chats, followed = sessions.get("ada"), Conversations(sessions, view), Followed()
     first, second = session.store.create("first").id, session.store.create("second").id

@@ -87,7 +87,7 @@ class Answering(Handlers):
             case "delete":
                 yield from self._delete(session, name, data["id"])
             case "fork":
-                fork = session.shown.show(session.store.fork(data["id"]).id)
+                fork = session.store.fork(data["id"]).id
                 told = "This is a new conversation with what was said up to there; the other one stays as it was."
                 yield self.view.go_to(session, fork, name, followed, {self.view.notice: note(told)})
             case "remember":

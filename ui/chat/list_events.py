@@ -47,11 +47,10 @@ class Conversations(Handlers):
     def _open(self, session: Session, wanted: str, at: float, chat: str | None, followed: Followed) -> dict:
         """at: when it was clicked, ms. Of clicks soon after each other, whose handlers overtake each other, the last
         counts."""
-        followed.clicked = max(followed.clicked, at)
-        if followed.clicked > at:
+        if at < followed.clicked:
             return gr.skip()
-        opened = self.view.go_to(session, session.shown.show(wanted), chat, followed)
-        return opened if followed.clicked == at else gr.skip()
+        followed.clicked = at
+        return self.view.go_to(session, wanted, chat, followed)
 
     def _change(self, session: Session, kind: str, chat: str, title: str) -> None:
         """What a row's other buttons do."""
@@ -87,11 +86,11 @@ class Conversations(Handlers):
         back = session.deleted.bring_back(str(event._data["mark"]))
         if not back:
             return {self.view.notice: note(TOO_LATE, bad=True)}
-        return self.view.go_to(session, session.shown.show(back[0].id), chat, followed, {self.view.notice: ""})
+        return self.view.go_to(session, back[0].id, chat, followed, {self.view.notice: ""})
 
     def fresh(self, chat: str | None, followed: Followed, request: gr.Request) -> dict:
         session = session_of(self.sessions, request)
-        return self.view.go_to(session, session.shown.new_chat(), chat, followed)
+        return self.view.go_to(session, session.shown.new_chat().id, chat, followed)
 
     def search(self, text: str, chat: str | None, request: gr.Request) -> str:
         return listing(session_of(self.sessions, request), chat or "", text)
@@ -102,7 +101,7 @@ class Conversations(Handlers):
         with taken(Path(upload or "")) as file:
             session, name = self.here(request, chat)
             added, said = transfer.import_file(session.store, file)
-        shown = session.shown.show(added[-1].id if added else name)
+        shown = added[-1].id if added else name
         yield self.view.go_to(session, shown, chat, followed, {self.view.notice: note(said)})
 
 

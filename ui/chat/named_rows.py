@@ -1,8 +1,7 @@
 """A list of things with names as HTML, and the script that turns clicks in it into one event, `act`.
 
-`act` carries {kind, id} of the button and `at`, the time on the page in ms, where something is renamed its new `title`;
-`open` is a click on the row.
-Names come from outside and are escaped.
+`act` carries {kind, id} of the button, `at`, the time by the page's clock in ms, and the new `title` where something is
+renamed; `open` is a click on the row. Names come from outside and are escaped.
 """
 
 from __future__ import annotations

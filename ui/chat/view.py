@@ -122,12 +122,12 @@ class ChatView:
         return {**self.whole(session, chat), **kept, **(more or {})}
 
     def go_to(
-        self, session: Session, chat: Conversation, before: str | None, followed: Followed, more: dict | None = None
+        self, session: Session, chat: str, before: str | None, followed: Followed, more: dict | None = None
     ) -> dict:
         """`open` another conversation than the page shows; nothing if it has gone on to a third meanwhile."""
         followed.leave()
         left = followed.left
-        opened = self.open(session, chat, before, more)
+        opened = self.open(session, session.shown.show(chat), before, more)
         return opened if followed.left == left else gr.skip()
 
     def whole(self, session: Session, chat: Conversation) -> dict:

@@ -13,7 +13,7 @@ import gradio as gr
 # No event is a public API endpoint, and none covers what it changes with a spinner.
 PRIVATE: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
 # Gradio passes over what happens while the same event is being handled. Values that change again: the newest is handled
-# behind it. Clicks on rows, which have one event for all of them: each is handled at once.
+# behind it, without what its event carried. Clicks on rows carry which row it was: each is handled at once.
 LAST: dict[str, Any] = {**PRIVATE, "trigger_mode": "always_last"}
 EACH: dict[str, Any] = {**PRIVATE, "trigger_mode": "multiple"}
 PAGES = [

@@ -67,11 +67,11 @@ def wire(sessions: Sessions, parts: Parts, said: gr.HTML, listed: gr.HTML, cover
         return {said: "", parts.progress: progress(running.all), parts.tick: gr.Timer(active=True)}
 
     def steer(request: gr.Request, event: gr.EventData) -> dict:
-        chosen = running.all[int(event._data["index"])]
+        chosen = next(one for one in running.all if _named(one) == event._data["file"])
         if event._data["kind"] == "cancel":
             chosen.cancel()
             chosen.join(5)
-        else:
+        elif not chosen.busy:
             running.start(chosen.model, session_of(sessions, request).assistant.home)
         return {parts.progress: progress(running.all), parts.tick: gr.Timer(active=True)}
 
@@ -158,10 +158,15 @@ def _about(licence: str, hidden: int, free: int | None) -> list[str]:
 
 def progress(running: list[Download]) -> str:
     """Progress of every download since the app started."""
-    return "".join(_download(index, download) for index, download in enumerate(running))
+    return "".join(map(_download, running))
 
 
-def _download(index: int, download: Download) -> str:
+def _named(download: Download) -> str:
+    """What its row is known by: their order changes when one is continued."""
+    return f"{download.model.repo}/{download.model.name}"
+
+
+def _download(download: Download) -> str:
     total = download.model.size
     share = min(download.done / total, 1.0) if total else 0.0
     words = {
@@ -173,8 +178,8 @@ def _download(index: int, download: Download) -> str:
     }[download.state]
     stop = ("cancel", "Stop")
     act = {"running": stop, "converting": stop, "cancelled": ("resume", "Continue"), "failed": ("resume", "Try again")}
-    kind = act.get(download.state)
-    button = f'<button type="button" data-kind="{kind[0]}" data-index="{index}">{kind[1]}</button>' if kind else ""
+    kind, row = act.get(download.state), f'data-file="{escape(_named(download))}"'
+    button = f'<button type="button" data-kind="{kind[0]}" {row}>{kind[1]}</button>' if kind else ""
     bad = " od-bad" if download.state == "failed" else ""
     name = escape(download.path.name)
     meter = f'role="progressbar" aria-label="{name}" aria-valuenow="{share:.0%}"'.replace("%", "")

@@ -34,7 +34,7 @@ element.addEventListener('click', (event) => {
   const button = event.target.closest('button[data-kind]');
   if (!button) return;
   acted = button.dataset.file || '';
-  trigger('act', {kind: button.dataset.kind, file: acted, index: button.dataset.index});
+  trigger('act', {kind: button.dataset.kind, file: acted});
 });
 element.addEventListener('change', ({target}) => {
   if (target.dataset.kind) trigger('act', {kind: target.dataset.kind, file: target.dataset.file, chosen: target.value});

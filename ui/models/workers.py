@@ -14,7 +14,7 @@ from omnidraft.app.worker_list import Named
 from omnidraft.errors import OmniDraftError
 from omnidraft.format import size
 from ui.common import tables
-from ui.common.layout import EACH, PRIVATE
+from ui.common.layout import PRIVATE
 from ui.common.notes import note
 from ui.common.request import session_of
 from ui.models import view
@@ -70,7 +70,7 @@ def wire(sessions: Sessions, page: gr.Blocks, parts: Parts, said: gr.HTML) -> No
 
     after = [said, parts.listed, parts.address]
     gr.on([parts.add.click, parts.address.submit], add, [parts.address], after, **PRIVATE)
-    parts.listed.act(remove, None, after, **EACH)
+    parts.listed.act(remove, None, after, **PRIVATE)
     gr.on([page.load, parts.again.click], ask, None, [parts.listed], **PRIVATE)  # who is away keeps nobody waiting
 
 
