@@ -1,0 +1,54 @@
+"""Other formats of a model's weights, written by llama.cpp's own quantizer.
+
+A float form of a file knows no more than the file, but passes over it cost what float weights cost.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import llama_cpp
+
+from omnidraft.backends.gguf.file import usable_info
+from omnidraft.backends.llama.runtime import begin_call, failure_reason
+from omnidraft.errors import ModelError
+from omnidraft.storage.files import reason
+
+FORMS = {
+    "F32": llama_cpp.LLAMA_FTYPE_ALL_F32,
+    "F16": llama_cpp.LLAMA_FTYPE_MOSTLY_F16,
+    "Q8_0": llama_cpp.LLAMA_FTYPE_MOSTLY_Q8_0,
+    "Q6_K": llama_cpp.LLAMA_FTYPE_MOSTLY_Q6_K,
+    "Q5_K_M": llama_cpp.LLAMA_FTYPE_MOSTLY_Q5_K_M,
+    "Q4_K_M": llama_cpp.LLAMA_FTYPE_MOSTLY_Q4_K_M,
+    "Q4_0": llama_cpp.LLAMA_FTYPE_MOSTLY_Q4_0,
+}
+
+
+def requantized(source: Path, form: str, folder: Path) -> Path:
+    """The model at `source` with its matrices in `form`, one of FORMS, as `folder`/NAME-FORM.gguf; kept if it is there
+    and newer. ModelError if the source is no model, is no single file, or the disk is full."""
+    info = usable_info(source)
+    path = folder / f"{source.stem}-{form}.gguf"
+    try:
+        if path.exists() and path.stat().st_mtime_ns >= source.stat().st_mtime_ns:
+            return path
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder) as scratch:
+            made = Path(scratch) / path.name
+            _quantize(info.path, made, form)
+            made.replace(path)
+    except OSError as error:
+        raise ModelError(f"{path} could not be written: {reason(error)}.") from error
+    return path
+
+
+def _quantize(source: Path, made: Path, form: str) -> None:
+    begin_call()
+    parameters = llama_cpp.llama_model_quantize_default_params()
+    parameters.ftype = FORMS[form]
+    parameters.allow_requantize = True
+    if llama_cpp.llama_model_quantize(os.fsencode(source), os.fsencode(made), parameters):
+        raise ModelError(f"{source} could not be written as {form}: {failure_reason()}.")
