@@ -40,6 +40,7 @@ _COUPLED = (
     "A grammar is in force, so proposals are verified by the coupled rule; the text follows the same distribution."
 )
 SWITCHED_OFF = "drafting is switched off"
+_ONE_WIDTH = "passes of several rows round otherwise than plain ones here, and the text shall stay the same"
 _DOES_NOT_PAY = "drafting does not pay with these two models on this machine"
 
 
@@ -59,13 +60,12 @@ class Memory:
 class Engine:
     """Answers conversations with one loaded target; `pair_drafter` adds or removes the drafter."""
 
-    def __init__(self, target: LanguageModel, template: ChatTemplate, *, tolerance: float = 0.0) -> None:
+    def __init__(self, target: LanguageModel, template: ChatTemplate) -> None:
         if isinstance(target, Apart):  # it computes in a process of its own
             counts_as_ours(target)
         self.target = PromptedModel(target, template, [])
         self.drafter: PromptedDrafter | None = None
         self.translator: Translator | None = None
-        self.tolerance = tolerance
         self.memory = Memory()
         self.forcing = True  # whether what a grammar forces is proposed; off only to measure what that brings
         self._cancelled = False
@@ -100,7 +100,12 @@ class Engine:
             return getattr(self.target.model, "cannot_rewind_reason", None) or "the target cannot rewind its cache"
         if not self.drafter.model.can_rewind:
             return "the drafter cannot rewind its cache"
-        return None
+        return _ONE_WIDTH if self._widest == 1 else None
+
+    @property
+    def _widest(self) -> int:
+        """Rows of the target's widest pass that computes what plain decoding computes."""
+        return getattr(self.target.model, "widest", self.target.model.n_ctx)
 
     def answer(self, request: AnswerRequest) -> Generator[Event, None, None]:
         """Events of one answer. Closing the generator stops it; both caches stay consistent.
@@ -134,7 +139,7 @@ class Engine:
             # The template will write it before this answer itself.
             prefix="" if written or raw else template.answer_prefix,
             markers={} if raw else template.markers, inner=frozenset() if raw else template.inner,
-            written=len(written), tolerance=self.tolerance, cancelled=lambda: self._cancelled,
+            written=len(written), cancelled=lambda: self._cancelled,
             why_plain=lambda statistics: self._gave_up(draft, knowledge, statistics) or reason,
         )  # fmt: skip
         try:
@@ -167,6 +172,8 @@ class Engine:
         if state is None and lookup is None and forcing is None:
             return None
         translator = self.translator if state is not None else None
+        most = max(1, self._widest - 1)  # further proposals would need a pass of another kind
+        draft = replace(draft, length=min(draft.length, most), max_length=min(draft.max_length, most))
         return Speculation(state, make_policy(draft, knowledge, translator), draft.verification, lookup, forcing)
 
     def _drafting(

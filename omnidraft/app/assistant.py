@@ -21,7 +21,6 @@ from omnidraft.backends.base import LanguageModel
 from omnidraft.backends.prompting.grammar_state import whole_vocabulary
 from omnidraft.chats import ChatStore
 from omnidraft.decoding.events import Event, Finished, Notice, Token
-from omnidraft.decoding.near_tie import batch_difference
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.engine import Engine
 from omnidraft.errors import ModelError, OmniDraftError, StorageError
@@ -142,15 +141,6 @@ class Assistant:
         if made.choice.is_merged:
             self.loaded.adapters.drop_merged(keep=made.choice.file)
         return True
-
-    def measure_near_ties(self) -> None:
-        """Find out how far this target's logits move with the pass width, so that near-ties can be counted."""
-        with self._lock:
-            target = self._engine().target.model
-            if target.can_rewind:
-                ids = target.vocabulary.encode(_SAMPLE, at_start=True)
-                self._engine().tolerance = 2 * batch_difference(target, ids)
-                self._engine().target.committed = []
 
     @property
     def capture(self) -> int:

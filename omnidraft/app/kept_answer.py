@@ -83,7 +83,6 @@ class KeptAnswer:
                 return
             live.add_earlier(self.message.statistics)
         statistics = asdict(live.statistics)
-        statistics.pop("near_tie_positions", None)
         plain = live.plain(self.session.plain_rounds.of(self.target)) or stored_plain(self.message)
         live.settled_plain = plain  # another target's rounds, or its own again, must not change it
         self.session.plain_rounds.add(self.target, live.times.plain)

@@ -17,7 +17,7 @@ from omnidraft.app.speed_store import SPEED_FILE, PairSpeed, SpeedStore
 from omnidraft.backends.base import LanguageModel
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.llama.cards import crowded
-from omnidraft.backends.llama.model import LlamaDrafter, LlamaTarget
+from omnidraft.backends.llama.model import LlamaDrafter
 from omnidraft.backends.opening import open_target
 from omnidraft.backends.prompting.prompted_model import PromptedDrafter
 from omnidraft.backends.prompting.templates import ChatTemplate
@@ -166,9 +166,6 @@ class LoadedPair:
         self.engine, self.asked = engine, asked
         self._speed.of(asked.target, asked.drafter, asked.model)
         self._recall_speed()
-        if isinstance(opened, LlamaTarget):
-            known = engine.memory.knowledge.values()
-            opened.suit(asked.drafter is not None and (not known or any(k.drafts for k in known)))
         if asked.drafter is not None and not engine.memory.knowledge:
             engine.memory = Memory.with_cost(engine.measured())
         note = engine.target.template.note

@@ -171,7 +171,6 @@ class RaceJob:
         assistant = self._own if plan.kept and self._own is not None else self._temporary()
         self._assistant = assistant
         assistant.load(target or plan.target, plan.drafter, plan.settings.model)
-        assistant.measure_near_ties()
         self._go_on_or_stop()
 
     def _temporary(self) -> Assistant:

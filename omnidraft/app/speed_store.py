@@ -127,7 +127,7 @@ def _alone(target: Path, settings: ModelSettings) -> str:
 
 def _machine(settings: ModelSettings) -> list[str]:
     loaded = f"{settings.threads}/{settings.n_gpu_layers}/{settings.kv_type}/{settings.device}/{settings.dtype}"
-    loaded += "/bits" if settings.exact == "bits" else ""
+    loaded += f"/{settings.exact}"
     if settings.workers:
         loaded += f"/{settings.workers}/{settings.split}"
     return [f"{platform.node()}/{platform.machine()}/{os.cpu_count()}", loaded]

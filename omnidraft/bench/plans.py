@@ -86,7 +86,7 @@ class Speed(OfPair):
     seed: int = _count(0, "of the first prompt", least=0)
     workers: str | None = text(None, "host:port of workers that hold layers of the target, with commas between")
     split: str | None = text(None, "shares of the layers with commas, this machine first; left empty: by memory")
-    exact: str = choice("auto", ("auto", "bits"), "as the setting of that name")
+    exact: str = choice("bits", ("bits", "fast"), "as the setting of that name")
 
 
 @dataclass(frozen=True)

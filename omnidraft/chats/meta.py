@@ -28,10 +28,9 @@ def sound(meta: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _sound_statistics(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Numbers under their names, but for the two that hold several."""
+    """Numbers under their names, but for the one that holds several."""
     counts = lambda value: isinstance(value, Mapping) and all(map(_is_number, value.values()))  # noqa: E731
-    rules = {"origins": counts, "near_tie_positions": _is_ids}
-    return {name: value for name, value in given.items() if rules.get(name, _is_number)(value)}
+    return {name: value for name, value in given.items() if (counts if name == "origins" else _is_number)(value)}
 
 
 def _is_text(value: Any) -> bool:

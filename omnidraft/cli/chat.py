@@ -146,8 +146,6 @@ def _load(args: argparse.Namespace, assistant: Assistant) -> None:
                              projector=args.mmproj)  # fmt: skip
     for notice in (*assistant.warnings, *notices):
         print(notice, file=sys.stderr)
-    if args.json:
-        assistant.measure_near_ties()
 
 
 def _with(args: argparse.Namespace, target: str) -> argparse.Namespace:

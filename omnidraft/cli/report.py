@@ -15,7 +15,7 @@ from omnidraft.decoding.request import AnswerRequest
 FIGURES = (
     "prompt_tokens", "reused_tokens", "tokens", "target_passes", "rounds", "drafted", "proposed", "tested", "accepted",
     "acceptance_rate", "copied", "copied_accepted", "drafter_acceptance", "tokens_per_pass", "origins",
-    "tokens_per_second", "near_ties",
+    "tokens_per_second",
 )  # fmt: skip
 SECONDS = ("prefill", "draft", "translate", "verify", "other")
 
@@ -41,7 +41,6 @@ def report(text: str, ids: list[int], finished: Finished) -> dict:
         "token_ids": ids,
         **{name: getattr(s, name) for name in FIGURES},
         "seconds": {name: getattr(s, name) for name in SECONDS},
-        "near_tie_positions": list(s.near_tie_positions),
         "finish_reason": finished.reason,
         "seed": finished.seed,
         "draft_disabled_reason": finished.draft_disabled_reason,

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from omnidraft.decoding.noise import gumbel
-from omnidraft.decoding.sampling import Draw, Sampler
+from omnidraft.decoding.sampling import Sampler
 from omnidraft.decoding.topk import top_ids
 from omnidraft.errors import ModelError
 from omnidraft.settings.config import SamplingSettings
@@ -72,70 +72,66 @@ class ConstrainedSampler(Sampler):
         super().__init__(settings, vocabulary, seed, capture, **more)
         self._constraint = constraint
 
-    def draw(self, row: np.ndarray, position: int) -> Draw:
+    def draw(self, row: np.ndarray, position: int) -> int:
         """The token at `position`; ModelError if nothing this vocabulary can say is allowed."""
         drawn = self._drawn(row, position)
-        self._constraint.accept(drawn.id)
+        self._constraint.accept(drawn)
         return drawn
 
-    def _drawn(self, row: np.ndarray, position: int) -> Draw:
+    def _drawn(self, row: np.ndarray, position: int) -> int:
         if (only := self._constraint.only()) is not None:
-            return Draw(only, np.inf)
+            return only
         drawn = super().draw(row, position)
-        if self._allows(drawn.id):
+        if self._allows(drawn):
             return drawn
         return self._likely(row) if self.greedy else self._redraw(row, position, drawn)
 
     def _allows(self, token: int) -> bool:
         return bool(self._constraint.allowed(np.array([token]))[0])
 
-    def _likely(self, row: np.ndarray) -> Draw:
+    def _likely(self, row: np.ndarray) -> int:
         """The most probable allowed token. A mask of the whole row is made only if none of the first few is allowed."""
         found = top_ids(row, _LIKELY)
         kept = found[self._constraint.allowed(found)]
-        if len(kept) < 2:
+        if not len(kept):
             ids = np.flatnonzero(self._constraint.mask())
             if not len(ids):
                 raise ModelError(_NOTHING)
-            kept = ids[top_ids(row[ids], 2)]
-        return Draw(int(kept[0]), float(row[kept[0]] - row[kept[1]]) if len(kept) > 1 else np.inf)
+            kept = ids[top_ids(row[ids], 1)]
+        return int(kept[0])
 
-    def _redraw(self, row: np.ndarray, position: int, refused: Draw) -> Draw:
+    def _redraw(self, row: np.ndarray, position: int, refused: int) -> int:
         head = self._head(row)
         if not head.rest:
             kept = self._constraint.allowed(head.ids)
             if kept.any():
-                return self._among(head.ids[kept], head.logits[kept], position, refused.margin)
+                return self._among(head.ids[kept], head.logits[kept], position)
             self._mask(row)
-            return self._again(row, position, 1, refused.margin)
+            return self._again(row, position, 1)
         return self._without_refused(row, position, refused)
 
-    def _among(self, ids: np.ndarray, logits: np.ndarray, position: int, margin: float) -> Draw:
+    def _among(self, ids: np.ndarray, logits: np.ndarray, position: int) -> int:
         """One of these few candidates with fresh noise."""
-        temperature = self.settings.temperature
-        scores = logits / temperature + gumbel(self._seed_of(1), position, ids)
-        best = int(scores.argmax())
-        second = np.partition(scores, -2)[-2] if len(scores) > 1 else -np.inf
-        return Draw(int(ids[best]), min(margin, float((scores[best] - second) * temperature)))
+        scores = logits / self.settings.temperature + gumbel(self._seed_of(1), position, ids)
+        return int(ids[int(scores.argmax())])
 
-    def _without_refused(self, row: np.ndarray, position: int, drawn: Draw) -> Draw:
+    def _without_refused(self, row: np.ndarray, position: int, drawn: int) -> int:
         """Draw without replacement until something is allowed: the first such token has the restricted distribution."""
         for attempt in range(1, _TRIES):
-            self._leave_out(row, np.array([drawn.id]))
-            drawn = self._again(row, position, attempt, drawn.margin)
-            if self._allows(drawn.id):
+            self._leave_out(row, np.array([drawn]))
+            drawn = self._again(row, position, attempt)
+            if self._allows(drawn):
                 return drawn
         self._mask(row)
-        return self._again(row, position, _TRIES, drawn.margin)
+        return self._again(row, position, _TRIES)
 
-    def _again(self, row: np.ndarray, position: int, attempt: int, margin: float) -> Draw:
-        """Another draw; of all draws of a position the closest decision is what rounding could change."""
+    def _again(self, row: np.ndarray, position: int, attempt: int) -> int:
+        """Another draw, with other noise."""
         seed, self.seed = self.seed, self._seed_of(attempt)
         try:
-            drawn = super().draw(row, position)
+            return super().draw(row, position)
         finally:
             self.seed = seed
-        return Draw(drawn.id, min(margin, drawn.margin))
 
     def _seed_of(self, attempt: int) -> int:
         return (self.seed + attempt * _FRESH) & _MASK

@@ -62,8 +62,7 @@ class Token:
     """One verified token.
 
     data: the token's own bytes; text: the text that became showable with it (whole characters only, behind
-    a held-back stop string); near_tie: another token was so close that the kernels' rounding could flip it; scores:
-    log probabilities, where they were asked for.
+    a held-back stop string); scores: log probabilities, where they were asked for.
     """
 
     id: int
@@ -71,7 +70,6 @@ class Token:
     text: str
     origin: Origin
     position: int
-    near_tie: bool = False
     candidates: Captured | None = None
     scores: Scores | None = None
 
@@ -149,7 +147,6 @@ class Statistics:
     forced_accepted: int = 0
     plain: int = 0
     plain_seconds: float = 0.0
-    near_tie_positions: list[int] = field(default_factory=list)
     origins: dict[str, int] = field(default_factory=lambda: dict.fromkeys(ORIGINS, 0))
     prefill: float = 0.0
     draft: float = 0.0
@@ -158,10 +155,6 @@ class Statistics:
     other: float = 0.0
     guard: str = ""
     threads: tuple[int, int] | None = None
-
-    @property
-    def near_ties(self) -> int:
-        return len(self.near_tie_positions)
 
     @property
     def decode_seconds(self) -> float:

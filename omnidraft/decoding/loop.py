@@ -72,7 +72,6 @@ class _Answer:
         self.committed = list(given.committed)
         self.sampling = request.sampling
         self.speculation = given.speculation
-        self.tolerance = given.tolerance
         self._written = given.written
         may_not_end = request.continued is not None and request.continued.ended
         self._barred = sorted(self.target.vocabulary.eog) if may_not_end else []
@@ -156,13 +155,12 @@ class _Answer:
         for i, emission in enumerate(verdict.emitted):
             data = self.target.vocabulary.pieces[emission.id] or self._markers.get(emission.id, b"")
             origin = proposals[i].origin if i < verdict.accepted else "target"
-            near = emission.margin < self.tolerance
             shown = self.text.feed(data)
             count = self.statistics.tokens + i
             position = self._written + count
             tokens.append(
-                Token(emission.id, data, shown, origin, position, near, emission.candidates, emission.scores)
-            )  # fmt: skip
+                Token(emission.id, data, shown, origin, position, emission.candidates, emission.scores)
+            )
             self.committed.append(emission.id)
             if self._ends(emission.id):
                 self._finished = "stop"
@@ -179,14 +177,12 @@ class _Answer:
         s.tokens += len(tokens)
         for token in tokens:
             s.origins[token.origin] += 1
-            if token.near_tie:
-                s.near_tie_positions.append(token.position)
         s.count(done)
 
 
 def _sampler(request: AnswerRequest, given: DecodeInput, before: int) -> Sampler:
     more: dict[str, Any] = {
-        "margins": given.tolerance > 0, "before": before, "alternatives": request.alternatives, "bias": request.bias
+        "before": before, "alternatives": request.alternatives, "bias": request.bias
     }  # fmt: skip
     basic = request.sampling, given.target.vocabulary, given.seed, request.capture
     if given.constraint is None:

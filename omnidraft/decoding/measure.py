@@ -26,12 +26,14 @@ def measure_costs(target: LanguageModel, drafter: DraftModel | None, budget: flo
     _pass_seconds(target, 1)  # pays for pages and buffers
     start = perf_counter()
     end, longest = start + budget, 0.0
-    for width in WIDTHS if target.can_rewind else (1,):
+    widest = getattr(target, "widest", max(WIDTHS)) if target.can_rewind else 1
+    widths = [width for width in WIDTHS if width <= widest]
+    for width in widths:
         if width > 1 and perf_counter() + 2 * longest * _REPEATS > end:
             break
         found[width], slowest = _width_seconds(target, width, end)
         longest = max(longest, slowest)
-    fixed = _fixed_seconds(target, found[1]) if len(found) == len(WIDTHS) else 0.0
+    fixed = _fixed_seconds(target, found[1], min(4, widest)) if len(found) == len(widths) else 0.0
     step = step_seconds(drafter) if drafter is not None else found[1]
     target.rewind(0)
     cost = CostModel(found, step, fixed)
@@ -66,11 +68,11 @@ def _steady(times: list[float]) -> tuple[float, int]:
     return median(agreeing), len(agreeing)
 
 
-def _fixed_seconds(target: LanguageModel, narrow: float) -> float:
-    """What a pass of one row takes longer than `narrow` right after a wider one."""
+def _fixed_seconds(target: LanguageModel, narrow: float, wide: int) -> float:
+    """What a pass of one row takes longer than `narrow` right after one of `wide` rows."""
     after = []
     for _ in range(_REPEATS):
-        _pass_seconds(target, 4)
+        _pass_seconds(target, wide)
         after.append(_pass_seconds(target, 1))
     return max(0.0, min(after) - narrow)
 

@@ -70,6 +70,5 @@ class DecodeInput:
     markers: Mapping[int, bytes] = field(default_factory=dict)  # control tokens that the answer's text spells out
     inner: frozenset[int] = frozenset()  # tokens that end a part of an answer, not the answer
     written: int = 0  # so many of the prompt's last ids are the answer's own; positions count on from them
-    tolerance: float = 0.0  # margins (in logits) below it count as near-ties
     cancelled: Callable[[], bool] = bool  # asked between passes; true ends the answer
     why_plain: Callable[[Statistics], str | None] = lambda statistics: None  # why nothing was drafted; for the end

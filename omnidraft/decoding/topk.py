@@ -25,13 +25,3 @@ def top_ids(row: np.ndarray, k: int) -> np.ndarray:
         found = np.flatnonzero(row >= threshold)
     order = np.argsort(-row[found], kind="stable")[:k]
     return found[order]
-
-
-def top_two(row: np.ndarray) -> tuple[int, float]:
-    """The largest entry's id and its distance to the second largest (inf for a single entry)."""
-    best = int(row.argmax())
-    value = row[best]
-    row[best] = -np.inf
-    second = row.max()
-    row[best] = value
-    return best, float(value - second)

@@ -21,7 +21,6 @@ class Emission:
     """A token that stands, with what the target thought at its position."""
 
     id: int
-    margin: float
     candidates: Captured | None
     scores: Scores | None = None
 
@@ -57,8 +56,8 @@ def verify_by_equality(
     verdict = Verdict()
     for i in range(len(proposals) + 1):
         candidates = sampler.prepare(rows[i], recent)
-        drawn, margin = sampler.draw(rows[i], position + i)
-        verdict.emitted.append(Emission(drawn, margin, candidates, sampler.scores(drawn)))
+        drawn = sampler.draw(rows[i], position + i)
+        verdict.emitted.append(Emission(drawn, candidates, sampler.scores(drawn)))
         recent.append(drawn)
         if i == len(proposals):
             break

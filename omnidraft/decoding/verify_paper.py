@@ -37,7 +37,7 @@ def verify_as_published(
                 residual = np.maximum(p - mapped, 0.0)
                 total = residual.sum()
                 drawn = int(rng.choice(len(p), p=residual / total if total > 0 else p))
-        verdict.emitted.append(Emission(drawn, np.inf, candidates, sampler.scores(drawn)))
+        verdict.emitted.append(Emission(drawn, candidates, sampler.scores(drawn)))
         recent.append(drawn)
         if not accepted:
             break

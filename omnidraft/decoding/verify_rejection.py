@@ -38,7 +38,7 @@ def verify_by_rejection(
         candidates = sampler.prepare(rows[i], recent)
         p = sampler.probabilities(rows[i])
         drawn, used, rejected = emit(p, pieces, used, q, tree, rng)
-        verdict.emitted.append(Emission(drawn, np.inf, candidates, sampler.scores(drawn)))
+        verdict.emitted.append(Emission(drawn, candidates, sampler.scores(drawn)))
         recent.append(drawn)
         if i < len(proposals):
             verdict.tested += 1

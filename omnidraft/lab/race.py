@@ -64,15 +64,14 @@ class Said:
 class Paired:
     """Both answers to a prompt.
 
-    same: the same tokens from first to last; near_tie: where they part, two tokens were so close that the rounding of
-    wider passes decides. speedup: time a token took plainly over the time it took drafted, up to where a loop begins.
+    same: the same tokens from first to last. speedup: time a token took plainly over the time it took drafted, up to
+    where a loop begins.
     """
 
     number: int
     plain: Trace
     drafted: Trace
     same: bool
-    near_tie: bool
 
     @property
     def speedup(self) -> float:
@@ -85,7 +84,7 @@ class Score:
     95%, over prompts, None where they are too few.
 
     acceptance: accepted / proposed of what the drafter said, None if it said nothing; copied: tokens that were copied
-    from earlier text. same: answers whose texts are equal; near_ties: those that part at a near-tie.
+    from earlier text. same: answers whose texts are equal.
     """
 
     answers: int
@@ -98,7 +97,6 @@ class Score:
     tokens_per_pass: float
     copied: int
     same: int
-    near_ties: int
 
 
 RaceEvent = Began | Said | Paired
@@ -129,9 +127,7 @@ def paired(number: int, plain: Sequence[Event], drafted: Sequence[Event]) -> Pai
     """Both answers' events put side by side."""
     tokens = [[event for event in events if isinstance(event, Token)] for events in (plain, drafted)]
     same = [t.id for t in tokens[0]] == [t.id for t in tokens[1]]
-    parting = [(a, b) for a, b in zip(*tokens, strict=False) if a.id != b.id]
-    near = not same and bool(parting) and any(token.near_tie for token in parting[0])
-    return Paired(number, record(plain), record(drafted), same, near)
+    return Paired(number, record(plain), record(drafted), same)
 
 
 def score(pairs: Sequence[Paired]) -> Score | None:
@@ -150,7 +146,6 @@ def score(pairs: Sequence[Paired]) -> Score | None:
         tokens_per_pass=tokens / max(sum(len(trace.rounds) for trace in drafted), 1),
         copied=sum(r.accepted for trace in drafted for r in trace.rounds if r.copied),
         same=sum(p.same for p in pairs),
-        near_ties=sum(p.near_tie for p in pairs),
     )  # fmt: skip
 
 

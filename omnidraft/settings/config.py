@@ -178,10 +178,10 @@ class ModelSettings:
         reload=True,
     )  # fmt: skip
     exact: str = choice(
-        "auto",
-        ("auto", "bits"),
-        "auto keeps drafted text equal to plain text but for near-ties of rounding; bits keeps every last bit, by "
-        "passes of one kind alone.",
+        "bits",
+        ("bits", "fast"),
+        "bits: the text with the drafter is the text without it, to the last bit; fast: wider passes and quicker "
+        "kernels, and the text may differ where two tokens are nearly equally likely.",
         reload=True,
         expert=True,
     )

@@ -26,7 +26,7 @@ WRONG = {
     "partial": ["no", 1],
 }
 GOOD = answer_meta(
-    statistics={"tokens": 3, "draft": 0.5, "origins": {"target": 1}, "near_tie_positions": [2]},
+    statistics={"tokens": 3, "draft": 0.5, "origins": {"target": 1}},
     token_ids=[5, 6],
     origins=["target", "somewhere"],
     target="tiny",

@@ -143,7 +143,7 @@ def draws(constraint, n: int, temperature: float = 1.0) -> Counter:
         sampler = ConstrainedSampler(SamplingSettings.unfiltered(temperature=temperature), WIDE, seed, 0, constraint)
         prepared = row.copy()
         sampler.prepare(prepared, [])
-        found[sampler.draw(prepared, 0).id] += 1
+        found[sampler.draw(prepared, 0)] += 1
     return found
 
 

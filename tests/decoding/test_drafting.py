@@ -39,7 +39,7 @@ def drawn(drafting: Drafting, length: int) -> list[int]:
 def settle(drafting: Drafting, emitted, accepted: int, carried: int = 0) -> None:
     proposals = drafting.translator.segment(drafting.pieces)
     assert [p.target_id for p in proposals[:accepted]] == list(emitted[:accepted]), "no such outcome"
-    verdict = Verdict([Emission(t, np.inf, None) for t in emitted], accepted, accepted, carried)
+    verdict = Verdict([Emission(t, None) for t in emitted], accepted, accepted, carried)
     drafting.settle(verdict, proposals)
 
 
@@ -127,6 +127,6 @@ def test_the_first_token_gets_the_space_the_drafter_expects():
         for virtual in (True, False):
             model = ToyModel(vocabulary, lambda history: np.zeros(vocabulary.size))
             drafting = Drafting(model, toys.translator_of(vocabulary), [C], virtual_space=virtual)
-            verdict = Verdict([Emission(said, np.inf, None), Emission(said, np.inf, None)])
+            verdict = Verdict([Emission(said, None), Emission(said, None)])
             drafting.settle(verdict, [])
             assert drafting.context == [C, *(expected if virtual else [said]), said]

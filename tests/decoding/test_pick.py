@@ -52,7 +52,7 @@ def test_with_the_same_distribution_drafter_and_target_draw_the_same():
     drawn = set()
     for seed in range(200):
         piece = CoupledPicker(translator, seed, sampling).pick(drafted, [], 5)
-        token = Sampler(sampling, toys.TARGET, seed).draw(target.copy(), 5).id
+        token = Sampler(sampling, toys.TARGET, seed).draw(target.copy(), 5)
         assert translator.pair.direct[piece] == token
         drawn.add(token)
     assert len(drawn) == 3

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import product
-
 import numpy as np
 import pytest
 from scipy import stats
@@ -73,14 +71,14 @@ def sampler(settings: SamplingSettings, seed: int = 0, capture: int = 0) -> Samp
 
 
 @pytest.mark.parametrize("filters", [*FILTERS, {"temperature": 0.0}], ids=str)
-def test_what_is_drawn_depends_neither_on_margins_nor_on_what_is_captured(filters):
+def test_what_is_drawn_does_not_depend_on_what_is_captured(filters):
     settings = SamplingSettings.unfiltered(**{"temperature": 1.0, **filters})
     for seed in range(30):
         drawn = set()
-        for capture, margins in product((0, 48), (True, False)):
-            one, logits = Sampler(settings, VOCABULARY, seed, capture, margins=margins), row(seed, 0.2 + seed / 4)
+        for capture in (0, 48):
+            one, logits = sampler(settings, seed, capture), row(seed, 0.2 + seed / 4)
             one.prepare(logits, [])
-            drawn.add(one.draw(logits, seed).id)
+            drawn.add(one.draw(logits, seed))
         assert len(drawn) == 1
 
 
@@ -108,7 +106,7 @@ def test_draws_follow_the_filtered_distribution(filters):
     n = 20_000
     prepared = logits.copy()
     s.prepare(prepared, [])
-    counts = np.bincount([s.draw(prepared, position).id for position in range(n)], minlength=SIZE + PADDING)
+    counts = np.bincount([s.draw(prepared, position) for position in range(n)], minlength=SIZE + PADDING)
     assert counts[expected == 0].sum() == 0
     common = expected * n >= 5
     observed = [*counts[common], counts[~common].sum()]
@@ -124,7 +122,7 @@ def test_padding_is_never_drawn_and_weighs_nothing():
             logits = row(position)
             s = sampler(settings)
             s.prepare(logits, [])
-            drawn = s.draw(logits, position).id
+            drawn = s.draw(logits, position)
             assert VOCABULARY.kinds[drawn] != TokenKind.UNUSED
             assert s.probabilities(logits)[SIZE:].sum() == 0
 
@@ -135,10 +133,7 @@ def test_at_temperature_zero_the_most_probable_id_is_drawn():
             logits = row(seed)
             s = sampler(SamplingSettings.unfiltered(temperature=0.0), seed, capture)
             s.prepare(logits, [])
-            draw = s.draw(logits, 0)
-            best = np.sort(logits[:SIZE])[::-1]
-            assert draw.id == int(logits[:SIZE].argmax())
-            assert draw.margin == pytest.approx(best[0] - best[1], abs=1e-5)
+            assert s.draw(logits, 0) == int(logits[:SIZE].argmax())
 
 
 @pytest.mark.parametrize("penalty", [0.5, 1.3, 3.0])
@@ -169,26 +164,6 @@ def test_captured_candidates_are_the_targets_own_whatever_the_settings():
     assert captured.rest == pytest.approx(1 - p[order].sum(), abs=1e-5)
 
 
-@pytest.mark.parametrize("filters", [{}, {"top_k": 8}, {"top_p": 0.8}, {"min_p": 0.05}, {"top_p": 0.0}, {"min_p": 1.0}],
-                         ids=str)  # fmt: skip
-def test_nudging_every_logit_by_much_less_than_the_margin_changes_no_draw(filters):
-    """Also where the nudge changes which ids pass the filter."""
-    rng = np.random.default_rng(0)
-    settings = SamplingSettings.unfiltered(temperature=0.8, **filters)
-    sure = 0
-    for position in range(400):
-        logits = row(position, scale=1.5)
-        s = sampler(settings, position)
-        s.prepare(logits, [])
-        drawn, margin = s.draw(logits, position)
-        nudge = min(margin * 0.2, 0.02)
-        sure += margin > 0.05
-        moved = logits + rng.uniform(-nudge, nudge, logits.shape).astype(np.float32)
-        s.prepare(moved, [])
-        assert s.draw(moved, position).id == drawn
-    assert sure > 200, "a margin that is always small says nothing"
-
-
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_a_bias_is_drawn_by_and_left_out_of_what_is_captured(temperature):
     """A row's likeliest ids are found once; those found before the bias must not decide."""
@@ -197,5 +172,5 @@ def test_a_bias_is_drawn_by_and_left_out_of_what_is_captured(temperature):
     settings = SamplingSettings.unfiltered(temperature=temperature)
     biased, moved = Sampler(settings, VOCABULARY, 0, 8, bias={least: 100.0}), logits.copy()
     captured = biased.prepare(moved, [])
-    assert biased.draw(moved, 0).id == least
+    assert biased.draw(moved, 0) == least
     assert captured.ids.tolist() == np.argsort(-logits[:SIZE])[:8].tolist()

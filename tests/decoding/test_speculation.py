@@ -46,7 +46,7 @@ def test_a_passage_to_copy_ends_a_rest_at_once():
     made = speculation(policy, lookup)
     for said in (A, B, C, C, B, A, B, C):
         assert made.guess(EQUALITY, 0, 8) is NOTHING
-        made.settle(Verdict(emitted=[Emission(said, 1.0, None)]), [])
+        made.settle(Verdict(emitted=[Emission(said, None)]), [])
     assert policy.begun == 0
     assert [p.target_id for p in made.guess(EQUALITY, 8, 2).proposals] == [C, B]
 

@@ -50,20 +50,17 @@ def test_a_cancelled_race_ends_without_a_pair_for_the_prompt_it_was_at(assistant
     assert not any(isinstance(e, Paired) for e in seen)
 
 
-def answer(ids: list[int], seconds: float, near: int | None = None, copied: int = 0) -> list:
-    tokens = [Token(i, b"", "", "target", at, near_tie=at == near) for at, i in enumerate(ids)]
+def answer(ids: list[int], seconds: float, copied: int = 0) -> list:
+    tokens = [Token(i, b"", "", "target", at) for at, i in enumerate(ids)]
     done = Round(0, 4, 4, 2, len(ids), 0.0, 0.0, seconds, 0.0, copied)
     return [*tokens, done, Finished("stop", Statistics())]
 
 
-def test_texts_that_part_are_told_from_those_that_part_at_a_near_tie():
+def test_texts_are_the_same_where_every_token_is():
     same = paired(0, answer([1, 2, 3], 1.0), answer([1, 2, 3], 0.5))
     other = paired(1, answer([1, 2, 3], 1.0), answer([1, 9, 3], 1.0))
-    near = paired(2, answer([1, 2, 3], 1.0, near=1), answer([1, 9, 3], 1.0))
-    shorter = paired(3, answer([1, 2, 3], 1.0), answer([1, 2], 1.0))
-    assert [(p.same, p.near_tie) for p in (same, other, near, shorter)] == [
-        (True, False), (False, False), (False, True), (False, False),
-    ]  # fmt: skip
+    shorter = paired(2, answer([1, 2, 3], 1.0), answer([1, 2], 1.0))
+    assert [p.same for p in (same, other, shorter)] == [True, False, False]
     assert same.speedup == pytest.approx(2.0)
 
 

@@ -15,10 +15,9 @@ from omnidraft.backends.prompting.grammar import by_bytes, json_grammar
 from omnidraft.decoding.request import AnswerRequest
 from tests.server.described import MODELS
 from tests.server.test_api import ASK, MODEL, client
-from tests.serving import SETTINGS, served
+from tests.serving import served
 
-BITS = 'exact = "bits"\n'  # near-ties of F16 would fall with the width of a pass
-server = served(settings=SETTINGS.replace("threads = 1\n", "threads = 1\n" + BITS))
+server = served()
 
 SCHEMA = {
     "type": "object",

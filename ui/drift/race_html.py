@@ -137,12 +137,7 @@ def _proof(view: RaceView) -> str:
     if found is None or view.phase == "racing":
         return ""
     words = f"<b>Same text</b> in {count(found.same)} of {count(found.answers)} answers, compared token by token."
-    if found.near_ties:
-        words += (
-            f" In {count(found.near_ties)} two tokens were so close that rounding decided between them; "
-            "plain decoding on another machine may differ there too."
-        )
-    equal = found.same + found.near_ties == found.answers
+    equal = found.same == found.answers
     return f'<p class="od-proof" data-equal="{str(equal).lower()}">{words}</p>'
 
 

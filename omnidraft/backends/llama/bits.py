@@ -2,15 +2,19 @@
 
 llama.cpp has several kernels for one product, and chooses by the number of rows and the format of the weights: two
 of them round differently, what they write into the KV cache drifts apart, and some tokens later another one wins.
-With flash attention, on x86 processors: Q8_0 and Q4_0 compute every row alike in passes of any width; F16 and F32 in
-all but those of one row; Q4_K up to three rows. Knows neither drafting nor where passes come from.
+On processors, as requirements.txt has llama.cpp built, float and plain quantized matrices compute every row by itself
+in passes of any width, K-quants up to seven rows, from where on tiles are taken; a build with llamafile's products
+computes single rows of float matrices otherwise than several. What is so is found out with each model as it is loaded.
+Knows neither drafting nor where passes come from.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
+import llama_cpp
 import numpy as np
 
 from omnidraft.backends.base import LanguageModel
@@ -18,9 +22,10 @@ from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.gguf.header import read_header
 from omnidraft.backends.llama.runtime import type_names
 
-WIDTHS = (1, 2, 3, 4, 5, 6, 8, 16)  # those between two that agree take the same kernels
-ROWS = 8  # of logits that are compared: another kernel shows in the first
-_ALIKE = {"Q8_0", "Q4_0"}
+WIDTHS = (1, 2, 3, 4, 5, 7, 8, 16)  # those between two that agree take the same kernels
+ROWS = 4  # of logits that are compared: another kernel shows in the first
+# Formats that are never laid out anew, or whose laid out rows are the same one by one and together.
+_ALIKE = {"F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1"}
 _PREFIX = 24  # ids before those that are compared: attention has something to attend to
 _WORTH = 3  # rows: narrower classes leave no room for guesses
 
@@ -33,8 +38,17 @@ class WidthClass:
     widest: int
 
 
-def alike_at_any_width(info: ModelInfo) -> bool:
-    """Whether all matrices are in formats whose kernels compute each row by itself."""
+@cache
+def rows_apart() -> bool:
+    """Whether this build of llama.cpp multiplies single rows by another kernel than several (llamafile's)."""
+    return b"LLAMAFILE = 1" in llama_cpp.llama_print_system_info()
+
+
+def alike_when_repacked(info: ModelInfo) -> bool:
+    """Whether the layouts that llama.cpp may give this model's matrices compute a row alike in passes of any width.
+
+    K-quants laid out anew do so up to three rows only; as the file has them, up to seven, at the same speed.
+    """
     types = type_names()
     found = {
         types.get(tensor.type) for part in info.parts for tensor in read_header(part).tensors.values()
@@ -44,24 +58,29 @@ def alike_at_any_width(info: ModelInfo) -> bool:
 
 
 def rows_read_by(model: LanguageModel, width: int) -> list[bytes]:
-    """Logits of ROWS rows behind some tokens, read in passes of this width. Leaves the cache empty."""
+    """Logits of ROWS rows behind some tokens, read in passes of this width. Leaves those some tokens in the cache."""
     ids = np.resize(np.flatnonzero(model.vocabulary.ordinary)[:97], _PREFIX + ROWS).tolist()
-    model.extend(ids[:_PREFIX], 0)
+    if model.tokens[:_PREFIX] == ids[:_PREFIX]:
+        model.rewind(_PREFIX)
+    else:
+        model.rewind(0)
+        model.extend(ids[:_PREFIX], 0)
     rows = []
     for start in range(_PREFIX, len(ids), width):
         step = ids[start : start + width]
         step += step[-1:] * (width - len(step))  # the last pass is as wide as the others
         rows += [row.tobytes() for row in model.extend(step, width)]
-    model.rewind(0)
+    model.rewind(_PREFIX)
     return rows[:ROWS]
 
 
-def width_class(read: Mapping[int, Sequence[bytes]]) -> WidthClass:
-    """The class that plain decoding shares, or where it has none that of two rows.
+def width_class(read: Mapping[int, Sequence[bytes]], leasts: Sequence[int] = (1, 2)) -> WidthClass:
+    """The class that plain decoding shares, or where that leaves no room for guesses the one of two rows.
 
-    read: for each of WIDTHS the rows (as bytes) of the same tokens, read in passes of that width.
+    read: for each of WIDTHS (or some) the rows (as bytes) of the same tokens, read in passes of that width; leasts:
+    how wide plain passes may be.
     """
-    for least in (1, 2):
+    for least in leasts:
         widest = _widest(read, least)
         if widest >= _WORTH:
             return WidthClass(least, widest)
@@ -70,8 +89,8 @@ def width_class(read: Mapping[int, Sequence[bytes]]) -> WidthClass:
 
 def _widest(read: Mapping[int, Sequence[bytes]], least: int) -> int:
     widest = least
-    for width in (width for width in WIDTHS if width > least):
-        if read[width] != read[least]:
+    for width in sorted(width for width in read if width > least):
+        if read[width] != read.get(least):
             break
         widest = width
     return widest

@@ -17,7 +17,7 @@ import llama_cpp
 import numpy as np
 
 from omnidraft.backends.gguf.file import ModelInfo
-from omnidraft.backends.llama.bits import alike_at_any_width
+from omnidraft.backends.llama.bits import alike_when_repacked, rows_apart
 from omnidraft.backends.llama.devices import gpu_offload
 from omnidraft.backends.llama.embeddings import LlamaEmbedder
 from omnidraft.backends.llama.eyes import Eyes
@@ -44,8 +44,8 @@ class LlamaContext:
     rollback: how many tokens of the last pass recurrent layers can take back by themselves; fewer than asked for
     (0) where the architecture has no such thing. With `simulated` nothing is read or reserved and nothing can be
     computed: llama.cpp only works out (and logs) what it would reserve. That may end the process, so do it in a child.
-    placement: layers that lie on other machines; losing one of them ends the process too. verifies: whether the bits
-    of passes of different widths shall be the same where they can be (see `bits`).
+    placement: layers that lie on other machines; losing one of them ends the process too. verifies: that this is a
+    target, whose rows shall have the same bits in passes of many widths (see `bits`).
     least_rows: narrower passes are padded with rows that are cut off again; padded_wholly: also in the last layer and
     behind it, which are computed only for rows whose logits are wanted.
     """
@@ -72,7 +72,8 @@ class LlamaContext:
         self.abort = AbortFlag()
         begin_call()
         try:
-            self._model = self._load(info, settings, simulated, placement)
+            repacked = not verifies or settings.exact == "fast" or alike_when_repacked(info)
+            self._model = self._load(info, settings, simulated, placement, repacked)
             self._context = self._create(info, settings, n_ctx, rollback, verifies)
             self.rollback = llama_cpp.llama_n_rs_seq(self._context)
             self._memory = llama_cpp.llama_get_memory(self._context)
@@ -97,10 +98,13 @@ class LlamaContext:
         llama_cpp.llama_set_abort_callback(self._context, flag.callback, flag.data)
 
     @staticmethod
-    def _load(info: ModelInfo, settings: ModelSettings, simulated: bool, placement: Placement | None) -> int:
+    def _load(
+        info: ModelInfo, settings: ModelSettings, simulated: bool, placement: Placement | None, repacked: bool
+    ) -> int:
         TRIALS.require(info.path)
         parameters = llama_cpp.llama_model_default_params()
         parameters.n_gpu_layers = settings.n_gpu_layers
+        parameters.use_extra_bufts = repacked
         if placement is None and settings.n_gpu_layers == 0:
             placement = Placement([], [])  # a card that llama.cpp knows computes long prompts, wherever the layers lie
         if placement is not None:
@@ -126,7 +130,8 @@ class LlamaContext:
         parameters.n_ctx = n_ctx
         parameters.n_batch = self.capacity
         step = min(self.capacity, _UBATCH)
-        parameters.n_ubatch, parameters.flash_attn_type = _attention(info, settings, n_ctx, step, verifies)
+        attention = _attention(info, settings, n_ctx, step, verifies)
+        parameters.n_ubatch, parameters.flash_attn_type, parameters.type_v = attention
         parameters.n_seq_max = 1
         parameters.n_rs_seq = rollback
         parameters.swa_full = True  # a window that forgets could take back only as much as it has spare
@@ -139,8 +144,9 @@ class LlamaContext:
         self._set_threads = most
         parameters.n_threads = parameters.n_threads_batch = most
         parameters.pooling_type = llama_cpp.LLAMA_POOLING_TYPE_NONE
-        parameters.type_k = parameters.type_v = _KV_TYPES[settings.kv_type]
-        self._parameters = parameters
+        parameters.type_k = _KV_TYPES[settings.kv_type]
+        self._widest_step = parameters.n_ubatch
+        self._flash = parameters.flash_attn_type != llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED  # for all that is known
         context = llama_cpp.llama_init_from_model(self._model, parameters)
         if not context:
             raise ModelError(
@@ -148,24 +154,6 @@ class LlamaContext:
                 f"({failure_reason()}); try a shorter context or another kv_type."
             )
         return context
-
-    @property
-    def flash(self) -> bool:
-        """Whether flash attention computes, for all that is known."""
-        return self._parameters.flash_attn_type != llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED
-
-    def attend(self, flash: bool) -> None:
-        """Compute with the other kernel of attention from now on. Empties the cache."""
-        kinds = llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED, llama_cpp.LLAMA_FLASH_ATTN_TYPE_ENABLED
-        self._parameters.flash_attn_type = kinds[flash]
-        llama_cpp.llama_free(self._context)
-        self._context = llama_cpp.llama_init_from_model(self._model, self._parameters)
-        if not self._context:
-            raise ModelError(f"llama.cpp could not make another context ({failure_reason()}); load the model again.")
-        self._memory = llama_cpp.llama_get_memory(self._context)
-        self._layout.cut(0)
-        self._set_threads = self._parameters.n_threads
-        self.interrupted_by(self.abort)
 
     def _allocate_batch(self) -> None:
         batch = self._batch = llama_cpp.llama_batch_init(self.capacity, 0, 1)
@@ -206,7 +194,7 @@ class LlamaContext:
 
     def open_eyes(self, projector: Path) -> Eyes:
         """What this model sees with; to be closed before this is."""
-        widest = min(self._parameters.n_ubatch, self.capacity)
+        widest = min(self._widest_step, self.capacity)
         return Eyes(projector, self._model, self._prompt_threads.count, widest, self.abort)
 
     def see(self, eyes: Eyes, first: int, rows: int, position: int) -> int:
@@ -247,7 +235,7 @@ class LlamaContext:
         larger weights, reading them for the second row takes more than that saves.
         """
         one_thread = self.threads.count == 1
-        return one_thread and not self.flash and self.memory_kind == "attention" and pass_bytes(info) <= _LIGHT
+        return one_thread and not self._flash and self.memory_kind == "attention" and pass_bytes(info) <= _LIGHT
 
     def logits(self, rows: int) -> np.ndarray:
         """The last `rows` rows of logits of the last `decode`, (rows, n_vocab), in place."""
@@ -333,21 +321,26 @@ class LlamaContext:
         self._batch = self._model = self._context = self._adapter = None
 
 
-def _attention(info: ModelInfo, settings: ModelSettings, n_ctx: int, step: int, verifies: bool) -> tuple[int, int]:
-    """(prompt tokens computed at once, whether flash attention is used).
+def _attention(info: ModelInfo, settings: ModelSettings, n_ctx: int, step: int, verifies: bool) -> tuple[int, int, int]:
+    """(prompt tokens computed at once, whether flash attention is used, the type of the V cache): by model and machine
+    alone, whatever drafts.
 
     On the processor flash attention makes the few-row passes of verification more expensive: 5 rows behind 300 tokens
-    take 4.9 ms instead of 1.5 at 4M parameters, 349 instead of 269 behind 1,000 tokens at 0.4B. But a quantized V
-    cache exists only in its kernels, very long contexts need it for memory, and on a GPU llama.cpp chooses. verifies:
-    of a target, whose rows shall have the same bits in passes of any width: only its kernels give them.
+    take 4.9 ms instead of 1.5 at 4M parameters, 349 instead of 269 behind 1,000 tokens at 0.4B. And it takes another
+    kernel for one row behind 512 tokens, which divides them among the threads, and a third for 64 rows and more: only
+    where K and V have different types, or are quantized, is there one for all. So where a build multiplies single rows
+    by themselves, plain products attend. But a quantized V cache exists only in flash attention's kernels, very long
+    contexts need it for memory, and on a GPU llama.cpp chooses.
     """
-    same_bits = verifies and (settings.exact == "bits" or alike_at_any_width(info))
-    if settings.kv_type != "f16" or same_bits:
-        return step, llama_cpp.LLAMA_FLASH_ATTN_TYPE_ENABLED
+    kept = _KV_TYPES[settings.kv_type]
+    if settings.kv_type != "f16":
+        return step, llama_cpp.LLAMA_FLASH_ATTN_TYPE_ENABLED, kept
+    if settings.n_gpu_layers and gpu_offload():
+        return step, llama_cpp.LLAMA_FLASH_ATTN_TYPE_AUTO, kept
     affordable = prompt_step(info, n_ctx, step)
-    if (settings.n_gpu_layers and gpu_offload()) or not affordable:
-        return step, llama_cpp.LLAMA_FLASH_ATTN_TYPE_AUTO
-    return affordable, llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED
+    if affordable and not (verifies and rows_apart()):
+        return affordable, llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED, kept
+    return step, llama_cpp.LLAMA_FLASH_ATTN_TYPE_ENABLED, llama_cpp.GGML_TYPE_BF16 if verifies else kept
 
 
 class _Rows:

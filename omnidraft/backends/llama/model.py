@@ -19,7 +19,7 @@ from omnidraft.backends.base import Aborted
 from omnidraft.backends.context_length import context_length
 from omnidraft.backends.gguf.adapter_check import check_adapter
 from omnidraft.backends.gguf.file import ModelInfo, read_info, usable_info
-from omnidraft.backends.llama.bits import WIDTHS, rows_read_by, width_class
+from omnidraft.backends.llama.bits import WIDTHS, WidthClass, rows_read_by, width_class
 from omnidraft.backends.llama.cards import place
 from omnidraft.backends.llama.context import LlamaContext
 from omnidraft.backends.llama.devices import gpu_offload
@@ -45,7 +45,7 @@ class LlamaTarget:
     """A `LanguageModel` on llama.cpp.
 
     name, n_ctx (tokens), n_batch (ids per pass), max_rows (rows of logits per pass),
-    widest: rows of the widest pass that computes what plain decoding computes, to the bit where that was asked for;
+    widest: rows of the widest pass that computes what plain decoding computes, to the bit unless `exact` is "fast";
     can_rewind and, if not, cannot_rewind_reason; rewind_method: "cut", "rollback" or "replay" (see llama_rewind.py);
     on_card: whether layers of it lie on a graphics card;
     notices: sentences about settings that could not be followed.
@@ -82,7 +82,6 @@ class LlamaTarget:
         self._context: LlamaContext | None = LlamaContext(
             info, settings, self.n_ctx, max_rows, rollback, placement=placement, verifies=self._verifies
         )
-        self._has_both_kernels = self._verifies and placement is None and not (self.on_card or self._context.flash)
         self._rewinder = Rewinder(self._context, "cut")
         self.n_batch = self._context.capacity
         try:
@@ -167,23 +166,18 @@ class LlamaTarget:
 
     def _keep_to_one_class(self) -> None:
         """Pad plain passes, and bound the others, so that all of them compute the same bits."""
-        if self.rewind_method != "cut" or not self.can_rewind:
-            self.notices.append(f"{self.name} cannot keep to passes of one kind, so near-ties of rounding may show.")
-            return
-        found = width_class({width: rows_read_by(self, width) for width in WIDTHS})
+        cuts = self.can_rewind and self.rewind_method == "cut"  # padding has to be taken back
+        widths = [width for width in WIDTHS if width <= self.max_rows and self.can_rewind]
+        read = {width: rows_read_by(self, width) for width in widths}
+        self.rewind(0)
+        found = width_class(read, (1, 2) if cuts else (1,))
         context = self._live()
         context.least_rows, context.padded_wholly, self.widest = found.least, True, found.widest
-        if found.widest == 1:
-            self.notices.append(f"No two widths of pass compute the same bits with {self.name}, so nothing is drafted.")
-
-    def suit(self, drafts: bool) -> None:
-        """Attend with the kernel that is quicker for the rows of drafts (see `_attention` in context.py), or without
-        drafts as llama.cpp does by itself. Empties the cache where that changes."""
-        flash = not (drafts and self.can_rewind)
-        if self._has_both_kernels and self._live().flash != flash:
-            self._live().attend(flash)
-            self._rewinder.forget()
-            self.tokens.clear()
+        if found == WidthClass(1, 1) and self.can_rewind:
+            self.notices.append(
+                f"No two widths of pass compute the same bits with {self.name}, so nothing is drafted; "
+                'exact = "fast" drafts, and the text may then differ where two tokens are nearly equally likely.'
+            )
 
     def _why_not(self) -> str:
         kind = self._live().memory_kind
