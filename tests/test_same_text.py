@@ -25,7 +25,7 @@ LANGUAGES = (
     "اشرح لي ما هي الجاذبية.", "Donne-moi une recette de crêpes.", "日本の首都はどこですか。そこで何が見られますか。",
 )  # fmt: skip
 SAMPLINGS = (
-    SamplingSettings(temperature=0.0), SamplingSettings(), SamplingSettings.unfiltered(temperature=1.5),
+    SamplingSettings(temperature=0.0), SamplingSettings(temperature=0.8), SamplingSettings.unfiltered(temperature=1.5),
 )  # fmt: skip
 DRAFTS = (DraftSettings(), *(DraftSettings(mode="fixed", length=length) for length in range(1, 9)))
 

@@ -1,9 +1,11 @@
-"""Which models a command uses when it is not told: the profile's choice, else the bundled ones."""
+"""Which models a command uses when it is not told: the profile's choice, else a real one that is there, else the
+bundled ones."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from omnidraft.app.catalog import DEFAULT, is_right
 from omnidraft.backends.discovery import find_models
 from omnidraft.errors import ModelError
 from omnidraft.settings.config import AppSettings
@@ -14,14 +16,26 @@ _DEFAULTS = AppSettings()
 
 
 def choose_target(given: str | None, home: DataHome, settings: AppSettings = _DEFAULTS) -> Path:
-    """The given path, or a name as `models` lists it; without either the profile's target, else the first bundled."""
+    """The given path, or a name as `models` lists it; without either the profile's target, else a real model that is
+    there, else the first bundled one."""
     name = given or settings.target
     if name is None:
+        if (real := real_model(home)) is not None:
+            return real
         found = [m for m in find_models([BUNDLED_MODELS]) if m.kind == "model" and BUNDLED_DRAFTER not in m.name]
         if not found:
             raise ModelError("No model was found; name one with --target.")
         return found[0].path
     return _resolve(name, home, settings)
+
+
+def real_model(home: DataHome) -> Path | None:
+    """The model to begin with that somebody fetched: the default one, if it is whole, else the first other one."""
+    for folder in (home.models, BUNDLED_MODELS):
+        if is_right(path := folder / DEFAULT.file, DEFAULT):
+            return path
+    others = [m for m in find_models([home.models]) if m.kind == "model" and m.path.name != DEFAULT.file]
+    return others[0].path if others else None
 
 
 def choose_drafter(given: str | None, home: DataHome, settings: AppSettings = _DEFAULTS) -> Path | None:

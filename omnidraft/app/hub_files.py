@@ -1,4 +1,4 @@
-"""What the Hugging Face Hub offers: a short list of models to begin with, and what a repository holds of use here.
+"""What a repository of the Hugging Face Hub holds of use here.
 
 The endpoint is huggingface_hub's (HF_ENDPOINT). No token is sent, and nothing is asked unless the user presses a
 button.
@@ -16,18 +16,6 @@ from omnidraft.errors import OmniDraftError
 
 log = logging.getLogger("omnidraft.ui")
 
-# (repository, what it is; size of its usual file; licence)
-SUGGESTED = [
-    ("HuggingFaceTB/SmolLM2-360M-Instruct-GGUF", "SmolLM2 360M: the smallest that makes sense; 0.4 GB; Apache 2.0"),
-    ("Qwen/Qwen2.5-0.5B-Instruct-GGUF", "Qwen2.5 0.5B: quick on any machine; 0.5 GB; Apache 2.0"),
-    ("Qwen/Qwen3-0.6B-GGUF", "Qwen3 0.6B: thinks before it answers; 0.6 GB; Apache 2.0"),
-    ("TheBloke/TinyLlama-1.1B-Chat-v1.0-GGUF", "TinyLlama 1.1B: shares llama-68m's vocabulary; 0.7 GB; Apache 2.0"),
-    ("bartowski/Llama-3.2-1B-Instruct-GGUF", "Llama 3.2 1B: a good all-rounder; 0.8 GB; Llama 3.2 licence"),
-    ("ggml-org/gemma-3-1b-it-GGUF", "Gemma 3 1B: many languages; 0.8 GB; Gemma terms"),
-    ("Qwen/Qwen2.5-1.5B-Instruct-GGUF", "Qwen2.5 1.5B: better answers, still light; 1.1 GB; Apache 2.0"),
-    ("microsoft/Phi-3-mini-4k-instruct-gguf", "Phi-3 mini 3.8B: the best of these, and the slowest; 2.4 GB; MIT"),
-    ("JackFram/llama-68m", "Llama 68M, a drafter: converted to GGUF when it has come; 0.3 GB; Apache 2.0"),
-]
 MAX_CONVERTED = 4 << 30  # bytes of weights that are worth converting here
 _PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.IGNORECASE)
 _BESIDE = (

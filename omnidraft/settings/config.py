@@ -53,7 +53,7 @@ USUAL_LENGTH = 1024  # tokens after which an answer without thoughts has mostly 
 class SamplingSettings:
     """How the next token is drawn from the target's distribution."""
 
-    temperature: float = number(0.8, 0.0, 10.0, "Randomness: 0 always takes the most probable token, 1 samples as is.")
+    temperature: float = number(0.3, 0.0, 10.0, "Randomness: 0 always takes the most probable token, 1 samples as is.")
     top_k: int = integer(
         40, 0, 1_000_000, "Only the k most probable tokens may be drawn; 0 switches this off.", expert=True
     )

@@ -11,12 +11,12 @@ from tests.ui.chatting import answers, arrived, ask, choose, new_chat, wait_idle
 from tests.ui.conftest import Server
 from tests.ui.test_daily_use import SHIFTS
 from tests.ui.test_race_page import IN_VIEW
-from ui.chat.parts import EXAMPLES
+from ui.chat.parts import TOY_EXAMPLES
 from ui.common.words import MEANINGS
 
 SUMS = {"What is 2 + 3?": 5, "7+8=?": 15, "What's 9 + 4?": 13, "How much is 12 plus 7?": 19, "What is 15 - 6?": 9}
 SIZES = [(1440, 900), (390, 844)]
-ANSWERS = {EXAMPLES[0]: "The answer is 68.", EXAMPLES[1]: "return sum(", EXAMPLES[2]: "OmniDraft is"}
+ANSWERS = {TOY_EXAMPLES[0]: "The answer is 68.", TOY_EXAMPLES[1]: "return sum(", TOY_EXAMPLES[2]: "OmniDraft is"}
 # Of what scrolls up and down, whether it scrolls sideways too.
 TOO_WIDE = "[...document.querySelectorAll('html, #od-page, #od-main')].some((e) => e.scrollWidth > e.clientWidth + 1)"
 
@@ -45,7 +45,7 @@ def test_the_first_screen_says_what_this_is_and_where_to_go(fresh, pages, size):
     page.wait_for_timeout(1500)  # what comes late would move the rest
     for text in ("gets faster as you talk to it", "a toy that knows sums", "See it race", "Get a real model"):
         assert page.locator(f".od-empty >> text={text}").is_visible(), text
-    for example in EXAMPLES:
+    for example in TOY_EXAMPLES:
         assert page.locator(f"#od-chat .example >> text={example}").is_visible(), example
     assert not page.evaluate(TOO_WIDE)
     assert page.evaluate("window.odShift") < 0.05
@@ -76,12 +76,12 @@ def test_words_of_the_field_are_explained_where_they_stand(fresh, pages, touch):
 def test_what_is_suggested_and_what_one_tries_next_is_answered_right(fresh, pages):
     page = pages.open(fresh)
     new_chat(page)
-    page.click(f"#od-chat .example >> text={EXAMPLES[0]}")
+    page.click(f"#od-chat .example >> text={TOY_EXAMPLES[0]}")
     page.wait_for_selector("#od-chat .bot-row")
     wait_idle(page)
-    assert ANSWERS[EXAMPLES[0]] in answers(page)[-1]
+    assert ANSWERS[TOY_EXAMPLES[0]] in answers(page)[-1]
     shown = speedups(page)
-    for question in EXAMPLES[1:]:
+    for question in TOY_EXAMPLES[1:]:
         ask(page, question)
         assert ANSWERS[question] in answers(page)[-1]
         shown += speedups(page)

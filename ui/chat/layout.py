@@ -11,7 +11,7 @@ from ui.chat import attachments, library, tools
 from ui.chat.conversation_list import PICK_SCRIPT
 from ui.chat.named_rows import SCRIPT
 from ui.chat.options import Options
-from ui.chat.parts import EXAMPLES, arriving
+from ui.chat.parts import arriving, examples
 from ui.chat.stream import Followed
 from ui.chat.view import ChatView
 from ui.common.layout import mobile_bar, side_head
@@ -126,7 +126,7 @@ def _conversation() -> dict[str, Any]:
             placeholder=arriving(),
             group_consecutive_messages=False,
             autoscroll=False,  # turns.js does it: Gradio's own pulls readers down who have scrolled up a little
-            examples=[{"text": text} for text in EXAMPLES],
+            examples=examples(None),
         ),
         "marks": gr.HTML(elem_id="od-bus", js_on_load=BUS),
         "permit": gr.HTML(elem_id="od-permit", js_on_load=tools.SCRIPT),

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from omnidraft.app import models_list
 from omnidraft.app.answer_job import AnswerJob
+from omnidraft.app.catalog import DEFAULT
 from omnidraft.app.conversing import answering
 from omnidraft.app.kept_answer import shown_pieces, stored_plain
 from omnidraft.app.live import Live
@@ -23,12 +24,25 @@ GONE_ELSEWHERE = "The conversation of this address is not here any more; this is
 LOOKING = "*Looking at the picture …*"
 ARRIVING = "This page is not filled yet; wait a moment, or reload it."
 
-# What the bundled models can answer: a sum, a small function, what this program is.
+# What a small model answers well, each tried at default sampling; what the toys can: sums, functions, this program.
 EXAMPLES = [
+    "Give me three tips for a good night's sleep.",
+    "Write a Python function that adds up all numbers in a list.",
+    "What is gravity?",
+]
+TOY_EXAMPLES = [
     "What is 23 + 45?",
     "Write a function named add_all to add up all numbers in a list.",
     "What is OmniDraft?",
 ]
+
+
+def examples(target: Path | None) -> list[dict[str, str]]:
+    """Questions that the model which would answer answers well."""
+    toy = target is not None and models_list.is_bundled(target) and target.name != DEFAULT.file
+    return [{"text": text} for text in (TOY_EXAMPLES if toy else EXAMPLES)]
+
+
 WHAT = "A chat assistant on your own machine that gets faster as you talk to it, and says exactly the same."
 WAYS = (
     '<p class="od-ways"><a class="od-go" href="/drift-lab?race=go">See it race</a>'
@@ -158,8 +172,16 @@ def empty_state(target: Path | None) -> str:
     if models_list.is_bundled(target):
         return _empty(
             "Ask something",
-            f"{WHAT} The model at hand is a toy that knows sums, small Python functions and OmniDraft.",
+            f"{WHAT} The model at hand is a toy that knows sums, small Python functions and OmniDraft; "
+            "<code>python -m omnidraft models get smollm2-135m</code>, or a button on the Models page, brings one that "
+            "talks about anything.",
             WAYS.format("Get a real model"),
+        )
+    if target.name == DEFAULT.file:
+        return _empty(
+            "Ask something",
+            f"{WHAT} SmolLM2-135M answers: it talks about anything, with a small model's mistakes.",
+            WAYS.format("Get a better model"),
         )
     return _empty("Ask something", f"{WHAT} {escape(target.stem)} answers.", WAYS.format("Other models"))
 

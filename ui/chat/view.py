@@ -33,6 +33,7 @@ from ui.chat.parts import (
     acceptance_of,
     describe_switch,
     empty_state,
+    examples,
     gain_of,
     gauge,
     idle_sentence,
@@ -316,7 +317,7 @@ class ChatView:
             self.target: gr.Dropdown(value=str(path)),
             self.side: self.panel_of(session, settings, messages),
             self.gauge: gauge(session, messages),
-            self.chat: gr.Chatbot(placeholder=empty_state(path)),
+            self.chat: gr.Chatbot(placeholder=empty_state(path), examples=examples(path)),
             **self.options.show(settings, sampling_of(session, settings), thinking_words(session, settings)),
         }
 
@@ -339,8 +340,10 @@ class ChatView:
 
     def _conversation(self, session: Session, chat: str, path: list[Message]) -> dict:
         shown = shown_turns(session, chat, path)
-        empty = empty_state(conversing.answering(session, chat)) if not shown.rows else None
-        value = gr.Chatbot(value=shown.rows, placeholder=empty) if empty else shown.rows
+        value: Any = shown.rows
+        if not shown.rows:
+            target = conversing.answering(session, chat)
+            value = gr.Chatbot(value=[], placeholder=empty_state(target), examples=examples(target))
         permit = "" if session.writing(chat) else question(path)
         return {self.chat: value, self.marks: shown.marks_html(chat), self.permit: permit}
 

