@@ -158,9 +158,7 @@ class _Answer:
             shown = self.text.feed(data)
             count = self.statistics.tokens + i
             position = self._written + count
-            tokens.append(
-                Token(emission.id, data, shown, origin, position, emission.candidates, emission.scores)
-            )
+            tokens.append(Token(emission.id, data, shown, origin, position, emission.candidates, emission.scores))
             self.committed.append(emission.id)
             if self._ends(emission.id):
                 self._finished = "stop"

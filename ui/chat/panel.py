@@ -25,6 +25,7 @@ ORIGIN_WORDS = {
     "forced": "forced by the grammar",
 }
 SHORT = 0.006  # seconds of a pass below which guessing cannot gain
+_FEW = 8  # proposals: fewer say nothing about what guesses cost
 UNKNOWN = 0.2  # of a speedup: wider intervals say nothing
 _TIMES = (("draft", "draft"), ("translate", "translate"), ("verify", "verify"), ("other", "other"))
 
@@ -36,19 +37,20 @@ def panel(
     plain: PlainSpeed | None = None,
     past: Sequence[float] = (),
     gain: Gain | None = None,
+    claim: str = "",
 ) -> str:
     """The side panel.
 
     `plain_reason` is why drafting is off before there is an answer to say so; `plain` is the answer's speed without
     drafting; `past` are the drafter's acceptance rates in the conversation's answers so far; `gain`
-    is what learning has brought.
+    is what learning has brought; `claim` what drafting means for the text.
     """
     if live is None or not live.statistics.tokens:
         return _frame(_idle(live if live is not None and live.phase != "done" else None), plain_reason)
     s = live.statistics
     course = list(past) if live.phase == "done" else [*past, *live.acceptance]
     parts = [_speed(s, plain), _drafted(s), _copied(s), learned(gain), _sparkline(course), _split(s), _origins(s)]
-    parts.append(_small_print(s))
+    parts.append(_small_print(s, claim if s.proposed else ""))
     return _frame("".join(parts), live.disabled_reason or plain_reason)
 
 
@@ -131,6 +133,8 @@ def _compared(s: Statistics, plain: PlainSpeed | None) -> str:
             f"<p><b>No gain here:</b> a pass of this model takes {1000 * took:.1f} ms, hardly more than a guess does, "
             "so there is nothing to save. Larger models are sped up.</p>"
         )
+    if s.proposed < _FEW:
+        return "<p><b>No gain in this answer:</b> hardly anything was guessed.</p>"
     return "<p><b>No gain in this answer:</b> too few guesses were right for what they cost.</p>"
 
 
@@ -184,7 +188,8 @@ def _split(s: Statistics) -> str:
     total = s.decode_seconds
     if not total:
         return ""
-    rows = [(word, getattr(s, name), f"od-t-{name}") for name, word in _TIMES]
+    named = {**dict(_TIMES), "verify": "verify" if s.proposed else "passes of the model"}
+    rows = [(word, getattr(s, name), f"od-t-{name}") for name, word in named.items()]
     return _stack("Where the time went", [(w, v, c, f"{v / total:.0%}") for w, v, c in rows if v > 0])
 
 
@@ -203,7 +208,7 @@ def _stack(title: str, rows: list[tuple[str, float, str, str]]) -> str:
     return f'<h4>{title}</h4><div class="od-stack" aria-hidden="true">{bar}</div><ul class="od-legend">{legend}</ul>'
 
 
-def _small_print(s: Statistics) -> str:
+def _small_print(s: Statistics, claim: str) -> str:
     parts = [f"{count(s.tokens)} tokens in {seconds(s.decode_seconds)}"]
     if s.prompt_tokens:
         fresh = s.prompt_tokens - s.reused_tokens
@@ -211,4 +216,4 @@ def _small_print(s: Statistics) -> str:
     if s.threads is not None:
         used, most = s.threads
         parts.append(f"{used} of {most} threads" + (": the machine is busy" if used < most else ""))
-    return f'<p class="od-small">{"; ".join(parts)}.</p>'
+    return f'<p class="od-small">{"; ".join(parts)}. {escape(claim)}</p>'

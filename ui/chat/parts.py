@@ -43,7 +43,8 @@ def examples(target: Path | None) -> list[dict[str, str]]:
     return [{"text": text} for text in (TOY_EXAMPLES if toy else EXAMPLES)]
 
 
-WHAT = "A chat assistant on your own machine that gets faster as you talk to it, and says exactly the same."
+WHAT = "A chat assistant on your own machine that gets faster as you talk to it"
+SAME, MAY_DIFFER = "and says exactly the same.", "and says the same, but where two words are nearly equally likely."
 WAYS = (
     '<p class="od-ways"><a class="od-go" href="/drift-lab?race=go">See it race</a>'
     '<a class="od-go" href="/models">{}</a></p>'
@@ -161,8 +162,18 @@ def describe_switch(session: Session, path: Sequence[Message] = ()) -> str:
     return " ".join(said)
 
 
-def empty_state(target: Path | None) -> str:
-    """HTML for the empty chat; `target` is the model that would answer."""
+def text_claim(session: Session) -> str:
+    """What drafting means for the text of answers, by how models are loaded and proposals are verified."""
+    if session.settings.draft.verification != "coupled":
+        return "Drafted text follows the same distribution as plain text; above temperature 0 it is another draw."
+    if session.model_settings.exact == "fast":
+        return "The text may differ from plain decoding's where two tokens are nearly equally likely."
+    return "The text is plain decoding's, to the last token."
+
+
+def empty_state(target: Path | None, exact: str) -> str:
+    """HTML for the empty chat; `target` is the model that would answer, exact: the setting."""
+    what = f"{WHAT}, {MAY_DIFFER if exact == 'fast' else SAME}"
     if target is None:
         return _empty(
             "No model yet",
@@ -172,7 +183,7 @@ def empty_state(target: Path | None) -> str:
     if models_list.is_bundled(target):
         return _empty(
             "Ask something",
-            f"{WHAT} The model at hand is a toy that knows sums, small Python functions and OmniDraft; "
+            f"{what} The model at hand is a toy that knows sums, small Python functions and OmniDraft; "
             "<code>python -m omnidraft models get smollm2-135m</code>, or a button on the Models page, brings one that "
             "talks about anything.",
             WAYS.format("Get a real model"),
@@ -180,10 +191,10 @@ def empty_state(target: Path | None) -> str:
     if target.name == DEFAULT.file:
         return _empty(
             "Ask something",
-            f"{WHAT} SmolLM2-135M answers: it talks about anything, with a small model's mistakes.",
+            f"{what} SmolLM2-135M answers: it talks about anything, with a small model's mistakes.",
             WAYS.format("Get a better model"),
         )
-    return _empty("Ask something", f"{WHAT} {escape(target.stem)} answers.", WAYS.format("Other models"))
+    return _empty("Ask something", f"{what} {escape(target.stem)} answers.", WAYS.format("Other models"))
 
 
 def arriving() -> str:

@@ -44,6 +44,7 @@ from ui.chat.parts import (
     pieces_of,
     spoken,
     stored_live,
+    text_claim,
 )
 from ui.chat.stream import Followed, follow
 from ui.chat.tools import info, question
@@ -290,7 +291,7 @@ class ChatView:
                 shown = now
                 plain = job.live.plain(session.plain_rounds.of(session.target_name()))
                 numbers = {
-                    self.side: panel(job.live, None, plain=plain, past=past, gain=gain),
+                    self.side: panel(job.live, None, plain=plain, past=past, gain=gain, claim=text_claim(session)),
                     self.line: summary(job.live),
                 }
             # Numbers that did not change go along: an output left out is built anew by Gradio, which takes longer.
@@ -317,7 +318,7 @@ class ChatView:
             self.target: gr.Dropdown(value=str(path)),
             self.side: self.panel_of(session, settings, messages),
             self.gauge: gauge(session, messages),
-            self.chat: gr.Chatbot(placeholder=empty_state(path), examples=examples(path)),
+            self.chat: gr.Chatbot(placeholder=empty_state(path, session.model_settings.exact), examples=examples(path)),
             **self.options.show(settings, sampling_of(session, settings), thinking_words(session, settings)),
         }
 
@@ -332,7 +333,7 @@ class ChatView:
         last = self._last(session, chat, path)
         plain = last.plain(session.plain_rounds.of(session.target_name())) if last else None
         reason, past = session.why_plain(draft_of(session, chat)), acceptance_of(path)
-        return panel(last, reason, plain=plain, past=past, gain=gain_of(session))
+        return panel(last, reason, plain=plain, past=past, gain=gain_of(session), claim=text_claim(session))
 
     def _last(self, session: Session, chat: Conversation, path: list[Message]) -> Live | None:
         """The numbers of the answer that is written, or was last."""
@@ -343,7 +344,8 @@ class ChatView:
         value: Any = shown.rows
         if not shown.rows:
             target = conversing.answering(session, chat)
-            value = gr.Chatbot(value=[], placeholder=empty_state(target), examples=examples(target))
+            empty = empty_state(target, session.model_settings.exact)
+            value = gr.Chatbot(value=[], placeholder=empty, examples=examples(target))
         permit = "" if session.writing(chat) else question(path)
         return {self.chat: value, self.marks: shown.marks_html(chat), self.permit: permit}
 

@@ -12,6 +12,7 @@ MEANINGS = {
     "draft": "Time the drafter took to guess.",
     "translate": "Time it took to turn the drafter's pieces into tokens of the target's vocabulary.",
     "verify": "Time the target took to check guesses and to add the token behind them.",
+    "passes of the model": "Time the target took, for a token in each pass.",
     "other": "Time for choosing tokens and for everything else between two passes.",
     "target alone": "Tokens the target wrote where no guess was right, or none was made.",
     "drafted, direct": "Guesses kept whose bytes are a token in both vocabularies.",

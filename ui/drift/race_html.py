@@ -180,7 +180,7 @@ def _lesson(job: RaceJob) -> str:
         where = "this profile's drafter, for good" if plan.kept else "a drafter that is forgotten with this race"
         return (
             f'<p class="od-under">Teaching answers {count(len(plan.lesson))} other prompts and trains {where}. '
-            "The words of the answers never change by it.</p>"
+            "What it learns guesses words and never chooses them.</p>"
         )
     if not plan.lesson and not job.view.error:
         return '<p class="od-under">There were too few prompts to teach with: give at least 12.</p>'

@@ -101,7 +101,7 @@ def nothing_yet(status: Status) -> str:
         "its own. It stops within a fifth of a second when you ask something.</li>"
         "<li>What it learned is tested on answers it did not train on. Only if it would propose better does it go "
         "into use, as a version you can take back.</li></ol>"
-        "<p>The words of an answer never change by this; they only come faster.</p></div>"
+        "<p>What is learned guesses words and never chooses them: answers only come faster.</p></div>"
     )
 
 

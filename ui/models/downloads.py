@@ -83,6 +83,7 @@ def wire(sessions: Sessions, parts: Parts, said: gr.HTML, listed: gr.HTML, cover
 
     _wire_search(sessions, parts, said)
     _wire_files(sessions, parts, said)
+
     def get(cover: dict, request: gr.Request, event: gr.EventData) -> Iterator[dict]:
         session, known = session_of(sessions, request), catalog.named(event._data["file"])
         if known is None:
