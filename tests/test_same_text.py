@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from omnidraft.backends.gguf.requantize import requantized
+from omnidraft.backends.llama.model import LlamaTarget
 from omnidraft.lab.prompts import TASKS, load_prompts
 from omnidraft.settings.config import DraftSettings, ModelSettings, SamplingSettings
 from tests.answering import PLAIN, answered, loaded
@@ -84,6 +85,24 @@ def test_a_few_answers_of_a_real_model(drafters: dict[bool, Path], tmp_path: Pat
     assert accepted > 50, "hardly anything was drafted and accepted, so nothing was tested"
     assert tokens > 300
     assert not wrong
+
+
+def test_a_prompt_has_the_same_bits_however_it_was_read():
+    """In one go, in pieces, token by token as an answer is written, behind what another conversation left."""
+    with LlamaTarget.open(real_model(SMOL), ModelSettings(n_ctx=2048)) as target:
+        ids = target.vocabulary.encode(" ".join(p.text for p in load_prompts("math")), at_start=True)[:900]
+        read = []
+        for steps in ([900], [512, 388], [300, 1, 2, 597], [700, *[1] * 200]):
+            target.rewind(0)
+            target.extend(ids[::-1][:50], 0)
+            target.rewind(0)
+            done = 0
+            for count in steps:
+                rows = target.extend(ids[done : done + count], 1)
+                done += count
+            read.append(rows[-1].tobytes())
+    assert len(ids) == 900
+    assert len(set(read)) == 1
 
 
 FORMS = (
