@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -91,7 +92,8 @@ def name_of(models: list[ModelInfo], path: Path) -> str | None:
 def _spellings(model: ModelInfo) -> list[str]:
     """A file by its name without the ending; a folder's name may hold dots, and a file of Ollama's has none."""
     name = model.path.stem if model.path.suffix.lower() == ".gguf" else model.name
-    return [name, f"{model.path.parent.name}/{name}", str(model.path)]
+    mark = hashlib.sha256(str(model.path).encode()).hexdigest()[:8]  # clients are told no path of this machine
+    return [name, f"{model.path.parent.name}/{name}", f"{name}-{mark}"]
 
 
 def choices(models: list[ModelInfo], projectors: Sequence[str] = ()) -> list[tuple[str, str]]:

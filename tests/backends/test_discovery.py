@@ -17,15 +17,16 @@ from omnidraft.backends.discovery import find_models
 def test_the_bundled_models_are_found(models: Path):
     found = {info.name: info.kind for info in find_models([models])}
     assert {"tiny-drafter", "tiny-target-a", "tiny-target-a2", "tiny-target-b"} <= found.keys()
-    assert set(found.values()) == {"model"}
+    assert found == {name: "projector" if name.startswith("mmproj") else "model" for name in found}
 
 
 def test_subfolders_are_searched_and_names_sorted(write_gguf, tmp_path: Path):
     tensors = {"w": np.zeros((1, 32), np.float32)}
-    write_gguf("z/one.gguf", "llama", {"general.name": "beta"}, tensors)
-    write_gguf("a/deep/two.gguf", "llama", {"general.name": "Alpha"}, tensors)
+    write_gguf("a/beta-Q4_K_M.gguf", "llama", {"general.name": "smol 8k mix ep2"}, tensors)
+    write_gguf("z/deep/Alpha.gguf", "llama", {}, tensors)
     (tmp_path / "notes.txt").write_text("no model")
-    assert [info.name for info in find_models([tmp_path])] == ["Alpha", "beta"]
+    found = find_models([tmp_path])
+    assert [(info.name, info.title) for info in found] == [("Alpha", ""), ("beta", "smol 8k mix ep2")]
 
 
 def test_a_damaged_file_is_listed_with_its_reason(tmp_path: Path):

@@ -127,3 +127,42 @@ def test_a_folder_is_called_by_its_whole_name(make_server, tmp_path):
     server = make_server(settings=f'model_folders = ["{folder.parent}"]\n{SETTINGS}')
     assert name in [model.id for model in client(server).models.list()]
     assert client(server).models.retrieve(name).id == name
+
+
+def test_an_answer_that_was_begun_is_gone_on_with(server):
+    """As "continue", agents and editors send it: the last message is the assistant's, and only what is new is told."""
+    whole = client(server).chat.completions.create(model=MODEL, messages=ASK, max_tokens=24, temperature=0)
+    said = whole.choices[0].message.content
+    begun = said[: len(said) // 2].rpartition(" ")[0]
+    messages = [*ASK, {"role": "assistant", "content": begun}]
+    more = client(server).chat.completions.create(model=MODEL, messages=messages, max_tokens=24, temperature=0)
+    assert more.choices[0].message.content
+    assert not more.choices[0].message.content.startswith(begun)
+    assert (begun + more.choices[0].message.content).startswith(said[: len(begun) + 3])
+
+
+def test_a_conversation_may_hold_instructions_alone(server):
+    system = [{"role": "system", "content": "Greet the user."}]
+    done = client(server).chat.completions.create(model=MODEL, messages=system, max_tokens=12)
+    assert done.choices[0].message.content
+
+
+@pytest.mark.parametrize("messages", [
+    [{"role": "assistant", "content": "Hello."}],
+    [*ASK, {"role": "assistant", "content": "", "tool_calls": [
+        {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]}],
+])  # fmt: skip
+def test_where_there_is_nothing_to_answer_that_is_said(server, messages):
+    with pytest.raises(openai.BadRequestError, match="nothing to answer"):
+        client(server).chat.completions.create(model=MODEL, messages=messages)
+
+
+def test_timings_are_named_as_llama_cpp_names_them(server):
+    done = client(server).chat.completions.create(model=MODEL, messages=ASK, max_tokens=20, temperature=0)
+    assert done.timings["predicted_n"] == done.usage.completion_tokens
+    assert done.timings["draft_n"] == done.omnidraft["proposed"]
+    assert done.timings["draft_n_accepted"] == done.omnidraft["accepted"]
+    off = client(server).chat.completions.create(
+        model=MODEL, messages=ASK, max_tokens=8, extra_body={"speculation": False}
+    )
+    assert off.timings["draft_disabled_reason"]

@@ -131,6 +131,7 @@ def _other(model: ModelInfo) -> str:
 def _facts(model: ModelInfo, here: _Here) -> str:
     needed, speed = needs(model, here.settings, here.eyes[model.path]), here.speeds.get(model.path)
     facts = [
+        *([("calls itself", escape(model.title))] if model.title and model.title != model.name else []),
         ("architecture", escape(model.architecture)),
         ("parameters", short(model.parameters)),
         ("quantization", escape(model.quantization)),

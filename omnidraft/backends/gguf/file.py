@@ -23,6 +23,7 @@ from omnidraft.errors import ModelError
 Kind = Literal["model", "vocabulary", "encoder", "adapter", "projector", "damaged"]
 
 _SPLIT = re.compile(r"^(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf$")
+_FORMAT = re.compile(r"[-._](?:(?:UD-)?I?Q\d\w*|B?F(?:16|32)|MXFP4)$", re.IGNORECASE)
 _FTYPES = {
     value: re.sub(r"LLAMA_FTYPE_(MOSTLY|ALL)_", "", name)
     for name, value in vars(llama_cpp).items()
@@ -46,7 +47,7 @@ class ModelInfo:
     kind: "model" can be a target or drafter; "vocabulary" has no weights; "encoder", "adapter" and "projector" cannot
     generate text on their own; "damaged" carries the sentence in `error`. `chat_template` is None if the file has
     none, `tool_template` if it has no other for conversations with tools. `parts` are all files of a split model, in
-    order. `file_size` in bytes, over all parts.
+    order. `file_size` in bytes, over all parts. `name` is the file's, `title` what its metadata calls it.
     """
 
     path: Path
@@ -68,6 +69,7 @@ class ModelInfo:
     kind: Kind = "model"
     parts: tuple[Path, ...] = ()
     error: str | None = None
+    title: str = ""
 
 
 def read_info(path: str | Path) -> ModelInfo:
@@ -105,12 +107,20 @@ def split_number(path: Path) -> int | None:
     return int(match["number"]) if match else None
 
 
+def _shown_name(path: Path) -> str:
+    """The file's name without its format: what `general.name` says is often the name of a training run."""
+    split = _SPLIT.match(path.name)
+    stem = split["stem"] if split else path.stem
+    return _FORMAT.sub("", stem) or stem
+
+
 def _info(path: Path, headers: list[GgufHeader], architecture: str, kind: Kind) -> ModelInfo:
     header = headers[0]
     heads = _number(header, f"{architecture}.attention.head_count")
     return ModelInfo(
         path=path,
-        name=_text(header, "general.name") or path.stem,
+        name=_shown_name(path),
+        title=_text(header, "general.name"),
         architecture=architecture,
         parameters=sum(tensor.elements for part in headers for tensor in part.tensors.values()),
         quantization=_quantization(headers),

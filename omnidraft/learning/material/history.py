@@ -68,6 +68,12 @@ class History:
             self._db.run("INSERT OR REPLACE INTO updates VALUES (?, ?, ?, ?)", values)
             self._db.run("DELETE FROM updates WHERE number <= ?", (update.number - KEPT_UPDATES,))
 
+    def end_running(self, reason: str) -> None:
+        """Call the last updates that were never told the end of interrupted, where they stand."""
+        for store, facts in self._db.all("SELECT store, facts FROM updates ORDER BY number DESC LIMIT 3"):
+            if (update := _update(facts)).outcome == "running":
+                self.save(store, replace(update, outcome="interrupted", reason=reason))
+
     def updates(self, limit: int = 50, store: str | None = None) -> list[Update]:
         """Newest first, of one store if given."""
         of = "WHERE store = :store" if store is not None else ""

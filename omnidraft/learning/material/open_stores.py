@@ -8,7 +8,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 from omnidraft.learning.adapters.serving import Adapters
@@ -58,10 +57,7 @@ class OpenStores:
         self.replay = ReplayStore(self._profile.replay, self._settings().replay_mb)
         self.open_history()
         _, history = self.files
-        for update in history.updates(3):
-            if update.outcome == "running":
-                ended = replace(update, outcome="interrupted", reason="The program ended meanwhile.")
-                history.save("", ended)
+        history.end_running("The program ended meanwhile.")
         self._count()
 
     @property

@@ -24,6 +24,7 @@ from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.prompting.call_grammar import behind_thoughts, required_call
 from omnidraft.backends.prompting.grammar import Grammar
 from omnidraft.backends.prompting.grammar_state import GrammarState
+from omnidraft.backends.prompting.prompted_model import Continued
 from omnidraft.backends.prompting.raw_text import RawText
 from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.decoding.request import AnswerRequest
@@ -131,9 +132,10 @@ def _answer(session: Session, name: str, model: ModelInfo, choice: Choice) -> Re
         prompted = engine.target
         if any(token >= prompted.model.vocabulary.size for token in asked.bias):
             raise BadRequest(f"logit_bias has token ids that {prompted.model.name} does not know.")
-        prompt = _with_tools(choice.prompt, asked) if chat else _raw(choice.prompt, engine)
+        begun, messages = _begun(choice.prompt) if chat else (None, choice.prompt)
+        prompt = _with_tools(messages, asked) if chat else _raw(choice.prompt, engine)
         wanted = AnswerRequest(
-            prompt, choice.sampling, asked.draft, alternatives=asked.alternatives, bias=asked.bias,
+            prompt, choice.sampling, asked.draft, begun, alternatives=asked.alternatives, bias=asked.bias,
             template_options=template_options(prompted.template, asked.template_options),
         )  # fmt: skip
         template = wanted.told(prompted.template)
@@ -141,12 +143,20 @@ def _answer(session: Session, name: str, model: ModelInfo, choice: Choice) -> Re
         scores = None
         if asked.alternatives is not None:
             scores = Logprobs(prompted.model.vocabulary, template.answer_prefix if chat else "")
-        job = session.start(AnswerJob(session.assistant, wanted, watches=[scores.watch] if scores is not None else []))
+        watches = [scores.watch] if scores is not None else []
+        job = session.start(AnswerJob(session.assistant, wanted, begun="", watches=watches))
         if chat:
             reader = template.reader(asked.tools.schemas if asked.tools is not None else {})
             return Reply(job, name, choice.index, choice.again, ChatForm(job, reader, asked.tools, scores))
         echo = prompt.text if asked.echo else ""
         return Reply(job, name, choice.index, choice.again, TextForm(job, echo, scores))
+
+
+def _begun(messages: Any) -> tuple[Continued | None, Any]:
+    """(what the assistant has said already, the messages before it): an answer that the client began is gone on with,
+    and only what is new is told."""
+    *earlier, last = messages
+    return (Continued(last["content"]), earlier) if last["role"] == "assistant" else (None, messages)
 
 
 def _raw(prompt: Prompt, engine: Engine) -> RawText:

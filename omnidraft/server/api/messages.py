@@ -1,4 +1,4 @@
-"""The messages of a request for a chat completion, checked."""
+"""The messages of a request for a chat completion, checked. One that ends with the assistant's is gone on with."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def messages_of(given: Any) -> list[dict[str, Any]]:
     if not isinstance(given, list) or not given:
         raise BadRequest("messages must be a list with at least one message.")
     found = [_message(message) for message in given]
-    if found[-1]["role"] not in ("user", "tool"):
-        raise BadRequest("The last message must be the user's or a tool's.")
+    if found[-1]["role"] == "assistant" and (len(found) == 1 or "tool_calls" in found[-1]):
+        raise BadRequest("There is nothing to answer: a call waits for its tool's message, a text for a question.")
     return found
 
 

@@ -45,7 +45,8 @@ class Reply:
 def whole(replies: Sequence[Reply]) -> dict[str, Any]:
     """The whole answer, when all jobs are over."""
     choices = [reply.choice(reply.form.whole(), over=True) for reply in replies]
-    return {**_head(replies[0], ""), "choices": choices, "usage": _usage(replies), "omnidraft": _statistics(replies)}
+    told = {"usage": _usage(replies), "timings": _timings(replies), "omnidraft": _statistics(replies)}
+    return {**_head(replies[0], ""), "choices": choices, **told}
 
 
 async def stream(
@@ -82,7 +83,8 @@ async def _events(reply: Reply) -> AsyncIterator[dict[str, Any]]:
     if job.error:
         yield {"error": {"message": job.error, "type": "server_error"}}
     else:
-        yield {"omnidraft": _statistics([reply]), "choices": [reply.choice(reply.form.closing(), over=True)]}
+        told = {"timings": _timings([reply]), "omnidraft": _statistics([reply])}
+        yield {**told, "choices": [reply.choice(reply.form.closing(), over=True)]}
 
 
 async def looks(job: AnswerJob) -> AsyncIterator[bool]:
@@ -123,6 +125,23 @@ def _usage(replies: Sequence[Reply]) -> dict[str, Any]:
         "completion_tokens_details": {"accepted_prediction_tokens": accepted,
                                       "rejected_prediction_tokens": sum(s.proposed for s in all_) - accepted},
     }  # fmt: skip
+
+
+def _timings(replies: Sequence[Reply]) -> dict[str, Any]:
+    """Counts and milliseconds, named as by llama.cpp's server; and why nothing was drafted, where that is so."""
+    found = [r.job.live.statistics for r in replies]
+    said, written = sum(s.tokens for s in found), 1000 * sum(s.decode_seconds for s in found)
+    read, reading = sum(s.prompt_tokens - s.reused_tokens for s in found), 1000 * sum(s.prefill for s in found)
+    return {
+        "prompt_n": read,
+        "prompt_ms": reading,
+        "predicted_n": said,
+        "predicted_ms": written,
+        "predicted_per_second": 1000 * said / written if written else None,
+        "draft_n": sum(s.proposed for s in found),
+        "draft_n_accepted": sum(s.accepted for s in found),
+        "draft_disabled_reason": replies[-1].job.live.disabled_reason,
+    }
 
 
 def _statistics(replies: Sequence[Reply]) -> dict[str, Any]:

@@ -58,9 +58,9 @@ def test_a_large_vocabulary_is_walked_in_a_fraction_of_a_second(shared: Path, tm
 
 def test_a_changed_file_is_read_again(write_gguf):
     path = write_gguf("m.gguf", "llama", {"general.name": "before"})
-    assert read_info(path).name == "before"
+    assert read_info(path).title == "before"
     write_gguf("m.gguf", "llama", {"general.name": "after it"})
-    assert read_info(path).name == "after it"
+    assert read_info(path).title == "after it"
 
 
 def test_what_is_no_file_is_refused(tmp_path: Path):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from omnidraft.errors import StorageError
+from omnidraft.learning.facts import Update
 from omnidraft.learning.material.open_stores import OpenStores
 from omnidraft.learning.material.record import Record
 from omnidraft.learning.material.replay import ReplayStore
@@ -54,3 +55,15 @@ def test_a_full_disk_is_an_error_that_loses_nothing_older_and_behind_it_answers_
         assert len(store) == kept
         assert store.get(1).targets.tolist() == records[0].targets.tolist()
         assert store.get(last).targets.tolist() == records[1].targets.tolist()
+
+
+def test_an_update_that_a_kill_ended_stays_in_its_stores_history(tmp_path):
+    profile = ProfilePaths.inside(tmp_path)
+    keeping = OpenStores(profile, LearningSettings)
+    keeping.open()
+    keeping.history.save("some/store", Update(1, 1.0, "drafter", "target", "vocabulary"))
+    keeping.close()
+    keeping.open()
+    (found,) = keeping.history.updates(store="some/store")
+    assert found.outcome == "interrupted"
+    keeping.close()
