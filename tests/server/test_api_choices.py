@@ -203,7 +203,6 @@ REFUSED = [
     ("completions", {"prompt": 5}, "prompt must be"),
     ("completions", {"prompt": [1, "x"]}, "prompt must be"),
     ("completions", {"prompt": [10**9]}, "does not know"),
-    ("completions", {"prompt": "x", "suffix": "y"}, "suffix is not supported"),
     ("completions", {"prompt": "x", "best_of": 4}, "best_of"),
     ("completions", {"prompt": "x", "echo": True, "logprobs": 1}, "echo cannot"),
     ("completions", {"prompt": "x", "logprobs": 21}, "from 0 to 20"),

@@ -14,6 +14,16 @@ from omnidraft.backends.prompting.spans import Span, control_pattern
 from omnidraft.errors import ContextFull
 from omnidraft.vocab import Vocabulary
 
+# What begins, what splits and what ends a text with a gap in the prompts of models that fill one in.
+_GAPS = (
+    ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"),
+    ("<fim_prefix>", "<fim_suffix>", "<fim_middle>"),
+    ("<fim-prefix>", "<fim-suffix>", "<fim-middle>"),
+    ("<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"),
+    ("<PRE>", "<SUF>", "<MID>"),
+    ("▁<PRE>", "▁<SUF>", "▁<MID>"),
+)
+
 
 @dataclass(frozen=True, slots=True)
 class RawText:
@@ -28,6 +38,15 @@ class RawText:
         if not all(0 <= token < vocabulary.size for token in ids):
             raise ValueError("ids outside the vocabulary")
         return cls(vocabulary.decode(ids).decode("utf-8", "replace"), tuple(ids))
+
+    @classmethod
+    def with_gap(cls, before: str, behind: str, vocabulary: Vocabulary) -> RawText:
+        """A text whose middle is to be written; ValueError if this model has no tokens for that."""
+        known = next((gap for gap in _GAPS if all(name in vocabulary.controls for name in gap)), None)
+        if known is None:
+            raise ValueError("no tokens for a gap")
+        begin, split, end = known
+        return cls(f"{begin}{before}{split}{behind}{end}")
 
     def prompt_ids(self, vocabulary: Vocabulary, committed: Sequence[int] = ()) -> list[int]:
         """What a model with this vocabulary reads; at least one id. For the target also where it came as ids."""

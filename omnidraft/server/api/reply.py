@@ -45,7 +45,7 @@ class Reply:
 def whole(replies: Sequence[Reply]) -> dict[str, Any]:
     """The whole answer, when all jobs are over."""
     choices = [reply.choice(reply.form.whole(), over=True) for reply in replies]
-    told = {"usage": _usage(replies), "timings": _timings(replies), "omnidraft": _statistics(replies)}
+    told = {"usage": _usage(replies), "timings": timings(replies), "omnidraft": _statistics(replies)}
     return {**_head(replies[0], ""), "choices": choices, **told}
 
 
@@ -83,7 +83,7 @@ async def _events(reply: Reply) -> AsyncIterator[dict[str, Any]]:
     if job.error:
         yield {"error": {"message": job.error, "type": "server_error"}}
     else:
-        told = {"timings": _timings([reply]), "omnidraft": _statistics([reply])}
+        told = {"timings": timings([reply]), "omnidraft": _statistics([reply])}
         yield {**told, "choices": [reply.choice(reply.form.closing(), over=True)]}
 
 
@@ -127,7 +127,7 @@ def _usage(replies: Sequence[Reply]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _timings(replies: Sequence[Reply]) -> dict[str, Any]:
+def timings(replies: Sequence[Reply]) -> dict[str, Any]:
     """Counts and milliseconds, named as by llama.cpp's server; and why nothing was drafted, where that is so."""
     found = [r.job.live.statistics for r in replies]
     said, written = sum(s.tokens for s in found), 1000 * sum(s.decode_seconds for s in found)

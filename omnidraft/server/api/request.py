@@ -26,7 +26,7 @@ _SEEDS = 2**63
 # Refused unless they ask for nothing: 0 is equal to False.
 _UNSUPPORTED = ("functions", "function_call", "audio", "modalities")
 _TOLD = ("enable_thinking", "reasoning_effort")  # options of templates that clients send as fields of their own
-_UNSUPPORTED_TEXT = ("suffix", "tools", "messages", "chat_template_kwargs", *_TOLD, *_UNSUPPORTED)
+_UNSUPPORTED_TEXT = ("tools", "messages", "chat_template_kwargs", *_TOLD, *_UNSUPPORTED)
 _SAMPLING = (
     "temperature",
     "top_p",
@@ -59,6 +59,7 @@ class CompletionRequest:
     n: int = 1  # choices for each prompt
     alternatives: int | None = None
     echo: bool = False
+    suffix: str | None = None  # what stands behind the text that is to be written
     template_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     bias: Mapping[int, float] = dataclasses.field(default_factory=dict)
 
@@ -98,6 +99,7 @@ class CompletionRequest:
             tools=None,
             alternatives=alternatives,
             echo=echo,
+            suffix=field(body, "suffix", str) or None,
             **common,
         )
 

@@ -19,7 +19,7 @@ from omnidraft.app import models_list
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
 from omnidraft.errors import OmniDraftError
-from omnidraft.server.api import answers, models, responses_input, responses_output
+from omnidraft.server.api import answers, infill, models, responses_input, responses_output
 from omnidraft.server.api.embeddings import embed
 from omnidraft.server.api.errors import error_reply, refused
 from omnidraft.server.api.request import CompletionRequest
@@ -54,6 +54,10 @@ def add_routes(app: FastAPI, sessions: Sessions, key: str | None, exposed: bool)
     @app.post("/v1/completions")
     async def completions(request: Request) -> Response:
         return await guarded(request, lambda *given: answers.complete(CompletionRequest.text, *given))
+
+    @app.post("/infill")
+    async def fill(request: Request) -> Response:
+        return await guarded(request, partial(answers.complete, infill.read, form=infill))
 
     @app.post("/v1/responses")
     async def responses(request: Request) -> Response:

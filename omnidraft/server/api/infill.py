@@ -1,0 +1,62 @@
+"""Filling a gap in a text, in the form that llama.cpp's server has for it and editors' plugins send."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from omnidraft.app.session import Session
+from omnidraft.server.api.fields import BadRequest, field, json_body
+from omnidraft.server.api.reply import Reply, looks, timings
+from omnidraft.server.api.request import CompletionRequest
+
+_SAME = ("temperature", "top_p", "top_k", "min_p", "seed", "stop", "stream", "model", "speculation")
+
+
+def read(session: Session, data: bytes) -> CompletionRequest:
+    """What a request with this body asks for; further files (`input_extra`) come before the text, names first."""
+    body = json_body(data)
+    before, behind = field(body, "input_prefix", str), field(body, "input_suffix", str)
+    if before is None and behind is None:
+        raise BadRequest("input_prefix and input_suffix must be the texts around the gap.")
+    text = {name: body[name] for name in _SAME if body.get(name) is not None}
+    length = body.get("n_predict")
+    text |= {"max_tokens": length} if type(length) is int and length > 0 else {}
+    text["prompt"] = _files(body) + (before or "") + (field(body, "prompt", str) or "")
+    return replace(CompletionRequest.text(session, json.dumps(text).encode()), suffix=behind or "")
+
+
+def _files(body: dict[str, Any]) -> str:
+    """Other files that a plugin thinks are of use, each under its name."""
+    files = field(body, "input_extra", list) or []
+    if not all(isinstance(file, dict) and isinstance(file.get("text"), str) for file in files):
+        raise BadRequest("Every entry of input_extra must be an object with its text.")
+    return "".join(f"{file.get('filename') or 'file'}\n{file['text']}\n" for file in files)
+
+
+def whole(replies: Sequence[Reply]) -> dict[str, Any]:
+    (reply,) = replies
+    return _part(reply, reply.job.text, over=True)
+
+
+async def stream(first: Reply, *_: Any) -> AsyncIterator[str]:
+    """Server-sent events; the job is stopped when nobody listens any more."""
+    told = 0
+    try:
+        async for over in looks(first.job):
+            new, told = first.job.text[told:], len(first.job.text)
+            if new or over:
+                yield f"data: {json.dumps(_part(first, new, over), ensure_ascii=False)}\n\n"
+    finally:
+        first.job.stop()
+
+
+def _part(reply: Reply, content: str, over: bool) -> dict[str, Any]:
+    s = reply.job.live.statistics
+    part: dict[str, Any] = {"content": content, "stop": over, "index": reply.index}
+    if over:
+        part |= {"model": reply.name, "tokens_predicted": s.tokens, "tokens_evaluated": s.prompt_tokens,
+                 "truncated": False, "timings": timings([reply])}  # fmt: skip
+    return part
