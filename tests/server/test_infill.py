@@ -1,4 +1,4 @@
-"""Editors fill gaps with a real code model: completions with a suffix, and llama.cpp's /infill; the same text undrafted."""
+"""Editors fill gaps with a real code model: completions with a suffix, and /infill; the same text undrafted."""
 
 from __future__ import annotations
 
