@@ -20,7 +20,7 @@ from omnidraft.storage.paths import PROGRAM
 
 _COMMANDS = {
     "chat": "talk to a model, or answer prompts and print JSON",
-    "models": "list the models found, or expand one",
+    "models": "list the models found, get or import one",
     "bench": "measure what the project claims",
     "profile": "list, carry away and forget what belongs to a person",
     "vocab": "compare two vocabularies",

@@ -65,7 +65,6 @@ class ModelSpec:
 
 _LLAMA3_CONTROLS = ("<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>")
 
-# Heads of 32 everywhere: the shapes that a model can be expanded to have them too.
 TARGET_A = ModelSpec(
     name="tiny-target-a", vocabulary="llama-bpe", vocabulary_size=8192, layers=6, width=320, feed_forward=864, heads=10,
     template=LLAMA3_TEMPLATE, controls=_LLAMA3_CONTROLS, bos="<|begin_of_text|>", eos="<|eot_id|>", seed=1,

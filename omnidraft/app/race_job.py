@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from omnidraft.app import larger
 from omnidraft.app.assistant import Assistant
 from omnidraft.app.race_state import LaneView, RacePlan, RaceView, progress
 from omnidraft.decoding.events import Finished, Token
@@ -22,7 +21,7 @@ from omnidraft.errors import OmniDraftError
 from omnidraft.lab.race import LANES, Began, Said, Score, Taught, race, score, teach
 from omnidraft.settings.config import changed
 from omnidraft.storage import scratch
-from omnidraft.storage.paths import DataHome, find_data_home
+from omnidraft.storage.paths import find_data_home
 from omnidraft.storage.scratch import Scratch
 
 log = logging.getLogger("omnidraft.ui")
@@ -35,10 +34,10 @@ class RaceJob:
     Its temporary home stays until `close`, so that the drafter can be taught after the first race.
     """
 
-    def __init__(self, home: DataHome, plan: RacePlan, own: Assistant | None = None) -> None:
+    def __init__(self, plan: RacePlan, own: Assistant | None = None) -> None:
         self.plan, self.view = plan, RaceView()
         self.started = time.time()
-        self._home, self._own = home, own
+        self._own = own
         self._assistant: Assistant | None = None
         self._folder: Scratch | None = None
         self._cancelled = threading.Event()
@@ -113,7 +112,7 @@ class RaceJob:
 
     def _again(self) -> None:
         if self.view.after is None:
-            self._load(self.plan.target)  # the copy says the same, only slower: the lesson need not wait for it
+            self._load()
             self._teach()
             self._release()
         self._load()
@@ -161,16 +160,12 @@ class RaceJob:
             view.share, view.doing = progress(event)
         self._go_on_or_stop()
 
-    def _load(self, target: Path | None = None) -> None:
-        """Load the plan's target, or its larger copy where that is raced; another one if it is given."""
+    def _load(self) -> None:
         plan = self.plan
-        if target is None and plan.shape:
-            self.view.phase = "building"
-            target = larger.build(self._home, plan.target, self._built, plan.shape)
         self.view.phase = "loading"
         assistant = self._own if plan.kept and self._own is not None else self._temporary()
         self._assistant = assistant
-        assistant.load(target or plan.target, plan.drafter, plan.settings.model)
+        assistant.load(plan.target, plan.drafter, plan.settings.model)
         self._go_on_or_stop()
 
     def _temporary(self) -> Assistant:
@@ -180,10 +175,6 @@ class RaceJob:
         learning = {"learning.enabled": True, "learning.cpu_percent": 100}
         assistant.settings = changed(replace(self.plan.settings, model_folders=()), **learning)
         return assistant
-
-    def _built(self, share: float) -> None:
-        self.view.share = share
-        self._go_on_or_stop()
 
     def _go_on_or_stop(self) -> None:
         if self._cancelled.is_set():

@@ -11,21 +11,19 @@ from omnidraft.lab.prompts import Prompt
 from omnidraft.lab.race import LANES, Lane, Paired, Score, Taught, Training
 from omnidraft.settings.config import AppSettings, DraftSettings, SamplingSettings
 
-UNDER_WAY = ("loading", "building", "racing", "teaching", "training")
+UNDER_WAY = ("loading", "racing", "teaching", "training")
 
 
 @dataclass(frozen=True)
 class RacePlan:
     """What is raced. raced: prompts that both lanes answer; lesson: those the drafter is taught with, none of them
-    raced; shape: of the larger model at whose cost it is raced, "" as it is; kept: the profile's own drafter learns,
-    for good."""
+    raced; kept: the profile's own drafter learns, for good."""
 
     target: Path
     drafter: Path
     settings: AppSettings
     raced: Sequence[Prompt]
     lesson: Sequence[Prompt] = ()
-    shape: str = ""
     kept: bool = False
     copies: bool = False
     topic: str = ""
@@ -52,7 +50,7 @@ class LaneView:
 
 @dataclass(slots=True)
 class RaceView:
-    """What a page shows of a race. phase: loading, building, racing, teaching, training, raced, taught, stopped,
+    """What a page shows of a race. phase: loading, racing, teaching, training, raced, taught, stopped,
     failed. share: of the phase that is done. before, after: the scores, that of the race under way growing."""
 
     phase: str = "loading"

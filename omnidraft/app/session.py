@@ -291,7 +291,7 @@ class Session:
             self.unload()
             if self.race is not None:
                 self.race.close()
-            self.race = RaceJob(self.assistant.home, plan, self.assistant).start()
+            self.race = RaceJob(plan, self.assistant).start()
             return self.race
 
     def teach_race(self) -> RaceJob:

@@ -1,44 +1,47 @@
 """`bench learn`: what online learning gains, by the app's own updates and the real engine, learning frozen at the test.
 
-A stream is the answers of one target to one task (or to all, one after the other: SEQUENCE) under one seed. What a
-target says does not depend on who drafts, so it is answered once and learned from under every condition: `direct` (the
-untrained drafter by the direct map alone, the paper's SpD_DM), `cache` (with the n-gram cache), and each loss (with the
-cache, learned answer by answer, in the app's training process). A cell is a stream under a condition.
+A stream is the answers of one target to one task under one seed. What a target says does not depend on who drafts, so
+it is answered once and learned from under every condition: `direct` (the untrained drafter by the direct map alone, the
+paper's SpD_DM), `cache` (with the n-gram cache), and each loss (with the cache, learned answer by answer, in the app's
+training process). A cell is a stream under a condition.
 """
 
 from __future__ import annotations
 
 import base64
-import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property, partial
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 from omnidraft.app.default_models import choose_target, need_drafter
-from omnidraft.bench import learn_report, regimes
-from omnidraft.bench.answering import joined, records
-from omnidraft.bench.columns import Column, columns, name_of, sampling_of
-from omnidraft.bench.learn_report import CACHE, DIRECT, SEQUENCE, Stream
-from omnidraft.bench.pairs import Pair, Way, said
+from omnidraft.backends.prompting.prompt import ends_without_space, prompt_ids
+from omnidraft.backends.prompting.prompted_model import Message
+from omnidraft.bench import learn_report
+from omnidraft.bench.columns import columns, name_of, sampling_of
+from omnidraft.bench.learn_report import CACHE, DIRECT, Stream
+from omnidraft.bench.pairs import Pair, said
 from omnidraft.bench.plans import LOSSES, Learn
 from omnidraft.bench.questions import Prompts, choose, label
 from omnidraft.bench.report import Report
 from omnidraft.bench.runner import Work, decides
+from omnidraft.decoding.events import Token
+from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import SettingsError
+from omnidraft.learning.adapters.merge import can_merge, write_merged
+from omnidraft.learning.material.capture import CAPTURE, capture
 from omnidraft.learning.material.expansions import ExpansionTable
 from omnidraft.learning.material.record import Record, decode, encode
 from omnidraft.learning.training.stream import StreamLearner, StreamUpdate, quiet_torch
 from omnidraft.learning.training_process import TrainingProcess
-from omnidraft.settings.config import LearningSettings, ModelSettings
+from omnidraft.settings.config import DraftSettings, LearningSettings, ModelSettings, SamplingSettings
 from omnidraft.vocab.ngram_cache import NgramCache
 
-FIXED = Way("fixed:4")
+FIXED = "fixed:4"
 # A run may go on with more of these; the drafter is known by its contents.
-_LATER = ("target", "tasks", "loss", "seeds", "sequence", "threads", "drafter_shape")
+_LATER = ("target", "tasks", "loss", "seeds", "threads")
 ANSWERS = "answers"
 
 
@@ -53,38 +56,30 @@ def results(plan: Learn, work: Work) -> Iterator[tuple[Stream, str, dict]]:
     """Every stream under every condition."""
     if unknown := [loss for loss in plan.loss if loss not in LOSSES]:
         raise SettingsError(f"There is no loss {unknown[0]}; known are {', '.join(LOSSES)}.")
-    if plan.sequence and len(plan.tasks) < 2:
-        raise SettingsError("A sequence takes at least two tasks.")
     quiet_torch(plan.threads)
     for seed in range(plan.seeds):
         for name in plan.target:
             target = choose_target(name, work.home)
-            parts = [choose(task, seed, plan.train_prompts, plan.test_prompts) for task in plan.tasks]
-            streams = [(part.task, [part]) for part in parts] + ([(SEQUENCE, parts)] if plan.sequence else [])
-            for task, asked in streams:
-                yield from _Run(plan, work, Stream(target.stem, task, seed), target, asked).results()
+            for task in plan.tasks:
+                asked = choose(task, seed, plan.train_prompts, plan.test_prompts)
+                yield from _Run(plan, work, Stream(target.stem, asked.task, seed), target, asked).results()
 
 
-def adapter_of(folder: Path, target: Path, task: str, loss: str) -> Path | None:
-    """What the stream with seed 0 learned by a loss, in the folder of the cells; None if no update was let through."""
+def drafter_of(folder: Path, target: Path, task: str, loss: str) -> Path | None:
+    """What the drafter became by a loss in the stream with seed 0, in the folder of the cells; None if no update was
+    let through or no such copy can be made."""
     path = folder / Stream(target.stem, label(task), 0).name / f"{loss}.gguf"
     return path if path.is_file() else None
-
-
-def answers_of(folder: Path, stream: Stream) -> list[Record]:
-    """The answers a stream learned from, in the folder of the cells."""
-    kept = json.loads((folder / stream.name / f"{ANSWERS}.json").read_bytes())["value"]
-    return [record for part in _decoded(kept) for record in part]
 
 
 class _Run:
     """One stream. Answers and models are made and loaded when the first missing condition needs them."""
 
-    def __init__(self, plan: Learn, work: Work, stream: Stream, target: Path, parts: Sequence[Prompts]) -> None:
-        self._plan, self._work, self._stream, self._target, self._parts = plan, work, stream, target, parts
-        self._drafter = regimes.sized(work.home, need_drafter(plan.drafter, work.home), plan.drafter_shape)
+    def __init__(self, plan: Learn, work: Work, stream: Stream, target: Path, asked: Prompts) -> None:
+        self._plan, self._work, self._stream, self._target, self._asked = plan, work, stream, target, asked
+        self._drafter = need_drafter(plan.drafter, work.home)
         self._columns = columns(plan.temperature)
-        self._depends = decides(plan, _LATER, target, self._drafter, prompts=[part.digest for part in parts])
+        self._depends = decides(plan, _LATER, target, self._drafter, prompts=asked.digest)
 
     def results(self) -> Iterator[tuple[Stream, str, dict]]:
         try:
@@ -103,21 +98,16 @@ class _Run:
         return Pair(self._work.home, self._target, self._drafter, ModelSettings(threads=self._plan.threads))
 
     @cached_property
-    def _answers(self) -> list[list[Record]]:
-        """The target's answers part by part, as a replay rounds them; the expansion table lies beside them."""
-        ExpansionTable.from_pair(self._pair.pair).save(self._place("table.npz"))
-        make = lambda: [self._said(part) for part in self._parts]  # noqa: E731
-        return _decoded(self._work.cells.get(f"{self._stream.name}/{ANSWERS}", self._depends, make))
-
-    def _said(self, part: Prompts) -> list[str]:
-        asked = ((f"{part.task}-{i}", part.task, prompt.messages) for i, prompt in enumerate(part.train))
-        made = records(self._pair, asked, 1.0, self._plan.train_tokens, self._stream.seed + 1)
-        made = joined(made, self._plan.train_tokens) if self._plan.joined else made
-        return [base64.b64encode(encode(record)).decode() for record in made]
-
-    @property
     def _records(self) -> list[Record]:
-        return [record for part in self._answers for record in part]
+        """The target's answers, as a replay rounds them; the expansion table lies beside them."""
+        ExpansionTable.from_pair(self._pair.pair).save(self._place("table.npz"))
+        return _decoded(self._work.cells.get(f"{self._stream.name}/{ANSWERS}", self._depends, self._said))
+
+    def _said(self) -> list[str]:
+        task = self._asked.task
+        asked = ((f"{task}-{i}", task, prompt.messages) for i, prompt in enumerate(self._asked.train))
+        made = records(self._pair, asked, 1.0, self._plan.train_tokens, self._stream.seed + 1)
+        return [base64.b64encode(encode(record)).decode() for record in made]
 
     @cached_property
     def _cache(self) -> NgramCache:
@@ -129,13 +119,14 @@ class _Run:
             return {"counts": self._counts(None, None)}
         if condition == CACHE:
             return {"counts": self._counts(self._cache, None), "cache": self._cache.stats()}
-        learned, adapter = self._learned(condition)
-        return {"counts": self._counts(self._cache, adapter), **learned}
+        return self._learned(condition)
 
-    def _learned(self, loss: str) -> tuple[dict[str, Any], Path | None]:
-        """Learn from the stream and test along the way; the last version's adapter, if there is one."""
-        folder, kept, answers = self._place(f"{loss}.run"), self._place(f"{loss}.gguf"), self._records
+    def _learned(self, loss: str) -> dict[str, Any]:
+        """Learn from the stream. As in the app what it became is one file with the adapter added in, where such a copy
+        can be made; it stays beside the answers, for `--drafter` of other benchmarks."""
+        folder, kept = self._place(f"{loss}.run"), self._place(f"{loss}.gguf")
         shutil.rmtree(folder, ignore_errors=True)
+        kept.unlink(missing_ok=True)
         settings = replace(LearningSettings(), loss=loss, interval=self._plan.interval)
         process, threads = TrainingProcess(), self._plan.threads
         learner = StreamLearner(
@@ -143,43 +134,33 @@ class _Run:
         )
         vocabulary = self._pair.pair.target.fingerprint
         learner.switched(vocabulary, self._stream.target, {vocabulary: str(self._place("table.npz"))})
-        updates, stops, served = [], self._stops(settings.interval), None
+        updates, served = [], None
         try:
-            for update in live(learner, answers):
+            for update in live(learner, self._records):
                 served = update.version.adapter if update.version else None
                 facts = {name: value for name, value in asdict(update).items() if name != "version"}
                 self._work.told(f"{update.answers} answers: {update.cpu:.1f} processor s, {update.peak_mb:.0f} MB")
-                if update.answers in stops:
-                    facts["counts"] = self._counts(self._cache, served, self._columns[:1])
                 updates.append(facts)
         finally:
             process.kill()
-        if served is not None:
-            shutil.copyfile(served, kept)
+        counts = self._counts(self._cache, served)
+        if served is not None and can_merge(self._drafter):
+            write_merged(self._drafter, served, kept)
         shutil.rmtree(folder)
         sums = {name: sum(update[name] for update in updates) for name in ("seconds", "cpu")}
-        return {"updates": updates, **sums}, kept if served is not None else None
+        return {"counts": counts, "updates": updates, **sums}
 
-    def _stops(self, step: int) -> set[int]:
-        """Numbers of answers after which to test along the way: the ends of a sequence's tasks."""
-        ends = list(accumulate(map(len, self._answers)))
-        return {min(-(-end // step) * step, ends[-1]) for end in ends} if len(ends) > 1 else set()
-
-    def _counts(self, cache: NgramCache | None, adapter: Path | None, asked: Sequence[Column] = ()) -> dict:
-        """{sampling: {task: [[proposed, accepted, tokens, passes, looped], ...]}}; the same texts under every
-        condition."""
+    def _counts(self, cache: NgramCache | None, adapter: Path | None) -> dict[str, list]:
+        """{sampling: [[proposed, accepted, tokens, passes, looped], ...]}; the same texts under every condition."""
         self._pair.draft_with(cache, adapter)
         seed, longest = (self._stream.seed + 7) * 1_000_003, self._plan.test_tokens
-        found: dict[str, dict[str, list]] = {}
-        for column in asked or self._columns:
-            for part in self._parts:
-                rows = found.setdefault(name_of(column), {}).setdefault(part.task, [])
-                for number, prompt in enumerate(part.test):
-                    sampling = sampling_of(column, seed=seed + number, max_tokens=longest)
-                    trace = self._pair.answer(FIXED, prompt.messages, sampling)
-                    rows.append(
-                        [trace.proposed, trace.accepted, trace.tokens, len(trace.rounds), int(trace.degenerate)]
-                    )
+        found: dict[str, list] = {}
+        for column in self._columns:
+            rows = found.setdefault(name_of(column), [])
+            for number, prompt in enumerate(self._asked.test):
+                sampling = sampling_of(column, seed=seed + number, max_tokens=longest)
+                trace = self._pair.answer(FIXED, prompt.messages, sampling)
+                rows.append([trace.proposed, trace.accepted, trace.tokens, len(trace.rounds), int(trace.degenerate)])
         return found
 
 
@@ -192,5 +173,31 @@ def live(learner: StreamLearner, records: Sequence[Record]) -> Iterator[StreamUp
         yield update
 
 
-def _decoded(kept: Sequence[Sequence[str]]) -> list[list[Record]]:
-    return [[decode(base64.b64decode(blob)) for blob in part] for part in kept]
+def _decoded(kept: Sequence[str]) -> list[Record]:
+    return [decode(base64.b64decode(blob)) for blob in kept]
+
+
+def records(
+    pair: Pair, asked: Iterable[tuple[str, str, Sequence[Message]]], temperature: float, max_tokens: int, seed: int = 1
+) -> Iterator[Record]:
+    """Records of (conversation, task, messages), each answer with a seed of its own; empty answers make none."""
+    for number, (chat, task, messages) in enumerate(asked):
+        drawn = seed * 1_000_003 + number
+        sampling = SamplingSettings.unfiltered(temperature=temperature, seed=drawn, max_tokens=max_tokens)
+        record = answered(pair, list(messages), sampling, chat, task)
+        if record is not None:
+            yield record
+
+
+def answered(
+    pair: Pair, messages: list[Message], sampling: SamplingSettings, chat: str, task: str | None
+) -> Record | None:
+    request = AnswerRequest(messages, sampling, DraftSettings(enabled=False), capture=CAPTURE)
+    events = pair.engine.answer(request)
+    tokens = [event for event in events if isinstance(event, Token)]
+    prompt = prompt_ids(pair.template, pair.pair.drafter, messages)
+    space = ends_without_space(pair.template.render(messages))
+    return capture(
+        pair.pair, prompt, tokens, virtual_space=space, chat=chat, target=pair.engine.target.model.name, task=task,
+        temperature=sampling.temperature,
+    )  # fmt: skip

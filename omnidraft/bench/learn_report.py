@@ -4,25 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from omnidraft.bench.columns import column_of, label
-from omnidraft.bench.plans import LOSSES
 from omnidraft.bench.report import Report, Table
 from omnidraft.lab import statistics as stats
 
-DIRECT, CACHE, SEQUENCE = "direct", "cache", "sequence"
-_PAPERS_ORDER = (DIRECT, CACHE, *LOSSES)  # worst first
+DIRECT, CACHE = "direct", "cache"
 _LONG = 32
 Groups = dict[tuple[str, str, str], dict[str, dict[int, list]]]
 
 
 @dataclass(frozen=True)
 class Stream:
-    """Answers of a target under a seed. task: or SEQUENCE, all tasks one after the other."""
+    """Answers of a target to a task under a seed."""
 
     target: str
     task: str
@@ -37,19 +34,17 @@ Found = Sequence[tuple[Stream, str, dict]]  # stream, condition, result
 
 
 def report(found: Found) -> Report:
-    made, between, kept, spent = rows(found), pairs(found), sequences(found), costs(found)
-    tables = [accepted(made), differences(between)] + ([_spent(spent)] if spent else [])
-    values = {"rows": made, "pairs": between, "sequences": kept, "costs": spent}
-    return Report(values, tables + ([_sequences(kept)] if kept else []))
+    made, spent = rows(found), costs(found)
+    return Report({"rows": made, "costs": spent}, [accepted(made)] + ([_spent(spent)] if spent else []))
 
 
 def grouped(found: Found) -> Groups:
-    """{(target, task, sampling): {condition: {seed: counts an answer}}} of the single tasks."""
+    """{(target, task, sampling): {condition: {seed: counts an answer}}}."""
     groups: Groups = {}
     for stream, condition, result in found:
-        for column, tasks in result["counts"].items() if stream.task != SEQUENCE else ():
+        for column, counts in result["counts"].items():
             group = groups.setdefault((stream.target, stream.task, column), {})
-            group.setdefault(condition, {})[stream.seed] = tasks[stream.task]
+            group.setdefault(condition, {})[stream.seed] = counts
     return groups
 
 
@@ -67,46 +62,6 @@ def rows(found: Found) -> list[dict[str, Any]]:
                 **costs.get((target, task, condition), {}),
             })  # fmt: skip
     return made
-
-
-def pairs(found: Found) -> list[dict[str, Any]]:
-    """Differences of acceptance from each condition to the next in the paper's order, over the seeds both have."""
-    made = []
-    for (target, task, column), group in grouped(found).items():
-        for one, other in pairwise(name for name in _PAPERS_ORDER if name in group):
-            seeds = group[one].keys() & group[other].keys()
-            both = [stats.as_counts({seed: group[name][seed] for seed in seeds}) for name in (other, one)]
-            made.append({"target": target, "task": task, "temperature": column_of(column), "one": other, "other": one,
-                         "difference": stats.difference(*both)})  # fmt: skip
-    return made
-
-
-def sequences(found: Found) -> list[dict[str, Any]]:
-    """Of the first task's gain, the share that is left when the others were learned, per target and loss."""
-    streams: dict[tuple[str, str], dict[int, dict]] = {}
-    for stream, condition, result in found:
-        if stream.task == SEQUENCE:
-            streams.setdefault((stream.target, condition), {})[stream.seed] = result
-    made = []
-    for (target, loss), results in streams.items():
-        base = streams.get((target, CACHE), {})
-        if seeds := [seed for seed in results if "updates" in results[seed] and seed in base]:
-            made.append({"target": target, "loss": loss, "seeds": len(seeds)}
-                        | _kept([base[s] for s in seeds], [results[s] for s in seeds]))  # fmt: skip
-    return made
-
-
-def _kept(base: Sequence[dict], results: Sequence[dict]) -> dict[str, Any]:
-    stops = [[update["counts"] for update in result["updates"] if "counts" in update] for result in results]
-    column = next(iter(stops[0][0]))
-    task = next(iter(stops[0][0][column]))
-    low, first, last = (
-        stats.as_counts({seed: counts[column][task] for seed, counts in enumerate(found)})
-        for found in ([one["counts"] for one in base], [one[0] for one in stops], [one[-1] for one in stops])
-    )
-    return {"task": task, "temperature": column_of(column), "untrained": stats.rate(low),
-            "after_first": stats.rate(first), "after_all": stats.rate(last),
-            "gain_kept": stats.share(last, low, first)}  # fmt: skip
 
 
 def costs(found: Found) -> list[dict[str, Any]]:
@@ -153,15 +108,6 @@ def accepted(made: Sequence[dict]) -> Table:
     )  # fmt: skip
 
 
-def differences(made: Sequence[dict]) -> Table:
-    return Table(
-        "Differences between neighbours in the paper's order, paired",
-        ["target", "task", "sampling", "pair", "difference of acceptance"],
-        [[r["target"], r["task"], label(r["temperature"]), f"{r['one']} - {r['other']}", r["difference"]]
-         for r in made],
-    )  # fmt: skip
-
-
 def _spent(made: Sequence[dict]) -> Table:
     names = ("target", "task", "seed", "loss", "answers", "updates", "first", "early", "late", "per_100", "peak_mb")
     return Table(
@@ -169,13 +115,4 @@ def _spent(made: Sequence[dict]) -> Table:
         ["target", "task", "seed", "loss", "answers", "updates", "first", "first half", "second half", "100 answers",
          "MB"],
         [[row[name] for name in names] for row in made],
-    )  # fmt: skip
-
-
-def _sequences(made: Sequence[dict]) -> Table:
-    return Table(
-        "Tasks one after the other: what is left of the first one's gain",
-        ["target", "first task", "sampling", "loss", "untrained", "after it", "after all", "gain kept"],
-        [[r["target"], r["task"], label(r["temperature"]), r["loss"], r["untrained"], r["after_first"], r["after_all"],
-          r["gain_kept"]] for r in made],
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""A target and drafters beside it, loaded as the app loads them, that answer in several ways.
+"""A target and a drafter, loaded as the app loads them, that answer in several ways.
 
 Every way has a memory of its own (costs, acceptance, earlier texts) and begins with empty KV caches, so that what one
 way did changes nothing for another. Which ways there are and what is made of their answers is the benchmarks' matter.
@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import NamedTuple
 
 from omnidraft.app.assistant import Assistant
 from omnidraft.backends.llama.model import LlamaDrafter
-from omnidraft.backends.prompting.prompted_model import Message, PromptedDrafter
+from omnidraft.backends.prompting.prompted_model import Message
 from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.decoding.cost import CostModel
 from omnidraft.decoding.events import Event
@@ -27,22 +26,12 @@ from omnidraft.storage.paths import DataHome
 from omnidraft.vocab import PairMap, Translator
 from omnidraft.vocab.ngram_cache import NgramCache
 
-GIVEN = "given"
+PLAIN = "plain"
 
 
-class Way(NamedTuple):
-    """A method (see `draft_settings`) with one of the drafters."""
-
-    method: str
-    drafter: str = GIVEN
-
-
-PLAIN = Way("plain")
-
-
-def draft_settings(method: str) -> DraftSettings:
+def draft_settings(way: str) -> DraftSettings:
     """plain, lookup, fixed:K, gamma:X, adaptive, or adaptive-alone (without lookups)."""
-    name, _, value = method.partition(":")
+    name, _, value = way.partition(":")
     try:
         match name:
             case "plain":
@@ -59,7 +48,7 @@ def draft_settings(method: str) -> DraftSettings:
                 return DraftSettings(mode="adaptive", lookup=False)
     except ValueError:
         pass
-    raise SettingsError(f"There is no method {method[:40]}; known are plain, lookup, fixed:K, gamma:X, adaptive.")
+    raise SettingsError(f"There is no method {way[:40]}; known are plain, lookup, fixed:K, gamma:X, adaptive.")
 
 
 class Frozen(Translator):
@@ -70,10 +59,9 @@ class Frozen(Translator):
 
 
 class Pair:
-    """Close it. pair: the map of the two vocabularies; drafter: the given one."""
+    """Close it. pair: the map of the two vocabularies."""
 
     def __init__(self, home: DataHome, target: Path, drafter: Path, model: ModelSettings) -> None:
-        self._model = model
         with ExitStack() as opening:
             self.assistant = Assistant(home, ephemeral=True)
             opening.callback(self.assistant.close)
@@ -83,32 +71,26 @@ class Pair:
                 raise ModelError("No drafter is loaded that could be measured.")
             self.pair: PairMap = loaded.pair
             self.drafter: LlamaDrafter = loaded.drafter
-            self._drafters = {GIVEN: (engine.drafter, engine.translator)}
-            self._memories: dict[Way, Memory] = {}
-            self._costs: dict[str, CostModel] = {}
+            self._seat, self._translator = engine.drafter, engine.translator
+            self._memories: dict[str, Memory] = {}
+            self._cost: CostModel | None = None
             self._closing = opening.pop_all()
 
     @property
     def template(self) -> ChatTemplate:
         """The drafter's."""
-        return self._drafters[GIVEN][0].template
+        return self._seat.template
 
     @property
     def engine(self) -> Engine:
-        return engine_of(self.assistant)
-
-    def add(self, name: str, file: Path, adapter: Path | None, cache: NgramCache) -> None:
-        """Another drafter of the same vocabulary, with a cache of its own."""
-        model = LlamaDrafter.open(file, self._model)
-        self._closing.callback(model.close)
-        model.set_adapter(str(adapter) if adapter else None)
-        seat = PromptedDrafter(model, ChatTemplate.from_model(model.info, model.vocabulary), [])
-        self._drafters[name] = (seat, Translator(self.pair, cache))
+        if self.assistant.engine is None:
+            raise ModelError("Nothing is loaded that could be measured.")
+        return self.assistant.engine
 
     def draft_with(self, cache: NgramCache | None, adapter: Path | None) -> None:
-        """What the given drafter drafts with from now on, without learning from what is asked."""
+        """What the drafter drafts with from now on, without learning from what is asked."""
         self.drafter.set_adapter(str(adapter) if adapter else None)
-        self._drafters[GIVEN] = (self._drafters[GIVEN][0], Frozen(self.pair, cache))
+        self._translator = Frozen(self.pair, cache)
 
     def cache_after(self, answers: Iterable[tuple[Sequence[int], str]]) -> NgramCache:
         """An n-gram cache in memory, seeded, that has seen these answers (target ids, conversation)."""
@@ -123,27 +105,26 @@ class Pair:
         """Give every way a fresh memory that knows the measured costs and nothing else."""
         self._memories = {}
 
-    def cost(self, drafter: str = GIVEN) -> CostModel:
+    def cost(self) -> CostModel:
         """What passes and draft steps take, measured once; empties both KV caches."""
-        if drafter not in self._costs:
-            self._sit(drafter)
-            self._costs[drafter] = self.engine.measured()
-        return self._costs[drafter]
+        if self._cost is None:
+            self._sit()
+            self._cost = self.engine.measured()
+        return self._cost
 
-    def _sit(self, drafter: str) -> None:
-        seat, translator = self._drafters[drafter]
-        self.engine.pair_drafter(seat.model, seat.template, translator)
+    def _sit(self) -> None:
+        self.engine.pair_drafter(self._seat.model, self._seat.template, self._translator)
 
-    def answer(self, way: Way, messages: Sequence[Message], sampling: SamplingSettings) -> Trace:
+    def answer(self, way: str, messages: Sequence[Message], sampling: SamplingSettings) -> Trace:
         return record(self.events(way, messages, sampling))
 
-    def events(self, way: Way, messages: Sequence[Message], sampling: SamplingSettings) -> Iterator[Event]:
+    def events(self, way: str, messages: Sequence[Message], sampling: SamplingSettings) -> Iterator[Event]:
         """One answer, from empty KV caches."""
-        draft = draft_settings(way.method)
+        draft = draft_settings(way)
         if way not in self._memories:
             by_cost = draft.enabled and draft.mode != "fixed"
-            self._memories[way] = Memory.with_cost(self.cost(way.drafter).copy()) if by_cost else Memory()
-        self._sit(way.drafter)
+            self._memories[way] = Memory.with_cost(self.cost().copy()) if by_cost else Memory()
+        self._sit()
         self.engine.forget()
         self.engine.memory = self._memories[way]
         yield from self.assistant.answer(AnswerRequest(list(messages), sampling, draft))
@@ -156,12 +137,6 @@ class Pair:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def engine_of(assistant: Assistant) -> Engine:
-    if assistant.engine is None:
-        raise ModelError("Nothing is loaded that could be measured.")
-    return assistant.engine
 
 
 def said(records: Iterable[Record]) -> Iterator[tuple[list[int], str]]:

@@ -10,24 +10,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from omnidraft.bench.columns import COLUMNS
-from omnidraft.bench.published import SOURCES, TARGETS
+from omnidraft.bench.sources import SOURCES
 from omnidraft.lab.prompts import TASKS
-from omnidraft.lab.topics import TOPICS
-from omnidraft.settings.fields import Rule, check, choice, integer, switch, text
+from omnidraft.settings.fields import Rule, check, choice, integer, text
 
 A, B, A2 = "tiny-target-a", "tiny-target-b", "tiny-target-a2"
-REGIMES = ("bundled", "0.1b-Q8_0", "0.1b-F32", "0.5b-F32", "0.5b-F16", "0.5b-Q8_0", "0.5b-Q4_0", "0.5b-Q4_K_M",
-           "0.1b-folder", "0.5b-folder")  # fmt: skip
 LOSSES = ("ngram", "dm", "dm_nll", "hybrid", "both_kl", "projected")  # worst first, as in the paper; ours
-METHODS = ("dm", "hybrid", "projected")  # the paper's, and ours
 EDIT = "edit"  # "write this text again"
-DRAFTERS = ("68m", "160m")
-PEERS = ("server", "transformers", "alone", "gguf", "folder")
+ALL = "all"  # the bundled tasks in turn
+PEERS = ("server", "ours")
 MANY = 100_000
-_REGIME = f"what the target is enlarged to, of {', '.join(REGIMES)}"
-_TASKS = f"of {', '.join(TASKS)}, or files of prompts"
+_TASKS = f"of {', '.join(TASKS)}, {EDIT} (a text again), {ALL} (tasks in turn), or files of prompts"
 _COLUMNS = "numbers, and default for the sampling of the app"
-_SHAPE = "what the drafter is enlarged to; own: nothing; left empty: what fits the target"
 
 
 def words(default: str, help: str) -> Any:
@@ -64,19 +58,10 @@ class OfPair(Plan):
 
 
 @dataclass(frozen=True)
-class Overhead(Plan):
-    """time spent outside the models at a vocabulary of 128,256"""
-
-    tokens: int = _count(400, "of an answer", least=8)
-
-
-@dataclass(frozen=True)
 class Speed(OfPair):
     """methods against plain decoding, in turns"""
 
     target: tuple[str, ...] = words(f"{A},{B}", "models")
-    drafter_shape: str | None = text(None, _SHAPE)
-    regimes: tuple[str, ...] = words("bundled", _REGIME)
     tasks: tuple[str, ...] = _tasks()
     methods: tuple[str, ...] = words("plain,lookup,fixed:4,gamma:0.3,adaptive", "ways of decoding")
     temperature: tuple[str, ...] = words(COLUMNS, _COLUMNS)
@@ -90,41 +75,6 @@ class Speed(OfPair):
 
 
 @dataclass(frozen=True)
-class Load(Plan):
-    """tokens per second beside busy programs, threads as the app chooses against every fixed number"""
-
-    target: str = text(A, "a model")
-    drafter: str | None = _drafter()
-    regimes: tuple[str, ...] = words("0.1b-Q8_0,0.1b-F32", _REGIME)
-    methods: tuple[str, ...] = words("plain,adaptive", "ways of decoding")
-    task: str = text("math", _TASKS)
-    prompts: int = _count(6, "each answered with every number of threads beside every load")
-    max_tokens: int = _count(48, "longest answer")
-    quick: bool = switch(False, "two prompts and short answers")
-
-
-@dataclass(frozen=True)
-class Idle(OfPair):
-    """what learning costs the one who waits: pauses, generation beside it"""
-
-    target: str = text(A, "a model")
-    regime: str = text("0.5b-Q8_0", "the pair that generates")
-    pairs: int = _count(12, "answers with and without learning")
-    max_tokens: int = _count(48, "longest answer")
-
-
-@dataclass(frozen=True)
-class FirstSession(OfPair):
-    """a new user's first answers, updates included, against plain decoding"""
-
-    target: str | None = text(None, "the bundled one unless told otherwise")
-    topic: str = text("math", f"a file of prompts, or of {', '.join(TOPICS)}")
-    prompts: int = _count(40, "answers while the drafter learns")
-    after: int = _count(20, "answers behind that")
-    seed: int = _count(0, "of the first prompt", least=0)
-
-
-@dataclass(frozen=True)
 class Learn(OfPair):
     """what the drafter gains by learning from a stream of answers"""
 
@@ -132,24 +82,21 @@ class Learn(OfPair):
     tasks: tuple[str, ...] = _tasks()
     loss: tuple[str, ...] = words("projected", f"of {', '.join(LOSSES)}")
     seeds: int = integer(3, 1, 99, "each with prompts and an order of its own")
-    drafter_shape: str | None = text(None, f"of {', '.join(DRAFTERS)}, to which it is enlarged before it learns")
     train_prompts: int = _count(300, "answers to learn from")
     train_tokens: int = _count(128, "longest answer to learn from")
     interval: int = _count(8, "answers of an update")
-    joined: bool = switch(False, "learn from long answers: several, one behind the other, up to the longest")
     test_prompts: int = _count(20, "other prompts, asked when learning is over")
     test_tokens: int = _count(64, "longest answer of a test")
     temperature: tuple[str, ...] = words(COLUMNS, _COLUMNS)
-    sequence: bool = switch(False, "learn the tasks one after the other, too")
 
 
 @dataclass(frozen=True)
 class Real(OfPair):
-    """the paper's pairs and public prompts, fetched over the network, beside what it reports"""
+    """public prompts, fetched over the network: acceptance, learning and speed"""
 
-    drafter: str | None = text(None, "a file, or OWNER/NAME[:FILE] on the Hub; left empty: the paper's")
-    target: tuple[str, ...] = words(",".join(TARGETS), "NAME=OWNER/NAME:FILE each, or NAME=PATH; NAME as published")
+    target: tuple[str, ...] = words(A, "models")
     tasks: tuple[str, ...] = words(",".join(SOURCES), f"of {', '.join(SOURCES)}")
+    loss: tuple[str, ...] = words("dm,hybrid,projected", f"of {', '.join(LOSSES)}")
     seeds: int = integer(3, 1, 99, "of what is learned from, and in which order")
     train_prompts: int = _count(1000, "answers to learn from")
     train_tokens: int = _count(256, "longest answer to learn from")
@@ -166,13 +113,9 @@ class Peers(OfPair):
     target: str = text(A, "a model")
     helper: str = text(A2, "a small model of the target's vocabulary for draft-simple, or none")
     peers: tuple[str, ...] = words(",".join(PEERS), f"of {', '.join(PEERS)}")
-    regime: str = text("0.5b-F32", _REGIME)
-    drafter_shape: str | None = text(None, _SHAPE)
     tasks: tuple[str, ...] = _tasks((*TASKS, EDIT))
     temperature: tuple[str, ...] = words("0,default,1", _COLUMNS)
     prompts: int = _count(8, "per task")
     max_tokens: int = _count(64, "longest answer", least=2)
-    learn_prompts: int = _count(24, "per task, to learn from; 0: nothing is learned", least=0)
-    learn_tokens: int = _count(96, "longest answer to learn from")
     seed: int = _count(0, "of the first prompt", least=0)
     server: str | None = text(None, "llama.cpp's llama-server; left empty: peers/llama-server in the cache folder")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
 
-from omnidraft.bench.plans import EDIT
+from omnidraft.bench.plans import ALL, EDIT
 from omnidraft.errors import SettingsError
 from omnidraft.lab.prompts import TASKS, Prompt, load_prompts
 from omnidraft.lab.schedule import digest
@@ -32,10 +33,13 @@ class Prompts:
 
 
 def choose(task: str, seed: int, train: int, test: int) -> Prompts:
-    """At most `test` prompts to ask and `train` others to learn from; task: a bundled one, EDIT, or a file.
+    """At most `test` prompts to ask and `train` others to learn from; task: a bundled one, EDIT, ALL, or a file.
 
     Raises SettingsError if nothing is left to ask or to learn from.
     """
+    if task == ALL:
+        parts = [choose(one, seed, -(-train // len(TASKS)), -(-test // len(TASKS))) for one in TASKS]
+        return Prompts(ALL, _in_turn(p.train for p in parts)[:train], _in_turn(p.test for p in parts)[:test])
     source = Path(__file__).parent / "peers" / "edit.jsonl" if task == EDIT else task
     learned, asked = _split(load_prompts(source))
     rng = np.random.default_rng([seed, *(ord(letter) for letter in label(task)[:16])])
@@ -53,7 +57,7 @@ def choose(task: str, seed: int, train: int, test: int) -> Prompts:
 
 def label(task: str) -> str:
     """A task's name in tables and folders."""
-    return task if task in (*TASKS, EDIT) else Path(task).stem
+    return task if task in (*TASKS, EDIT, ALL) else Path(task).stem
 
 
 def _split(prompts: list[Prompt]) -> tuple[list[Prompt], list[Prompt]]:
@@ -62,6 +66,10 @@ def _split(prompts: list[Prompt]) -> tuple[list[Prompt], list[Prompt]]:
         return _once(p for p in prompts if p.split == "train"), _once(p for p in prompts if p.split == "test")
     test = prompts[TEST_SHARE - 1 :: TEST_SHARE]
     return _once(p for i, p in enumerate(prompts) if i % TEST_SHARE != TEST_SHARE - 1), _once(test)
+
+
+def _in_turn(parts: Iterable[list[Prompt]]) -> list[Prompt]:
+    return [prompt for row in zip_longest(*parts) for prompt in row if prompt is not None]
 
 
 def _once(prompts: Iterable[Prompt]) -> list[Prompt]:

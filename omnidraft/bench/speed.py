@@ -2,7 +2,7 @@
 
 Every method answers the same distinct prompts with the same seeds on the same loaded models, from empty KV caches, and
 keeps its own memory of costs, acceptance and earlier texts. Speed is compared within the run only. A cell is one target
-in one regime with one kind of sampling.
+with one kind of sampling.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from omnidraft.app.default_models import choose_target, need_drafter
-from omnidraft.bench import regimes
 from omnidraft.bench.columns import Column, columns, label, name_of, sampling_of
-from omnidraft.bench.pairs import PLAIN, Pair, Way, draft_settings
+from omnidraft.bench.pairs import PLAIN, Pair, draft_settings
 from omnidraft.bench.plans import Speed
 from omnidraft.bench.report import Report, Table
 from omnidraft.bench.runner import Work, decides, in_turns
@@ -28,12 +27,12 @@ from omnidraft.settings.config import ModelSettings
 
 WARM_UP = 2  # prompts of other tasks, answered first
 _SHORT = 0.98  # a method whose interval ends below this is slower than plain decoding
-_LATER = ("target", "regimes", "temperature")  # a run may go on with more of these
-Traces = dict[str, list[dict[Way, list[Trace]]]]  # by task and repeat
+_LATER = ("target", "temperature")  # a run may go on with more of these
+Traces = dict[str, list[dict[str, list[Trace]]]]  # by task and repeat
 
 
 def run(plan: Speed, work: Work) -> Iterator[Report]:
-    """All cells so far, in the order regime, target, temperature, task, method."""
+    """All cells so far, in the order target, temperature, task, method."""
     rows, costs = list[dict](), list[str]()
     for cell in results(plan, work):
         rows += cell["rows"]
@@ -44,46 +43,46 @@ def run(plan: Speed, work: Work) -> Iterator[Report]:
 
 def results(plan: Speed, work: Work) -> Iterator[dict[str, Any]]:
     """rows of a cell, and what passes and draft steps cost in it."""
-    ways = list(dict.fromkeys([PLAIN, *map(Way, plan.methods)]))
+    ways = list(dict.fromkeys([PLAIN, *plan.methods]))
     for way in ways:
-        draft_settings(way.method)
+        draft_settings(way)
     drafter = need_drafter(plan.drafter, work.home)
     prompts = {task: load_prompts(task, split="test", limit=plan.prompts) for task in plan.tasks}
-    for regime, name, column in product(plan.regimes, plan.target, columns(plan.temperature)):
+    for name, column in product(plan.target, columns(plan.temperature)):
         target = choose_target(name, work.home)
         depends = decides(plan, _LATER, target, drafter, prompts={t: digest(p) for t, p in prompts.items()})
-        make = partial(_cell, plan, work, ways, regime, (target, drafter), column, prompts)
-        yield work.cells.get(f"{target.stem}-{regime}-{name_of(column)}", depends, make)
+        make = partial(_cell, plan, work, ways, (target, drafter), column, prompts)
+        yield work.cells.get(f"{target.stem}-{name_of(column)}", depends, make)
 
 
 def _cell(
-    plan: Speed, work: Work, ways: Sequence[Way], regime: str, models: tuple[Path, Path], column: Column,
+    plan: Speed, work: Work, ways: Sequence[str], models: tuple[Path, Path], column: Column,
     prompts: dict[str, list[Prompt]],
 ) -> dict[str, Any]:  # fmt: skip
     """Every prompt once with every way, the whole as often as the plan says, each time with a fresh memory."""
-    files, target = regimes.models(work.home, regime, *models, plan.drafter_shape), models[0]
+    target = models[0].stem
     settings = ModelSettings(threads=plan.threads, workers=plan.workers, split=plan.split, exact=plan.exact)
     sampling = lambda number: sampling_of(column, seed=plan.seed + number, max_tokens=plan.max_tokens)  # noqa: E731
     found: Traces = {task: [] for task in prompts}
-    with Pair(work.home, *files, settings) as pair:
+    with Pair(work.home, *models, settings) as pair:
         ask = lambda way, number, prompt: pair.answer(way, prompt.messages, sampling(number))  # noqa: E731
         for _ in range(plan.repeats):
             pair.forget()
             in_turns(ways, [load_prompts(task, split="train", limit=1)[0] for task in plan.tasks[:WARM_UP]], ask)
             for task, asked in prompts.items():
-                work.told(f"{target.stem} {regime} {label(column)}: {task}")
+                work.told(f"{target} {label(column)}: {task}")
                 found[task].append(in_turns(ways, asked, ask))
         cost = pair.cost()
     passes = "  ".join(f"C({n}) {cost.alone(n) / cost.alone(1):.2f}" for n in (2, 3, 4, 5, 8))
-    about = f"{target.stem} {regime}: C(1) {1e3 * cost.alone(1):.2f} ms, {passes}, D {1e3 * cost.step:.2f} ms"
-    names = {"target": target.stem, "regime": regime, "temperature": column}
+    about = f"{target}: C(1) {1e3 * cost.alone(1):.2f} ms, {passes}, D {1e3 * cost.step:.2f} ms"
+    names = {"target": target, "temperature": column}
     return {"costs": about, "rows": [
-        {**names, "task": task, "method": way.method, **measured(*typical(*_of(repeats, way)))}
+        {**names, "task": task, "method": way, **measured(*typical(*_of(repeats, way)))}
         for task, repeats in found.items() for way in ways
     ]}  # fmt: skip
 
 
-def _of(repeats: Sequence[dict[Way, list[Trace]]], way: Way) -> tuple[list[list[Trace]], list[list[Trace]]]:
+def _of(repeats: Sequence[dict[str, list[Trace]]], way: str) -> tuple[list[list[Trace]], list[list[Trace]]]:
     return [found[PLAIN] for found in repeats], [found[way] for found in repeats]
 
 
@@ -119,14 +118,14 @@ def measured(plain: Sequence[Trace], found: Sequence[Trace]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-HEAD = ("target", "regime", "sampling", "task", "method", "accepted", "tokens/pass", "tokens/s", "speedup",
+HEAD = ("target", "sampling", "task", "method", "accepted", "tokens/pass", "tokens/s", "speedup",
         "end to end", "answers (long, looped)")  # fmt: skip
 
 
 def cells(row: dict[str, Any]) -> list[Any]:
     """A row of `measured` below HEAD."""
     return [
-        row["target"], row["regime"], label(row["temperature"]), row["task"], row["method"], row["acceptance_rate"],
+        row["target"], label(row["temperature"]), row["task"], row["method"], row["acceptance_rate"],
         row["tokens_per_pass"], row["tokens_per_second"], stats.Value(row["speedup"], *row["speedup_ci"]),
         stats.Value(row["end_to_end_speedup"], *row["end_to_end_ci"]),
         f"{row['answers']} ({row['long']}, {row['degenerate']})",

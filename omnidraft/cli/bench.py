@@ -29,10 +29,6 @@ from omnidraft.storage.paths import find_data_home
 
 BENCHMARKS: dict[str, tuple[type[plans.Plan], str]] = {
     "speed": (plans.Speed, "speed"),
-    "load": (plans.Load, "load"),
-    "overhead": (plans.Overhead, "overhead"),
-    "idle": (plans.Idle, "idle"),
-    "first-session": (plans.FirstSession, "first_session"),
     "learn": (plans.Learn, "learn"),
     "peers": (plans.Peers, "peers.run"),
     "real": (plans.Real, "real"),
@@ -68,9 +64,6 @@ def _kind(kinds: Any, name: str, help: str) -> argparse.ArgumentParser:
 
 def _add_field(sub: argparse.ArgumentParser, name: str, rule: Rule, default: Any) -> None:
     flag, known = f"--{name.replace('_', '-')}", {"dest": name, "default": default}
-    if rule.kind == "switch":
-        sub.add_argument(flag, action="store_true", help=rule.help, **known)
-        return
     shown = ",".join(default) if rule.kind == "texts" else default
     help = rule.help if default is None else f"{rule.help} (default: {shown})"
     sub.add_argument(flag, nargs="+" if rule.kind == "texts" else None, help=help.replace("%", "%%"), **known)

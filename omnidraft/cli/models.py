@@ -1,5 +1,4 @@
-"""`models`: what is found; `models get`: one from the Hugging Face Hub; `models import`: a drafter from a folder of it;
-`models expand`: a larger model with the same text, to measure speed at realistic cost."""
+"""`models`: what is found; `models get`: one from the Hugging Face Hub; `models import`: a drafter from a folder."""
 
 from __future__ import annotations
 
@@ -9,13 +8,12 @@ from pathlib import Path
 
 from omnidraft.backends.discovery import find_models
 from omnidraft.backends.gguf.file import ModelInfo
-from omnidraft.cli import models_expand, models_get, models_import
+from omnidraft.cli import models_get, models_import
 from omnidraft.cli.actions import add_action
 from omnidraft.errors import ModelError
 from omnidraft.storage.paths import BUNDLED_MODELS, find_data_home
 
 _ACTIONS = {
-    "expand": (models_expand, "make a larger model that computes the same"),
     "get": (models_get, "fetch a model from the Hugging Face Hub"),
     "import": (models_import, "make a drafter of a small Llama-like Hugging Face folder"),
 }

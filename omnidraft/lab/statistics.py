@@ -1,7 +1,7 @@
 """From counts and times of single answers to figures with intervals. Knows nothing of models.
 
 Intervals are 95% bootstrap percentiles: what was paired is drawn again in pairs, counts of several seeds first by seed,
-then by answer, the same for all conditions that are compared.
+then by answer.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Counts = Sequence[np.ndarray]  # one (answers, 4) array a seed: proposed, accept
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A figure with its interval; NaN where it is not defined (a share of no gap)."""
+    """A figure with its interval."""
 
     mean: float
     low: float
@@ -89,44 +89,21 @@ def geometric(values: Sequence[float]) -> float:
 
 def rate(counts: Counts) -> Value:
     """accepted / proposed over all answers."""
-    return _compare([counts], lambda one: _acceptance(one))
+    return _over(counts, lambda sums: sums[..., 1] / np.maximum(sums[..., 0], 1))
 
 
 def tokens_per_pass(counts: Counts) -> Value:
-    return _compare([counts], lambda one: one[..., 2] / np.maximum(one[..., 3], 1))
+    return _over(counts, lambda sums: sums[..., 2] / np.maximum(sums[..., 3], 1))
 
 
-def difference(counts: Counts, other: Counts) -> Value:
-    """Acceptance minus `other`'s."""
-    return _compare([counts, other], lambda one, two: _acceptance(one) - _acceptance(two))
-
-
-def share(counts: Counts, low: Counts, high: Counts) -> Value:
-    """How much of the way from `low`'s acceptance to `high`'s it has come, 1 being all of it."""
-
-    def closed(one: np.ndarray, bottom: np.ndarray, top: np.ndarray) -> np.ndarray:
-        gap = _acceptance(top) - _acceptance(bottom)
-        return (_acceptance(one) - _acceptance(bottom)) / np.where(np.abs(gap) < 1e-6, np.nan, gap)
-
-    return _compare([counts, low, high], closed)
-
-
-def _acceptance(sums: np.ndarray) -> np.ndarray:
-    """Of sums over answers, (..., 4) -> (...)."""
-    return sums[..., 1] / np.maximum(sums[..., 0], 1)
-
-
-def _compare(conditions: Sequence[Counts], of: Callable[..., np.ndarray]) -> Value:
-    """`of` the conditions' sums, (..., 4) each; all have the same seeds and answers."""
-    arrays = [[np.asarray(counts, float) for counts in condition] for condition in conditions]
-    sizes, rng = [len(counts) for counts in arrays[0]], np.random.default_rng(0)
-    sums = np.zeros((len(arrays), RESAMPLES, 4))
-    for turn, seeds in enumerate(rng.integers(len(sizes), size=(RESAMPLES, len(sizes)))):
+def _over(counts: Counts, of: Callable[[np.ndarray], np.ndarray]) -> Value:
+    """`of` the sums over all answers, (..., 4) -> (...)."""
+    arrays, rng = [np.asarray(one, float) for one in counts], np.random.default_rng(0)
+    sums = np.zeros((RESAMPLES, 4))
+    for turn, seeds in enumerate(rng.integers(len(arrays), size=(RESAMPLES, len(arrays)))):
         for seed in seeds:
-            drawn = rng.integers(sizes[seed], size=sizes[seed])
-            for i, condition in enumerate(arrays):
-                sums[i, turn] += condition[seed][drawn].sum(0)
-    return _value(of(*(np.concatenate(condition).sum(0) for condition in arrays)), of(*sums))
+            sums[turn] += arrays[seed][rng.integers(len(arrays[seed]), size=len(arrays[seed]))].sum(0)
+    return _value(of(np.concatenate(arrays).sum(0)), of(sums))
 
 
 def _value(point: np.ndarray | float, drawn: np.ndarray) -> Value:

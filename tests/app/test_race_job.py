@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from omnidraft.app import conversing, larger
+from omnidraft.app import conversing
 from omnidraft.app.race_state import RacePlan, RaceView, progress
 from omnidraft.app.session import Session, StillAnswering
-from omnidraft.errors import ModelError, OmniDraftError
+from omnidraft.errors import ModelError
 from omnidraft.lab.race import Taught
 from omnidraft.lab.topics import own_prompts, topic_prompts
 from omnidraft.learning import learner
@@ -104,19 +104,6 @@ def test_a_race_that_cannot_load_its_model_says_so(session, plan, tmp_path):
     view = over(session)
     assert view.phase == "failed"
     assert "missing.gguf" in view.error
-
-
-def test_the_cost_of_a_larger_copy_is_said_before_it_is_built(session, models, tmp_path):
-    target = models / "tiny-target-a-f16.gguf"
-    small, large = (larger.cost(session.assistant.home, target, shape) for shape in ("0.1b", "0.5b"))
-    assert not small.built
-    assert 4e8 < small.bytes < small.memory < 1e9
-    assert 1.5e9 < large.bytes < large.memory < 5e9
-    for word in ("F32", "GGUF", "MB", "memory", " s."):
-        assert word in small.sentence()
-    assert " GB" in large.sentence()
-    with pytest.raises(OmniDraftError):
-        larger.cost(session.assistant.home, tmp_path)
 
 
 def test_a_plan_goes_by_the_profiles_settings(session, plan):

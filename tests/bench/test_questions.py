@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from omnidraft.bench.plans import EDIT
+from omnidraft.bench.plans import ALL, EDIT
 from omnidraft.bench.questions import choose
 from omnidraft.errors import SettingsError
 from omnidraft.lab.prompts import TASKS
@@ -21,7 +21,7 @@ def asked(text, **more):
     return {"messages": [{"role": "user", "content": text}], **more}
 
 
-@pytest.mark.parametrize("task", [*TASKS, EDIT])
+@pytest.mark.parametrize("task", [*TASKS, EDIT, ALL])
 def test_no_training_prompt_is_a_test_prompt_and_none_is_asked_twice(task):
     chosen = choose(task, 1, 8, 8)
     learned, test = ({prompt.text for prompt in part} for part in (chosen.train, chosen.test))

@@ -1,13 +1,10 @@
-"""`bench speed`, `load` and `overhead`: small real runs, and what a row adds up to."""
+"""`bench speed`: small real runs, and what a row adds up to."""
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
-from omnidraft.__main__ import main
-from omnidraft.bench import load, speed
+from omnidraft.bench import speed
 from omnidraft.bench.pairs import draft_settings
 from omnidraft.bench.plans import Speed
 from omnidraft.bench.report import Report
@@ -21,7 +18,7 @@ TARGET = str(BUNDLED_MODELS / "tiny-target-a-f16.gguf")
 
 
 def small(**more) -> Speed:
-    return Speed(None, 1, (TARGET,), regimes=("bundled",), tasks=("math",), temperature=("0",), **more)
+    return Speed(None, 1, (TARGET,), tasks=("math",), temperature=("0",), **more)
 
 
 def made(plan: Speed, folder) -> Report:
@@ -73,37 +70,3 @@ def test_every_repeat_is_run_and_what_is_finished_is_not_run_again(tmp_path, mon
 def test_no_answer_is_copied_from_the_repeat_before(tmp_path):
     (_, row) = made(small(methods=("lookup",), prompts=2, max_tokens=32, repeats=3), tmp_path).values
     assert row["tokens_per_pass"] < 2  # in the second of three repeats all of it would be there to be copied
-
-
-def bench(kind, tmp_path, capsys, *arguments) -> list[dict]:
-    assert main(["bench", kind, "--data-dir", str(tmp_path), "--json", *arguments]) == 0
-    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-
-
-@pytest.mark.slow
-def test_load_holds_our_threads_against_the_best_fixed_number_beside_every_load(tmp_path, capsys, monkeypatch):
-    started = []
-    real = load.busy_processes
-    monkeypatch.setattr(load, "busy_processes", lambda count: started.append(count) or real(count))
-    monkeypatch.setattr(load, "physical_cores", lambda: 2)
-    monkeypatch.setitem(load._QUICK, "max_tokens", 4)
-    arguments = ["--regimes", "bundled", "--methods", "plain", "--quick"]
-    (found,) = bench("load", tmp_path, capsys, *arguments)
-    assert started == [0, 1, 2]
-    names = ("silent", "one_busy", "all_busy")
-    for name in names:
-        assert found[name]["ours"] > 0 < found[name]["best_fixed"]
-    assert [(row["load"], row["method"]) for row in found["rows"]] == [(name, "plain") for name in names]
-    for row in found["rows"]:
-        assert set(row["speeds"]) == {"ours", "1", "2"}
-        assert row["best_fixed"] == max(row["speeds"][name]["median"] for name in ("1", "2"))
-        assert row["ratio_ci"][0] <= row["ratio"] <= row["ratio_ci"][1]
-
-
-def test_overhead_counts_every_round_at_both_temperatures(tmp_path, capsys):
-    rows = bench("overhead", tmp_path, capsys, "--tokens", "24")
-    assert [(row["temperature"], row["positions"]) for row in rows] == [(0.0, 24), (1.0, 24)]
-    for row in rows:
-        assert row["budget_ms"] == pytest.approx(0.5 * row["rounds"] + 0.6 * row["positions"])
-        assert row["share"] == pytest.approx(row["total_ms"] / row["budget_ms"])
-        assert 0 < row["rounds"] <= 24

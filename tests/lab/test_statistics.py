@@ -26,23 +26,6 @@ def test_rates_are_ratios_of_sums_and_intervals_hold_them():
     assert stats.tokens_per_pass(seeds).mean == pytest.approx(every[2] / every[3])
 
 
-def test_differences_are_paired():
-    rng = np.random.default_rng(1)
-    base = [counts(rng, p) for p in (0.2, 0.4, 0.6)]  # prompts and seeds differ far more than the conditions
-    better = [np.stack([c[:, 0], c[:, 1] + 1, c[:, 2] + 1, c[:, 3]], 1) for c in base]
-    found = stats.difference(better, base)
-    assert found.mean == pytest.approx(1 / 30)
-    assert found.low == pytest.approx(found.high) == pytest.approx(1 / 30)
-    assert stats.rate(base).high - stats.rate(base).low > 0.2
-
-
-def test_the_share_of_a_gap():
-    low, half, high = ([np.array([[100, n, 100, 50]])] for n in (10, 30, 50))
-    assert stats.share(half, low, high).mean == pytest.approx(0.5)
-    assert np.isnan(stats.share(low, low, low).mean)
-    assert str(stats.share(half, low, high)) == "0.500 [0.500, 0.500]"
-
-
 def test_a_speedup_is_of_summed_times_a_token_and_paired_by_prompt():
     """One prompt takes a hundred times as long in both ways: it weighs in the sums, and not in the interval."""
     plain, found = [trace(1.0), trace(1.0), trace(100.0)], [trace(0.5), trace(0.5), trace(50.0)]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from omnidraft.bench.answering import records
+from omnidraft.bench.learn import records
 from omnidraft.bench.pairs import Pair
 from omnidraft.lab.prompts import load_prompts
 from omnidraft.learning.material.expansions import ExpansionTable

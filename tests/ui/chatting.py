@@ -97,7 +97,6 @@ def unfold(page) -> None:
 def race_and_run(page) -> None:
     """On the Drift lab: a race of one prompt, and a short drift run."""
     page.wait_for_selector("#od-drift-progress p")
-    choose(page, "#od-race-cost", "as it is")
     choose(page, "#od-race-topic", "my own prompts")
     write(page, "#od-race-own textarea", "Hello")
     page.click("#od-race-go")

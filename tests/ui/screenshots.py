@@ -2,7 +2,7 @@
 
 `python -m tests.ui.screenshots FOLDER` takes each page wide and narrow, light and dark, as `page-width-scheme.png`;
 with `--readme` only those the README shows, as `page.png`. It starts the app with a fresh data folder on tiny-target-a
-at the cost of 0.1B parameters, races, asks for lessons, lets the drafter learn from them twice, and runs a drift
+in F32, races, asks for lessons, lets the drafter learn from them twice, and runs a drift
 schedule: some ten minutes on a machine that does nothing else.
 """
 
@@ -20,8 +20,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from omnidraft.backends.gguf.expand.cache import expanded_model
-from omnidraft.backends.gguf.expand.shapes import SHAPES
+from omnidraft.backends.gguf.requantize import requantized
 from omnidraft.lab.topics import lesson_prompts
 from tests.ui.chatting import arrived, ask, new_chat, write
 from tests.ui.conftest import ARGUMENTS, CHROMIUM, ROOT, Server, write_settings
@@ -77,7 +76,7 @@ def main(arguments: list[str]) -> int:
         try:
             with _app(Path(data, "fresh"), "") as server:
                 _race(browser, server, args.folder / "race.gif")
-            with _app(Path(data, "used"), USED, "--target", str(_enlarged(Path(data, "used")))) as server:
+            with _app(Path(data, "used"), USED, "--target", str(_target(Path(data, "used")))) as server:
                 _prepare(browser, server)
                 for name, path in PAGES.items():
                     for size, scheme in SHOWN[:1] if args.readme else SHOWN:
@@ -99,9 +98,9 @@ def _app(data: Path, settings: str, *arguments: str) -> Iterator[Server]:
         server.stop()
 
 
-def _enlarged(data: Path) -> Path:
+def _target(data: Path) -> Path:
     """What drafting is worth shows with a target whose passes take their time."""
-    return expanded_model(data / "home" / "cache", TARGET, SHAPES["0.1b"], "F32")
+    return requantized(TARGET, "F32", data / "home" / "cache")
 
 
 def _prepare(browser, server: Server) -> None:

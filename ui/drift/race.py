@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import gradio as gr
 
-from omnidraft.app import larger, models_list
+from omnidraft.app import models_list
 from omnidraft.app.race_state import RacePlan
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
@@ -16,7 +15,7 @@ from omnidraft.errors import ModelError, OmniDraftError, SettingsError
 from omnidraft.lab.prompts import Prompt
 from omnidraft.lab.topics import TOPICS, lesson_prompts, own_prompts, topic_prompts
 from ui.common.layout import PRIVATE
-from ui.common.notes import note, note_of
+from ui.common.notes import note
 from ui.common.request import session_of
 from ui.common.words import tip
 from ui.drift import race_html
@@ -27,9 +26,6 @@ EVERY = 0.4  # seconds between looks
 RACED, LESSON = 8, 256
 FEWEST = 12  # prompts of one's own that are worth a lesson
 DEFAULT_TOPIC = "math"
-AS_IT_IS = ""
-COSTS = [("as it is", AS_IT_IS), ("of a 0.1B model", "0.1b"), ("of a 0.5B model", "0.5b")]
-DEFAULT_COST = larger.SMALLEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +33,9 @@ class Parts:
     said: gr.HTML
     model: gr.Dropdown
     topic: gr.Dropdown
-    cost: gr.Dropdown
     own: gr.Textbox
     copies: gr.Checkbox
     kept: gr.Checkbox
-    about: gr.HTML
     go: gr.Button
     teach: gr.Button
     stop: gr.Button
@@ -51,7 +45,7 @@ class Parts:
     @property
     def values(self) -> list[gr.Component]:
         """What a start needs, in the order of `plan_of`."""
-        return [self.model, self.topic, self.cost, self.own, self.copies, self.kept]
+        return [self.model, self.topic, self.own, self.copies, self.kept]
 
     @property
     def outputs(self) -> list[gr.Component]:
@@ -72,14 +66,11 @@ def layout() -> Parts:
             stop = gr.Button("Stop", size="sm", variant="stop", elem_id="od-race-stop", scale=0, visible=False)
         said = gr.HTML(elem_id="od-race-said")
         shown = gr.HTML(race_html.race(None), elem_id="od-race-shown")  # in its place before the page is asked
-        with gr.Row(elem_classes="od-form od-form-3"):
+        with gr.Row(elem_classes="od-form od-form-2"):
             model = gr.Dropdown([], label="Model", filterable=False, elem_id="od-race-model")
             topic = gr.Dropdown(
                 [(words, name) for name, words in TOPICS.items()] + [("my own prompts", OWN)],
                 value=DEFAULT_TOPIC, label="Topic", filterable=False, elem_id="od-race-topic",
-            )  # fmt: skip
-            cost = gr.Dropdown(
-                COSTS, value=DEFAULT_COST, label="At the cost", filterable=False, elem_id="od-race-cost",
             )  # fmt: skip
         own = gr.Textbox(
             label="My prompts, one a line", lines=4, visible=False, elem_id="od-race-own", elem_classes="od-field",
@@ -94,13 +85,10 @@ def layout() -> Parts:
                 label="Keep what is taught", elem_id="od-race-kept",
                 info="Teach this profile's drafter instead of one that is forgotten with the race.",
             )  # fmt: skip
-        about = gr.HTML(elem_id="od-race-about")
-    return Parts(
-        said, model, topic, cost, own, copies, kept, about, go, teach, stop, shown, gr.Timer(EVERY, active=False)
-    )
+    return Parts(said, model, topic, own, copies, kept, go, teach, stop, shown, gr.Timer(EVERY, active=False))
 
 
-def plan_of(session: Session, model: str | None, topic: str, cost: str, own: str, copies: bool, kept: bool) -> RacePlan:
+def plan_of(session: Session, model: str | None, topic: str, own: str, copies: bool, kept: bool) -> RacePlan:
     """What the form describes; SettingsError or ModelError says what is missing."""
     if not model:
         raise ModelError("There is no model to race; get one on the Models page.")
@@ -115,7 +103,7 @@ def plan_of(session: Session, model: str | None, topic: str, cost: str, own: str
         raced, lesson = parted(own_prompts(own or ""))
     else:
         raced, lesson = topic_prompts(topic, RACED), lesson_prompts(topic, LESSON)
-    return RacePlan(found[0], drafter, settings, raced, lesson, shape=cost, kept=kept, copies=copies, topic=topic)
+    return RacePlan(found[0], drafter, settings, raced, lesson, kept=kept, copies=copies, topic=topic)
 
 
 def parted(prompts: list[Prompt]) -> tuple[list[Prompt], list[Prompt]]:
@@ -141,18 +129,6 @@ def look(parts: Parts, session: Session, told: str | None = None) -> dict:
     }
 
 
-def fitting_cost(model: str | None) -> str:
-    """What a race is offered at: the bundled models are small enough to be enlarged, any other one costs enough."""
-    return DEFAULT_COST if model and models_list.is_bundled(Path(model)) else AS_IT_IS
-
-
-def about(session: Session, model: str | None, cost: str) -> str:
-    """What the chosen cost means, before anything is built."""
-    if not cost or not model:
-        return ""
-    return note_of(lambda: larger.cost(session.assistant.home, Path(model), cost).sentence())
-
-
 def start(session: Session, *values: Any) -> str:
     """Begin with what `plan_of` takes; what there is to say about it."""
     try:
@@ -167,16 +143,15 @@ def wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:
         session = session_of(sessions, request)
         models = models_list.targets(session.assistant)
         chosen = models_list.chosen(models, session.target_or_none())
-        told, cost = "", fitting_cost(chosen)
+        told = ""
         if GO in (request.query_params or {}) and session.race is None:
-            told = start(session, chosen, DEFAULT_TOPIC, cost, "", False, False)
+            told = start(session, chosen, DEFAULT_TOPIC, "", False, False)
         choices = gr.Dropdown(choices=models_list.choices(models), value=chosen)
-        asked = {parts.model: choices, parts.cost: cost, parts.about: about(session, chosen, cost)}
-        return {**look(parts, session, told), **asked}
+        return {**look(parts, session, told), parts.model: choices}
 
-    def go(model: str | None, topic: str, cost: str, own: str, copies: bool, kept: bool, request: gr.Request) -> dict:
+    def go(model: str | None, topic: str, own: str, copies: bool, kept: bool, request: gr.Request) -> dict:
         session = session_of(sessions, request)
-        return look(parts, session, start(session, model, topic, cost, own, copies, kept))
+        return look(parts, session, start(session, model, topic, own, copies, kept))
 
     def advance(request: gr.Request) -> dict:
         return look(parts, session_of(sessions, request))
@@ -195,14 +170,12 @@ def wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:
             session.race.stop()
         return look(parts, session)
 
-    def choose(model: str | None, topic: str, cost: str, request: gr.Request) -> dict:
-        told = about(session_of(sessions, request), model, cost)
-        return {parts.about: told, parts.own: gr.Textbox(visible=topic == OWN)}
+    def choose(topic: str) -> gr.Textbox:
+        return gr.Textbox(visible=topic == OWN)
 
-    page.load(arrive, None, [*parts.outputs, parts.model, parts.cost, parts.about], **PRIVATE)
+    page.load(arrive, None, [*parts.outputs, parts.model], **PRIVATE)
     parts.go.click(go, parts.values, parts.outputs, **PRIVATE)
     parts.teach.click(teach, None, parts.outputs, **PRIVATE)
     parts.stop.click(stop, None, parts.outputs, queue=False, **PRIVATE)
     parts.tick.tick(advance, None, parts.outputs, **PRIVATE)
-    chosen = [parts.model, parts.topic, parts.cost]
-    gr.on([part.input for part in chosen], choose, chosen, [parts.about, parts.own], **PRIVATE)
+    parts.topic.input(choose, parts.topic, parts.own, **PRIVATE)

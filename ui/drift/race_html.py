@@ -16,7 +16,6 @@ from ui.common.words import tip
 
 PHASES = {
     "loading": "Loading the models",
-    "building": "Building the larger copy",
     "racing": "Racing",
     "teaching": "Teaching",
     "training": "Training",

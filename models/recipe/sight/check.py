@@ -17,14 +17,14 @@ from typing import Any
 
 from omnidraft.backends.pictures import Picture
 from omnidraft.backends.prompting.picture_marks import with_pictures
-from omnidraft.bench.pairs import PLAIN, Pair, Way
+from omnidraft.bench.pairs import PLAIN, Pair
 from omnidraft.settings.config import ModelSettings, SamplingSettings
 from omnidraft.storage.paths import BUNDLED_MODELS, DataHome
 
 from .drawings import Asked, draw
 
 DRAFTER = BUNDLED_MODELS / "tiny-drafter-f16.gguf"
-DRAFTED = Way("fixed:4")
+DRAFTED = "fixed:4"
 SEED = 10_000_000  # training draws with 1 and 7
 LONGEST = 60  # tokens of an answer
 

@@ -16,8 +16,8 @@ import gguf
 import numpy as np
 
 from omnidraft.backends.gguf.convert_vocab import VocabularyKeys, read_vocabulary
-from omnidraft.backends.gguf.expand.gguf_stream import need_space, replacing, scratch
 from omnidraft.backends.gguf.tensor_map import permuted
+from omnidraft.backends.gguf.writing import need_space, replacing, scratch
 from omnidraft.backends.hf.folder import read_config, read_template, weight_files
 from omnidraft.backends.hf.weights import Weights
 from omnidraft.errors import ModelError

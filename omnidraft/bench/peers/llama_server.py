@@ -1,7 +1,7 @@
 """llama.cpp's own server, a process for each kind of drafting, asked over HTTP and believed about its times.
 
 `ngram-simple` and `ngram-mod` copy earlier text; `draft-simple` drafts with a model of the target's own vocabulary and
-refuses any other. Where the program comes from is server_build.py's matter.
+refuses any other.
 """
 
 from __future__ import annotations
@@ -111,6 +111,8 @@ class LlamaServer:
     exact = False
 
     def __init__(self, models: Models, program: Path) -> None:
+        if not program.is_file():
+            raise ModelError(f"llama.cpp's server is not at {program}; docs/measurements.md says how to build it.")
         self.notes: list[str] = []
         self._servers: dict[str, Server] = {}
         wanted = {PLAIN: ["--spec-type", "none"]} | COPYING

@@ -77,19 +77,13 @@ def _until(bursts: Sequence[Burst], tokens: int) -> list[Burst]:
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """The same weights in every form. helper: a drafter of the target's own vocabulary, if there is one; taught: what
-    to open for the drafter that learned (file, adapter), if it did; learned: the answers it learned from (target ids,
-    conversation), for the n-gram cache."""
+    """What every program is given. helper: a drafter of the target's own vocabulary, if there is one."""
 
     target: Path
     drafter: Path
     threads: int
     n_ctx: int
     helper: Path | None = None
-    folder: Path | None = None
-    drafter_folder: Path | None = None
-    taught: tuple[Path, Path | None] | None = None
-    learned: Sequence[tuple[list[int], str]] = ()
 
 
 class Peer(Protocol):

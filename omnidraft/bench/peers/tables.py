@@ -12,14 +12,13 @@ from omnidraft.bench.plans import Peers
 from omnidraft.bench.report import Report, Table
 from omnidraft.lab import statistics as stats
 
-REFERENCES = ("llama.cpp server", "omnidraft")  # whose plain decoding all are held against
 ENOUGH, LONG = 8, 31  # answers that a cell needs of so many counted tokens
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
     """speedup: median over prompts of plain decoding's time a token over the way's, quartiles behind it; pooled: of
-    summed times; against: the median against the reference's plain decoding."""
+    summed times; against: the median against the reference's plain decoding, the first program's."""
 
     task: str
     sampling: Column
@@ -29,8 +28,8 @@ class Row:
     speedup: float
     quartiles: tuple[float, float]
     pooled: stats.Value
-    reference: str | None
-    against: float | None
+    reference: str
+    against: float
     tokens_per_pass: float | None
     answers: int
     long: int
@@ -42,32 +41,30 @@ class Row:
 def report(cells: Sequence[dict[str, Any]], plan: Peers) -> Report:
     made = [row for cell in cells for row in rows(cell)]
     over = means(made)
-    failed = {name: said for cell in cells for name, said in cell["failed"].items()}
     notes = {name: said for cell in cells for name, said in cell["notes"].items()}
-    values = {"plan": asdict(plan), "rows": made, "means": over, "failed": failed, "notes": notes}
-    said = [f"{name} failed: {why}" for name, why in failed.items()]
-    said += [f"{name}: {note}" for name, lines in notes.items() for note in lines]
+    values = {"plan": asdict(plan), "rows": made, "means": over, "notes": notes}
+    said = [f"{name}: {note}" for name, lines in notes.items() for note in lines]
     return Report(values, [_means(over), _rows(made)], said)
 
 
 def rows(cell: dict[str, Any]) -> Iterator[Row]:
     answers = {key: [Answer(**one) for one in found] for key, found in cell["answers"].items()}
-    reference = next((name for name in REFERENCES if f"{name}|{PLAIN}" in answers), None)
+    reference = next(iter(answers)).split("|")[0]
     for key, found in answers.items():
         name, way = key.split("|")
-        plain = answers.get(f"{name}|{PLAIN}", [])
+        plain = answers[f"{name}|{PLAIN}"]
         pairs = [(p, a) for p, a in zip(plain, found, strict=False) if p.tokens and a.tokens and a.decode and p.decode]
         if not pairs:
             continue
         before, behind = [p for p, _ in pairs], [a for _, a in pairs]
         ratios, passes = stats.each(before, behind), [a.per_pass for a in behind if a.per_pass is not None]
-        held = stats.each(answers[f"{reference}|{PLAIN}"], found) if reference else []
+        held = stats.each(answers[f"{reference}|{PLAIN}"], found)
         yield Row(
             cell["task"], cell["column"], name, way,
             tokens_per_second=sum(a.tokens for a in behind) / sum(a.decode for a in behind),
             speedup=stats.median(ratios).mean, quartiles=stats.quartiles(ratios),
             pooled=stats.speedup(before, behind), reference=reference,
-            against=stats.median(held).mean if held else None,
+            against=stats.median(held).mean,
             tokens_per_pass=sum(passes) / len(passes) if passes else None,
             answers=len(found), long=sum(a.tokens >= LONG for a in found), looped=sum(a.looped for a in found),
             same_text=cell["same"].get(key), promised=key in cell["promised"],
@@ -79,11 +76,10 @@ def means(made: Sequence[Row]) -> list[dict[str, Any]]:
     found = []
     for sampling, name, way in dict.fromkeys((r.sampling, r.program, r.way) for r in made if r.way != PLAIN):
         mine = [r for r in made if (r.sampling, r.program, r.way) == (sampling, name, way)]
-        against = [r.against for r in mine if r.against is not None]
         found.append({
             "sampling": sampling, "program": name, "way": way, "tasks": len(mine),
             "speedup": stats.geometric([r.speedup for r in mine]),
-            "against_reference": stats.geometric(against) if len(against) == len(mine) else None,
+            "against_reference": stats.geometric([r.against for r in mine]),
         })  # fmt: skip
     return found
 
@@ -98,7 +94,7 @@ def _means(found: Sequence[dict]) -> Table:
 
 def _rows(made: Sequence[Row]) -> Table:
     return Table(
-        f"By task; the reference is plain decoding of {next((r.reference for r in made if r.reference), 'none')}",
+        f"By task; the reference is plain decoding of {made[0].reference if made else 'none'}",
         ["program", "sampling", "task", "tokens/s", "against its own plain [quartiles]", "pooled [95%]",
          "against the reference", "tokens/pass", "answers (long, looped)", "same text"],
         [[f"{r.program}, {r.way}", label(r.sampling), r.task, r.tokens_per_second,

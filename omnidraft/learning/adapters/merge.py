@@ -14,9 +14,9 @@ import numpy as np
 from gguf import GGMLQuantizationType
 from gguf.quants import quantize
 
-from omnidraft.backends.gguf.expand.gguf_stream import need_space, replacing
 from omnidraft.backends.gguf.header import read_header
 from omnidraft.backends.gguf.tensor_map import MappedTensor, map_tensors
+from omnidraft.backends.gguf.writing import need_space, replacing
 from omnidraft.errors import ModelError
 from omnidraft.learning.adapters.versions import ADAPTER, Version
 from omnidraft.storage.files import put_in, readable

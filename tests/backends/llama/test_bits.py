@@ -1,28 +1,18 @@
-"""Passes of one class of widths compute the same bits, and a text that keeps to one is plain text to the last bit.
-
-`OMNIDRAFT_CASES=100 pytest -s -m slow` compares so many texts of 300 tokens at three temperatures, and prints how many
-differ.
-"""
+"""Passes of one class of widths compute the same bits."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from omnidraft.backends.gguf.expand.cache import expanded_model
-from omnidraft.backends.gguf.expand.shapes import SHAPES, Shape
+from omnidraft.backends.gguf.requantize import requantized
 from omnidraft.backends.llama.bits import WIDTHS, WidthClass, width_class
 from omnidraft.backends.llama.model import LlamaTarget
-from omnidraft.bench.transformers_models import export_folder
-from omnidraft.lab.prompts import load_prompts
-from omnidraft.settings.config import DraftSettings, ModelSettings, SamplingSettings
-from tests.answering import PLAIN, answered, loaded
-from tests.fuzz.cases import CASES
+from omnidraft.settings.config import ModelSettings
 
 BITS = ModelSettings(n_ctx=512, exact="bits")
 
@@ -79,54 +69,11 @@ def test_padding_leaves_nothing_behind(models: Path):
         assert target._context.held == target.n_ctx
 
 
-# tiny-target-a's own: each format has its kernels at any size, but K-quants want rows of 256 numbers
-OWN = Shape("own", width=320, layers=6, heads=10, kv_heads=10, head_dim=32, ffn=864, vocab=8192)
-TEMPERATURES, TOKENS = ((0.0, 1.0, 1.5), 300) if CASES else ((1.5,), 48)
-PROMPTS = [
-    prompt.messages[-1]["content"]
-    for prompts in zip(*(load_prompts(task, split="test") for task in ("math", "code", "qa")), strict=False)
-    for prompt in prompts
-][: CASES or 4]
-SLOW = [pytest.param(name, exact, marks=pytest.mark.slow) for name, exact in (
-    ("F32", "bits"), ("Q8_0", "bits"), ("Q4_0", "bits"), ("Q4_K_M", "bits"), ("Q8_0", "auto"), ("Q4_0", "auto"),
-    ("folder", "bits"),
-)]  # fmt: skip
-
-
 @pytest.fixture(scope="module")
 def target_in(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """The bundled target, another format of it, or a folder of it."""
-
-    def made(name: str) -> Path:
-        small = models / "tiny-target-a-f16.gguf"
-        if name == "F16":
-            return small
-        if name == "folder":
-            export_folder(small, tmp_path_factory.mktemp("exported") / "folder")
-            return next(tmp_path_factory.getbasetemp().glob("exported*/folder"))
-        shape = SHAPES["0.1b"] if name == "Q4_K_M" else OWN
-        return expanded_model(tmp_path_factory.getbasetemp() / "enlarged", small, shape, name)
-
-    return made
-
-
-@pytest.mark.parametrize(("name", "exact"), [("F16", "bits"), *SLOW])
-def test_unfiltered_texts_are_the_same_with_and_without_drafter(
-    models: Path, tmp_path: Path, target_in: Callable[[str], Path], name: str, exact: str
-):
-    settings = ModelSettings(n_ctx=512, exact=exact, device="cpu")
-    with loaded(tmp_path, target_in(name), models / "tiny-drafter-f16.gguf", settings) as assistant:
-        for temperature in TEMPERATURES:
-            sampling = SamplingSettings.unfiltered(temperature=temperature, max_tokens=TOKENS)
-
-            def texts(draft: DraftSettings, sampling: SamplingSettings = sampling) -> list[list[int]]:
-                return [answered(assistant, p, replace(sampling, seed=n), draft)[0] for n, p in enumerate(PROMPTS)]
-
-            plain = texts(PLAIN)
-            for draft in (DraftSettings(mode="fixed", length=4), DraftSettings()):
-                differ = sum(one != other for one, other in zip(texts(draft), plain, strict=True))
-                print(f"{name} {exact} T={temperature} {draft.mode}: {differ} of {len(plain)} differ")
-                assert not differ
+    """The bundled target in another format."""
+    folder = tmp_path_factory.getbasetemp() / "forms"
+    return lambda form: requantized(models / "tiny-target-a-f16.gguf", form, folder)
 
 
 @pytest.mark.parametrize("name", ["Q4_0", "Q8_0"])

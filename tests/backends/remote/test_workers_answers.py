@@ -7,12 +7,10 @@ of it, the app answers the next message once the worker is back, and what was wr
 from __future__ import annotations
 
 import contextlib
-import os
 import random
 import threading
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import psutil
 import pytest
@@ -20,11 +18,9 @@ import pytest
 from omnidraft.app import conversing
 from omnidraft.app.answer_job import AnswerJob
 from omnidraft.app.session import Session
-from omnidraft.backends.gguf.expand.cache import expanded_model
-from omnidraft.backends.gguf.expand.shapes import SHAPES
 from omnidraft.decoding.events import Token
 from omnidraft.errors import OmniDraftError
-from omnidraft.lab.prompts import TASKS, load_prompts
+from omnidraft.lab.prompts import load_prompts
 from omnidraft.settings.config import DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.storage.paths import find_data_home
 from tests.answering import answered, loaded
@@ -66,26 +62,6 @@ def test_the_same_text_as_in_one_process(running, models, tmp_path, temperature)
         tmp_path, models / "tiny-target-a-f16.gguf", models / "tiny-drafter-f16.gguf",
         ModelSettings(threads=1, n_ctx=1024), spread(running), prompts, temperature,
     )  # fmt: skip
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(7200)
-@pytest.mark.parametrize("dtype", ["Q8_0", "F32"])
-def test_the_same_text_of_a_large_model(running, models, tmp_path, dtype):
-    """Twenty prompts, T = 0 and T = 1, on an enlarged model split over two workers.
-
-    OMNIDRAFT_TEST_CACHE names a folder that keeps the enlarged models between runs.
-    """
-    cache = Path(os.environ.get("OMNIDRAFT_TEST_CACHE") or tmp_path)
-    target = expanded_model(cache, models / "tiny-target-a-f16.gguf", SHAPES["0.5b"], dtype)
-    prompts = [p for task in TASKS for p in load_prompts(task, limit=5)][:20]
-    threads = ModelSettings(threads=0, n_ctx=1024)
-    over = replace(threads, workers=named(running), split="0,1,1")
-    for temperature in (0.0, 1.0):
-        assert same_text(
-            tmp_path / f"{temperature:g}", target, models / "tiny-drafter-f16.gguf", threads, over, prompts,
-            temperature, tokens=24,
-        )  # fmt: skip
 
 
 @pytest.fixture
