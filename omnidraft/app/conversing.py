@@ -16,6 +16,7 @@ from typing import Any
 from omnidraft.app import models_list
 from omnidraft.app.answer_job import AnswerJob
 from omnidraft.app.attached import REFUSE, fitted
+from omnidraft.app.catalog import suited
 from omnidraft.app.kept_answer import KeptAnswer
 from omnidraft.app.remembered import with_facts
 from omnidraft.app.seen_pictures import as_read, refuse_unseen, seen_pictures
@@ -292,7 +293,7 @@ def unanswered(path: Sequence[Message]) -> set[str]:
 
 
 def sampling_of(session: Session, settings: Conversation) -> SamplingSettings:
-    return settings.sampling or session.settings.sampling
+    return settings.sampling or suited(session.settings.sampling, answering(session, settings.id))
 
 
 def thinking_words(session: Session, settings: Conversation) -> list[str]:
