@@ -104,7 +104,7 @@ class Assistant:
         settings = self.settings
         adapter = adapter or (AUTO if self._learns else NO_ADAPTER)
         asked = LoadRequest(
-            target, drafter, model or settings.model, cache or settings.cache, adapter, settings.learning.scope,
+            target, drafter, model or settings.model, cache or settings.cache, adapter,
             [*settings.templates, *templates], projector, settings.projectors,
         )  # fmt: skip
         with self._lock:
@@ -125,7 +125,7 @@ class Assistant:
 
     def _serve(self) -> bool:
         """Draft with what the store says now; False while an answer is being written. For the learner."""
-        made = self.loaded.prepare(self.settings.learning.scope)
+        made = self.loaded.prepare()
         if made is None:
             return True
         try:
@@ -248,7 +248,7 @@ class Assistant:
                     self.loaded.let_go()
                     yield
             finally:
-                self.loaded.go_on(self.settings.learning.scope, cache)
+                self.loaded.go_on(cache)
                 if self.loaded.pair is not None:
                     self._tell_learner()
         finally:

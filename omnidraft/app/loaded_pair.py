@@ -47,15 +47,14 @@ from omnidraft.vocab.ngram_cache import NgramCache
 @dataclass(frozen=True)
 class LoadRequest:
     """What somebody wants to be loaded. drafter: None decodes plainly; adapter: a GGUF LoRA, AUTO (what was learned) or
-    NO_ADAPTER; scope: see `LearningSettings`; templates, projectors: see `AppSettings`; projector: what
-    the target must see pictures through, None: what those name, else what lies beside it."""
+    NO_ADAPTER; templates, projectors: see `AppSettings`; projector: what the target must see pictures through, None:
+    what those name, else what lies beside it."""
 
     target: Path
     drafter: Path | None
     model: ModelSettings
     cache: CacheSettings
     adapter: Path | str = NO_ADAPTER
-    scope: str = "per-target"
     templates: Sequence[str] = ()
     projector: Path | None = None
     projectors: Sequence[str] = ()
@@ -182,7 +181,7 @@ class LoadedPair:
         with ExitStack() as undo:
             vocabulary = known if same and known is not None else read_gguf_vocabulary(asked.drafter)
             pair = PairMap.build(vocabulary, engine.target.model.vocabulary, self._caches)
-            choice = self.choose(asked.drafter, pair, asked.adapter, asked.scope)
+            choice = self.choose(asked.drafter, pair, asked.adapter)
             drafter = self.drafter if self._opened_with == (choice.file, asked.model) else None
             if drafter is None:
                 drafter, choice = open_choice(choice, asked.model, vocabulary)
@@ -198,10 +197,10 @@ class LoadedPair:
         self.pair, self.cache = pair, ngrams
         engine.pair_drafter(drafter, template, Translator(pair, ngrams))
 
-    def choose(self, drafter: Path, pair: PairMap, adapter: Path | str, scope: str) -> Choice:
+    def choose(self, drafter: Path, pair: PairMap, adapter: Path | str) -> Choice:
         """What a drafter is to draft with for this target's vocabulary."""
         if adapter == AUTO:
-            return self.adapters.choose(drafter, pair.target.fingerprint, scope)
+            return self.adapters.choose(drafter, pair.target.fingerprint)
         if adapter == NO_ADAPTER:
             return Choice(drafter)
         return Choice(drafter, "file", adapter=Path(adapter))
@@ -213,12 +212,12 @@ class LoadedPair:
             self.cache.commit()  # it may be the same table
         return NgramCache.open(None if self._ephemeral else self._profile.ngrams, pair, settings)
 
-    def prepare(self, scope: str) -> Replacement | None:
+    def prepare(self) -> Replacement | None:
         """What the store says now, made ready while the present drafter goes on; None if that drafts already."""
         pair, served, opened_with = self.pair, self.choice, self._opened_with
         if pair is None or served is None or opened_with is None:
             return None
-        choice = self.choose(served.drafter, pair, AUTO, scope)
+        choice = self.choose(served.drafter, pair, AUTO)
         if choice.serves_like(served) and choice.file == opened_with[0]:
             return None
         self.keep_measured()
@@ -289,7 +288,7 @@ class LoadedPair:
         if self.choice is not None and self.choice.version is not None:
             self._exchange(Choice(self.choice.drafter))
 
-    def go_on(self, scope: str, cache: CacheSettings | None) -> None:
+    def go_on(self, cache: CacheSettings | None) -> None:
         """Behind `let_go`. cache: settings of the n-gram cache there was, None if there was none."""
         if self.engine is not None:
             self.engine.forget()
@@ -299,7 +298,7 @@ class LoadedPair:
         self.cache = self._open_cache(self.pair, cache) if cache is not None else None
         self.engine.translator = Translator(self.pair, self.cache)
         if self.asked is not None and self.choice is not None and self.asked.adapter == AUTO:
-            self._exchange(self.choose(self.choice.drafter, self.pair, AUTO, scope))
+            self._exchange(self.choose(self.choice.drafter, self.pair, AUTO))
 
     def close(self) -> None:
         """Free the models and close the cache. Harmless when repeated."""

@@ -29,7 +29,7 @@ def estimate(model: ModelInfo, settings: ModelSettings, projector: Path | None) 
     n_ctx = context_of(model, settings)
     if model.path.is_dir():
         dtype = "float32" if settings.dtype == "auto" else settings.dtype
-        return folder_estimate(model, "cpu", dtype, n_ctx, settings.n_batch).total
+        return folder_estimate(model, "cpu", dtype, n_ctx).total
     eyes = projector.stat().st_size if projector is not None and projector.is_file() else 0
     return header_estimate(model, settings, n_ctx).total + eyes
 

@@ -13,6 +13,8 @@ import numpy as np
 
 from omnidraft.vocab import Vocabulary
 
+N_BATCH = 512  # ids of a pass while a prompt is read
+
 
 class Aborted(Exception):
     """`extend` was interrupted through `abort`; the cache still holds what `tokens` says."""

@@ -30,7 +30,7 @@ PLAIN = "plain"
 
 
 def draft_settings(way: str) -> DraftSettings:
-    """plain, lookup, fixed:K, gamma:X, adaptive, or adaptive-alone (without lookups)."""
+    """plain, lookup, fixed:K, adaptive, or adaptive-alone (without lookups)."""
     name, _, value = way.partition(":")
     try:
         match name:
@@ -40,15 +40,13 @@ def draft_settings(way: str) -> DraftSettings:
                 return DraftSettings(mode="lookup")
             case "fixed":
                 return DraftSettings(mode="fixed", length=int(value))
-            case "gamma":
-                return DraftSettings(mode="gamma", gamma=float(value))
             case "adaptive":
                 return DraftSettings(mode="adaptive")
             case "adaptive-alone":
                 return DraftSettings(mode="adaptive", lookup=False)
     except ValueError:
         pass
-    raise SettingsError(f"There is no method {way[:40]}; known are plain, lookup, fixed:K, gamma:X, adaptive.")
+    raise SettingsError(f"There is no method {way[:40]}; known are plain, lookup, fixed:K, adaptive.")
 
 
 class Frozen(Translator):

@@ -15,7 +15,7 @@ from omnidraft.lab.prompts import TASKS
 from omnidraft.settings.fields import Rule, check, choice, integer, text
 
 A, B, A2 = "tiny-target-a", "tiny-target-b", "tiny-target-a2"
-LOSSES = ("ngram", "dm", "dm_nll", "hybrid", "both_kl", "projected")  # worst first, as in the paper; ours
+LOSSES = ("ngram", "dm", "hybrid", "projected")  # the paper's, and ours
 EDIT = "edit"  # "write this text again"
 ALL = "all"  # the bundled tasks in turn
 PEERS = ("server", "ours")
@@ -63,7 +63,7 @@ class Speed(OfPair):
 
     target: tuple[str, ...] = words(f"{A},{B}", "models")
     tasks: tuple[str, ...] = _tasks()
-    methods: tuple[str, ...] = words("plain,lookup,fixed:4,gamma:0.3,adaptive", "ways of decoding")
+    methods: tuple[str, ...] = words("plain,lookup,fixed:4,adaptive", "ways of decoding")
     temperature: tuple[str, ...] = words(COLUMNS, _COLUMNS)
     prompts: int = _count(6, "per task")
     repeats: int = _count(1, "of everything; of each prompt the one with the median speedup counts")

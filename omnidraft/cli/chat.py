@@ -63,8 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             parser.add_argument(f"--{setting.name}", choices=setting.rule.choices, help=setting.rule.help)
     parser.add_argument("--workers", help="host:port of workers that hold layers of the target, with commas between")
     parser.add_argument("--split", help="shares of the layers with commas, this machine first (default: free memory)")
-    parser.add_argument("--verification", choices=("coupled", "rejection", "paper"),
-                        help="coupled and rejection are exact, paper is the published approximation")  # fmt: skip
+    parser.add_argument("--verification", choices=("coupled", "rejection"), help="how proposals are verified")
     parser.add_argument("--draft-length", help="drafter tokens per round, or adaptive")
     parser.add_argument("--system", help="system message")
     parser.add_argument("--profile", default="default")

@@ -37,9 +37,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-cache", action="store_const", const="off", dest="cache", help="the same as --cache off")
     parser.add_argument("--draft-length", default="4", help="drafter tokens per round, or adaptive")
     parser.add_argument("--learn", action="store_true", help="train the drafter on the answers as the run goes on")
-    parser.add_argument(
-        "--learn-as-paper", action="store_true", help="the same, but serve every update unjudged and rehearse nothing"
-    )
     parser.add_argument("--paired", action="store_true", help="measure plain decoding of every prompt too")
     parser.add_argument("--max-tokens", type=int, default=64)
     parser.add_argument("--temperature", type=float, default=0.0)
@@ -84,7 +81,7 @@ def _new(args: argparse.Namespace, home: DataHome, folder: Path) -> drift.DriftR
 def _options(args: argparse.Namespace) -> Options:
     return Options(
         cache=args.cache, draft_length=draft_length(args.draft_length), plain=args.paired,
-        learning=args.learn or args.learn_as_paper, as_in_paper=args.learn_as_paper, max_tokens=args.max_tokens,
+        learning=args.learn, max_tokens=args.max_tokens,
         temperature=args.temperature, seed=args.seed, threads=args.threads,
     )  # fmt: skip
 

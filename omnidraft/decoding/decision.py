@@ -21,7 +21,7 @@ from omnidraft.decoding.cost import NEAR
 from omnidraft.decoding.events import Round
 from omnidraft.decoding.guard import STALL
 from omnidraft.decoding.knowledge import Knowledge
-from omnidraft.decoding.length import PLAIN, FixedLength, GammaLength, LengthPolicy
+from omnidraft.decoding.length import PLAIN, FixedLength, LengthPolicy
 from omnidraft.decoding.lookup import NO_MATCH, Match
 from omnidraft.decoding.processor import Watch
 from omnidraft.settings.config import DraftSettings
@@ -274,6 +274,4 @@ def make_policy(settings: DraftSettings, knowledge: Knowledge | None, translator
     """`knowledge` is needed for every mode but "fixed"; without a translator only lookups can be proposed."""
     if settings.mode == "fixed" or knowledge is None:
         return FixedLength(settings.length)
-    if settings.mode == "gamma" and translator is not None:
-        return GammaLength(knowledge, translator, settings.max_length, settings.gamma)
     return Decision(knowledge, None if settings.mode == "lookup" else translator, settings.max_length)

@@ -1,4 +1,4 @@
-"""When to stop drafting: the policy's side of a round, and the ones that need no measured times.
+"""When to stop drafting: the policy's side of a round, and the one that needs no measured times.
 
 A policy is told when a round begins, sees each piece that is drawn, says whether one more is worth its time, and
 learns from how the round went. The one that goes by measured time is in decision.py.
@@ -7,16 +7,13 @@ learns from how the round went. The one that goes by measured time is in decisio
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 from typing import Protocol
 
 import numpy as np
 
-from omnidraft.decoding.chances import Chances
 from omnidraft.decoding.events import Round
-from omnidraft.decoding.knowledge import Knowledge
 from omnidraft.decoding.lookup import Match
-from omnidraft.vocab import Proposal, Translator
+from omnidraft.vocab import Proposal
 
 PLAIN = -1
 
@@ -93,27 +90,3 @@ class FixedLength:
 
     def finish(self) -> None:
         pass
-
-
-class GammaLength(FixedLength):
-    """The paper's rule (Section 3.4): stop once 1 - prod P(accept) > gamma. Costs play no part, nor do lookups."""
-
-    def __init__(self, knowledge: Knowledge, translator: Translator, longest: int, gamma: float) -> None:
-        super().__init__(longest)
-        self._gamma = gamma
-        self._chances = Chances(translator, knowledge.head, knowledge.rates, knowledge.offset)
-        self.drew = self._chances.drew  # type: ignore[method-assign]
-
-    def begin(self, behind: int, match: Match, carried: int = 0) -> int:
-        self._chances.begin(carried)
-        return 0
-
-    def more(self, pieces: Sequence[int]) -> bool:
-        chances = self._chances.of(self._chances.segment(pieces)) if pieces else ()
-        return len(pieces) < self.longest and 1.0 - prod(chances) <= self._gamma
-
-    def observe(self, done: Round, proposals: Sequence[Proposal], said: int) -> None:
-        self._chances.learn(proposals, done.tested, done.accepted, done.drafted)
-
-    def observe_behind(self, done: Round, proposals: Sequence[Proposal]) -> None:
-        self.observe(done, proposals, 0)

@@ -83,7 +83,7 @@ class _Answer:
         self._ends = (self.target.vocabulary.eog - given.inner).__contains__
         self._constrained = given.constraint is not None
         self._wide = True  # the last pass, of the prompt or of proposals, had several rows
-        self._recent, before = looked_at(self.sampling, self.committed, given.written)
+        self._recent, before = looked_at(self.committed, given.written)
         self._sampler = _sampler(request, given, before)
         self._strategy = self._choose()
 

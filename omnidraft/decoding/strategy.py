@@ -12,7 +12,6 @@ from omnidraft.decoding.expansion_tree import ExpansionTree
 from omnidraft.decoding.pick import CoupledPicker, GreedyPicker, Picker, SamplingPicker
 from omnidraft.decoding.sampling import Sampler
 from omnidraft.decoding.verify import Verdict, verify_by_equality
-from omnidraft.decoding.verify_paper import verify_as_published
 from omnidraft.decoding.verify_rejection import verify_by_rejection
 from omnidraft.settings.config import SamplingSettings
 from omnidraft.vocab import Proposal, Translator
@@ -48,7 +47,7 @@ class Equality:
 
 
 class Drawn:
-    """`rejection` and `paper`: pieces are drawn from a known q, by which proposals are tested.
+    """`rejection`: pieces are drawn from a known q, by which proposals are tested.
 
     test: (rows, proposals, pieces, q, recent) -> verdict.
     """
@@ -81,9 +80,7 @@ def choose_strategy(
     pair = translator.pair
     rng = np.random.Generator(np.random.PCG64(sampler.seed))
     picker = SamplingPicker(rng, sampling.temperature, pair.drafter.size, longest)
-    if verification == "rejection":
-        return Drawn(picker, partial(verify_by_rejection, tree=tree_of(pair), sampler=sampler, rng=rng, ends=ends))
-    return Drawn(picker, partial(verify_as_published, direct=pair.direct, sampler=sampler, rng=rng, ends=ends))
+    return Drawn(picker, partial(verify_by_rejection, tree=tree_of(pair), sampler=sampler, rng=rng, ends=ends))
 
 
 _trees: dict[int, tuple[object, ExpansionTree]] = {}

@@ -35,11 +35,9 @@ class RunLearner:
         learned; a new one starts warm from the last."""
         options, drafter = self._state.options, Path(self._state.drafter)
         if self._stream is None:
-            self._stream = StreamLearner(
-                folder, drafter, self._settings, options.seed, as_in_paper=options.as_in_paper, threads=options.threads
-            )
+            self._stream = StreamLearner(folder, drafter, self._settings, options.seed, threads=options.threads)
         name = engine.target.model.name
-        tables = table_files(folder, pair, self._settings.scope)
+        tables = table_files(folder, pair)
         choice = self._stream.switched(pair.target.fingerprint, name, tables)
         assert engine.drafter is not None
         self._pairing = Pairing(pair, engine.drafter.template, name, choice)

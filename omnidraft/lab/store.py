@@ -39,14 +39,13 @@ class Options:
     cache: the n-gram cache is seeded from the vocabularies, starts "empty" (the paper's), or is "off".
     draft_length: drafter tokens a round, None for the adaptive length. plain: answer every prompt without the drafter
     too and report the speedup (twice the time). learning: the drafter learns from every answer as in
-    the app; as_in_paper: with every update served unjudged and nothing rehearsed.
+    the app.
     """
 
     cache: str = "seeded"
     draft_length: int | None = 4
     plain: bool = False
     learning: bool = False
-    as_in_paper: bool = False
     max_tokens: int = 64
     temperature: float = 0.0
     seed: int = 0
@@ -59,9 +58,7 @@ class Options:
     @property
     def about_learning(self) -> str:
         """How the drafter learns, in words."""
-        if not self.learning:
-            return "no learning"
-        return "learning as in the paper" if self.as_in_paper else "learning"
+        return "learning" if self.learning else "no learning"
 
     def __post_init__(self) -> None:
         if self.cache not in CACHES:
@@ -212,6 +209,7 @@ def _state(data: dict[str, Any], run: str) -> RunState:
     if (data["format"], data["version"], data["id"]) != (FORMAT, VERSION, run):
         raise ValueError("not this run")
     return RunState(
-        run, Schedule.from_dict(data["schedule"]), dict(data["targets"]), data["drafter"], Options(**data["options"]),
+        run, Schedule.from_dict(data["schedule"]), dict(data["targets"]), data["drafter"],
+        Options(**{name: value for name, value in data["options"].items() if name in Options.__slots__}),
         data["digest"], data["created"], data["status"], [Point(**point) for point in data["points"]],
     )  # fmt: skip

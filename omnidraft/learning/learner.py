@@ -34,6 +34,7 @@ from omnidraft.settings.config import LearningSettings
 from omnidraft.storage.paths import ProfilePaths
 
 log = logging.getLogger("omnidraft.learning")
+KEPT_MINUTES = 15.0  # that the training process waits for the next update, the drafter in memory
 TICK = 0.25
 
 
@@ -86,8 +87,7 @@ class Learner:
         self._thread: threading.Thread | None = None
         self._quiet_since = time.monotonic()
         self._swap_due = False
-        self._tables: dict[str, str] = {}
-        self._scope = ""
+        self._tables: dict[str, str] | None = None
 
     # Called by the assistant
 
@@ -108,7 +108,7 @@ class Learner:
             log.warning("%s", error)
             self.stores.refused = str(error)
         with self._lock:
-            self.pairing, self._scope, self.merged = pairing, "", pairing.choice.is_merged
+            self.pairing, self._tables, self.merged = pairing, None, pairing.choice.is_merged
             self.due.paired()
             if self._thread is None and not self.stores.refused:
                 self._thread = threading.Thread(target=self._work, name="learning", daemon=True)
@@ -270,7 +270,7 @@ class Learner:
         with self._lock:
             if self.run is not None or self._swap_due or self._next_kind() is not None:
                 return TICK
-        return self.process.seconds_left(self.settings().keep_minutes)
+        return self.process.seconds_left(KEPT_MINUTES)
 
     def _keep(self, answer: Answered, pairing: Pairing) -> None:
         self.stores.keep(answer, pairing, self.adapters.store_name(pairing.choice.learned_in))
@@ -286,18 +286,16 @@ class Learner:
 
     def _known_tables(self) -> dict[str, str]:
         assert self.pairing is not None
-        scope = self.settings().scope
-        if scope != self._scope:
-            self._tables = table_files(self._cache, self.pairing.pair, scope)
-            self._scope = scope
+        if self._tables is None:
+            self._tables = table_files(self._cache, self.pairing.pair)
         return self._tables
 
     def _act(self) -> None:
         """Let the process go on or end it, serve what was made, or begin what is due."""
         settings = self.settings()
-        self.process.let_go_unless(settings.keep_minutes if settings.enabled else 0.0)
+        self.process.let_go_unless(KEPT_MINUTES if settings.enabled else 0.0)
         with self._lock:
-            if (pairing := self.pairing) is None:
+            if self.pairing is None:
                 return
             run = self.run
             if run is not None and not settings.enabled:
@@ -305,9 +303,8 @@ class Learner:
             elif run is not None and self.process.paused and self._quiet(self.waits.resume):
                 self.process.resume()
                 self._note_change()
-        if self._scope != settings.scope:
+        if self._tables is None:
             self._recount()
-        self._swap_due = self._swap_due or not pairing.choice.fits(settings.scope)
         if run is None and self._swap_due and not self.answering and self._serve():
             self._swap_due = False
             self._recount()
@@ -318,7 +315,7 @@ class Learner:
 
     def _must_wait(self, settings: LearningSettings) -> bool:
         """Whether what is due would be in the way of something else; not if the user wants it now."""
-        why = "" if self.due.forced else self.due.why_wait(settings) or self.machine.why_wait()
+        why = "" if self.due.forced else self.due.why_wait() or self.machine.why_wait()
         if why != self.waits_for:
             self.waits_for = why
             self._note_change()

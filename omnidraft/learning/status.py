@@ -13,6 +13,7 @@ import psutil
 from omnidraft.learning.adapters.serving import Adapters, Choice
 from omnidraft.learning.facts import State, Status, VersionInfo
 from omnidraft.learning.material.history import History
+from omnidraft.learning.material.replay import LIMIT_MB
 from omnidraft.storage.paths import measured
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def status_of(learner: Learner, version: int) -> Status:
         served=choice.version.name if choice is not None and choice.version is not None else None,
         origin=choice.origin if choice is not None else "none", merged=learner.merged, pid=pid,
         memory_mb=_memory(pid), replay_answers=stores.answers, replay_tokens=stores.tokens,
-        replay_bytes=stores.bytes, replay_limit=int(settings.replay_mb * 1e6),
+        replay_bytes=stores.bytes, replay_limit=int(LIMIT_MB * 1e6),
         day_seconds=stores.day_seconds,
     )  # fmt: skip
 

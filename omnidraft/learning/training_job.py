@@ -97,13 +97,12 @@ def make_job(
     vocabulary: the target's fingerprint; target: its name; tables: as in `TrainingJob`; merged: folder for an update's
     merged file. asked: somebody wants the update now, and waits.
     """
-    from omnidraft.learning.adapters.store import SHARED  # brings numpy
-    from omnidraft.learning.adapters.versions import model_fingerprint
+    from omnidraft.learning.adapters.versions import model_fingerprint  # brings numpy
 
     version = choice.version
     job = TrainingJob(
         str(choice.drafter), model_fingerprint(choice.drafter), str(replay), tables, str(choice.learned_in.folder),
-        SHARED if settings.scope == "shared" else vocabulary, target, kind, loss=settings.loss, rank=settings.rank,
+        vocabulary, target, kind, loss=settings.loss, rank=settings.rank,
         learning_rate=settings.learning_rate, rehearsal=settings.rehearsal, cpu_percent=settings.cpu_percent,
         start=str(version.weights) if version is not None else None,
     )  # fmt: skip

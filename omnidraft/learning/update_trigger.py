@@ -24,6 +24,7 @@ LIVE_ANSWERS = 50  # served by a version before its acceptance says something
 FEWEST_BEFORE = 10
 LEAST_FALL = 0.01
 HOUR = 3600.0  # seconds
+MINUTES_PER_HOUR = 10.0  # of processors that training takes before it waits for the next
 ATTEMPTS = 3  # of an update that something keeps ending from outside
 
 
@@ -54,7 +55,7 @@ class UpdateTrigger:
             return "merge"
         return "compare" if self._fallen and pairing.choice.origin == "own" else None
 
-    def why_wait(self, settings: LearningSettings) -> str:
+    def why_wait(self) -> str:
         """Why the hour has no room for what is due, in a sentence; "" if it has, or the user wants it now.
 
         What an update will take is what the last one took. One an hour may be longer than the hour's share.
@@ -63,9 +64,9 @@ class UpdateTrigger:
         if self.forced or history is None or not (spent := history.spent(HOUR)):
             return ""
         last = next((update.cpu_seconds for update in history.updates(1)), 0.0)
-        if spent + last <= 60 * settings.minutes_per_hour:
+        if spent + last <= 60 * MINUTES_PER_HOUR:
             return ""
-        return f"Training waits: {spent / 60:.1f} of {settings.minutes_per_hour:g} processor minutes an hour are used."
+        return f"Training waits: {spent / 60:.1f} of {MINUTES_PER_HOUR:g} processor minutes an hour are used."
 
     def begins(self, kind: Kind) -> None:
         """It is not due any more."""

@@ -46,6 +46,8 @@ S = TypeVar("S")
 MAX_CACHE_MB = 4096
 AUTO_LAYERS = -1
 MOST_TOKENS = 1_000_000  # of an answer
+# Choices of earlier versions: files that have them load, with the default and a warning.
+GONE = {"draft.mode": ("gamma",), "draft.verification": ("paper",), "learning.loss": ("dm_nll", "both_kl")}
 USUAL_LENGTH = 1024  # tokens after which an answer without thoughts has mostly lost its way
 
 
@@ -64,10 +66,7 @@ class SamplingSettings:
         0.05, 0.0, 1.0, "Only tokens at least this fraction as probable as the best one; 0 is off.", expert=True
     )
     repeat_penalty: float = number(
-        1.0, 0.5, 3.0, "Makes tokens that came up recently less likely; 1 is off.", expert=True
-    )
-    repeat_last_n: int = integer(
-        64, 0, 1_000_000, "How many of the last tokens the repetition penalty looks at.", expert=True
+        1.0, 0.5, 3.0, "Makes tokens of the last 64 less likely; 1 is off.", expert=True
     )
     presence_penalty: float = number(
         0.0, -2.0, 2.0, "Taken off the logit of what the answer said already; 0 is off.", expert=True
@@ -122,20 +121,17 @@ class DraftSettings:
     enabled: bool = switch(True, "Let the drafter propose tokens; off decodes plainly, with the same text.")
     mode: str = choice(
         "adaptive",
-        ("adaptive", "fixed", "gamma", "lookup"),
-        "Draft length: by measured cost (adaptive), always the same (fixed), by the paper's gamma rule, or no drafter "
-        "and only copies of earlier text (lookup).",
+        ("adaptive", "fixed", "lookup"),
+        "Draft length: by measured cost (adaptive), always the same (fixed), or no drafter and only copies of earlier "
+        "text (lookup).",
         expert=True,
     )
     length: int = integer(4, 1, 64, "Drafter tokens per round in fixed mode.", expert=True)
-    gamma: float = number(
-        0.3, 0.0, 1.0, "Gamma mode stops once some rejection is more probable than this.", expert=True
-    )
-    max_length: int = integer(16, 1, 64, "Most drafter tokens per round in adaptive and gamma mode.", expert=True)
+    max_length: int = integer(16, 1, 64, "Most drafter tokens per round in adaptive mode.", expert=True)
     verification: str = choice(
         "coupled",
-        ("coupled", "rejection", "paper"),
-        "How proposals are verified: coupled and rejection are exact, paper is the published approximation.",
+        ("coupled", "rejection"),
+        "How proposals are verified; both are exact, and coupled gives the same text whatever drafts.",
         expert=True,
     )
     lookup: bool = switch(True, "Also propose continuations copied from earlier text.", expert=True)
@@ -188,7 +184,6 @@ class ModelSettings:
     kv_type: str = choice(
         "f16", ("f16", "q8_0", "q4_0"), "Number format of the KV cache; q saves memory.", reload=True, expert=True
     )
-    n_batch: int = integer(512, 1, 16_384, "Tokens per step while the prompt is read.", reload=True, expert=True)
     device: str = choice(
         "auto",
         ("auto", "cpu", "cuda", "mps"),
@@ -230,7 +225,7 @@ class LearningSettings:
     enabled: bool = switch(True, "Let the drafter learn from your answers in idle time.")
     loss: str = choice(
         "projected",
-        ("projected", "hybrid", "dm", "ngram", "dm_nll", "both_kl"),
+        ("projected", "hybrid", "dm", "ngram"),
         "What training minimises; projected is ours, the others are the paper's.",
         expert=True,
     )
@@ -244,24 +239,7 @@ class LearningSettings:
         expert=True,
     )
     interval: int = integer(8, 1, 10_000, "Train after this many new answers.", expert=True)
-    minutes_per_hour: float = number(
-        10.0, 0.1, 10_000.0, "Most processor minutes an hour that training takes before it waits for the next."
-    )
-    replay_mb: int = integer(256, 1, 102_400, "Most megabytes of earlier answers kept for training.", expert=True)
     cpu_percent: int = integer(50, 1, 100, "Most processor time the training may take, in percent.")
-    keep_minutes: float = number(
-        15.0,
-        0.0,
-        10_000.0,
-        "Minutes the training process waits for the next update, the drafter in memory; 0 ends it at once.",
-        expert=True,
-    )
-    scope: str = choice(
-        "per-target",
-        ("per-target", "shared"),
-        "One adapter per target vocabulary, or one shared by all targets.",
-        expert=True,
-    )
 
     def __post_init__(self) -> None:
         check(self, "learning.")
@@ -323,7 +301,8 @@ def _plain(value: Any) -> Any:
 
 
 def from_dict(cls: type[S], data: Mapping[str, Any], prefix: str = "") -> tuple[S, list[str]]:
-    """Build settings from plain values. Returns them and one warning per unknown key, which is left out.
+    """Build settings from plain values. Returns them and one warning per unknown key or choice that is gone, which are
+    left out.
 
     Raises SettingsError for a value that its field refuses.
     """
@@ -339,6 +318,8 @@ def from_dict(cls: type[S], data: Mapping[str, Any], prefix: str = "") -> tuple[
                 raise refusal(prefix + name, value, "a group of settings")
             values[name], more = from_dict(rule.of, value, f"{prefix}{name}.")
             warnings += more
+        elif value in GONE.get(prefix + name, ()):
+            warnings.append(f"The setting {prefix}{name} cannot be {value} any more; it has its default.")
         else:
             values[name] = value
     return cls(**values), warnings

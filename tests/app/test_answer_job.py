@@ -23,7 +23,7 @@ PLAIN = DraftSettings(enabled=False)
 @pytest.fixture(scope="module")
 def assistant(models, tmp_path_factory):
     made = Assistant(find_data_home(tmp_path_factory.mktemp("home")), ephemeral=True)
-    made.load(models / "tiny-target-a-f16.gguf", models / "tiny-drafter-f16.gguf", ModelSettings(threads=1, n_batch=4))
+    made.load(models / "tiny-target-a-f16.gguf", models / "tiny-drafter-f16.gguf", ModelSettings(threads=1))
     yield made
     made.close()
 

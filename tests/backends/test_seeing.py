@@ -23,7 +23,7 @@ from tests.backends.tiny_models import MODELS
 from tests.backends.tiny_projectors import PROJECTORS
 
 PLAIN, FIXED = DraftSettings(enabled=False), DraftSettings(mode="fixed", length=3)
-SETTINGS = ModelSettings(n_ctx=512, n_batch=64, threads=1)
+SETTINGS = ModelSettings(n_ctx=512, threads=1)
 TEMPLATE = "{% for m in messages %}{{ m['role'][0] }}: {{ m['content'] }}\n{% endfor %}a:"
 
 
@@ -167,7 +167,7 @@ def test_a_stop_between_pictures_is_resumed_from_what_was_read(make_engine, kind
 
 @needs_eyes
 def test_turns_with_pictures_are_left_out_where_the_context_is_full(make_engine, kind):
-    engine = make_engine(kind, settings=ModelSettings(n_ctx=256, n_batch=64, threads=1))
+    engine = make_engine(kind, settings=ModelSettings(n_ctx=256, threads=1))
     messages = [part for turn in range(8) for part in (asked("see", turn), said())] + [asked("well", 9)]
     sampling = SamplingSettings(temperature=0.0, max_tokens=8)
     events = list(engine.answer(AnswerRequest(messages, sampling, FIXED)))
@@ -179,7 +179,7 @@ def test_turns_with_pictures_are_left_out_where_the_context_is_full(make_engine,
 
 @needs_eyes
 def test_of_very_many_pictures_the_last_are_seen(make_engine):
-    engine = make_engine("gemma3", settings=ModelSettings(n_ctx=4096, n_batch=64, threads=1))
+    engine = make_engine("gemma3", settings=ModelSettings(n_ctx=4096, threads=1))
     sampling = SamplingSettings(temperature=0.0, max_tokens=4)
     messages = [part for turn in range(MOST_PICTURES + 4) for part in (asked("see", turn), said())] + [asked("well")]
     events = list(engine.answer(AnswerRequest(messages, sampling, FIXED)))

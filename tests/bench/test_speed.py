@@ -46,7 +46,7 @@ def test_of_repeats_the_one_with_the_median_speedup_counts():
     assert second[1].decode == own[1][1].decode
 
 
-@pytest.mark.parametrize("method", ["fixed", "fixed:x", "fixed:0", "gamma:", "fastest"])
+@pytest.mark.parametrize("method", ["fixed", "fixed:x", "fixed:0", "gamma:0.3", "fastest"])
 def test_an_unknown_method_is_refused(method):
     with pytest.raises(SettingsError):
         draft_settings(method)

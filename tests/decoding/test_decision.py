@@ -170,8 +170,7 @@ def carried(policy, knowledge: Knowledge) -> None:
     assert (knowledge.head.weights == before).all()  # nothing is known of pieces of another round
 
 
-@pytest.mark.parametrize("mode", ["adaptive", "gamma"])
-def test_rounds_that_carry_pieces_and_draw_none_are_told_apart(mode):
+def test_rounds_that_carry_pieces_and_draw_none_are_told_apart():
     knowledge = Knowledge(CostModel(dict(MEMORY_BOUND), 0.05))
-    carried(make_policy(DraftSettings(mode=mode), knowledge, OneToOne()), knowledge)
+    carried(make_policy(DraftSettings(), knowledge, OneToOne()), knowledge)
     assert knowledge.cost.step <= 0.1

@@ -74,11 +74,6 @@ def test_a_moderate_sample_is_indistinguishable_from_direct_sampling(verificatio
     assert p_value(sample(verification, answers), exact_probabilities()) > 0.001
 
 
-@moderate
-def test_the_published_rule_is_caught_by_the_same_test(answers):
-    assert p_value(sample("paper", answers), exact_probabilities()) < 0.001
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(("verification", "length", "temperature"), [
@@ -91,23 +86,15 @@ def test_two_hundred_thousand_answers_are_indistinguishable_from_direct_sampling
     assert p > 0.001
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
-def test_two_hundred_thousand_answers_reject_the_published_rule():
-    p = p_value(sample("paper", 200_000), exact_probabilities())
-    print(f"paper: p = {p:.2e}")
-    assert p < 1e-6
-
-
 @pytest.mark.parametrize("settings", [
     {"temperature": 0.0},
     {"temperature": 1.0},
     {"temperature": 0.7, "top_k": 3},
     {"temperature": 1.3, "top_p": 0.8},
     {"temperature": 1.0, "min_p": 0.1},
-    {"temperature": 1.0, "repeat_penalty": 1.3, "repeat_last_n": 8},
+    {"temperature": 1.0, "repeat_penalty": 1.3},
     {"temperature": 0.0, "presence_penalty": 0.9, "frequency_penalty": 0.7},
-    {"temperature": 0.8, "presence_penalty": -1.5, "repeat_penalty": 1.2, "repeat_last_n": 5},
+    {"temperature": 0.8, "presence_penalty": -1.5, "repeat_penalty": 1.2},
 ])  # fmt: skip
 def test_same_seed_same_text_with_or_without_drafter_cache_and_length(settings):
     sampling = SamplingSettings.unfiltered(max_tokens=40, **settings)

@@ -7,6 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from omnidraft.decoding import penalties
 from omnidraft.decoding.events import Token
 from omnidraft.decoding.penalties import Penalties, looked_at
 from omnidraft.decoding.sampling import Sampler
@@ -31,8 +32,9 @@ def test_nothing_changes_where_nothing_was_said_or_asked():
     np.testing.assert_array_equal(row, np.arange(4))
 
 
-def test_they_come_on_top_of_the_repetition_penalty():
-    settings = SamplingSettings(repeat_penalty=2.0, repeat_last_n=3, presence_penalty=1.0)
+def test_they_come_on_top_of_the_repetition_penalty(monkeypatch):
+    monkeypatch.setattr(penalties, "LAST", 3)
+    settings = SamplingSettings(repeat_penalty=2.0, presence_penalty=1.0)
     row = np.array([4.0, -4.0, 4.0, 4.0], np.float32)
     Penalties(settings, before=3).apply(row, [3, 0, 1, 2])
     np.testing.assert_allclose(row, [2.0, -8.0, 2.0 - 1.0, 4.0])
@@ -42,8 +44,9 @@ def test_they_come_on_top_of_the_repetition_penalty():
     (0, 0, ([], 0)), (2, 0, ([8, 9], 2)), (2, 3, ([7, 8, 9], 0)), (4, 1, ([6, 7, 8, 9], 3)),
     (99, 2, ([5, 6, 7, 8, 9], 3)),
 ])  # fmt: skip
-def test_an_answer_that_goes_on_is_looked_at_from_its_beginning(last, written, expected):
-    assert looked_at(SamplingSettings(repeat_last_n=last), [5, 6, 7, 8, 9], written) == expected
+def test_an_answer_that_goes_on_is_looked_at_from_its_beginning(last, written, expected, monkeypatch):
+    monkeypatch.setattr(penalties, "LAST", last)
+    assert looked_at([5, 6, 7, 8, 9], written) == expected
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])

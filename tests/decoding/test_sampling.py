@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from omnidraft.decoding import sampling
+from omnidraft.decoding import penalties, sampling
 from omnidraft.decoding.sampling import HEAD, Sampler
 from omnidraft.settings.config import SamplingSettings
 from omnidraft.vocab import TokenKind
@@ -137,13 +137,12 @@ def test_at_temperature_zero_the_most_probable_id_is_drawn():
 
 
 @pytest.mark.parametrize("penalty", [0.5, 1.3, 3.0])
-def test_the_penalty_divides_positive_logits_and_multiplies_negative_ones_once(penalty):
+def test_the_penalty_divides_positive_logits_and_multiplies_negative_ones_once(penalty, monkeypatch):
     logits = row(4)
     recent = [3, 3, 9, 11, 600, 3]
     prepared = logits.copy()
-    sampler(SamplingSettings.unfiltered(temperature=0.0, repeat_penalty=penalty, repeat_last_n=4)).prepare(
-        prepared, recent
-    )
+    monkeypatch.setattr(penalties, "LAST", 4)
+    sampler(SamplingSettings.unfiltered(temperature=0.0, repeat_penalty=penalty)).prepare(prepared, recent)
     expected = logits.copy()
     for i in {9, 11, 600, 3}:
         expected[i] = logits[i] / penalty if logits[i] > 0 else logits[i] * penalty

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from omnidraft.decoding.topk import top_ids, top_two
+from omnidraft.decoding.topk import top_ids
 
 
 def by_sorting(row, k):
@@ -24,10 +24,3 @@ def test_equals_a_sort_at_real_vocabulary_sizes(size):
     row[-100:] = -np.inf
     for k in (1, 24, 48, 65):
         assert top_ids(row, k).tolist() == by_sorting(row, k).tolist()
-
-
-def test_top_two_gives_the_gap_and_leaves_the_row_alone():
-    row = np.array([1.0, 5.0, 4.5], np.float32)
-    before = row.copy()
-    assert top_two(row) == (1, 0.5)
-    assert (row == before).all()

@@ -19,7 +19,7 @@ from tests.backends.seeing import needs_eyes, noise, vision_model
 from tests.backends.tiny_projectors import PROJECTORS
 from tests.fuzz.cases import damaged, fuzz
 
-SETTINGS = ModelSettings(n_ctx=512, n_batch=64, threads=1)
+SETTINGS = ModelSettings(n_ctx=512, threads=1)
 
 
 @needs_eyes

@@ -10,14 +10,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from omnidraft.learning import training_process
+from omnidraft.learning import learner, training_process
 from omnidraft.learning.adapters.store import AdapterStore
 from omnidraft.learning.training.update import run
 from omnidraft.learning.training_events import Ended, Finished, Refused
 from omnidraft.learning.training_job import TrainingJob
 from omnidraft.learning.training_process import TrainingProcess
 from omnidraft.processes.line_child import LineChild
-from omnidraft.settings.config import changed
 from omnidraft.storage.paths import find_data_home
 from tests.learning.fake_trainer import ANSWERS
 from tests.learning.living import ask, open_assistant, until
@@ -159,12 +158,13 @@ def test_the_app_keeps_it_between_updates_and_lets_it_go_for_models_and_at_its_e
     assert not psutil.pid_exists(pid)
 
 
-def test_no_time_to_wait_is_the_end_at_once_and_closing_ends_it(assistant):
+def test_no_time_to_wait_is_the_end_at_once_and_closing_ends_it(assistant, monkeypatch):
     ask(assistant, range(6))
     pid = trained(assistant, 1)
-    assistant.settings = changed(assistant.settings, **{"learning.keep_minutes": 0.0})
+    monkeypatch.setattr(learner, "KEPT_MINUTES", 0.0)
+    assistant.learner.wake()
     until(lambda: not psutil.pid_exists(pid), "the end of the process")
-    assistant.settings = changed(assistant.settings, **{"learning.keep_minutes": 5.0})
+    monkeypatch.setattr(learner, "KEPT_MINUTES", 5.0)
     ask(assistant, range(6, 12), "more-{}")
     pid = trained(assistant, 2)
     assert psutil.pid_exists(pid)

@@ -6,6 +6,7 @@ import time
 from dataclasses import replace
 from types import SimpleNamespace
 
+from omnidraft.learning import update_trigger
 from omnidraft.learning.adapters.serving import Adapters, Choice
 from omnidraft.learning.adapters.store import AdapterStore
 from omnidraft.learning.adapters.versions import ADAPTER, WEIGHTS, Meta
@@ -52,24 +53,24 @@ def test_what_one_pairs_answers_call_for_is_not_done_for_the_next_pair(monkeypat
     assert due.kind(pairing, LearningSettings()) is None
 
 
-def test_an_hour_has_room_for_so_many_minutes_and_for_one_update_at_least(tmp_path):
+def test_an_hour_has_room_for_so_many_minutes_and_for_one_update_at_least(tmp_path, monkeypatch):
     history = History(tmp_path / "metrics.sqlite")
     due = UpdateTrigger(SimpleNamespace(refused="", enough=8, history=history))
-    settings = LearningSettings(minutes_per_hour=2.0)
+    monkeypatch.setattr(update_trigger, "MINUTES_PER_HOUR", 2.0)
 
     def trained(number: int, ago: float, cpu_seconds: float) -> None:
         ended = time.time() - ago
         history.save("d/v", Update(number, ended - 1, "d", "t", "v", "refused", ended=ended, cpu_seconds=cpu_seconds))
 
-    assert due.why_wait(settings) == ""
+    assert due.why_wait() == ""
     trained(1, 4000, 500)  # an hour ago
-    assert due.why_wait(settings) == ""
+    assert due.why_wait() == ""
     trained(2, 60, 50)
-    assert due.why_wait(settings) == ""  # another one like it fits
+    assert due.why_wait() == ""  # another one like it fits
     trained(3, 30, 50)
-    assert "1.7 of 2" in due.why_wait(settings)
+    assert "1.7 of 2" in due.why_wait()
     due.forced = True
-    assert due.why_wait(settings) == ""
+    assert due.why_wait() == ""
     assert history.spent(86_400) == 600
     history.close()
 

@@ -55,7 +55,7 @@ def test_llama_cpp_computes_what_torch_trained(tmp_path):
     model, projector = vision_model(tmp_path, "llava")
     export_projector(projector, "toy", tower)
     drawing = draw(random.Random(1))
-    with LlamaTarget.open(model, ModelSettings(n_ctx=512, n_batch=64, threads=1)) as target:
+    with LlamaTarget.open(model, ModelSettings(n_ctx=512, threads=1)) as target:
         target.open_eyes(projector)
         ids = target.eyes.ids(Picture("one", SIDE, SIDE, drawing.pixels.tobytes()))
         found = target.eyes._encoded(target.eyes._stretches[ids[0]])

@@ -81,8 +81,7 @@ def test_any_object_is_an_object_as_far_as_it_got(server):
         assert isinstance(json.loads(choice.message.content), dict)
 
 
-@pytest.mark.parametrize("verification", ["rejection", "paper"])
-def test_other_verifications_step_aside(models, tmp_path, verification):
+def test_rejection_steps_aside(models, tmp_path):
     """On the assistant itself: the settings of the running app are the other tests'."""
     from omnidraft.app.assistant import Assistant
     from omnidraft.backends.prompting.grammar import gbnf_grammar
@@ -95,7 +94,7 @@ def test_other_verifications_step_aside(models, tmp_path, verification):
     assistant.load(models / "tiny-target-a-f16.gguf", models / "tiny-drafter-f16.gguf", settings)
     texts, notices = [], []
     letters, sampling = gbnf_grammar("root ::= [a-z ]+"), SamplingSettings(seed=5, max_tokens=30)
-    for draft in (DraftSettings(verification=verification, mode="fixed"), DraftSettings(enabled=False)):
+    for draft in (DraftSettings(verification="rejection", mode="fixed"), DraftSettings(enabled=False)):
         events = list(assistant.answer(AnswerRequest(ASK, sampling, draft, grammar=letters)))
         texts.append("".join(event.text for event in events if isinstance(event, Token)))
         notices.append([event.text for event in events if isinstance(event, Notice)])

@@ -117,7 +117,7 @@ def test_plain_values_and_back_are_the_same_settings():
             "target": "models/a.gguf",
             "sampling.stop": ["x"],
             "sampling.seed": 7,
-            "draft.mode": "gamma",
+            "draft.mode": "lookup",
             "theme": "dark",
         },
     )

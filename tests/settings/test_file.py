@@ -68,6 +68,19 @@ def test_saving_keeps_comments_and_keys_of_another_version(path):
     assert load_settings(path)[0] == changed(loaded, **{"sampling.temperature": 0.5, "model.n_ctx": 0})
 
 
+def test_a_file_of_an_earlier_version_loads_with_warnings(path):
+    path.write_text(
+        "[sampling]\nrepeat_last_n = 32\ntop_k = 7\n[draft]\nmode = 'gamma'\ngamma = 0.2\nverification = 'paper'\n"
+        "[model]\nn_batch = 64\n[learning]\nloss = 'dm_nll'\nreplay_mb = 64\nkeep_minutes = 1\n"
+        "minutes_per_hour = 5\nscope = 'shared'\n"
+    )
+    loaded, warnings = load_settings(path)
+    assert loaded == changed(AppSettings(), **{"sampling.top_k": 7})
+    assert len(warnings) == 10
+    save_settings(path, changed(loaded, **{"draft.length": 2}))
+    assert load_settings(path)[0] == changed(loaded, **{"draft.length": 2})
+
+
 @pytest.mark.parametrize(
     "layout",
     [

@@ -185,7 +185,7 @@ def attempts(event: Event, hers: Belongings) -> list[tuple[list, dict | None]]:
         "od-schedule": "my own", "od-count": "1", "od-drift-cache": "off", "od-drift-length": "4",
         "od-drift-learning": False, "od-plain": False, "od-own-model": hers.run, "od-own-number": "1",
         "od-own-source": hers.prompts.name, "od-set-learning-enabled": True, "od-set-learning-cpu_percent": "50",
-        "od-set-learning-minutes_per_hour": "10", "od-set-learning-interval": "8", "od-set-model-n_ctx": "4096",
+        "od-set-learning-interval": "8", "od-set-model-n_ctx": "4096",
         "od-set-model-threads": "1",
         "od-set-model-n_gpu_layers": "0", "od-set-model-kv_type": "f16", "od-programs": [],
         "od-race-model": str(hers.model), "od-race-topic": "code", "od-race-own": "",

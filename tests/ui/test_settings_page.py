@@ -99,8 +99,6 @@ def test_what_learning_needs_is_kept_over_a_restart(make_server, pages):
     said(page, "Loss: kept")
     settle(page, "learning.rank", "16")
     said(page, "Rank: kept")
-    settle(page, "learning.replay_mb", "64")
-    said(page, "Replay size (MB): kept")
     settle(page, "learning.rank", "1000")
     said(page, "must be a whole number from 1 to 256")
     settle(page, "model.n_ctx", "2,048")
@@ -111,9 +109,8 @@ def test_what_learning_needs_is_kept_over_a_restart(make_server, pages):
     page = open_settings(pages, server)
     page.wait_for_function("document.querySelector('#od-set-learning-rank input').value === '16'")
     assert page.input_value(f"{field('learning.loss')} input") == "hybrid"
-    assert page.input_value(f"{field('learning.replay_mb')} input") == "64"
     assert page.input_value(f"{field('model.n_ctx')} input") == "2048"
-    assert stored(server)["learning"] == {**stored(server)["learning"], "loss": "hybrid", "rank": 16, "replay_mb": 64}
+    assert stored(server)["learning"] == {**stored(server)["learning"], "loss": "hybrid", "rank": 16}
 
 
 def test_the_cache_shows_what_it_is_used_for_and_what_takes_a_reload_says_so(server, pages):
@@ -125,7 +122,7 @@ def test_the_cache_shows_what_it_is_used_for_and_what_takes_a_reload_says_so(ser
     unfold(page)
     for word in ("n-grams", "of them seeded", "hit rate"):
         assert word in page.inner_text(".od-facts")
-    settle(page, "model.n_batch", "256")
+    settle(page, "model.n_ctx", "2,048")
     said(page, "load the model again")
     page.click("#od-reload")
     said(page, "Loaded again")

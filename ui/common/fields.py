@@ -27,14 +27,12 @@ TITLES = {
     "unload_after": "Unload when idle (minutes)",
     "n_ctx": "Context length",
     "n_gpu_layers": "Layers on the GPU",
-    "n_batch": "Prompt tokens per step",
     "kv_type": "KV cache format",
     "device": "Device (folders)",
     "dtype": "Number format (folders)",
     "top_k": "Top-k",
     "top_p": "Top-p",
     "min_p": "Min-p",
-    "repeat_last_n": "Penalty looks back",
     "repeat_penalty": "Repetition penalty",
     "max_tokens": "Longest answer (tokens)",
     "form": "Form of answers",
@@ -44,10 +42,7 @@ TITLES = {
     "max_length": "Longest draft",
     "lookup": "Copy from the text",
     "cpu_percent": "Processor share",
-    "replay_mb": "Replay size (MB)",
     "interval": "Train every (answers)",
-    "keep_minutes": "Keep the trainer (minutes)",
-    "scope": "Adapters",
 }
 
 

@@ -23,7 +23,7 @@ from ui.learning import plots as learning_plots
 from ui.learning import view as learning_view
 
 EVERY = 1.5  # seconds between looks at what has changed
-FIELDS = ("learning.enabled", "learning.minutes_per_hour", "learning.cpu_percent", "learning.interval")
+FIELDS = ("learning.enabled", "learning.cpu_percent", "learning.interval")
 # A version is taken into use at the second click: the first asks, in the same place.
 SCRIPT = """
 element.addEventListener('click', (event) => {

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from math import prod
 
+from omnidraft.backends.base import N_BATCH
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.hf.folder import inner_config, read_config, tensor_headers
 from omnidraft.backends.llama.estimate import Estimate, size
@@ -18,12 +19,12 @@ _RUNTIME = 8_000_000  # what torch sets up for the first passes
 _ROWS = 64  # of logits in one pass, at most
 
 
-def folder_estimate(info: ModelInfo, device: str, dtype: str, n_ctx: int, n_batch: int) -> Estimate:
+def folder_estimate(info: ModelInfo, device: str, dtype: str, n_ctx: int) -> Estimate:
     """Bytes that `info` takes with a full context of `n_ctx` tokens."""
     each = BYTES[dtype]
     head = _inner(info, "head_dim") or (info.width // info.heads if info.heads else 0)
     cache = 2 * n_ctx * info.layers * info.kv_heads * head * each
-    batch = min(n_batch, n_ctx)
+    batch = min(N_BATCH, n_ctx)
     inner = _inner(info, "intermediate_size", "n_inner") or 4 * info.width
     states = batch * each * (8 * info.width + 3 * inner)
     scores = batch * n_ctx * (4 + each)  # with the mask that hides what comes later
@@ -32,26 +33,26 @@ def folder_estimate(info: ModelInfo, device: str, dtype: str, n_ctx: int, n_batc
     return Estimate(_weights(info, device, dtype), cache, states + scores + shared + logits + _RUNTIME)
 
 
-def check_room(info: ModelInfo, device: str, dtype: str, n_ctx: int, n_batch: int, free: int | None) -> None:
+def check_room(info: ModelInfo, device: str, dtype: str, n_ctx: int, free: int | None) -> None:
     """NoRoom with the numbers and a way out if `info` does not fit into `free` bytes; None: nobody knows."""
-    needed = folder_estimate(info, device, dtype, n_ctx, n_batch)
+    needed = folder_estimate(info, device, dtype, n_ctx)
     if free is None or needed.total <= free:
         return
     where = "memory" if device == "cpu" else "the GPU's memory"
     raise NoRoom(
         f"{info.name} needs {needed} in {dtype} with a context of {n_ctx} tokens, but {size(free)} of {where} are "
-        f"free; {_suggestion(info, device, dtype, n_ctx, n_batch, free)}."
+        f"free; {_suggestion(info, device, dtype, n_ctx, free)}."
     )
 
 
-def _suggestion(info: ModelInfo, device: str, dtype: str, n_ctx: int, n_batch: int, free: int) -> str:
+def _suggestion(info: ModelInfo, device: str, dtype: str, n_ctx: int, free: int) -> str:
     """The longest context that fits, else a smaller number format, else another file."""
     for shorter in (n_ctx // 2, n_ctx // 4, n_ctx // 8):
-        if shorter >= 512 and folder_estimate(info, device, dtype, shorter, n_batch).total <= free:
+        if shorter >= 512 and folder_estimate(info, device, dtype, shorter).total <= free:
             return f"set the context length to {shorter} or less"
     order = ("float32", "bfloat16", "int8")
     for smaller in order[order.index(dtype) + 1 if dtype in order else 2 :]:
-        if folder_estimate(info, device, smaller, n_ctx, n_batch).total <= free:
+        if folder_estimate(info, device, smaller, n_ctx).total <= free:
             return f"set dtype to {smaller}"
     return "use a quantized GGUF of this model, a smaller model or a shorter context"
 

@@ -42,7 +42,7 @@ def choose_device(wanted: str) -> str:
     return wanted
 
 
-def choose_dtype(info: ModelInfo, device: str, wanted: str, n_ctx: int, n_batch: int) -> str:
+def choose_dtype(info: ModelInfo, device: str, wanted: str, n_ctx: int) -> str:
     """`wanted`, or for "auto": on a GPU half precision, on the processor float32, or bfloat16 if only that fits.
 
     float32 on the processor, because there half precision makes near-ties out of close decisions: the same text with
@@ -55,11 +55,11 @@ def choose_dtype(info: ModelInfo, device: str, wanted: str, n_ctx: int, n_batch:
     if device == "mps":
         return "float16"
     free = available_bytes()
-    fits = free is None or folder_estimate(info, device, "float32", n_ctx, n_batch).total < free
+    fits = free is None or folder_estimate(info, device, "float32", n_ctx).total < free
     return "float32" if fits or info.quantization not in ("BF16", "F16") else "bfloat16"
 
 
-def load(info: ModelInfo, device: str, dtype: str, threads: int, n_ctx: int, n_batch: int) -> Loaded:
+def load(info: ModelInfo, device: str, dtype: str, threads: int, n_ctx: int) -> Loaded:
     """The model on `device`, ready for passes; ModelError in one sentence if it cannot serve."""
     torch = import_torch()
     import transformers
@@ -68,7 +68,7 @@ def load(info: ModelInfo, device: str, dtype: str, threads: int, n_ctx: int, n_b
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     loader = _loader(info, transformers)
-    check_room(info, device, dtype, n_ctx, n_batch, _free_bytes(device))
+    check_room(info, device, dtype, n_ctx, _free_bytes(device))
     try:
         return _prepared(_read(info, dtype, loader), device, dtype, n_ctx, state_layers(info.path))
     except ModelError:

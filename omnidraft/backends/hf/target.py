@@ -14,7 +14,7 @@ from time import perf_counter
 
 import numpy as np
 
-from omnidraft.backends.base import Aborted
+from omnidraft.backends.base import N_BATCH, Aborted
 from omnidraft.backends.context_length import context_length
 from omnidraft.backends.gguf.convert import folder_vocabulary
 from omnidraft.backends.gguf.file import ModelInfo
@@ -48,10 +48,10 @@ class HfTarget:
         self.name = info.name
         self.vocabulary = vocabulary
         self.tokens: list[int] = []
-        self.n_batch = settings.n_batch
+        self.n_batch = N_BATCH
         self.n_ctx, self.notices = context_length(info, settings)
         self.device = choose_device(settings.device)
-        self.dtype = choose_dtype(info, self.device, settings.dtype, self.n_ctx, self.n_batch)
+        self.dtype = choose_dtype(info, self.device, settings.dtype, self.n_ctx)
         if settings.kv_type != "f16":
             self.notices.append(
                 f"A {settings.kv_type} cache exists only for GGUF files; this one is kept as the model computes."
@@ -65,7 +65,7 @@ class HfTarget:
         self.widest = _ONE_WIDTH if self._padded else 1 if bits else self.n_ctx
         self._threads = ThreadChoice(most, least=most if self._padded else settings.threads or 1)
         room = self.n_ctx + _ONE_WIDTH * self._padded
-        loaded = load(info, self.device, self.dtype, most, room, self.n_batch)
+        loaded = load(info, self.device, self.dtype, most, room)
         self._model, self._cache, self._rows, self._inputs = loaded.model, loaded.cache, loaded.rows, loaded.inputs
         self._rewinder = Rewinder(self._cache, "replay" if has_state else "cut")
         try:

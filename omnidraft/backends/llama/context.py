@@ -16,6 +16,7 @@ from typing import Any
 import llama_cpp
 import numpy as np
 
+from omnidraft.backends.base import N_BATCH
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.llama.bits import alike_when_repacked, rows_apart
 from omnidraft.backends.llama.devices import gpu_offload
@@ -68,7 +69,7 @@ class LlamaContext:
         self._adapter: Any = None
         self._layout = Positions()  # of what the cache holds
         self.max_rows = max_rows
-        self.capacity = max(settings.n_batch, max_rows)
+        self.capacity = max(N_BATCH, max_rows)
         self.abort = AbortFlag()
         begin_call()
         try:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from omnidraft.backends.base import N_BATCH
 from omnidraft.backends.gguf.file import ModelInfo, read_info
 from omnidraft.backends.gguf.header import read_header
 from omnidraft.backends.llama.devices import Device, local_cards
@@ -72,7 +73,7 @@ def header_estimate(info: ModelInfo, settings: ModelSettings, n_ctx: int, max_ro
 
 def _step(info: ModelInfo, settings: ModelSettings, n_ctx: int) -> tuple[int, int]:
     """(prompt tokens computed at once, attention scores held for them: none with flash attention)."""
-    most = min(settings.n_batch, _UBATCH, n_ctx)
+    most = min(N_BATCH, n_ctx)
     step = prompt_step(info, n_ctx, most) if settings.kv_type == "f16" else 0
     return (step, step * n_ctx * info.heads) if step else (most, 0)
 

@@ -128,8 +128,7 @@ class Eyes:
         rows = mtmd.mtmd_input_chunk_get_n_tokens(chunk)
         if rows > self._widest and mtmd.mtmd_decode_use_non_causal(self._context, chunk):
             raise PictureError(
-                f"This model reads a picture of {rows} rows in one pass, and passes have {self._widest} at most; "
-                "raise n_batch."
+                f"This model reads a picture of {rows} rows in one pass, and passes have {self._widest} at most."
             )
         first = self._next
         self._next += rows + 1  # ranges do not touch

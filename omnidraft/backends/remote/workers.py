@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from omnidraft.backends.base import N_BATCH
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.llama.estimate import size
 from omnidraft.backends.llama.sizes import available_bytes, kv_cache_bytes, layer_bytes
@@ -128,7 +129,7 @@ def _shares(split: tuple[float, ...], found: Sequence[Found]) -> tuple[float, ..
 def measure_needs(info: ModelInfo, settings: ModelSettings, n_ctx: int) -> Needs:
     layers, others = layer_bytes(info)
     cache = (kv_cache_bytes(info, n_ctx, settings.kv_type) or 0) // max(info.layers, 1)
-    step = min(settings.n_batch, _STEP)
+    step = min(N_BATCH, _STEP)
     computing = _BUFFERS + 4 * step * _WIDE * info.width + min(128 << 20, 4 * step * n_ctx * max(info.heads, 1))
     rows = 4 * 64 * info.vocabulary_size
     return Needs(
@@ -179,5 +180,5 @@ def _too_little(
 ) -> str:
     there = ", ".join(f"{size(bytes_)} on {name}" for name, bytes_ in zip(names, free, strict=True))
     enough = sum(free) * _SPARE > needs.total + needs.computing * len(free)
-    way_out = "change the split or leave it out" if split and enough else "add a worker, or set n_ctx or n_batch lower"
+    way_out = "change the split or leave it out" if split and enough else "add a worker, or set n_ctx lower"
     return f"{info.name} needs {size(needs.total)} with a context of {n_ctx} tokens, but free are {there}; {way_out}."

@@ -15,7 +15,7 @@ from omnidraft.decoding.measure import step_seconds
 from omnidraft.errors import ModelError, StorageError
 from omnidraft.learning.adapters.files import set_aside
 from omnidraft.learning.adapters.merge import can_merge, merged_path
-from omnidraft.learning.adapters.store import SHARED, AdapterStore, open_store, warm_start
+from omnidraft.learning.adapters.store import AdapterStore, open_store, warm_start
 from omnidraft.learning.adapters.versions import Version, model_fingerprint
 from omnidraft.learning.facts import Origin
 from omnidraft.settings.config import AUTO_LAYERS, ModelSettings
@@ -73,10 +73,6 @@ class Choice:
         mine, theirs = (c.store.folder if c.store else None for c in (self, other))
         return (self.drafter, self.origin, self.adapter, mine) == (other.drafter, other.origin, other.adapter, theirs)
 
-    def fits(self, scope: str) -> bool:
-        """Whether the store is one of this scope ("shared" or "per-target"); True where nothing is learned."""
-        return self.store is None or (self.store.folder.name == SHARED) == (scope == SHARED)
-
     @property
     def is_merged(self) -> bool:
         return self.merged is not None and self.merged.is_file()
@@ -101,10 +97,10 @@ class Adapters:
     folder: Path
     merged: Path
 
-    def choose(self, drafter: Path, vocabulary: str, scope: str) -> Choice:
+    def choose(self, drafter: Path, vocabulary: str) -> Choice:
         """The version served for a drafter and a target vocabulary's fingerprint; a new vocabulary starts warm."""
         mark = model_fingerprint(drafter)
-        store = open_store(self.folder, drafter, mark, SHARED if scope == SHARED else vocabulary)
+        store = open_store(self.folder, drafter, mark, vocabulary)
         aside = store.set_damaged_aside()
         origin: Origin = "own"
         version = store.current()

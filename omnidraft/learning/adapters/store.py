@@ -41,7 +41,6 @@ from omnidraft.learning.adapters.versions import (
 )
 from omnidraft.storage.files import erase, read, reason, sync_folder
 
-SHARED = "shared"
 KEPT = 5
 
 
@@ -237,7 +236,7 @@ class AdapterStore:
 
 
 def open_store(adapters: Path, drafter: Path, fingerprint: str, vocabulary: str) -> AdapterStore:
-    """The store of a drafter file (its name and fingerprint) for a target vocabulary's fingerprint, or for SHARED."""
+    """The store of a drafter file (its name and fingerprint) for a target vocabulary's fingerprint."""
     return AdapterStore(adapters / drafter_folder(drafter, fingerprint) / vocabulary[:20])
 
 

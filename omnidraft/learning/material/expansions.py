@@ -129,16 +129,10 @@ def _extend_hash(running: np.ndarray, pieces: np.ndarray) -> np.ndarray:
     return mixed ^ (mixed >> np.uint64(29))
 
 
-def table_files(cache: Path, pair: PairMap, scope: str) -> dict[str, str]:
-    """Files of the tables to learn with, by target vocabulary; the present pair's is written if missing.
-
-    scope: "shared" learns from the answers of every target, so it takes all of this drafter's tables.
-    """
+def table_files(cache: Path, pair: PairMap) -> dict[str, str]:
+    """The file of the table to learn with, by target vocabulary; written if missing."""
     drafter, target = pair.drafter.fingerprint, pair.target.fingerprint
-    folder = cache / "expansions"
-    own = folder / f"{drafter[:20]}-{target}.npz"
+    own = cache / "expansions" / f"{drafter[:20]}-{target}.npz"
     if not own.is_file():
         ExpansionTable.from_pair(pair).save(own)
-    if scope != "shared":
-        return {target: str(own)}
-    return {path.stem.partition("-")[2]: str(path) for path in sorted(folder.glob(f"{drafter[:20]}-*.npz"))}
+    return {target: str(own)}

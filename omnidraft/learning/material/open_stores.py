@@ -54,7 +54,7 @@ class OpenStores:
                 raise
 
     def _open_files(self) -> None:
-        self.replay = ReplayStore(self._profile.replay, self._settings().replay_mb)
+        self.replay = ReplayStore(self._profile.replay)
         self.open_history()
         _, history = self.files
         history.end_running("The program ended meanwhile.")
@@ -104,9 +104,6 @@ class OpenStores:
             return
         with self._lock:
             if self.replay is not None:
-                limit = self._settings().replay_mb
-                if self.replay.limit != int(limit * 1e6):
-                    self.replay.resize(limit)
                 self.replay.add(record)
                 self._count()
 

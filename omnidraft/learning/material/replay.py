@@ -31,6 +31,7 @@ MIGRATIONS = [
         DELETE FROM answers WHERE key NOT IN (SELECT key FROM records);
     """),
 ]  # fmt: skip
+LIMIT_MB = 256.0  # of earlier answers
 HELD_OUT_EVERY = 8
 HELD_OUT_AT = 4
 
@@ -58,7 +59,7 @@ class Answer:
 class ReplayStore:
     """Records by ordinal (growing, never reused). One writer; readers may open the same file `read_only`."""
 
-    def __init__(self, path: Path, limit_mb: float = 256, read_only: bool = False) -> None:
+    def __init__(self, path: Path, limit_mb: float = LIMIT_MB, read_only: bool = False) -> None:
         self.path, self.limit = Path(path), int(limit_mb * 1e6)
         if read_only and not self.path.exists():
             raise StorageError(f"there is no replay at {path}")
@@ -114,10 +115,6 @@ class ReplayStore:
             surplus -= self.answers[ordinal].bytes
         if gone:
             self._delete(gone)
-
-    def resize(self, limit_mb: float) -> None:
-        self.limit = int(limit_mb * 1e6)
-        self._evict()
 
     def get(self, ordinal: int) -> Record:
         """One record; KeyError if it was evicted."""

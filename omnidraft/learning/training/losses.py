@@ -57,11 +57,6 @@ def dm(logq: Tensor, at: Positions) -> Tensor:
     return _mean(kl, at.is_direct & at.taught)
 
 
-def dm_nll(logq: Tensor, at: Positions, weight: float = 0.2) -> Tensor:
-    """-log q(d) on directly mapped positions + `weight` x `ngram`: the paper's variant without the target's p."""
-    return _mean(_nll(logq, at), at.is_direct) + weight * ngram(logq, at)
-
-
 def ngram(logq: Tensor, at: Positions) -> Tensor:
     """-log q(d_i) on every piece of tokens written with several pieces (Eq. 3, second term)."""
     return _mean(_nll(logq, at), at.length > 1)
@@ -70,24 +65,6 @@ def ngram(logq: Tensor, at: Positions) -> Tensor:
 def hybrid(logq: Tensor, at: Positions, weight: float = 0.2) -> Tensor:
     """L_DM + lambda L_N-gram (Eq. 4). weight: lambda."""
     return dm(logq, at) + weight * ngram(logq, at)
-
-
-def both_kl(logq: Tensor, at: Positions, weight: float = 0.2) -> Tensor:
-    """L_DM + `weight` x reverse KL at n-gram tokens after Eq. 2's redistribution.
-
-    At the first piece d1 of n-gram token t: q'(t) = prod_j q(d_j), q'(direct(d1)) = q(d1) - q'(t), other directly
-    mapped candidates keep q; p has the same outcomes and "other". One term per n-gram token.
-    """
-    starts = (at.length > 1) & (at.depth == 0) & at.taught
-    tokens = int(at.token.max()) + 1 if len(at.token) else 0
-    product = logq.new_zeros(tokens).index_add(0, at.token, -_nll(logq, at))[at.token].exp()
-    q = gather_log(logq, at.direct.ids).exp()
-    own = (at.direct.ids == at.piece[:, None, None]).any(-1)
-    q = torch.cat([q - own * product[:, None], product[:, None]], 1)
-    p = torch.cat([at.direct.p, at.p_served[:, None]], 1)
-    other = (at.direct.other - at.p_served).clamp_min(0)
-    kl = _reverse_kl(q.clamp_min(TINY).log(), Outcomes(at.direct.ids, p, other))
-    return dm(logq, at) + weight * _mean(kl, starts)
 
 
 def divergence(logq: Tensor, at: Positions) -> Tensor:
@@ -124,8 +101,6 @@ LOSSES: dict[str, Loss] = {
     "dm": dm,
     "hybrid": hybrid,
     "ngram": ngram,
-    "dm_nll": dm_nll,
-    "both_kl": both_kl,
     "projected": projected,
 }
 

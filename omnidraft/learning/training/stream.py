@@ -51,20 +51,18 @@ class StreamUpdate:
 class StreamLearner:
     """Replay and versions live in `folder`, so that another process goes on where this one stopped.
 
-    as_in_paper: every update is served and nothing is rehearsed (online distillation as published); else as in the app,
-    where a gate judges each update and a refused one is trained on. threads: of torch, 0 for its own choice. process:
-    trains; who gives it ends it.
+    threads: of torch, 0 for its own choice. process: trains; who gives it ends it.
     """
 
     def __init__(
-        self, folder: Path, drafter: Path, settings: LearningSettings, seed: int = 0, *,
-        as_in_paper: bool = False, threads: int = 0, process: TrainingProcess | None = None,
+        self, folder: Path, drafter: Path, settings: LearningSettings, seed: int = 0, *, threads: int = 0,
+        process: TrainingProcess | None = None,
     ) -> None:  # fmt: skip
         quiet_torch(threads)
-        self.settings = replace(settings, rehearsal=0.0) if as_in_paper else settings
+        self.settings = settings
         self.replay = folder / "replay.sqlite"
         self.choice = Choice(drafter)
-        self._drafter, self._seed, self._gated = drafter, seed, not as_in_paper
+        self._drafter, self._seed = drafter, seed
         self._adapters = Adapters(folder / "adapters", folder / "merged")
         self._vocabulary, self._target, self._tables = "", "", dict[str, str]()
         self._percent = min(100, -(-100 * threads // physical_cores())) if threads else 100
@@ -83,7 +81,7 @@ class StreamLearner:
 
     def add(self, record: Record) -> StreamUpdate | None:
         """Keep an answer; the update it brought about, if it did."""
-        with ReplayStore(self.replay, self.settings.replay_mb) as replay:
+        with ReplayStore(self.replay) as replay:
             ordinal = replay.add(record)
             number = replay.answers[ordinal].nth + 1
         return self._update(ordinal) if number % self.settings.interval == 0 else None
@@ -102,14 +100,14 @@ class StreamLearner:
         return self._update(newest) if newest > self.choice.learned_in.through else None
 
     def _choose(self) -> None:
-        self.choice = self._adapters.choose(self._drafter, self._vocabulary, self.settings.scope)
+        self.choice = self._adapters.choose(self._drafter, self._vocabulary)
 
     def _job(self, ordinal: int) -> TrainingJob:
         job = make_job(
             "update", self.choice, self._vocabulary, self._target, self.settings, self.replay, self._tables,
             seed=self._seed + ordinal,
         )  # fmt: skip
-        return replace(job, gated=self._gated, cpu_percent=self._percent)
+        return replace(job, cpu_percent=self._percent)
 
     def _update(self, ordinal: int) -> StreamUpdate:
         seconds, cpu = time.perf_counter(), time.process_time()

@@ -65,7 +65,7 @@ def test_the_estimate_is_within_a_tenth_of_what_is_then_used(tmp_path: Path, nam
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     dtype = settings.get("dtype", "float32")
-    expected, used = folder_estimate(read_folder(folder), "cpu", dtype, settings["n_ctx"], 512), int(done.stdout)
+    expected, used = folder_estimate(read_folder(folder), "cpu", dtype, settings["n_ctx"]), int(done.stdout)
     print(f"{name}: estimated {expected}, used {used / 1e6:.1f} MB ({used / expected.total:.3f})")
     assert used == pytest.approx(expected.total, rel=0.1)
 
@@ -81,7 +81,7 @@ def test_a_load_that_cannot_fit_is_refused_with_numbers_and_a_way_out(folder: Pa
     settings = ModelSettings(n_ctx=8192, dtype="float32", device="cpu")
 
     def needed(dtype: str, n_ctx: int) -> int:
-        return folder_estimate(info, "cpu", dtype, n_ctx, 512).total
+        return folder_estimate(info, "cpu", dtype, n_ctx).total
 
     for free, way_out in {
         needed("float32", 8192) - 1: "set the context length to 4096 or less",
@@ -92,12 +92,12 @@ def test_a_load_that_cannot_fit_is_refused_with_numbers_and_a_way_out(folder: Pa
         with pytest.raises(ModelError) as caught:
             HfTarget.open(folder, settings)
         sentence = str(caught.value)
-        assert f"wide needs {folder_estimate(info, 'cpu', 'float32', 8192, 512)} in float32" in sentence
+        assert f"wide needs {folder_estimate(info, 'cpu', 'float32', 8192)} in float32" in sentence
         assert f"with a context of 8192 tokens, but {free / 1e6:.1f} MB of memory are free; {way_out}." in sentence
 
 
 def test_a_shorter_format_is_suggested_where_no_shorter_context_helps(folder: Path, monkeypatch: pytest.MonkeyPatch):
-    half = folder_estimate(read_folder(folder), "cpu", "bfloat16", 600, 512).total
+    half = folder_estimate(read_folder(folder), "cpu", "bfloat16", 600).total
     monkeypatch.setattr(load, "available_bytes", lambda: half)
     with pytest.raises(ModelError, match="set dtype to bfloat16"):
         HfTarget.open(folder, ModelSettings(n_ctx=600, dtype="float32", device="cpu"))
@@ -106,9 +106,9 @@ def test_a_shorter_format_is_suggested_where_no_shorter_context_helps(folder: Pa
 
 def test_half_the_memory_is_taken_by_itself_where_the_folder_is_stored_so(folder: Path, monkeypatch):
     info = read_folder(folder)
-    free = folder_estimate(info, "cpu", "float32", 600, 512).total - 1
+    free = folder_estimate(info, "cpu", "float32", 600).total - 1
     monkeypatch.setattr(load, "available_bytes", lambda: free)
-    assert load.choose_dtype(info, "cpu", "auto", 600, 512) == "float32"  # nothing is won: stored in float32
+    assert load.choose_dtype(info, "cpu", "auto", 600) == "float32"  # nothing is won: stored in float32
     object.__setattr__(info, "quantization", "BF16")
-    assert load.choose_dtype(info, "cpu", "auto", 600, 512) == "bfloat16"
-    assert load.choose_dtype(info, "cpu", "float32", 600, 512) == "float32"
+    assert load.choose_dtype(info, "cpu", "auto", 600) == "bfloat16"
+    assert load.choose_dtype(info, "cpu", "float32", 600) == "float32"

@@ -25,7 +25,7 @@ from tests.backends.drawn import ids_of
 from tests.backends.hf_folders import TEMPLATE, change_config, write_folder
 from tests.backends.spm_tokenizers import invent_pieces, write_model
 
-SETTINGS = ModelSettings(n_ctx=512, n_batch=64, threads=1, device="cpu")
+SETTINGS = ModelSettings(n_ctx=512, threads=1, device="cpu")
 TOLERANCE = 1e-3  # float32; the logits spread over about 10
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -17,7 +17,7 @@ from omnidraft.backends.hf.target import HfTarget
 from omnidraft.settings.config import ModelSettings
 from tests.backends.hf_folders import write_folder
 
-SETTINGS = ModelSettings(n_ctx=256, n_batch=16, threads=1, device="cpu")
+SETTINGS = ModelSettings(n_ctx=256, threads=1, device="cpu")
 TOLERANCE = 1e-3  # float32; the logits spread over about 10
 VISION = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2,
           "image_size": 28, "patch_size": 14}  # fmt: skip

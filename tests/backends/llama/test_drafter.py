@@ -15,7 +15,7 @@ from omnidraft.settings.config import ModelSettings
 from omnidraft.storage.trial import Trials
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 
-SETTINGS = ModelSettings(n_ctx=256, n_batch=32, threads=1)
+SETTINGS = ModelSettings(n_ctx=256, threads=1)
 IDS = list(range(300, 330))
 
 

@@ -74,7 +74,7 @@ SHAPES = {
     "bundled, a short context": (None, {"n_ctx": 256}),
     "two wide layers": (llama(768, 2, 12, 12, 3072, 32000), {"n_ctx": 1024}),
     "grouped heads, quantized cache": (llama(512, 8, 8, 2, 1536, 8192), {"n_ctx": 2048, "kv_type": "q8_0"}),
-    "large vocabulary": (llama(256, 4, 4, 4, 768, 151936), {"n_ctx": 1024, "n_batch": 256}),
+    "large vocabulary": (llama(256, 4, 4, 4, 768, 151936), {"n_ctx": 1024}),
     "long context": (llama(256, 12, 4, 4, 512, 4096), {"n_ctx": 2048}),
 }
 

@@ -22,7 +22,7 @@ from omnidraft.storage.trial import Trials
 from tests.backends.seeing import needs_eyes, noise, vision_model
 from tests.backends.tiny_projectors import PROJECTORS
 
-SETTINGS = ModelSettings(n_ctx=512, n_batch=64, threads=1)
+SETTINGS = ModelSettings(n_ctx=512, threads=1)
 BEFORE, BEHIND = [5, 6, 7], [8, 9, 10]
 
 

@@ -19,7 +19,7 @@ from omnidraft.errors import ModelError
 from omnidraft.settings.config import DraftSettings, ModelSettings, SamplingSettings
 from tests.answering import PLAIN, answered, loaded
 
-SETTINGS = ModelSettings(n_ctx=512, n_batch=64, threads=1)
+SETTINGS = ModelSettings(n_ctx=512, threads=1)
 METHODS = {"mamba": "replay", "lfm2": "rollback", "qwen35": "rollback", "gemma2": "cut", "gemma3": "cut"}
 TOLERANCE = 2e-2  # the logits spread over about 1.5; a wrong state moves them by 4 and more
 

@@ -21,7 +21,7 @@ from omnidraft.processes.cores import step_threads
 from omnidraft.settings.config import ModelSettings
 from tests.backends.drawn import ids_of
 
-SETTINGS = ModelSettings(n_ctx=512, n_batch=64, threads=1)
+SETTINGS = ModelSettings(n_ctx=512, threads=1)
 # The kernels for one row and for several round differently; the logits of these models spread over about 10.
 TOLERANCE = 0.03
 
@@ -32,17 +32,19 @@ def target(models: Path) -> Iterator[LlamaTarget]:
         yield opened
 
 
-def test_a_pass_whose_results_nobody_reads_waits_for_the_device(target: LlamaTarget, monkeypatch):
-    waited = []
-    monkeypatch.setattr(context.llama_cpp, "llama_synchronize", waited.append)
-    target.extend(ids_of(target, 100), 0)
-    assert len(waited) == 2  # of 64 ids each
-    target.extend(ids_of(target, 3), 3)  # its rows are waited for when they are read
-    assert len(waited) == 2
+def test_a_pass_whose_results_nobody_reads_waits_for_the_device(models: Path, monkeypatch):
+    monkeypatch.setattr(context, "N_BATCH", 64)
+    with LlamaTarget.open(models / "tiny-target-a-f16.gguf", SETTINGS, max_rows=32) as target:
+        waited: list[object] = []
+        monkeypatch.setattr(context.llama_cpp, "llama_synchronize", waited.append)
+        target.extend(ids_of(target, 100), 0)
+        assert len(waited) == 2  # of 64 ids each
+        target.extend(ids_of(target, 3), 3)  # its rows are waited for when they are read
+        assert len(waited) == 2
 
 
 def test_a_long_prefill_can_be_aborted_and_the_model_used_afterwards(models: Path):
-    settings = ModelSettings(n_ctx=1024, n_batch=512, threads=1)
+    settings = ModelSettings(n_ctx=1024, threads=1)
     with LlamaTarget.open(models / "tiny-target-a-f16.gguf", settings) as target:
         ids = ids_of(target, 1000)
         start = time.perf_counter()

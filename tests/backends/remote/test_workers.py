@@ -149,7 +149,7 @@ def test_a_worker_says_what_it_lends_and_keeps_to_its_limit(models):
         assert 0 < found.latency < 60
         settings = ModelSettings(threads=1, n_ctx=65536, workers=str(worker.address), split="0,1")
         with pytest.raises(ModelError, match=r"needs .*, but free are"):
-            TargetProcess.open(models / "tiny-target-a-f16.gguf", replace(settings, n_batch=2048))
+            TargetProcess.open(models / "tiny-target-a-f16.gguf", settings)
         assert psutil.Process(worker.inner.pid).is_running()
     finally:
         worker.stop()

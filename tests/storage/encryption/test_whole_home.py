@@ -69,7 +69,7 @@ def learn_from(session: Session) -> TrainingJob:
         ):
             pass
     pairing = assistant.loaded.pairing
-    tables = table_files(assistant.home.cache, pairing.pair, "shared")
+    tables = table_files(assistant.home.cache, pairing.pair)
     vocabulary, settings = pairing.pair.target.fingerprint, assistant.settings.learning
     adapters, replay = assistant.loaded.adapters, assistant.profile.replay
     job = make_job("update", pairing.choice, vocabulary, pairing.target, settings, replay, tables, adapters.merged, 1)

@@ -1,4 +1,4 @@
-"""Which adapter drafts for which target: one for each vocabulary or one for all, and where a new target begins."""
+"""Which adapter drafts for which target: one for each vocabulary, and where a new target begins."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from omnidraft.learning.adapters.store import SHARED, AdapterStore
+from omnidraft.learning.adapters.store import AdapterStore
 from omnidraft.learning.facts import Update
 from omnidraft.learning.training import update as updating
 from omnidraft.learning.training.drafter import TorchDrafter, read_weights
@@ -30,13 +30,7 @@ def use(assistant, models, drafter, target: str) -> tuple[str, str | None]:
     return assistant.learner.status().origin, assistant.loaded.drafter.adapter
 
 
-def sharing(assistant, scope: str) -> None:
-    """Change the scope as the settings page does, and wait until the other store is drafted from."""
-    assistant.settings = changed(assistant.settings, **{"learning.scope": scope})
-    until(lambda: (assistant.loaded.choice.store.folder.name == SHARED) == (scope == "shared"), "the other scope")
-
-
-def test_each_target_vocabulary_has_its_own_adapter_unless_one_is_shared(assistant, models, drafter):
+def test_each_target_vocabulary_has_its_own_adapter(assistant, models, drafter):
     assistant.learner.hold()  # nothing is merged meanwhile
     store_a = assistant.loaded.choice.store
     a = made(store_a, drafter, 0.01, chats=("chat-of-a",))
@@ -47,23 +41,6 @@ def test_each_target_vocabulary_has_its_own_adapter_unless_one_is_shared(assista
     b = made(store_b, drafter, 0.02)
     assert use(assistant, models, drafter, "b") == ("own", str(b.adapter))
     assert use(assistant, models, drafter, "a") == ("own", str(a.adapter))
-    sharing(assistant, "shared")
-    assert assistant.learner.status().origin == "warm start"
-    assert assistant.loaded.drafter.adapter == str(b.adapter)  # the latest of any
-    common = made(AdapterStore(assistant.loaded.choice.store.folder), drafter, 0.03)
-    for target in ("a", "b"):
-        assert use(assistant, models, drafter, target) == ("own", str(common.adapter))
-    sharing(assistant, "per-target")
-    assert (assistant.learner.status().origin, assistant.loaded.drafter.adapter) == ("own", str(b.adapter))
-
-
-def test_a_scope_changed_right_behind_a_load_is_not_missed(assistant, models, drafter):
-    before = assistant.loaded.choice.store.folder
-    with assistant.learner._lock:  # the learning thread looks at neither before both have happened
-        use(assistant, models, drafter, "b")
-        assistant.settings = changed(assistant.settings, **{"learning.scope": "shared"})
-    until(lambda: assistant.loaded.choice.store.folder.name == SHARED, "the other scope")
-    assert assistant.loaded.choice.store.folder.parent == before.parent
 
 
 def job_now(assistant, *, asked: bool = False) -> TrainingJob:
