@@ -1,34 +1,33 @@
 """Has a target answer prompts, many at once, and keeps what it wrote and how likely its other words were.
 
-A line of the file is one answer: {"messages", "task", "answer", "temperature"} and, where `likely` was asked for, "ids",
-"top" and "logp": the target's tokens and, before each and before the end, its likeliest tokens with their logarithms.
+A line of the file is one answer: the prompt's "messages", "task" and "temperature", "answer", "ended" and, where `likely`
+was asked for, "ids", "top" and "logp": the target's tokens and, at each, its likeliest tokens with their logarithms.
 """
 
-from __future__ import annotations
-
 import base64
-import ctypes
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import llama_cpp as llama
 import numpy as np
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-LIKELY = 32
+from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
+
+_LIKELY = 32
 _BATCH = 1024
+_LENGTH = 512  # tokens of a prompt and its answer
 
 
 @dataclass(slots=True)
 class Answer:
-    """One answer in the making: its record, what is yet to be read, what was written."""
+    """One answer in the making: what was asked, what is yet to be read, what was written."""
 
     record: dict[str, Any]
     unread: list[int]
-    temperature: float
     read: int = 0
     ids: list[int] = field(default_factory=list)
     top: list[np.ndarray] = field(default_factory=list)
@@ -36,118 +35,76 @@ class Answer:
 
 
 class Writer:
-    """A target in llama.cpp with room for `parallel` answers of `length` tokens, their prompts included."""
+    """A target in llama.cpp that writes `parallel` answers at a time, of `tokens` tokens at most."""
 
-    def __init__(self, path: Path, parallel: int = 32, length: int = 512, threads: int = 1) -> None:
-        self.parallel, self.length = parallel, length
-        self.model = llama.llama_model_load_from_file(str(path).encode(), llama.llama_model_default_params())
+    def __init__(self, path: Path, tokens: int, likely: bool, parallel: int = 32) -> None:
+        self.slots: list[Answer | None] = [None] * parallel
+        self._tokens, self._likely, self._vocabulary = tokens, likely, read_gguf_vocabulary(path)
+        model = llama.llama_model_load_from_file(str(path).encode(), llama.llama_model_default_params())
         params = llama.llama_context_default_params()
-        params.n_ctx, params.n_seq_max, params.kv_unified = parallel * length, parallel, False
-        params.n_batch, params.n_ubatch = _BATCH, 512
-        params.n_threads = params.n_threads_batch = threads
-        self.context = llama.llama_init_from_model(self.model, params)
-        self.vocabulary = llama.llama_model_get_vocab(self.model)
-        self.size = llama.llama_vocab_n_tokens(self.vocabulary)
-        self._batch = llama.llama_batch_init(_BATCH, 0, 1)
-        template = llama.llama_model_chat_template(self.model, None).decode()
-        self.template = jinja2.Environment(trim_blocks=True, lstrip_blocks=True).from_string(template)
+        params.n_ctx, params.n_seq_max, params.kv_unified, params.n_batch = parallel * _LENGTH, parallel, False, _BATCH
+        params.n_threads = params.n_threads_batch = 1
+        self._context = llama.llama_init_from_model(model, params)
+        self._tokenizer, self._batch = llama.llama_model_get_vocab(model), llama.llama_batch_init(_BATCH, 0, 1)
+        template = llama.llama_model_chat_template(model, None).decode()
+        self._template = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True).from_string(template)
 
-    def prompt_ids(self, messages: list[dict[str, str]]) -> list[int]:
-        data = self.template.render(messages=messages, add_generation_prompt=True).encode()
-        found = (llama.llama_token * (len(data) + 8))()
-        count = llama.llama_tokenize(self.vocabulary, data, len(data), found, len(found), False, True)
-        return list(found[:count])
+    def write(self, prompts: Iterator[dict[str, Any]], out: Path, seed: int) -> None:
+        """Append an answer to each of the prompts that are not too long. It may be stopped at any time."""
+        dice = np.random.default_rng(seed)
+        with out.open("a", encoding="utf-8") as file:
+            while any(slots := [answer or self._next(prompts) for answer in self.slots]):
+                self.slots = slots
+                for slot, row in self._step():
+                    if self._grow(slots[slot], row, dice):
+                        file.write(json.dumps(self._record(slots[slot])) + "\n")
+                        file.flush()
+                        llama.llama_memory_seq_rm(llama.llama_get_memory(self._context), slot, -1, -1)
+                        slots[slot] = None
 
-    def ends(self, token: int) -> bool:
-        return llama.llama_vocab_is_eog(self.vocabulary, token)
+    def _next(self, prompts: Iterator[dict[str, Any]]) -> Answer | None:
+        for record in prompts:
+            data = self._template.render(messages=record["messages"], add_generation_prompt=True).encode()
+            ids = (llama.llama_token * (len(data) + 8))()
+            count = llama.llama_tokenize(self._tokenizer, data, len(data), ids, len(ids), False, True)
+            if count + self._tokens < _LENGTH:
+                return Answer(record, ids[:count])
+        return None
 
-    def text(self, ids: list[int]) -> str:
-        found, place = b"", ctypes.create_string_buffer(256)
-        for token in ids:
-            size = llama.llama_token_to_piece(self.vocabulary, token, place, 256, 0, False)
-            found += place.raw[:size]
-        return found.decode(errors="ignore")
-
-    def step(self, slots: list[Answer | None]) -> Iterator[tuple[int, np.ndarray]]:
+    def _step(self) -> Iterator[tuple[int, np.ndarray]]:
         """Read on; (slot, logits) of every answer that is read to its end."""
-        count, asked = 0, []
-        for slot, answer in enumerate(slots):
+        batch, count, asked = self._batch, 0, []
+        for slot, answer in enumerate(self.slots):
             if answer is None or count + len(answer.unread) > _BATCH:
                 continue
             for token in answer.unread:
-                self._batch.token[count], self._batch.pos[count] = token, answer.read
-                self._batch.n_seq_id[count], self._batch.seq_id[count][0] = 1, slot
-                self._batch.logits[count] = 0
+                batch.token[count], batch.pos[count], batch.logits[count] = token, answer.read, 0
+                batch.n_seq_id[count], batch.seq_id[count][0] = 1, slot
                 count, answer.read = count + 1, answer.read + 1
-            self._batch.logits[count - 1] = 1
-            answer.unread = []
+            batch.logits[count - 1] = 1
             asked.append(slot)
-        self._batch.n_tokens = count
-        if llama.llama_decode(self.context, self._batch):
+        batch.n_tokens = count
+        if llama.llama_decode(self._context, batch):
             raise RuntimeError("llama.cpp could not read on")
-        rows = np.ctypeslib.as_array(llama.llama_get_logits(self.context), shape=(len(asked), self.size))
-        yield from zip(asked, rows, strict=True)
+        size = len(self._vocabulary.pieces)
+        return zip(asked, np.ctypeslib.as_array(llama.llama_get_logits(self._context), (len(asked), size)), strict=True)
 
-    def forget(self, slot: int) -> None:
-        llama.llama_memory_seq_rm(llama.llama_get_memory(self.context), slot, -1, -1)
+    def _grow(self, answer: Answer, row: np.ndarray, dice: np.random.Generator) -> bool:
+        """Add the next token; whether the answer has ended."""
+        best = np.argpartition(row, -_LIKELY)[-_LIKELY:]
+        best = best[np.argsort(-row[best])]
+        chances = row[best] - row[best[0]]
+        if self._likely:
+            answer.top.append(best)
+            answer.logp.append(chances - np.log(np.exp(row - row[best[0]]).sum()))
+        weights = np.exp(chances / (answer.record["temperature"] or 1e-6))
+        answer.unread = [int(dice.choice(best, p=weights / weights.sum()))]
+        answer.ids += answer.unread
+        return answer.ids[-1] in self._vocabulary.eog or len(answer.ids) == self._tokens
 
-
-def write(
-    writer: Writer, prompts: Iterator[dict[str, Any]], out: Path, tokens: int, likely: bool, seed: int = 0
-) -> None:
-    """Append the answers to `prompts` to `out`, each of `tokens` tokens at most. It may be stopped at any time."""
-    dice = np.random.default_rng(seed)
-    slots: list[Answer | None] = [None] * writer.parallel
-    with out.open("a", encoding="utf-8") as file:
-        while True:
-            for slot, answer in enumerate(slots):
-                if answer is None:
-                    slots[slot] = _next(writer, prompts, tokens)
-            if not any(slots):
-                return
-            for slot, row in writer.step(slots):
-                answer = slots[slot]
-                if _grow(writer, answer, row, tokens, likely, dice):
-                    file.write(json.dumps(_record(writer, answer)) + "\n")
-                    file.flush()
-                    writer.forget(slot)
-                    slots[slot] = None
-
-
-def _next(writer: Writer, prompts: Iterator[dict[str, Any]], tokens: int) -> Answer | None:
-    for record in prompts:
-        ids = writer.prompt_ids(record["messages"])
-        if len(ids) + tokens < writer.length:
-            return Answer(record, ids, record["temperature"])
-    return None
-
-
-def _grow(writer: Writer, answer: Answer, row: np.ndarray, tokens: int, likely: bool, dice: Any) -> bool:
-    """Add the next token; whether the answer has ended."""
-    best = np.argpartition(row, -LIKELY)[-LIKELY:]
-    best = best[np.argsort(-row[best])]
-    peak = row[best[0]]
-    if likely:
-        answer.top.append(best)
-        answer.logp.append(row[best] - peak - np.log(np.exp(row - peak).sum()))
-    token = int(best[0])
-    if answer.temperature:
-        chances = np.exp((row[best] - peak) / answer.temperature)
-        token = int(dice.choice(best, p=chances / chances.sum()))
-    answer.ids.append(token)
-    answer.unread = [token]
-    return writer.ends(token) or len(answer.ids) == tokens
-
-
-def _record(writer: Writer, answer: Answer) -> dict[str, Any]:
-    ended = writer.ends(answer.ids[-1])
-    found = {**answer.record, "answer": writer.text(answer.ids[:-1] if ended else answer.ids), "ended": ended}
-    if answer.top:
-        found["ids"] = packed(np.array(answer.ids, np.uint16))
-        found["top"] = packed(np.array(answer.top, np.uint16))
-        found["logp"] = packed(np.array(answer.logp, np.float16))
-    return found
-
-
-def packed(array: np.ndarray) -> str:
-    return base64.b64encode(array.tobytes()).decode()
+    def _record(self, answer: Answer) -> dict[str, Any]:
+        ended = answer.ids[-1] in self._vocabulary.eog
+        text = self._vocabulary.decode(answer.ids[:-1] if ended else answer.ids).decode(errors="ignore")
+        kinds = {"ids": np.uint16, "top": np.uint16, "logp": np.float16} if self._likely else {}
+        packed = {k: base64.b64encode(np.array(getattr(answer, k), kind)).decode() for k, kind in kinds.items()}
+        return {**answer.record, "answer": text, "ended": ended, **packed}

@@ -1,29 +1,27 @@
 """What the drafter learns from: answers in its own pieces, and what the target might have written at each of them."""
 
-from __future__ import annotations
-
 import base64
 import json
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from .cut import Vocabulary
+from .prompts import Conversation
 
 LONGEST = 384
-_KEPT = 16  # likeliest pieces behind a position
+_SHARE = 0.5  # of the chances is the target's, the rest is the text's
+_KEPT = 16  # likeliest pieces at a position
 _HELD_OUT = 32  # one answer of so many
 _END = 2
 
 
-@dataclass(slots=True)
-class Row:
-    """A conversation. pieces: ids; start: where its answer begins; likely, chances: (answer's pieces, _KEPT)."""
+class Row(NamedTuple):
+    """A conversation. start: how many of its pieces are not learned; likely, chances: (the others, _KEPT)."""
 
     pieces: np.ndarray
     start: int
@@ -31,8 +29,7 @@ class Row:
     chances: np.ndarray
 
 
-@dataclass(slots=True)
-class Batch:
+class Batch(NamedTuple):
     """ids (B, L), padded behind; `at` those of the B L positions that predict, and what: (N, _KEPT) with chances."""
 
     ids: Tensor
@@ -42,118 +39,91 @@ class Batch:
 
 
 class Rows:
-    """The rows of files that may still grow. share: how much of the chances is the target's, the rest is the text's."""
+    """The rows of files that may still grow, and of conversations (`plain`) all of which is learned."""
 
-    def __init__(
-        self, files: list[Path], vocabulary: Vocabulary, share: float, plain: Iterable[list[dict[str, str]]] = ()
-    ) -> None:
+    def __init__(self, files: list[Path], vocabulary: Vocabulary, plain: list[Conversation]) -> None:
         self.training: list[Row] = []
         self.held_out: list[Row] = []
-        self._files, self._share, self._read = files, share, dict.fromkeys(files, 0)
+        self._read, self._plain, self._count = dict.fromkeys(files, 0), plain, 0
         self._tokenizer, self._spelled = vocabulary.tokenizer(), vocabulary.spelled()
-        self._count = 0
-        self._plain = list(plain)
 
     def read(self) -> None:
         """Take in what was written since."""
-        for path in self._files:
+        for path, start in self._read.items():
             with path.open("rb") as file:
-                file.seek(self._read[path])
-                for line in file:
-                    if not line.endswith(b"\n"):  # still being written
-                        break
-                    self._read[path] += len(line)
+                file.seek(start)
+                while (line := file.readline()).endswith(b"\n"):  # else it is still being written
                     self._take(json.loads(line))
+                    self._read[path] += len(line)
 
     def _take(self, record: dict[str, Any]) -> None:
-        row = self._row(record)
-        if len(row.pieces) > LONGEST or len(row.likely) < 4:
+        prompt = self._pieces(record["messages"], "<|im_start|>assistant\n")
+        if "top" in record:
+            found = self._chances(record)
+        else:
+            found = [{piece: 1.0} for piece in self._tokenizer.encode(record["answer"]).ids + [_END] * record["ended"]]
+        pieces = [*prompt, *(next(iter(chances)) for chances in found)]
+        if len(pieces) > LONGEST or not found:
             return
         self._count += 1
         if self._count % _HELD_OUT:
-            self.training.append(row)
+            self.training.append(_row(pieces, len(prompt), found))
         elif not record["temperature"]:
-            self.held_out.append(row)
+            self.held_out.append(_row(pieces, len(prompt), found))
 
-    def _plain_row(self, messages: list[dict[str, str]]) -> Row:
-        ids = np.array(self._tokenizer.encode(_said(messages)).ids[:LONGEST], np.int64)
-        likely, chances = np.zeros((len(ids) - 1, _KEPT), np.int64), np.zeros((len(ids) - 1, _KEPT), np.float32)
-        likely[:, 0], chances[:, 0] = ids[1:], 1
-        return Row(ids, 1, likely, chances)
+    def _pieces(self, messages: Conversation, end: str = "") -> list[int]:
+        said = "".join(f"<|im_start|>{m['role']}\n{m['content']}<|im_end|>\n" for m in messages)
+        return self._tokenizer.encode(said + end).ids
 
-    def _row(self, record: dict[str, Any]) -> Row:
-        prompt = self._tokenizer.encode(_said(record["messages"]) + "<|im_start|>assistant\n").ids
-        if "top" in record:
-            pieces, likely, chances = self._target_row(record)
-        else:
-            pieces = self._tokenizer.encode(record["answer"]).ids + [_END] * record["ended"]
-            likely, chances = np.zeros((2, len(pieces), _KEPT), np.float32)
-            likely[:, 0], chances[:, 0] = pieces, 1
-        ids = np.array([*prompt, *pieces], np.int64)
-        return Row(ids, len(prompt), likely.astype(np.int64), chances.astype(np.float32))
-
-    def _target_row(self, record: dict[str, Any]) -> tuple[list[int], np.ndarray, np.ndarray]:
-        """The answer with the target's chances at the first piece of each of its tokens."""
-        ids = unpacked(record["ids"], np.uint16)
-        top = unpacked(record["top"], np.uint16).reshape(len(ids), -1)
-        chances = np.exp(unpacked(record["logp"], np.float16).reshape(top.shape).astype(np.float32))
-        pieces: list[int] = []
+    def _chances(self, record: dict[str, Any]) -> list[dict[int, float]]:
+        """Behind the answer's pieces one by one, itself first: those likely there, first pieces of what was likely."""
+        ids = _unpacked(record["ids"], np.uint16)
+        tops = _unpacked(record["top"], np.uint16).reshape(len(ids), -1)
+        logp = _unpacked(record["logp"], np.float16).reshape(tops.shape).astype(np.float32)
         found: list[dict[int, float]] = []
-        for token, tokens, theirs in zip(ids, top, chances, strict=True):
-            spelled = self._spelled[token]
-            first = {spelled[0]: 1 - self._share}
-            scale = self._share / theirs.sum()
-            for other, chance in zip(tokens, theirs, strict=True):
+        for token, top, weights in zip(ids, tops, np.exp(logp), strict=True):
+            first, *rest = self._spelled[token]
+            chances = {first: 1 - _SHARE}
+            for other, weight in zip(top, _SHARE * weights / weights.sum(), strict=True):
                 piece = self._spelled[other][0]
-                first[piece] = first.get(piece, 0.0) + scale * float(chance)
-            found += [first, *({piece: 1.0} for piece in spelled[1:])]
-            pieces += spelled
-        likely, weights = np.zeros((2, len(pieces), _KEPT), np.float32)
-        for place, row in enumerate(found):
-            best = sorted(row.items(), key=lambda item: -item[1])[:_KEPT]
-            likely[place, : len(best)] = [piece for piece, _ in best]
-            weights[place, : len(best)] = [chance for _, chance in best]
-        return pieces, likely, weights / weights.sum(1, keepdims=True)
+                chances[piece] = chances.get(piece, 0.0) + float(weight)
+            found += [chances, *({piece: 1.0} for piece in rest)]
+        return found
 
-    def batches(self, dice: np.random.Generator, size: int, plain: float) -> Iterator[Batch]:
-        """Every training row once, those of like length together, about `size` positions at a time.
-
-        plain: what share of the rows comes from the conversations of the data, all of which is learned.
-        """
-        count = min(int(len(self.training) * plain / (1 - plain)), len(self._plain))
-        chosen = dice.choice(len(self._plain), count, replace=False) if count else ()
-        rows = [*self.training, *(self._plain_row(self._plain[number]) for number in chosen)]
-        order = np.argsort([len(row.pieces) + dice.integers(24) for row in rows])
-        parts = list(_parts([rows[number] for number in order], size))
+    def batches(self, dice: np.random.Generator, size: int, share: float) -> Iterator[Batch]:
+        """Every training row once and plain ones, which are `share` of all; those of like length stand together."""
+        count = min(int(len(self.training) * share / (1 - share)), len(self._plain))
+        rows = list(self.training)
+        for number in dice.choice(len(self._plain), count, replace=False) if count else ():
+            pieces = self._pieces(self._plain[number])[:LONGEST]
+            rows.append(_row(pieces, 1, [{piece: 1.0} for piece in pieces[1:]]))
+        rows.sort(key=lambda row: len(row.pieces) + dice.integers(24))
+        parts: list[list[Row]] = [[]]
+        for row in rows:
+            if sum(len(other.pieces) for other in parts[-1]) + len(row.pieces) > size:
+                parts.append([])
+            parts[-1].append(row)
         for number in dice.permutation(len(parts)):
             yield batch(parts[number])
 
 
-def _said(messages: list[dict[str, str]]) -> str:
-    return "".join(f"<|im_start|>{m['role']}\n{m['content']}<|im_end|>\n" for m in messages)
-
-
-def _parts(rows: list[Row], size: int) -> Iterator[list[Row]]:
-    part: list[Row] = []
-    for row in rows:
-        if part and max(len(row.pieces), len(part[-1].pieces)) * (len(part) + 1) > size:
-            yield part
-            part = []
-        part.append(row)
-    if part:
-        yield part
+def _row(pieces: list[int], start: int, found: list[dict[int, float]]) -> Row:
+    likely, weights = np.zeros((len(found), _KEPT), np.int64), np.zeros((len(found), _KEPT), np.float32)
+    for place, chances in enumerate(found):
+        best = sorted(chances.items(), key=lambda item: -item[1])[:_KEPT]
+        likely[place, : len(best)], weights[place, : len(best)] = zip(*best, strict=True)
+    return Row(np.array(pieces, np.int64), start, likely, weights / weights.sum(1, keepdims=True))
 
 
 def batch(rows: list[Row]) -> Batch:
     """Rows side by side."""
-    longest = max(len(row.pieces) for row in rows)
-    ids = np.zeros((len(rows), longest), np.int64)
+    ids = np.zeros((len(rows), max(len(row.pieces) for row in rows)), np.int64)
     for place, row in enumerate(rows):
         ids[place, : len(row.pieces)] = row.pieces
-    at = [place * longest + np.arange(row.start - 1, len(row.pieces) - 1) for place, row in enumerate(rows)]
-    parts = np.concatenate(at), np.concatenate([r.likely for r in rows]), np.concatenate([r.chances for r in rows])
-    return Batch(torch.from_numpy(ids), *map(torch.from_numpy, parts))
+    at = [place * ids.shape[1] + np.arange(row.start - 1, len(row.pieces) - 1) for place, row in enumerate(rows)]
+    parts = ids, np.concatenate(at), np.concatenate([r.likely for r in rows]), np.concatenate([r.chances for r in rows])
+    return Batch(*map(torch.from_numpy, parts))
 
 
-def unpacked(text: str, kind: type) -> np.ndarray:
+def _unpacked(text: str, kind: type) -> np.ndarray:
     return np.frombuffer(base64.b64decode(text), kind)

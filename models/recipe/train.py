@@ -1,7 +1,5 @@
 """Trains the drafter on what targets wrote; it may be stopped at any time and goes on from its last checkpoint."""
 
-from __future__ import annotations
-
 import json
 import os
 import time
@@ -16,20 +14,19 @@ from transformers import LlamaForCausalLM
 
 from .rows import Batch, Row, Rows, batch
 
-_DRAFT = 4
+_DRAFT = 4  # pieces
 
 
 class Training:
-    """A model, its optimizer, and how long they have been at it. Kept in FOLDER/checkpoint.pt."""
+    """A model, its optimizer, and how long they have been at it: FOLDER/checkpoint.pt. FOLDER/log.jsonl tells more."""
 
-    def __init__(self, model: LlamaForCausalLM, folder: Path, rate: float, minutes: float, size: int = 2048) -> None:
-        self.model, self.folder, self.rate, self.minutes, self.size = model, folder, rate, minutes, size
-        matrices = [p for p in model.parameters() if p.ndim > 1]
-        vectors = [p for p in model.parameters() if p.ndim < 2]
-        groups = [{"params": matrices, "weight_decay": 0.01}, {"params": vectors, "weight_decay": 0.0}]
-        self.optimizer = torch.optim.AdamW(groups, rate, betas=(0.9, 0.98), fused=True)
+    def __init__(self, model: LlamaForCausalLM, folder: Path, minutes: float, rate: float = 1.8e-3) -> None:
+        self.model, self.folder, self.minutes, self.rate = model, folder, minutes, rate
+        embedding = model.model.embed_tokens.weight  # trained already, and every step changes it: it goes slower
+        rest = [p for p in model.parameters() if p is not embedding]
+        groups = [{"params": rest, "scale": 1.0}, {"params": [embedding], "scale": 0.2}]
+        self.optimizer = torch.optim.AdamW(groups, rate, betas=(0.9, 0.98), weight_decay=0.01, fused=True)
         self.steps, self.learned, self.seconds = 0, 0, 0.0
-        folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / "checkpoint.pt"
         if self.path.exists():
             state = torch.load(self.path, weights_only=True)
@@ -37,33 +34,29 @@ class Training:
             self.optimizer.load_state_dict(state["optimizer"])
             self.steps, self.learned, self.seconds = state["progress"]
 
-    def save(self) -> None:
-        """Replace the checkpoint, whole or not at all."""
-        state = {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}
-        torch.save(state | {"progress": [self.steps, self.learned, self.seconds]}, self.path.with_suffix(".new"))
-        os.replace(self.path.with_suffix(".new"), self.path)
+    @property
+    def done(self) -> float:
+        """The share of the minutes that are over."""
+        return self.seconds / 60 / self.minutes
 
-    def run(self, rows: Rows, export: Callable[[], None], every: float = 300) -> None:
-        """Train for the minutes there are, with a checkpoint, a line in the log and an export every so many seconds."""
-        due, loss, since = self.seconds + every, 0.0, self.steps
-        while self.seconds < 60 * self.minutes:
+    def run(self, rows: Rows, export: Callable[[], None], size: int = 1024, every: float = 300) -> None:
+        """Train with `size` pieces a step for the minutes there are; every so many seconds all that is kept is kept."""
+        kept, losses = self.seconds, []
+        while self.done < 1:
             rows.read()
-            plain = max(0.0, 0.9 - 1.8 * self.seconds / 60 / self.minutes)  # the language first, then the targets' own
-            for part in rows.batches(np.random.default_rng(self.steps), self.size, plain):
-                loss += self._step(part)
-                if self.seconds >= min(due, 60 * self.minutes):
-                    self.save()
-                    self._log(loss / (self.steps - since), rows)
+            plain = max(0.0, 0.7 - 1.4 * self.done)  # the language first, then more and more what targets write
+            for part in rows.batches(np.random.default_rng(self.steps), size, plain):
+                losses.append(self._step(part))
+                if self.seconds >= kept + every or self.done >= 1:
+                    self._keep(losses, rows)
                     export()
-                    due, loss, since = self.seconds + every, 0.0, self.steps
-                    rows.read()
+                    kept, losses = self.seconds, []
                     break
 
     def _step(self, part: Batch) -> float:
         started = time.monotonic()
-        left = 1 - self.seconds / 60 / self.minutes
         for group in self.optimizer.param_groups:
-            group["lr"] = self.rate * min((self.steps + 1) / 100, max(left, 0.0))
+            group["lr"] = group["scale"] * self.rate * min(1.0, (self.steps + 1) / 20, (1 - self.done) / 0.6)
         self.model.train()
         loss = self.loss(part)
         loss.backward()
@@ -76,11 +69,10 @@ class Training:
 
     def loss(self, part: Batch) -> Tensor:
         """Cross-entropy with what the target might have written."""
-        logits = self.logits(part)
-        chosen = (logits.gather(1, part.likely) * part.chances).sum(1)
-        return (logits.logsumexp(1) - chosen).mean()
+        logits = self._logits(part)
+        return (logits.logsumexp(1) - (logits.gather(1, part.likely) * part.chances).sum(1)).mean()
 
-    def logits(self, part: Batch) -> Tensor:
+    def _logits(self, part: Batch) -> Tensor:
         with torch.autocast("cpu", torch.bfloat16):
             hidden = self.model.model(input_ids=part.ids, use_cache=False).last_hidden_state
             return linear(hidden.flatten(0, 1)[part.at], self.model.model.embed_tokens.weight).float()
@@ -89,23 +81,23 @@ class Training:
     def held_out(self, rows: list[Row]) -> tuple[float, float]:
         """How often its likeliest piece is the text's, and what share of drafts of four pieces would stand."""
         self.model.eval()
-        right, accepted, drafts = [], 0, 0
-        for row in rows:
-            part = batch([row])
-            stands = (self.logits(part).argmax(1) == part.ids.flatten()[part.at + 1]).tolist()
+        right, accepted, drafts = [False], 0, 0
+        for part in map(batch, ([row] for row in rows)):
+            stands = (self._logits(part).argmax(1) == part.ids.flatten()[part.at + 1]).tolist()
             right += stands
-            place = 0
-            while place < len(stands):
-                run = [*stands[place : place + _DRAFT], False].index(False)
-                accepted, drafts, place = accepted + run, drafts + 1, place + run + 1
-        return sum(right) / len(right), accepted / (_DRAFT * drafts)
+            while stands:
+                run = [*stands[:_DRAFT], False].index(False)
+                accepted, drafts, stands = accepted + run, drafts + 1, stands[run + 1 :]
+        return sum(right) / len(right), accepted / max(_DRAFT * drafts, 1)
 
-    def _log(self, loss: float, rows: Rows) -> None:
+    def _keep(self, losses: list[float], rows: Rows) -> None:
+        state = {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}
+        torch.save(state | {"progress": [self.steps, self.learned, self.seconds]}, self.path.with_suffix(".new"))
+        os.replace(self.path.with_suffix(".new"), self.path)
         agreed, accepted = self.held_out(rows.held_out[:150])
         line = {
             "minutes": round(self.seconds / 60, 1), "steps": self.steps, "pieces": self.learned, "rows": len(rows.training),
-            "loss": round(loss, 4), "agreement": round(agreed, 4), "acceptance": round(accepted, 4),
+            "loss": round(float(np.mean(losses)), 4), "agreement": round(agreed, 4), "acceptance": round(accepted, 4),
         }  # fmt: skip
         with (self.folder / "log.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
-        print(line, flush=True)

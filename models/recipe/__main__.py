@@ -1,0 +1,48 @@
+"""`python -m models.recipe --targets DIR --data DIR --out FILE`: may be stopped, and begun again, at any time."""
+
+import argparse
+from itertools import islice
+from pathlib import Path
+
+import torch
+
+from .answers import Writer
+from .cut import export, new_model, read_vocabulary
+from .prompts import prompts, read_training
+from .rows import Rows
+from .train import Training
+
+SOURCE = "SmolLM2-135M-Instruct-Q4_1.gguf"
+WRITERS = {SOURCE: 4000, "Qwen2.5-Coder-0.5B-Instruct-Q4_K_M.gguf": 1000}  # answers
+_TOKENS = 160
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m models.recipe", description=__doc__)
+    parser.add_argument("--targets", type=Path, required=True, help=f"has {' and '.join(WRITERS)}")
+    parser.add_argument("--data", type=Path, required=True, help="has pretrain/*.jsonl and stream/*.jsonl")
+    parser.add_argument("--out", type=Path, required=True, help="the drafter; FILE.work beside it has what it came of")
+    parser.add_argument("--minutes", type=float, default=74)
+    parser.add_argument("--answers", type=float, default=1, help="times as many answers as usual")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    work = args.out.with_name(args.out.name + ".work")
+    work.mkdir(parents=True, exist_ok=True)
+    data = read_training(args.data)
+    files = {name: work / f"{Path(name).stem}.jsonl" for name in WRITERS}
+    for name, path in files.items():
+        have = path.read_bytes() if path.exists() else b""
+        path.write_bytes(have[: have.rfind(b"\n") + 1])  # it may have been stopped within a line
+        number = have.count(b"\n")
+        if (missing := int(WRITERS[name] * args.answers) - number) > 0:
+            asked = islice(prompts(data, number), missing)
+            Writer(args.targets / name, _TOKENS, name == SOURCE).write(asked, path, number)
+    vocabulary = read_vocabulary(args.targets / SOURCE)
+    model = new_model(args.targets / SOURCE, vocabulary)
+    rows = Rows([*files.values()], vocabulary, [one for kind in data.values() for one in kind])
+    training = Training(model, work, args.minutes)
+    training.run(rows, lambda: export(args.out, vocabulary, model))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""The recipe from a toy target to a drafter's file: cut, written for, trained, stopped and gone on with."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from models.recipe import __main__ as recipe
+from models.recipe.cut import TEMPLATE, export, new_model, read_vocabulary
+from omnidraft.backends.gguf.convert import convert_folder
+from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
+from tests.llama_file import llama_logits
+
+CONTROL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+TEXT = "The quick brown fox jumps over 12 lazy dogs; what does the fox do? It jumps, and the dogs are lazy."
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """Two targets of 30 narrow layers under the names the recipe asks for, and data."""
+    folder = tmp_path_factory.mktemp("targets")
+    tokenizer = Tokenizer(models.BPE())
+    cutting = [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.Sequence(cutting), decoders.ByteLevel()
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer.train_from_iterator([TEXT], trainers.BpeTrainer(vocab_size=330, special_tokens=CONTROL, initial_alphabet=alphabet))
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=tokenizer.get_vocab_size(), hidden_size=64, intermediate_size=96, num_hidden_layers=30,
+        num_attention_heads=2, num_key_value_heads=1, tie_word_embeddings=True, bos_token_id=1, eos_token_id=2,
+        max_position_embeddings=1024,
+    )  # fmt: skip
+    LlamaForCausalLM(config).save_pretrained(folder / "source")
+    tokenizer.save(str(folder / "source/tokenizer.json"))
+    settings = {"bos_token": CONTROL[1], "eos_token": CONTROL[2], "chat_template": TEMPLATE}
+    (folder / "source/tokenizer_config.json").write_text(json.dumps(settings))
+    for name in recipe.WRITERS:
+        convert_folder(folder / "source", folder / name, "F32")
+    (folder / "pretrain").mkdir()
+    talk = [{"role": "user", "content": TEXT}, {"role": "assistant", "content": TEXT}] * 2
+    record = json.dumps({"task": "math", "messages": talk})
+    (folder / "pretrain/math.jsonl").write_text(f"{record}\n" * 30)
+    (folder / "pretrain/qa.jsonl").write_text(record.replace("math", "qa") + "\n")
+    return folder
+
+
+def test_the_cut_vocabulary_refines_the_whole_one(folder):
+    source = folder / recipe.SOURCE
+    vocabulary = read_vocabulary(source, 290)
+    whole, spelled = read_gguf_vocabulary(source), vocabulary.spelled()
+    for text in (TEXT, "foxes  dogged\n\n12345 naïve 😀"):
+        ids = [piece for token in whole.encode(text) for piece in spelled[token]]
+        assert vocabulary.tokenizer().encode(text).ids == ids
+    assert any(len(pieces) > 1 for pieces in spelled)
+
+
+def test_llama_cpp_computes_the_layers_that_torch_has(folder, tmp_path):
+    vocabulary = read_vocabulary(folder / recipe.SOURCE, 290)
+    model = new_model(folder / recipe.SOURCE, vocabulary, (0, 7, 29)).eval()
+    export(tmp_path / "drafter.gguf", vocabulary, model, "F32")
+    ids = vocabulary.tokenizer().encode(TEXT).ids
+    with torch.no_grad():
+        theirs = model(torch.tensor([ids])).logits[0].numpy()
+    np.testing.assert_allclose(llama_logits(tmp_path / "drafter.gguf", ids), theirs, atol=2e-3)
+
+
+def test_it_goes_on_where_it_was_stopped(folder, tmp_path, monkeypatch):
+    out = tmp_path / "drafter.gguf"
+    work = tmp_path / "drafter.gguf.work"
+    command = ["recipe", "--targets", str(folder), "--data", str(folder), "--out", str(out), "--answers", "0.01"]
+    monkeypatch.setattr("sys.argv", [*command, "--minutes", "0.01"])
+    recipe.main()
+    first = [json.loads(line) for line in (work / "log.jsonl").read_text().splitlines()][-1]
+    written = {path: path.read_bytes() for path in work.glob("*.jsonl") if path.name != "log.jsonl"}
+    assert len(written) == 2
+    source = work / f"{Path(recipe.SOURCE).stem}.jsonl"
+    source.write_bytes(written[source][:-20])  # killed within a line
+    monkeypatch.setattr("sys.argv", [*command, "--minutes", "0.02"])
+    recipe.main()
+    last = [json.loads(line) for line in (work / "log.jsonl").read_text().splitlines()][-1]
+    assert last["steps"] > first["steps"]
+    assert last["pieces"] > first["pieces"]
+    assert [len(path.read_bytes().splitlines()) for path in written] == [len(data.splitlines()) for data in written.values()]
+    assert len(read_gguf_vocabulary(out).pieces) == len(read_vocabulary(folder / recipe.SOURCE).ids)
