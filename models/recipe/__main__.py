@@ -23,12 +23,11 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="has pretrain/*.jsonl and stream/*.jsonl")
     parser.add_argument("--out", type=Path, required=True, help="the drafter; FILE.work beside it has what it came of")
     parser.add_argument("--minutes", type=float, default=74)
-    parser.add_argument("--answers", type=float, default=1, help="times as many answers as usual")
+    parser.add_argument("--answers", type=float, default=1, help="times as many as usual")
     args = parser.parse_args()
     torch.set_num_threads(1)
-    work = args.out.with_name(args.out.name + ".work")
+    work, data = args.out.with_name(args.out.name + ".work"), read_training(args.data)
     work.mkdir(parents=True, exist_ok=True)
-    data = read_training(args.data)
     files = {name: work / f"{Path(name).stem}.jsonl" for name in WRITERS}
     for name, path in files.items():
         have = path.read_bytes() if path.exists() else b""
@@ -40,8 +39,7 @@ def main() -> None:
     vocabulary = read_vocabulary(args.targets / SOURCE)
     model = new_model(args.targets / SOURCE, vocabulary)
     rows = Rows([*files.values()], vocabulary, [one for kind in data.values() for one in kind])
-    training = Training(model, work, args.minutes)
-    training.run(rows, lambda: export(args.out, vocabulary, model))
+    Training(model, work, args.minutes).run(rows, lambda: export(args.out, vocabulary, model))
 
 
 if __name__ == "__main__":

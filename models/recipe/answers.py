@@ -1,7 +1,7 @@
 """Has a target answer prompts, many at once, and keeps what it wrote and how likely its other words were.
 
-A line of the file is one answer: the prompt's "messages", "task" and "temperature", "answer", "ended" and, where `likely`
-was asked for, "ids", "top" and "logp": the target's tokens and, at each, its likeliest tokens with their logarithms.
+A line of the file is one answer: what the prompt says, "answer", "ended" and, where `likely` was asked for, "ids", "top"
+and "logp": the target's tokens and, at each, its likeliest tokens with their logarithms.
 """
 
 import base64
@@ -18,7 +18,6 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 
 _LIKELY = 32
-_BATCH = 1024
 _LENGTH = 512  # tokens of a prompt and its answer
 
 
@@ -38,23 +37,26 @@ class Writer:
     """A target in llama.cpp that writes `parallel` answers at a time, of `tokens` tokens at most."""
 
     def __init__(self, path: Path, tokens: int, likely: bool, parallel: int = 32) -> None:
-        self.slots: list[Answer | None] = [None] * parallel
         self._tokens, self._likely, self._vocabulary = tokens, likely, read_gguf_vocabulary(path)
         model = llama.llama_model_load_from_file(str(path).encode(), llama.llama_model_default_params())
         params = llama.llama_context_default_params()
-        params.n_ctx, params.n_seq_max, params.kv_unified, params.n_batch = parallel * _LENGTH, parallel, False, _BATCH
-        params.n_threads = params.n_threads_batch = 1
-        self._context = llama.llama_init_from_model(model, params)
-        self._tokenizer, self._batch = llama.llama_model_get_vocab(model), llama.llama_batch_init(_BATCH, 0, 1)
+        params.n_ctx, params.n_seq_max, params.kv_unified = parallel * _LENGTH, parallel, False
+        params.n_batch, params.n_threads, params.n_threads_batch = params.n_ctx, 1, 1
+        self._slots: list[Answer | None] = [None] * parallel
+        self._context, self._batch = (
+            llama.llama_init_from_model(model, params),
+            llama.llama_batch_init(params.n_ctx, 0, 1),
+        )
+        self._tokenizer = llama.llama_model_get_vocab(model)
         template = llama.llama_model_chat_template(model, None).decode()
         self._template = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True).from_string(template)
 
     def write(self, prompts: Iterator[dict[str, Any]], out: Path, seed: int) -> None:
         """Append an answer to each of the prompts that are not too long. It may be stopped at any time."""
-        dice = np.random.default_rng(seed)
+        dice, asked = np.random.default_rng(seed), filter(None, map(self._asked, prompts))
         with out.open("a", encoding="utf-8") as file:
-            while any(slots := [answer or self._next(prompts) for answer in self.slots]):
-                self.slots = slots
+            while any(slots := [answer or next(asked, None) for answer in self._slots]):
+                self._slots = slots
                 for slot, row in self._step():
                     if self._grow(slots[slot], row, dice):
                         file.write(json.dumps(self._record(slots[slot])) + "\n")
@@ -62,27 +64,22 @@ class Writer:
                         llama.llama_memory_seq_rm(llama.llama_get_memory(self._context), slot, -1, -1)
                         slots[slot] = None
 
-    def _next(self, prompts: Iterator[dict[str, Any]]) -> Answer | None:
-        for record in prompts:
-            data = self._template.render(messages=record["messages"], add_generation_prompt=True).encode()
-            ids = (llama.llama_token * (len(data) + 8))()
-            count = llama.llama_tokenize(self._tokenizer, data, len(data), ids, len(ids), False, True)
-            if count + self._tokens < _LENGTH:
-                return Answer(record, ids[:count])
-        return None
+    def _asked(self, record: dict[str, Any]) -> Answer | None:
+        data = self._template.render(messages=record["messages"], add_generation_prompt=True).encode()
+        ids = (llama.llama_token * (len(data) + 8))()
+        count = llama.llama_tokenize(self._tokenizer, data, len(data), ids, len(ids), False, True)
+        return Answer(record, ids[:count]) if count + self._tokens < _LENGTH else None
 
     def _step(self) -> Iterator[tuple[int, np.ndarray]]:
-        """Read on; (slot, logits) of every answer that is read to its end."""
-        batch, count, asked = self._batch, 0, []
-        for slot, answer in enumerate(self.slots):
-            if answer is None or count + len(answer.unread) > _BATCH:
-                continue
+        """Read on; (slot, logits) behind every answer."""
+        batch, count, asked = self._batch, 0, [slot for slot, answer in enumerate(self._slots) if answer]
+        for slot in asked:
+            answer = self._slots[slot]
             for token in answer.unread:
                 batch.token[count], batch.pos[count], batch.logits[count] = token, answer.read, 0
                 batch.n_seq_id[count], batch.seq_id[count][0] = 1, slot
                 count, answer.read = count + 1, answer.read + 1
             batch.logits[count - 1] = 1
-            asked.append(slot)
         batch.n_tokens = count
         if llama.llama_decode(self._context, batch):
             raise RuntimeError("llama.cpp could not read on")

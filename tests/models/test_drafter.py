@@ -32,7 +32,9 @@ def test_it_spells_texts_of_many_kinds(drafter, shared):
     texts = ["Zażółć gęślą jaźń. Съешь же ещё этих булок. 我能吞下玻璃。 أنا قادر 🙂\u2028\r\n\tx  "]
     for path in sorted(shared.glob("data/*/*.jsonl")):
         with path.open(encoding="utf-8") as file:
-            texts += [json.dumps(json.loads(line), ensure_ascii=False) for line, _ in zip(file, range(40), strict=False)]
+            texts += [
+                json.dumps(json.loads(line), ensure_ascii=False) for line, _ in zip(file, range(40), strict=False)
+            ]
     for text in texts:
         assert vocabulary.decode(vocabulary.encode(text)) == text.encode()
 

@@ -27,7 +27,9 @@ def folder(tmp_path_factory) -> Path:
     cutting = [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
     tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.Sequence(cutting), decoders.ByteLevel()
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    tokenizer.train_from_iterator([TEXT], trainers.BpeTrainer(vocab_size=330, special_tokens=CONTROL, initial_alphabet=alphabet))
+    tokenizer.train_from_iterator(
+        [TEXT], trainers.BpeTrainer(vocab_size=330, special_tokens=CONTROL, initial_alphabet=alphabet)
+    )
     torch.manual_seed(0)
     config = LlamaConfig(
         vocab_size=tokenizer.get_vocab_size(), hidden_size=64, intermediate_size=96, num_hidden_layers=30,
@@ -84,5 +86,7 @@ def test_it_goes_on_where_it_was_stopped(folder, tmp_path, monkeypatch):
     last = [json.loads(line) for line in (work / "log.jsonl").read_text().splitlines()][-1]
     assert last["steps"] > first["steps"]
     assert last["pieces"] > first["pieces"]
-    assert [len(path.read_bytes().splitlines()) for path in written] == [len(data.splitlines()) for data in written.values()]
+    assert [len(path.read_bytes().splitlines()) for path in written] == [
+        len(data.splitlines()) for data in written.values()
+    ]
     assert len(read_gguf_vocabulary(out).pieces) == len(read_vocabulary(folder / recipe.SOURCE).ids)
