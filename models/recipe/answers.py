@@ -1,6 +1,6 @@
 """Has a target answer prompts, many at once, and keeps what it wrote and how likely its other words were.
 
-A line of the file is one answer: what the prompt says, "answer", "ended" and, where `likely` was asked for, "ids", "top"
+A line of the file is one answer: what the prompt has, "answer", "ended" and, where `likely` is asked for, "ids", "top"
 and "logp": the target's tokens and, at each, its likeliest tokens with their logarithms.
 """
 

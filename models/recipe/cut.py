@@ -21,14 +21,14 @@ LAYERS = (0, 1, 10, 20, 29)
 PIECES = 8192
 # The model's own, without the sentences about itself that it puts first.
 TEMPLATE = (
-    "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n'}}"
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>\\n' }}"
     "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """full: a whole vocabulary; ids: its first tokens, then bytes it has none for; control: so many stand for no text."""
+    """full: a whole vocabulary; ids: its first tokens, then bytes it lacks; control: so many are no text."""
 
     full: list[str]
     ids: dict[str, int]

@@ -13,6 +13,8 @@ from torch import Tensor
 from .cut import Vocabulary
 from .prompts import Conversation
 
+Batch = tuple[Tensor, Tensor, Tensor, Tensor]  # what `batch` makes
+
 _LONGEST = 384
 _SHARE = 0.5  # of the chances is the target's, the rest is the text's
 _KEPT = 16  # likeliest pieces at a position
@@ -28,15 +30,6 @@ class Row(NamedTuple):
     start: int
     likely: np.ndarray
     chances: np.ndarray
-
-
-class Batch(NamedTuple):
-    """ids (B, L), padded behind; `at` those of the B L positions that predict, and what: (N, _KEPT) with chances."""
-
-    ids: Tensor
-    at: Tensor
-    likely: Tensor
-    chances: Tensor
 
 
 class Rows:
@@ -95,10 +88,10 @@ def _row(prompt: list[int], found: list[dict[int, float]]) -> Row:
 
 
 def batch(rows: list[Row]) -> Batch:
-    """Rows side by side."""
+    """Ids (B, L), padded behind; which of the B L positions predict, and what: likely, chances (N, _KEPT)."""
     ids = np.zeros((len(rows), max(len(row.pieces) for row in rows)), np.int64)
     for place, row in enumerate(rows):
         ids[place, : len(row.pieces)] = row.pieces
     at = [place * ids.shape[1] + np.arange(row.start - 1, len(row.pieces) - 1) for place, row in enumerate(rows)]
     parts = ids, np.concatenate(at), np.concatenate([r.likely for r in rows]), np.concatenate([r.chances for r in rows])
-    return Batch(*map(torch.from_numpy, parts))
+    return tuple(map(torch.from_numpy, parts))

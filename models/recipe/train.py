@@ -15,7 +15,7 @@ from transformers import LlamaForCausalLM
 from .rows import Batch, Row, Rows, batch
 
 _RATE = 1.8e-3
-_SIZE = 1024  # pieces of a step
+_SIZE = 1024  # pieces a step
 _DRAFT = 4  # pieces
 
 
@@ -58,27 +58,28 @@ class Training:
         started = time.monotonic()
         for group in self.optimizer.param_groups:
             group["lr"] = group["scale"] * _RATE * min(1.0, (self.steps + 1) / 20, self.left / 0.6)
-        logits = self._logits(part)
-        loss = (logits.logsumexp(1) - (logits.gather(1, part.likely) * part.chances).sum(1)).mean()
+        ids, at, likely, chances = part
+        logits = self._logits(ids, at)
+        loss = (logits.logsumexp(1) - (logits.gather(1, likely) * chances).sum(1)).mean()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimizer.step()
         self.optimizer.zero_grad()
-        self.steps, self.learned = self.steps + 1, self.learned + len(part.at)
+        self.steps, self.learned = self.steps + 1, self.learned + len(at)
         self.seconds += time.monotonic() - started
         return float(loss.detach())
 
-    def _logits(self, part: Batch) -> Tensor:
+    def _logits(self, ids: Tensor, at: Tensor) -> Tensor:
         with torch.autocast("cpu", torch.bfloat16):
-            hidden = self.model.model(input_ids=part.ids, use_cache=False).last_hidden_state
-            return linear(hidden.flatten(0, 1)[part.at], self.model.model.embed_tokens.weight).float()
+            hidden = self.model.model(input_ids=ids, use_cache=False).last_hidden_state
+            return linear(hidden.flatten(0, 1)[at], self.model.model.embed_tokens.weight).float()
 
     @torch.no_grad()
     def held_out(self, rows: list[Row]) -> tuple[float, float]:
         """How often its likeliest piece is the text's, and what share of drafts of four pieces would stand."""
         right, accepted, drafts = [False], 0, 0
-        for part in map(batch, ([row] for row in rows)):
-            stands = (self._logits(part).argmax(1) == part.ids.flatten()[part.at + 1]).tolist()
+        for ids, at, _, _ in map(batch, ([row] for row in rows)):
+            stands = (self._logits(ids, at).argmax(1) == ids.flatten()[at + 1]).tolist()
             right += stands
             while stands:
                 run = [*stands[:_DRAFT], False].index(False)
@@ -90,7 +91,7 @@ class Training:
         torch.save(state | {"progress": [self.steps, self.learned, self.seconds]}, self.path.with_suffix(".new"))
         os.replace(self.path.with_suffix(".new"), self.path)
         agreed, accepted = self.held_out(rows.held_out[:150])
-        line = {"minutes": self.seconds / 60, "steps": self.steps, "pieces": self.learned, "rows": len(rows.training)}
+        line = {"minutes": self.seconds / 60, "steps": self.steps, "pieces": self.learned}
         line |= {"loss": sum(losses) / len(losses), "agreement": agreed, "acceptance": accepted}
         with (self.folder / "log.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps({key: round(value, 4) for key, value in line.items()}) + "\n")
