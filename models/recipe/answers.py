@@ -42,7 +42,8 @@ class Writer:
         params = llama.llama_context_default_params()
         params.n_ctx, params.n_seq_max, params.kv_unified = parallel * _LENGTH, parallel, False
         params.n_batch, params.n_threads, params.n_threads_batch = params.n_ctx, 1, 1
-        self._slots: list[Answer | None] = [None] * parallel
+        self._slots: dict[int, Answer] = {}
+        self._free = list(range(parallel))
         self._context, self._batch = (
             llama.llama_init_from_model(model, params),
             llama.llama_batch_init(params.n_ctx, 0, 1),
@@ -55,14 +56,17 @@ class Writer:
         """Append an answer to each of the prompts that are not too long. It may be stopped at any time."""
         dice, asked = np.random.default_rng(seed), filter(None, map(self._asked, prompts))
         with out.open("a", encoding="utf-8") as file:
-            while any(slots := [answer or next(asked, None) for answer in self._slots]):
-                self._slots = slots
+            while True:
+                while self._free and (answer := next(asked, None)):
+                    self._slots[self._free.pop()] = answer
+                if not self._slots:
+                    return
                 for slot, row in self._step():
-                    if self._grow(slots[slot], row, dice):
-                        file.write(json.dumps(self._record(slots[slot])) + "\n")
+                    if self._grow(self._slots[slot], row, dice):
+                        file.write(json.dumps(self._record(self._slots.pop(slot))) + "\n")
                         file.flush()
                         llama.llama_memory_seq_rm(llama.llama_get_memory(self._context), slot, -1, -1)
-                        slots[slot] = None
+                        self._free.append(slot)
 
     def _asked(self, record: dict[str, Any]) -> Answer | None:
         data = self._template.render(messages=record["messages"], add_generation_prompt=True).encode()
@@ -72,9 +76,8 @@ class Writer:
 
     def _step(self) -> Iterator[tuple[int, np.ndarray]]:
         """Read on; (slot, logits) behind every answer."""
-        batch, count, asked = self._batch, 0, [slot for slot, answer in enumerate(self._slots) if answer]
-        for slot in asked:
-            answer = self._slots[slot]
+        batch, count, asked = self._batch, 0, list(self._slots)
+        for slot, answer in self._slots.items():
             for token in answer.unread:
                 batch.token[count], batch.pos[count], batch.logits[count] = token, answer.read, 0
                 batch.n_seq_id[count], batch.seq_id[count][0] = 1, slot
@@ -103,5 +106,7 @@ class Writer:
         ended = answer.ids[-1] in self._vocabulary.eog
         text = self._vocabulary.decode(answer.ids[:-1] if ended else answer.ids).decode(errors="ignore")
         kinds = {"ids": np.uint16, "top": np.uint16, "logp": np.float16} if self._likely else {}
-        packed = {k: base64.b64encode(np.array(getattr(answer, k), kind)).decode() for k, kind in kinds.items()}
+        packed = {
+            k: base64.b64encode(np.array(getattr(answer, k), kind).tobytes()).decode() for k, kind in kinds.items()
+        }
         return {**answer.record, "answer": text, "ended": ended, **packed}
