@@ -17,7 +17,7 @@ def choose_target(given: str | None, home: DataHome, settings: AppSettings = _DE
     """The given path, or a name as `models` lists it; without either the profile's target, else the first bundled."""
     name = given or settings.target
     if name is None:
-        found = [m for m in find_models([BUNDLED_MODELS]) if m.kind == "model" and BUNDLED_DRAFTER not in m.name]
+        found = [m for m in find_models([BUNDLED_MODELS]) if m.kind == "model" and "drafter" not in m.name]
         if not found:
             raise ModelError("No model was found; name one with --target.")
         return found[0].path
