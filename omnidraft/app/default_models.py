@@ -11,7 +11,8 @@ from omnidraft.errors import ModelError
 from omnidraft.settings.config import AppSettings
 from omnidraft.storage.paths import BUNDLED_MODELS, DataHome
 
-BUNDLED_DRAFTER = "tiny-drafter"
+BUNDLED_DRAFTER = "smol-drafter"
+TOY_DRAFTER = "tiny-drafter"  # of the toys: it knows their small world, and is quicker than a guess is worth there
 _DEFAULTS = AppSettings()
 
 
@@ -22,7 +23,7 @@ def choose_target(given: str | None, home: DataHome, settings: AppSettings = _DE
     if name is None:
         if (real := real_model(home)) is not None:
             return real
-        found = [m for m in find_models([BUNDLED_MODELS]) if m.kind == "model" and BUNDLED_DRAFTER not in m.name]
+        found = [m for m in find_models([BUNDLED_MODELS]) if m.kind == "model" and "drafter" not in m.name]
         if not found:
             raise ModelError("No model was found; name one with --target.")
         return found[0].path
@@ -38,17 +39,22 @@ def real_model(home: DataHome) -> Path | None:
     return others[0].path if others else None
 
 
-def choose_drafter(given: str | None, home: DataHome, settings: AppSettings = _DEFAULTS) -> Path | None:
-    """The given drafter, the profile's, or the bundled one; None if there is none."""
+def choose_drafter(
+    given: str | None, home: DataHome, settings: AppSettings = _DEFAULTS, target: Path | None = None
+) -> Path | None:
+    """The given drafter, the profile's, or the bundled one for this target; None if there is none."""
     name = given or settings.drafter
     if name is not None:
         return _resolve(name, home, settings)
-    return next((m.path for m in find_models([BUNDLED_MODELS]) if BUNDLED_DRAFTER in m.name), None)
+    toy = target is not None and target.resolve().is_relative_to(BUNDLED_MODELS.resolve())
+    wanted = TOY_DRAFTER if toy and target is not None and target.name != DEFAULT.file else BUNDLED_DRAFTER
+    found = {m.name: m.path for m in find_models([BUNDLED_MODELS])}
+    return found.get(wanted, found.get(TOY_DRAFTER))
 
 
-def need_drafter(given: str | None, home: DataHome) -> Path:
+def need_drafter(given: str | None, home: DataHome, target: Path | None = None) -> Path:
     """`choose_drafter` for what is of no use without one."""
-    found = choose_drafter(given, home)
+    found = choose_drafter(given, home, target=target)
     if found is None:
         raise ModelError("No drafter was found; name one with --drafter.")
     return found

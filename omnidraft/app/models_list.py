@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from omnidraft.app.assistant import Assistant
-from omnidraft.app.default_models import BUNDLED_DRAFTER, existing_path
+from omnidraft.app.default_models import BUNDLED_DRAFTER, TOY_DRAFTER, existing_path
 from omnidraft.backends.discovery import find_models
 from omnidraft.backends.gguf.convert import folder_vocabulary
 from omnidraft.backends.gguf.file import ModelInfo
@@ -45,12 +45,12 @@ def is_private(assistant: Assistant, path: Path) -> bool:
 
 
 def targets(assistant: Assistant) -> list[ModelInfo]:
-    """Models one would talk to: the bundled drafter only drafts."""
+    """Models one would talk to: the bundled drafters only draft."""
     return [m for m in scan(assistant) if m.kind == "model" and not is_bundled_drafter(m)]
 
 
 def is_bundled_drafter(model: ModelInfo) -> bool:
-    return BUNDLED_DRAFTER in model.path.name and model.path.parent.resolve() == BUNDLED_MODELS.resolve()
+    return model.name in (BUNDLED_DRAFTER, TOY_DRAFTER) and model.path.parent.resolve() == BUNDLED_MODELS.resolve()
 
 
 def is_bundled(path: Path) -> bool:

@@ -149,7 +149,7 @@ class Session:
         """Make `target` the model that answers, with the profile's drafter. Raises ModelError; the old one stays."""
         with self._lock:
             self._must_be_idle()
-            drafter = choose_drafter(self._wanted[1], self.assistant.home, self.assistant.settings)
+            drafter = choose_drafter(self._wanted[1], self.assistant.home, self.assistant.settings, target)
             notices = self.assistant.load(target, drafter, self.model_settings, templates=self._templates)
             self._guest = False
             self._used = time.monotonic()
@@ -165,10 +165,11 @@ class Session:
         except OmniDraftError:
             return None
 
-    def drafter_path(self) -> Path | None:
-        """The drafter that drafts, or would; None if there is none."""
+    def drafter_path(self, target: Path | None = None) -> Path | None:
+        """The drafter that drafts, or would, for this target or the one in use; None if there is none."""
         try:
-            return choose_drafter(self._wanted[1], self.assistant.home, self.settings)
+            target = target or self.loaded or self._own_target()
+            return choose_drafter(self._wanted[1], self.assistant.home, self.settings, target)
         except OmniDraftError:
             return None
 

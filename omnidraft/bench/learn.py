@@ -77,7 +77,7 @@ class _Run:
 
     def __init__(self, plan: Learn, work: Work, stream: Stream, target: Path, asked: Prompts) -> None:
         self._plan, self._work, self._stream, self._target, self._asked = plan, work, stream, target, asked
-        self._drafter = need_drafter(plan.drafter, work.home)
+        self._drafter = need_drafter(plan.drafter, work.home, target)
         self._columns = columns(plan.temperature)
         self._depends = decides(plan, _LATER, target, self._drafter, prompts=asked.digest)
 

@@ -35,7 +35,7 @@ def run(plan: Real, work: Work) -> Iterator[Report]:
     """What there is so far, whenever it has grown."""
     if unknown := [task for task in plan.tasks if task not in SOURCES]:
         raise SettingsError(f"There are no prompts called {unknown[0][:40]}; known are {', '.join(SOURCES)}.")
-    drafter = need_drafter(plan.drafter, work.home)
+    drafter = need_drafter(plan.drafter, work.home, choose_target(plan.target[0], work.home))
     tasks = tuple(str(_prompts(plan, task, work)) for task in plan.tasks)
     found: list[Any] = []
     conditions = (DIRECT, *(plan.loss if can_merge(drafter) else ()))

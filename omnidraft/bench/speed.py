@@ -46,10 +46,10 @@ def results(plan: Speed, work: Work) -> Iterator[dict[str, Any]]:
     ways = list(dict.fromkeys([PLAIN, *plan.methods]))
     for way in ways:
         draft_settings(way)
-    drafter = need_drafter(plan.drafter, work.home)
     prompts = {task: load_prompts(task, split="test", limit=plan.prompts) for task in plan.tasks}
     for name, column in product(plan.target, columns(plan.temperature)):
         target = choose_target(name, work.home)
+        drafter = need_drafter(plan.drafter, work.home, target)
         depends = decides(plan, _LATER, target, drafter, prompts={t: digest(p) for t, p in prompts.items()})
         make = partial(_cell, plan, work, ways, (target, drafter), column, prompts)
         yield work.cells.get(f"{target.stem}-{name_of(column)}", depends, make)

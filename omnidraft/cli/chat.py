@@ -135,7 +135,9 @@ def _load(args: argparse.Namespace, assistant: Assistant) -> None:
     if args.no_seed_cache:
         cache = dataclasses.replace(cache, seed=False)
     target = choose_target(args.target, assistant.home, assistant.settings)
-    drafter = None if args.no_draft else choose_drafter(args.drafter, assistant.home, assistant.settings)
+    drafter = None if args.no_draft else choose_drafter(
+        args.drafter, assistant.home, assistant.settings, target
+    )
     for named, file in ((args.target, target), (args.drafter, drafter)):
         if named and file is not None:
             TRIALS.forgive(file)

@@ -73,8 +73,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _new(args: argparse.Namespace, home: DataHome, folder: Path) -> drift.DriftRun:
     schedule = load_schedule(args.schedule).changed(args.prompts, args.task)
-    drafter = need_drafter(args.drafter, home)
     targets = {t: choose_target(t, home) for t in schedule.targets}
+    drafter = need_drafter(args.drafter, home, next(iter(targets.values())))
     return drift.start(home, folder, schedule, targets, drafter, _options(args))
 
 

@@ -27,10 +27,10 @@ QUESTIONS = {
 @pytest.fixture(scope="module")
 def first(tmp_path_factory) -> Server:
     """The app as it starts behind README's command; its seed is fixed, so that it says the same every time."""
-    home = tmp_path_factory.mktemp("first") / "app"
-    (home / "models").mkdir(parents=True)
-    shutil.copy(real_model(SMOL), home / "models" / SMOL)
-    made = Server(home).start()
+    data = tmp_path_factory.mktemp("first") / "app"
+    (data / "home" / "models").mkdir(parents=True)
+    shutil.copy(real_model(SMOL), data / "home" / "models" / SMOL)
+    made = Server(data).start()
     yield made
     made.kill()
 

@@ -151,7 +151,7 @@ def _wire_form(sessions: Sessions, parts: Parts) -> None:
             plan = drift_form.plan_of(session, name, count, own, any_file=alone)
             options = drift_form.options_of(session, cache, length, learning, plain)
             targets = {t: drift_form.target_of(session, t, any_file=alone) for t in plan.targets}
-            drafter = session.drafter_path()
+            drafter = session.drafter_path(next(iter(targets.values())))
             if drafter is None:
                 raise ModelError("There is no drafter; choose one on the Models page.")
             return _look(parts, session, session.drift.start(plan, targets, drafter, options))

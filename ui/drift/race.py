@@ -95,7 +95,7 @@ def plan_of(session: Session, model: str | None, topic: str, own: str, copies: b
     found = [m.path for m in models_list.targets(session.assistant) if str(m.path) == model]
     if not found:
         raise ModelError("This model is not there any more; reload the page.")
-    drafter = session.drafter_path()
+    drafter = session.drafter_path(found[0])
     if drafter is None:
         raise ModelError("There is no drafter; choose one on the Models page.")
     settings = replace(session.settings, model=session.model_settings)

@@ -42,7 +42,8 @@ def run(plan: plans.Peers, work: Work) -> Iterator[Report]:
     """All cells so far."""
     if unknown := [peer for peer in plan.peers if peer not in plans.PEERS]:
         raise SettingsError(f"There is no peer {unknown[0]}; known are {', '.join(plans.PEERS)}.")
-    target, drafter = choose_target(plan.target, work.home), need_drafter(plan.drafter, work.home)
+    target = choose_target(plan.target, work.home)
+    drafter = need_drafter(plan.drafter, work.home, target)
     helper = None if plan.helper == "none" else choose_target(plan.helper, work.home)
     models = Models(target, drafter, plan.threads or physical_cores(), N_CTX, helper)
     program = Path(plan.server) if plan.server else work.home.cache / "peers" / "llama-server"

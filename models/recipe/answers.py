@@ -1,0 +1,112 @@
+"""Has a target answer prompts, many at once, and keeps what it wrote and how likely its other words were.
+
+A line of the file is one answer: what the prompt has, "answer", "ended" and, where `likely` is asked for, "ids", "top"
+and "logp": the target's tokens and, at each, its likeliest tokens with their logarithms.
+"""
+
+import base64
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import llama_cpp as llama
+import numpy as np
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
+
+_LIKELY = 32
+_LENGTH = 512  # tokens of a prompt and its answer
+
+
+@dataclass(slots=True)
+class Answer:
+    """One answer in the making: what was asked, what is yet to be read, what was written."""
+
+    record: dict[str, Any]
+    unread: list[int]
+    read: int = 0
+    ids: list[int] = field(default_factory=list)
+    top: list[np.ndarray] = field(default_factory=list)
+    logp: list[np.ndarray] = field(default_factory=list)
+
+
+class Writer:
+    """A target in llama.cpp that writes `parallel` answers at a time, of `tokens` tokens at most."""
+
+    def __init__(self, path: Path, tokens: int, likely: bool, parallel: int = 32) -> None:
+        self._tokens, self._likely, self._vocabulary = tokens, likely, read_gguf_vocabulary(path)
+        model = llama.llama_model_load_from_file(str(path).encode(), llama.llama_model_default_params())
+        params = llama.llama_context_default_params()
+        params.n_ctx, params.n_seq_max, params.kv_unified = parallel * _LENGTH, parallel, False
+        params.n_batch, params.n_threads, params.n_threads_batch = params.n_ctx, 1, 1
+        self._slots: dict[int, Answer] = {}
+        self._free = list(range(parallel))
+        self._context, self._batch = (
+            llama.llama_init_from_model(model, params),
+            llama.llama_batch_init(params.n_ctx, 0, 1),
+        )
+        self._tokenizer = llama.llama_model_get_vocab(model)
+        template = llama.llama_model_chat_template(model, None).decode()
+        self._template = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True).from_string(template)
+
+    def write(self, prompts: Iterator[dict[str, Any]], out: Path, seed: int) -> None:
+        """Append an answer to each of the prompts that are not too long. It may be stopped at any time."""
+        dice, asked = np.random.default_rng(seed), filter(None, map(self._asked, prompts))
+        with out.open("a", encoding="utf-8") as file:
+            while True:
+                while self._free and (answer := next(asked, None)):
+                    self._slots[self._free.pop()] = answer
+                if not self._slots:
+                    return
+                for slot, row in self._step():
+                    if self._grow(self._slots[slot], row, dice):
+                        file.write(json.dumps(self._record(self._slots.pop(slot))) + "\n")
+                        file.flush()
+                        llama.llama_memory_seq_rm(llama.llama_get_memory(self._context), slot, -1, -1)
+                        self._free.append(slot)
+
+    def _asked(self, record: dict[str, Any]) -> Answer | None:
+        data = self._template.render(messages=record["messages"], add_generation_prompt=True).encode()
+        ids = (llama.llama_token * (len(data) + 8))()
+        count = llama.llama_tokenize(self._tokenizer, data, len(data), ids, len(ids), False, True)
+        return Answer(record, ids[:count]) if count + self._tokens < _LENGTH else None
+
+    def _step(self) -> Iterator[tuple[int, np.ndarray]]:
+        """Read on; (slot, logits) behind every answer."""
+        batch, count, asked = self._batch, 0, list(self._slots)
+        for slot, answer in self._slots.items():
+            for token in answer.unread:
+                batch.token[count], batch.pos[count], batch.logits[count] = token, answer.read, 0
+                batch.n_seq_id[count], batch.seq_id[count][0] = 1, slot
+                count, answer.read = count + 1, answer.read + 1
+            batch.logits[count - 1] = 1
+        batch.n_tokens = count
+        if llama.llama_decode(self._context, batch):
+            raise RuntimeError("llama.cpp could not read on")
+        size = len(self._vocabulary.pieces)
+        return zip(asked, np.ctypeslib.as_array(llama.llama_get_logits(self._context), (len(asked), size)), strict=True)
+
+    def _grow(self, answer: Answer, row: np.ndarray, dice: np.random.Generator) -> bool:
+        """Add the next token; whether the answer has ended."""
+        best = np.argpartition(row, -_LIKELY)[-_LIKELY:]
+        best = best[np.argsort(-row[best])]
+        chances = row[best] - row[best[0]]
+        if self._likely:
+            answer.top.append(best)
+            answer.logp.append(chances - np.log(np.exp(row - row[best[0]]).sum()))
+        weights = np.exp(chances / (answer.record["temperature"] or 1e-6))
+        answer.unread = [int(dice.choice(best, p=weights / weights.sum()))]
+        answer.ids += answer.unread
+        return answer.ids[-1] in self._vocabulary.eog or len(answer.ids) == self._tokens
+
+    def _record(self, answer: Answer) -> dict[str, Any]:
+        ended = answer.ids[-1] in self._vocabulary.eog
+        text = self._vocabulary.decode(answer.ids[:-1] if ended else answer.ids).decode(errors="ignore")
+        kinds = {"ids": np.uint16, "top": np.uint16, "logp": np.float16} if self._likely else {}
+        packed = {
+            k: base64.b64encode(np.array(getattr(answer, k), kind).tobytes()).decode() for k, kind in kinds.items()
+        }
+        return {**answer.record, "answer": text, "ended": ended, **packed}
