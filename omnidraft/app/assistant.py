@@ -176,9 +176,9 @@ class Assistant:
     def _claim(self, refusal: str | None) -> None:
         """Take the lock; Busy with `refusal`, if one is given, while an answer or embeddings are made. Whoever else
         has it, to load models or to swap an adapter, is waited for."""
-        if refusal is not None and self._answering:
-            raise Busy(refusal)
-        self._lock.acquire()
+        while not self._lock.acquire(timeout=0.0 if refusal is not None and self._answering else 0.05):
+            if refusal is not None and self._answering:  # also where somebody else began between looking and taking
+                raise Busy(refusal)
         self._answering = True
 
     def _release(self) -> None:

@@ -49,3 +49,5 @@ def test_everyday_questions_are_answered(first, pages):
         if word.lower() not in said.lower() or loops:
             wrong.append((question, said[:300]))
     assert len(wrong) <= 1, wrong
+    block = "[...document.querySelectorAll('#od-chat .bot-row .prose p')].pop()"
+    assert page.evaluate(f"getComputedStyle({block}).unicodeBidi") == "plaintext", "Arabic runs from the right"

@@ -1,6 +1,6 @@
 """The models page: what is there, what it would take, loading and unloading, the drafter.
 
-Downloads are model_downloads' business, where models are looked for model_places'.
+Downloads are downloads.py's business, where models are looked for places.py's.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class LlamaTarget:
 
     name, n_ctx (tokens), n_batch (ids per pass), max_rows (rows of logits per pass),
     widest: rows of the widest pass that computes what plain decoding computes, to the bit unless `exact` is "fast";
-    can_rewind and, if not, cannot_rewind_reason; rewind_method: "cut", "rollback" or "replay" (see llama_rewind.py);
+    can_rewind and, if not, cannot_rewind_reason; rewind_method: "cut", "rollback" or "replay" (see rewind.py);
     on_card: whether layers of it lie on a graphics card;
     notices: sentences about settings that could not be followed.
     """
