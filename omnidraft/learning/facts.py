@@ -28,7 +28,7 @@ class Start:
 class Update:
     """One update, running or over.
 
-    vocabulary: the target vocabulary's fingerprint, or "shared"; version: what was published; reason: a sentence;
+    vocabulary: the target vocabulary's fingerprint; version: what was published; reason: a sentence;
     losses: one per optimizer step, nats; tokens: drafter pieces learned from; before, after: held-out acceptance
     estimates, {} until known; seconds: of the job; cpu_seconds, peak_mb: of the process, 0 until it finished.
     """

@@ -30,7 +30,7 @@ class TrainingJob:
     writes the adapter `start` and the drafter as one file, `merged`.
 
     drafter: its GGUF; fingerprint: of that file; replay: the store's file; tables: expansion tables by target
-    vocabulary fingerprint; store: folder of the adapter versions; vocabulary: the store's, or "shared"; target: name of
+    vocabulary fingerprint; store: folder of the adapter versions; vocabulary: the store's; target: name of
     the target in use; parent: name of the version served, None for the bare drafter; start: weights served, to
     begin with unless there is a candidate trained from them, None: an adapter that changes nothing; inherited:
     conversations `start` was trained on. other: weights to compare with. merged: an update's folder for the merged file

@@ -25,7 +25,7 @@ SCHEMA = 1
 class Meta:
     """Facts about one version.
 
-    drafter: fingerprint of the drafter's file; vocabulary: the targets' vocabulary, or "shared"; target: name of the
+    drafter: fingerprint of the drafter's file; vocabulary: the targets' vocabulary; target: name of the
     target seen last; parent: version trained from (None: the bare drafter); through: newest replay ordinal it has seen;
     answers, tokens: how much the update that published it trained on (drafter pieces, repetitions counted); loss: its
     last, nats; before, after: acceptance estimates on answers not learned from, by slice ("old", "new"); chats:
