@@ -81,7 +81,7 @@ def test_it_goes_on_where_it_was_stopped(folder, tmp_path, monkeypatch):
     assert len(written) == 2
     source = work / f"{Path(recipe.SOURCE).stem}.jsonl"
     source.write_bytes(written[source][:-20])  # killed within a line
-    monkeypatch.setattr("sys.argv", [*command, "--minutes", "0.02"])
+    monkeypatch.setattr("sys.argv", [*command, "--minutes", str(first["minutes"] + 0.01)])
     recipe.main()
     last = [json.loads(line) for line in (work / "log.jsonl").read_text().splitlines()][-1]
     assert last["steps"] > first["steps"]
