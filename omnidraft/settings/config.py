@@ -131,7 +131,7 @@ class DraftSettings:
     verification: str = choice(
         "coupled",
         ("coupled", "rejection"),
-        "How proposals are verified; both are exact, and coupled gives the same text whatever drafts.",
+        "How proposals are verified: coupled and rejection are exact; coupled gives the same text whatever drafts.",
         expert=True,
     )
     lookup: bool = switch(True, "Also propose continuations copied from earlier text.", expert=True)

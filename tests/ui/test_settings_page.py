@@ -50,7 +50,7 @@ def test_what_experts_set_is_folded_and_found_by_its_words_or_its_address(server
     assert sum(layers.values()) > len(layers) / 2
     for name, expert in layers.items():
         assert page.is_visible(field(name)) != expert, name
-    page.fill("#od-find", "rejection paper")
+    page.fill("#od-find", "rejection coupled")
     page.wait_for_selector(field("draft.verification"))
     assert page.locator(".od-setting >> visible=true").count() == 1
     page.fill("#od-find", "nothing like it")
