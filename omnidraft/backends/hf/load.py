@@ -59,7 +59,7 @@ def choose_dtype(info: ModelInfo, device: str, wanted: str, n_ctx: int) -> str:
     return "float32" if fits or info.quantization not in ("BF16", "F16") else "bfloat16"
 
 
-def load(info: ModelInfo, device: str, dtype: str, threads: int, n_ctx: int) -> Loaded:
+def load(info: ModelInfo, device: str, dtype: str, threads: int, n_ctx: int, spare: int = 0) -> Loaded:
     """The model on `device`, ready for passes; ModelError in one sentence if it cannot serve."""
     torch = import_torch()
     import transformers
@@ -70,7 +70,7 @@ def load(info: ModelInfo, device: str, dtype: str, threads: int, n_ctx: int) -> 
     loader = _loader(info, transformers)
     check_room(info, device, dtype, n_ctx, _free_bytes(device))
     try:
-        return _prepared(_read(info, dtype, loader), device, dtype, n_ctx, state_layers(info.path))
+        return _prepared(_read(info, dtype, loader), device, dtype, n_ctx + spare, state_layers(info.path))
     except ModelError:
         raise
     except Exception as error:  # the libraries raise anything for a faulty file

@@ -64,8 +64,7 @@ class HfTarget:
         self._padded = bits and not has_state
         self.widest = _ONE_WIDTH if self._padded else 1 if bits else self.n_ctx
         self._threads = ThreadChoice(most, least=most if self._padded else settings.threads or 1)
-        room = self.n_ctx + _ONE_WIDTH * self._padded
-        loaded = load(info, self.device, self.dtype, most, room)
+        loaded = load(info, self.device, self.dtype, most, self.n_ctx, _ONE_WIDTH * self._padded)
         self._model, self._cache, self._rows, self._inputs = loaded.model, loaded.cache, loaded.rows, loaded.inputs
         self._rewinder = Rewinder(self._cache, "replay" if has_state else "cut")
         try:

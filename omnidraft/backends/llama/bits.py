@@ -10,6 +10,7 @@ Knows neither drafting nor where passes come from.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -58,7 +59,8 @@ def alike_when_repacked(info: ModelInfo) -> bool:
 
 
 def rows_read_by(model: LanguageModel, width: int) -> list[bytes]:
-    """Logits of ROWS rows behind some tokens, read in passes of this width. Leaves those some tokens in the cache."""
+    """Digests of the logits of ROWS rows behind some tokens, read in passes of this width; those tokens stay in the
+    cache. A row of a large vocabulary is half a megabyte."""
     ids = np.resize(np.flatnonzero(model.vocabulary.ordinary)[:97], _PREFIX + ROWS).tolist()
     if model.tokens[:_PREFIX] == ids[:_PREFIX]:
         model.rewind(_PREFIX)
@@ -69,7 +71,7 @@ def rows_read_by(model: LanguageModel, width: int) -> list[bytes]:
     for start in range(_PREFIX, len(ids), width):
         step = ids[start : start + width]
         step += step[-1:] * (width - len(step))  # the last pass is as wide as the others
-        rows += [row.tobytes() for row in model.extend(step, width)]
+        rows += [hashlib.sha256(row).digest() for row in model.extend(step, width)]
     model.rewind(_PREFIX)
     return rows[:ROWS]
 
@@ -77,7 +79,7 @@ def rows_read_by(model: LanguageModel, width: int) -> list[bytes]:
 def width_class(read: Mapping[int, Sequence[bytes]], leasts: Sequence[int] = (1, 2)) -> WidthClass:
     """The class that plain decoding shares, or where that leaves no room for guesses the one of two rows.
 
-    read: for each of WIDTHS (or some) the rows (as bytes) of the same tokens, read in passes of that width; leasts:
+    read: for each of WIDTHS (or some) the rows (any bytes) of the same tokens, read in passes of that width; leasts:
     how wide plain passes may be.
     """
     for least in leasts:

@@ -59,7 +59,7 @@ def test_rows_of_every_width_in_the_class_have_the_same_bits_over_many_tokens(mo
 
 def test_padding_leaves_nothing_behind(models: Path):
     with LlamaTarget.open(models / "tiny-target-a-f16.gguf", BITS) as target:
-        assert target._context.least_rows == 2
+        target._context.least_rows, target._context.padded_wholly = 2, True  # as where single rows are computed apart
         target.extend([5, 6, 7], 1)
         target.extend([8], 1)
         assert target.tokens == [5, 6, 7, 8]
