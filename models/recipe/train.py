@@ -20,7 +20,7 @@ _DRAFT = 4  # pieces
 
 
 class Training:
-    """A model, its optimizer, and how long they have been at it: FOLDER/checkpoint.pt. FOLDER/log.jsonl tells more."""
+    """A model, its optimizer, and how long the processor has been at it: FOLDER/checkpoint.pt, FOLDER/log.jsonl."""
 
     def __init__(self, model: LlamaForCausalLM, folder: Path, minutes: float) -> None:
         self.model, self.folder, self.minutes = model, folder, minutes
@@ -55,7 +55,7 @@ class Training:
                     break
 
     def _step(self, part: Batch) -> float:
-        started = time.monotonic()
+        started = time.process_time()
         for group in self.optimizer.param_groups:
             group["lr"] = group["scale"] * _RATE * min(1.0, (self.steps + 1) / 20, self.left / 0.6)
         ids, at, likely, chances = part
@@ -66,7 +66,7 @@ class Training:
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.steps, self.learned = self.steps + 1, self.learned + len(at)
-        self.seconds += time.monotonic() - started
+        self.seconds += time.process_time() - started
         return float(loss.detach())
 
     def _logits(self, ids: Tensor, at: Tensor) -> Tensor:
