@@ -73,7 +73,7 @@ def logits_of(folder: Path) -> tuple[list[int], np.ndarray]:
 def test_logits_agree_with_torch(llama_68m: Path, expected, tmp_path: Path, dtype: str, tolerance: float):
     path = convert_folder(llama_68m, tmp_path / "drafter.gguf", dtype)
     info = read_info(path)
-    assert (info.name, info.quantization, info.layers, info.width, info.heads) == ("llama-68m", dtype, 2, 768, 12)
+    assert (info.title, info.quantization, info.layers, info.width, info.heads) == ("llama-68m", dtype, 2, 768, 12)
     assert info.parameters == pytest.approx(68e6, rel=0.01)
     assert not info.tied
     ids, logits = expected
