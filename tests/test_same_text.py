@@ -77,7 +77,7 @@ def differing(target: Path, drafters: dict[bool, Path], asked: list[Case], home:
 
 @pytest.fixture
 def drafters(models: Path) -> dict[bool, Path]:
-    return {False: models / "tiny-drafter-f16.gguf", True: real_model(SMOL)}
+    return {False: models / "smol-drafter-q8_0.gguf", True: real_model(SMOL)}
 
 
 def test_a_few_answers_of_a_real_model(drafters: dict[bool, Path], tmp_path: Path):

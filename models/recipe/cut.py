@@ -83,4 +83,4 @@ def export(path: Path, vocabulary: Vocabulary, model: LlamaForCausalLM, dtype: s
         model.save_pretrained(folder)
         vocabulary.tokenizer().save(str(Path(folder, "tokenizer.json")))
         Path(folder, "tokenizer_config.json").write_text(json.dumps(ends), encoding="utf-8")
-        convert_folder(Path(folder), path, dtype, "smol-drafter", "apache-2.0")
+        convert_folder(Path(folder), path, dtype, "smol-drafter", "cc-by-sa-4.0")
