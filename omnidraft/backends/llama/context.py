@@ -33,6 +33,7 @@ from omnidraft.settings.config import ModelSettings
 from omnidraft.storage.trial import TRIALS
 
 _KV_TYPES = {"f16": llama_cpp.GGML_TYPE_F16, "q8_0": llama_cpp.GGML_TYPE_Q8_0, "q4_0": llama_cpp.GGML_TYPE_Q4_0}
+_BF16 = 30  # of ggml_type; the package has no name for it
 _UBATCH = 512
 _NARROW = 16  # ids up to which a pass is a round's and not part of a prompt
 _LIGHT = 4 << 20  # bytes of weights up to which a second row costs less than it saves (see `_takes_pairs`)
@@ -341,7 +342,7 @@ def _attention(info: ModelInfo, settings: ModelSettings, n_ctx: int, step: int, 
     affordable = prompt_step(info, n_ctx, step)
     if affordable and not (verifies and rows_apart()):
         return affordable, llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED, kept
-    return step, llama_cpp.LLAMA_FLASH_ATTN_TYPE_ENABLED, llama_cpp.GGML_TYPE_BF16 if verifies else kept
+    return step, llama_cpp.LLAMA_FLASH_ATTN_TYPE_ENABLED, _BF16 if verifies else kept
 
 
 class _Rows:

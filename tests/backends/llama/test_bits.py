@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from omnidraft.backends.gguf.requantize import requantized
+from omnidraft.backends.llama import context
 from omnidraft.backends.llama.bits import WIDTHS, WidthClass, width_class
 from omnidraft.backends.llama.model import LlamaTarget
 from omnidraft.settings.config import ModelSettings
@@ -84,3 +85,20 @@ def test_quantized_rows_are_the_same_one_by_one_and_together(target_in: Callable
         target.rewind(0)
         singly = np.concatenate([target.extend([id], 1).copy() for id in (5, 6, 7, 8, 9)])
         np.testing.assert_allclose(together, singly, atol=0.05)
+
+
+def test_where_plain_products_cannot_attend_flash_attention_has_one_kernel_too(models: Path, monkeypatch):
+    """Behind 600 tokens, where flash attention would divide one row among threads, and takes other tiles for many rows."""
+    monkeypatch.setattr(context, "rows_apart", lambda: True)
+    settings = ModelSettings(n_ctx=1024, threads=2)
+    with LlamaTarget.open(models / "tiny-target-a-f16.gguf", settings) as target:
+        ids = np.resize(np.flatnonzero(target.vocabulary.ordinary)[:97], 700).tolist()
+        found = []
+        for width in (1, 5, 50):
+            target.rewind(0)
+            target.extend(ids[:600], 0)
+            rows = [target.extend(ids[at : at + width], width)[-1].tobytes() for at in range(600, 700, width)]
+            found.append(rows[-1])
+        assert target._context._flash
+    assert len(set(found[-2:])) == 1
+    assert found[0] == found[1]
