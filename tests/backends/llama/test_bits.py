@@ -88,7 +88,7 @@ def test_quantized_rows_are_the_same_one_by_one_and_together(target_in: Callable
 
 
 def test_where_plain_products_cannot_attend_flash_attention_has_one_kernel_too(models: Path, monkeypatch):
-    """Behind 600 tokens, where flash attention would divide one row among threads, and takes other tiles for many rows."""
+    """Behind 600 tokens, where it would divide one row among threads, and takes other tiles for many rows."""
     monkeypatch.setattr(context, "rows_apart", lambda: True)
     settings = ModelSettings(n_ctx=1024, threads=2)
     with LlamaTarget.open(models / "tiny-target-a-f16.gguf", settings) as target:
