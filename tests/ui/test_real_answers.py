@@ -26,7 +26,7 @@ QUESTIONS = {
 
 @pytest.fixture(scope="module")
 def first(tmp_path_factory) -> Server:
-    """The app as it starts behind README's command; its seed is fixed, so that it says the same every time."""
+    """The app as it starts behind README's command, sampled as it comes."""
     data = tmp_path_factory.mktemp("first") / "app"
     (data / "home" / "models").mkdir(parents=True)
     shutil.copy(real_model(SMOL), data / "home" / "models" / SMOL)
