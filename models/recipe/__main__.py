@@ -7,13 +7,13 @@ from pathlib import Path
 import torch
 
 from .answers import Writer
-from .cut import export, new_model, read_vocabulary
+from .cut import export, new_model, read_model, read_vocabulary
 from .prompts import prompts, read_training
 from .rows import Rows
 from .train import Training
 
 SOURCE = "SmolLM2-135M-Instruct-Q4_1.gguf"
-WRITERS = {SOURCE: 4000, "Qwen2.5-Coder-0.5B-Instruct-Q4_K_M.gguf": 1000}  # answers
+WRITERS = {SOURCE: 4000, "Qwen2.5-Coder-0.5B-Instruct-Q4_K_M.gguf": 2000}  # answers
 _TOKENS = 160
 
 
@@ -21,7 +21,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m models.recipe", description=__doc__)
     parser.add_argument("--targets", type=Path, required=True, help=f"has {' and '.join(WRITERS)}")
     parser.add_argument("--data", type=Path, required=True, help="has pretrain/*.jsonl and stream/*.jsonl")
-    parser.add_argument("--out", type=Path, required=True, help="the drafter; FILE.work beside it has what it came of")
+    parser.add_argument("--out", type=Path, required=True, help="the drafter, trained on where it is there; FILE.work beside it has what it came of")
     parser.add_argument("--minutes", type=float, default=74)
     parser.add_argument("--answers", type=float, default=1, help="times as many as usual")
     args = parser.parse_args()
@@ -37,7 +37,7 @@ def main() -> None:
             asked = islice(prompts(data, number), missing)
             Writer(args.targets / name, _TOKENS, name == SOURCE).write(asked, path, number)
     vocabulary = read_vocabulary(args.targets / SOURCE)
-    model = new_model(args.targets / SOURCE, vocabulary)
+    model = read_model(args.out) if args.out.exists() else new_model(args.targets / SOURCE, vocabulary)
     rows = Rows([*files.values()], vocabulary, [one for kind in data.values() for one in kind])
     Training(model, work, args.minutes).run(rows, lambda: export(args.out, vocabulary, model))
 

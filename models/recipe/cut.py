@@ -59,11 +59,17 @@ def read_vocabulary(source: Path, pieces: int = PIECES) -> Vocabulary:
     return Vocabulary(full, ids, [merge for merge in merges if "".join(merge) in kept], control)
 
 
+def read_model(path: Path) -> LlamaForCausalLM:
+    """A LLaMA's weights from its GGUF, to be trained on."""
+    model = LlamaForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=torch.float32)
+    del model.config.quantization_config  # with it what comes from a GGUF refuses to be saved
+    return model
+
+
 def new_model(source: Path, vocabulary: Vocabulary, layers: Sequence[int] = LAYERS) -> LlamaForCausalLM:
     """The layers of the file with the rows of the vocabulary; a byte without a row begins as the mean of all rows."""
-    whole = LlamaForCausalLM.from_pretrained(source.parent, gguf_file=source.name, dtype=torch.float32)
+    whole = read_model(source)
     config = whole.config
-    del config.quantization_config  # with it what comes from a GGUF refuses to be saved
     config.vocab_size, config.num_hidden_layers, config.tie_word_embeddings = len(vocabulary.ids), len(layers), True
     model = LlamaForCausalLM(config)
     rows = whole.model.embed_tokens.weight.detach()

@@ -88,7 +88,9 @@ def tab(page, name: str) -> None:
 
 
 def unfold(page) -> None:
-    """Show the settings of experts too."""
+    """Show the settings of experts too. The page is drawn once more before its frame goes."""
+    page.wait_for_selector("#od-frame", state="detached")
+    page.wait_for_selector(".od-unfold >> visible=true")
     folded = page.locator(".od-unfold[aria-expanded=false] >> visible=true")
     while folded.count():
         folded.first.click()
