@@ -17,10 +17,10 @@ from omnidraft.cli import data
 from omnidraft.cli.data import opened
 from omnidraft.errors import OmniDraftError, SettingsError, StorageError
 from omnidraft.settings.config import ModelSettings
-from omnidraft.storage.file_lock import FileLock
 from omnidraft.storage.files import keep_private, make_private
 from omnidraft.storage.log import begin_log, keep_log
 from omnidraft.storage.paths import DEFAULT_PROFILE, DataHome, find_data_home, profile_name
+from omnidraft.storage.scratch import FileLock
 from omnidraft.storage.vault import held
 
 log = logging.getLogger("omnidraft")
@@ -91,7 +91,7 @@ def _serve(args: argparse.Namespace, home: DataHome, profile: str) -> int:
 
 def _check_models(args: argparse.Namespace, home: DataHome, profile: str) -> None:
     """ModelError if a model that was named is not there."""
-    from omnidraft.app.default_models import choose_drafter, choose_target
+    from omnidraft.app.catalog import choose_drafter, choose_target
     from omnidraft.settings.file import load_settings
 
     settings, _ = load_settings(home.profile(profile).settings)
@@ -106,7 +106,7 @@ def _templates(args: argparse.Namespace, home: DataHome, profile: str) -> tuple[
     if there is none."""
     if args.template is None:
         return ()
-    from omnidraft.app.default_models import choose_target
+    from omnidraft.app.catalog import choose_target
     from omnidraft.settings.file import load_settings
 
     if not args.template.is_file():

@@ -11,24 +11,19 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field, replace
 
 from omnidraft.backends.base import DraftModel, LanguageModel
-from omnidraft.backends.prompting.call_grammar import behind_thoughts
-from omnidraft.backends.prompting.grammar import form_grammar
+from omnidraft.backends.prompting.grammar import behind_thoughts, form_grammar
 from omnidraft.backends.prompting.grammar_state import GrammarState
-from omnidraft.backends.prompting.picture_marks import readable
-from omnidraft.backends.prompting.prompt import ends_without_space, prompt_ids
+from omnidraft.backends.prompting.prompt import RawText, ends_without_space, prompt_ids, readable
 from omnidraft.backends.prompting.prompted_model import Continued, Message, PromptedDrafter, PromptedModel
-from omnidraft.backends.prompting.raw_text import RawText
 from omnidraft.backends.prompting.templates import ChatTemplate
+from omnidraft.decoding.chances import Knowledge
 from omnidraft.decoding.constraint import Constraint
-from omnidraft.decoding.cost import CostModel
+from omnidraft.decoding.cost import Apart, CostModel, counts_as_ours, measure_costs
 from omnidraft.decoding.decision import make_policy
 from omnidraft.decoding.drafting import Drafting
 from omnidraft.decoding.events import Event, Notice, Statistics
-from omnidraft.decoding.knowledge import Knowledge
 from omnidraft.decoding.lookup import SuffixLookup
 from omnidraft.decoding.loop import decode
-from omnidraft.decoding.measure import measure_costs
-from omnidraft.decoding.processor import Apart, counts_as_ours
 from omnidraft.decoding.request import AnswerRequest, DecodeInput
 from omnidraft.decoding.speculation import Speculation
 from omnidraft.errors import ModelError

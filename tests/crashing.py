@@ -6,7 +6,7 @@ import json
 import os
 import time
 
-from omnidraft.processes.bounded_child import asked
+from omnidraft.processes.children import asked
 
 if __name__ == "__main__":
     request = asked()

@@ -9,14 +9,14 @@ from contextlib import contextmanager, suppress
 import psutil
 import pytest
 
-from omnidraft.backends.remote import rpc_library
+from omnidraft.backends.remote import rpc
 from omnidraft.backends.remote.worker_process import Lending, WorkerProcess
 from omnidraft.errors import ModelError
 from omnidraft.settings.addresses import Address
 from tests.serving import free_port
 
 needs_rpc = pytest.mark.skipif(
-    not rpc_library.available(), reason="this build of llama-cpp-python has no RPC backend (-DGGML_RPC=ON)"
+    not rpc.available(), reason="this build of llama-cpp-python has no RPC backend (-DGGML_RPC=ON)"
 )
 
 

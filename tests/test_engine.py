@@ -11,8 +11,8 @@ from omnidraft.backends.llama.model import LlamaDrafter, LlamaTarget
 from omnidraft.backends.prompting.grammar import gbnf_grammar
 from omnidraft.backends.prompting.prompted_model import Continued
 from omnidraft.backends.prompting.templates import ChatTemplate
+from omnidraft.decoding.drafting import common_prefix
 from omnidraft.decoding.events import Finished, Notice, Prefill, Round, Token
-from omnidraft.decoding.prefill import common_prefix
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.engine import Engine
 from omnidraft.errors import ModelError

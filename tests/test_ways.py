@@ -20,7 +20,7 @@ import pytest
 import ui.chat.view
 from omnidraft.app.sessions import Sessions
 from omnidraft.learning.material.replay import ReplayStore
-from omnidraft.processes.line_child import LineChild
+from omnidraft.processes.children import LineChild
 from omnidraft.storage.paths import find_data_home
 from tests.learning.living import ask, open_assistant, until
 from tests.test_imports import ROOT

@@ -8,7 +8,7 @@ from omnidraft.app.sessions import Sessions
 from ui import profiles as profiles_page
 from ui import settings as settings_page
 from ui.chat import page as chat_page
-from ui.common.layout import PAGES
+from ui.common.frame import PAGES
 from ui.drift import page as drift_page
 from ui.learning import page as learning_page
 from ui.models import page as models_page

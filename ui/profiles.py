@@ -16,8 +16,8 @@ from omnidraft.format import size
 from omnidraft.profiles.folders import create_profile, delete_profile, describe_profile, list_profiles, profile_size
 from omnidraft.server.request_session import COOKIE, session_of_request
 from ui import remembered
-from ui.common import tables
-from ui.common.layout import EACH, PRIVATE, page_column
+from ui.common import notes
+from ui.common.frame import EACH, PRIVATE, page_column
 from ui.common.notes import note
 from ui.common.request import session_of
 
@@ -147,4 +147,4 @@ def _card(name: str, here: bool, about: Session | str, buttons: str) -> str:
 def _parts(session: Session) -> str:
     """Where each part lives and what it takes."""
     paths = session.assistant.profile
-    return tables.files(describe_profile(paths), paths.root)
+    return notes.files(describe_profile(paths), paths.root)

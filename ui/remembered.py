@@ -12,7 +12,7 @@ from omnidraft.app.sessions import Sessions
 from omnidraft.chats import Fact
 from omnidraft.chats.library import MAX_FACT
 from omnidraft.errors import OmniDraftError
-from ui.common.layout import EACH, PRIVATE
+from ui.common.frame import EACH, PRIVATE
 from ui.common.notes import note
 from ui.common.request import session_of
 

@@ -22,20 +22,17 @@ from fastapi.responses import PlainTextResponse, Response
 
 from omnidraft.app.sessions import Sessions
 from omnidraft.errors import OmniDraftError
-from omnidraft.profiles.uploads import clear_uploads
+from omnidraft.profiles.importing import clear_uploads
 from omnidraft.server.api import routes as api
 from omnidraft.server.api.errors import error_reply
 from omnidraft.server.guard import auth
-from omnidraft.server.guard.connections import BACKLOG, Connection, Server
-from omnidraft.server.guard.ending import Ending
-from omnidraft.server.guard.fetching import refuse_fetching
-from omnidraft.server.guard.limits import Limits
-from omnidraft.server.guard.security import Guard, allowed_hosts, is_local
+from omnidraft.server.guard.limits import BACKLOG, Connection, Ending, Limits, Server
+from omnidraft.server.guard.security import Guard, allowed_hosts, is_local, refuse_fetching
 from ui import profiles as profiles_page
-from ui.chat import transfer
+from ui.chat import library
 from ui.common import theme
 from ui.common.frame import Frame
-from ui.common.theme_cookie import ThemeCookie
+from ui.common.theme import ThemeCookie
 from ui.drift import page as drift_page
 from ui.models import bringing
 from ui.pages import build
@@ -64,7 +61,7 @@ def make_app(sessions: Sessions, host: str, extra_hosts: Sequence[str] = (), *, 
         app.add_middleware(auth.Gate, accounts=sessions.accounts)
     app.add_middleware(Limits)
     app.add_middleware(Guard, hosts=allowed_hosts(host, extra_hosts))
-    transfer.add_routes(app, sessions)
+    library.add_routes(app, sessions)
     profiles_page.add_routes(app, sessions)
     drift_page.add_routes(app, sessions)
     bringing.add_routes(app, sessions)

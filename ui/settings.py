@@ -9,13 +9,12 @@ import gradio as gr
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
 from omnidraft.format import count, percent, size
-from ui.common import field_events, fields
+from ui.common import fields
 from ui.common.fields import LAYERS, fold
-from ui.common.layout import PRIVATE, page_column
-from ui.common.notes import note_of
+from ui.common.frame import PRIVATE, page_column
+from ui.common.notes import note_of, tip
 from ui.common.request import session_of
 from ui.common.theme import COOKIE, COOKIE_LASTS
-from ui.common.words import tip
 
 GROUPS = [
     ("look", "Look"),
@@ -92,7 +91,7 @@ def build(sessions: Sessions, page: gr.Blocks) -> None:
 
     def arrive(request: gr.Request) -> dict:
         session = session_of(sessions, request)
-        return {**field_events.arrived(session, parts.fields), parts.cache: cache_html(session), parts.said: ""}
+        return {**fields.arrived(session, parts.fields), parts.cache: cache_html(session), parts.said: ""}
 
     def look(request: gr.Request) -> str:
         return cache_html(session_of(sessions, request))
@@ -119,7 +118,7 @@ def build(sessions: Sessions, page: gr.Blocks) -> None:
     parts.reset.click(resetting, None, everything, **PRIVATE)
     page.load(arrive, None, everything, **PRIVATE)
     after = lambda session: {parts.cache: cache_html(session)}  # noqa: E731
-    field_events.keep(sessions, parts.fields, parts.said, also=[parts.cache], after=after, scripts={"theme": THEME_JS})
+    fields.keep(sessions, parts.fields, parts.said, also=[parts.cache], after=after, scripts={"theme": THEME_JS})
     parts.refresh.click(look, None, [parts.cache], **PRIVATE)
     parts.clear.click(lambda: gr.Row(visible=True), None, [parts.sure], **PRIVATE)
     parts.no.click(lambda: gr.Row(visible=False), None, [parts.sure], **PRIVATE)

@@ -21,7 +21,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m models.recipe", description=__doc__)
     parser.add_argument("--targets", type=Path, required=True, help=f"has {' and '.join(WRITERS)}")
     parser.add_argument("--data", type=Path, required=True, help="has pretrain/*.jsonl and stream/*.jsonl")
-    parser.add_argument("--out", type=Path, required=True, help="the drafter, trained on where it is there; FILE.work beside it has what it came of")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        required=True,
+        help="the drafter, trained on where it is there; FILE.work beside it has what it came of",
+    )
     parser.add_argument("--minutes", type=float, default=74)
     parser.add_argument("--answers", type=float, default=1, help="times as many as usual")
     args = parser.parse_args()

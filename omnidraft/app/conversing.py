@@ -15,18 +15,17 @@ from typing import Any
 
 from omnidraft.app import models_list
 from omnidraft.app.answer_job import AnswerJob
-from omnidraft.app.attached import REFUSE, fitted
+from omnidraft.app.attached import REFUSE, as_read, fitted, refuse_unseen, seen_pictures
 from omnidraft.app.catalog import suited
 from omnidraft.app.kept_answer import KeptAnswer
 from omnidraft.app.remembered import with_facts
-from omnidraft.app.seen_pictures import as_read, refuse_unseen, seen_pictures
 from omnidraft.app.session import Session, StillAnswering
 from omnidraft.app.tool_use import UNSUPPORTED, ToolUse, decided
 from omnidraft.backends.pictures import Picture
 from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.chats import Conversation, Message, PictureFile, TextFile, files_meta
-from omnidraft.chats.steps import messages_with_steps, open_call, steps_meta
-from omnidraft.chats.thoughts import CLOSE, OPEN, said
+from omnidraft.chats.records import messages_with_steps, open_call, steps_meta
+from omnidraft.chats.search import CLOSE, OPEN, said
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import ModelError, OmniDraftError, StorageError
 from omnidraft.settings.config import DraftSettings, SamplingSettings

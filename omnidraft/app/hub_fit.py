@@ -10,15 +10,20 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from omnidraft.app.hub_files import RemoteFile, RemoteModel, chunks, unreachable
-from omnidraft.app.model_memory import context_of
+from omnidraft.app.hub_files import HubError, RemoteFile, RemoteModel, chunks, unreachable
+from omnidraft.app.models_list import context_of
 from omnidraft.backends.gguf.file import read_info
 from omnidraft.backends.gguf.header import read_header
 from omnidraft.backends.llama.estimate import header_estimate, weight_bytes
 from omnidraft.backends.llama.sizes import tensor_bytes
-from omnidraft.errors import ModelError
+from omnidraft.decoding.cost import CostModel
+from omnidraft.errors import ModelError, OmniDraftError
+from omnidraft.format import percent
 from omnidraft.settings.config import ModelSettings
+from omnidraft.storage.files import write_atomically
 from omnidraft.storage.paths import make_folder
+from omnidraft.vocab import PairMap, Vocabulary
+from omnidraft.vocab.hf_vocab import read_tokenizer_json
 
 LOOKS = tuple(size << 20 for size in (1, 4, 8, 16, 32, 64))  # bytes after which the header may be whole
 EIGHT_BITS = 1.15  # bytes per parameter: beyond that a file is not better, only larger
@@ -95,3 +100,103 @@ def _is_whole(path: Path, held: bytes | bytearray, size: int) -> bool:
     else:
         path.unlink()
     return whole
+
+
+# Drafters on the Hub for a target, the best fit first: by the tokens that map directly, from `tokenizer.json` alone,
+# and what a step of theirs costs. The vocabularies are small and are kept, so that a second look asks nobody. Nothing
+# is fetched unless a button is pressed.
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A small model of Llama's shape, which the app can convert, draft with and train. about: its size and licence."""
+
+    repo: str
+    parameters: int
+    about: str
+
+
+DRAFTERS = (
+    Known("JackFram/llama-68m", 68_000_000, "68M; 0.3 GB; Apache 2.0"),
+    Known("JackFram/llama-160m", 162_000_000, "160M; 0.6 GB; Apache 2.0"),
+    Known("HuggingFaceTB/SmolLM2-135M-Instruct", 135_000_000, "135M; 0.3 GB; Apache 2.0"),
+)
+HALF = 0.5  # of the guesses stand: what is assumed of a drafter that nobody has tried here
+_BYTES = 34 / 32  # of a weight of a drafter that the app converted
+_LONGEST = 8  # guesses a round
+MOST = 40 << 20  # bytes of a tokenizer.json
+
+
+@dataclass(frozen=True, slots=True)
+class Drafter:
+    """share: of the target's tokens that one of the drafter's equals; None where that cannot be told, and `why`."""
+
+    known: Known
+    share: float | None
+    why: str = ""
+
+    def label(self) -> str:
+        return f"{percent(self.share)} of its tokens map directly" if self.share is not None else self.why
+
+
+@dataclass(frozen=True, slots=True)
+class Worth:
+    """step: seconds of a draft step over those of a plain pass; speedup: over plain decoding if HALF of the guesses
+    stand and as many are made as pay, 1 where none do."""
+
+    step: float
+    speedup: float
+
+
+def worth(known: Known, target_bytes: int, cost: CostModel) -> Worth:
+    """By the weights that a step and a pass read, and what passes of the target take. The speedup is theorem 3.8 of
+    Leviathan et al. 2023 (arXiv 2211.17192) with passes that cost more the more rows they have."""
+    step = known.parameters * _BYTES / target_bytes
+
+    def speedup(guesses: int) -> float:
+        tokens = (1 - HALF ** (guesses + 1)) / (1 - HALF)
+        return tokens / (cost.alone(guesses + 1) / cost.alone(1) + guesses * step)
+
+    return Worth(step, max(speedup(guesses) for guesses in range(_LONGEST + 1)))
+
+
+def compared(known: Known, target: Vocabulary, cache: Path) -> Drafter:
+    """A drafter against the target's vocabulary; one that cannot be looked at says why."""
+    try:
+        report = PairMap.build(_vocabulary(known.repo, cache), target, cache).report()
+    except OmniDraftError as error:
+        return Drafter(known, None, str(error).rstrip("."))
+    return Drafter(known, report["direct"] / max(report["target_size"], 1))
+
+
+def ranked(found: list[Drafter]) -> list[Drafter]:
+    return sorted(found, key=lambda one: -(one.share if one.share is not None else -1.0))
+
+
+def _vocabulary(repo: str, cache: Path) -> Vocabulary:
+    folder = cache / "tokenizers" / repo.replace("/", "--")
+    path = folder / "tokenizer.json"
+    if not path.is_file():
+        data = _fetch(RemoteFile(repo, "tokenizer.json", 0, None))
+        make_folder(folder.parent)
+        make_folder(folder)
+        write_atomically(path, data)
+    try:
+        return read_tokenizer_json(path)
+    except (OmniDraftError, ValueError):  # damaged, or without a token for some byte
+        os.unlink(path)  # the next look fetches it anew
+        raise HubError(f"{repo} has no tokenizer that can be read") from None
+
+
+def _fetch(file: RemoteFile) -> bytes:
+    held = bytearray()
+    try:
+        for chunk in chunks(file):
+            held += chunk
+            if len(held) > MOST:
+                raise HubError(f"{file.repo} has a tokenizer of more than {MOST >> 20} MB")
+    except HubError:
+        raise
+    except Exception as error:
+        raise unreachable(error) from None
+    return bytes(held)

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
-from omnidraft.storage.file_lock import FileLock
+from omnidraft.storage.scratch import FileLock
 from omnidraft.storage.trial import TRIALS
 
 _FAULTS = ("Fatal Python error", "Windows fatal exception")

@@ -9,11 +9,11 @@ import time
 from dataclasses import asdict
 
 from omnidraft.app.answer_job import AnswerJob
-from omnidraft.app.plain_speed import PlainSpeed
 from omnidraft.app.session import Session
+from omnidraft.app.speeds import PlainSpeed
 from omnidraft.backends.prompting.prompted_model import Continued
 from omnidraft.chats import Message, answer_meta
-from omnidraft.chats.steps import steps_meta
+from omnidraft.chats.records import steps_meta
 from omnidraft.decoding.events import Event, Round
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.settings.config import SamplingSettings

@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import cast
 
 from omnidraft.app.in_use import IN_USE, Files
-from omnidraft.app.speed_store import SPEED_FILE, PairSpeed, SpeedStore
+from omnidraft.app.speeds import SPEED_FILE, PairSpeed, SpeedStore
 from omnidraft.backends.base import LanguageModel
 from omnidraft.backends.gguf.file import ModelInfo
-from omnidraft.backends.llama.cards import crowded
+from omnidraft.backends.llama.estimate import crowded
 from omnidraft.backends.llama.model import LlamaDrafter
 from omnidraft.backends.opening import open_target
 from omnidraft.backends.prompting.prompted_model import PromptedDrafter
 from omnidraft.backends.prompting.templates import ChatTemplate
+from omnidraft.decoding.cost import step_seconds
 from omnidraft.decoding.lookup import SuffixLookup
-from omnidraft.decoding.measure import step_seconds
 from omnidraft.engine import Engine, Memory
 from omnidraft.errors import NoRoom
 from omnidraft.learning.adapters.serving import (
@@ -34,9 +34,8 @@ from omnidraft.learning.adapters.serving import (
     apply_adapter,
     open_choice,
 )
-from omnidraft.learning.material.capture import Pairing
-from omnidraft.settings.config import CacheSettings, ModelSettings
-from omnidraft.settings.named_files import named_file
+from omnidraft.learning.material.record import Pairing
+from omnidraft.settings.config import CacheSettings, ModelSettings, named_file
 from omnidraft.storage.paths import ProfilePaths
 from omnidraft.storage.trial import TRIALS
 from omnidraft.vocab import PairMap, Translator, Vocabulary

@@ -8,7 +8,7 @@ from __future__ import annotations
 from omnidraft.app.session import Session
 from omnidraft.chats import Fact
 from omnidraft.chats.library import MAX_FACT
-from omnidraft.chats.thoughts import said
+from omnidraft.chats.search import said
 from omnidraft.chats.titles import one_line
 from omnidraft.errors import StorageError
 from omnidraft.vocab import Vocabulary

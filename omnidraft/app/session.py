@@ -16,26 +16,49 @@ from typing import Any
 
 from omnidraft.app.answer_job import AnswerJob
 from omnidraft.app.assistant import Assistant
-from omnidraft.app.changes import take_up
-from omnidraft.app.default_models import choose_drafter, choose_target
+from omnidraft.app.catalog import choose_drafter, choose_target
 from omnidraft.app.embedding_job import EmbeddingJob
-from omnidraft.app.plain_speed import PlainRounds
-from omnidraft.app.race_job import RaceJob
-from omnidraft.app.race_state import RacePlan
-from omnidraft.app.request_queue import RequestQueue
+from omnidraft.app.race_job import RaceJob, RacePlan
 from omnidraft.app.shown_chats import ShownChats
+from omnidraft.app.speeds import PlainRounds
 from omnidraft.app.tools import Toolbox
-from omnidraft.app.waiting import Waiting
+from omnidraft.app.waiting import RequestQueue, Waiting
 from omnidraft.backends.gguf.file import usable_info
 from omnidraft.chats import ChatStore
-from omnidraft.chats.undo import LastDeleted
+from omnidraft.chats.store import LastDeleted
 from omnidraft.errors import ModelError, OmniDraftError
 from omnidraft.lab.drift_lab import DriftLab
-from omnidraft.settings.config import AppSettings, DraftSettings, ModelSettings, changed
+from omnidraft.settings.config import AppSettings, DraftSettings, ModelSettings, changed, describe
 from omnidraft.settings.file import reset_settings, save_settings
 from omnidraft.storage.paths import DataHome
 from omnidraft.storage.trial import TRIALS
 from omnidraft.vocab.ngram_cache import NgramCache
+
+# What a changed setting does to what is loaded: who takes it up, and what is said then. Settings that are in neither
+# set are read when the next answer begins; learning is told of every change by the assistant. Knows no page.
+
+
+WHEN_LOADED_AGAIN = {"cache.enabled", *(setting.name for setting in describe(AppSettings) if setting.rule.reload)}
+BY_THE_OPEN_CACHE = {"cache.capacity", "cache.unit", "cache.policy", "cache.seed"}
+ChangeCache = Callable[[Callable[[NgramCache], object]], None]
+
+
+def take_up(name: str, settings: AppSettings, loaded: bool, change_cache: ChangeCache | None) -> str:
+    """Apply the setting `name`, just changed, as far as that is possible now; what happened, in words.
+
+    loaded: whether a model is; change_cache: acts on the open n-gram cache, ModelError while an answer is using it;
+    None if there is none.
+    """
+    if loaded and name in WHEN_LOADED_AGAIN:
+        return "kept; load the model again for it to take effect."
+    if change_cache is None or name not in BY_THE_OPEN_CACHE:
+        return "kept."
+    try:
+        change_cache(lambda ngrams: ngrams.resize(settings.cache))
+    except ModelError:
+        return "kept; the cache follows when the model is loaded again, for it is at work now."
+    return "kept and applied."
+
 
 log = logging.getLogger("omnidraft.ui")
 

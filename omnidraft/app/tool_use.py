@@ -18,7 +18,7 @@ from omnidraft.backends.prompting.formats.open import Reader
 from omnidraft.backends.prompting.formats.pattern import is_tag
 from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.chats import Message, TextFile
-from omnidraft.chats.steps import ASKED, Step, ToolCall, messages_with_steps, open_call, with_call
+from omnidraft.chats.records import ASKED, Step, ToolCall, messages_with_steps, open_call, with_call
 from omnidraft.decoding.events import Event, Finished, Token
 from omnidraft.errors import ModelError
 

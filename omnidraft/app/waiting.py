@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import threading
-from collections.abc import Callable
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from omnidraft.errors import OmniDraftError
 
 
 class Waiting:
@@ -39,3 +45,48 @@ class Waiting:
     def clear(self) -> None:
         with self._lock:
             self._begins.clear()
+
+
+# Who waits for a turn with a session: first come, first served, and only so many. Knows no answers and no clients.
+
+
+LONGEST = 32  # who comes when so many wait is better told to come back
+
+
+class QueueFull(OmniDraftError):
+    """Too many wait; `seconds` says when to come again."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = max(1, math.ceil(seconds))
+        super().__init__(f"Too many requests are waiting for this model; try again in {self.seconds} seconds.")
+
+
+class RequestQueue:
+    """The places taken, and how long a turn took lately."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._places: deque[object] = deque()
+        self._turn, self._last = 1.0, 0.0  # seconds between turns, and when the last began
+
+    @contextmanager
+    def place(self, again: bool = False) -> Iterator[Callable[[], bool]]:
+        """A place at the end until the block ends, which is when one's turn has begun or is given up; what tells
+        whether it is the first by now. QueueFull if too many wait, unless one was let in before (`again`)."""
+        own = object()
+        with self._lock:
+            if len(self._places) >= LONGEST and not again:
+                raise QueueFull(self._turn * len(self._places) / 2)
+            self._places.append(own)
+        try:
+            yield lambda: self._places[0] is own
+        finally:
+            with self._lock:
+                if self._places[0] is own:
+                    self._note_turn()
+                self._places.remove(own)
+
+    def _note_turn(self) -> None:
+        now = time.monotonic()
+        self._turn += 0.2 * (min(now - self._last, 60.0) - self._turn)
+        self._last = now

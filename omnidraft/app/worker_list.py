@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from omnidraft.app.session import Session
-from omnidraft.backends.remote.rpc_probe import Found, NoWorker
+from omnidraft.backends.remote.rpc import Found, NoWorker
 from omnidraft.backends.remote.target_process import TargetProcess
 from omnidraft.backends.remote.workers import Plan, find
 from omnidraft.errors import SettingsError

@@ -5,16 +5,98 @@ A file that cannot be used is listed with the sentence that says why, never drop
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
 from omnidraft.backends.gguf.file import ModelInfo, read_info, split_number
 from omnidraft.backends.hf.folder import is_model_folder, read_folder
-from omnidraft.backends.other_programs import named_files
 from omnidraft.errors import ModelError
+from omnidraft.settings.config import named_file
+
+# Models that other programs keep on this machine, each in its own layout: Hugging Face, LM Studio, Ollama. Nothing is
+# looked at unless a caller names the program. Files are read where they lie and never changed. Knows the layouts of
+# folders, not of model files.
+
+
+PROGRAMS = {"huggingface": "Hugging Face", "lmstudio": "LM Studio", "ollama": "Ollama"}
+_OLLAMA_MODEL = "application/vnd.ollama.image.model"
+_LIBRARY = ("", "registry.ollama.ai", "library")
+
+
+def places(program: str) -> list[Path]:
+    """Where the program keeps models here: the folders its own environment variables name, else the usual ones."""
+    home = Path.home()
+    if program == "huggingface":
+        base = Path(os.environ.get("HF_HOME") or home / ".cache/huggingface")
+        return [Path(os.environ.get("HF_HUB_CACHE") or base / "hub")]
+    if program == "lmstudio":
+        return [home / ".lmstudio/models", home / ".cache/lm-studio/models"]
+    if given := os.environ.get("OLLAMA_MODELS"):
+        return [Path(given)]
+    return [home / ".ollama/models", Path("/usr/share/ollama/.ollama/models")]
+
+
+def named_files(program: str) -> Iterator[tuple[Path, str | None]]:
+    """(path, name) of every model file or folder of a program; None where the file's own name will do.
+
+    Nothing for a program that is not known.
+    """
+    for folder in filter(_readable, places(program) if program in PROGRAMS else ()):
+        if program == "huggingface":
+            yield from _hugging_face(folder)
+        elif program == "ollama":
+            yield from _ollama(folder)
+        else:
+            yield folder, None
+
+
+def _readable(folder: Path) -> bool:
+    try:
+        return folder.is_dir() and os.access(folder, os.R_OK | os.X_OK)
+    except OSError:
+        return False
+
+
+def _hugging_face(cache: Path) -> Iterator[tuple[Path, str | None]]:
+    """models--owner--name/snapshots/REVISION: the revision that `main` names, else the newest."""
+    for repository in sorted(cache.glob("models--*")):
+        revisions = [path for path in (repository / "snapshots").glob("*") if path.is_dir()]
+        if revisions:
+            main = _text(repository / "refs" / "main")
+            chosen = next((r for r in revisions if r.name == main), max(revisions, key=_changed))
+            yield chosen, repository.name.removeprefix("models--").replace("--", "/")
+
+
+def _ollama(folder: Path) -> Iterator[tuple[Path, str]]:
+    """manifests/HOST/OWNER/NAME/TAG name the blob that holds the weights."""
+    for manifest in sorted(path for path in (folder / "manifests").rglob("*") if path.is_file()):
+        try:
+            layers = json.loads(_text(manifest))["layers"]
+            digests = [layer["digest"] for layer in layers if layer["mediaType"] == _OLLAMA_MODEL]
+        except (ValueError, KeyError, TypeError):
+            continue
+        *owner, name, tag = ("", *manifest.relative_to(folder / "manifests").parts)
+        shown = name if tuple(owner) == _LIBRARY else "/".join((*owner[2:], name))
+        for digest in digests[:1]:
+            blob = folder / "blobs" / str(digest).replace(":", "-")
+            if blob.parent == folder / "blobs" and blob.is_file():
+                yield blob, f"{shown}:{tag}"
+
+
+def _changed(path: Path) -> float:
+    return path.stat().st_mtime
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except (OSError, ValueError):
+        return ""
 
 
 def find_models(
@@ -94,3 +176,43 @@ def _describe(path: Path) -> ModelInfo:
 @lru_cache(maxsize=512)
 def _read(path: Path, _changed: int, _size: int) -> ModelInfo:
     return read_info(path)
+
+
+# The projector of a model: a file of its own (mmproj), found beside the model by its name, or chosen for it.
+# Repositories name it `mmproj-F16.gguf`, or after the model; several models may lie in one folder.
+
+
+NO_PROJECTOR = "none"
+
+_FORMAT = re.compile(r"\b(q\d+(_[0-9a-z]+)*|iq\d+(_[0-9a-z]+)*|b?f16|fp16|f32|mmproj|model|gguf|\d{5}-of-\d{5})\b")
+
+
+def projector_for(model: Path, projectors: Sequence[str]) -> Path | None:
+    """What a model sees pictures through: what its owner named (see `AppSettings`), else what lies beside it."""
+    named = named_file(projectors, model.name)
+    if named is None:
+        return projector_beside(model)
+    return None if named == NO_PROJECTOR else Path(named)
+
+
+def projector_beside(model: Path) -> Path | None:
+    """The projector whose name says most of this model's and nothing else; None where there is none."""
+    known = _words(model)
+    fitting = [
+        path for path in sorted(model.parent.glob("*.gguf"))
+        if "mmproj" in path.name.lower() and _words(path) <= known and _is_projector(path)
+    ]  # fmt: skip
+    return max(fitting, key=lambda path: len(_words(path)), default=None)
+
+
+def _words(path: Path) -> set[str]:
+    """What a file's name says besides its format."""
+    name = _FORMAT.sub(" ", re.sub(r"[-.\s]", " ", path.name.lower()))
+    return set(re.findall(r"[a-z0-9]+", name))
+
+
+def _is_projector(path: Path) -> bool:
+    try:
+        return read_info(path).kind == "projector"
+    except ModelError:
+        return False

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from omnidraft.backends.discovery import projector_for
 from omnidraft.backends.llama.estimate import check_projector
 from omnidraft.backends.llama.model import LlamaTarget
-from omnidraft.backends.projectors import projector_for
 from omnidraft.backends.remote.target_process import TargetProcess
 from omnidraft.errors import ModelError, NoRoom
 from omnidraft.settings.config import ModelSettings

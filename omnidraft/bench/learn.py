@@ -16,24 +16,21 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from omnidraft.app.default_models import choose_target, need_drafter
+from omnidraft.app.catalog import choose_target, need_drafter
 from omnidraft.backends.prompting.prompt import ends_without_space, prompt_ids
 from omnidraft.backends.prompting.prompted_model import Message
 from omnidraft.bench import learn_report
-from omnidraft.bench.columns import columns, name_of, sampling_of
 from omnidraft.bench.learn_report import CACHE, DIRECT, Stream
 from omnidraft.bench.pairs import Pair, said
-from omnidraft.bench.plans import LOSSES, Learn
 from omnidraft.bench.questions import Prompts, choose, label
-from omnidraft.bench.report import Report
-from omnidraft.bench.runner import Work, decides
+from omnidraft.bench.report import Report, columns, name_of, sampling_of
+from omnidraft.bench.runner import LOSSES, Learn, Work, decides
 from omnidraft.decoding.events import Token
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import SettingsError
-from omnidraft.learning.adapters.merge import can_merge, write_merged
-from omnidraft.learning.material.capture import CAPTURE, capture
+from omnidraft.learning.adapters.files import can_merge, write_merged
 from omnidraft.learning.material.expansions import ExpansionTable
-from omnidraft.learning.material.record import Record, decode, encode
+from omnidraft.learning.material.record import CAPTURE, Record, capture, decode, encode
 from omnidraft.learning.training.stream import StreamLearner, StreamUpdate, quiet_torch
 from omnidraft.learning.training_process import TrainingProcess
 from omnidraft.settings.config import DraftSettings, LearningSettings, ModelSettings, SamplingSettings

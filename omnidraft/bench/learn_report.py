@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from omnidraft.bench.columns import column_of, label
-from omnidraft.bench.report import Report, Table
+from omnidraft.bench.report import Report, Table, column_of, label
 from omnidraft.lab import statistics as stats
 
 DIRECT, CACHE = "direct", "cache"

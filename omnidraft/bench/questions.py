@@ -9,11 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from omnidraft.bench.plans import ALL, EDIT
+from omnidraft.bench.runner import ALL, EDIT
 from omnidraft.errors import SettingsError
-from omnidraft.lab.prompts import TASKS, Prompt, load_prompts
+from omnidraft.lab.prompts import TASKS, TOPICS, Prompt, lesson_prompts, load_prompts
 from omnidraft.lab.schedule import digest
-from omnidraft.lab.topics import TOPICS, lesson_prompts
 
 TEST_SHARE = 5  # of prompts without a split every fifth is for testing
 

@@ -13,17 +13,16 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from omnidraft.app.default_models import choose_target, need_drafter
+from omnidraft.app.catalog import choose_target, need_drafter
 from omnidraft.app.hub_files import HubError, unreachable
 from omnidraft.bench import learn, learn_report, speed
 from omnidraft.bench.learn_report import DIRECT
-from omnidraft.bench.plans import Learn, Real, Speed
+from omnidraft.bench.pairs import SOURCES, Source
 from omnidraft.bench.questions import label
 from omnidraft.bench.report import Report, Table
-from omnidraft.bench.runner import Cells, Work
-from omnidraft.bench.sources import SOURCES, Source
+from omnidraft.bench.runner import Cells, Learn, Real, Speed, Work
 from omnidraft.errors import SettingsError
-from omnidraft.learning.adapters.merge import can_merge
+from omnidraft.learning.adapters.files import can_merge
 from omnidraft.storage.files import write_atomically
 
 _PAGE = 100  # rows the viewer gives at once

@@ -13,12 +13,10 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from omnidraft.app.default_models import choose_target, need_drafter
-from omnidraft.bench.columns import Column, columns, label, name_of, sampling_of
+from omnidraft.app.catalog import choose_target, need_drafter
 from omnidraft.bench.pairs import PLAIN, Pair, draft_settings
-from omnidraft.bench.plans import Speed
-from omnidraft.bench.report import Report, Table
-from omnidraft.bench.runner import Work, decides, in_turns
+from omnidraft.bench.report import Column, Report, Table, columns, label, name_of, sampling_of
+from omnidraft.bench.runner import Speed, Work, decides, in_turns
 from omnidraft.lab import statistics as stats
 from omnidraft.lab.prompts import Prompt, load_prompts
 from omnidraft.lab.schedule import digest

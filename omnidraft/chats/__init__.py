@@ -3,9 +3,8 @@
 Knows nothing of models, of decoding or of pages; the statistics and tokens of an answer are stored as given.
 """
 
-from omnidraft.chats.files import TextFile, files_meta
 from omnidraft.chats.library import Fact, Library, Preset, Prompt
-from omnidraft.chats.pictures import PictureFile
+from omnidraft.chats.pictures import PictureFile, TextFile, files_meta
 from omnidraft.chats.records import Conversation, Hit, Message, answer_meta
 from omnidraft.chats.store import ChatStore
 from omnidraft.chats.titles import automatic_title

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from omnidraft.chats.eraser import Eraser
 from omnidraft.chats.records import whole_text
+from omnidraft.chats.schema import Eraser
 from omnidraft.chats.titles import one_line
 from omnidraft.errors import SettingsError, StorageError
 from omnidraft.settings.config import SamplingSettings, from_dict, to_dict

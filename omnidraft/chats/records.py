@@ -2,16 +2,121 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from omnidraft.chats.files import TextFile, files_of, with_files
-from omnidraft.chats.pictures import ShownPicture, pictures_of
-from omnidraft.chats.steps import Step, steps_of
+from omnidraft.chats.pictures import ShownPicture, TextFile, are_pictures, files_of, pictures_of, with_files
+from omnidraft.chats.search import said
+from omnidraft.chats.titles import one_line
 from omnidraft.settings.config import SamplingSettings
+
+# Calls of functions inside an answer: how they are kept with it, and how a model reads the answer then. An answer with
+# calls stays one message: its text as it was said, and the steps at which it asked for something. They are kept as
+# plain JSON values in the meta data; what is no step there is passed over (it may come from an import).
+
+
+ASKED, DONE, REFUSED = "asked", "done", "refused"
+NOT_ALLOWED = "The user did not allow this call."
+_LONGEST = 20_000  # characters of arguments or a result that make sense
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One call. arguments: a JSON object as text; state: ASKED, DONE or REFUSED; result: what the model reads."""
+
+    id: str
+    name: str
+    arguments: str
+    state: str = ASKED
+    result: str = ""
+
+    def done(self, result: str) -> ToolCall:
+        return replace(self, state=DONE, result=result)
+
+    def refused(self) -> ToolCall:
+        return replace(self, state=REFUSED, result=NOT_ALLOWED)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Calls behind the first `at` characters and `ids` tokens of an answer."""
+
+    at: int
+    ids: int
+    calls: tuple[ToolCall, ...]
+
+
+def steps_of(meta: Mapping[str, Any]) -> list[Step]:
+    """The steps in a message's meta data, in order."""
+    given = meta.get("steps")
+    found = [step for one in given if (step := _step(one)) is not None] if isinstance(given, list) else []
+    return sorted(found, key=lambda step: step.at)
+
+
+def steps_meta(steps: Sequence[Step]) -> list[dict[str, Any]]:
+    """Plain values that keep `steps`."""
+    return [{"at": step.at, "ids": step.ids, "calls": [asdict(call) for call in step.calls]} for step in steps]
+
+
+def open_call(steps: Sequence[Step]) -> ToolCall | None:
+    """The call that waits for its user, the first of them."""
+    return next((call for step in steps for call in step.calls if call.state == ASKED), None)
+
+
+def with_call(steps: Sequence[Step], call: ToolCall) -> list[Step]:
+    """The steps with this call in place of the one of the same id."""
+    return [replace(step, calls=tuple(call if old.id == call.id else old for old in step.calls)) for step in steps]
+
+
+def messages_with_steps(
+    content: str, steps: Sequence[Step], last: Callable[[str], dict[str, Any]] = said
+) -> list[dict[str, Any]]:
+    """What a model reads of an answer: its text up to each step, the calls, their results, and the text behind, which
+    `last` makes a message of."""
+    found: list[dict[str, Any]] = []
+    start = 0
+    for step in steps:
+        calls = [_described(call) for call in step.calls]
+        found.append({**said(content[start : step.at].rstrip()), "tool_calls": calls})
+        start = max(start, step.at)
+        found += [
+            {"role": "tool", "tool_call_id": c.id, "name": c.name, "content": c.result or NOT_ALLOWED}
+            for c in step.calls
+        ]
+    if rest := content[start:]:
+        found.append(last(rest))
+    return found
+
+
+def _described(call: ToolCall) -> dict[str, Any]:
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+
+
+def _step(given: Any) -> Step | None:
+    if not isinstance(given, Mapping) or not isinstance(given.get("calls"), list):
+        return None
+    at, ids = given.get("at"), given.get("ids")
+    if type(at) is not int or type(ids) is not int or at < 0 or ids < 0:
+        return None
+    calls = tuple(call for one in given["calls"] if (call := _call(one)) is not None)
+    return Step(at, ids, calls) if calls else None
+
+
+def _call(given: Any) -> ToolCall | None:
+    names = ("id", "name", "arguments", "state", "result")
+    values: list[Any] = [given.get(name) for name in names] if isinstance(given, Mapping) else []
+    if not values or not all(isinstance(value, str) and len(value) <= _LONGEST for value in values):
+        return None
+    try:
+        usable = isinstance(json.loads(values[2]), dict)
+    except (ValueError, RecursionError):
+        usable = False
+    return ToolCall(*values) if usable and values[3] in (ASKED, DONE, REFUSED) else None
+
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
 ROLES = ("user", "assistant", "system", "tool")
@@ -148,3 +253,95 @@ def json_value(value: Any) -> Any:
 def whole_text(text: str) -> str:
     """`text` with lone surrogates (half an emoji, cut by a browser) replaced by U+FFFD, so that UTF-8 can say it."""
     return _SURROGATES.sub("\ufffd", text)
+
+
+# What the meta data of a message may hold. What is of another type reads as absent: it may come from an import.
+# Whoever shows an answer or goes on with it relies on this, so a wrong value costs that value, never the conversation.
+# Names that are not known here stay as they are.
+
+
+LARGEST = 2**53  # what every reader of JSON keeps exactly; sums and shares of such numbers overflow nothing
+LARGEST_ID = 2**31 - 1
+LARGEST_SEED = 2**63 - 1
+
+# The types are compared exactly and all at once: a page reads every message's lists whenever it is shown, and to
+# Python a bool would pass for an int.
+
+
+def sound(meta: Mapping[str, Any]) -> dict[str, Any]:
+    """`meta` without the values of known names that nobody could use."""
+    kept = {name: value for name, value in meta.items() if name not in _RULES or _RULES[name](value)}
+    if "statistics" in kept:
+        kept["statistics"] = _sound_statistics(kept["statistics"])
+    return kept
+
+
+def _sound_statistics(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Numbers under their names, but for the one that holds several."""
+    counts = lambda value: isinstance(value, Mapping) and all(map(_is_number, value.values()))  # noqa: E731
+    return {name: value for name, value in given.items() if (counts if name == "origins" else _is_number)(value)}
+
+
+def _is_text(value: Any) -> bool:
+    return type(value) is str
+
+
+def _is_number(value: Any) -> bool:
+    """A count or a duration."""
+    return type(value) in (int, float) and 0 <= value <= LARGEST
+
+
+def _is_whole(value: Any, largest: int) -> bool:
+    return type(value) is int and 0 <= value <= largest
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, list) and set(map(type, value)) <= {str}
+
+
+def _is_ids(value: Any) -> bool:
+    whole = isinstance(value, list) and set(map(type, value)) <= {int}
+    return whole and (not value or (min(value) >= 0 and max(value) <= LARGEST_ID))
+
+
+_RULES: dict[str, Callable[[Any], bool]] = {
+    "statistics": lambda value: isinstance(value, Mapping),
+    "token_ids": _is_ids,
+    "origins": _is_texts,
+    "pieces": _is_texts,
+    "notices": _is_texts,
+    "target": _is_text,
+    "finish_reason": _is_text,
+    "error": _is_text,
+    "note": _is_text,
+    "disabled": _is_text,
+    "seed": lambda value: _is_whole(value, LARGEST_SEED),
+    "plain": _is_number,
+    "plain_error": _is_number,
+    "thinks": lambda value: isinstance(value, bool),
+    "marks": lambda value: _is_texts(value) and len(value) == 3,
+    "pictures": are_pictures,
+    "partial": lambda value: isinstance(value, bool),
+}
+
+
+# Words of one's own on a conversation, to find it by: how many, how long, and that none stands twice.
+
+
+MAX_TAGS = 12
+MAX_LENGTH = 30
+_BETWEEN = re.compile("[,;#]")
+
+
+def tags_of(given: Any) -> tuple[str, ...]:
+    """The tags in a list from wherever, in their order; what is no text is passed over, what is too much left out."""
+    found: dict[str, str] = {}
+    for one in given if isinstance(given, list | tuple) else []:
+        if isinstance(one, str) and (tag := one_line(whole_text(one))[:MAX_LENGTH].strip()):
+            found.setdefault(tag.casefold(), tag)
+    return tuple(found.values())[:MAX_TAGS]
+
+
+def written_tags(text: str) -> tuple[str, ...]:
+    """Tags as a person writes them: between commas, or each behind a `#`."""
+    return tags_of(_BETWEEN.split(text))

@@ -6,7 +6,19 @@ from the first turn gives the conversation as shown. `seq` orders siblings by ag
 
 from __future__ import annotations
 
-from omnidraft.storage.database import Migration
+import json
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from omnidraft.chats.records import Conversation, Message, sound, tags_of, whole_text
+from omnidraft.chats.search import MessageIndex
+from omnidraft.errors import SettingsError, StorageError
+from omnidraft.settings.config import SamplingSettings, from_dict, to_dict
+from omnidraft.storage import database
+from omnidraft.storage.database import Database, Migration, erase_deleted
 
 APPLICATION_ID = 0x4F44_4331  # "ODC1" in the SQLite header
 
@@ -74,3 +86,158 @@ MIGRATIONS: tuple[Migration, ...] = (
         "CREATE TABLE pictures (digest TEXT PRIMARY KEY, data TEXT NOT NULL);",
     ),
 )
+
+
+# Between table rows and records: the columns, named once, and the values as SQLite holds them.
+
+
+CONVERSATION = (
+    "id, title, created, updated, named, system, sampling, target, speculation, pinned, archived, tags, tools"
+)
+MESSAGE = "id, chat, parent, role, content, created, active, meta"
+
+
+def conversation(row: tuple[Any, ...]) -> Conversation:
+    name, title, created, updated, named, system, sampling, target, *switches, tags, tools = row
+    chosen, (speculation, pinned, archived) = _sampling(sampling), map(bool, switches)
+    known = (name, title, created, updated, bool(named), system, chosen, target, speculation, pinned)
+    return Conversation(*known, tags_of(json.loads(tags)), _tools(tools), archived)
+
+
+def message(row: tuple[Any, ...]) -> Message:
+    name, chat, parent, role, content, created, active, meta = row
+    return Message(name, chat, parent, role, content, created, bool(active), sound(json.loads(meta)))
+
+
+def insert_conversation(connection: sqlite3.Connection, chat: Conversation) -> None:
+    plain = (chat.id, chat.title, chat.created, chat.updated, chat.named, chat.system)
+    chosen = (_sampling_json(chat.sampling), chat.target, chat.speculation, chat.pinned, chat.archived)
+    values = (*plain, *chosen, _tags_json(chat.tags), _tools_json(chat.tools))
+    connection.execute(f"INSERT INTO conversations ({CONVERSATION}) VALUES ({', '.join('?' * len(values))})", values)
+
+
+def insert_message(connection: sqlite3.Connection, of: Message) -> int:
+    """Returns the number of the new row."""
+    meta = json.dumps(of.meta, ensure_ascii=False)
+    values = (of.id, of.chat, of.parent, of.role, of.content, of.created, of.active, meta)
+    return (
+        connection.execute(f"INSERT INTO messages ({MESSAGE}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values).lastrowid or 0
+    )
+
+
+def changes(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Column values for the fields of a conversation that may be changed; TypeError for others."""
+    makers: dict[str, Callable[[Any], Any]] = {
+        "system": whole_text, "sampling": _sampling_json, "target": lambda t: t, "speculation": bool,
+        "pinned": bool, "archived": bool, "tags": _tags_json, "tools": _tools_json,
+    }  # fmt: skip
+    if unknown := given.keys() - makers.keys():
+        raise TypeError(f"a conversation has no {', '.join(sorted(unknown))} to change")
+    return {name: makers[name](value) for name, value in given.items()}
+
+
+def _tools_json(tools: Sequence[str] | None) -> str | None:
+    return None if tools is None else json.dumps(list(tools))
+
+
+def _tools(text: str | None) -> tuple[str, ...] | None:
+    return None if text is None else tuple(json.loads(text))
+
+
+def _tags_json(given: Any) -> str:
+    return json.dumps(tags_of(list(given)), ensure_ascii=False)
+
+
+def _sampling_json(sampling: SamplingSettings | None) -> str | None:
+    return None if sampling is None else json.dumps(to_dict(sampling), ensure_ascii=False)
+
+
+def _sampling(text: str | None) -> SamplingSettings | None:
+    """A stored preset; what this version's ranges refuse falls back to the profile's settings."""
+    if text is None:
+        return None
+    try:
+        return from_dict(SamplingSettings, json.loads(text))[0]
+    except SettingsError:
+        return None
+
+
+# What was deleted leaves the file of conversations: at once, or some quiet seconds later, so that nobody waits for it.
+# The file notes that it must be cleaned until that is done, so that a kill leaves it to the next opening.
+
+
+QUIET_SECONDS = 2.0  # deletions in a row are cleaned up behind at once
+_NOT_NOW: tuple[type[Exception], ...] = (*database.OperationalError, StorageError)
+
+
+class Eraser:
+    """reopen: opens the file on a connection of its own, so that it is cleaned while `db` is used."""
+
+    def __init__(self, db: Database, index: MessageIndex, reopen: Callable[[], None]) -> None:
+        self._db, self._index, self._reopen = db, index, reopen
+        self._changed = threading.Condition()
+        self._when: float | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def due(self) -> bool:
+        """Whether the file is still to be cleaned."""
+        return bool(self._db.all("SELECT 1 FROM chores WHERE name = 'erase'"))
+
+    def note(self) -> None:
+        """Something is being deleted, in the transaction that is open."""
+        self._db.run("INSERT OR IGNORE INTO chores VALUES ('erase')")
+
+    def erase(self, later: bool = False) -> bool:
+        """Write the file anew without what was deleted. False if another program reads it; see `ChatStore.delete`."""
+        if later:
+            self._index.forget()
+            self._begin()
+            return True
+        try:
+            with self._db.changing():
+                self._index.rebuild()
+            if not erase_deleted(self._db.connection):
+                return False
+            self._db.run("DELETE FROM chores WHERE name = 'erase'")
+        except _NOT_NOW:  # another program holds the file, or the disk is full
+            return False
+        return True
+
+    def finish(self) -> None:
+        """Have done now what was to be done later. Not with the lock of `db` held: the thread needs it."""
+        with self._changed:
+            thread = self._thread
+            if self._when is not None:
+                self._when = 0.0
+                self._changed.notify_all()
+        if thread is not None:
+            thread.join()
+
+    def ready(self, later: bool = False) -> None:
+        """Before a deletion, with the lock of `db` not held: what is to be erased at once waits for what was not."""
+        if not later:
+            self.finish()
+
+    def _begin(self) -> None:
+        with self._changed:
+            self._when = time.monotonic() + QUIET_SECONDS
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="eraser", daemon=True)
+                self._thread.start()
+
+    def _work(self) -> None:
+        while self._waited():
+            with self._db.patient():
+                self._reopen()
+
+    def _waited(self) -> bool:
+        """Wait until it is time; False if nothing is to be done any more."""
+        with self._changed:
+            if self._when is None:
+                self._thread = None
+                return False
+            while (left := self._when - time.monotonic()) > 0:
+                self._changed.wait(left)
+            self._when = None
+            return True

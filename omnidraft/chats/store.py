@@ -6,6 +6,8 @@ Knows nothing of models or pages. Every method is one transaction; a kill loses 
 from __future__ import annotations
 
 import json
+import secrets
+import threading
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,12 +18,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
-from omnidraft.chats import rows, tree
-from omnidraft.chats.eraser import Eraser
+from omnidraft.chats import schema, tree
 from omnidraft.chats.library import Library
 from omnidraft.chats.pictures import PictureFile, Pictures, pictures_meta
 from omnidraft.chats.records import ROLES, Conversation, Hit, Message, json_value, whole_text
-from omnidraft.chats.schema import APPLICATION_ID, MIGRATIONS
+from omnidraft.chats.schema import APPLICATION_ID, MIGRATIONS, Eraser
 from omnidraft.chats.search import MessageIndex, holds_words
 from omnidraft.chats.titles import MAX_TITLE, UNTITLED, automatic_title, one_line, shorten
 from omnidraft.errors import StorageError
@@ -82,21 +83,21 @@ class ChatStore:
         """Pinned ones first, then the most recently used, archived ones last; all by default. What is dated into the
         future comes behind its like."""
         order, values = f"ORDER BY archived, pinned DESC, {_RECENT} LIMIT ?", (time.time() + AHEAD_SECONDS, limit)
-        found = self._db.all(f"SELECT {rows.CONVERSATION} FROM conversations {order}", values)
-        return [rows.conversation(row) for row in found]
+        found = self._db.all(f"SELECT {schema.CONVERSATION} FROM conversations {order}", values)
+        return [schema.conversation(row) for row in found]
 
     def latest(self) -> Conversation | None:
         """The most recently used one, pinned or not; None if there is none but archived ones."""
         order = f"WHERE NOT archived ORDER BY {_RECENT} LIMIT 1"
-        found = self._db.all(f"SELECT {rows.CONVERSATION} FROM conversations {order}", (time.time() + AHEAD_SECONDS,))
-        return rows.conversation(found[0]) if found else None
+        found = self._db.all(f"SELECT {schema.CONVERSATION} FROM conversations {order}", (time.time() + AHEAD_SECONDS,))
+        return schema.conversation(found[0]) if found else None
 
     def get(self, chat: str) -> Conversation:
         """StorageError if it was deleted."""
-        found = self._db.all(f"SELECT {rows.CONVERSATION} FROM conversations WHERE id = ?", (chat,))
+        found = self._db.all(f"SELECT {schema.CONVERSATION} FROM conversations WHERE id = ?", (chat,))
         if not found:
             raise StorageError("This conversation no longer exists.")
-        return rows.conversation(found[0])
+        return schema.conversation(found[0])
 
     def rename(self, chat: str, title: str) -> Conversation:
         """Name a conversation; an empty title goes back to the automatic one."""
@@ -112,7 +113,7 @@ class ChatStore:
         """Change `system`, `sampling`, `target`, `speculation`, `pinned`, `archived`, `tags` or `tools`."""
         with self._db.changing():
             self.get(chat)
-            for column, value in rows.changes(changes).items():
+            for column, value in schema.changes(changes).items():
                 self._db.run(f"UPDATE conversations SET {column} = ? WHERE id = ?", (value, chat))
             return self.get(chat)
 
@@ -287,9 +288,9 @@ class ChatStore:
         with self._db.changing():
             self.pictures.keep(pictures)
             for chat, messages in conversations:
-                rows.insert_conversation(self._db.connection, chat)
+                schema.insert_conversation(self._db.connection, chat)
                 for message in messages:
-                    self._index.add(rows.insert_message(self._db.connection, message), message.content)
+                    self._index.add(schema.insert_message(self._db.connection, message), message.content)
                 added.append(chat)
         return added
 
@@ -327,3 +328,41 @@ class ChatStore:
 
 def _title(title: str) -> str:
     return shorten(one_line(whole_text(title)), MAX_TITLE * 2)
+
+
+# The conversations deleted last, for whoever did not mean it. They are kept in memory only, until others are deleted
+# or the program ends: what was deleted leaves the file as ever.
+
+
+class LastDeleted:
+    """Methods may be called from any thread."""
+
+    def __init__(self, store: ChatStore) -> None:
+        self._store = store
+        self._kept: list[tuple[Conversation, list[Message]]] = []
+        self._pictures: dict[str, str] = {}
+        self._mark = ""  # of this deletion, by which it is taken back
+        self._lock = threading.Lock()
+
+    def delete(self, chats: Iterable[str]) -> str:
+        """Delete conversations and keep them instead of those before; by what to take it back. StorageError if one is
+        not there."""
+        with self._lock:
+            self._kept = [self._store.snapshot(chat) for chat in chats]
+            self._pictures = self._store.shown_pictures(self._kept)
+            self._store.delete(*(chat.id for chat, _ in self._kept), later=True)
+            self._mark = secrets.token_hex(8)
+            return self._mark
+
+    def bring_back(self, mark: str) -> list[Conversation]:
+        """Store them as they were; none if that is done, others were deleted or the program was started since."""
+        with self._lock:
+            if mark != self._mark:
+                return []
+            kept, pictures = self._kept, self._pictures
+            self._kept, self._pictures = [], {}
+            return self._store.insert(kept, pictures)
+
+    def forget(self) -> None:
+        with self._lock:
+            self._kept, self._pictures = [], {}

@@ -8,15 +8,125 @@ from __future__ import annotations
 
 import json
 import time
+import uuid
 from collections.abc import Iterable
+from typing import Any, TypeVar
 
-from omnidraft.chats.incoming import parse_conversations
 from omnidraft.chats.markdown import parse_markdown, write_markdown
 from omnidraft.chats.pictures import sound_pictures
-from omnidraft.chats.records import Conversation, Message
+from omnidraft.chats.records import ROLES, Conversation, Message, json_value, sound, tags_of, whole_text
 from omnidraft.chats.store import ChatStore
-from omnidraft.errors import StorageError
-from omnidraft.settings.config import to_dict
+from omnidraft.chats.titles import one_line, shorten
+from omnidraft.errors import SettingsError, StorageError
+from omnidraft.settings.config import SamplingSettings, from_dict, to_dict
+
+# Checking conversations that come from a file: everything is looked at before anything is believed.
+
+
+MAX_TITLE = 120
+MAX_DEPTH = 50  # of what goes with a message; ours has four levels
+LATEST = 253_402_300_799.0  # the end of the year 9999: later times break calendars
+
+T = TypeVar("T")
+
+
+def parse_conversations(given: Any) -> list[tuple[Conversation, list[Message]]]:
+    """Plain JSON values as conversations with new ids. StorageError names the first thing that is wrong."""
+    conversations = _expect(given, list, "its list of conversations")
+    return [_conversation(item, f"conversation {number}") for number, item in enumerate(conversations, 1)]
+
+
+def _conversation(given: Any, where: str) -> tuple[Conversation, list[Message]]:
+    fields = _expect(given, dict, where)
+    target = fields.get("target")
+    chat = Conversation(
+        id=uuid.uuid4().hex,
+        title=shorten(one_line(whole_text(_take(fields, "title", str, where))), MAX_TITLE),
+        created=_time(fields, "created", where),
+        updated=_time(fields, "updated", where),
+        named=_take(fields, "named", bool, where),
+        system=whole_text(_take(fields, "system", str, where)),
+        sampling=_sampling(fields.get("sampling"), where),
+        target=None if target is None else whole_text(_take(fields, "target", str, where)),
+        speculation=_take(fields, "speculation", bool, where),
+        tags=tags_of(fields.get("tags")),
+    )
+    return chat, _messages(_take(fields, "messages", list, where), chat.id, where)
+
+
+def _messages(given: list[Any], chat: str, where: str) -> list[Message]:
+    new_ids: dict[str, str] = {}
+    shown: set[str | None] = set()  # parents that have an active child
+    messages: list[Message] = []
+    for number, item in enumerate(given, 1):
+        message, old_id = _message(item, chat, new_ids, f"message {number} of {where}")
+        if message.active and message.parent in shown:
+            raise _wrong(f"message {number} of {where} is a second version shown at once")
+        if message.active:
+            shown.add(message.parent)
+        new_ids[old_id] = message.id
+        messages.append(message)
+    if any(m.parent not in shown for m in messages):
+        raise _wrong(f"{where} has a message of which no version is shown")
+    return messages
+
+
+def _message(given: Any, chat: str, new_ids: dict[str, str], where: str) -> tuple[Message, str]:
+    fields = _expect(given, dict, where)
+    old_id, parent, role = _take(fields, "id", str, where), fields.get("parent"), _take(fields, "role", str, where)
+    if old_id in new_ids:
+        raise _wrong(f"{where} has the id of another")
+    if role not in ROLES:
+        raise _wrong(f"{where} has the role {role[:40]!r}")
+    if parent is not None and (not isinstance(parent, str) or parent not in new_ids):
+        raise _wrong(f"{where} answers a message that does not come before it")
+    content, created = whole_text(_take(fields, "content", str, where)), _time(fields, "created", where)
+    active, meta = _take(fields, "active", bool, where), _meta(_take(fields, "meta", dict, where), where)
+    above = None if parent is None else new_ids[parent]
+    return Message(uuid.uuid4().hex, chat, above, role, content, created, active, meta), old_id
+
+
+def _meta(given: dict[str, Any], where: str) -> dict[str, Any]:
+    """What goes with a message, if it is not nested so deeply that reading or writing it would fail one day."""
+    level: list[Any] = [given]
+    for _ in range(MAX_DEPTH):
+        inner = [list(one.values()) if isinstance(one, dict) else one for one in level]
+        level = [value for one in inner for value in one if isinstance(value, dict | list)]
+        if not level:
+            return sound(json_value(given))
+    raise _wrong(f"'meta' in {where} is nested too deeply")
+
+
+def _sampling(given: Any, where: str) -> SamplingSettings | None:
+    if given is None:
+        return None
+    try:
+        return from_dict(SamplingSettings, _expect(given, dict, f"the sampling of {where}"))[0]
+    except SettingsError as error:
+        raise _wrong(f"in {where}, {str(error)[0].lower()}{str(error)[1:].rstrip('.')}") from None
+
+
+def _time(fields: dict[str, Any], name: str, where: str) -> float:
+    value = fields.get(name)
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= LATEST:  # false for NaN, too
+        raise _wrong(f"{where} has no valid time {name!r}")
+    # Another machine's clock may be ahead; what is dated in the future would head the list until then.
+    return min(float(value), time.time())
+
+
+def _take(fields: dict[str, Any], name: str, kind: type[T], where: str) -> T:
+    return _expect(fields.get(name), kind, f"{name!r} in {where}")
+
+
+def _expect(value: Any, kind: type[T], what: str) -> T:
+    if not isinstance(value, kind):
+        raise _wrong(f"{what} is missing or of another type")
+    return value
+
+
+def _wrong(what: str) -> StorageError:
+    return StorageError(f"The file cannot be imported: {what}.")
+
 
 FORMAT = "omnidraft-chats"
 VERSION = 1

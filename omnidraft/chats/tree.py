@@ -8,7 +8,7 @@ from __future__ import annotations
 import uuid
 from dataclasses import replace
 
-from omnidraft.chats import rows
+from omnidraft.chats import schema
 from omnidraft.chats.records import Message
 from omnidraft.errors import StorageError
 from omnidraft.storage.database import Database
@@ -34,21 +34,21 @@ WITH RECURSIVE line(id, parent) AS (
 
 def message(db: Database, of: str) -> Message:
     """StorageError if it was deleted."""
-    found = db.all(f"SELECT {rows.MESSAGE} FROM messages WHERE id = ?", (of,))
+    found = db.all(f"SELECT {schema.MESSAGE} FROM messages WHERE id = ?", (of,))
     if not found:
         raise StorageError("This message no longer exists.")
-    return rows.message(found[0])
+    return schema.message(found[0])
 
 
 def everything(db: Database, chat: str) -> list[Message]:
     """All versions of all messages, parents before children."""
-    found = db.all(f"SELECT {rows.MESSAGE} FROM messages WHERE chat = ? ORDER BY seq", (chat,))
-    return [rows.message(row) for row in found]
+    found = db.all(f"SELECT {schema.MESSAGE} FROM messages WHERE chat = ? ORDER BY seq", (chat,))
+    return [schema.message(row) for row in found]
 
 
 def shown(db: Database, chat: str) -> list[Message]:
     """The active branch, first turn first."""
-    return [rows.message(row) for row in db.all(_BRANCH.format(columns=rows.MESSAGE), {"chat": chat})]
+    return [schema.message(row) for row in db.all(_BRANCH.format(columns=schema.MESSAGE), {"chat": chat})]
 
 
 def last(db: Database, chat: str) -> str | None:
@@ -76,7 +76,7 @@ def add(db: Database, new: Message) -> int:
             raise StorageError("A message cannot answer one of another conversation.")
         show(db, new.chat, new.parent)
     db.run("UPDATE messages SET active = 0 WHERE chat = ? AND parent IS ? AND active", (new.chat, new.parent))
-    return rows.insert_message(db.connection, new)
+    return schema.insert_message(db.connection, new)
 
 
 def line(db: Database, of: str) -> list[Message]:
@@ -122,8 +122,8 @@ def siblings(db: Database, of: str) -> list[Message]:
     """All versions of a message, itself included, oldest first."""
     known = message(db, of)
     where = "chat = ? AND parent IS ?"
-    found = db.all(f"SELECT {rows.MESSAGE} FROM messages WHERE {where} ORDER BY seq", (known.chat, known.parent))
-    return [rows.message(row) for row in found]
+    found = db.all(f"SELECT {schema.MESSAGE} FROM messages WHERE {where} ORDER BY seq", (known.chat, known.parent))
+    return [schema.message(row) for row in found]
 
 
 def versions(db: Database, chat: str) -> dict[str, tuple[int, int]]:

@@ -1,6 +1,6 @@
 """`bench`: what the project claims about itself, measured on this machine.
 
-Every benchmark has a plan, whose fields are its arguments (bench/plans.py), and a module that runs it. Reports are
+Every benchmark has a plan, whose fields are its arguments (bench/runner.py), and a module that runs it. Reports are
 printed and written here, whenever a cell is finished.
 """
 
@@ -17,21 +17,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from omnidraft.bench import plans
+from omnidraft.bench import runner
 from omnidraft.bench.report import json_lines, text, write
 from omnidraft.bench.runner import Cells, Work
 from omnidraft.cli import drift
-from omnidraft.cli.actions import add_action
 from omnidraft.cli.interrupt import terminated
+from omnidraft.cli.report import add_action
 from omnidraft.errors import StorageError
 from omnidraft.settings.fields import Rule
 from omnidraft.storage.paths import find_data_home
 
-BENCHMARKS: dict[str, tuple[type[plans.Plan], str]] = {
-    "speed": (plans.Speed, "speed"),
-    "learn": (plans.Learn, "learn"),
-    "peers": (plans.Peers, "peers.run"),
-    "real": (plans.Real, "real"),
+BENCHMARKS: dict[str, tuple[type[runner.Plan], str]] = {
+    "speed": (runner.Speed, "speed"),
+    "learn": (runner.Learn, "learn"),
+    "peers": (runner.Peers, "peers.run"),
+    "real": (runner.Real, "real"),
 }
 _NUMBERS = {"integer": int, "number": float}
 
@@ -69,7 +69,7 @@ def _add_field(sub: argparse.ArgumentParser, name: str, rule: Rule, default: Any
     sub.add_argument(flag, nargs="+" if rule.kind == "texts" else None, help=help.replace("%", "%%"), **known)
 
 
-def plan_of(args: argparse.Namespace) -> plans.Plan:
+def plan_of(args: argparse.Namespace) -> runner.Plan:
     """The plan that the arguments say; SettingsError for what it does not accept."""
     plan = BENCHMARKS[args.kind][0]
     return plan(**{field.name: _read(field.metadata["rule"], getattr(args, field.name)) for field in fields(plan)})

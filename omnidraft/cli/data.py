@@ -9,7 +9,7 @@ from pathlib import Path
 
 from omnidraft.profiles.backups import back_up_all, look_after, own_backups
 from omnidraft.storage.encryption import open_home
-from omnidraft.storage.encryption.passphrase import Asked
+from omnidraft.storage.encryption.header import Asked
 from omnidraft.storage.paths import DataHome, data_root
 
 

@@ -9,14 +9,13 @@ import sys
 import time
 from pathlib import Path
 
-from omnidraft.app.default_models import choose_target, need_drafter
+from omnidraft.app.catalog import choose_target, need_drafter
 from omnidraft.bench.report import Report, Table, text
-from omnidraft.cli.actions import draft_length
 from omnidraft.cli.interrupt import Interrupts
+from omnidraft.cli.report import draft_length
 from omnidraft.lab import progress
 from omnidraft.lab import runs as drift
-from omnidraft.lab.export import SegmentRow, segment_rows, to_csv, to_json
-from omnidraft.lab.plot import picture
+from omnidraft.lab.export import SegmentRow, picture, segment_rows, to_csv, to_json
 from omnidraft.lab.schedule import BUNDLED, load_schedule
 from omnidraft.lab.store import CACHES, Options, RunState, RunStore, runs_folder
 from omnidraft.plot import THEMES

@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from omnidraft.cli.actions import add_action
 from omnidraft.cli.data import add_passphrase_file, opened
+from omnidraft.cli.report import add_action
 from omnidraft.profiles.backups import back_up_all
 from omnidraft.storage.encryption import change_passphrase, make_plain
-from omnidraft.storage.encryption.header import read_header
-from omnidraft.storage.encryption.passphrase import NEW_VARIABLE, Asked
+from omnidraft.storage.encryption.header import NEW_VARIABLE, Asked, read_header
 from omnidraft.storage.paths import data_root
 
 

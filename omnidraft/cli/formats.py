@@ -13,7 +13,8 @@ import jinja2
 from omnidraft.backends.gguf.file import read_info
 from omnidraft.backends.prompting.formats.events import Reading
 from omnidraft.backends.prompting.formats.of_template import format_of_source
-from omnidraft.backends.prompting.formats.shapes import (
+from omnidraft.backends.prompting.formats.open import read, schemas
+from omnidraft.backends.prompting.formats.pattern import (
     ChatFormat,
     CodeArguments,
     JsonArguments,
@@ -22,7 +23,6 @@ from omnidraft.backends.prompting.formats.shapes import (
     NamedCalls,
     Pattern,
 )
-from omnidraft.backends.prompting.formats.whole import read, schemas
 from omnidraft.errors import ModelError, OmniDraftError
 
 

@@ -16,8 +16,8 @@ from typing import Any
 _NOT_NOW = (
     "_frozen_importlib",
     "importlib._bootstrap",
-    "omnidraft.vocab.llama_log",
-    "omnidraft.backends.llama.placement",
+    "omnidraft.vocab.llama_vocab",
+    "omnidraft.backends.llama.devices",
 )
 _AGAIN = 0.05  # seconds until it is tried again
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from omnidraft.backends.discovery import find_models
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.cli import models_get, models_import
-from omnidraft.cli.actions import add_action
+from omnidraft.cli.report import add_action
 from omnidraft.errors import ModelError
 from omnidraft.storage.paths import BUNDLED_MODELS, find_data_home
 

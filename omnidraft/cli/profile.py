@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from omnidraft.cli.actions import add_action
+from omnidraft.cli.report import add_action
 from omnidraft.errors import SettingsError, StorageError
 from omnidraft.profiles.backups import back_up
 from omnidraft.profiles.exporting import export_profile
@@ -25,9 +25,8 @@ from omnidraft.profiles.folders import (
     profile_size,
     rename_profile,
 )
-from omnidraft.profiles.forget import forget_chat, forget_everything
+from omnidraft.profiles.forget import Source, find_source, forget_chat, forget_everything, list_sources
 from omnidraft.profiles.importing import import_profile
-from omnidraft.profiles.sources import Source, find_source, list_sources
 from omnidraft.settings.file import reset_settings
 from omnidraft.storage.paths import DEFAULT_PROFILE, DataHome, find_data_home
 

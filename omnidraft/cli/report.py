@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
+from pathlib import Path
+from typing import Any
 
 from omnidraft.app.assistant import Assistant
 from omnidraft.cli.interrupt import Interrupts
 from omnidraft.decoding.events import Event, Finished, Notice, Statistics, Token
 from omnidraft.decoding.request import AnswerRequest
+from omnidraft.errors import SettingsError
 
 FIGURES = (
     "prompt_tokens", "reused_tokens", "tokens", "target_passes", "rounds", "drafted", "proposed", "tested", "accepted",
@@ -68,3 +72,24 @@ def print_json(value: dict) -> None:
     """One line. Letters as they are where the output is UTF-8, escaped elsewhere."""
     plain = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
     print(json.dumps(value, ensure_ascii=not plain), flush=True)
+
+
+# What several commands share: commands below a command, the length of drafts.
+
+
+def add_action(actions: Any, name: str, text: str, act: Callable | None = None) -> argparse.ArgumentParser:
+    """One of them, which takes `--data-dir` behind its own name too; `act` is what it does."""
+    sub = actions.add_parser(name, help=text, description=text.capitalize() + ".")
+    sub.add_argument("--data-dir", type=Path, default=argparse.SUPPRESS, help="where this program keeps its data")
+    sub.set_defaults(act=act)
+    return sub
+
+
+def draft_length(text: str) -> int | None:
+    """What `--draft-length` says; None for the adaptive one."""
+    if text == "adaptive":
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise SettingsError(f"--draft-length takes a whole number or 'adaptive', not {text[:40]!r}.") from None

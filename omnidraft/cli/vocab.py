@@ -8,7 +8,7 @@ from pathlib import Path
 
 from omnidraft.storage.paths import find_data_home
 from omnidraft.storage.trial import TRIALS
-from omnidraft.vocab.report import vocabulary_report
+from omnidraft.vocab.pair_map import vocabulary_report
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

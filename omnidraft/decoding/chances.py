@@ -9,12 +9,95 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from math import exp, log
+from operator import mul
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from omnidraft.decoding.acceptance import AcceptanceHead, Features
+from omnidraft.decoding.cost import NEAR, CostModel
+from omnidraft.decoding.guard import Guard, Retry
 from omnidraft.decoding.topk import top_ids
-from omnidraft.vocab import Proposal, Translator
+from omnidraft.vocab import PairMap, Proposal, Translator
+from omnidraft.vocab.ngram_cache import NgramCache
+
+# How likely a proposal is to be accepted, learned online from what the target did with earlier ones.
+# `AcceptanceHead` is the paper's adaptive-drafting head (Section 3.4, after SpecDec++) carried over to different
+# vocabularies: a logistic model of a *proposal*, i.e. of a target token, whatever number of drafter pieces it took.
+
+
+KINDS = ("direct", "ngram", "split", "lookup")
+SIZE = 6 + len(KINDS)
+_ONE_HOT = {kind: tuple(float(kind == other) for other in KINDS) for kind in KINDS}
+
+
+class Features(NamedTuple):
+    """What the head sees of one proposal.
+
+    logq: log of the drafter's probability of all its pieces together; first: the same of its first piece; entropy:
+    of the drafter (nats) at the first piece; depth: proposals before it in the round; pieces: how many it merges.
+    """
+
+    logq: float
+    first: float
+    entropy: float
+    depth: int
+    pieces: int
+    kind: str
+
+    def values(self) -> tuple[float, ...]:
+        """SIZE numbers, each of order one."""
+        logq, first, entropy, depth, pieces, kind = self
+        return (1.0, max(logq, -8.0) / 2, exp(first), entropy / 2, depth / 4, pieces - 1.0, *_ONE_HOT[kind])
+
+    def vector(self) -> np.ndarray:
+        """(SIZE,) float64."""
+        return np.array(self.values())
+
+
+class AcceptanceHead:
+    """Logistic regression by AdaGrad on binary cross-entropy, one step on each new example (Alg. 3).
+
+    weights: (SIZE,); starts at "accepted as often as the drafter is sure".
+    """
+
+    def __init__(self, rate: float = 0.3) -> None:
+        self.weights = np.zeros(SIZE)
+        self.weights[:4] = (-2.0, 0.6, 5.0, -0.3)
+        self._squares = np.full(SIZE, 1.0)
+        self._rate = rate
+        self._listed: list[float] | None = None  # the weights, as one prediction at a time is quickest
+
+    def probability(self, features: Features, offset: float = 0.0) -> float:
+        """P(accepted); `offset` shifts it, in logits."""
+        if self._listed is None:
+            self._listed = self.weights.tolist()
+        score = offset + sum(map(mul, self._listed, features.values()))
+        return 1.0 / (1.0 + exp(-max(score, -700.0)))
+
+    def learn(self, features: Features, accepted: bool) -> None:
+        x = features.vector()
+        p = 1.0 / (1.0 + np.exp(-x @ self.weights))
+        gradient = x * (p - float(accepted))
+        self._squares += gradient**2
+        self.weights -= self._rate * gradient / np.sqrt(self._squares)
+        self._listed = None
+
+    def as_dict(self) -> dict:
+        return {"weights": self.weights.tolist(), "squares": self._squares.tolist()}
+
+    @classmethod
+    def from_dict(cls, data: dict) -> AcceptanceHead:
+        """ValueError, KeyError or TypeError for what `as_dict` did not write."""
+        head = cls()
+        for name, values in (("weights", data["weights"]), ("_squares", data["squares"])):
+            array = np.asarray(values, np.float64)
+            if array.shape != (SIZE,) or not np.isfinite(array).all():
+                raise ValueError("the acceptance head has another shape")
+            setattr(head, name, array)
+        return head
+
 
 # Of what an average remembers, per sample: the last 70, some answers of one kind.
 _KEEP = 0.985
@@ -165,3 +248,128 @@ class Chances:
         features = Features(logq, first, entropy, depth, len(used), proposal.origin)
         self._features[proposal] = features
         return features
+
+
+# What was learned about a drafter-target pair on this machine: times, chances, and whether drafting paid.
+
+
+_MEMORY = 0.995  # of the long-run rate, per round: several answers, so that one does not decide what time is worth
+
+
+@dataclass(slots=True)
+class Knowledge:
+    """Of one drafter-target pair in one kind of sampling; lives as long as the pair and is stored."""
+
+    cost: CostModel
+    rates: Rates = field(default_factory=Rates)
+    head: AcceptanceHead = field(default_factory=AcceptanceHead)
+    drafting: bool = True  # expected to pay
+    guard: Guard = field(default_factory=Guard)
+    look: Retry = field(default_factory=lambda: Retry(NEAR))  # where drafting is not expected to pay
+    offset: float = 0.0  # the next answer begins with, see `Chances`
+    tokens: float = 0.0
+    seconds: float = 0.0
+
+    @property
+    def drafts(self) -> bool:
+        """Whether drafting is expected to pay, and was not ended."""
+        return self.drafting and not self.guard.plain_only
+
+    @property
+    def rate(self) -> float:
+        """R, tokens per second in the long run, never below plain decoding's."""
+        plain = 1.0 / self.cost.pass_seconds(1)
+        return max(plain, self.tokens / self.seconds) if self.seconds else plain
+
+    def remember(self, tokens: int, seconds: float, rounds: int = 1) -> None:
+        """Tokens emitted in `rounds` that took `seconds` together."""
+        kept = _MEMORY**rounds
+        self.tokens = kept * self.tokens + tokens
+        self.seconds = kept * self.seconds + seconds
+
+    def as_dict(self) -> dict:
+        return {
+            "cost": self.cost.as_dict(),
+            "rates": self.rates.as_dict(),
+            "head": self.head.as_dict(),
+            "drafting": self.drafting,
+            "plain": self.guard.plain_only,
+        }
+
+    @classmethod
+    def from_dict(cls, data: dict) -> Knowledge:
+        """KeyError, TypeError, ValueError or SettingsError for what `as_dict` did not write."""
+        return cls(
+            CostModel.from_dict(data["cost"]),
+            Rates.from_dict(data["rates"]),
+            AcceptanceHead.from_dict(data["head"]),
+            bool(data["drafting"]),
+            Guard(bool(data["plain"])),
+        )
+
+
+# Which target tokens a drafter piece may be the beginning of, and how likely each is: w(t | pieces). Only the coupled
+# picker asks: it decides how often drafter and target agree, never what the text is.
+
+
+Weighed = tuple[list[int], list[float]]
+_MOST = 6  # cached n-grams considered behind one beginning
+_AGE = 32  # n-gram tokens emitted, after which weights are worked out anew; more once there are many to count
+
+
+class LikelyTokens:
+    """Weights from the n-gram cache's use counts, as they are when first asked for."""
+
+    def __init__(self, pair: PairMap, cache: NgramCache | None) -> None:
+        self._pair = pair
+        self._cache = cache
+        self._memo: dict[tuple[int, ...], Weighed | None] = {}
+        self._born = self._emitted()
+
+    @property
+    def old(self) -> bool:
+        return self._emitted() - self._born > max(_AGE, self._born // 8)
+
+    def __call__(self, node: tuple[int, ...]) -> Weighed | None:
+        """Tokens whose expansion begins with `node`: ids and log weights, which sum to 1 as weights."""
+        found = self._memo.get(node, _UNKNOWN)
+        if found is _UNKNOWN:
+            found = self._memo[node] = self._weigh(node)
+        return found
+
+    def _emitted(self) -> int:
+        return self._cache.stats()["lookups"] if self._cache is not None else 0
+
+    def _weigh(self, node: tuple[int, ...]) -> Weighed | None:
+        found = self._cache.through(node, _MOST) if self._cache is not None else []
+        if len(node) == 1:
+            alone = self._alone(node[0])
+            # the token that is just this piece: as heavy as all n-grams through it, for want of counts
+            if alone is not None:
+                found = [*found, (alone, sum(w for _, w in found) or 1.0)]
+        found = [(t, w) for t, w in found if w > 0]  # one may have been evicted meanwhile
+        if not found:
+            return None
+        total = sum(w for _, w in found)
+        return [t for t, _ in found], [log(w / total) for _, w in found]
+
+    def _alone(self, piece: int) -> int | None:
+        pair = self._pair
+        if piece in pair.drafter.eog:
+            return pair.target.eos
+        if pair.direct[piece] >= 0:
+            return int(pair.direct[piece])
+        return next(iter(pair.splits(piece)), None)
+
+
+_UNKNOWN: Weighed = ([], [])
+_kept: WeakKeyDictionary[Translator, LikelyTokens] = WeakKeyDictionary()
+
+
+def likely_tokens(translator: Translator) -> LikelyTokens:
+    """For one answer. Earlier answers' weights serve again while they are fresh: to find them takes longer than to
+    draft with them."""
+    likely = _kept.get(translator)
+    if likely is None or likely.old:
+        likely = _kept[translator] = LikelyTokens(translator.pair, translator.cache)
+    return likely

@@ -8,12 +8,19 @@ are; those of real rounds are believed: kernels that take four or eight rows at 
 
 from __future__ import annotations
 
+import os
+import weakref
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from statistics import median
+from time import perf_counter, process_time
+from typing import Protocol, runtime_checkable
 
 import numpy as np
+import psutil
 
+from omnidraft.backends.base import DraftModel, LanguageModel
 from omnidraft.errors import SettingsError
 
 # What one more round moves the level: a tenth forgets a stall within 20 rounds and averages noise of 10% down to 2%; a
@@ -191,3 +198,153 @@ def _between(widths: Sequence[int], figures: Sequence[float], rows: int) -> floa
     above = max(1, next((i for i, n in enumerate(widths) if n >= rows), len(widths) - 1))
     low, high = widths[above - 1], widths[above]
     return figures[above - 1] + (figures[above] - figures[above - 1]) / (high - low) * (rows - low)
+
+
+# Whether the processor worked for this program: what was timed while others had it says nothing about a model. The
+# sign, on every system: the processors had no time left while other programs (or, in a virtual machine, other guests)
+# used some of it.
+
+
+_WINDOW = 0.2  # seconds, in which systems that count processor time in hundredths are 5% wrong
+_OTHERS = 0.25  # processors used by others: more than what a desktop's own services take ...
+_IDLE = 0.15  # ... while less than this of all their time is left, so that what they take is missing here
+
+
+@runtime_checkable
+class Apart(Protocol):
+    """What computes for this program in a process of its own."""
+
+    def processor_seconds(self) -> float: ...
+
+
+_apart: weakref.WeakSet[Apart] = weakref.WeakSet()
+
+
+def counts_as_ours(worker: Apart) -> None:
+    """What runs in a process of its own for this program, and tells so by `processor_seconds()`, is none of others."""
+    _apart.add(worker)
+
+
+class Watch:
+    """Compares, from one question to the next, what the processors did with what they did for this program."""
+
+    def __init__(self, quiet: bool = True) -> None:
+        """quiet: the answer before the first."""
+        self._cpus = _allowed()
+        self._last = self._now()
+        self.quiet = quiet
+
+    def look(self) -> bool:
+        """Whether others left the processors alone since the last look that could tell; the last answer if it is too
+        soon to tell."""
+        if perf_counter() - self._last[0] < _WINDOW:
+            return self.quiet
+        now = self._now()
+        wall, busy, own = (b - a for a, b in zip(self._last, now, strict=True))
+        self._last = now
+        idle = 1.0 - busy / (wall * len(self._cpus))
+        self.quiet = busy - own < _OTHERS * wall or idle > _IDLE
+        return self.quiet
+
+    def _now(self) -> tuple[float, float, float]:
+        """(wall, all processors' busy, this program's) seconds."""
+        times = psutil.cpu_times(percpu=True)
+        busy = sum(sum(t) - t.idle - getattr(t, "iowait", 0.0) for t in (times[i] for i in self._cpus))
+        return perf_counter(), busy, process_time() + sum(one.processor_seconds() for one in _apart)
+
+
+def _allowed() -> list[int]:
+    count = psutil.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        return [cpu for cpu in os.sched_getaffinity(0) if cpu < count] or [0]
+    return list(range(count))
+
+
+# Measures what passes and draft steps cost, before the first answer, within a time budget.
+
+
+# Narrow ones first. 7 and 9: kernels take four or eight rows at once, and leftovers one by one.
+WIDTHS = (1, 2, 3, 4, 5, 6, 8, 7, 9, 12)
+# Of each, how many times at least, and at most while fewer than two agree: a median of three survives one interruption.
+_REPEATS, _TRIES = 3, 6
+_AGREE = 1.2  # ratio of two times that say the same: processors change their clock by as much
+
+
+def measure_costs(target: LanguageModel, drafter: DraftModel | None, budget: float) -> CostModel:
+    """C(n) for as many widths as `budget` (seconds) allows, and D. Empties both caches.
+
+    A large model whose single pass uses much of the budget keeps that one figure; real rounds fill in the rest. Nothing
+    is worth storing if others used the processors meanwhile.
+    """
+    watch, found = Watch(), {}
+    _pass_seconds(target, 1)  # pays for pages and buffers
+    start = perf_counter()
+    end, longest = start + budget, 0.0
+    widest = getattr(target, "widest", max(WIDTHS)) if target.can_rewind else 1
+    widths = [width for width in WIDTHS if width <= widest]
+    for width in widths:
+        if width > 1 and perf_counter() + 2 * longest * _REPEATS > end:
+            break
+        found[width], slowest = _width_seconds(target, width, end)
+        longest = max(longest, slowest)
+    fixed = _fixed_seconds(target, found[1], min(4, widest)) if len(found) == len(widths) else 0.0
+    step = step_seconds(drafter) if drafter is not None else found[1]
+    target.rewind(0)
+    cost = CostModel(found, step, fixed)
+    if watch.look():
+        cost.keep()
+    return cost
+
+
+def step_seconds(drafter: DraftModel, repeats: int = 2 * _REPEATS) -> float:
+    """D. Empties the cache."""
+    _pass_seconds(drafter, 1)  # pays for pages and buffers
+    step = _steady([_pass_seconds(drafter, 1) for _ in range(repeats)])[0]
+    drafter.rewind(0)
+    return step
+
+
+def _width_seconds(target: LanguageModel, width: int, end: float) -> tuple[float, float]:
+    """(what a pass takes, the longest of those timed). In answers widths mostly differ from one pass to the next."""
+    times: list[float] = []
+    while len(times) < _REPEATS or (len(times) < _TRIES and _steady(times)[1] < 2):
+        if width > 1:
+            _pass_seconds(target, 1)
+        times.append(_pass_seconds(target, width))
+        if perf_counter() + max(times) > end:
+            break
+    return _steady(times)[0], max(times)
+
+
+def _steady(times: list[float]) -> tuple[float, int]:
+    """(the median of the times that agree with the fastest, as interruptions only add time; how many do)."""
+    agreeing = [t for t in times if t <= _AGREE * min(times)]
+    return median(agreeing), len(agreeing)
+
+
+def _fixed_seconds(target: LanguageModel, narrow: float, wide: int) -> float:
+    """What a pass of one row takes longer than `narrow` right after one of `wide` rows."""
+    after = []
+    for _ in range(_REPEATS):
+        _pass_seconds(target, wide)
+        after.append(_pass_seconds(target, 1))
+    return max(0.0, min(after) - narrow)
+
+
+def _pass_seconds(model: LanguageModel, width: int) -> float:
+    """One pass of `width` rows behind a few tokens of context, and taking a token of it back: every round with
+    a rejection ends so, and some kinds of memory then read tokens again."""
+    ordinary = model.vocabulary.ordinary.nonzero()[0][:64].tolist()
+    if not model.can_rewind:
+        model.rewind(0)
+    elif len(model.tokens) < 16:
+        model.rewind(0)
+        model.extend([ordinary[i % len(ordinary)] for i in range(16)], 0)
+    else:
+        model.rewind(16)
+    ids = [ordinary[i % len(ordinary)] for i in range(width)]
+    start = perf_counter()
+    model.extend(ids, len(ids))
+    if width > 1:
+        model.rewind(len(model.tokens) - 1)
+    return perf_counter() - start

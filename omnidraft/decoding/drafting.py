@@ -7,18 +7,49 @@ not stand; what it missed is read together with the next draft step, in one pass
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import inf
 
 import numpy as np
 
-from omnidraft.backends.base import DraftModel
+from omnidraft.backends.base import DraftModel, LanguageModel
+from omnidraft.backends.pictures import FIRST, steps
 from omnidraft.decoding.constraint import Constraint
-from omnidraft.decoding.length import LengthPolicy
+from omnidraft.decoding.decision import LengthPolicy
+from omnidraft.decoding.events import Prefill
 from omnidraft.decoding.pick import Picker
-from omnidraft.decoding.prefill import common_prefix
 from omnidraft.decoding.verify import Verdict
 from omnidraft.vocab import Proposal, TokenKind, Translator
+
+# Reading a prompt into a KV cache, keeping what it already holds.
+
+
+def common_prefix(a: Sequence[int], b: Sequence[int]) -> int:
+    """Length of the longest common beginning."""
+    n = min(len(a), len(b))
+    if a[:n] == b[:n]:
+        return n
+    return next(i for i in range(n) if a[i] != b[i])
+
+
+def prefill(model: LanguageModel, ids: list[int]) -> Iterator[Prefill]:
+    """Make the cache hold exactly `ids`, one event per batch so that a stop is noticed in between.
+
+    A model that cannot rewind starts over where the cache went another way.
+    """
+    reused = common_prefix(model.tokens, ids)
+    if reused < len(model.tokens):
+        reused = reused if model.can_rewind else 0
+        model.rewind(reused)
+    yield Prefill(reused, len(ids), reused)
+    done = reused
+    for step in steps(ids[reused:], model.n_batch):
+        if step[0] >= FIRST:
+            yield Prefill(done, len(ids), reused, picture=True)
+        model.extend(step, 0)
+        done += len(step)
+        yield Prefill(done, len(ids), reused)
+
 
 _TRIES = 4  # pieces that a constraint may forbid before drafting ends
 

@@ -12,7 +12,7 @@ from typing import Literal, Protocol
 
 import numpy as np
 
-from omnidraft.decoding.scores import Scores
+from omnidraft.decoding.topk import Scores
 
 Origin = Literal["target", "direct", "ngram", "split", "lookup", "forced"]
 ORIGINS: tuple[Origin, ...] = ("target", "direct", "ngram", "split", "lookup", "forced")

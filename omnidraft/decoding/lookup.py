@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from omnidraft.backends.picture_ids import until_picture
+from omnidraft.backends.pictures import until_picture
 
 _SHORTEST = 3  # shorter matches are chance
 _LONGEST = 16

@@ -16,18 +16,15 @@ import numpy as np
 
 from omnidraft.backends.base import Aborted
 from omnidraft.decoding.constraint import ConstrainedSampler
+from omnidraft.decoding.drafting import prefill
 from omnidraft.decoding.events import CUT, Event, Finished, FinishReason, Round, Statistics, Token
-from omnidraft.decoding.penalties import looked_at
 from omnidraft.decoding.pick import GreedyPicker
-from omnidraft.decoding.prefill import prefill
-from omnidraft.decoding.request import AnswerRequest, DecodeInput
-from omnidraft.decoding.sampling import Sampler
-from omnidraft.decoding.speculation import NOTHING
-from omnidraft.decoding.strategy import Equality, Strategy, choose_strategy
-from omnidraft.decoding.text import TextStream
+from omnidraft.decoding.request import AnswerRequest, DecodeInput, TextStream
+from omnidraft.decoding.sampling import Sampler, looked_at
+from omnidraft.decoding.speculation import NOTHING, Equality, Strategy, choose_strategy
 from omnidraft.decoding.verify import Verdict
 from omnidraft.errors import ModelError
-from omnidraft.processes.thread_pool import release_helpers
+from omnidraft.processes.threads import release_helpers
 from omnidraft.vocab import Proposal
 
 

@@ -10,19 +10,106 @@ This module knows nothing about drafting.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import log
+from dataclasses import dataclass
+from itertools import accumulate
+from math import exp, log
 
 import numpy as np
 
+from omnidraft.backends.pictures import FIRST
 from omnidraft.decoding.capture import SMALL, Uncounted, candidates_of
 from omnidraft.decoding.events import Candidates
-from omnidraft.decoding.filters import Head, passing, within
 from omnidraft.decoding.noise import GROUP, TAIL, gumbel, gumbels
-from omnidraft.decoding.penalties import Penalties
-from omnidraft.decoding.scores import Scorer, Scores
-from omnidraft.decoding.topk import top_ids
+from omnidraft.decoding.topk import Scorer, Scores, top_ids
 from omnidraft.settings.config import SamplingSettings
 from omnidraft.vocab import TokenKind, Vocabulary
+
+# Which ids pass top-p and min-p. Knows no noise.
+
+
+_FEW = 64  # candidates up to which going through them one by one is quickest
+_ROUNDING = 1e-3  # logits that a float32 sum may be off by
+
+
+@dataclass(slots=True)
+class Head:
+    """The candidates that compete one by one: ids and logits (n,), largest logit first.
+
+    `rest`: whether all that was left out still competes as one (unfiltered) or is excluded.
+    """
+
+    ids: np.ndarray
+    logits: np.ndarray
+    rest: bool
+
+
+def within(row: np.ndarray, min_p: float, most: int) -> tuple[list[int], list[float]]:
+    """Ids and logits of `row` (V,) that pass `min_p` > 0, largest first; none if more than `most` (0: a few) do."""
+    best, floor = float(row.max()), log(min_p)
+    found = np.flatnonzero(row >= best + floor - _ROUNDING)
+    if len(found) > (most or _FEW):
+        return [], []
+    logits = row[found].tolist()
+    kept = sorted((-logit, i) for i, logit in zip(found.tolist(), logits, strict=True) if logit - best >= floor)
+    return [i for _, i in kept], [-negative for negative, _ in kept]
+
+
+def passing(logits: Sequence[float], top_p: float, min_p: float) -> int:
+    """How many of sorted `logits`, which hold all the mass, pass top-p and min-p; at least one."""
+    keep = len(logits)
+    top = logits[0]
+    if min_p > 0.0:
+        floor = log(min_p)
+        keep = next((n for n, logit in enumerate(logits) if logit - top < floor), keep)
+    if top_p < 1.0:
+        weights = [exp(logit - top) for logit in logits]
+        enough = top_p * sum(weights)
+        keep = min(keep, next((n for n, reached in enumerate(accumulate(weights), 1) if reached >= enough), keep))
+    return keep
+
+
+# What makes tokens that were said less likely, on one row of the target's logits. The repetition penalty looks at the
+# LAST tokens of the whole context, as llama.cpp does. The presence and frequency penalties are OpenAI's: they look at
+# the answer alone, z_t - presence [c_t > 0] - frequency c_t with c_t how often the answer has said t. All see verified
+# tokens only, so drafting changes nothing about them.
+
+
+LAST = 64  # tokens that the repetition penalty looks at
+
+
+class Penalties:
+    """One answer's penalties. before: how many of the first `recent` ids are not the answer's own."""
+
+    def __init__(self, settings: SamplingSettings, before: int = 0) -> None:
+        self._repeat = settings.repeat_penalty
+        self._presence, self._frequency = settings.presence_penalty, settings.frequency_penalty
+        self._before = before
+        self._repeats = self._repeat != 1.0
+        self._counts = self._presence != 0.0 or self._frequency != 0.0
+
+    def apply(self, row: np.ndarray, recent: Sequence[int]) -> bool:
+        """Penalise `row` (V,) in place behind the verified ids `recent`, newest last; False if nothing changed."""
+        said = recent[self._before :] if self._counts else ()
+        repeats = self._repeats and len(recent) > 0
+        if repeats:
+            ids = np.unique(np.asarray(recent[-LAST:], np.int64))
+            logits = row[ids]
+            row[ids] = np.where(logits > 0, logits / self._repeat, logits * self._repeat)
+        if len(said):
+            ids, counts = np.unique(np.asarray(said, np.int64), return_counts=True)
+            row[ids] -= (self._presence + self._frequency * counts).astype(np.float32)
+        return repeats or len(said) > 0
+
+
+def looked_at(prompt: Sequence[int], written: int) -> tuple[list[int], int]:
+    """What of `prompt`, whose last `written` ids are the answer's own, the penalties see: (ids, how many are not its).
+
+    Pictures are nothing that could be said again. The result grows with the answer; see `Penalties`.
+    """
+    length = min(len(prompt), max(LAST, written))
+    seen = [id for id in prompt[len(prompt) - length :] if id < FIRST]
+    return seen, len(seen) - written
+
 
 HEAD = 64
 _GROUP_SIZE = 256

@@ -17,7 +17,7 @@ from omnidraft.lab import runs as drift
 from omnidraft.lab.prompts import load_prompts
 from omnidraft.lab.schedule import Schedule
 from omnidraft.lab.store import Options, RunState, RunStore, runs_folder
-from omnidraft.processes.line_child import LineChild
+from omnidraft.processes.children import LineChild
 from omnidraft.storage.files import put_in, reason
 from omnidraft.storage.paths import DataHome, ProfilePaths, make_folder
 from omnidraft.storage.vault import vault_of, with_keys

@@ -16,7 +16,7 @@ from typing import Any
 
 from omnidraft.errors import SettingsError, StorageError
 from omnidraft.lab.prompts import TASKS, Prompt, load_prompts
-from omnidraft.storage.json_text import read_json
+from omnidraft.storage.files import read_json
 
 MIXED = "mixed"  # the bundled tasks in turn
 MAX_SEGMENTS = 64

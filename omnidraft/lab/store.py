@@ -22,8 +22,7 @@ from typing import Any, Literal
 from omnidraft.errors import SettingsError, StorageError
 from omnidraft.lab.schedule import Schedule
 from omnidraft.settings.config import SamplingSettings
-from omnidraft.storage.files import read, reason, write_atomically
-from omnidraft.storage.json_text import read_json
+from omnidraft.storage.files import read, read_json, reason, write_atomically
 from omnidraft.storage.paths import ProfilePaths, make_folder
 
 FORMAT, VERSION = "omnidraft-drift", 1

@@ -19,17 +19,13 @@ from pathlib import Path
 from omnidraft.errors import OmniDraftError, StorageError
 from omnidraft.learning.adapters.serving import Adapters, Choice
 from omnidraft.learning.facts import Status, Update
-from omnidraft.learning.learned import Learned
-from omnidraft.learning.machine import Machine
-from omnidraft.learning.material.capture import Answered, Pairing
+from omnidraft.learning.learned import Learned, status_of
 from omnidraft.learning.material.expansions import table_files
-from omnidraft.learning.material.open_stores import OpenStores
-from omnidraft.learning.status import status_of
-from omnidraft.learning.training_events import Ended, Event
-from omnidraft.learning.training_job import Kind
-from omnidraft.learning.training_process import TrainingProcess
-from omnidraft.learning.training_runs import TrainingRun, TrainingRuns
-from omnidraft.learning.update_trigger import UpdateTrigger
+from omnidraft.learning.material.history import OpenStores
+from omnidraft.learning.material.record import Answered, Pairing
+from omnidraft.learning.training_job import Ended, Event, Kind
+from omnidraft.learning.training_process import TrainingProcess, TrainingRun, TrainingRuns
+from omnidraft.learning.update_trigger import Machine, UpdateTrigger
 from omnidraft.settings.config import LearningSettings
 from omnidraft.storage.paths import ProfilePaths
 

@@ -6,18 +6,19 @@ Also whether a served version should be looked at again: by acceptance of its ow
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from statistics import fmean
 
 import numpy as np
+import psutil
 
 from omnidraft.learning.adapters.serving import Adapters, Choice
 from omnidraft.learning.facts import Update
-from omnidraft.learning.material.capture import Pairing
-from omnidraft.learning.material.history import History, acceptance
-from omnidraft.learning.material.open_stores import OpenStores
+from omnidraft.learning.material.history import History, OpenStores, acceptance
+from omnidraft.learning.material.record import Pairing
 from omnidraft.learning.training_job import Kind
-from omnidraft.learning.training_runs import TrainingRun
+from omnidraft.learning.training_process import TrainingRun
 from omnidraft.settings.config import LearningSettings
 
 LIVE_ANSWERS = 50  # served by a version before its acceptance says something
@@ -130,3 +131,45 @@ def has_fallen(choice: Choice, adapters: Adapters, history: History | None, look
 def _error(a: list[float], b: list[float]) -> float:
     """Standard error of the difference of two means."""
     return float(np.sqrt(np.var(a, ddof=1) / len(a) + np.var(b, ddof=1) / len(b)))
+
+
+# Whether the machine is free for training: not on its battery, and not at work for something else.
+
+
+BUSY = 0.6  # share of the processor that others may use
+PATIENCE = 600.0  # seconds after which training begins on a busy machine too, at the lowest priority
+LOOK, FRESH = 1.0, 30.0  # seconds: a load over less is noise; one over more may be an answer's that was written then
+
+
+class Machine:
+    """Is asked again and again while something is due. busy: above 1 for any load."""
+
+    def __init__(self) -> None:
+        self.busy = BUSY
+        self._looked, self._busy_since, self._said = float("-inf"), 0.0, ""
+
+    def why_wait(self) -> str:
+        """Why training should not begin now, in a sentence; "" if it may."""
+        if self.busy > 1:
+            return ""
+        now = time.monotonic()
+        passed = now - self._looked
+        if passed >= LOOK:
+            self._looked, load = now, psutil.cpu_percent() / 100
+            self._said = self._say(now, load) if passed < FRESH else "Training begins when the machine is quiet."
+        return self._said
+
+    def _say(self, now: float, load: float) -> str:
+        if _on_battery():
+            return "Training waits until the machine is plugged in."
+        self._busy_since = (self._busy_since or now) if load > self.busy else 0.0
+        if self._busy_since and now - self._busy_since < PATIENCE:
+            return "Training waits while other programs use the processor."
+        return ""
+
+
+def _on_battery() -> bool:
+    """False where nobody knows."""
+    look = getattr(psutil, "sensors_battery", None)
+    battery = look() if look is not None else None
+    return battery is not None and battery.power_plugged is False

@@ -21,7 +21,7 @@ from omnidraft.backends.gguf.file import data_end, read_info
 from omnidraft.backends.gguf.header import read_header
 from omnidraft.chats import ChatStore, export_json, read_json
 from omnidraft.errors import ModelError, StorageError
-from omnidraft.storage import sqlite
+from omnidraft.storage import database
 
 SQLITE_MAGIC = b"SQLite format 3\0"
 SEARCH_INDEX = "message_index"  # of conversations; made anew from them
@@ -29,7 +29,7 @@ MANY_OPCODES = 100_000  # nothing of ours reads as so many; megabytes that do wo
 MAX_RATIO, FREE_BYTES = 100, 16 << 20  # what packed bytes may unpack to: so many times as much, and a little anyhow
 SLACK = 4096  # bytes behind the last tensor of a file, where the next would be aligned to
 MAX_TEXT = 16 << 20  # of an adapter's file that is read whole
-_UNREADABLE: tuple[type[Exception], ...] = (*sqlite.Error, UnicodeDecodeError)
+_UNREADABLE: tuple[type[Exception], ...] = (*database.Error, UnicodeDecodeError)
 _LOADING = frozenset({"GLOBAL", "STACK_GLOBAL", "INST", "EXT1", "EXT2", "EXT4", "PERSID", "BINPERSID", "STOP"})
 _JSON_SUFFIXES = (".json",)
 _TEXT_SUFFIXES = (".txt", ".md", ".toml", ".jsonl", ".csv")
@@ -60,7 +60,7 @@ def check_database(path: Path) -> None:
         if file.read(len(SQLITE_MAGIC)) != SQLITE_MAGIC:
             raise StorageError(f"{path} is not a database.")
     try:
-        with closing(sqlite.connect(path, isolation_level=None)) as connection:
+        with closing(database.connect(path, isolation_level=None)) as connection:
             connection.execute("PRAGMA trusted_schema=OFF")
             connection.execute("PRAGMA cell_size_check=ON")
             _drop_search_index(connection)

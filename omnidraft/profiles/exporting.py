@@ -18,7 +18,7 @@ from pathlib import Path
 from omnidraft.errors import StorageError
 from omnidraft.profiles.folders import DATABASES, OUTGOING, existing
 from omnidraft.settings.file import load_settings
-from omnidraft.storage import sqlite
+from omnidraft.storage import database
 from omnidraft.storage.files import read, reason
 from omnidraft.storage.paths import DataHome, ProfilePaths, make_folder
 from omnidraft.storage.scratch import Scratch, replacing
@@ -69,16 +69,16 @@ def _back_up(source: Path, copy: Path) -> None:
     """A consistent copy of a database that may be written to meanwhile, without what was deleted from it."""
     try:
         if (vault := vault_of(source)) is not None:
-            sqlite.copy_open(vault.key_for(source), source, copy)  # which leaves out what VACUUM does
+            database.copy_open(vault.key_for(source), source, copy)  # which leaves out what VACUUM does
             return
-        with closing(sqlite.connect(source, timeout=10)) as live, closing(sqlite.connect(copy)) as saved:
+        with closing(database.connect(source, timeout=10)) as live, closing(database.connect(copy)) as saved:
             live.execute("PRAGMA query_only=ON")
             live.backup(saved)
             saved.execute("PRAGMA journal_mode=DELETE")  # one file, no log beside it
             saved.execute("PRAGMA temp_store=MEMORY")
             saved.execute("VACUUM")
             saved.execute("PRAGMA journal_mode=DELETE")
-    except sqlite.Error as error:
+    except database.Error as error:
         raise StorageError(f"{source} cannot be exported: {error}.") from error
 
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from omnidraft.errors import SettingsError, StorageError
+from omnidraft.storage.database import is_open
 from omnidraft.storage.files import erase, reason, remove, sync_folder
 from omnidraft.storage.paths import DataHome, Part, ProfilePaths, make_folder, measured, profile_name
 from omnidraft.storage.scratch import sweep
-from omnidraft.storage.sqlite import is_open
 from omnidraft.storage.vault import BACKUPS, vault_of
 
 DELETED = ".deleted-"  # renamed so before removal: a kill in between never leaves half a profile

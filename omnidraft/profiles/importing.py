@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import stat
 import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,8 @@ from omnidraft.profiles.exporting import BLOCK, FORMAT, MANIFEST, VERSION
 from omnidraft.profiles.folders import DATABASES, INCOMING, Profile, free_name
 from omnidraft.settings.config import changed
 from omnidraft.settings.file import load_settings, save_settings
-from omnidraft.storage.encryption.copying import encrypt_folder
-from omnidraft.storage.files import readable, reason, sync_folder
+from omnidraft.storage.encryption.conversion import encrypt_folder
+from omnidraft.storage.files import erase, readable, reason, sync_folder
 from omnidraft.storage.paths import DataHome, ProfilePaths, make_folder, profile_name
 from omnidraft.storage.scratch import Scratch
 from omnidraft.storage.vault import vault_of
@@ -207,3 +208,34 @@ def _forget_workers(path: Path) -> None:
 
 def _refused(archive: Path, why: str) -> StorageError:
     return StorageError(f"{archive} cannot be imported: {why}.")
+
+
+# Where files that a browser sends lie until they are read: in the data home, so that they go with it. A file goes as
+# soon as it was read, the rest when everything is forgotten and when the app starts. Knows nothing of what is in them.
+
+
+_DIGEST = re.compile("[0-9a-f]{64}")  # Gradio keeps an upload in a folder named after its content
+
+
+@contextmanager
+def taken(upload: Path) -> Iterator[Path]:
+    """An upload to read; afterwards it is gone, whatever was in it, with the folder that held it alone.
+
+    Anything but a plain file stays: a request may name a folder instead.
+    """
+    try:
+        yield upload
+    finally:
+        if upload.is_file():
+            with suppress(StorageError):
+                erase(upload)
+        if _DIGEST.fullmatch(upload.parent.name):
+            with suppress(OSError):
+                upload.parent.rmdir()
+
+
+def clear_uploads(home: DataHome) -> None:
+    """Remove, unreadably, what was sent and never read. StorageError if something cannot be removed."""
+    make_folder(home.uploads)
+    for path in sorted(home.uploads.iterdir()):
+        erase(path)

@@ -6,7 +6,7 @@ Knows nothing of files (settings_file.py) and of who applies a setting.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, TypeVar
 
@@ -26,7 +26,33 @@ from omnidraft.settings.fields import (
     text,
     texts,
 )
-from omnidraft.settings.named_files import check_named_files
+
+# Files that belong to a model, as people write them: "MODEL = FILE". Knows nothing of what is in them.
+
+
+def named_file(entries: Sequence[str], model: str) -> str | None:
+    """The file named for the model file or folder `model`, the last of several; None without any."""
+    return dict(map(_parted, entries)).get(model)
+
+
+def with_named_file(entries: Sequence[str], model: str, file: str) -> tuple[str, ...]:
+    """The entries with `file` named for `model`; "" names none."""
+    others = [entry for entry in entries if _parted(entry)[0] != model]
+    return (*others, f"{model} = {file}") if file else tuple(others)
+
+
+def check_named_files(setting: str, entries: Sequence[str]) -> None:
+    """SettingsError for an entry that is none."""
+    for entry in entries:
+        if not all(_parted(entry)):
+            told = f"The setting {setting} has {entry[:80]!r}, but must have lines like model.gguf = FILE."
+            raise SettingsError(told)
+
+
+def _parted(entry: str) -> tuple[str, str]:
+    name, _, file = entry.partition("=")
+    return name.strip(), file.strip()
+
 
 __all__ = [
     "AppSettings",
@@ -65,9 +91,7 @@ class SamplingSettings:
     min_p: float = number(
         0.05, 0.0, 1.0, "Only tokens at least this fraction as probable as the best one; 0 is off.", expert=True
     )
-    repeat_penalty: float = number(
-        1.0, 0.5, 3.0, "Makes tokens of the last 64 less likely; 1 is off.", expert=True
-    )
+    repeat_penalty: float = number(1.0, 0.5, 3.0, "Makes tokens of the last 64 less likely; 1 is off.", expert=True)
     presence_penalty: float = number(
         0.0, -2.0, 2.0, "Taken off the logit of what the answer said already; 0 is off.", expert=True
     )

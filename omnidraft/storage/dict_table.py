@@ -17,7 +17,7 @@ from typing import Any
 
 from sqlitedict import SqliteDict, SqliteMultithread
 
-from omnidraft.storage import sqlite
+from omnidraft.storage import database
 
 ANSWER_SECONDS = 60.0  # how long the disk may take before it counts as gone
 _LOOK_SECONDS = 0.5
@@ -35,7 +35,7 @@ class _Writer(SqliteMultithread):
     opened: tuple[sqlite3.Connection, sqlite3.Cursor] | None = None
 
     def _connect(self) -> tuple[sqlite3.Connection, sqlite3.Cursor]:
-        connection = sqlite.connect(self.filename, check_same_thread=False)
+        connection = database.connect(self.filename, check_same_thread=False)
         self.opened = connection, connection.cursor()
         connection.execute(f"PRAGMA journal_mode = {self.journal_mode}")
         return self.opened
@@ -49,7 +49,7 @@ class _Writer(SqliteMultithread):
         finally:
             # The exception keeps the frame and with it the connection: closed here, or the file would stay open.
             for one in reversed(self.opened or ()):
-                with suppress(*sqlite.Error):
+                with suppress(*database.Error):
                     one.close()
 
     def select(self, req: str, arg: tuple | None = None) -> Iterator[tuple]:
@@ -80,7 +80,7 @@ class _Writer(SqliteMultithread):
             return
         try:
             super().close()
-        except sqlite.Error:
+        except database.Error:
             super().close(force=True)
             raise
         finally:
@@ -109,7 +109,7 @@ class DictTable(SqliteDict):
 
     def commit(self, blocking: bool = True) -> None:
         """Commit, even if a statement failed, so that no transaction stays open; then raise that failure
-        (one of `sqlite.Error`). It always waits until the disk has it."""
+        (one of `database.Error`). It always waits until the disk has it."""
         failure = self.settle()
         self.conn.commit(blocking=False)
         if failure := failure or self.settle():
@@ -124,5 +124,5 @@ class DictTable(SqliteDict):
                 return failure
             except Silent as error:
                 return failure or error
-            except sqlite.Error as error:  # an earlier statement's
+            except database.Error as error:  # an earlier statement's
                 failure = failure or error

@@ -7,16 +7,17 @@ files hold.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from omnidraft.errors import StorageError
 from omnidraft.storage.scratch import replacing, sync_folder
-from omnidraft.storage.sealed import seal, sealed_bytes, unseal, unsealed_bytes
-from omnidraft.storage.vault import vault_of
+from omnidraft.storage.vault import seal, sealed_bytes, unseal, unsealed_bytes, vault_of
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -151,3 +152,23 @@ def _overwrite(file: Path) -> None:
             left -= data.write(bytes(min(left, 1 << 20)))
         data.flush()
         os.fsync(data.fileno())
+
+
+# JSON from a file that anybody may have written: whatever is wrong with it is a ValueError.
+
+
+def read_json(text: str | bytes) -> Any:
+    """The value; ValueError also where it is nested deeper than Python goes, which json tells in another way."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def read_object(file: Path) -> dict[str, Any]:
+    """The object in a file; {} if the file is missing or holds none."""
+    try:
+        content = read_json(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}

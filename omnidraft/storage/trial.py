@@ -18,9 +18,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 from omnidraft.errors import ModelError, StorageError
-from omnidraft.processes.bounded_child import run_bounded
-from omnidraft.storage.files import write_atomically
-from omnidraft.storage.json_text import read_object
+from omnidraft.processes.children import run_bounded
+from omnidraft.storage.files import read_object, write_atomically
 from omnidraft.storage.paths import BUNDLED_MODELS
 from omnidraft.storage.vault import is_opened
 

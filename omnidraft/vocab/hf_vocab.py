@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from omnidraft.errors import ModelError, first_line
-from omnidraft.storage.json_text import read_json, read_object
+from omnidraft.storage.files import read_json, read_object
 from omnidraft.vocab.vocabulary import TokenKind, Vocabulary, turn_end
 
 if TYPE_CHECKING:

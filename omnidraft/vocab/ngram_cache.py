@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 
 from omnidraft.errors import StorageError
 from omnidraft.settings.config import CacheSettings
-from omnidraft.vocab.eviction import Entry, EvictionOrder
+from omnidraft.vocab.exact import Trie
+from omnidraft.vocab.ngram_store import Entry, EvictionOrder
 from omnidraft.vocab.pair_map import PairMap
-from omnidraft.vocab.trie import Trie
 
 if TYPE_CHECKING:
     from omnidraft.vocab.ngram_store import NgramStore

@@ -8,7 +8,7 @@ from omnidraft.app import conversing
 from omnidraft.app.attached import fitted, sizes
 from omnidraft.app.sessions import Sessions
 from omnidraft.chats import TextFile
-from omnidraft.chats.files import with_files
+from omnidraft.chats.pictures import with_files
 from omnidraft.errors import ContextFull
 from omnidraft.settings.config import SamplingSettings
 from omnidraft.storage.paths import find_data_home

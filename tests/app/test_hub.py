@@ -11,8 +11,8 @@ from omnidraft.app import hub as downloads
 from omnidraft.app.hub import Download
 from omnidraft.app.hub_files import HubError, RemoteModel, list_models
 from omnidraft.backends.gguf.file import read_info, usable_info
-from omnidraft.storage.file_lock import FileLock
 from omnidraft.storage.paths import BUNDLED_MODELS, DataHome
+from omnidraft.storage.scratch import FileLock
 from tests.ui.conftest import free_port
 from tests.ui.stub_hub import REPO, StubHub
 

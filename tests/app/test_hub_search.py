@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from omnidraft.app import hub_drafters, hub_fit, hub_search
+from omnidraft.app import hub, hub_fit
 from omnidraft.app.hub_files import HubError, list_models
-from omnidraft.app.model_memory import context_of
+from omnidraft.app.models_list import context_of
 from omnidraft.backends.gguf.file import read_info
 from omnidraft.backends.llama.estimate import header_estimate
 from omnidraft.decoding.cost import CostModel
@@ -30,7 +30,7 @@ def test_a_search_lists_what_may_fit_most_downloaded_first(serve):
         {"id": "b/huge", "downloads": 900, "gguf": {"total": 70_000_000_000}},
         {"id": "c/unknown", "downloads": 50},
     ]
-    found, hidden = hub_search.search(" qwen ", free=4 << 30)
+    found, hidden = hub.search(" qwen ", free=4 << 30)
     assert [one.repo for one in found] == ["c/unknown", "a/small"]
     assert hidden == 1
     assert found[1].label() == "a/small · 500M · 5 downloads"
@@ -38,13 +38,13 @@ def test_a_search_lists_what_may_fit_most_downloaded_first(serve):
     assert (query["search"], query["sort"], query["filter"]) == (["qwen"], ["downloads"], ["gguf"])
     assert not any("authorization" in {name.lower() for name in headers} for headers in hub.headers)
     with pytest.raises(HubError, match="part of the model's name"):
-        hub_search.search("  ", None)
+        hub.search("  ", None)
 
 
 def test_a_hub_that_is_gone_costs_one_sentence(serve):
     serve({}).close()
     with pytest.raises(HubError, match="cannot be reached"):
-        hub_search.search("x", None)
+        hub.search("x", None)
 
 
 def test_files_are_judged_by_the_formula_that_refuses_a_load(serve, tmp_path):
@@ -76,17 +76,17 @@ def tokenizer(pieces: list[str]) -> bytes:
 
 
 def compared(target, cache):
-    return [hub_drafters.compared(known, target, cache) for known in hub_drafters.DRAFTERS]
+    return [hub_fit.compared(known, target, cache) for known in hub_fit.DRAFTERS]
 
 
 def test_drafters_are_compared_by_their_vocabularies_alone(serve, tmp_path):
     hub = serve({})
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-    few, many = (known.repo for known in hub_drafters.DRAFTERS[:2])
+    few, many = (known.repo for known in hub_fit.DRAFTERS[:2])
     target = read_gguf_vocabulary(TARGET)
     known = [p.decode() for p in target.pieces if p.isalpha() and p.isascii() and len(p) > 1][:500]
     hub.tokenizers = {few: tokenizer(letters), many: tokenizer([*letters, *known])}
-    found = hub_drafters.ranked(compared(target, tmp_path))
+    found = hub_fit.ranked(compared(target, tmp_path))
     assert [one.known.repo for one in found][:2] == [many, few]
     assert found[0].share > found[1].share > 0
     assert "map directly" in found[0].label()
@@ -99,7 +99,7 @@ def test_drafters_are_compared_by_their_vocabularies_alone(serve, tmp_path):
 
 def test_a_damaged_tokenizer_is_said_and_not_kept(serve, tmp_path):
     hub = serve({})
-    repos = [known.repo for known in hub_drafters.DRAFTERS]
+    repos = [known.repo for known in hub_fit.DRAFTERS]
     hub.tokenizers = {repo: json.dumps({"model": 5}).encode() for repo in repos}
     hub.tokenizers[repos[0]] = tokenizer(["a", "b"])  # no token for any other byte
     found = compared(read_gguf_vocabulary(TARGET), tmp_path)
@@ -108,10 +108,10 @@ def test_a_damaged_tokenizer_is_said_and_not_kept(serve, tmp_path):
 
 
 def test_what_a_drafter_is_worth_follows_its_size_and_what_passes_take():
-    small, large = hub_drafters.DRAFTERS[:2]
+    small, large = hub_fit.DRAFTERS[:2]
     flat = CostModel({1: 0.1, 2: 0.1, 9: 0.1}, 0.01)
     steep = CostModel({1: 0.1, 2: 0.2, 9: 0.9}, 0.01)
-    gains = [hub_drafters.worth(known, 4_000_000_000, flat) for known in (small, large)]
+    gains = [hub_fit.worth(known, 4_000_000_000, flat) for known in (small, large)]
     assert gains[0].step == pytest.approx(68 * 34 / 32 / 4000)
     assert 1.6 < gains[1].speedup < gains[0].speedup < 2  # of every second guess: two tokens a pass at most
-    assert hub_drafters.worth(small, 4_000_000_000, steep).speedup == 1  # not worth a guess
+    assert hub_fit.worth(small, 4_000_000_000, steep).speedup == 1  # not worth a guess

@@ -12,7 +12,7 @@ import pytest
 
 from omnidraft.app import model_import
 from omnidraft.app.model_import import Incoming
-from omnidraft.backends.projectors import projector_beside
+from omnidraft.backends.discovery import projector_beside
 from omnidraft.errors import ModelError
 from omnidraft.storage.paths import BUNDLED_MODELS, DataHome
 from tests.backends.tiny_models import write

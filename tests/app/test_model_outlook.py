@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from omnidraft.app import model_memory
-from omnidraft.app.model_memory import Room, needs
-from omnidraft.app.model_speed import Speed, speeds
-from omnidraft.app.speed_store import SpeedStore, speed_key
+from omnidraft.app import models_list
+from omnidraft.app.models_list import Room, needs
+from omnidraft.app.speeds import Speed, SpeedStore, speed_key, speeds
 from omnidraft.backends.gguf.file import read_info
 from omnidraft.backends.llama.devices import GPU, Device
+from omnidraft.decoding.chances import Knowledge
 from omnidraft.decoding.cost import CostModel
-from omnidraft.decoding.knowledge import Knowledge
 from omnidraft.settings.config import ModelSettings
 from tests.hollow import SHAPES, write_hollow
 
@@ -30,8 +29,8 @@ def test_what_is_larger_than_what_is_free_does_not_fit():
 
 
 def test_the_loaded_model_would_make_room(monkeypatch):
-    monkeypatch.setattr(model_memory, "local_cards", list)
-    monkeypatch.setattr(model_memory, "available_bytes", lambda: 2 * GB)
+    monkeypatch.setattr(models_list, "local_cards", list)
+    monkeypatch.setattr(models_list, "available_bytes", lambda: 2 * GB)
     assert Room.now(SETTINGS, 3 * GB).memory == 5 * GB
 
 
@@ -41,8 +40,8 @@ def test_the_loaded_model_would_make_room(monkeypatch):
 )
 def test_a_card_holds_a_model_or_a_part_of_it(monkeypatch, needed, words):
     cards = [Device(0, "a", "a card", GPU, 8 * GB, 8 * GB), Device(0, "b", "another", GPU, 4 * GB, 4 * GB)]
-    monkeypatch.setattr(model_memory, "local_cards", lambda: cards)
-    monkeypatch.setattr(model_memory, "available_bytes", lambda: int(8.7 * GB))
+    monkeypatch.setattr(models_list, "local_cards", lambda: cards)
+    monkeypatch.setattr(models_list, "available_bytes", lambda: int(8.7 * GB))
     assert Room.now(SETTINGS, 0).fits(FILE, needed * GB)[1] == words
     on_processor = Room.now(ModelSettings(n_gpu_layers=0), 0)
     assert "card" not in on_processor.fits(FILE, 7 * GB)[1]

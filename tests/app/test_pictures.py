@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from omnidraft.app import conversing
-from omnidraft.app.seen_pictures import seen_pictures
+from omnidraft.app.attached import seen_pictures
 from omnidraft.app.session import Session
 from omnidraft.backends.pictures import Picture
 from omnidraft.errors import PictureError
-from omnidraft.settings.named_files import with_named_file
+from omnidraft.settings.config import with_named_file
 from omnidraft.storage.paths import BUNDLED_MODELS, find_data_home
 from tests.backends.seeing import needs_eyes, vision_model
 from tests.chats.test_pictures import BLUE, RED

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from omnidraft.app.live import Live
-from omnidraft.app.plain_speed import ENOUGH, PlainRounds, RoundTimes
+from omnidraft.app.answer_job import Live
+from omnidraft.app.speeds import ENOUGH, PlainRounds, RoundTimes
 from omnidraft.decoding.events import Finished, Round, Token
 from ui.chat.panel import panel
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from omnidraft.app import conversing
-from omnidraft.app.race_state import RacePlan, RaceView, progress
+from omnidraft.app.race_job import RacePlan, RaceView, progress
 from omnidraft.app.session import Session, StillAnswering
 from omnidraft.errors import ModelError
+from omnidraft.lab.prompts import own_prompts, topic_prompts
 from omnidraft.lab.race import Taught
-from omnidraft.lab.topics import own_prompts, topic_prompts
 from omnidraft.learning import learner
 from omnidraft.learning.learner import Waits
 from omnidraft.settings.config import changed

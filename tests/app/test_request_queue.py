@@ -6,8 +6,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from omnidraft.app import request_queue as module
-from omnidraft.app.request_queue import QueueFull, RequestQueue
+from omnidraft.app import waiting as module
+from omnidraft.app.waiting import QueueFull, RequestQueue
 
 
 def test_the_first_who_came_is_first_until_gone():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from omnidraft.app.loaded_pair import LoadedPair, LoadRequest
-from omnidraft.backends.llama import cards, estimate
+from omnidraft.backends.llama import estimate
 from omnidraft.backends.llama.devices import GPU, Device
 from omnidraft.errors import ModelError, NoRoom
 from omnidraft.settings.config import CacheSettings, ModelSettings
@@ -57,8 +57,8 @@ def test_it_comes_back_where_the_new_one_cannot_be_loaded(pair, models, tmp_path
 
 def test_a_card_without_room_for_the_new_model_is_crowded(models, monkeypatch):
     path, free = models / "tiny-target-a-f16.gguf", 1 << 20
-    monkeypatch.setattr(cards, "local_cards", lambda: [Device(0, "Card", "a card", GPU, free, 1 << 33)])
-    assert cards.crowded(path, SETTINGS)
+    monkeypatch.setattr(estimate, "local_cards", lambda: [Device(0, "Card", "a card", GPU, free, 1 << 33)])
+    assert estimate.crowded(path, SETTINGS)
     free = 1 << 33
-    assert not cards.crowded(path, SETTINGS)
-    assert not cards.crowded(models, SETTINGS)
+    assert not estimate.crowded(path, SETTINGS)
+    assert not estimate.crowded(models, SETTINGS)

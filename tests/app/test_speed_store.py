@@ -8,10 +8,10 @@ from threading import Thread
 
 import pytest
 
-from omnidraft.app.speed_store import PairSpeed, SpeedStore, speed_key
+from omnidraft.app.speeds import PairSpeed, SpeedStore, speed_key
+from omnidraft.decoding.chances import Knowledge
 from omnidraft.decoding.cost import CostModel
 from omnidraft.decoding.guard import Guard
-from omnidraft.decoding.knowledge import Knowledge
 from omnidraft.settings.config import ModelSettings
 
 

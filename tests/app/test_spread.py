@@ -6,7 +6,7 @@ import pytest
 
 import omnidraft.app.session
 from omnidraft.app.session import Session
-from omnidraft.app.speed_store import speed_key
+from omnidraft.app.speeds import speed_key
 from omnidraft.errors import SettingsError
 from omnidraft.settings.config import ModelSettings
 from omnidraft.storage.paths import find_data_home

@@ -15,7 +15,7 @@ from omnidraft.app.tools import Toolbox
 from omnidraft.backends.llama.model import LlamaTarget
 from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.chats import TextFile, export_json, import_json
-from omnidraft.chats.steps import NOT_ALLOWED, Step, ToolCall, messages_with_steps, open_call, steps_of
+from omnidraft.chats.records import NOT_ALLOWED, Step, ToolCall, messages_with_steps, open_call, steps_of
 from omnidraft.errors import ModelError
 from omnidraft.settings.config import ModelSettings
 from omnidraft.storage.paths import find_data_home

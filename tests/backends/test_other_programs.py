@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from omnidraft.backends.discovery import find_models
-from omnidraft.backends.other_programs import places
+from omnidraft.backends.discovery import find_models, places
 
 
 @pytest.fixture

@@ -7,9 +7,8 @@ import pytest
 
 from omnidraft.backends.llama.eyes import MOST_PICTURES
 from omnidraft.backends.llama.model import LlamaDrafter, LlamaTarget
-from omnidraft.backends.picture_ids import FIRST
-from omnidraft.backends.prompting.picture_marks import UNSEEN, mark, unseen, with_pictures
-from omnidraft.backends.prompting.prompt import prompt_ids
+from omnidraft.backends.pictures import FIRST
+from omnidraft.backends.prompting.prompt import UNSEEN, mark, prompt_ids, unseen, with_pictures
 from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.decoding.events import Finished, Notice, Token
 from omnidraft.decoding.request import AnswerRequest

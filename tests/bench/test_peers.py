@@ -14,9 +14,8 @@ from omnidraft.__main__ import main
 from omnidraft.bench.peers.llama_server import LlamaServer
 from omnidraft.bench.peers.peer import PLAIN, Answer, Burst, Models, Question, answer_of
 from omnidraft.bench.peers.run import compared
-from omnidraft.bench.plans import Peers
 from omnidraft.bench.report import Report, markdown
-from omnidraft.bench.runner import Cells, Work
+from omnidraft.bench.runner import Cells, Peers, Work
 from omnidraft.errors import ModelError, SettingsError
 from omnidraft.storage.paths import DataHome
 

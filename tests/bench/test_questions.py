@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from omnidraft.bench.plans import ALL, EDIT
 from omnidraft.bench.questions import choose
+from omnidraft.bench.runner import ALL, EDIT
 from omnidraft.errors import SettingsError
 from omnidraft.lab.prompts import TASKS
 

@@ -6,9 +6,8 @@ import pytest
 
 from omnidraft.bench import speed
 from omnidraft.bench.pairs import draft_settings
-from omnidraft.bench.plans import Speed
 from omnidraft.bench.report import Report
-from omnidraft.bench.runner import Cells, Work
+from omnidraft.bench.runner import Cells, Speed, Work
 from omnidraft.bench.speed import measured, run, summary, typical
 from omnidraft.errors import SettingsError
 from omnidraft.storage.paths import BUNDLED_MODELS, DataHome

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from omnidraft.chats import ChatStore, answer_meta, eraser, export_json, import_json
+from omnidraft.chats import ChatStore, answer_meta, export_json, import_json, schema
 from omnidraft.chats.library import Prompt
 from omnidraft.errors import StorageError
 
@@ -62,7 +62,7 @@ def test_a_deleted_conversation_is_in_no_file_any_more(tmp_path, full_text, fill
 
 
 def test_what_is_deleted_later_leaves_the_file_by_itself_while_others_are_read_and_written(tmp_path, monkeypatch):
-    monkeypatch.setattr(eraser, "QUIET_SECONDS", 0.2)
+    monkeypatch.setattr(schema, "QUIET_SECONDS", 0.2)
     with ChatStore(tmp_path / "chats.sqlite") as store:
         kept, gone, question = talk(store, "walrus"), talk(store, SECRET), talk(store, SECRET)
         store.search(SECRET[2:5])  # what is held in memory for it is forgotten as well
@@ -174,7 +174,7 @@ def test_while_another_program_reads_a_deletion_is_finished_at_the_next_opening(
 
 KILLED_IN_DELETION = """
 import os, signal, sys
-from omnidraft.chats import ChatStore, eraser as module
+from omnidraft.chats import ChatStore, schema as module
 from omnidraft.chats.search import MessageIndex
 store = ChatStore(sys.argv[1])
 kill = lambda *_: os.kill(os.getpid(), signal.SIGKILL)

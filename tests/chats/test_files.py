@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from omnidraft.chats import ChatStore, TextFile, export_json, export_markdown, files_meta, import_json, import_markdown
-from omnidraft.chats.files import files_of, with_files
+from omnidraft.chats.pictures import files_of, with_files
 
 NOTES = TextFile("notes.txt", "Buy milk.\n")
 CODE = TextFile("a.md", "```py\nprint()\n```\n````\nfour\n````")

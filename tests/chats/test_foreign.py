@@ -13,11 +13,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from omnidraft.chats.foreign import Brought, child, items, read_foreign
+from omnidraft.chats.foreign import reading, turns
+from omnidraft.chats.foreign.reading import Brought, read_foreign
 from omnidraft.errors import StorageError
 
 
-def reading(folder: Path, data: bytes) -> Brought | None:
+def brought(folder: Path, data: bytes) -> Brought | None:
     (folder / "export").write_bytes(data)
     return read_foreign(folder / "export")
 
@@ -84,7 +85,7 @@ def said(found) -> list[tuple[str, str]]:
 
 
 def test_of_a_chatgpt_tree_the_path_shown_comes_in(store, tmp_path):
-    found = reading(tmp_path, json.dumps([CHATGPT]).encode())
+    found = brought(tmp_path, json.dumps([CHATGPT]).encode())
     assert said(found) == [
         ("user", "When was Rome founded?"), ("assistant", "In 753 BC,\n\nthey say."), ("user", "See\n[picture]"),
     ]  # fmt: skip
@@ -98,13 +99,13 @@ def test_of_a_chatgpt_tree_the_path_shown_comes_in(store, tmp_path):
 
 
 def test_without_a_current_node_the_newest_branch_counts(tmp_path):
-    found = reading(tmp_path, json.dumps([{**CHATGPT, "current_node": None}]).encode())
+    found = brought(tmp_path, json.dumps([{**CHATGPT, "current_node": None}]).encode())
     assert said(found)[-1] == ("user", "See\n[picture]")
 
 
 def test_an_open_webui_history_comes_in(tmp_path):
     for given in ([OPEN_WEBUI], OPEN_WEBUI, {"data": [OPEN_WEBUI]}):
-        found = reading(tmp_path, json.dumps(given).encode())
+        found = brought(tmp_path, json.dumps(given).encode())
         assert said(found) == [
             ("user", "How long?"),
             ("assistant", "<think>\nIt depends.\nYes.\n</think>\n\nAn hour."),
@@ -115,7 +116,7 @@ def test_an_open_webui_history_comes_in(tmp_path):
 
 
 def test_an_lm_studio_conversation_comes_in(tmp_path):
-    found = reading(tmp_path, json.dumps(LM_STUDIO).encode())
+    found = brought(tmp_path, json.dumps(LM_STUDIO).encode())
     assert said(found) == [("user", "How hot?"), ("assistant", "<think>\nHm.\n</think>\n\n80 °C.")]
     ((chat, messages),) = found.conversations
     assert (chat.title, chat.system, chat.created) == ("Tea", "Short.", 1_700_000_000.0)
@@ -136,11 +137,11 @@ def test_archives_are_read_and_what_came_in_is_counted(tmp_path):
             "current_node": "b"}  # fmt: skip
     empty = {"mapping": {}, "current_node": "x"}
     odd = {"mapping": {"a": {"message": {"author": "me", "content": 5, "metadata": 3}}}, "current_node": "a"}
-    found = reading(tmp_path, zipped(conversations=[CHATGPT, ring, empty, odd, 7], user={"id": 5}))
+    found = brought(tmp_path, zipped(conversations=[CHATGPT, ring, empty, odd, 7], user={"id": 5}))
     assert found.sentence() == (
         "2 conversations with 6 messages came in from ChatGPT; 3 held nothing that can be read and stayed out."
     )
-    assert len(reading(tmp_path, zipped(tea=LM_STUDIO, more=LM_STUDIO)).conversations) == 2
+    assert len(brought(tmp_path, zipped(tea=LM_STUDIO, more=LM_STUDIO)).conversations) == 2
 
 
 @pytest.mark.parametrize("data", [
@@ -149,12 +150,12 @@ def test_archives_are_read_and_what_came_in_is_counted(tmp_path):
 ])  # fmt: skip
 def test_what_cannot_be_read_costs_one_sentence(tmp_path, data):
     with pytest.raises(StorageError, match=r"^The file cannot be imported: [^\n]*\.$"):
-        reading(tmp_path, data)
+        brought(tmp_path, data)
 
 
 @pytest.mark.parametrize("given", [{}, [], {"format": "omnidraft-chats"}, [1, "x", None], {"mapping": 5}])
 def test_what_no_known_program_wrote_is_nobodys(tmp_path, given):
-    assert reading(tmp_path, json.dumps(given).encode()) is None
+    assert brought(tmp_path, json.dumps(given).encode()) is None
 
 
 @pytest.mark.parametrize("whole", [CHATGPT, OPEN_WEBUI, LM_STUDIO])
@@ -166,9 +167,9 @@ def test_values_of_another_type_anywhere_raise_nothing_else(whole):
         for other in ("null", "5", '"x"', "[]", "{}", "true", "1e400"):
             end = _end_of_value(text, at + 2)
             with suppress(StorageError):
-                for item in items.items(io.BytesIO((text[: at + 2] + other + text[end:]).encode())):
-                    if (program := child._program(item)) is not None:
-                        child._read(program, item)
+                for item in turns.items(io.BytesIO((text[: at + 2] + other + text[end:]).encode())):
+                    if (program := reading._program(item)) is not None:
+                        reading._read(program, item)
 
 
 def _end_of_value(text: str, start: int) -> int:
@@ -177,15 +178,15 @@ def _end_of_value(text: str, start: int) -> int:
 
 @pytest.mark.parametrize("size", [1, 2, 7, 1000])
 def test_values_are_found_wherever_a_piece_ends(monkeypatch, size):
-    monkeypatch.setattr(items, "_CHUNK", size)
+    monkeypatch.setattr(turns, "_CHUNK", size)
     values = [1, 23.5, "a, ]é\U0001f600", {"x": [1, [2]]}, [], None, "", 456]
     for indent in (None, 2):
         text = json.dumps(values, indent=indent, ensure_ascii=False).encode()
-        assert list(items.items(io.BytesIO(text))) == values
+        assert list(turns.items(io.BytesIO(text))) == values
         for cut in range(1, len(text)):
             with pytest.raises(StorageError):
-                list(items.items(io.BytesIO(text[:cut])))
-    assert list(items.items(io.BytesIO(b"\xef\xbb\xbf [ ] "))) == []
+                list(turns.items(io.BytesIO(text[:cut])))
+    assert list(turns.items(io.BytesIO(b"\xef\xbb\xbf [ ] "))) == []
 
 
 class Watched:
@@ -251,12 +252,12 @@ def test_a_bomb_fills_and_stops_nobody(tmp_path, unit):
     """122 kilobytes that a parser makes gigabytes of, in one value or in millions of them."""
     data = bomb(unit, 60 << 20)
     with Watched() as watched:
-        assert reading(tmp_path, data) is None
+        assert brought(tmp_path, data) is None
     watched.check(data)
 
 
 def test_one_value_of_gigabytes_is_refused(tmp_path):
     data = bomb(b"[[],[],{}],", 20 << 20, deep=b"[")
     with Watched() as watched, pytest.raises(StorageError, match=r"larger than 16 MB|too long"):
-        reading(tmp_path, data)
+        brought(tmp_path, data)
     watched.check(data)

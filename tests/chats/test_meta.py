@@ -8,7 +8,7 @@ import time
 import pytest
 
 from omnidraft.chats import answer_meta, export_json, import_json
-from omnidraft.chats.meta import sound
+from omnidraft.chats.records import sound
 
 WRONG = {
     "statistics": [[], 5, "x", None],

@@ -11,7 +11,7 @@ from PIL import Image
 
 from omnidraft.backends.pictures import read_picture
 from omnidraft.chats import ChatStore, PictureFile, export_json, export_markdown, import_json
-from omnidraft.chats.undo import LastDeleted
+from omnidraft.chats.store import LastDeleted
 from omnidraft.errors import PictureError
 
 

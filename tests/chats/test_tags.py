@@ -3,7 +3,7 @@
 import json
 
 from omnidraft.chats import export_json, import_json
-from omnidraft.chats.tags import MAX_TAGS, tags_of, written_tags
+from omnidraft.chats.records import MAX_TAGS, tags_of, written_tags
 
 
 def test_tags_are_kept_searched_and_carried(store):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from omnidraft.backends.prompting.formats.harmony import THOUGHT_MARKS
-from omnidraft.chats.thoughts import in_tags, said
+from omnidraft.chats.search import in_tags, said
 
 CHANNEL = ("<|channel>thought", "<channel|>", "")
 PROMPTED = ("", "[BEGIN FINAL RESPONSE]", "")

@@ -13,7 +13,7 @@ from omnidraft.__main__ import main
 from omnidraft.chats import ChatStore
 from omnidraft.processes import system
 from omnidraft.storage.encryption import header
-from omnidraft.storage.encryption.passphrase import NEW_VARIABLE, VARIABLE
+from omnidraft.storage.encryption.header import NEW_VARIABLE, VARIABLE
 from omnidraft.storage.paths import find_data_home
 from omnidraft.storage.vault import HEADER
 from tests.storage.encryption.homes import PASSPHRASE, QUICK, found

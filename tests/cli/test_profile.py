@@ -19,8 +19,7 @@ from omnidraft.chats import ChatStore, answer_meta
 from omnidraft.decoding.events import Finished, Token
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import StorageError
-from omnidraft.learning.adapters.candidate import Candidate, keep_candidate
-from omnidraft.learning.adapters.store import AdapterStore
+from omnidraft.learning.adapters.store import AdapterStore, Candidate, keep_candidate
 from omnidraft.learning.adapters.versions import Meta
 from omnidraft.learning.material.record import Record, encode
 from omnidraft.learning.material.replay import ReplayStore

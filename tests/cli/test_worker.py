@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from omnidraft.__main__ import main
-from omnidraft.backends.remote.rpc_probe import probe
+from omnidraft.backends.remote.rpc import probe
 from omnidraft.cli.worker import _bytes
 from omnidraft.errors import SettingsError
 from omnidraft.settings.addresses import Address

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from omnidraft.decoding.chances import Knowledge
 from omnidraft.decoding.cost import CostModel
-from omnidraft.decoding.decision import Decision
+from omnidraft.decoding.decision import PLAIN, Decision, FixedLength
 from omnidraft.decoding.events import Round
-from omnidraft.decoding.knowledge import Knowledge
-from omnidraft.decoding.length import PLAIN, FixedLength
 from omnidraft.decoding.lookup import NO_MATCH, Match
 from omnidraft.vocab import Proposal
 

@@ -10,11 +10,11 @@ from time import sleep
 
 import pytest
 
-from omnidraft.app.speed_store import SpeedStore
+from omnidraft.app.speeds import SpeedStore
 from omnidraft.backends.llama.model import LlamaDrafter, LlamaTarget
 from omnidraft.backends.prompting.templates import ChatTemplate
+from omnidraft.decoding.cost import _allowed
 from omnidraft.decoding.events import Finished, Round
-from omnidraft.decoding.processor import _allowed
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.engine import Engine
 from omnidraft.settings.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings

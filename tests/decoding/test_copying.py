@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from omnidraft.decoding.chances import Rates, copy_class
+from omnidraft.decoding.chances import Knowledge, Rates, copy_class
 from omnidraft.decoding.cost import CostModel
-from omnidraft.decoding.decision import Decision
+from omnidraft.decoding.decision import PLAIN, Decision
 from omnidraft.decoding.events import Round
-from omnidraft.decoding.knowledge import Knowledge
-from omnidraft.decoding.length import PLAIN
 from omnidraft.decoding.lookup import Match
 from omnidraft.vocab import Proposal
 

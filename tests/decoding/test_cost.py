@@ -8,9 +8,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from omnidraft.decoding import measure
-from omnidraft.decoding.cost import CostModel
-from omnidraft.decoding.measure import WIDTHS, measure_costs
+from omnidraft.decoding import cost as measuring
+from omnidraft.decoding.cost import WIDTHS, CostModel, measure_costs
 from omnidraft.errors import SettingsError
 from tests.decoding import toys
 
@@ -19,8 +18,8 @@ from tests.decoding import toys
 def clock(monkeypatch) -> None:
     """Time as the models below spend it: what is measured depends on no other program."""
     Slow.now = 0.0
-    monkeypatch.setattr(measure, "perf_counter", lambda: Slow.now)
-    monkeypatch.setattr(measure, "Watch", lambda: SimpleNamespace(look=lambda: True))
+    monkeypatch.setattr(measuring, "perf_counter", lambda: Slow.now)
+    monkeypatch.setattr(measuring, "Watch", lambda: SimpleNamespace(look=lambda: True))
 
 
 class Slow:
@@ -250,7 +249,7 @@ def test_interrupted_passes_say_nothing_about_the_model():
 
 
 def test_nothing_is_kept_that_was_measured_while_others_had_the_processors(monkeypatch):
-    monkeypatch.setattr(measure, "Watch", lambda: SimpleNamespace(look=lambda: False))
+    monkeypatch.setattr(measuring, "Watch", lambda: SimpleNamespace(look=lambda: False))
     cost = measure_costs(Slow(toys.target(), 0.002, 0.001), None, 1.0)
     assert cost.pass_seconds(1) == pytest.approx(0.003)
     assert cost.kept is None

@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from omnidraft.decoding.chances import Knowledge
 from omnidraft.decoding.cost import CostModel
-from omnidraft.decoding.decision import Decision, make_policy
+from omnidraft.decoding.decision import PLAIN, Decision, FixedLength, make_policy
 from omnidraft.decoding.events import Round
-from omnidraft.decoding.knowledge import Knowledge
-from omnidraft.decoding.length import PLAIN, FixedLength
 from omnidraft.decoding.lookup import NO_MATCH, Match
 from omnidraft.settings.config import DraftSettings
 from omnidraft.vocab import Proposal

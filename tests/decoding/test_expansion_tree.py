@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnidraft.decoding.expansion_tree import ExpansionTree, Node
+from omnidraft.decoding.verify import ExpansionTree, Node
 
 PIECES = 3
 expansions = st.lists(st.lists(st.integers(0, PIECES - 1), max_size=4).map(tuple), min_size=1, max_size=30)

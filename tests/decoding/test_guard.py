@@ -6,10 +6,10 @@ from itertools import pairwise
 
 import pytest
 
+from omnidraft.decoding.chances import Knowledge
 from omnidraft.decoding.cost import CostModel
+from omnidraft.decoding.decision import FixedLength
 from omnidraft.decoding.guard import Guard, Retry
-from omnidraft.decoding.knowledge import Knowledge
-from omnidraft.decoding.length import FixedLength
 from tests.decoding.simulation import COMPUTE_BOUND, FLAT, MEMORY_BOUND, Machine
 
 ROW, STEP = 0.014, 0.002

@@ -8,9 +8,9 @@ from time import perf_counter
 import numpy as np
 import pytest
 
+from omnidraft.decoding.decision import FixedLength
 from omnidraft.decoding.drafting import Drafting
 from omnidraft.decoding.events import Finished, Prefill, Round, Token
-from omnidraft.decoding.length import FixedLength
 from omnidraft.decoding.lookup import SuffixLookup
 from omnidraft.decoding.sampling import Sampler
 from omnidraft.decoding.speculation import Speculation

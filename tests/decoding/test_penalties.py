@@ -7,10 +7,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from omnidraft.decoding import penalties
+from omnidraft.decoding import sampling
 from omnidraft.decoding.events import Token
-from omnidraft.decoding.penalties import Penalties, looked_at
-from omnidraft.decoding.sampling import Sampler
+from omnidraft.decoding.sampling import Penalties, Sampler, looked_at
 from omnidraft.settings.config import SamplingSettings
 from tests.decoding import toys
 from tests.decoding.test_exactness import LENGTH, answer, enumerated, p_value
@@ -33,7 +32,7 @@ def test_nothing_changes_where_nothing_was_said_or_asked():
 
 
 def test_they_come_on_top_of_the_repetition_penalty(monkeypatch):
-    monkeypatch.setattr(penalties, "LAST", 3)
+    monkeypatch.setattr(sampling, "LAST", 3)
     settings = SamplingSettings(repeat_penalty=2.0, presence_penalty=1.0)
     row = np.array([4.0, -4.0, 4.0, 4.0], np.float32)
     Penalties(settings, before=3).apply(row, [3, 0, 1, 2])
@@ -45,7 +44,7 @@ def test_they_come_on_top_of_the_repetition_penalty(monkeypatch):
     (99, 2, ([5, 6, 7, 8, 9], 3)),
 ])  # fmt: skip
 def test_an_answer_that_goes_on_is_looked_at_from_its_beginning(last, written, expected, monkeypatch):
-    monkeypatch.setattr(penalties, "LAST", last)
+    monkeypatch.setattr(sampling, "LAST", last)
     assert looked_at([5, 6, 7, 8, 9], written) == expected
 
 

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from omnidraft.decoding import processor
-from omnidraft.decoding.processor import Watch
+from omnidraft.decoding import cost
+from omnidraft.decoding.cost import Watch
 
 
 @pytest.fixture
@@ -26,10 +26,10 @@ def system(monkeypatch) -> SimpleNamespace:
             found.append(cpu)
         return found
 
-    monkeypatch.setattr(processor, "_allowed", lambda: [0, 1])
-    monkeypatch.setattr(processor.psutil, "cpu_times", times)
-    monkeypatch.setattr(processor, "perf_counter", lambda: now.wall)
-    monkeypatch.setattr(processor, "process_time", lambda: now.own)
+    monkeypatch.setattr(cost, "_allowed", lambda: [0, 1])
+    monkeypatch.setattr(cost.psutil, "cpu_times", times)
+    monkeypatch.setattr(cost, "perf_counter", lambda: now.wall)
+    monkeypatch.setattr(cost, "process_time", lambda: now.own)
     return now
 
 

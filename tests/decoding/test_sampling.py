@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from omnidraft.decoding import penalties, sampling
+from omnidraft.decoding import sampling
 from omnidraft.decoding.sampling import HEAD, Sampler
 from omnidraft.settings.config import SamplingSettings
 from omnidraft.vocab import TokenKind
@@ -141,7 +141,7 @@ def test_the_penalty_divides_positive_logits_and_multiplies_negative_ones_once(p
     logits = row(4)
     recent = [3, 3, 9, 11, 600, 3]
     prepared = logits.copy()
-    monkeypatch.setattr(penalties, "LAST", 4)
+    monkeypatch.setattr(sampling, "LAST", 4)
     sampler(SamplingSettings.unfiltered(temperature=0.0, repeat_penalty=penalty)).prepare(prepared, recent)
     expected = logits.copy()
     for i in {9, 11, 600, 3}:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from omnidraft.decoding.events import Token
-from omnidraft.decoding.scores import Scorer
+from omnidraft.decoding.topk import Scorer
 from omnidraft.settings.config import SamplingSettings
 from tests.decoding import toys
 from tests.fakes import TokenKind

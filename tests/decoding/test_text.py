@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnidraft.decoding.text import TextStream
+from omnidraft.decoding.request import TextStream
 
 
 @given(st.text(), st.lists(st.integers(0, 40)))

@@ -10,7 +10,7 @@ from statistics import fmean
 
 import pytest
 
-from omnidraft.decoding.knowledge import Knowledge
+from omnidraft.decoding.chances import Knowledge
 from tests.decoding.simulation import COMPUTE_BOUND, FLAT, MEMORY_BOUND, Machine
 
 ROW = 0.010

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 
 from omnidraft.backends.base import LanguageModel
+from omnidraft.decoding.decision import FixedLength
 from omnidraft.decoding.drafting import Drafting
 from omnidraft.decoding.events import Event
-from omnidraft.decoding.length import FixedLength
 from omnidraft.decoding.loop import decode
 from omnidraft.decoding.request import AnswerRequest, DecodeInput
 from omnidraft.decoding.speculation import Speculation

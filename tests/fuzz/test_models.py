@@ -13,8 +13,7 @@ from tokenizers.pre_tokenizers import ByteLevel
 
 from omnidraft.backends.gguf.adapter_check import check_adapter
 from omnidraft.backends.gguf.file import read_info, usable_info
-from omnidraft.backends.gguf.header import read_header
-from omnidraft.backends.gguf.header_checks import check_settings, check_vocabulary
+from omnidraft.backends.gguf.header import check_settings, check_vocabulary, read_header
 from omnidraft.backends.hf.folder import read_folder
 from omnidraft.backends.llama.estimate import header_estimate
 from omnidraft.settings.config import ModelSettings

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from omnidraft.backends.gguf.header import read_header
 from omnidraft.backends.llama.model import LlamaTarget
-from omnidraft.backends.picture_ids import FIRST
+from omnidraft.backends.pictures import FIRST
 from omnidraft.errors import OmniDraftError
 from omnidraft.settings.config import ModelSettings
 from tests.backends.seeing import needs_eyes, noise, vision_model

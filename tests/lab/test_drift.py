@@ -21,8 +21,7 @@ from omnidraft.__main__ import main
 from omnidraft.errors import ModelError, SettingsError, StorageError
 from omnidraft.lab import progress
 from omnidraft.lab import runs as drift
-from omnidraft.lab.export import moving_average, pooled_acceptance, segment_rows, to_csv, to_json
-from omnidraft.lab.plot import picture
+from omnidraft.lab.export import moving_average, picture, pooled_acceptance, segment_rows, to_csv, to_json
 from omnidraft.lab.schedule import BUNDLED, Schedule, Segment, choose_prompts, load_schedule
 from omnidraft.lab.store import Options, Point, RunState, RunStore
 from omnidraft.learning.material.replay import ReplayStore
@@ -268,7 +267,7 @@ def test_a_learner_is_told_of_every_switch_and_answer_with_the_targets_probabili
 @pytest.fixture
 def learner():
     """Makes a run's learner, which trains a small adapter after every second answer."""
-    module = pytest.importorskip("omnidraft.lab.learning", exc_type=ImportError)
+    module = pytest.importorskip("omnidraft.lab.models", exc_type=ImportError)
     return lambda run: module.RunLearner(run.state, LearningSettings(rank=4, interval=2))
 
 
@@ -503,7 +502,7 @@ def test_ctrl_c_stops_a_run_that_can_be_resumed(home):
 
 @pytest.mark.slow
 def test_learning_raises_acceptance_within_a_segment(begin):
-    from omnidraft.lab.learning import RunLearner
+    from omnidraft.lab.models import RunLearner
 
     run = begin(schedule((A, "math", 40)), Options(threads=1, learning=True))
     list(run.events(RunLearner(run.state)))

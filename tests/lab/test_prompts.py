@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from omnidraft.errors import SettingsError, StorageError
-from omnidraft.lab.prompts import TASKS, load_prompts
-from omnidraft.lab.topics import lesson_prompts, topic_prompts
+from omnidraft.lab.prompts import TASKS, lesson_prompts, load_prompts, topic_prompts
 
 
 def normal(text: str) -> str:

@@ -9,8 +9,8 @@ import pytest
 from omnidraft.app.assistant import Assistant
 from omnidraft.decoding.events import Finished, Round, Statistics, Token
 from omnidraft.lab import race as racing
+from omnidraft.lab.prompts import topic_prompts
 from omnidraft.lab.race import Began, Paired, Said, paired, race, score, trained
-from omnidraft.lab.topics import topic_prompts
 from omnidraft.settings.config import DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.storage.paths import DataHome
 

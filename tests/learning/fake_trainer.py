@@ -7,7 +7,7 @@ import os
 import sys
 import time
 
-from omnidraft.learning.training_events import Failed, Finished, Refused
+from omnidraft.learning.training_job import Failed, Finished, Refused
 
 ANSWERS = 6  # that an update has seen
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from omnidraft.learning.facts import ServedAnswer
-from omnidraft.learning.gain import gain
+from omnidraft.learning.learned import gain
 
 
 def answers(count: int, version: str, accepted: int, target: str = "t") -> list:

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from omnidraft.learning.adapters.candidate import FILE, read_candidate
-from omnidraft.learning.adapters.store import AdapterStore
+from omnidraft.learning.adapters.store import FILE, AdapterStore, read_candidate
 from omnidraft.learning.adapters.versions import read_version
 
 TIMES = 50
@@ -23,7 +22,7 @@ WRITER = """
 import itertools, os, sys
 from pathlib import Path
 import numpy as np
-from omnidraft.learning.adapters.candidate import Candidate, keep_candidate
+from omnidraft.learning.adapters.store import Candidate, keep_candidate
 from omnidraft.learning.adapters.store import AdapterStore
 from omnidraft.learning.adapters.versions import ADAPTER, WEIGHTS, Meta
 

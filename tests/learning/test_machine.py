@@ -7,15 +7,15 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from omnidraft.learning import machine
-from omnidraft.learning.machine import FRESH, PATIENCE, Machine
+from omnidraft.learning import update_trigger
+from omnidraft.learning.update_trigger import FRESH, PATIENCE, Machine
 
 
 @pytest.fixture
 def now(monkeypatch) -> SimpleNamespace:
     """A machine's load and battery, and the time, to be set."""
     state = SimpleNamespace(time=1000.0, load=10.0, battery=None)
-    monkeypatch.setattr(machine.time, "monotonic", lambda: state.time)
+    monkeypatch.setattr(update_trigger.time, "monotonic", lambda: state.time)
     monkeypatch.setattr(psutil, "cpu_percent", lambda: state.load)
     monkeypatch.setattr(psutil, "sensors_battery", lambda: state.battery, raising=False)
     return state

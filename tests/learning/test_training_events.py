@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from omnidraft.learning.facts import Update
-from omnidraft.learning.training_events import (
+from omnidraft.learning.training_job import (
     Ended,
     Refused,
     advance,

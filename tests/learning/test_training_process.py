@@ -13,10 +13,9 @@ import pytest
 from omnidraft.learning import learner, training_process
 from omnidraft.learning.adapters.store import AdapterStore
 from omnidraft.learning.training.update import run
-from omnidraft.learning.training_events import Ended, Finished, Refused
-from omnidraft.learning.training_job import TrainingJob
+from omnidraft.learning.training_job import Ended, Finished, Refused, TrainingJob
 from omnidraft.learning.training_process import TrainingProcess
-from omnidraft.processes.line_child import LineChild
+from omnidraft.processes.children import LineChild
 from omnidraft.storage.paths import find_data_home
 from tests.learning.fake_trainer import ANSWERS
 from tests.learning.living import ask, open_assistant, until

@@ -12,8 +12,8 @@ from omnidraft.learning.adapters.store import AdapterStore
 from omnidraft.learning.adapters.versions import ADAPTER, WEIGHTS, Meta
 from omnidraft.learning.facts import ServedAnswer, Update
 from omnidraft.learning.material.history import History
-from omnidraft.learning.training_events import Refused
-from omnidraft.learning.training_runs import TrainingRuns
+from omnidraft.learning.training_job import Refused
+from omnidraft.learning.training_process import TrainingRuns
 from omnidraft.learning.update_trigger import LIVE_ANSWERS, UpdateTrigger, has_fallen
 from omnidraft.settings.config import LearningSettings
 

@@ -15,8 +15,7 @@ from omnidraft.learning.training.drafter import TorchDrafter, read_weights
 from omnidraft.learning.training.evaluate import Estimate, estimate
 from omnidraft.learning.training.prepared import Prepared
 from omnidraft.learning.training.update import run
-from omnidraft.learning.training_events import Event, Published, Refused
-from omnidraft.learning.training_job import TrainingJob
+from omnidraft.learning.training_job import Event, Published, Refused, TrainingJob
 
 PREPARED = Prepared()  # by all updates here, as in the training process: the drafter is read once
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from omnidraft.processes.line_child import LineChild
+from omnidraft.processes.children import LineChild
 
 ECHO = """
     import sys

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from omnidraft.processes import thread_choice
-from omnidraft.processes.thread_choice import ThreadChoice, ladder
+from omnidraft.processes import threads
+from omnidraft.processes.threads import ThreadChoice, ladder
 
 SILENT = {1: 1.4, 2: 1.0, 3: 0.8, 4: 0.7, 7: 0.55, 8: 0.5}  # seconds of a pass by its threads
 BUSY = {1: 1.4, 2: 8.8, 3: 8.8, 4: 8.8, 7: 8.8, 8: 8.8}
@@ -18,7 +18,7 @@ BUSY = {1: 1.4, 2: 8.8, 3: 8.8, 4: 8.8, 7: 8.8, 8: 8.8}
 def idle(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     """Sets how many processors have nothing to do."""
     found = [2.0]
-    monkeypatch.setattr(thread_choice.IdleProcessors, "count", lambda _: found[0])
+    monkeypatch.setattr(threads.IdleProcessors, "count", lambda _: found[0])
     return lambda count: found.__setitem__(0, count)
 
 

@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 
 from omnidraft.backends.llama.model import LlamaDrafter, LlamaTarget
-from omnidraft.processes.cores import physical_cores
-from omnidraft.processes.thread_pool import release_helpers
+from omnidraft.processes.threads import physical_cores, release_helpers
 from omnidraft.settings.config import ModelSettings, SamplingSettings
 from tests.decoding import toys
 

@@ -9,9 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from omnidraft.errors import SettingsError, StorageError
-from omnidraft.profiles import accounts, throttle
-from omnidraft.profiles.accounts import Accounts, add_account
-from omnidraft.profiles.throttle import AT_ONCE, LONGEST, TRIES, TRIES_OF_ADDRESS, TooManyTries
+from omnidraft.profiles import accounts
+from omnidraft.profiles.accounts import AT_ONCE, LONGEST, TRIES, TRIES_OF_ADDRESS, Accounts, TooManyTries, add_account
 
 RIGHT = "correct horse"
 HERS, THEIRS = "192.168.1.2", "192.168.1.66"
@@ -21,7 +20,7 @@ HERS, THEIRS = "192.168.1.2", "192.168.1.66"
 def clock(monkeypatch):
     """Seconds that pass only where a test says so."""
     now = [1000.0]
-    monkeypatch.setattr(throttle.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(accounts.time, "monotonic", lambda: now[0])
     return now
 
 
@@ -84,7 +83,7 @@ def test_an_address_that_tries_many_names_waits_as_a_whole(known, clock):
 
 
 def test_what_is_remembered_of_attackers_is_bounded(known, clock, monkeypatch):
-    monkeypatch.setattr(throttle, "REMEMBERED", 50)
+    monkeypatch.setattr(accounts, "REMEMBERED", 50)
     for number in range(200):
         attack(known, 1, f"name{number}", f"10.0.0.{number}")
     assert len(known._throttle._failures) <= 50

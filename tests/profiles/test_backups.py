@@ -18,7 +18,7 @@ from omnidraft.profiles.forget import forget_everything
 from omnidraft.profiles.importing import import_profile
 from omnidraft.storage.database import open_database
 from omnidraft.storage.encryption import header, make_plain
-from omnidraft.storage.sealed import is_sealed
+from omnidraft.storage.vault import is_sealed
 from tests.profiles.conftest import contents
 from tests.storage.encryption.homes import PASSPHRASE, QUICK, asked
 

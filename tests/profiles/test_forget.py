@@ -12,11 +12,10 @@ import pytest
 
 from omnidraft.chats import ChatStore
 from omnidraft.errors import StorageError
-from omnidraft.learning.adapters.candidate import Candidate, keep_candidate, read_candidate
 from omnidraft.learning.adapters.serving import MERGED
+from omnidraft.learning.adapters.store import Candidate, keep_candidate, read_candidate
 from omnidraft.learning.material.replay import ReplayStore
-from omnidraft.profiles.forget import forget_chat, forget_everything_from, forget_from
-from omnidraft.profiles.sources import list_sources
+from omnidraft.profiles.forget import forget_chat, forget_everything_from, forget_from, list_sources
 
 from .conftest import record
 

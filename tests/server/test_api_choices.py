@@ -11,7 +11,7 @@ import openai
 import pytest
 
 from omnidraft.storage.paths import BUNDLED_MODELS
-from omnidraft.vocab.report import load_vocabulary
+from omnidraft.vocab.pair_map import load_vocabulary
 from tests.backends.hf_folders import write_folder
 from tests.server.test_api import ASK, MODEL, client
 from tests.serving import SETTINGS, Server, write_settings

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from omnidraft.server.api.fields import BadRequest
+from omnidraft.server.api.errors import BadRequest
 from omnidraft.server.api.messages import messages_of
 from tests.backends.seeing import needs_eyes, vision_model
 from tests.serving import Server, serving

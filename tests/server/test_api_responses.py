@@ -9,7 +9,7 @@ import openai
 import pydantic
 import pytest
 
-from omnidraft.server.api.fields import BadRequest
+from omnidraft.server.api.errors import BadRequest
 from omnidraft.server.api.responses_input import chat_body
 from tests.backends.tool_templates import TEMPLATES
 from tests.server.test_api import ASK, MODEL, client

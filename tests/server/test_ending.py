@@ -14,8 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from omnidraft.server.guard.connections import Server
-from omnidraft.server.guard.ending import Ending
+from omnidraft.server.guard.limits import Ending, Server
 
 
 async def endless(request: Request) -> Response:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from omnidraft.storage.database import is_open
 from omnidraft.storage.dict_table import DictTable
-from omnidraft.storage.sqlite import is_open
 
 
 @pytest.fixture

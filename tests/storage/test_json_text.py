@@ -2,7 +2,7 @@
 
 import pytest
 
-from omnidraft.storage.json_text import read_json
+from omnidraft.storage.files import read_json
 
 
 @pytest.mark.parametrize("text", ["", "{", "[" * 100_000, '{"a":' * 100_000, b"\xff\xfe{", "1" * 5000])

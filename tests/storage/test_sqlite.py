@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 
 from omnidraft.processes import system
-from omnidraft.storage import sqlite
+from omnidraft.storage import database
 from omnidraft.storage.dict_table import DictTable
 from omnidraft.storage.vault import Vault
 
@@ -47,7 +47,7 @@ def content(connection) -> list:
 
 def test_neither_the_file_nor_its_log_can_be_read(folder):
     file = folder / "chats.sqlite"
-    with closing(sqlite.connect(file, isolation_level=None)) as connection:
+    with closing(database.connect(file, isolation_level=None)) as connection:
         fill(connection)
         data = b"".join(path.read_bytes() for path in folder.iterdir())
         assert {path.suffix for path in folder.iterdir()} == {".sqlite", ".sqlite-wal", ".sqlite-shm"}
@@ -59,24 +59,24 @@ def test_neither_the_file_nor_its_log_can_be_read(folder):
 
 def test_a_copy_made_readable_and_back_is_the_same(folder, tmp_path):
     file, key = folder / "chats.sqlite", bytes(32)
-    with closing(sqlite.connect(file, isolation_level=None)) as connection:
+    with closing(database.connect(file, isolation_level=None)) as connection:
         fill(connection)
         before = content(connection)
-        sqlite.copy_open(Vault(tmp_path, KEY).key("chats"), file, tmp_path / "plain.sqlite")  # while it is in use
+        database.copy_open(Vault(tmp_path, KEY).key("chats"), file, tmp_path / "plain.sqlite")  # while it is in use
     with closing(sqlite3.connect(tmp_path / "plain.sqlite")) as plain:
         assert content(plain) == before
-    sqlite.copy_sealed(key, tmp_path / "plain.sqlite", tmp_path / "again.sqlite")
-    with closing(sqlite.connect_with(key, str(tmp_path / "again.sqlite"))) as again:
+    database.copy_sealed(key, tmp_path / "plain.sqlite", tmp_path / "again.sqlite")
+    with closing(database.connect_with(key, str(tmp_path / "again.sqlite"))) as again:
         assert content(again) == before
 
 
 def test_errors_of_either_driver_are_caught_alike(folder, tmp_path, capfd):
     for path in (folder / "chats.sqlite", tmp_path / "plain.sqlite"):
         path.write_bytes(b"no database at all" * 1000)
-        with closing(sqlite.connect(path)) as connection, pytest.raises(sqlite.DatabaseError):
+        with closing(database.connect(path)) as connection, pytest.raises(database.DatabaseError):
             connection.execute("SELECT * FROM sqlite_master")
         path.unlink()
-        with closing(sqlite.connect(path)) as connection, pytest.raises(sqlite.OperationalError):
+        with closing(database.connect(path)) as connection, pytest.raises(database.OperationalError):
             connection.execute("SELECT * FROM nothing")
     assert capfd.readouterr().err == ""
 
@@ -86,9 +86,9 @@ def test_whether_a_file_is_open_is_known_of_encrypted_ones_too(folder):
     table = DictTable(file, "records", str, str)
     table["key of mine"] = "Zanzibarquux"
     table.commit()
-    assert sqlite.is_open(file)
+    assert database.is_open(file)
     table.close()
-    assert not sqlite.is_open(file)
+    assert not database.is_open(file)
     assert not [word for word in (b"key of mine", b"Zanzibar", b"records") if word in file.read_bytes()]
     again = DictTable(file, "records", str, str)
     assert again["key of mine"] == "Zanzibarquux"

@@ -10,7 +10,7 @@ import pytest
 
 from omnidraft.backends.gguf.file import usable_info
 from omnidraft.errors import ModelError
-from omnidraft.processes.bounded_child import Outcome, run_bounded
+from omnidraft.processes.children import Outcome, run_bounded
 from omnidraft.storage import trial
 from omnidraft.storage.trial import Trials
 from omnidraft.vocab import llama_vocab

@@ -14,8 +14,8 @@ import pytest
 from omnidraft.errors import StorageError
 from omnidraft.processes import system
 from omnidraft.storage import vault
+from omnidraft.storage.database import connect
 from omnidraft.storage.files import put_in, read, readable, write_atomically
-from omnidraft.storage.sqlite import connect
 from omnidraft.storage.vault import HEADER, Vault, held, take_keys, vault_of, with_keys
 
 pytestmark = pytest.mark.skipif(system.memory_folder() is None, reason="encryption needs a folder in memory")

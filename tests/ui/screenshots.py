@@ -21,7 +21,7 @@ from pathlib import Path
 from PIL import Image
 
 from omnidraft.backends.gguf.requantize import requantized
-from omnidraft.lab.topics import lesson_prompts
+from omnidraft.lab.prompts import lesson_prompts
 from tests.ui.chatting import arrived, ask, new_chat, write
 from tests.ui.conftest import ARGUMENTS, CHROMIUM, ROOT, Server, write_settings
 

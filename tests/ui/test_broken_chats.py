@@ -9,13 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnidraft.app.live import Live
+from omnidraft.app.answer_job import Live
 from omnidraft.chats import ChatStore, export_json, import_json
 from omnidraft.decoding.events import Statistics
-from ui.chat.origins import origins
 from ui.chat.panel import panel, summary
 from ui.chat.parts import acceptance_of, gauge, pieces_of, stored_live
-from ui.chat.turns import turns
+from ui.chat.turns import origins, turns
 
 SESSION = SimpleNamespace(assistant=SimpleNamespace(target=SimpleNamespace(n_ctx=1024)))
 COUNTERS = list(Statistics.__dataclass_fields__)

@@ -22,8 +22,8 @@ from tests.ui.fake_assistant import FakeAssistant, by, clicked, shown
 from ui.chat import page as chat_page
 from ui.chat.events import Answering
 from ui.chat.layout import build_layout
-from ui.chat.list_events import TOO_LATE, Conversations
 from ui.chat.option_events import Options
+from ui.chat.page import TOO_LATE, Conversations
 from ui.chat.parts import GONE
 from ui.chat.stream import Followed
 from ui.chat.turns import UNANSWERED

@@ -8,7 +8,7 @@ import pytest
 import omnidraft.app.session
 from omnidraft.app import conversing
 from omnidraft.app.sessions import Sessions
-from omnidraft.chats.steps import open_call, steps_meta, with_call
+from omnidraft.chats.records import open_call, steps_meta, with_call
 from omnidraft.storage.paths import DataHome, find_data_home
 from tests.app.tools.servers import a_server, named
 from tests.serving import served

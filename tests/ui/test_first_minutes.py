@@ -12,7 +12,7 @@ from tests.ui.conftest import Server
 from tests.ui.test_daily_use import SHIFTS
 from tests.ui.test_race_page import IN_VIEW
 from ui.chat.parts import TOY_EXAMPLES
-from ui.common.words import MEANINGS
+from ui.common.notes import MEANINGS
 
 SUMS = {"What is 2 + 3?": 5, "7+8=?": 15, "What's 9 + 4?": 13, "How much is 12 plus 7?": 19, "What is 15 - 6?": 9}
 SIZES = [(1440, 900), (390, 844)]

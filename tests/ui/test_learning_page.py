@@ -9,7 +9,7 @@ import pytest
 from omnidraft.learning.facts import ServedAnswer, Start, Status, Update
 from tests.ui.chatting import arrived, ask, choose, new_chat, said, write
 from tests.ui.conftest import SETTINGS, Server
-from ui.learning import plots as learning_plots
+from ui.learning import view as learning_plots
 from ui.learning import view as learning_view
 
 SECRET = "Brunhilde"

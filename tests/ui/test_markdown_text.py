@@ -8,8 +8,7 @@ import pytest
 
 from omnidraft.chats import Message
 from tests.ui.payloads import PAYLOADS
-from ui.chat.markdown_text import LESS, without_html
-from ui.chat.turns import turns
+from ui.chat.turns import LESS, turns, without_html
 
 
 @pytest.mark.parametrize("role", ["user", "assistant"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from omnidraft.app.hub_drafters import DRAFTERS
+from omnidraft.app.hub_fit import DRAFTERS
 from omnidraft.storage.paths import BUNDLED_MODELS
 from tests.backends.hf_folders import write_folder
 from tests.ui.chatting import arrived, ask, choose, said, write

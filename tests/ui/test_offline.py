@@ -10,7 +10,7 @@ from tests.app.documents.test_reading import pdf_of
 from tests.ui.chatting import answers, arrived, ask, choose, new_chat, race_and_run, said, tab, wait_idle, write
 from tests.ui.stub_hub import REPO, StubHub
 from tests.ui.test_chat_tools import SUM
-from ui.common.layout import PAGES
+from ui.common.frame import PAGES
 
 
 def use_chat(page) -> None:

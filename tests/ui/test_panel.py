@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from omnidraft.app.live import Live
-from omnidraft.app.plain_speed import PlainSpeed
+from omnidraft.app.answer_job import Live
+from omnidraft.app.speeds import PlainSpeed
 from omnidraft.decoding.events import Round, Token
 from omnidraft.engine import SWITCHED_OFF
-from omnidraft.learning.gain import Gain
+from omnidraft.learning.learned import Gain
 from ui.chat.panel import panel, summary
 
 

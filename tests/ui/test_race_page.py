@@ -10,17 +10,16 @@ from types import SimpleNamespace
 import pytest
 
 import omnidraft.app.session
-from omnidraft.app.race_job import RaceJob
-from omnidraft.app.race_state import RacePlan
+from omnidraft.app.race_job import RaceJob, RacePlan
 from omnidraft.app.sessions import Sessions
 from omnidraft.errors import ModelError, SettingsError
+from omnidraft.lab.prompts import own_prompts, topic_prompts
 from omnidraft.lab.race import Score
-from omnidraft.lab.topics import own_prompts, topic_prompts
 from omnidraft.settings.config import AppSettings
 from omnidraft.storage.paths import find_data_home
 from tests.ui.chatting import arrived, choose, write
 from tests.ui.fake_assistant import FakeAssistant
-from ui.drift import race_html
+from ui.drift import race
 from ui.drift.race import FEWEST, LESSON, OWN, RACED, parted, plan_of
 
 
@@ -78,7 +77,7 @@ def a_score(speedup: float, acceptance: float | None = 0.5, same: int = 6) -> Sc
 
 
 def test_two_bars_and_the_proof_after_the_lesson():
-    shown = race_html.race(a_race(before=a_score(1.05, 0.1), after=a_score(1.4)))
+    shown = race.race(a_race(before=a_score(1.05, 0.1), after=a_score(1.4)))
     assert shown.count("od-gainbar") == 2
     assert "1.05×" in shown
     assert "1.40×" in shown
@@ -87,49 +86,49 @@ def test_two_bars_and_the_proof_after_the_lesson():
 
 
 def test_the_verdict_stands_first_and_tells_when_the_machine_was_another_one():
-    shown = race_html.race(a_race(before=a_score(1.05, 0.1), after=a_score(1.4)))
+    shown = race.race(a_race(before=a_score(1.05, 0.1), after=a_score(1.4)))
     assert shown.index("od-verdict") < shown.index("od-bars")
     assert "1.40×</b> (1.30 to 1.50) as fast" in shown
     assert "1.05× before the lesson, when 10% of the guesses were right" in shown
     assert "slower in the second race" not in shown
     slower = replace(a_score(1.4), plain_speed=70.0)
-    assert "was 30% slower in the second race" in race_html.race(a_race(before=a_score(1.05), after=slower))
-    slow = race_html.race(a_race("raced", before=a_score(0.9)))
+    assert "was 30% slower in the second race" in race.race(a_race(before=a_score(1.05), after=slower))
+    slow = race.race(a_race("raced", before=a_score(0.9)))
     assert "guessing costs more than it saves, for 50% of the guesses were right" in slow
 
 
 def test_no_speedup_is_shown_of_a_race_under_way_or_of_too_few_answers():
     growing = a_race("racing", before=a_score(1.05), after=a_score(0.4))
     growing.view.pairs = [SimpleNamespace()]
-    shown = race_html.race(growing)
+    shown = race.race(growing)
     assert "1.05×" in shown
     assert "0.40×" not in shown
     first = a_race("racing", before=a_score(0.4))
     first.view.pairs = [SimpleNamespace()]
     few = a_race("raced", before=replace(a_score(0.4), interval=None))
-    assert "×" not in race_html.race(first) + race_html.race(few)
-    assert "too few answers" in race_html.race(few)
+    assert "×" not in race.race(first) + race.race(few)
+    assert "too few answers" in race.race(few)
 
 
 def test_a_lesson_says_what_remains():
     job = a_race("teaching", before=a_score(1.0))
     job.view.share, job.view.since, job.view.doing = 0.25, time.monotonic() - 10, "Answer 5 of 20"
-    assert "about 30 s left" in race_html.race(job)
+    assert "about 30 s left" in race.race(job)
 
 
 def test_texts_that_differ_are_not_called_equal():
-    assert 'data-equal="false"' in race_html.race(a_race("raced", before=a_score(1.0, same=5)))
+    assert 'data-equal="false"' in race.race(a_race("raced", before=a_score(1.0, same=5)))
 
 
 def test_what_comes_from_a_model_or_a_person_is_escaped():
     job = a_race("racing", before=a_score(1.0))
     job.view.prompt = job.view.lanes["plain"].text = job.view.error = "<img src=x onerror=alert(1)>"
-    assert "<img" not in race_html.race(job)
+    assert "<img" not in race.race(job)
 
 
 def test_no_race_yet_says_what_one_is():
-    assert "twice" in race_html.race(None)
-    assert "too few" in race_html.race(a_race_without_lesson())
+    assert "twice" in race.race(None)
+    assert "too few" in race.race(a_race_without_lesson())
 
 
 def a_race_without_lesson() -> RaceJob:

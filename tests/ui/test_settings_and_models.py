@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from omnidraft.app.speed_store import SPEED_FILE, SpeedStore, speed_key
+from omnidraft.app.speeds import SPEED_FILE, SpeedStore, speed_key
+from omnidraft.decoding.chances import Knowledge
 from omnidraft.decoding.cost import CostModel
-from omnidraft.decoding.knowledge import Knowledge
 from omnidraft.settings.config import ModelSettings
 from tests.ui.chatting import arrived, ask, choose, said, unfold, write
 from tests.ui.conftest import SETTINGS

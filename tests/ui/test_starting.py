@@ -6,7 +6,7 @@ import pytest
 
 import app
 from omnidraft.profiles.accounts import add_account
-from omnidraft.storage.file_lock import FileLock
+from omnidraft.storage.scratch import FileLock
 from tests.ui.conftest import free_port
 
 

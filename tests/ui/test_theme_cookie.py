@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 
 from omnidraft.errors import StorageError
 from omnidraft.settings.config import AppSettings
-from ui.common.theme_cookie import ThemeCookie
+from ui.common.theme import ThemeCookie
 
 
 class Profiles:

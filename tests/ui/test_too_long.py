@@ -12,7 +12,7 @@ from omnidraft.storage.paths import find_data_home
 from tests.ui.fake_assistant import by
 from ui.chat.turns import turns
 from ui.common import fields
-from ui.common.field_events import keep
+from ui.common.fields import keep
 
 LONG = "All of it matters. " * 2000
 

@@ -10,9 +10,8 @@ import gradio as gr
 from omnidraft.app.conversing import messages_of
 from omnidraft.chats import Conversation, Message
 from omnidraft.format import percent, rate, seconds, share, short, size
-from ui.chat.origins import origins
 from ui.chat.panel import panel
-from ui.chat.turns import MOST, turns
+from ui.chat.turns import MOST, origins, turns
 
 
 def message(name: str, role: str, content: str, **meta) -> Message:

@@ -16,7 +16,7 @@ from omnidraft.backends.llama.model import LlamaTarget
 from omnidraft.backends.llama.runtime import supports_architecture
 from omnidraft.errors import ModelError
 from omnidraft.settings.config import ModelSettings
-from omnidraft.vocab import llama_log
+from omnidraft.vocab import llama_vocab
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 
 _DEAF = llama_cpp.llama_log_callback(lambda level, text, data: None)
@@ -30,7 +30,7 @@ def used(models: Path):
     llama_cpp.llama_log_set(_DEAF, ctypes.c_void_p(0))
     supports_architecture.cache_clear()
     yield
-    llama_log.silence()
+    llama_vocab.silence()
     supports_architecture.cache_clear()
 
 
@@ -79,6 +79,6 @@ def test_threads_that_load_at_once_get_their_own_reason(tmp_path: Path):
 def test_an_earlier_failure_does_not_explain_a_later_one(tmp_path: Path):
     with pytest.raises(ModelError):
         read_gguf_vocabulary(headless(tmp_path / "new.gguf", "zeta-7"))
-    assert "zeta-7" in llama_log.first_error()
-    llama_log.begin()
-    assert llama_log.first_error() == ""
+    assert "zeta-7" in llama_vocab.first_error()
+    llama_vocab.begin()
+    assert llama_vocab.first_error() == ""

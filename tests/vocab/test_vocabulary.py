@@ -14,7 +14,7 @@ from omnidraft.errors import ModelError
 from omnidraft.vocab import TokenKind
 from omnidraft.vocab.exact import ExactEncoder
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
-from omnidraft.vocab.report import load_vocabulary
+from omnidraft.vocab.pair_map import load_vocabulary
 from tests.vocab.conftest import BUNDLED_NAMES, REFERENCE_NAMES, path_of, vocabulary
 
 TEXTS = [

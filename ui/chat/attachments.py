@@ -18,7 +18,7 @@ from omnidraft.backends.pictures import MOST_BYTES, thumbnail
 from omnidraft.chats import PictureFile, TextFile
 from omnidraft.errors import OmniDraftError, PictureError
 from omnidraft.format import count, size
-from omnidraft.profiles.uploads import taken
+from omnidraft.profiles.importing import taken
 
 MAX_BYTES = 512 * 1024  # of one file: far more than the context of most models holds
 MAX_FILES = 10

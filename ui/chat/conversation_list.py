@@ -12,7 +12,7 @@ from html import escape
 from omnidraft.app.session import Session
 from omnidraft.chats import Conversation, Hit
 from ui.chat.named_rows import act, named_row
-from ui.common.layout import address
+from ui.common.frame import address
 
 _STOP = "M8 8h8v8H8z"
 _PIN = "M9 4h6l-1 6 3 4H7l3-4zM12 14v6"

@@ -14,7 +14,7 @@ from ui.chat.options import Options
 from ui.chat.parts import arriving, examples
 from ui.chat.stream import Followed
 from ui.chat.view import ChatView
-from ui.common.layout import mobile_bar, side_head
+from ui.common.frame import mobile_bar, side_head
 
 LATEX = [
     {"left": "$$", "right": "$$", "display": True},

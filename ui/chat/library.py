@@ -5,17 +5,35 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import gradio as gr
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import PlainTextResponse
 
 from omnidraft.app.conversing import sampling_of, thinking_words
 from omnidraft.app.presets import apply_preset, other_model, preset_of
 from omnidraft.app.session import Session
-from omnidraft.chats import Library, Preset, Prompt
-from omnidraft.errors import StorageError
-from omnidraft.profiles.uploads import taken
+from omnidraft.app.sessions import Sessions
+from omnidraft.backends.pictures import media_type
+from omnidraft.chats import (
+    ChatStore,
+    Conversation,
+    Library,
+    Preset,
+    Prompt,
+    export_json,
+    export_markdown,
+    import_json,
+    import_markdown,
+)
+from omnidraft.chats.foreign.reading import read_foreign
+from omnidraft.chats.foreign.turns import is_zip
+from omnidraft.errors import OmniDraftError, StorageError
+from omnidraft.profiles.importing import taken
+from omnidraft.server.request_session import session_of_request
 from omnidraft.storage.files import reason
-from ui.chat.handlers import Handlers, Updates, telling
+from ui.chat.events import Handlers, Updates, telling
 from ui.chat.named_rows import SCRIPT, named_row
 from ui.common.notes import note
 from ui.common.request import session_of
@@ -164,3 +182,70 @@ def _list(rows: list[str], empty: str) -> str:
 def _about(preset: Preset) -> str:
     sampling = f"temperature {preset.sampling.temperature:g}" if preset.sampling else ""
     return " · ".join(part for part in (preset.target or "", sampling, " ".join(preset.system[:80].split())) if part)
+
+
+# Conversations in and out of the app: the routes that exporting and copying ask, and the import of an upload.
+
+
+def add_routes(app: FastAPI, sessions: Sessions) -> None:
+    """What a profile's pages link to: a conversation as `/export/ID.md` and `.json`, several as
+    `/export/ID+ID.json`, every one as `/export/all.json`, presets and prompts, a picture, a message."""
+
+    @app.get("/export/{name}")
+    def export(name: str, request: Request) -> Response:
+        session = session_of_request(sessions, request)
+        chat, _, kind = name.rpartition(".")
+        try:
+            chats = [one.id for one in session.store.conversations()] if chat == "all" else chat.split("+")
+            title = session.store.get(chat).title if chats == [chat] else "conversations"
+            if kind == "md":
+                return _file(export_markdown(session.store, chat), "text/markdown", f"{title}.md")
+            if kind == "json":
+                return _file(export_json(session.store, chats), "application/json", f"{title}.json")
+        except OmniDraftError as error:
+            return Response(str(error), status_code=404, media_type="text/plain")
+        return Response("There is no such file.", status_code=404, media_type="text/plain")
+
+    @app.get("/picture/{digest}")
+    def picture(digest: str, request: Request) -> Response:
+        """Never kept by the browser: what is forgotten here shall be gone, and what is encrypted stays so."""
+        if (data := session_of_request(sessions, request).store.pictures.get(digest)) is None:
+            return PlainTextResponse("This picture is damaged or missing.", status_code=404)
+        return Response(data, media_type=media_type(data), headers={"cache-control": "no-store"})
+
+    @app.get("/library.json")
+    def library(request: Request) -> Response:
+        return _file(session_of_request(sessions, request).store.library.export(), "application/json", "library.json")
+
+    @app.get("/message/{name}")
+    def message(name: str, request: Request) -> Response:
+        try:
+            return PlainTextResponse(session_of_request(sessions, request).store.message(name).content)
+        except OmniDraftError as error:
+            return PlainTextResponse(str(error), status_code=404)
+
+
+def import_file(store: ChatStore, file: Path) -> tuple[list[Conversation], str]:
+    """The conversations of an uploaded file, added to the store, and a sentence about them.
+
+    A file of ours, or an export of ChatGPT, Open WebUI or LM Studio. StorageError says why none could be added.
+    """
+    try:
+        zipped, data = is_zip(file), file.read_bytes()
+    except OSError as error:
+        raise StorageError(f"{file.name} cannot be read: {reason(error)}.") from error
+    if zipped or data.lstrip().removeprefix(b"\xef\xbb\xbf").lstrip().startswith((b"{", b"[")):
+        if (brought := read_foreign(file)) is not None:
+            return store.insert(brought.conversations), brought.sentence()
+        if zipped:
+            raise StorageError("The file cannot be imported: the archive holds no conversations of a known program.")
+        added = import_json(store, data)
+    else:
+        added = [import_markdown(store, data)]
+    return added, f"{len(added)} conversation{'s were' if len(added) != 1 else ' was'} imported."
+
+
+def _file(text: str, kind: str, name: str) -> Response:
+    safe = "".join(c if c.isalnum() or c in " ._-" else "_" for c in name)
+    header = f"attachment; filename*=UTF-8''{quote(safe)}"
+    return Response(text, media_type=f"{kind}; charset=utf-8", headers={"content-disposition": header})

@@ -11,7 +11,7 @@ import gradio as gr
 from omnidraft.app import conversing
 from omnidraft.app.tool_use import UNSUPPORTED
 from ui.chat import options as chat_options
-from ui.chat.handlers import Handlers, Updates, telling
+from ui.chat.events import Handlers, Updates, telling
 from ui.chat.parts import note
 from ui.chat.tools import info
 

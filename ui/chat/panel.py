@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from omnidraft.app.live import Live
-from omnidraft.app.plain_speed import PlainSpeed
+from omnidraft.app.answer_job import Live
+from omnidraft.app.speeds import PlainSpeed
 from omnidraft.decoding.events import ORIGINS, Statistics
 from omnidraft.engine import SWITCHED_OFF
 from omnidraft.format import count, percent, rate, seconds, version
-from omnidraft.learning.gain import Gain
-from ui.common.words import tip
+from omnidraft.learning.learned import Gain
+from ui.common.notes import tip
 
 ORIGIN_WORDS = {
     "target": "target alone",

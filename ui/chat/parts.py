@@ -8,15 +8,14 @@ from html import escape
 from pathlib import Path
 
 from omnidraft.app import models_list
-from omnidraft.app.answer_job import AnswerJob
+from omnidraft.app.answer_job import AnswerJob, Live
 from omnidraft.app.catalog import DEFAULT
 from omnidraft.app.conversing import answering
 from omnidraft.app.kept_answer import shown_pieces, stored_plain
-from omnidraft.app.live import Live
 from omnidraft.app.session import Session
 from omnidraft.chats import Message
 from omnidraft.format import count
-from omnidraft.learning.gain import Gain, gain
+from omnidraft.learning.learned import Gain, gain
 from ui.common.notes import note
 
 GONE = "This conversation is not here any more; reload the page."

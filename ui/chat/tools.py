@@ -9,7 +9,7 @@ from html import escape
 from omnidraft.app.tool_use import ALWAYS, ONCE, REFUSE
 from omnidraft.app.tools import BETWEEN, Toolbox
 from omnidraft.chats import Message
-from omnidraft.chats.steps import ASKED, DONE, REFUSED, ToolCall, open_call
+from omnidraft.chats.records import ASKED, DONE, REFUSED, ToolCall, open_call
 
 INFO = "The model may ask to use a calculator, the clock and files you attached; you decide about every call."
 NAMED = "Programs named in {}, started when you switch this on: {}."

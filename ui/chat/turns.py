@@ -16,12 +16,62 @@ from typing import Any
 
 from omnidraft.app.conversing import unanswered
 from omnidraft.chats import Message
-from omnidraft.chats.steps import Step, open_call
-from omnidraft.chats.thoughts import in_tags
-from omnidraft.decoding.events import CUT
+from omnidraft.chats.records import Step, open_call
+from omnidraft.chats.search import in_tags
+from omnidraft.decoding.events import CUT, ORIGINS
 from omnidraft.format import size
 from ui.chat import tools
-from ui.chat.markdown_text import CODE, without_html
+from ui.chat.panel import ORIGIN_WORDS
+from ui.common.notes import tip
+
+# What people and models wrote, as Markdown that holds no HTML: whatever looks like a tag is shown as it was written.
+# The chatbot's parser takes tags, comments and autolinks at every `<` outside code, and what is code only that parser
+# knows. So no `<` is sent at all: a character that stands in no text takes its place, and the page script puts the `<`
+# back where text stands, in code as elsewhere. Inside formulas it is sent as an entity, which the parser leaves alone.
+
+
+LESS = "\ufdd0"  # a noncharacter: Unicode keeps it for use inside programs
+_FORMULA = re.compile(r"\$\$[\s\S]{1,2000}?\$\$|\\\[[\s\S]{1,2000}?\\\]|\\\([\s\S]{1,2000}?\\\)")
+# Code as far as it matters here: what is taken for code or not decides how a text looks, never what it may do.
+CODE = re.compile(
+    r"^[ \t>]*(?:(?:[-*+]|\d+[.)])[ \t]+)?(?P<fence>`{3,}|~{3,})[^\n]*\n[\s\S]*?(?:^[ \t>]*(?P=fence)[`~]*[ \t]*$|\Z)"
+    r"|(?<!`)(?P<ticks>`{1,60})(?!`)[^\n]+?(?<!`)(?P=ticks)(?!`)",
+    re.MULTILINE,
+)
+_AUTOLINK = re.compile(r"<(https?://[^\s<>]+)>")
+_DOLLARS = re.compile(r"(?<![\\$\w])\$(?![\s$])([^$\n`]{1,400}?)(?<![\s\\])\$(?![\w$])")
+_MATH = re.compile(r"[\\^_=+<>|]|^-?[\d.,]+%?$|^[A-Za-z][\w']{0,2}$|^[A-Za-z]\([^()]*\)$|^[\w ]+[-*/][\w ]+$")
+
+
+# What the chatbot would draw as HTML of its own, and languages whose colours it cannot load: it shows nothing then.
+_LANGUAGE = re.compile(r"(?P<fence>```|~~~)(?P<space>[ \t]*)(?P<name>mermaid|cpp|markup-templating)(?!\S)")
+_SHOWN_AS = {"cpp": "c"}
+
+
+def without_html(text: str) -> str:
+    """`text` as Markdown without HTML and images, with `$...$` as the formulas they are."""
+    whole = _FORMULA.sub(lambda found: found[0].replace("<", "&lt;"), _outside_code(text, _plain))
+    named = _LANGUAGE.sub(lambda found: found["fence"] + found["space"] + _SHOWN_AS.get(found["name"], "text"), whole)
+    return named.replace("<", LESS)
+
+
+def _plain(text: str) -> str:
+    """A part that is no code: an image is what its address says, not what is found there."""
+    return _DOLLARS.sub(_formula, _AUTOLINK.sub(r"\1", text).replace("![", "!\\["))
+
+
+def _formula(found: re.Match[str]) -> str:
+    """A formula, unless it is more likely two prices."""
+    return rf"\({found[1]}\)" if _MATH.search(found[1]) else found[0]
+
+
+def _outside_code(text: str, change) -> str:
+    parts, end = [], 0
+    for code in CODE.finditer(text):
+        parts += [change(text[end : code.start()]), code[0]]
+        end = code.end()
+    return "".join([*parts, change(text[end:])])
+
 
 MOST = 500  # messages shown
 LONGEST = 6000  # characters of a question shown; whoever wrote more knows the rest
@@ -179,3 +229,30 @@ def _empty(message: Message, busy: bool, steps: Sequence[Step]) -> str:
     if error := message.meta.get("error"):
         return f"*No answer: {error}*"
     return "*No answer was written.*"
+
+
+# Where each token of an answer came from, as coloured text beside the conversation, never inside it. Colouring the
+# answer itself would end up in the clipboard.
+
+
+_MOST = 4000  # tokens shown, the last ones
+_UNKNOWN = "unknown"  # for what an imported conversation says that this program never did
+_WORDS = {**ORIGIN_WORDS, _UNKNOWN: "of unknown origin"}
+
+
+def origins(pieces: list[tuple[str, str]]) -> str:
+    """HTML for (text, origin) pairs."""
+    if not pieces:
+        return '<p class="od-none">Once there is an answer, every token shows here in the colour of its origin.</p>'
+    known = [(text, origin if origin in ORIGINS else _UNKNOWN) for text, origin in pieces]
+    seen = {origin for _, origin in known}
+    key = "".join(f'<li><i class="od-o-{o}"></i>{tip(_WORDS[o])}</li>' for o in (*ORIGINS, _UNKNOWN) if o in seen)
+    cut = f"<p>The last {_MOST:,} tokens.</p>" if len(pieces) > _MOST else ""
+    text = "".join(f'<span class="od-k od-k-{o}" title="{_WORDS[o]}">{_spaced(t)}</span>' for t, o in known[-_MOST:])
+    return (
+        f'<section class="od-panel"><ul class="od-legend">{key}</ul>{cut}<div class="od-tokens">{text}</div></section>'
+    )
+
+
+def _spaced(text: str) -> str:
+    return escape(text).replace("\n", "↵<br>") if text else "·"

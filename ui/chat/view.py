@@ -14,10 +14,9 @@ from typing import Any
 import gradio as gr
 
 from omnidraft.app import conversing, models_list
-from omnidraft.app.answer_job import AnswerJob
+from omnidraft.app.answer_job import AnswerJob, Live
 from omnidraft.app.attached import REFUSE, sizes
 from omnidraft.app.conversing import draft_of, is_ready, keep_target, sampling_of, thinking_words
-from omnidraft.app.live import Live
 from omnidraft.app.session import Session
 from omnidraft.chats import Conversation, Message
 from omnidraft.errors import OmniDraftError, StorageError
@@ -25,7 +24,6 @@ from ui.chat import attachments
 from ui.chat.attachments import Attached
 from ui.chat.conversation_list import listing
 from ui.chat.options import Options
-from ui.chat.origins import origins
 from ui.chat.panel import panel, summary
 from ui.chat.parts import (
     GONE,
@@ -48,7 +46,7 @@ from ui.chat.parts import (
 )
 from ui.chat.stream import Followed, follow
 from ui.chat.tools import info, question
-from ui.chat.turns import Turns, awaited, turns
+from ui.chat.turns import Turns, awaited, origins, turns
 
 EDITING = {
     "user": "Editing an earlier message: sending makes a new version beside the old one, and answers it.",

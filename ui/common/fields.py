@@ -5,13 +5,23 @@ Texts come back as the values the settings take; whether they are acceptable the
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import gradio as gr
 
+from omnidraft.app import models_list
+from omnidraft.app.models_list import context_of
+from omnidraft.app.session import Session
+from omnidraft.app.sessions import Sessions
 from omnidraft.backends.llama.devices import gpu_offload
-from omnidraft.errors import SettingsError
-from omnidraft.settings.config import AppSettings, Setting, describe
+from omnidraft.errors import OmniDraftError, SettingsError
+from omnidraft.format import count
+from omnidraft.settings.config import AppSettings, Setting, describe, value_of
+from ui.common.frame import PRIVATE
+from ui.common.notes import note
+from ui.common.request import session_of
 
 LAYERS = "od-layers"  # class of what holds fields in two layers: those most people set, and those for experts, folded
 EXPERT = "od-expert"  # class of a field in the folded one (`Rule.expert`)
@@ -114,3 +124,62 @@ def parsed(setting: Setting, value: Any) -> Any:
         return int(text.replace(",", "")) if kind == "integer" else float(text)
     except ValueError:
         raise SettingsError(f"{title(setting)} is '{text[:40]}', but must be {setting.rule.accepted}.") from None
+
+
+# A settings field at work on a page: checked and kept as soon as it is left, refused in a sentence.
+
+
+def arrived(session: Session, made: Mapping[str, Component]) -> dict:
+    """What the fields of a page show when it arrives; by the names of their settings."""
+    known = SETTINGS
+    values = {field: shown(known[name], value_of(session.settings, name)) for name, field in made.items()}
+    if (field := made.get("model.n_ctx")) is not None:
+        told = _context_told(session)
+        values[field] = gr.Textbox(value=values[field], info=f"{help_of(known['model.n_ctx'])} {told}".strip())
+    return values
+
+
+def _context_told(session: Session) -> str:
+    """The model at hand may take less than is set."""
+    path = session.target_or_none()
+    found = models_list.scan(session.assistant) if path is not None else []
+    model = next((one for one in found if path and one.path.resolve() == path.resolve()), None)
+    return f"{model.name} takes {count(context_of(model, session.settings.model))}." if model is not None else ""
+
+
+def keep(
+    sessions: Sessions,
+    made: Mapping[str, Component],
+    said: gr.HTML,
+    *,
+    also: Sequence[gr.Component] = (),
+    after: Callable[[Session], dict] = lambda session: {},
+    scripts: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """Keep each field when it is left (texts) or changed (the rest). `after` says what the components `also` show then;
+    scripts: what the browser does besides, by the names of settings."""
+    for name, component in made.items():
+        change, outputs = _changing(sessions, SETTINGS[name], component, said, after), [said, component, *also]
+        if isinstance(component, gr.Textbox):
+            gr.on([component.blur, component.submit], change, [component], outputs, **PRIVATE)
+        else:
+            component.input(change, [component], outputs, js=scripts.get(name), **PRIVATE)
+
+
+def _changing(
+    sessions: Sessions, setting: Setting, component: Component, said: gr.HTML, after: Callable[[Session], dict]
+) -> Callable[[Any, gr.Request], dict]:
+    def change(value: Any, request: gr.Request) -> dict:
+        session = session_of(sessions, request)
+        before = value_of(session.settings, setting.name)
+        try:
+            wanted = parsed(setting, value)
+            if wanted == before:
+                return {component: shown(setting, before)}  # left untouched: what was said about it still holds
+            told = session.change(setting.name, wanted)
+        except OmniDraftError as error:
+            return {said: note(on_page(setting, str(error)), bad=True), component: shown(setting, before)}
+        told = note(f"{title(setting)}: {told}")
+        return {said: told, component: shown(setting, wanted), **after(session)}
+
+    return change

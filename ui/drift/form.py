@@ -7,7 +7,7 @@ from pathlib import Path
 import gradio as gr
 
 from omnidraft.app import models_list
-from omnidraft.app.default_models import choose_target
+from omnidraft.app.catalog import choose_target
 from omnidraft.app.session import Session
 from omnidraft.errors import SettingsError
 from omnidraft.lab.prompts import TASKS

@@ -12,14 +12,12 @@ from fastapi.responses import JSONResponse
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
 from omnidraft.errors import ModelError, OmniDraftError
-from omnidraft.lab.export import to_csv, to_json
-from omnidraft.lab.plot import picture
-from omnidraft.profiles.uploads import taken
+from omnidraft.lab.export import picture, to_csv, to_json
+from omnidraft.profiles.importing import taken
 from omnidraft.server.request_session import session_of_request
-from ui.common.layout import EACH, PRIVATE, page_column
-from ui.common.notes import note
+from ui.common.frame import EACH, PRIVATE, page_column
+from ui.common.notes import note, tip
 from ui.common.request import session_of
-from ui.common.words import tip
 from ui.drift import form as drift_form
 from ui.drift import race as drift_race
 from ui.drift import view as drift_view

@@ -8,11 +8,10 @@ from html import escape
 from itertools import pairwise
 
 from omnidraft.format import count, percent, rate
-from omnidraft.lab.export import WINDOW, SegmentRow, segment_rows
-from omnidraft.lab.plot import plots
+from omnidraft.lab.export import WINDOW, SegmentRow, plots, segment_rows
 from omnidraft.lab.store import Options, RunState
-from ui.common import tables
-from ui.common.words import tip
+from ui.common import notes
+from ui.common.notes import tip
 
 LITTLE = 0.05  # accepted, of the drafts: a fall from less shows nothing
 
@@ -59,8 +58,8 @@ def table(state: RunState | None) -> str:
     }
     if any(row.speedup for row in found):
         columns["speedup"] = _speedup
-    rows = (tables.cells([value(row) for value in columns.values()]) for row in found)
-    return tables.table([tip(name) for name in columns], "".join(f"<tr>{row}</tr>" for row in rows))
+    rows = (notes.cells([value(row) for value in columns.values()]) for row in found)
+    return notes.table([tip(name) for name in columns], "".join(f"<tr>{row}</tr>" for row in rows))
 
 
 def _speedup(row: SegmentRow) -> str:

@@ -14,7 +14,7 @@ from starlette.requests import ClientDisconnect
 from omnidraft.app.model_import import Incoming
 from omnidraft.app.sessions import Sessions
 from omnidraft.errors import OmniDraftError
-from ui.common.layout import EACH
+from ui.common.frame import EACH
 from ui.common.notes import note
 from ui.common.request import session_of
 from ui.models import view

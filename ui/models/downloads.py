@@ -7,14 +7,14 @@ from html import escape
 
 import gradio as gr
 
-from omnidraft.app import catalog, hub_files, hub_fit, hub_search
+from omnidraft.app import catalog, hub, hub_files, hub_fit
 from omnidraft.app.hub import Download, Downloads
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
 from omnidraft.backends.llama.sizes import available_bytes
 from omnidraft.errors import OmniDraftError
 from omnidraft.format import percent, size
-from ui.common.layout import EACH, PRIVATE
+from ui.common.frame import EACH, PRIVATE
 from ui.common.notes import note
 from ui.common.request import session_of
 from ui.models import view
@@ -144,7 +144,7 @@ def _wire_search(sessions: Sessions, parts: Parts, said: gr.HTML) -> None:
     def search(words: str) -> Iterator[dict]:
         yield {said: note("Searching.")}
         try:
-            found, hidden = hub_search.search(words or "", available_bytes())
+            found, hidden = hub.search(words or "", available_bytes())
         except OmniDraftError as error:
             yield {said: note(str(error), bad=True), parts.found: gr.Dropdown(visible=False)}
             return

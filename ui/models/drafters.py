@@ -8,7 +8,7 @@ from pathlib import Path
 
 import gradio as gr
 
-from omnidraft.app import hub_drafters, hub_files, hub_fit, models_list
+from omnidraft.app import hub_files, hub_fit, models_list
 from omnidraft.app.hub import Download
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
@@ -16,7 +16,7 @@ from omnidraft.backends.llama.sizes import available_bytes
 from omnidraft.decoding.cost import CostModel
 from omnidraft.errors import OmniDraftError
 from omnidraft.format import percent
-from ui.common.layout import EACH, PRIVATE
+from ui.common.frame import EACH, PRIVATE
 from ui.common.notes import note, note_of
 from ui.common.request import session_of
 from ui.models import downloads, view
@@ -51,14 +51,14 @@ def wire(sessions: Sessions, parts: Parts, loads: downloads.Parts, said: gr.HTML
         try:
             path = session.target_path()
             target = models_list.vocabulary_at(path)
-            found: list[hub_drafters.Drafter] = []
-            for known in hub_drafters.DRAFTERS:
+            found: list[hub_fit.Drafter] = []
+            for known in hub_fit.DRAFTERS:
                 yield {said: note(f"Comparing {known.repo} with {path.stem}.")}
-                found.append(hub_drafters.compared(known, target, session.assistant.home.cache))
+                found.append(hub_fit.compared(known, target, session.assistant.home.cache))
         except OmniDraftError as error:
             yield {said: note(str(error), bad=True)}
             return
-        rows = "".join(_offer(one, _worth(one, session, path)) for one in hub_drafters.ranked(found))
+        rows = "".join(_offer(one, _worth(one, session, path)) for one in hub_fit.ranked(found))
         yield {said: note(_TOLD.format(path.stem)), parts.offers: f'<ul class="od-models">{rows}</ul>'}
 
     def take(request: gr.Request, event: gr.EventData) -> dict:
@@ -98,11 +98,11 @@ def _best(session: Session, repo: str) -> hub_files.RemoteModel:
     return chosen.model
 
 
-def _worth(one: hub_drafters.Drafter, session: Session, target: Path) -> hub_drafters.Worth | None:
+def _worth(one: hub_fit.Drafter, session: Session, target: Path) -> hub_fit.Worth | None:
     """None as long as nobody knows what the target's passes take."""
     cost = _measured(session)
     size = next((model.file_size for model in models_list.scan(session.assistant) if model.path == target), 0)
-    return hub_drafters.worth(one.known, size, cost) if cost is not None and size else None
+    return hub_fit.worth(one.known, size, cost) if cost is not None and size else None
 
 
 def _measured(session: Session) -> CostModel | None:
@@ -111,7 +111,7 @@ def _measured(session: Session) -> CostModel | None:
     return known[0].cost if known else None
 
 
-def _offer(one: hub_drafters.Drafter, worth: hub_drafters.Worth | None) -> str:
+def _offer(one: hub_fit.Drafter, worth: hub_fit.Worth | None) -> str:
     repo = escape(one.known.repo)
     facts = [one.known.about, one.label()]
     if worth is not None:

@@ -13,15 +13,15 @@ import gradio as gr
 from omnidraft.app import models_list
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
+from omnidraft.backends.discovery import NO_PROJECTOR
 from omnidraft.backends.gguf.file import ModelInfo
-from omnidraft.backends.projectors import NO_PROJECTOR
 from omnidraft.errors import OmniDraftError
-from omnidraft.settings.named_files import with_named_file
+from omnidraft.settings.config import with_named_file
 from omnidraft.vocab import PairMap
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 from ui.chat.parts import describe_switch
-from ui.common import field_events, fields
-from ui.common.layout import EACH, PRIVATE, page_column
+from ui.common import fields
+from ui.common.frame import EACH, PRIVATE, page_column
 from ui.common.notes import note
 from ui.common.request import session_of
 from ui.models import bringing, view
@@ -67,7 +67,7 @@ def _wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:
     def arrive(request: gr.Request) -> dict:
         session = session_of(sessions, request)
         return {
-            **field_events.arrived(session, parts.loading),
+            **fields.arrived(session, parts.loading),
             parts.listed: view.models(session, {}),
             **model_downloads.arrive(sessions, parts.downloads),
             **model_places.arrive(session, parts.places),
@@ -87,7 +87,7 @@ def _wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:
     page.load(arrive, None, [*shown, *parts.loading.values()], **PRIVATE)
     parts.listed.act(act, [parts.coverage], [parts.said, parts.listed, parts.coverage], **EACH)
     after = lambda session: {parts.listed: view.models(session, {})}  # noqa: E731
-    field_events.keep(sessions, parts.loading, parts.said, also=[parts.listed], after=after)
+    fields.keep(sessions, parts.loading, parts.said, also=[parts.listed], after=after)
 
 
 def _act(session: Session, asked: dict, coverage: dict) -> str:

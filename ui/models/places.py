@@ -10,9 +10,9 @@ import gradio as gr
 from omnidraft.app import models_list
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
-from omnidraft.backends.other_programs import PROGRAMS, places
+from omnidraft.backends.discovery import PROGRAMS, places
 from omnidraft.errors import OmniDraftError
-from ui.common.layout import PRIVATE
+from ui.common.frame import PRIVATE
 from ui.common.notes import note
 from ui.common.request import session_of
 from ui.models import view

@@ -8,15 +8,13 @@ from html import escape
 from pathlib import Path
 
 from omnidraft.app import models_list
-from omnidraft.app.model_memory import Room, context_of, needs
-from omnidraft.app.model_speed import Speed, speeds
+from omnidraft.app.models_list import Room, context_of, needs
 from omnidraft.app.session import Session
-from omnidraft.app.speed_store import SPEED_FILE, SpeedStore
+from omnidraft.app.speeds import SPEED_FILE, Speed, SpeedStore, speeds
+from omnidraft.backends.discovery import NO_PROJECTOR
 from omnidraft.backends.gguf.file import ModelInfo
-from omnidraft.backends.projectors import NO_PROJECTOR
 from omnidraft.format import count, percent, short, size
-from omnidraft.settings.config import ModelSettings
-from omnidraft.settings.named_files import named_file
+from omnidraft.settings.config import ModelSettings, named_file
 
 KINDS = {
     "vocabulary": "a vocabulary without weights",

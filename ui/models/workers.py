@@ -13,8 +13,8 @@ from omnidraft.app.sessions import Sessions
 from omnidraft.app.worker_list import Named
 from omnidraft.errors import OmniDraftError
 from omnidraft.format import size
-from ui.common import tables
-from ui.common.layout import PRIVATE
+from ui.common import notes
+from ui.common.frame import PRIVATE
 from ui.common.notes import note
 from ui.common.request import session_of
 from ui.models import view
@@ -90,7 +90,7 @@ def _listed(session: Session) -> str:
         return '<p class="od-none">No workers are named; this machine computes alone.</p>'
     where = worker_list.plan(session)
     sentence = f'<p class="od-note">Of the loaded model: {escape(str(where))}.</p>' if where is not None else ""
-    return tables.table(_COLUMNS, "".join(map(_row, named))) + sentence
+    return notes.table(_COLUMNS, "".join(map(_row, named))) + sentence
 
 
 def _row(worker: Named) -> str:
@@ -100,4 +100,4 @@ def _row(worker: Named) -> str:
         state = f'<td colspan="5" class="od-bad">{escape(worker.state)}</td>'
         return f"<tr><td>{address}</td>{state}<td>{remove}</td></tr>"
     facts = (worker.state, size(found.free), found.version, f"{1000 * found.latency:.2f} ms", worker.layers or "–")
-    return f"<tr>{tables.cells((address, *map(escape, facts), remove))}</tr>"
+    return f"<tr>{notes.cells((address, *map(escape, facts), remove))}</tr>"

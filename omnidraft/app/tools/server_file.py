@@ -19,7 +19,7 @@ from omnidraft.storage.files import is_mine, reason
 MAX_FILE = 256_000  # bytes
 MAX_PROGRAMS = 16
 BETWEEN = "__"  # a server's name and its function's; names of servers hold none, so that each is told from the other
-_NAME = re.compile(r"(?=.{1,32}\Z)[A-Za-z0-9-]+(_[A-Za-z0-9-]+)*")
+_SERVER_NAME = re.compile(r"(?=.{1,32}\Z)[A-Za-z0-9-]+(_[A-Za-z0-9-]+)*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _program(name: str, entry: Any) -> Program:
-    if not _NAME.fullmatch(name):
+    if not _SERVER_NAME.fullmatch(name):
         raise SettingsError("a name is 1 to 32 letters, digits, - and single _ between them.")
     if not isinstance(entry, dict):
         raise SettingsError("it must be an object.")

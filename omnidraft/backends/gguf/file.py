@@ -15,8 +15,7 @@ from typing import Any, Literal
 
 import llama_cpp
 
-from omnidraft.backends.gguf.header import ArrayShape, GgufHeader, read_header
-from omnidraft.backends.gguf.header_checks import check_settings, check_vocabulary
+from omnidraft.backends.gguf.header import ArrayShape, GgufHeader, check_settings, check_vocabulary, read_header
 from omnidraft.backends.llama.runtime import supports_architecture, type_layout, type_names
 from omnidraft.errors import ModelError
 

@@ -6,14 +6,18 @@ A float form of a file knows no more than the file, but passes over it cost what
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import llama_cpp
 
 from omnidraft.backends.gguf.file import usable_info
 from omnidraft.backends.llama.runtime import begin_call, failure_reason
-from omnidraft.errors import ModelError
+from omnidraft.errors import ModelError, StorageError
+from omnidraft.storage import scratch as storage
 from omnidraft.storage.files import reason
 
 FORMS = {
@@ -52,3 +56,39 @@ def _quantize(source: Path, made: Path, form: str) -> None:
     parameters.allow_requantize = True
     if llama_cpp.llama_model_quantize(os.fsencode(source), os.fsencode(made), parameters):
         raise ModelError(f"{source} could not be written as {form}: {failure_reason()}.")
+
+
+# Large files that appear only when they are complete, and room for them on the disk.
+
+
+SUFFIX = ".gguf-part"
+
+
+def scratch(out: Path) -> AbstractContextManager[Path]:
+    """An empty temporary file beside `out`, deleted when the block ends. StorageError."""
+    return _writing(out, storage.beside)
+
+
+def replacing(out: Path) -> AbstractContextManager[Path]:
+    """As `scratch`, but moved onto `out` when the block ends well, so that `out` is complete or absent."""
+    return _writing(out, storage.replacing)
+
+
+@contextmanager
+def _writing(out: Path, how: Callable[[Path, str], AbstractContextManager[Path]]) -> Iterator[Path]:
+    """The gigabytes that killed processes left in that folder, for whatever file, go first."""
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        storage.sweep_files(out.parent, f".*{SUFFIX}")
+        with how(out, SUFFIX) as temporary:
+            yield temporary
+    except OSError as error:
+        raise StorageError(f"{out} cannot be written: {reason(error)}.") from error
+
+
+def need_space(folder: Path, size: int) -> None:
+    """StorageError unless `folder` has `size` bytes free, and 5% to spare."""
+    folder.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(folder).free
+    if free < 1.05 * size:
+        raise StorageError(f"{folder} has {free / 1e9:.1f} GB free; this needs {1.05 * size / 1e9:.1f} GB.")

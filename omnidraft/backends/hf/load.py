@@ -6,14 +6,24 @@ first folder is opened, not before.
 
 from __future__ import annotations
 
+import mmap
+import struct
+from collections.abc import Callable
 from dataclasses import dataclass
+from math import prod
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+
 from omnidraft.backends.gguf.file import ModelInfo
-from omnidraft.backends.hf.estimate import check_room, folder_estimate
-from omnidraft.backends.hf.folder import state_layers
+from omnidraft.backends.hf.folder import check_room, folder_estimate, state_layers, tensor_headers
 from omnidraft.backends.llama.sizes import available_bytes, give_back
 from omnidraft.errors import ModelError, first_line
+from omnidraft.storage.files import read_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +102,6 @@ def _read(info: ModelInfo, dtype: str, loader: Any) -> Any:
 
 def _prepared(model: Any, device: str, dtype: str, n_ctx: int, states: list[bool]) -> Loaded:
     from omnidraft.backends.hf.cache import CuttableCache
-    from omnidraft.backends.hf.linear import pack_linears, quantize_linears
 
     rows = model.get_output_embeddings().weight.shape[0]
     inputs = model.get_input_embeddings().weight.shape[0]
@@ -141,3 +150,168 @@ def import_torch() -> Any:
     except ImportError:
         raise ModelError("Hugging Face folders need torch and transformers; install requirements.txt.") from None
     return torch
+
+
+# Reads the weights of a Hugging Face folder as float32 arrays, one tensor at a time. safetensors files are mapped, not
+# loaded, and need no torch; pytorch_model.bin is read by torch with `weights_only`, so that no code in it can run.
+
+
+_DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
+
+
+class Weights:
+    """Names of the tensors, `read`, and `elements`: how many numbers they are together."""
+
+    def __init__(self, parts: list[Path]) -> None:
+        self._readers: dict[str, Callable[[], np.ndarray]] = {}
+        self.elements = 0
+        for part in parts:
+            opened, count = _open_safetensors(part) if part.suffix == ".safetensors" else _open_torch(part)
+            self._readers |= opened
+            self.elements += count
+
+    @property
+    def names(self) -> set[str]:
+        return set(self._readers)
+
+    def read(self, name: str) -> np.ndarray:
+        """The tensor as a float32 array; ModelError if there is none of this name."""
+        if name not in self._readers:
+            raise ModelError(f"The weights lack {name}; download them again.")
+        return self._readers[name]()
+
+
+def _open_safetensors(file: Path) -> tuple[dict[str, Callable[[], np.ndarray]], int]:
+    kinds = {name: (kind, shape) for name, kind, shape in tensor_headers([file])}
+    with file.open("rb") as stream:
+        data = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+    length = struct.unpack("<Q", data[:8])[0]
+    header = read_json(data[8 : 8 + length])
+
+    def reader(name: str) -> Callable[[], np.ndarray]:
+        kind, shape = kinds[name]
+        start, end = header[name]["data_offsets"]
+
+        def read() -> np.ndarray:
+            if kind not in _DTYPES:
+                raise ModelError(f"{file} stores {name} as {kind}, which cannot be converted.")
+            array = np.frombuffer(data, np.uint8, end - start, 8 + length + start).view(_DTYPES[kind]).reshape(shape)
+            if kind == "BF16":  # the upper half of a float32
+                return (array.astype(np.uint32) << 16).view(np.float32)
+            return array.astype(np.float32)
+
+        return read
+
+    return {name: reader(name) for name in kinds}, sum(prod(shape) for _, shape in kinds.values())
+
+
+def _open_torch(file: Path) -> tuple[dict[str, Callable[[], np.ndarray]], int]:
+    import torch
+
+    try:
+        state = torch.load(file, map_location="cpu", weights_only=True)
+        tensors = {name: value for name, value in state.items() if isinstance(value, torch.Tensor)}
+    except Exception as error:  # torch raises pickle, zip and runtime errors of many kinds
+        raise ModelError(f"{file} could not be read as plain weights: {first_line(error)}.") from None
+    return {name: _reader(value) for name, value in tensors.items()}, sum(value.numel() for value in tensors.values())
+
+
+def _reader(tensor: Any) -> Callable[[], np.ndarray]:
+    return lambda: tensor.float().numpy()
+
+
+# Linear layers for passes of a few rows, `pack_linears`, and for a quarter of the memory, `quantize_linears`. torch
+# multiplies a single row by one kernel and a few rows by another, which takes two to three times as long in float32.
+# oneDNN's kernel for reordered weights is faster than both, and four rows cost it no more than one, so that verifying
+# a draft costs about as much as one token. Imports torch; import it late.
+
+
+_ROWS = 4  # one to three rows take longer than four do
+_SMALL = 1 << 20  # bytes of weights that stay in the processor's own memory, where plain layers do as well
+
+
+class PackedLinear(nn.Module):
+    """x (..., n, inputs) -> (..., n, outputs), as the `nn.Linear` it is made of computes it."""
+
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__()
+        plain = linear.weight.detach().contiguous()
+        self.register_buffer("weight", torch.ops.mkldnn._reorder_linear_weight(plain, _ROWS), persistent=False)
+        self.bias = linear.bias
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        rows = x.shape[-2]
+        if rows < _ROWS:
+            x = F.pad(x, (0, 0, 0, _ROWS - rows))
+        out = torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
+        return out[..., :rows, :]
+
+
+class Int8Linear(nn.Module):
+    """Weights as whole numbers from -127 to 127 times a scale per output; what they are multiplied with stays as it is.
+
+    So every row's result depends on that row alone, as verification needs it.
+    """
+
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__()
+        exact = linear.weight.detach().float()
+        scale = (exact.abs().amax(1) / 127).clamp(min=1e-12)
+        self.register_buffer("weight", (exact / scale[:, None]).round().to(torch.int8), persistent=False)
+        self.register_buffer("scale", scale.to(linear.weight.dtype), persistent=False)
+        self.bias = linear.bias
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.device.type == "cpu" and x.dtype == torch.bfloat16:
+            out = torch._weight_int8pack_mm(x.flatten(0, -2), self.weight, self.scale).unflatten(0, x.shape[:-1])
+        else:
+            out = F.linear(x, self.weight.to(x.dtype)) * self.scale
+        return out if self.bias is None else out + self.bias
+
+
+def pack_linears(model: nn.Module) -> bool:
+    """Reorder the weights of all larger `nn.Linear`s of a model on the processor; False if this build of torch cannot.
+
+    A tied output layer gets a copy of its own, for the embedding needs the weights in their plain order.
+    """
+    first = next((module for module in model.modules() if type(module) is nn.Linear), None)
+    if first is None or not _packable(first):
+        return False
+    _replace(model, PackedLinear, lambda linear: linear.weight.nbytes >= _SMALL)
+    return True
+
+
+def quantize_linears(model: nn.Module) -> None:
+    """Turn every `nn.Linear` but the output layer, whose errors would reach the logits directly, into int8."""
+    output = model.get_output_embeddings()
+    _replace(model, Int8Linear, lambda linear: linear is not output)
+
+
+def _replace(model: nn.Module, make: Callable[[nn.Linear], nn.Module], wanted: Callable[[nn.Linear], bool]) -> None:
+    """Put `make(linear)` in the place of each wanted layer, giving up the old weights one layer at a time."""
+    made: dict[nn.Linear, nn.Module] = {}
+    for parent in list(model.modules()):
+        for name, child in list(parent.named_children()):
+            if child not in made and type(child) is nn.Linear and wanted(child):
+                made[child] = make(child)
+                child.weight = None
+            if child in made:  # perhaps held in a second place
+                setattr(parent, name, made[child])
+
+
+def _packable(linear: nn.Linear) -> bool:
+    """Whether this build of torch and this processor have the kernel for the layer's number format."""
+    has = {
+        torch.float32: lambda: True,
+        torch.bfloat16: lambda: torch.ops.mkldnn._is_mkldnn_bf16_supported(),
+        torch.float16: lambda: torch.ops.mkldnn._is_mkldnn_fp16_supported(),
+    }.get(linear.weight.dtype, lambda: False)
+    try:
+        if not (torch.backends.mkldnn.is_available() and linear.weight.device.type == "cpu" and has()):
+            return False
+        with torch.no_grad():
+            x = linear.weight[:1].unsqueeze(0)
+            expected, packed = linear(x), PackedLinear(linear)(x)
+            return bool((packed - expected).abs().max() <= 0.05 * expected.abs().max())
+    except (RuntimeError, AttributeError):  # NotImplementedError is a RuntimeError
+        return False

@@ -14,8 +14,7 @@ from time import perf_counter
 
 import numpy as np
 
-from omnidraft.backends.base import N_BATCH, Aborted
-from omnidraft.backends.context_length import context_length
+from omnidraft.backends.base import N_BATCH, Aborted, context_length
 from omnidraft.backends.gguf.convert import folder_vocabulary
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.hf.folder import read_folder, state_layers
@@ -23,9 +22,7 @@ from omnidraft.backends.hf.load import choose_device, choose_dtype, import_torch
 from omnidraft.backends.llama.rewind import Rewinder
 from omnidraft.backends.llama.sizes import give_back
 from omnidraft.errors import ModelError, first_line
-from omnidraft.processes.cores import physical_cores
-from omnidraft.processes.thread_choice import ThreadChoice
-from omnidraft.processes.thread_pool import release_helpers
+from omnidraft.processes.threads import ThreadChoice, physical_cores, release_helpers
 from omnidraft.settings.config import ModelSettings
 from omnidraft.vocab import Vocabulary
 

@@ -20,10 +20,9 @@ import llama_cpp
 import numpy as np
 
 from omnidraft.backends.llama.runtime import AbortFlag, begin_call, failure_reason
-from omnidraft.backends.picture_ids import FIRST
-from omnidraft.backends.pictures import Picture
+from omnidraft.backends.pictures import FIRST, Picture
 from omnidraft.errors import ModelError, PictureError
-from omnidraft.vocab import llama_log
+from omnidraft.vocab import llama_vocab
 
 MOST_PICTURES = 32
 _NO_EYES = (
@@ -73,7 +72,7 @@ class Eyes:
         self._next = FIRST
         self._ids: OrderedDict[str, list[int]] = OrderedDict()  # of pictures, by their content; the oldest first
         self._stretches: dict[int, _Stretch] = {}  # by their first id
-        llama_log.keep_log_of(library.mtmd_helper_log_set)
+        llama_vocab.keep_log_of(library.mtmd_helper_log_set)
         begin_call()
         parameters = library.mtmd_context_params_default()
         parameters.n_threads = threads

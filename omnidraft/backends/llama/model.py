@@ -15,23 +15,19 @@ from typing import NoReturn, Self
 
 import numpy as np
 
-from omnidraft.backends.base import Aborted
-from omnidraft.backends.context_length import context_length
+from omnidraft.backends.base import Aborted, context_length
 from omnidraft.backends.gguf.adapter_check import check_adapter
 from omnidraft.backends.gguf.file import ModelInfo, read_info, usable_info
 from omnidraft.backends.llama.bits import WIDTHS, WidthClass, rows_read_by, width_class
-from omnidraft.backends.llama.cards import place
 from omnidraft.backends.llama.context import LlamaContext
-from omnidraft.backends.llama.devices import gpu_offload
-from omnidraft.backends.llama.estimate import check_memory
+from omnidraft.backends.llama.devices import Placement, gpu_offload
+from omnidraft.backends.llama.estimate import check_memory, place
 from omnidraft.backends.llama.eyes import Eyes
-from omnidraft.backends.llama.passes import passes
-from omnidraft.backends.llama.placement import Placement
-from omnidraft.backends.llama.rewind import Method, Rewinder, rollback_steps
+from omnidraft.backends.llama.rewind import Method, Rewinder, passes, rollback_steps
 from omnidraft.backends.llama.runtime import AbortFlag, failure_reason
-from omnidraft.backends.picture_ids import FIRST, pictures_end, steps
+from omnidraft.backends.pictures import FIRST, pictures_end, steps
 from omnidraft.errors import ModelError
-from omnidraft.processes.thread_pool import release_helpers
+from omnidraft.processes.threads import release_helpers
 from omnidraft.settings.config import AUTO_LAYERS, ModelSettings
 from omnidraft.storage.files import readable
 from omnidraft.storage.trial import TRIALS

@@ -15,7 +15,7 @@ from functools import cache
 
 import llama_cpp
 
-from omnidraft.vocab import llama_log
+from omnidraft.vocab import llama_vocab
 
 _PROCESSOR = 0  # of ggml_backend_dev_type
 
@@ -53,14 +53,14 @@ def _processor_layouts() -> ctypes.Array:
 
 def begin_call() -> None:
     """Before a call that may fail: the library is up, and what it logs from here on explains the failure."""
-    llama_log.begin()
+    llama_vocab.begin()
     _start_backend()
 
 
 def failure_reason() -> str:
     """What llama.cpp said went wrong since this thread's `begin_call`; telling it forgets it."""
-    reason = llama_log.first_error()
-    llama_log.begin()
+    reason = llama_vocab.first_error()
+    llama_vocab.begin()
     return reason or "llama.cpp gave no reason"
 
 

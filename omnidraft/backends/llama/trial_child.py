@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from omnidraft.backends.pictures import Picture
-from omnidraft.processes.bounded_child import asked
+from omnidraft.processes.children import asked
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 
 _CONTEXT, _SEEING = 512, 8192
@@ -23,7 +23,7 @@ _TEXTS = ("Hello there,  12345!\n", "déjà-vu 中文 😀\t\x00\x7f", " ", "<|i
 def _open(path: Path, adapter: str | None) -> str:
     """What is wrong with the projector, if `adapter` is one: it is not tried again where nothing limits its memory."""
     from omnidraft.backends.gguf.file import read_info
-    from omnidraft.backends.gguf.header_checks import check_vocabulary
+    from omnidraft.backends.gguf.header import check_vocabulary
     from omnidraft.backends.llama.model import LlamaDrafter
     from omnidraft.errors import ModelError
     from omnidraft.settings.config import ModelSettings

@@ -22,7 +22,7 @@ from omnidraft.backends.prompting.grammar import (
     refuse_failed,
     tokenizer,
 )
-from omnidraft.backends.prompting.spacing import BLANK, Spacing
+from omnidraft.backends.prompting.messages import BLANK, Spacing
 from omnidraft.errors import GrammarError
 from omnidraft.vocab import Vocabulary
 

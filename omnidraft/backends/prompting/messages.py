@@ -8,10 +8,18 @@ said), and messages of the role "tool" bring results. Knows no template.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, product
 from typing import Any
+
+import numpy as np
+
+from omnidraft.backends.prompting.formats.pattern import is_marker
+from omnidraft.vocab import Vocabulary
+from omnidraft.vocab.vocabulary import TokenKind
 
 Message = Mapping[str, Any]
 Plain = dict[str, Any]
@@ -169,3 +177,172 @@ def strings(value: Any) -> Iterator[str]:
         yield from chain.from_iterable(map(strings, value.values()))
     elif isinstance(value, (list, tuple)):
         yield from chain.from_iterable(map(strings, value))
+
+
+# White space between JSON's signs, as an answer has written it so far: what it will write is likely the same. A
+# grammar lets white space stand between all signs; whoever guesses what follows must know how this answer does it.
+
+
+BLANK = b" \t\r\n"
+_OPENING, _CLOSING = b"{[", b"}]"
+_BEHIND, _BEFORE = b"{[,:", b"}],:"  # signs that have white space of their own behind, or before them
+
+_BEHIND_COLON, _BEHIND_COMMA = (ord(":"), 0), (ord(","), 0)
+
+
+class Spacing:
+    """Fed with the answer's bytes, it says what white space to expect between the last sign and the next one."""
+
+    def __init__(self) -> None:
+        self._seen = {_BEHIND_COLON: b" "}  # as most programs write it
+        self._indent: bytes | None = None  # of one level, where lines are broken
+        self._depth = 0
+        self._last = 0
+        self._blank = b""
+        self._quoted = self._escaped = False
+
+    def copy(self) -> Spacing:
+        other = Spacing.__new__(Spacing)
+        other.__dict__.update(self.__dict__)
+        other._seen = dict(self._seen)
+        return other
+
+    def feed(self, data: bytes) -> None:
+        """`data` has been written."""
+        for byte in data:
+            if self._quoted:
+                self._quoted = self._escaped or byte != ord('"')
+                self._escaped = byte == ord("\\") and not self._escaped
+            elif byte in BLANK:
+                self._blank += bytes([byte])
+            else:
+                self._sign(byte)
+
+    def expected(self, sign: int) -> bytes | None:
+        """What is still to come before `sign` (a byte) if that is next; None where no sign of JSON is near, and where
+        the white space already begun is another."""
+        if self._last not in _BEHIND and sign not in _BEFORE:
+            return None
+        usual = self._usual(sign)
+        return usual[len(self._blank) :] if usual.startswith(self._blank) else None
+
+    def _usual(self, sign: int) -> bytes:
+        if self._indent is not None and self._broken(sign):
+            return b"\n" + self._indent * (self._depth - (sign in _CLOSING))
+        key = self._key(sign)
+        return self._seen.get(_BEHIND_COLON if key == _BEHIND_COMMA and key not in self._seen else key, b"")
+
+    def _broken(self, sign: int) -> bool:
+        """Whether a line may be broken before `sign`."""
+        return self._last != ord(":") and (self._last in b"{[," or sign in _CLOSING)
+
+    def _sign(self, byte: int) -> None:
+        inner = self._depth - (byte in _CLOSING)
+        if self._last in _BEHIND or byte in _BEFORE:
+            self._seen[self._key(byte)] = self._blank
+            if self._broken(byte) and inner > 0:
+                lines = self._blank.startswith(b"\n")
+                self._indent = self._blank[1 : 1 + len(self._blank) // inner] if lines else None
+        self._depth = max(0, self._depth + (byte in _OPENING) - (byte in _CLOSING))
+        self._quoted, self._escaped, self._blank, self._last = byte == ord('"'), False, b"", byte
+
+    def _key(self, sign: int) -> tuple[int, int]:
+        return self._last if self._last in _BEHIND else 0, sign if sign in _BEFORE else 0
+
+
+# Rendered prompts as spans of text and control tokens, where what somebody typed is text whatever it spells. Markers
+# in what a person or a model wrote are replaced by placeholders before a template renders it, and come back as text
+# behind it. Knows nothing of token ids beyond the control tokens' own.
+
+
+_THOUGHTS = ("<think>", "</think>")
+_PRIVATE_USE = range(0xE000, 0xF900)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of a rendered prompt: text, or one control token (then `text` is how the template spells it).
+
+    joined: text that goes on from the text before it, cut there because a marker that somebody typed stands across.
+    """
+
+    text: str
+    control_id: int | None = None
+    joined: bool = False
+
+    @property
+    def control(self) -> bool:
+        return self.control_id is not None
+
+
+class TypedText:
+    """Tells apart what was typed and what a template with this `source` writes.
+
+    controls: ids of the control tokens, by how they are spelled.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, source: str) -> None:
+        self.controls = {text: id for text, id in vocabulary.controls.items() if text}
+        self._source = source
+        self._pattern = _alternatives(self.controls)
+        # Typed by somebody, these stay text as well: the template's markers that the vocabulary has as text.
+        own = np.flatnonzero(vocabulary.kinds == TokenKind.USER_DEFINED).tolist()
+        written = (vocabulary.pieces[id].decode("utf-8", "replace") for id in own)
+        self._marks = sorted({text for text in written if is_marker(text) and text in source})
+        self._typed = _alternatives([*self.controls, *self._marks])
+
+    def sentinel(self, values: Any) -> str:
+        texts = [self._source, *strings(values)]
+        used = set().union(*texts)
+        free = next((chr(code) for code in _PRIVATE_USE if chr(code) not in used), None)
+        while free is None:  # all of them are in use: then three in a row that nobody could foresee
+            row = "".join(chr(secrets.choice(_PRIVATE_USE)) for _ in range(3))
+            free = row if not any(row in text for text in texts) else None
+        return free
+
+    def hidden(self, value: Any, sentinel: str) -> Any:
+        """`value` with every marker in it spelt as sentinel, number, sentinel. The model's own thoughts keep theirs:
+        templates look for them in earlier answers, to leave them out."""
+        pattern = self._typed
+        if pattern is None:
+            return value
+        numbers = {text: number for number, text in enumerate([*self.controls, *self._marks])}
+        own = _THOUGHTS if isinstance(value, dict) and value.get("role") == "assistant" else ()
+        hide = lambda m: m[0] if m[0] in own else f"{sentinel}{numbers[m[0]]}{sentinel}"  # noqa: E731
+        return mapped(value, lambda text: pattern.sub(hide, text))
+
+    def spans(self, rendered: str, sentinel: str) -> list[Span]:
+        spans: list[Span] = []
+        pieces = self._pattern.split(rendered) if self._pattern else [rendered]
+        for index, piece in enumerate(pieces):
+            if index % 2:
+                spans.append(Span(piece, self.controls[piece]))
+            elif piece:
+                spans += self._typed_text(piece, sentinel)
+        return spans
+
+    def _typed_text(self, piece: str, sentinel: str) -> Iterator[Span]:
+        """Text with what was typed in its place; cut within markers that the vocabulary would make one token of."""
+        texts = [*self.controls, *self._marks]
+        parts = re.split(f"{sentinel}(\\d+){sentinel}", piece)
+        text, joined = parts[0].replace(sentinel, ""), False
+        for number, behind in zip(parts[1::2], parts[2::2], strict=True):
+            typed = texts[int(number)]
+            if typed in self.controls:
+                text += typed
+            else:
+                yield Span(text + typed[:1], joined=joined)
+                text, joined = typed[1:], True
+            text += behind.replace(sentinel, "")
+        if text:
+            yield Span(text, joined=joined)
+
+
+def control_pattern(vocabulary: Vocabulary) -> re.Pattern[str] | None:
+    """What finds the control tokens that a text spells; None if there are none."""
+    return _alternatives(text for text in vocabulary.controls if text)
+
+
+def _alternatives(strings: Iterable[str]) -> re.Pattern[str] | None:
+    ordered = sorted(strings, key=len, reverse=True)
+    return re.compile("(" + "|".join(map(re.escape, ordered)) + ")") if ordered else None

@@ -7,17 +7,92 @@ Knows nothing of KV caches: the caller compares the result with what its cache h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+import re
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
-from omnidraft.backends.prompting.messages import Message
-from omnidraft.backends.prompting.picture_marks import See, render
-from omnidraft.backends.prompting.spans import Span
+from omnidraft.backends.pictures import Picture
+from omnidraft.backends.prompting.messages import Message, Span, control_pattern
 from omnidraft.backends.prompting.templates import ChatTemplate
-from omnidraft.errors import ContextFull
+from omnidraft.errors import ContextFull, PictureError
 from omnidraft.vocab import Vocabulary
 
+# Pictures in messages: a mark in the text where each stands, and the pictures themselves beside it. A message's
+# "content" holds the marks, its "pictures" what they stand for. Templates pass marks on as text; a model with eyes
+# gets a picture's ids in their place, every other (each drafter) a short neutral text. Nobody can type a mark: it
+# holds a secret of this process. Knows nothing of what is in a picture.
+
+
 M = TypeVar("M", bound=Message)
+See = Callable[[Picture], Sequence[int]]  # the ids of a picture
+UNSEEN = "[picture]"
+_SECRET = secrets.token_hex(16)
+_MARK = re.compile(rf"<picture {_SECRET} ([0-9a-f]+)>")
+_LEFT_OUT = "{name} cannot see pictures, so those of earlier messages are left out."
+_OLDER = "{name} sees the last {most} pictures of a conversation at most, so older ones are left out."
+_TOO_MANY = "{name} sees {most} pictures of a conversation at most; ask about fewer."
+_BLIND = "{name} cannot see pictures; load a model together with its projector (mmproj)."
+
+
+def mark(picture: Picture) -> str:
+    return f"<picture {_SECRET} {picture.digest}>"
+
+
+def with_pictures(text: str, pictures: Sequence[Picture]) -> dict[str, Any]:
+    """What a message about these pictures says: they stand before its text."""
+    if not pictures:
+        return {"content": text}
+    return {"content": "\n".join([*map(mark, pictures), text]), "pictures": list(pictures)}
+
+
+def unseen(messages: Sequence[M]) -> list[M]:
+    """The same messages for a model without eyes."""
+    return [_without(message) if message.get("pictures") else message for message in messages]
+
+
+def _without(message: M) -> M:
+    kept: Any = {**message, "content": _MARK.sub(UNSEEN, message["content"])}
+    del kept["pictures"]
+    return kept
+
+
+def readable(messages: Sequence[M], name: str, most: int) -> tuple[Sequence[M], str | None]:
+    """The messages for the model of this name, which can see `most` pictures of one conversation (0: it has no eyes),
+    and a sentence if older ones are left out for that; PictureError if the last message alone shows more."""
+    left, cut = most, 0
+    for at in range(len(messages) - 1, -1, -1):
+        left -= len(messages[at].get("pictures") or ())
+        if left < 0:
+            cut = at + 1
+            break
+    if cut == 0:
+        return messages, None
+    if cut == len(messages):
+        raise PictureError((_TOO_MANY if most else _BLIND).format(name=name, most=most))
+    return [*unseen(messages[:cut]), *messages[cut:]], (_OLDER if most else _LEFT_OUT).format(name=name, most=most)
+
+
+def render(template: ChatTemplate, messages: Sequence[Message], see: See | None) -> list[Span]:
+    """What a template writes of messages; a picture's ids come as control tokens where `see` tells them."""
+    pictures = {picture.digest: picture for message in messages for picture in message.get("pictures") or ()}
+    if see is None or not pictures:
+        return template.render(unseen(messages))
+    return [part for span in template.render(messages) for part in _parts(span, pictures, see)]
+
+
+def _parts(span: Span, pictures: dict[str, Picture], see: See) -> Iterator[Span]:
+    if span.control:
+        yield span
+        return
+    for at, part in enumerate(_MARK.split(span.text)):
+        if at % 2 == 0:
+            if part:
+                yield Span(part, joined=span.joined and at == 0)
+        elif part in pictures:
+            yield from (Span("", id) for id in see(pictures[part]))
+
 
 Run = int | str  # a control token's id, or the text between two of them
 
@@ -212,3 +287,69 @@ def fit_context(
     rounded = -(-low // group) * group
     dropped = rounded if len(starts) - rounded >= 2 * group else low
     return without(dropped), dropped
+
+
+# A text to go on with as it stands, without a chat template: what completions of the older kind ask for. Control
+# tokens that it spells count as such, since whoever sends it has applied a template already. Knows nothing of
+# conversations.
+
+
+# What begins, what splits and what ends a text with a gap in the prompts of models that fill one in.
+_GAPS = (
+    ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"),
+    ("<fim_prefix>", "<fim_suffix>", "<fim_middle>"),
+    ("<fim-prefix>", "<fim-suffix>", "<fim-middle>"),
+    ("<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"),
+    ("<PRE>", "<SUF>", "<MID>"),
+    ("▁<PRE>", "▁<SUF>", "▁<MID>"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RawText:
+    """text: what a drafter reads; ids: the target's own, where the text came as these."""
+
+    text: str
+    ids: tuple[int, ...] = ()
+
+    @classmethod
+    def of_ids(cls, ids: Sequence[int], vocabulary: Vocabulary) -> RawText:
+        """A text that came as ids of `vocabulary`; ValueError if it has no such ids."""
+        if not all(0 <= token < vocabulary.size for token in ids):
+            raise ValueError("ids outside the vocabulary")
+        return cls(vocabulary.decode(ids).decode("utf-8", "replace"), tuple(ids))
+
+    @classmethod
+    def with_gap(cls, before: str, behind: str, vocabulary: Vocabulary) -> RawText:
+        """A text whose middle is to be written; ValueError if this model has no tokens for that."""
+        known = next((gap for gap in _GAPS if all(name in vocabulary.controls for name in gap)), None)
+        if known is None:
+            raise ValueError("no tokens for a gap")
+        begin, split, end = known
+        return cls(f"{begin}{before}{split}{behind}{end}")
+
+    def prompt_ids(self, vocabulary: Vocabulary, committed: Sequence[int] = ()) -> list[int]:
+        """What a model with this vocabulary reads; at least one id. For the target also where it came as ids."""
+        ids = spans_ids(_spans(self.text, vocabulary), vocabulary, committed)
+        starts = (vocabulary.bos, vocabulary.eos, 0)
+        return ids or [next(token for token in starts if token is not None)]
+
+    def target_ids(self, vocabulary: Vocabulary, committed: Sequence[int], n_ctx: int) -> list[int]:
+        """The same for the target; ContextFull if there is no room for an answer behind it."""
+        least = len(self.ids) or len(self.text.encode("utf-8", "replace")) // vocabulary.longest_piece
+        # A text far too long is not tokenized only to learn that.
+        ids = list(self.ids) or (self.prompt_ids(vocabulary, committed) if least < n_ctx else [])
+        if max(least, len(ids)) >= n_ctx:
+            raise ContextFull(
+                f"The prompt has {max(least, len(ids)):,} tokens or more, but the model's context of {n_ctx:,} must "
+                "hold it and the answer; shorten it or raise the context length."
+            )
+        return ids
+
+
+def _spans(text: str, vocabulary: Vocabulary) -> list[Span]:
+    text = text.encode("utf-8", "replace").decode()
+    if (pattern := control_pattern(vocabulary)) is None:
+        return [Span(text)] if text else []
+    parts = enumerate(pattern.split(text))
+    return [Span(part, vocabulary.controls[part] if at % 2 else None) for at, part in parts if part]

@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from omnidraft.backends.base import DraftModel, LanguageModel
-from omnidraft.backends.prompting.picture_marks import See
-from omnidraft.backends.prompting.prompt import answer_ids, count_ids, fit_context, prompt_ids
-from omnidraft.backends.prompting.raw_text import RawText
+from omnidraft.backends.prompting.prompt import RawText, See, answer_ids, count_ids, fit_context, prompt_ids
 from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.errors import ContextFull
 

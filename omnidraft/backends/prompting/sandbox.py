@@ -25,9 +25,16 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 from jinja2.visitor import NodeTransformer
 
-from omnidraft.backends.prompting import template_budget
-from omnidraft.backends.prompting.template_budget import TemplateLimit, current
-from omnidraft.backends.prompting.template_operations import check_binary, check_format, check_method, filters, tests
+from omnidraft.backends.prompting import template_limits
+from omnidraft.backends.prompting.template_limits import (
+    TemplateLimit,
+    check_binary,
+    check_format,
+    check_method,
+    current,
+    filters,
+    tests,
+)
 
 MAX_SOURCE = 1 << 17  # characters; those in circulation have up to 30,000
 # Filters of our own; no template can write names with a space.
@@ -222,7 +229,7 @@ class SafeTemplate:
     def render(self, variables: dict[str, Any]) -> str:
         """jinja2.TemplateError whatever the template does wrong."""
         with _foreign(TemplateLimit()):
-            template_budget.begin(variables)
+            template_limits.begin(variables)
             # A lone surrogate has no UTF-8 form.
             return self._template.render(variables).encode("utf-8", "replace").decode()
 

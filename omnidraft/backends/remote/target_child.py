@@ -17,13 +17,12 @@ import time
 from multiprocessing.connection import Connection
 
 from omnidraft.backends.base import Aborted
-from omnidraft.backends.llama.devices import processor_buffers
+from omnidraft.backends.llama.devices import Placement, processor_buffers
 from omnidraft.backends.llama.model import LlamaTarget
-from omnidraft.backends.llama.placement import Placement
 from omnidraft.backends.llama.runtime import AbortFlag
-from omnidraft.backends.remote import rpc_library
-from omnidraft.backends.remote.rpc_library import notice_lost_peers
-from omnidraft.backends.remote.target_messages import (
+from omnidraft.backends.remote import rpc
+from omnidraft.backends.remote.rpc import notice_lost_peers
+from omnidraft.backends.remote.target_link import (
     ABORTED,
     DEFECT,
     DONE,
@@ -88,7 +87,7 @@ def _open(asked: dict, connection: Connection) -> LlamaTarget:
     placement = None
     if asked["workers"]:
         threading.Thread(target=_watch_connections, args=(loading,), daemon=True).start()
-        devices = [device for worker in asked["workers"] for device in rpc_library.register(worker)]
+        devices = [device for worker in asked["workers"] for device in rpc.register(worker)]
         handles = [device.handle for device in devices]
         placement = Placement(handles, asked["layers"], processor_buffers())
         placement.told_of_progress(_Progress(connection))

@@ -20,14 +20,56 @@ import psutil
 
 from omnidraft.backends.base import Aborted
 from omnidraft.backends.gguf.file import usable_info
-from omnidraft.backends.remote.rpc_probe import reachable
-from omnidraft.backends.remote.target_link import TargetLink
-from omnidraft.backends.remote.target_messages import ABORTED, DEFECT, LOADING, OPENED, REFUSED, Gone, Reply, Request
-from omnidraft.backends.remote.widths import Widths
+from omnidraft.backends.remote.rpc import reachable
+from omnidraft.backends.remote.target_link import (
+    ABORTED,
+    DEFECT,
+    LOADING,
+    OPENED,
+    REFUSED,
+    Gone,
+    Reply,
+    Request,
+    TargetLink,
+)
 from omnidraft.backends.remote.workers import Plan, plan
 from omnidraft.errors import ModelError
 from omnidraft.settings.config import ModelSettings
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
+
+# Pass widths over workers: the whole graph is sent anew when a pass has another number of rows than the one before.
+# Where that takes longer than computing a row too many, passes are filled up to a few widths, so that most find the
+# graph in place. Filling changes no row that was asked for. Knows times only, no models.
+
+
+FEW = (1, 2, 3, 5, 9, 17)
+_WIDE, _NARROWER = 5, 4  # widths that show what a change and what a row costs
+_PASSES = 3  # of each
+
+
+class Widths:
+    """Fills passes up to `FEW` widths once `settle` found that it pays; changing, row: the seconds it found."""
+
+    def __init__(self) -> None:
+        self.filling = False
+        self.changing = self.row = 0.0
+
+    def settle(self, seconds_of: Callable[[int], float]) -> None:
+        """Measure with a few passes: seconds_of(n) runs one of n rows and says what it took."""
+        self.filling = False
+        seconds_of(_NARROWER)
+        wide = [seconds_of(_WIDE) for _ in range(_PASSES)]
+        narrower = [seconds_of(_NARROWER) for _ in range(_PASSES)]
+        self.changing = max(0.0, (wide[0] - min(wide[1:]) + narrower[0] - min(narrower[1:])) / 2)
+        self.row = max(0.0, min(wide) - min(narrower))
+        self.filling = self.changing > self.row
+
+    def missing(self, rows: int) -> int:
+        """How many rows to add to a pass of `rows`."""
+        if not self.filling or rows < 2:
+            return 0
+        return next((width - rows for width in FEW if width >= rows), 0)
+
 
 STALLED = 30.0  # seconds beyond what a pass could take, then the workers are given up
 LOADING_STALLED = 120.0  # seconds in which loading gets no further: the largest tensor must have crossed the network

@@ -18,7 +18,7 @@ import psutil
 
 from omnidraft.backends.remote.worker_server import CANNOT_LISTEN
 from omnidraft.errors import ModelError
-from omnidraft.processes.line_child import LineChild
+from omnidraft.processes.children import LineChild
 from omnidraft.settings.addresses import Address
 
 _CAME, _WENT = "Accepted client connection", "Client connection closed"

@@ -18,11 +18,11 @@ import psutil
 
 from omnidraft.backends.llama.devices import CPU, Device
 from omnidraft.backends.llama.sizes import available_bytes
-from omnidraft.backends.remote import rpc_library
-from omnidraft.backends.remote.rpc_library import notice_lost_peers
+from omnidraft.backends.remote import rpc
+from omnidraft.backends.remote.rpc import notice_lost_peers
 from omnidraft.errors import ModelError, OmniDraftError
 from omnidraft.processes import system
-from omnidraft.processes.cores import physical_cores
+from omnidraft.processes.threads import physical_cores
 
 CANNOT_LISTEN = 3  # exit code
 
@@ -32,7 +32,7 @@ def main(options: dict) -> int:
     system.leave_no_core()
     threading.Thread(target=_follow_outer, daemon=True).start()
     try:
-        devices = rpc_library.lent_devices(options["device"])
+        devices = rpc.lent_devices(options["device"])
         limit = options["memory"]
         if limit is not None:
             _limit_memory(limit)
@@ -42,7 +42,7 @@ def main(options: dict) -> int:
         return 2
     lent = [_described(device, limit) for device in devices]
     print(json.dumps({"lends": lent, "threads": options["threads"] or physical_cores()}), flush=True)
-    rpc_library.serve(
+    rpc.serve(
         options["endpoint"], devices, options["threads"] or physical_cores(), options["cache_dir"]
     )  # fmt: skip
     return CANNOT_LISTEN
@@ -53,7 +53,7 @@ def _tell_true_memory(devices: list[Device], limit: int | None) -> None:
     for device in devices:
         if device.type == CPU:
             try:
-                rpc_library.tell_memory(device, _memory(limit, device.total))
+                rpc.tell_memory(device, _memory(limit, device.total))
             except ModelError:
                 if limit is not None:
                     raise

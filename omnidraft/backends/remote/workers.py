@@ -13,7 +13,7 @@ from omnidraft.backends.base import N_BATCH
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.llama.estimate import size
 from omnidraft.backends.llama.sizes import available_bytes, kv_cache_bytes, layer_bytes
-from omnidraft.backends.remote.rpc_probe import SECONDS, Found, NoWorker, probe
+from omnidraft.backends.remote.rpc import SECONDS, Found, NoWorker, probe
 from omnidraft.errors import ModelError
 from omnidraft.settings.addresses import Address, parse_addresses, parse_split
 from omnidraft.settings.config import ModelSettings

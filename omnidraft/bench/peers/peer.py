@@ -6,15 +6,19 @@ time from the first burst, which ends the reading of the prompt, to the last, ov
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from omnidraft.backends.prompting.prompted_model import Message
-from omnidraft.bench.columns import Column, sampling_of
-from omnidraft.lab.trace import onset
-from omnidraft.settings.config import SamplingSettings
+from omnidraft.bench.pairs import Pair
+from omnidraft.bench.report import Column, sampling_of
+from omnidraft.decoding.events import Event, Round, Token
+from omnidraft.lab.trace import onset, seconds
+from omnidraft.settings.config import ModelSettings, SamplingSettings
+from omnidraft.storage.paths import DataHome
 
 PLAIN = "plain"
 
@@ -100,3 +104,35 @@ class Peer(Protocol):
 
 
 Opening = Callable[[], Peer]
+
+
+# This project's own ways: plain, only copying, and drafting.
+
+
+_WAYS = ("lookup", "adaptive")
+
+
+class Ours:
+    """One loaded pair."""
+
+    ways: tuple[str, ...] = (PLAIN, *_WAYS)
+    exact = True
+
+    def __init__(self, home: DataHome, models: Models) -> None:
+        self.notes: list[str] = []
+        settings = ModelSettings(threads=models.threads, n_ctx=models.n_ctx)
+        self._pair = Pair(home, models.target, models.drafter, settings)
+
+    def answer(self, way: str, question: Question) -> Answer:
+        return answer_of(_bursts(list(self._pair.events(way, question.messages, question.sampling))))
+
+    def close(self) -> None:
+        self._pair.close()
+
+
+def _bursts(events: Sequence[Event]) -> Iterator[Burst]:
+    """A burst a round, by the time that rounds took."""
+    ids = iter([event.id for event in events if isinstance(event, Token)])
+    rounds = [event for event in events if isinstance(event, Round)]
+    for done, at in zip(rounds, accumulate(seconds(one) for one in rounds), strict=True):
+        yield Burst(tuple(islice(ids, done.emitted)), at)

@@ -9,28 +9,125 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from omnidraft.app.default_models import choose_target, need_drafter
+from omnidraft.app.catalog import choose_target, need_drafter
 from omnidraft.backends.gguf.file import read_info
 from omnidraft.backends.prompting.prompt import prompt_ids
 from omnidraft.backends.prompting.templates import ChatTemplate
-from omnidraft.bench import plans
-from omnidraft.bench.columns import Column, columns, label, name_of
+from omnidraft.bench import runner
 from omnidraft.bench.peers.llama_server import LlamaServer
-from omnidraft.bench.peers.ours import Ours
-from omnidraft.bench.peers.peer import PLAIN, Answer, Models, Opening, Peer, Question
-from omnidraft.bench.peers.tables import report
+from omnidraft.bench.peers.peer import PLAIN, Answer, Models, Opening, Ours, Peer, Question
 from omnidraft.bench.questions import Prompts, choose
-from omnidraft.bench.report import Report
-from omnidraft.bench.runner import Told, Work, decides, in_turns
+from omnidraft.bench.report import Column, Report, Table, columns, label, name_of
+from omnidraft.bench.runner import Peers, Told, Work, decides, in_turns
 from omnidraft.errors import SettingsError
+from omnidraft.lab import statistics as stats
 from omnidraft.lab.prompts import Prompt
-from omnidraft.processes.cores import physical_cores
+from omnidraft.processes.threads import physical_cores
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
+
+# Tables over the cells of a peers' run: each way against its own program's plain decoding and against llama.cpp's.
+
+
+ENOUGH, LONG = 8, 31  # answers that a cell needs of so many counted tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """speedup: median over prompts of plain decoding's time a token over the way's, quartiles behind it; pooled: of
+    summed times; against: the median against the reference's plain decoding, the first program's."""
+
+    task: str
+    sampling: Column
+    program: str
+    way: str
+    tokens_per_second: float
+    speedup: float
+    quartiles: tuple[float, float]
+    pooled: stats.Value
+    reference: str
+    against: float
+    tokens_per_pass: float | None
+    answers: int
+    long: int
+    looped: int
+    same_text: int | None
+    promised: bool
+
+
+def report(cells: Sequence[dict[str, Any]], plan: Peers) -> Report:
+    made = [row for cell in cells for row in rows(cell)]
+    over = means(made)
+    notes = {name: said for cell in cells for name, said in cell["notes"].items()}
+    values = {"plan": asdict(plan), "rows": made, "means": over, "notes": notes}
+    said = [f"{name}: {note}" for name, lines in notes.items() for note in lines]
+    return Report(values, [_means(over), _rows(made)], said)
+
+
+def rows(cell: dict[str, Any]) -> Iterator[Row]:
+    answers = {key: [Answer(**one) for one in found] for key, found in cell["answers"].items()}
+    reference = next(iter(answers)).split("|")[0]
+    for key, found in answers.items():
+        name, way = key.split("|")
+        plain = answers[f"{name}|{PLAIN}"]
+        pairs = [(p, a) for p, a in zip(plain, found, strict=False) if p.tokens and a.tokens and a.decode and p.decode]
+        if not pairs:
+            continue
+        before, behind = [p for p, _ in pairs], [a for _, a in pairs]
+        ratios, passes = stats.each(before, behind), [a.per_pass for a in behind if a.per_pass is not None]
+        held = stats.each(answers[f"{reference}|{PLAIN}"], found)
+        yield Row(
+            cell["task"], cell["column"], name, way,
+            tokens_per_second=sum(a.tokens for a in behind) / sum(a.decode for a in behind),
+            speedup=stats.median(ratios).mean, quartiles=stats.quartiles(ratios),
+            pooled=stats.speedup(before, behind), reference=reference,
+            against=stats.median(held).mean,
+            tokens_per_pass=sum(passes) / len(passes) if passes else None,
+            answers=len(found), long=sum(a.tokens >= LONG for a in found), looped=sum(a.looped for a in found),
+            same_text=cell["same"].get(key), promised=key in cell["promised"],
+        )  # fmt: skip
+
+
+def means(made: Sequence[Row]) -> list[dict[str, Any]]:
+    """Over the tasks, for each sampling and way: the geometric mean of the median speedups."""
+    found = []
+    for sampling, name, way in dict.fromkeys((r.sampling, r.program, r.way) for r in made if r.way != PLAIN):
+        mine = [r for r in made if (r.sampling, r.program, r.way) == (sampling, name, way)]
+        found.append({
+            "sampling": sampling, "program": name, "way": way, "tasks": len(mine),
+            "speedup": stats.geometric([r.speedup for r in mine]),
+            "against_reference": stats.geometric([r.against for r in mine]),
+        })  # fmt: skip
+    return found
+
+
+def _means(found: Sequence[dict]) -> Table:
+    return Table(
+        "Geometric means over the tasks",
+        ["program", "sampling", "against its own plain", "against the reference"],
+        [[f"{m['program']}, {m['way']}", label(m["sampling"]), m["speedup"], m["against_reference"]] for m in found],
+    )
+
+
+def _rows(made: Sequence[Row]) -> Table:
+    return Table(
+        f"By task; the reference is plain decoding of {made[0].reference if made else 'none'}",
+        ["program", "sampling", "task", "tokens/s", "against its own plain [quartiles]", "pooled [95%]",
+         "against the reference", "tokens/pass", "answers (long, looped)", "same text"],
+        [[f"{r.program}, {r.way}", label(r.sampling), r.task, r.tokens_per_second,
+          stats.Value(r.speedup, *r.quartiles), r.pooled, r.against, r.tokens_per_pass,
+          f"{r.answers} ({r.long}, {r.looped}{'' if r.long >= ENOUGH else ', too few'})",
+          _same_texts(r)] for r in made],
+    )  # fmt: skip
+
+
+def _same_texts(row: Row) -> str | None:
+    return None if row.same_text is None else f"{row.same_text}{'' if row.promised else ' (not promised)'}"
+
 
 _WARM_UP_TOKENS = 12
 N_CTX = 1024
@@ -38,10 +135,10 @@ PROGRAMS = {"server": "llama.cpp server", "ours": "omnidraft"}
 _LATER = ("target", "tasks", "temperature", "peers", "threads", "server")
 
 
-def run(plan: plans.Peers, work: Work) -> Iterator[Report]:
+def run(plan: runner.Peers, work: Work) -> Iterator[Report]:
     """All cells so far."""
-    if unknown := [peer for peer in plan.peers if peer not in plans.PEERS]:
-        raise SettingsError(f"There is no peer {unknown[0]}; known are {', '.join(plans.PEERS)}.")
+    if unknown := [peer for peer in plan.peers if peer not in runner.PEERS]:
+        raise SettingsError(f"There is no peer {unknown[0]}; known are {', '.join(runner.PEERS)}.")
     target = choose_target(plan.target, work.home)
     drafter = need_drafter(plan.drafter, work.home, target)
     helper = None if plan.helper == "none" else choose_target(plan.helper, work.home)
@@ -54,7 +151,7 @@ def run(plan: plans.Peers, work: Work) -> Iterator[Report]:
     yield from compared(plan, work, models, {PROGRAMS[peer]: known[peer] for peer in plan.peers})
 
 
-def compared(plan: plans.Peers, work: Work, models: Models, programs: Mapping[str, Opening]) -> Iterator[Report]:
+def compared(plan: runner.Peers, work: Work, models: Models, programs: Mapping[str, Opening]) -> Iterator[Report]:
     """programs: how to load each, which happens only if a cell is missing."""
     prompts, pair = [choose(task, 0, 1, plan.prompts) for task in plan.tasks], (models.target, models.drafter)
     cells: list[dict[str, Any]] = []
@@ -72,7 +169,7 @@ class _Bench:
     """The programs, loaded when the first cell is missing."""
 
     def __init__(
-        self, plan: plans.Peers, told: Told, models: Models, programs: Mapping[str, Opening], closing: ExitStack
+        self, plan: runner.Peers, told: Told, models: Models, programs: Mapping[str, Opening], closing: ExitStack
     ) -> None:
         self._plan, self._told, self._models, self._programs, self._closing = plan, told, models, programs, closing
 

@@ -12,8 +12,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
 from omnidraft.errors import StorageError
-from omnidraft.storage.files import read, write_atomically
-from omnidraft.storage.json_text import read_json
+from omnidraft.storage.files import read, read_json, write_atomically
 
 ADAPTER = "adapter.gguf"  # what llama.cpp serves, F16
 WEIGHTS = "weights.npz"  # what training continues from, F32

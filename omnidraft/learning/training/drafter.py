@@ -18,15 +18,126 @@ import numpy as np
 import torch
 from gguf import MODEL_ARCH, MODEL_ARCH_NAMES, get_tensor_name_map
 from peft import LoraConfig, get_peft_model
+from peft.tuners.lora import Linear
 from torch import Tensor, nn
 
 from omnidraft.backends.gguf.header import GgufHeader, read_header
 from omnidraft.errors import ModelError, StorageError
-from omnidraft.learning.training.adapted import AdaptedLinear
 from omnidraft.learning.training.batches import Batch
-from omnidraft.learning.training.frozen import FrozenLinear, load_frozen
-from omnidraft.learning.training.output_layer import OutputLayer
+from omnidraft.learning.training.frozen import FrozenLinear, load_frozen, multiplied, multiplied_back, product
 from omnidraft.storage.files import read
+
+# A frozen layer and its LoRA as one product: what PEFT adds up from three tensors of the layer's size is computed into
+# one, and the way back needs none besides the gradient itself.
+
+
+class AdaptedLinear(Linear):
+    """PEFT's layer over a `FrozenLinear`: x W^T + x A^T B^T, at scale 1 and without dropout."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.disable_adapters:
+            return self.base_layer(x)
+        a, b = (part["default"].weight for part in (self.lora_A, self.lora_B))
+        found, bias = adapted_product(x, self.base_layer.weight, a, b), self.base_layer.bias
+        return found if bias is None else found + bias
+
+
+def adapted_product(x: Tensor, weight: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """x W^T + x A^T B^T, (..., in) -> (..., out)."""
+    return _Adapted.apply(x, weight, a, b)
+
+
+class _Adapted(torch.autograd.Function):
+    """With W (out, in) in half precision, A (rank, in), B (out, rank); gradients go to x, A and B."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor, weight: Tensor, a: Tensor, b: Tensor) -> Tensor:
+        rows = x.flatten(0, -2)
+        inner = rows @ a.T
+        ctx.weight = weight
+        ctx.save_for_backward(rows, inner, a, b)
+        return multiplied(rows, weight).addmm_(inner, b.T).view(*x.shape[:-1], -1)
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor) -> tuple[Tensor | None, None, Tensor, Tensor]:
+        rows, inner, a, b = ctx.saved_tensors
+        given = gradient.flatten(0, -2)
+        to_inner, to_x = given @ b, None
+        if ctx.needs_input_grad[0]:
+            to_x = multiplied_back(given, ctx.weight).addmm_(to_inner, a).view(*gradient.shape[:-1], -1)
+        return to_x, None, to_inner.T @ rows, given.T @ inner
+
+
+# The drafter's output layer, for the pieces that matter: what a loss names, what the drafter likes, and a sample. log
+# q of a piece is its logit less log Z, Z summing exp over the whole vocabulary. In training Z is summed over the
+# pieces that the batch names, the COMMON ones the drafter gives most to, and DRAWN others, drawn by what the drafter
+# gives them and weighted with the inverse of that (importance sampling, Bengio and Senecal 2003). The sum is unbiased;
+# its logarithm is too low by half its relative variance, see docs/measurements.md. Estimates sum over all pieces. It
+# knows nothing of losses.
+
+
+COMMON, DRAWN = 1024, 512  # pieces; see above
+BLOCK = 1024  # rows of the layer computed at once
+
+
+class OutputLayer:
+    """size: pieces in the vocabulary. `note` says what the drafter gives to each; until then it is the same to all."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self._module = module
+        self._weight: Tensor = module.get_base_layer().weight if self._adapted else module.weight
+        self.size = len(self._weight)
+        self._given = torch.full((self.size,), 1 / self.size)
+
+    @property
+    def _adapted(self) -> bool:
+        return hasattr(self._module, "lora_A") and not self._module.disable_adapters
+
+    def logits(self, hidden: Tensor, pieces: Tensor | slice) -> Tensor:
+        """(N, width), n pieces -> (N, n)."""
+        weight = self._weight[pieces]
+        if not self._adapted:
+            return product(hidden, weight)
+        a, b = (part["default"].weight for part in (self._module.lora_A, self._module.lora_B))
+        return adapted_product(hidden, weight, a, b[pieces])
+
+    def log_probabilities(self, hidden: Tensor) -> Tensor:
+        """(N, width) -> (N, size)."""
+        return torch.log_softmax(torch.cat([logits for _, logits in self._blocks(hidden)], 1), -1)
+
+    @torch.no_grad()
+    def overall(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        """(log Z, the likeliest piece) over the whole vocabulary, (N,) each."""
+        total = hidden.new_full((len(hidden),), -torch.inf)
+        highest, best = total.clone(), torch.zeros(len(hidden), dtype=torch.long)
+        for start, logits in self._blocks(hidden):
+            total = torch.logaddexp(total, logits.logsumexp(1))
+            value, at = logits.max(1)
+            best = torch.where(value > highest, at + start, best)
+            highest = torch.maximum(value, highest)
+        return total, best
+
+    def estimate_log_probabilities(self, hidden: Tensor, named: Tensor) -> tuple[Tensor, Tensor]:
+        """(pieces (n,), log q (N, n)): of the `named` pieces, of the common ones, and of some others."""
+        listed = torch.cat([named, self._given.topk(min(COMMON, self.size)).indices]).unique()
+        chance = self._given.index_fill(0, listed, 0)
+        drawn = listed[:0] if len(listed) == self.size else torch.multinomial(chance, DRAWN, replacement=True)
+        pieces = torch.cat([listed, drawn])
+        weight = torch.cat([torch.zeros(len(listed)), -(DRAWN * chance[drawn] / chance.sum()).log()])
+        logits = self.logits(hidden, pieces)
+        return pieces, torch.log_softmax(logits + weight, 1) - weight
+
+    @torch.no_grad()
+    def note(self, hidden: Tensor) -> None:
+        """Take up what the drafter gives to each piece, by these rows; a little is added for those it gives nothing."""
+        total, _ = self.overall(hidden)
+        q = torch.cat([(logits - total[:, None]).exp().mean(0) for _, logits in self._blocks(hidden)])
+        self._given = 0.9 * q + 0.1 / self.size
+
+    def _blocks(self, hidden: Tensor) -> Iterator[tuple[int, Tensor]]:
+        for start in range(0, self.size, BLOCK):
+            yield start, self.logits(hidden, slice(start, start + BLOCK))
+
 
 Weights = Mapping[str, np.ndarray | torch.Tensor]
 PLAIN_LAYERS = {"llama", "mistral", "qwen2", "qwen3"}  # built of `self_attn` and `mlp` alone

@@ -11,7 +11,7 @@ from pathlib import Path
 from omnidraft.learning.training.batches import Window
 from omnidraft.learning.training.drafter import TorchDrafter
 from omnidraft.learning.training.evaluate import Estimator
-from omnidraft.learning.training.rehearsal import SETS, drawn_once
+from omnidraft.learning.training.steps import SETS, drawn_once
 from omnidraft.learning.training_job import TrainingJob
 
 

@@ -19,8 +19,7 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from omnidraft.errors import OmniDraftError
-from omnidraft.learning.training_events import Event, Failed, Finished
-from omnidraft.learning.training_job import TrainingJob
+from omnidraft.learning.training_job import Event, Failed, Finished, TrainingJob
 from omnidraft.processes import system
 from omnidraft.storage.vault import take_keys
 
@@ -73,7 +72,7 @@ class Worker:
 
 
 def _merge(job: TrainingJob) -> None:
-    from omnidraft.learning.adapters.merge import write_merged
+    from omnidraft.learning.adapters.files import write_merged
 
     assert job.start is not None
     assert job.merged is not None

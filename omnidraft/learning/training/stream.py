@@ -26,10 +26,19 @@ from omnidraft.learning.material.record import Record
 from omnidraft.learning.material.replay import ReplayStore
 from omnidraft.learning.training import update as updating
 from omnidraft.learning.training.prepared import Prepared
-from omnidraft.learning.training_events import Ended, Estimated, Event, Failed, Finished, Published, Refused
-from omnidraft.learning.training_job import TrainingJob, make_job
+from omnidraft.learning.training_job import (
+    Ended,
+    Estimated,
+    Event,
+    Failed,
+    Finished,
+    Published,
+    Refused,
+    TrainingJob,
+    make_job,
+)
 from omnidraft.learning.training_process import TrainingProcess
-from omnidraft.processes.cores import physical_cores
+from omnidraft.processes.threads import physical_cores
 from omnidraft.settings.config import LearningSettings
 
 

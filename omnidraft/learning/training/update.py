@@ -20,22 +20,73 @@ from typing import Any
 import numpy as np
 
 from omnidraft.errors import ModelError, StorageError
-from omnidraft.learning.adapters.candidate import Candidate, drop_candidate, keep_candidate, read_candidate
-from omnidraft.learning.adapters.gguf import write_adapter
-from omnidraft.learning.adapters.merge import can_merge, merged_path, write_merged
-from omnidraft.learning.adapters.store import AdapterStore
+from omnidraft.learning.adapters.files import can_merge, merged_path, write_adapter, write_merged
+from omnidraft.learning.adapters.store import AdapterStore, Candidate, drop_candidate, keep_candidate, read_candidate
 from omnidraft.learning.adapters.versions import ADAPTER, WEIGHTS, Meta, Version, digest
-from omnidraft.learning.material.selection import Selection, select_answers
+from omnidraft.learning.material.replay import Selection, select_answers
 from omnidraft.learning.training import steps
-from omnidraft.learning.training.answers import StoredAnswers
-from omnidraft.learning.training.batches import Window
-from omnidraft.learning.training.compare import Throttle, compare, estimates_with
-from omnidraft.learning.training.drafter import TorchDrafter, arrays_of, give, read_weights
+from omnidraft.learning.training.batches import StoredAnswers, Window
+from omnidraft.learning.training.drafter import TorchDrafter, arrays_of, give, rank_of, read_weights
 from omnidraft.learning.training.evaluate import Answers, Estimate, Verdict, judge, means
 from omnidraft.learning.training.prepared import Prepared
-from omnidraft.learning.training_events import Estimated, Event, Published, Refused, Started, Stepped
-from omnidraft.learning.training_job import MORE_STEPS, TrainingJob
+from omnidraft.learning.training_job import (
+    MORE_STEPS,
+    Compared,
+    Estimated,
+    Event,
+    Published,
+    Refused,
+    Started,
+    Stepped,
+    TrainingJob,
+)
 from omnidraft.storage.vault import vault_of
+
+# Which of two versions serves the newest answers better: what a live rollback is decided on.
+
+
+COMPARED = 50  # recent answers
+
+
+class Throttle:
+    """Keeps the processor's share of the time at `duty` by sleeping after each piece of work."""
+
+    def __init__(self, duty: float) -> None:
+        self.duty, self._spent = duty, time.process_time()
+
+    def rest(self) -> None:
+        now = time.process_time()
+        if self.duty < 1:
+            time.sleep((now - self._spent) * (1 / self.duty - 1))
+        self._spent = time.process_time()
+
+
+def compare(job: TrainingJob, prepared: Prepared) -> Iterator[Compared]:
+    """Estimate the served version (`start`) and the one before it (`other`) on the newest answers, held out or not.
+
+    Training answers count too: neither version is spared them, and the question is which serves the present better.
+    """
+    answers = StoredAnswers(job)
+    usable = [o for o, a in sorted(answers.index.items()) if a.vocabulary in job.tables]
+    throttle, found = Throttle(job.duty), []
+    slices = {"new": answers.windows(usable[-COMPARED:])}
+    for path in (job.start, job.other):
+        found.append(estimates_with(job, prepared, path, slices))
+        throttle.rest()
+    served, other = found
+    yield Compared(judge(served, other).accepted, means(served), means(other))
+
+
+def estimates_with(
+    job: TrainingJob, prepared: Prepared, path: str | None, slices: Mapping[str, Answers]
+) -> dict[str, Estimate]:
+    """Estimates of the drafter with the weights at `path`, None: bare."""
+    weights = read_weights(Path(path)) if path is not None else {}
+    drafter = prepared.drafter(job, rank_of(weights) if weights else job.rank)
+    if weights:
+        drafter.load_weights(weights)
+    return prepared.estimates(drafter, slices)
+
 
 LONGEST = 16  # updates a candidate has to become better than what is served
 UNSEEN = 24  # new answers a candidate is judged on before it is trained on them

@@ -21,19 +21,17 @@ from omnidraft.app.embedding_job import EmbeddingJob
 from omnidraft.app.session import Session, StillAnswering
 from omnidraft.backends.base import LanguageModel
 from omnidraft.backends.gguf.file import ModelInfo
-from omnidraft.backends.prompting.call_grammar import behind_thoughts, required_call
-from omnidraft.backends.prompting.grammar import Grammar
+from omnidraft.backends.prompting.grammar import Grammar, behind_thoughts, required_call
 from omnidraft.backends.prompting.grammar_state import GrammarState
+from omnidraft.backends.prompting.prompt import RawText
 from omnidraft.backends.prompting.prompted_model import Continued
-from omnidraft.backends.prompting.raw_text import RawText
 from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.engine import Engine
 from omnidraft.errors import OmniDraftError
 from omnidraft.server.api import models
 from omnidraft.server.api import reply as completions
-from omnidraft.server.api.errors import error_reply, refused
-from omnidraft.server.api.fields import BadRequest, read_body
+from omnidraft.server.api.errors import BadRequest, error_reply, read_body, refused
 from omnidraft.server.api.forms import ChatForm, TextForm
 from omnidraft.server.api.logprobs import Logprobs
 from omnidraft.server.api.reply import Reply

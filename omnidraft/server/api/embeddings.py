@@ -18,8 +18,7 @@ from omnidraft.app.session import Session
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.server.api import models
 from omnidraft.server.api.answers import GONE, ends, when_idle
-from omnidraft.server.api.errors import error_reply, refused
-from omnidraft.server.api.fields import BadRequest, field, json_body, read_body, texts, whole
+from omnidraft.server.api.errors import BadRequest, error_reply, field, json_body, read_body, refused, texts, whole
 
 MAX_INPUTS = 2048
 

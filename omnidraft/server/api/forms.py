@@ -18,7 +18,7 @@ from omnidraft.backends.prompting.formats.events import (
 )
 from omnidraft.backends.prompting.formats.open import Reader
 from omnidraft.server.api.logprobs import Logprobs
-from omnidraft.server.api.tools import Tools
+from omnidraft.server.api.messages import Tools
 
 
 class ChatForm:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from omnidraft.app.session import Session
-from omnidraft.server.api.fields import BadRequest, field, json_body
+from omnidraft.server.api.errors import BadRequest, field, json_body
 from omnidraft.server.api.reply import Reply, looks, timings
 from omnidraft.server.api.request import CompletionRequest
 

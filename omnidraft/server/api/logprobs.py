@@ -12,7 +12,7 @@ from typing import Any
 
 from omnidraft.app.answer_job import AnswerJob
 from omnidraft.decoding.events import Event, Finished, Token
-from omnidraft.decoding.scores import Scores
+from omnidraft.decoding.topk import Scores
 from omnidraft.vocab import Vocabulary
 
 Entry = tuple[Token, int]  # and the byte of the answer it begins at

@@ -7,7 +7,7 @@ from typing import Any
 from omnidraft.app import models_list
 from omnidraft.app.session import Session
 from omnidraft.backends.gguf.file import ModelInfo
-from omnidraft.server.api.fields import BadRequest
+from omnidraft.server.api.errors import BadRequest
 
 
 def find(session: Session, name: str) -> tuple[str, ModelInfo]:

@@ -13,9 +13,8 @@ from typing import Any
 
 from omnidraft.app.session import Session
 from omnidraft.backends.prompting.grammar import Grammar, check_grammar, gbnf_grammar, json_grammar
-from omnidraft.server.api.fields import BadRequest, biases, field, json_body, texts, whole
-from omnidraft.server.api.messages import messages_of
-from omnidraft.server.api.tools import Tools, tools_of
+from omnidraft.server.api.errors import BadRequest, biases, field, json_body, texts, whole
+from omnidraft.server.api.messages import Tools, messages_of, tools_of
 from omnidraft.settings.config import DraftSettings, SamplingSettings
 
 MAX_CHOICES = 32  # of one prompt; they are written one after the other

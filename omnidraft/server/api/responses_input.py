@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from omnidraft.app.session import Session
-from omnidraft.server.api.fields import BadRequest, field, json_body
+from omnidraft.server.api.errors import BadRequest, field, json_body
 from omnidraft.server.api.request import CompletionRequest
 
 # Refused where they say anything: answers are not kept here, so none can be gone on with, or written with nobody there.

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
 from omnidraft.server.api.forms import ChatForm
+from omnidraft.server.api.messages import Tools
 from omnidraft.server.api.reply import Reply, looks
-from omnidraft.server.api.tools import Tools
 
 _DONE = {"text": "output_text", "reasoning": "reasoning_text"}
 

@@ -17,8 +17,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from omnidraft.profiles.accounts import DAYS, Accounts
-from omnidraft.profiles.throttle import TooManyTries
+from omnidraft.profiles.accounts import DAYS, Accounts, TooManyTries
 from omnidraft.server.guard.security import changing_headers
 
 COOKIE = "omnidraft_session"

@@ -17,15 +17,12 @@ from pathlib import Path
 from omnidraft.errors import SettingsError, StorageError
 from omnidraft.processes import system
 from omnidraft.storage import vault
-from omnidraft.storage.encryption.conversion import Conversion
-from omnidraft.storage.encryption.copying import refuse_unlike
-from omnidraft.storage.encryption.header import Header, header_copies, read_header, wrap, write_header
-from omnidraft.storage.encryption.passphrase import Asked
-from omnidraft.storage.file_lock import FileLock
+from omnidraft.storage.encryption.conversion import Conversion, refuse_unlike
+from omnidraft.storage.encryption.header import Asked, Header, header_copies, read_header, wrap, write_header
 from omnidraft.storage.files import erase
 from omnidraft.storage.paths import DataHome, data_root, find_data_home
-from omnidraft.storage.sealed import KEY_BYTES
-from omnidraft.storage.vault import HEADER, LOCK, Vault, busy, locked, part_of
+from omnidraft.storage.scratch import FileLock
+from omnidraft.storage.vault import HEADER, KEY_BYTES, LOCK, Vault, busy, locked, part_of
 
 LIBRARIES = ("cryptography", "sqlcipher3")
 NOT_ENCRYPTED = "The data in {} is not encrypted."

@@ -10,9 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnidraft.app.tools.calculator import calculate
-from omnidraft.app.tools.errors import ToolError
-from omnidraft.app.tools.functions import MAX_RESULT, offered, run
+from omnidraft.app.tools.functions import MAX_RESULT, ToolError, calculate, offered, run
 from omnidraft.chats import TextFile
 
 FILES = [TextFile("notes.txt", "old"), TextFile("long.txt", "".join(f"line {n}\n" for n in range(1, 3001))),

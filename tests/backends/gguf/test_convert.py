@@ -11,8 +11,8 @@ import pytest
 
 from omnidraft.__main__ import main
 from omnidraft.backends.gguf.convert import convert_folder
+from omnidraft.backends.gguf.convert_vocab import read_spm
 from omnidraft.backends.gguf.file import read_info
-from omnidraft.backends.gguf.spm_file import read_spm
 from omnidraft.backends.hf.folder import read_template
 from omnidraft.backends.llama.model import LlamaDrafter
 from omnidraft.errors import ModelError

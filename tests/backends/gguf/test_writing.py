@@ -6,21 +6,21 @@ from types import SimpleNamespace
 
 import pytest
 
-from omnidraft.backends.gguf import writing
+from omnidraft.backends.gguf import requantize
 from omnidraft.errors import StorageError
 
 
 def test_what_a_killed_process_left_is_deleted_and_what_is_written_is_not(tmp_path):
     (tmp_path / ".big.gguf.x.gguf-part").write_bytes(b"x")
-    with writing.scratch(tmp_path / "other.gguf") as fresh:
-        with writing.replacing(tmp_path / "out.gguf"):
+    with requantize.scratch(tmp_path / "other.gguf") as fresh:
+        with requantize.replacing(tmp_path / "out.gguf"):
             pass
         assert sorted(path.name for path in tmp_path.iterdir()) == [fresh.name, "out.gguf"]
 
 
 def test_an_interrupted_file_leaves_nothing_behind(tmp_path):
     def write() -> None:
-        with writing.replacing(tmp_path / "out.gguf") as made:
+        with requantize.replacing(tmp_path / "out.gguf") as made:
             made.write_bytes(b"half")
             raise KeyboardInterrupt
 
@@ -31,6 +31,6 @@ def test_an_interrupted_file_leaves_nothing_behind(tmp_path):
 
 def test_a_full_disk_is_noticed_before_writing(tmp_path, monkeypatch):
     usage = SimpleNamespace(total=10**9, used=0, free=10**6)
-    monkeypatch.setattr(writing.shutil, "disk_usage", lambda folder: usage)
+    monkeypatch.setattr(requantize.shutil, "disk_usage", lambda folder: usage)
     with pytest.raises(StorageError, match="free"):
-        writing.need_space(tmp_path, 10**6)
+        requantize.need_space(tmp_path, 10**6)

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from omnidraft.backends.hf import load
-from omnidraft.backends.hf.estimate import folder_estimate
-from omnidraft.backends.hf.folder import read_folder
+from omnidraft.backends.hf.folder import folder_estimate, read_folder
 from omnidraft.backends.hf.target import HfTarget
 from omnidraft.errors import ModelError
 from omnidraft.settings.config import ModelSettings

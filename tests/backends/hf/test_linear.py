@@ -17,9 +17,9 @@ ROWS = (1, 2, 3, 4, 5, 8, 17, 130)
 
 @pytest.fixture(autouse=True)
 def no_layer_is_small(monkeypatch: pytest.MonkeyPatch):
-    from omnidraft.backends.hf import linear
+    from omnidraft.backends.hf import load
 
-    monkeypatch.setattr(linear, "_SMALL", 0)
+    monkeypatch.setattr(load, "_SMALL", 0)
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def layers():
 def test_packed_layers_compute_the_same(layers, dtype: str, tolerance: float):
     import torch
 
-    from omnidraft.backends.hf.linear import PackedLinear, pack_linears
+    from omnidraft.backends.hf.load import PackedLinear, pack_linears
 
     plain = copy.deepcopy(layers).to(getattr(torch, dtype))
     packed = copy.deepcopy(plain)
@@ -52,7 +52,7 @@ def test_a_tied_output_layer_leaves_the_embedding_alone(tmp_path: Path):
     import torch
     import transformers
 
-    from omnidraft.backends.hf.linear import pack_linears
+    from omnidraft.backends.hf.load import pack_linears
 
     folder = write_folder(tmp_path / "tied", tie_word_embeddings=True)
     model = transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
@@ -67,7 +67,7 @@ def test_a_tied_output_layer_leaves_the_embedding_alone(tmp_path: Path):
 def test_int8_layers_round_weights_and_nothing_else(dtype: str):
     import torch
 
-    from omnidraft.backends.hf.linear import Int8Linear
+    from omnidraft.backends.hf.load import Int8Linear
 
     torch.manual_seed(1)
     linear = torch.nn.Linear(96, 40).to(getattr(torch, dtype))

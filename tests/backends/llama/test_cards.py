@@ -12,9 +12,9 @@ from itertools import product
 import pytest
 
 from omnidraft.backends.gguf.file import read_info
-from omnidraft.backends.llama import cards
-from omnidraft.backends.llama.cards import card_bytes, fill, place
+from omnidraft.backends.llama import estimate
 from omnidraft.backends.llama.devices import GPU, Device
+from omnidraft.backends.llama.estimate import card_bytes, fill, place
 from omnidraft.backends.llama.model import LlamaTarget
 from omnidraft.backends.llama.sizes import kv_cache_bytes
 from omnidraft.settings.config import ModelSettings
@@ -42,7 +42,7 @@ def test_the_last_layers_go_to_the_cards_and_the_output_with_them(layers, free, 
 
 
 def test_without_a_card_nothing_is_placed(models, monkeypatch):
-    monkeypatch.setattr(cards, "local_cards", list)
+    monkeypatch.setattr(estimate, "local_cards", list)
     info = read_info(models / "tiny-target-a-f16.gguf")
     assert place(info, ModelSettings(), 1024, 64, 0, whole=False) == (None, None)
     with LlamaTarget.open(info.path, ModelSettings(n_ctx=256)) as target:
@@ -51,13 +51,13 @@ def test_without_a_card_nothing_is_placed(models, monkeypatch):
 
 def test_a_model_on_a_card_in_part_is_said(tmp_path, monkeypatch):
     info = read_info(write_hollow(tmp_path / "8b.gguf", SHAPES["8B"], "Q4_K_M"))
-    monkeypatch.setattr(cards, "local_cards", lambda: [card(4 * GB)])
+    monkeypatch.setattr(estimate, "local_cards", lambda: [card(4 * GB)])
     placement, said = place(info, ModelSettings(), 4096, 64, 0, whole=False)
     assert placement is not None
     assert 0 < placement.layers < 32
     assert said.startswith(f"{placement.layers} of 32 layers")
     assert "4.0 GB of a card" in said
-    monkeypatch.setattr(cards, "local_cards", lambda: [card(24 * GB)])
+    monkeypatch.setattr(estimate, "local_cards", lambda: [card(24 * GB)])
     placement, said = place(info, ModelSettings(), 4096, 64, 0, whole=True)
     assert (placement.layers, said) == (32, None)
 

@@ -12,10 +12,10 @@ from omnidraft.backends.base import Aborted
 from omnidraft.backends.llama import estimate
 from omnidraft.backends.llama.eyes import MOST_PICTURES
 from omnidraft.backends.llama.model import LlamaTarget
-from omnidraft.backends.llama.positions import Positions
+from omnidraft.backends.llama.rewind import Positions
 from omnidraft.backends.llama.runtime import AbortFlag
 from omnidraft.backends.opening import open_target
-from omnidraft.backends.picture_ids import FIRST, pictures_end, steps, until_picture
+from omnidraft.backends.pictures import FIRST, pictures_end, steps, until_picture
 from omnidraft.errors import ModelError, NoRoom
 from omnidraft.settings.config import ModelSettings
 from omnidraft.storage.trial import Trials
@@ -180,7 +180,7 @@ def test_a_projector_without_room_lets_another_model_go_first(tmp_path, monkeypa
 
 
 def test_a_projector_is_found_by_its_name(write_gguf):
-    from omnidraft.backends.projectors import projector_beside
+    from omnidraft.backends.discovery import projector_beside
 
     content = PROJECTORS["llava"]()
     model = Path(write_gguf("a/Some-3-4b-it-Q4_K_M.gguf", *content))

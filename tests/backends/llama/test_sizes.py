@@ -9,8 +9,8 @@ import pytest
 
 from omnidraft.backends.gguf.file import ModelInfo, read_info
 from omnidraft.backends.llama import sizes
-from omnidraft.processes import cores
-from omnidraft.processes.cores import step_threads
+from omnidraft.processes import threads
+from omnidraft.processes.threads import step_threads
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_prompt_steps_shrink_with_the_context(target: ModelInfo):
 
 
 def test_a_model_gets_threads_for_its_weights_and_never_more_than_there_are_cores(monkeypatch):
-    monkeypatch.setattr(cores, "physical_cores", lambda: 8)
+    monkeypatch.setattr(threads, "physical_cores", lambda: 8)
     assert [step_threads(megabytes << 20) for megabytes in (0, 2, 6, 9, 24, 4_000)] == [1, 1, 2, 3, 8, 8]
 
 

@@ -17,7 +17,7 @@ from omnidraft.backends.llama import context
 from omnidraft.backends.llama.model import LlamaTarget
 from omnidraft.backends.llama.sizes import pass_bytes
 from omnidraft.errors import ModelError
-from omnidraft.processes.cores import step_threads
+from omnidraft.processes.threads import step_threads
 from omnidraft.settings.config import ModelSettings
 from tests.backends.drawn import ids_of
 

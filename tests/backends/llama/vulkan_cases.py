@@ -13,7 +13,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from omnidraft.app.assistant import Assistant
-from omnidraft.backends.llama import cards
+from omnidraft.backends.llama import estimate
 from omnidraft.backends.llama.devices import Device, local_cards
 from omnidraft.backends.llama.estimate import estimate_on_cards
 from omnidraft.backends.llama.model import LlamaDrafter
@@ -73,10 +73,10 @@ def _little(assistant: Assistant, found: list[Device]) -> dict:
     settings = ModelSettings(n_ctx=512)
     info = assistant.target.info
     cache, computing = estimate_on_cards(info, settings, 512, 64, 0)
-    layers, output = cards.card_bytes(info, cache)
-    half = int((computing + output + sum(layers) / 2) / cards.SPARE)
+    layers, output = estimate.card_bytes(info, cache)
+    half = int((computing + output + sum(layers) / 2) / estimate.SPARE)
     few = [replace(card, free=half) for card in found]
-    with patch.object(cards, "local_cards", lambda: few):
+    with patch.object(estimate, "local_cards", lambda: few):
         notices, texts = assistant.load(TARGET, None, settings), compared(assistant, TARGET, settings)
         with LlamaDrafter.open(DRAFTER, replace(settings, n_gpu_layers=0)) as beside:
             on_card = beside.on_card

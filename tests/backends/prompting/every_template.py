@@ -13,7 +13,7 @@ import jinja2
 import pytest
 
 from omnidraft.backends.prompting.formats.of_template import format_of, template_variables
-from omnidraft.backends.prompting.formats.shapes import ChatFormat
+from omnidraft.backends.prompting.formats.pattern import ChatFormat
 from omnidraft.backends.prompting.sandbox import SafeTemplate, compile_template
 from tests.backends.tool_templates import TEMPLATES
 

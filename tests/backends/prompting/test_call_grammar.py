@@ -6,10 +6,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from omnidraft.backends.prompting.call_grammar import behind_thoughts, call_grammar
 from omnidraft.backends.prompting.formats.harmony import THOUGHT_MARKS
-from omnidraft.backends.prompting.formats.shapes import WrittenCall
-from omnidraft.backends.prompting.grammar import check_grammar, gbnf_grammar, json_grammar
+from omnidraft.backends.prompting.formats.pattern import WrittenCall
+from omnidraft.backends.prompting.grammar import (
+    behind_thoughts,
+    call_grammar,
+    check_grammar,
+    gbnf_grammar,
+    json_grammar,
+)
 from omnidraft.backends.prompting.grammar_state import GrammarState
 from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.errors import GrammarError, ModelError

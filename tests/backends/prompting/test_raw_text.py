@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from omnidraft.backends.prompting.raw_text import RawText
+from omnidraft.backends.prompting.prompt import RawText
 from omnidraft.errors import ContextFull
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 

@@ -9,7 +9,7 @@ import jinja2
 import pytest
 
 from omnidraft.backends.prompting.sandbox import compile_template
-from omnidraft.backends.prompting.template_budget import TemplateLimit
+from omnidraft.backends.prompting.template_limits import TemplateLimit
 from omnidraft.backends.prompting.templates import ChatTemplate
 
 SECONDS = 20  # of the processor; the budget is 3, and unlimited most of these take hours, or all memory

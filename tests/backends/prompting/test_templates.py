@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from omnidraft.backends.gguf.file import read_info
-from omnidraft.backends.prompting.spans import Span
+from omnidraft.backends.prompting.messages import Span
 from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.errors import ModelError, PromptRefused
 from omnidraft.vocab import Vocabulary

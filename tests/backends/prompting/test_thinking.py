@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from omnidraft.backends.prompting.prompt import prompt_ids
-from omnidraft.decoding.prefill import common_prefix
+from omnidraft.decoding.drafting import common_prefix
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.settings.config import SamplingSettings
 from tests.backends.prompting.following import text

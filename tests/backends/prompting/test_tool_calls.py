@@ -6,12 +6,11 @@ import json
 
 import pytest
 
-from omnidraft.backends.prompting.call_grammar import required_call
 from omnidraft.backends.prompting.formats.events import Call, Content
 from omnidraft.backends.prompting.formats.of_template import format_of_source
-from omnidraft.backends.prompting.formats.open import open_reader
-from omnidraft.backends.prompting.formats.whole import read as read_answer
-from omnidraft.backends.prompting.formats.whole import schemas
+from omnidraft.backends.prompting.formats.open import open_reader, schemas
+from omnidraft.backends.prompting.formats.open import read as read_answer
+from omnidraft.backends.prompting.grammar import required_call
 from omnidraft.backends.prompting.templates import ChatTemplate
 from tests.backends.prompting.following import takes, text
 from tests.backends.tool_templates import TEMPLATES

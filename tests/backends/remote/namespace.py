@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from omnidraft.processes.line_child import ROOT
+from omnidraft.processes.children import ROOT
 
 NAME, CARD, INNER = (f"{name}{os.getpid()}" for name in ("omnidraft-", "od", "odi"))
 HERE, THERE = (f"10.{128 + os.getpid() % 120}.{os.getpid() // 120 % 256}.{host}" for host in (1, 2))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from omnidraft.backends.remote.widths import FEW, Widths
+from omnidraft.backends.remote.target_process import FEW, Widths
 
 
 def settled(change: float, row: float) -> Widths:

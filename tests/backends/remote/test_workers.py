@@ -16,7 +16,7 @@ import pytest
 from omnidraft.backends.gguf.file import usable_info
 from omnidraft.backends.llama.devices import GPU, INTEGRATED, gpu_offload, local_devices
 from omnidraft.backends.remote import workers as spreading
-from omnidraft.backends.remote.rpc_probe import Found, NoWorker, probe
+from omnidraft.backends.remote.rpc import Found, NoWorker, probe
 from omnidraft.backends.remote.target_process import TargetProcess
 from omnidraft.backends.remote.workers import Needs, distribute, find, measure_needs, plan
 from omnidraft.errors import ModelError

@@ -8,14 +8,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from omnidraft.learning.adapters.candidate import FILE, Candidate, drop_candidate, keep_candidate, read_candidate
 from omnidraft.learning.adapters.files import unfinished
-from omnidraft.learning.adapters.store import AdapterStore
+from omnidraft.learning.adapters.store import (
+    FILE,
+    AdapterStore,
+    Candidate,
+    drop_candidate,
+    keep_candidate,
+    read_candidate,
+)
 from omnidraft.learning.adapters.versions import Meta
 from omnidraft.learning.training import update as updating
 from omnidraft.learning.training.drafter import read_weights
 from omnidraft.learning.training.evaluate import Verdict
-from omnidraft.learning.training_events import Estimated
+from omnidraft.learning.training_job import Estimated
 from tests.learning.world import PREPARED
 
 WEIGHTS = {"output.lora_a": np.full((2, 3), 0.25, np.float32), "output.lora_b": np.full((4, 2), 0.5, np.float32)}

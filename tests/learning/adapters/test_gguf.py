@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from omnidraft.errors import ModelError
-from omnidraft.learning.adapters.gguf import write_adapter
+from omnidraft.learning.adapters.files import write_adapter
 from omnidraft.learning.training.drafter import TorchDrafter
 
 RANK = 32

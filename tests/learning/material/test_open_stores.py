@@ -7,7 +7,7 @@ import pytest
 
 from omnidraft.errors import StorageError
 from omnidraft.learning.facts import Update
-from omnidraft.learning.material.open_stores import OpenStores
+from omnidraft.learning.material.history import OpenStores
 from omnidraft.learning.material.record import Record
 from omnidraft.learning.material.replay import ReplayStore
 from omnidraft.settings.config import LearningSettings

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from omnidraft.learning.material.replay import Answer
-from omnidraft.learning.material.selection import select_answers
+from omnidraft.learning.material.replay import Answer, select_answers
 
 
 def test_what_is_judged_as_new_was_not_seen_by_the_update_before():

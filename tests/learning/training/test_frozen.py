@@ -8,7 +8,7 @@ from peft import LoraConfig, get_peft_model
 from peft.tuners.lora import Linear
 from torch import nn
 
-from omnidraft.learning.training.adapted import AdaptedLinear
+from omnidraft.learning.training.drafter import AdaptedLinear
 from omnidraft.learning.training.frozen import FrozenLinear, product
 
 

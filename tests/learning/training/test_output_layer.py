@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from omnidraft.learning.training import output_layer
+from omnidraft.learning.training import drafter
 from omnidraft.learning.training.drafter import TorchDrafter
 
 
@@ -32,7 +32,7 @@ def whole(model, hidden):
 
 
 def test_overall_is_exact_and_block_by_block(model, hidden, monkeypatch):
-    monkeypatch.setattr(output_layer, "BLOCK", 1000)
+    monkeypatch.setattr(drafter, "BLOCK", 1000)
     total, best = model.output.overall(hidden)
     assert torch.allclose(total, whole(model, hidden).logsumexp(1), atol=1e-4)
     assert torch.equal(best, whole(model, hidden).argmax(1))
@@ -42,8 +42,8 @@ def test_overall_is_exact_and_block_by_block(model, hidden, monkeypatch):
 
 def test_the_sum_over_all_pieces_is_estimated_without_bias(model, hidden, monkeypatch):
     """Few pieces, so that the sample matters: the mean of Z over many draws is Z, one estimate is not."""
-    monkeypatch.setattr(output_layer, "COMMON", 16)
-    monkeypatch.setattr(output_layer, "DRAWN", 64)
+    monkeypatch.setattr(drafter, "COMMON", 16)
+    monkeypatch.setattr(drafter, "DRAWN", 64)
     torch.manual_seed(0)
     model.output.note(hidden)
     exact, named = whole(model, hidden).logsumexp(1), torch.arange(5, 15)
@@ -62,8 +62,8 @@ def test_what_is_named_is_there_and_nothing_is_drawn_where_all_is_listed(model, 
     named = torch.tensor([7, 4000])
     pieces, _ = model.output.estimate_log_probabilities(hidden, named)
     assert set(named.tolist()) <= set(pieces.tolist())
-    assert len(pieces) <= output_layer.COMMON + output_layer.DRAWN + 2
-    monkeypatch.setattr(output_layer, "COMMON", model.output.size)
+    assert len(pieces) <= drafter.COMMON + drafter.DRAWN + 2
+    monkeypatch.setattr(drafter, "COMMON", model.output.size)
     pieces, logq = model.output.estimate_log_probabilities(hidden, named)
     assert torch.equal(pieces, torch.arange(model.output.size))
     assert torch.allclose(logq, torch.log_softmax(whole(model, hidden), -1), atol=1e-4)

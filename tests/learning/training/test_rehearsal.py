@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from omnidraft.learning.training import losses, rehearsal
+from omnidraft.learning.training import losses, steps
 from omnidraft.learning.training.batches import collate
 from omnidraft.learning.training.drafter import TorchDrafter, read_weights
-from omnidraft.learning.training.rehearsal import KEPT, LENGTH, draw
+from omnidraft.learning.training.steps import KEPT, LENGTH, draw
 
 
 def loss(drafter: TorchDrafter, texts: list) -> torch.Tensor:
@@ -57,15 +57,15 @@ def test_the_adapter_takes_no_part_in_the_drawing_and_the_seed_decides(bare, ada
 
 
 def test_it_is_drawn_once_for_good(bare, tmp_path, monkeypatch):
-    monkeypatch.setattr(rehearsal, "DRAWN", 2)
-    first = rehearsal.drawn_once(bare, 0, tmp_path / "new")
-    monkeypatch.setattr(rehearsal, "draw", lambda *_: pytest.fail("drawn again"))
-    again = rehearsal.drawn_once(bare, 0, tmp_path / "new")
+    monkeypatch.setattr(steps, "DRAWN", 2)
+    first = steps.drawn_once(bare, 0, tmp_path / "new")
+    monkeypatch.setattr(steps, "draw", lambda *_: pytest.fail("drawn again"))
+    again = steps.drawn_once(bare, 0, tmp_path / "new")
     assert all(np.array_equal(value, vars(again)[name]) for name, value in vars(first).items())
     (file,) = (tmp_path / "new").iterdir()
     file.write_bytes(file.read_bytes()[:100])
     with pytest.raises(pytest.fail.Exception):
-        rehearsal.drawn_once(bare, 0, tmp_path / "new")
+        steps.drawn_once(bare, 0, tmp_path / "new")
 
 
 def test_a_text_says_what_the_bare_drafter_gives_to_each_piece(bare, adapted):
@@ -81,7 +81,7 @@ def test_a_text_says_what_the_bare_drafter_gives_to_each_piece(bare, adapted):
 
 def test_a_piece_is_drawn_as_often_as_its_probability_says():
     q = torch.tensor([0.0, 0.5, 0.0, 0.2, 0.3, 0.0])
-    drawn = rehearsal.draw_pieces(q.expand(20_000, -1), torch.Generator().manual_seed(3))
+    drawn = steps.draw_pieces(q.expand(20_000, -1), torch.Generator().manual_seed(3))
     assert drawn.shape == (20_000, 1)
     shares = torch.bincount(drawn[:, 0], minlength=6) / 20_000
     assert not shares[q == 0].any()

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from omnidraft.errors import StorageError
-from omnidraft.learning.adapters.candidate import read_candidate
-from omnidraft.learning.adapters.merge import merged_path, write_merged
+from omnidraft.learning.adapters.files import merged_path, write_merged
+from omnidraft.learning.adapters.store import read_candidate
 from omnidraft.learning.adapters.versions import digest
 from omnidraft.learning.material.expansions import ExpansionTable
 from omnidraft.learning.material.record import Record
@@ -22,7 +22,7 @@ from omnidraft.learning.training.batches import windows
 from omnidraft.learning.training.drafter import TorchDrafter, read_weights
 from omnidraft.learning.training.evaluate import Estimate, standard_error
 from omnidraft.learning.training.update import run, steps_left
-from omnidraft.learning.training_events import Estimated, Published, Refused, Stepped
+from omnidraft.learning.training_job import Estimated, Published, Refused, Stepped
 from tests.learning.world import PREPARED, World
 from tests.llama_file import llama_logits
 

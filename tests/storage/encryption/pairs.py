@@ -33,8 +33,7 @@ from omnidraft.cli import data, encryption, profile  # noqa: F401 (loaded before
 from omnidraft.storage.encryption import header
 from omnidraft.storage.encryption.conversion import NEW, OLD
 from omnidraft.storage.files import write_atomically
-from omnidraft.storage.sealed import is_sealed
-from omnidraft.storage.vault import HEADER
+from omnidraft.storage.vault import HEADER, is_sealed
 from tests.storage.encryption.homes import PASSPHRASE, QUICK, opened, told
 
 CHANGED = "another passphrase"

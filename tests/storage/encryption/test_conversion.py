@@ -13,11 +13,11 @@ from omnidraft.errors import SettingsError, StorageError
 from omnidraft.learning.material.history import History
 from omnidraft.processes import system
 from omnidraft.settings.file import load_settings
-from omnidraft.storage.encryption import change_passphrase, copying, make_plain
+from omnidraft.storage.encryption import change_passphrase, conversion, make_plain
 from omnidraft.storage.encryption.conversion import NEW, OLD
 from omnidraft.storage.encryption.header import header_copies, read_header
-from omnidraft.storage.file_lock import FileLock
 from omnidraft.storage.paths import find_data_home
+from omnidraft.storage.scratch import FileLock
 from omnidraft.storage.vault import HEADER, LOCK
 from tests.storage.encryption.homes import asked, fill, found, needles, opened, raw, told
 
@@ -172,12 +172,12 @@ def test_what_cannot_be_copied_leaves_the_home_as_it_was(home, monkeypatch, seal
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(copying, "seal", full)
+    monkeypatch.setattr(conversion, "seal", full)
     with pytest.raises(StorageError, match="no space left"):
         opened(home, encrypt=True).__enter__()
     assert held(home) == before
     root = Path(shutil.copytree(sealed, tmp_path / "back"))
-    monkeypatch.setattr(copying, "unseal", full)
+    monkeypatch.setattr(conversion, "unseal", full)
     with pytest.raises(StorageError, match="no space left"):
         make_plain(root, asked())
     monkeypatch.undo()

@@ -18,18 +18,17 @@ from omnidraft.chats import TextFile
 from omnidraft.chats.library import Preset, Prompt
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.lab.prompts import load_prompts
-from omnidraft.learning.adapters.candidate import Candidate, keep_candidate, read_candidate
+from omnidraft.learning.adapters.store import Candidate, keep_candidate, read_candidate
 from omnidraft.learning.material.expansions import table_files
 from omnidraft.learning.material.record import encode
 from omnidraft.learning.material.replay import ReplayStore
-from omnidraft.learning.training_events import Ended, Published
-from omnidraft.learning.training_job import TrainingJob, make_job
+from omnidraft.learning.training_job import Ended, Published, TrainingJob, make_job
 from omnidraft.learning.training_process import PARTS, TrainingProcess
 from omnidraft.processes import system
 from omnidraft.profiles import exporting
 from omnidraft.profiles.exporting import export_profile
+from omnidraft.profiles.forget import SOURCES, ngram_tables
 from omnidraft.profiles.importing import import_profile
-from omnidraft.profiles.sources import SOURCES, ngram_tables
 from omnidraft.settings.config import DraftSettings, ModelSettings, SamplingSettings, changed
 from omnidraft.storage.encryption import make_plain
 from omnidraft.storage.paths import DataHome, find_data_home

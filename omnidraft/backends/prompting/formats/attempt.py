@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from omnidraft.backends.prompting.formats.calls import CallReader, Tools, call_reader
 from omnidraft.backends.prompting.formats.events import Event
-from omnidraft.backends.prompting.formats.pattern import MORE, Match, match, skip_space
-from omnidraft.backends.prompting.formats.shapes import CallShape, JsonCalls, Pattern
+from omnidraft.backends.prompting.formats.pattern import MORE, CallShape, JsonCalls, Match, Pattern, match, skip_space
 
 Candidate = tuple[Pattern, CallShape]
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from omnidraft.backends.prompting.formats.calls import Tools
+from omnidraft.backends.prompting.formats.calls import JsonReader, Tools
 from omnidraft.backends.prompting.formats.events import (
     Arguments,
     CallBegun,
@@ -21,7 +21,6 @@ from omnidraft.backends.prompting.formats.events import (
     Event,
     Thoughts,
 )
-from omnidraft.backends.prompting.formats.json_arguments import JsonReader
 from omnidraft.backends.prompting.formats.markers import Found, Markers
 
 # Thoughts begin, thoughts end, and an answer begins without any.

@@ -1,35 +1,70 @@
 """Finds out how arguments are written behind a call's name: to be read (`learn_arguments`), and letter by letter
-(`written_call`) for whoever forces a model to make a call, with the template's white space kept."""
+(`written_call`) for whoever forces a model to make a call, with the template's white space kept.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 
-from omnidraft.backends.prompting.formats.learned_text import gapped
 from omnidraft.backends.prompting.formats.pattern import (
+    ID,
     KEY,
+    NAME,
+    NUMBER,
     WORD,
+    Arguments,
+    CallShape,
     Item,
+    JsonArguments,
+    LooseArguments,
     Match,
+    NamedCalls,
+    Pattern,
+    TagArguments,
+    WrittenCall,
     common_end,
     common_start,
     groups,
     is_tag,
     match,
+    pieces,
     skip_space,
 )
-from omnidraft.backends.prompting.formats.probe import KEYS, NUMBER, TEXT
-from omnidraft.backends.prompting.formats.shapes import (
-    Arguments,
-    CallShape,
-    JsonArguments,
-    LooseArguments,
-    NamedCalls,
-    Pattern,
-    TagArguments,
-    WrittenCall,
-)
+from omnidraft.backends.prompting.formats.probe import DIGITS, IDS, KEYS, NAMES, TEXT, named_id
+
+# A rendering's literal text as a pattern: gaps where the words of the probe stand, and where numbers count.
+
+
+_NAMED = [named_id(index) for index in range(len(NAMES))]
+_GAPS = re.compile("|".join([*map(re.escape, [*_NAMED, *NAMES, *IDS, *KEYS]), r"(?<!\w)[0-9]+(?!\w)"]))
+
+
+def gapped(text: str) -> tuple[Item, ...]:
+    """The text's atoms and gaps."""
+    parts: list[Item] = []
+    at = 0
+    for found in _GAPS.finditer(text):
+        word = found[0]
+        gap = KEY if word in KEYS else ID if word in IDS else NUMBER if word.isdigit() else NAME
+        parts += [text[at : found.start()], gap]
+        at = found.end()
+    return pieces([*parts, text[at:]])
+
+
+def behind_marks(text: str, marks: Sequence[Sequence[Item]]) -> str:
+    """What stands behind the last of the marks."""
+    for mark in marks:
+        at = text.rfind(str(mark[0]))
+        while at >= 0:
+            found = match(mark, text, at, True)
+            if isinstance(found, Match):
+                text = text[found.end :]
+                break
+            at = text.rfind(str(mark[0]), 0, at)
+    return text
+
 
 _DECODER = json.JSONDecoder()
 _CLOSERS = {"(": ")", "{": "}", "[": "]"}
@@ -67,7 +102,7 @@ def _apart(one: str, more: str, number: str) -> tuple[Pattern, Arguments, str] |
     if not 0 <= key < value:
         return None
     lead, middle, behind = one[:key], one[key + len(KEYS[0]) : value], one[value + len(TEXT) :]
-    digits = str(NUMBER)
+    digits = str(DIGITS)
     plain = number[number.find(KEYS[0]) + len(KEYS[0]) :] if KEYS[0] in number else ""
     plain_middle = plain[: plain.find(digits)] if digits in plain else middle
     quote = middle.removeprefix(plain_middle)

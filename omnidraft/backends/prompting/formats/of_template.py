@@ -17,11 +17,10 @@ from typing import Any
 
 import jinja2
 
-from omnidraft.backends.prompting.formats import conventions
-from omnidraft.backends.prompting.formats.learn_calls import learn_calls
-from omnidraft.backends.prompting.formats.learn_header import THINKS, Header, learn_header
-from omnidraft.backends.prompting.formats.learned_text import behind_marks
-from omnidraft.backends.prompting.formats.pattern import atoms, groups, is_tag
+from omnidraft.backends.prompting.formats import markers
+from omnidraft.backends.prompting.formats.learn_arguments import behind_marks
+from omnidraft.backends.prompting.formats.learn_calls import THINKS, Header, learn_calls, learn_header
+from omnidraft.backends.prompting.formats.pattern import Between, ChatFormat, Pattern, atoms, groups, is_tag
 from omnidraft.backends.prompting.formats.probe import (
     CONTENT,
     FIELDS,
@@ -34,7 +33,6 @@ from omnidraft.backends.prompting.formats.probe import (
     Probe,
     Render,
 )
-from omnidraft.backends.prompting.formats.shapes import Between, ChatFormat, Pattern
 from omnidraft.backends.prompting.sandbox import SafeTemplate, compile_template
 
 _SECONDS = 3.0  # of the processor's time, for all that a template is asked
@@ -77,7 +75,7 @@ def template_variables(messages: Any, tools: list[Any], add_generation_prompt: b
 
 def learn_format(render: Render, source: str) -> ChatFormat:
     """render: see `Probe`; source: the template's text, for what it only says in words."""
-    if conventions.is_harmony(source):
+    if markers.is_harmony(source):
         return ChatFormat(header=("<|start|>", "assistant"), harmony=True, field=_field(Probe(render)))
     probe = Probe(render)
     before, behind = _plain(probe)
@@ -90,7 +88,7 @@ def learn_format(render: Render, source: str) -> ChatFormat:
     begins, ends, more = _thoughts(probe, header, lead)
     if not ends:
         rests = list(map(header.begun, prompts))
-        begins, ends = _left_out(rests) or conventions.thoughts(source, rests)
+        begins, ends = _left_out(rests) or markers.thoughts(source, rests)
     lead = behind_marks(lead, (*begins, *ends))
     calls = learn_calls(probe, header, tuple(atoms(behind)), (*begins, *ends))
     marked = any(map(is_tag, atoms(lead)))
@@ -98,7 +96,7 @@ def learn_format(render: Render, source: str) -> ChatFormat:
     return ChatFormat(
         thoughts=Between(begins, ends),
         content=Between(tuple(filter(None, [*begin_marks, more])), groups(atoms(behind))[:1] if marked else ()),
-        calls=(*calls, *conventions.calls(source, alone=not calls)),
+        calls=(*calls, *markers.calls(source, alone=not calls)),
         header=tuple(atoms(header.text)),
         turn_end=tuple(atoms(behind)),
         drops=_drops((*begins, *ends)),

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
-from omnidraft.backends.prompting.formats.events import Content, Event
+from omnidraft.backends.prompting.formats.events import Content, Event, Reading, collect
 from omnidraft.backends.prompting.formats.harmony import HarmonyReader
-from omnidraft.backends.prompting.formats.pattern import Match, ends, match, skip_space
+from omnidraft.backends.prompting.formats.pattern import ChatFormat, Match, ends, match, skip_space
 from omnidraft.backends.prompting.formats.reader import AnswerReader
-from omnidraft.backends.prompting.formats.shapes import ChatFormat
 
 _BEGINS = re.compile(r"\s*(`{0,3}|```[a-z]*)")  # what may become a fence
 _FENCE = re.compile(r"^\s*(```[a-z]*\s*)?")
@@ -84,3 +84,28 @@ def begun_text(form: ChatFormat, prompt: str) -> str:
             return prompt[skip_space(prompt, found.end) :]
         at = prompt.rfind(str(form.header[0]), 0, at)
     return prompt
+
+
+# A whole answer read at once, by the format of a template.
+
+
+def schemas(tools: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Parameters by name, of tools as the API has them or plainly as name and parameters."""
+    found = {}
+    for tool in tools:
+        function = tool.get("function", tool)
+        parameters = function.get("parameters") or {}
+        found[str(function["name"])] = json.loads(parameters) if isinstance(parameters, str) else parameters
+    return found
+
+
+def read(
+    form: ChatFormat, text: str, tools: Mapping[str, Any] | None, prompt: str = "", *, size: int = 0,
+    whole: bool = True, only_json: bool = False,
+) -> Reading:  # fmt: skip
+    """What `text` says behind `prompt`, given in pieces of `size` characters (0: at once)."""
+    reader = open_reader(form, tools, begun_text(form, prompt), only_json=only_json)
+    events: list[Event] = []
+    for at in range(0, len(text), size or len(text) or 1):
+        events += reader.feed(text[at : at + (size or len(text))])
+    return collect(events + reader.finish() if whole else events)

@@ -19,7 +19,7 @@ USER, CONTENT, THOUGHT, RESULT = "zquserqz", "zqcontentqz", "zqthoughtqz", "zqre
 NAMES = ("zqtoolaqz", "zqtoolbqz")
 IDS = ("zqida1qz0", "zqidb2qz0")  # nine letters and digits: some templates insist
 KEYS = ("zqkeyaqz", "zqkeybqz")
-TEXT, NUMBER = "zqvalueqz", 71234
+TEXT, DIGITS = "zqvalueqz", 71234
 
 THINKING = {"enable_thinking": True, "thinking": True}
 SILENT = {"enable_thinking": False, "thinking": False}

@@ -12,10 +12,31 @@ from typing import Any
 from omnidraft.backends.prompting.formats.attempt import Attempt, Candidate
 from omnidraft.backends.prompting.formats.calls import Tools
 from omnidraft.backends.prompting.formats.events import CallBroken, Event
-from omnidraft.backends.prompting.formats.markers import ANSWER, CALL, CLOSED, OVER, THINK, Found, Markers, ReaderMarks
-from omnidraft.backends.prompting.formats.pattern import MORE, NAME, Match, atoms, is_tag, match, skip_space
-from omnidraft.backends.prompting.formats.shapes import CallShape, ChatFormat, JsonCalls, LooseArguments, Pattern
-from omnidraft.backends.prompting.formats.told import Told
+from omnidraft.backends.prompting.formats.markers import (
+    ANSWER,
+    CALL,
+    CLOSED,
+    OVER,
+    THINK,
+    Found,
+    Markers,
+    ReaderMarks,
+    Told,
+)
+from omnidraft.backends.prompting.formats.pattern import (
+    MORE,
+    NAME,
+    CallShape,
+    ChatFormat,
+    JsonCalls,
+    LooseArguments,
+    Match,
+    Pattern,
+    atoms,
+    is_tag,
+    match,
+    skip_space,
+)
 
 _PIECE = 4096  # characters looked at together, so that many vain attempts stay cheap
 Step = Callable[[bool], None]

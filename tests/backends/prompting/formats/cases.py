@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from omnidraft.backends.prompting.formats.events import Reading
-from omnidraft.backends.prompting.formats.shapes import ChatFormat
-from omnidraft.backends.prompting.formats.whole import read, schemas
+from omnidraft.backends.prompting.formats.open import read, schemas
+from omnidraft.backends.prompting.formats.pattern import ChatFormat
 
 
 def read_case(form: ChatFormat, case: Mapping[str, Any], size: int = 0) -> Reading:

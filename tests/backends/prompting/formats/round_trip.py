@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from omnidraft.backends.prompting.formats.learn_header import THINKS
+from omnidraft.backends.prompting.formats.learn_calls import THINKS
+from omnidraft.backends.prompting.formats.open import schemas
 from omnidraft.backends.prompting.formats.probe import FIELDS
-from omnidraft.backends.prompting.formats.whole import schemas
 from tests.backends.prompting.every_template import rendered
 
 TEXT, WHOLE = {"type": "string"}, {"type": "integer"}

@@ -9,9 +9,9 @@ import time
 import pytest
 
 from omnidraft.backends.prompting.formats.of_template import format_of_source
-from omnidraft.backends.prompting.formats.whole import read
+from omnidraft.backends.prompting.formats.open import read
 from omnidraft.backends.prompting.templates import ChatTemplate
-from omnidraft.decoding.text import TextStream
+from omnidraft.decoding.request import TextStream
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 from tests.backends.prompting.formats.test_learned import JSON, NAMED, PYTHON, TAGS, TOOLS, WRITTEN, form
 from tests.backends.thinking_templates import OPENED, SWITCHED

@@ -13,7 +13,7 @@ import pytest
 from omnidraft.backends.prompting.formats import of_template
 from omnidraft.backends.prompting.formats.events import Call
 from omnidraft.backends.prompting.formats.of_template import format_of_source
-from omnidraft.backends.prompting.formats.whole import read
+from omnidraft.backends.prompting.formats.open import read
 
 TOOLS = {"look_up": {"type": "object", "properties": {"word": {"type": "string"}, "count": {"type": "integer"}}}}
 CALL = [Call("look_up", '{"word": "a \\"b\\"", "count": 2}')]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from omnidraft.backends.prompting.formats.open import read
 from omnidraft.backends.prompting.formats.probe import SILENT, THINKING
-from omnidraft.backends.prompting.formats.whole import read
 from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.vocab.hf_vocab import read_tokenizer_json
 from tests.backends.hf_folders import write_tokenizer

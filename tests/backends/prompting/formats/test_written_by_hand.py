@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from omnidraft.backends.prompting.formats.whole import read
+from omnidraft.backends.prompting.formats.open import read
 from tests.backends.prompting.every_template import NAMES, form
 
 TEXT = {"type": "string"}

@@ -1,0 +1,291 @@
+"""How fast a model writes here without drafting: as it was measured, else by a measured one that is like it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from math import sqrt
+from pathlib import Path
+from statistics import fmean, median, stdev
+from time import monotonic, sleep
+
+from omnidraft.backends.gguf.file import ModelInfo
+from omnidraft.backends.gguf.header import read_header
+from omnidraft.decoding.chances import Knowledge
+from omnidraft.decoding.events import Round
+from omnidraft.errors import SettingsError, StorageError
+from omnidraft.settings.config import ModelSettings
+from omnidraft.storage.files import read_json, write_atomically
+from omnidraft.storage.scratch import FileLock
+
+# How fast an answer would have been decoded plainly, from its own plain rounds. Every answer has plain rounds
+# (decoding/events.py says what they are); nothing is measured for the comparison alone. Both sides are taken from the
+# same answer wherever it has enough of them: what else a machine does changes a pass's time by more than drafting
+# does.
+
+
+ENOUGH = 8  # plain rounds before their mean is worth showing
+_KEPT = 40  # of earlier answers, for one with too few of its own
+_MINUTES = 3.0  # and no older than this: other programs come and go
+_STALL = 3.0  # times the median, what a longer round is counted as: it was interrupted, plain or drafted alike
+
+
+@dataclass(frozen=True, slots=True)
+class PlainSpeed:
+    """Tokens per second an answer would have had plainly; error: half its 95% interval, relative to it."""
+
+    speed: float
+    error: float
+
+
+@dataclass(slots=True)
+class RoundTimes:
+    """Wall times of one answer's rounds, in seconds, and the tokens they made.
+
+    first: of the first round, None before it. plain: rounds as plain decoding has them. turned: plain rounds behind a
+    wider pass. drafted: all others. tokens: of all rounds.
+    """
+
+    first: float | None = None
+    plain: list[float] = field(default_factory=list)
+    turned: list[float] = field(default_factory=list)
+    drafted: list[float] = field(default_factory=list)
+    tokens: int = 0
+
+    def take(self, event: Round) -> None:
+        self.tokens += event.emitted
+        seconds = event.draft + event.translate + event.verify + event.other
+        if event.plain:
+            self.plain.append(seconds)
+        elif event.drafted or event.proposed:
+            self.drafted.append(seconds)
+        elif self.first is None:
+            self.first = seconds
+        else:
+            self.turned.append(seconds)
+
+    def speedup(self, earlier: Sequence[float] = ()) -> float | None:
+        """The time plain decoding would have taken, over the time it took.
+
+        earlier: plain rounds of the answers before, seconds. None if nothing was drafted, or too little is known. Never
+        more than the tokens of a pass: plain rounds that say so come from a slower moment of the machine.
+        """
+        plain = self._compared(earlier)
+        if not self.drafted or len(plain) < ENOUGH:
+            return None
+        first = [] if self.first is None else [self.first]
+        took = sum(first) + sum(_steady(self.plain)) + sum(_steady(self.turned, plain)) + sum(_steady(self.drafted))
+        instead = sum(first) + (self.tokens - len(first)) * fmean(_steady(plain))
+        passes = len(first) + len(self.plain) + len(self.turned) + len(self.drafted)
+        return min(instead / took, self.tokens / passes) if took > 0 else None
+
+    def error(self, earlier: Sequence[float] = ()) -> float:
+        """Half the 95% interval of the mean plain round that `speedup` compares with, relative to it."""
+        plain = _steady(self._compared(earlier))
+        return 1.96 * stdev(plain) / sqrt(len(plain)) / fmean(plain) if len(plain) > 1 else 1.0
+
+    def _compared(self, earlier: Sequence[float]) -> Sequence[float]:
+        return self.plain if len(self.plain) >= ENOUGH else [*earlier, *self.plain]
+
+
+def _steady(times: Sequence[float], usual: Sequence[float] = ()) -> list[float]:
+    """The times, stalls cut: by what is `usual`, else by each other."""
+    longest = _STALL * median(usual or times) if times else 0.0
+    return [min(t, longest) for t in times]
+
+
+class PlainRounds:
+    """The latest plain rounds of each target, of the last minutes. Safe from several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._seen: dict[str, list[tuple[float, float]]] = {}  # when, and how long
+
+    def add(self, target: str, seconds: Sequence[float]) -> None:
+        with self._lock:
+            now = time.monotonic()
+            self._seen[target] = [*self._seen.get(target, ()), *((now, took) for took in seconds)][-_KEPT:]
+
+    def of(self, target: str) -> list[float]:
+        with self._lock:
+            since = time.monotonic() - 60 * _MINUTES
+            return [took for when, took in self._seen.get(target, ()) if when >= since]
+
+
+# Keeps what was measured about speed and acceptance: per pair of model files, settings and machine. One JSON file in
+# the cache folder; it may be deleted at any time. Holds numbers only, nothing of what was said.
+
+
+KINDS = ("greedy", "sampled")
+SPEED_FILE = "speed.json"  # in the cache folder
+_VERSION = 4  # 4: keys name the target alone, for what is known of it with any drafter
+_PATIENCE = 1.0  # seconds to wait for another program that writes, which takes it milliseconds
+
+
+class SpeedStore:
+    """`path`: the JSON file. A damaged one counts as empty: everything in it can be measured again."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def load(self, key: str) -> Knowledge | None:
+        return self._known(self.all().get(key))
+
+    @staticmethod
+    def _known(entry: dict | None) -> Knowledge | None:
+        try:
+            return Knowledge.from_dict(entry) if entry is not None else None
+        except (AttributeError, KeyError, TypeError, ValueError, SettingsError):
+            return None
+
+    def save(self, key: str, knowledge: Knowledge) -> None:
+        """Keep it, unless its costs were measured while others had the processor: then what was kept stays."""
+        if knowledge.cost.kept is None:
+            return
+        with self._alone():
+            entries = self.all() | {key: knowledge.as_dict()}
+            write_atomically(self._path, json.dumps({"version": _VERSION, "entries": entries}, indent=1).encode())
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """While no other program changes the file."""
+        lock, end = FileLock(self._path.with_suffix(".lock")), monotonic() + _PATIENCE
+        while not lock.acquire() and monotonic() < end:
+            sleep(0.01)
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def plain(self, settings: ModelSettings, targets: Iterable[Path]) -> dict[Path, float]:
+        """Tokens per second of plain decoding as they were measured here, with whatever drafter; of those that were."""
+        entries = self.all()
+        found: dict[Path, float] = {}
+        for target in targets:
+            with suppress(OSError):  # it was removed since it was listed
+                mark = f":{_alone(target, settings)}:"
+                known = [self._known(entry) for key, entry in entries.items() if mark in key]
+                speeds = [1 / one.cost.least_seconds for one in known if one is not None]
+                found |= {target: median(speeds)} if speeds else {}
+        return found
+
+    def all(self) -> dict[str, dict]:
+        """Every entry by key, as stored."""
+        try:
+            data = read_json(self._path.read_text())
+        except (OSError, ValueError):
+            return {}
+        return data["entries"] if isinstance(data, dict) and data.get("version") == _VERSION else {}
+
+
+class PairSpeed:
+    """The loaded pair's part of a store: what earlier sessions measured about it, recalled and kept. `profile` tells
+    apart whose drafter it is: what each learned is accepted at its own rate."""
+
+    def __init__(self, store: SpeedStore, profile: Path) -> None:
+        self._store, self._profile = store, profile
+        self._pair: tuple[Path, Path | None, ModelSettings] | None = None
+        self._keys: dict[str, str] = {}
+
+    def of(self, target: Path, drafter: Path | None, model: ModelSettings) -> None:
+        """Speak of this pair from now on."""
+        self._pair = (target, drafter, model)
+
+    def recall(self, adapter: str | None, knowledge: dict[str, Knowledge]) -> None:
+        """Fill in what is known of the pair with such an adapter; what is not stays as it is in `knowledge`."""
+        assert self._pair is not None
+        target, drafter, model = self._pair
+        mine = f"{self._profile.resolve()}/{adapter or '-'}"
+        for kind in KINDS:
+            self._keys[kind] = speed_key(target, drafter, model, mine, kind == "greedy")
+            if (known := self._store.load(self._keys[kind])) is not None:
+                knowledge[kind] = known
+
+    def keep(self, knowledge: dict[str, Knowledge]) -> None:
+        with suppress(StorageError, OSError):  # it can be measured again, so a full disk shall not stand in the way
+            for kind, known in knowledge.items():
+                self._store.save(self._keys[kind], known)
+
+
+def speed_key(target: Path, drafter: Path | None, settings: ModelSettings, adapter: str | None, greedy: bool) -> str:
+    """Names everything the numbers depend on; equal keys mean that they still hold."""
+    parts = [_identity(target), _identity(drafter) if drafter else "-", adapter or "-", *_machine(settings)]
+    names = f"{target.stem}+{drafter.stem if drafter else 'none'}"
+    return f"{names}:{_alone(target, settings)}:{_digest(parts)}:{'greedy' if greedy else 'sampled'}"
+
+
+def _alone(target: Path, settings: ModelSettings) -> str:
+    """Names everything that the speed of plain decoding depends on."""
+    return _digest([_identity(target), *_machine(settings)])
+
+
+def _machine(settings: ModelSettings) -> list[str]:
+    loaded = f"{settings.threads}/{settings.n_gpu_layers}/{settings.kv_type}/{settings.device}/{settings.dtype}"
+    loaded += f"/{settings.exact}"
+    if settings.workers:
+        loaded += f"/{settings.workers}/{settings.split}"
+    return [f"{platform.node()}/{platform.machine()}/{os.cpu_count()}", loaded]
+
+
+def _digest(parts: list[str]) -> str:
+    return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
+
+
+def _identity(path: Path) -> str:
+    status = path.stat()
+    return f"{path.resolve()}:{status.st_size}:{status.st_mtime_ns}"
+
+
+_LEAST = 64 << 20  # bytes: below, a pass is more than the reading of weights
+_LIKE = 4.0  # times the size: beyond, what was measured says nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """Tokens per second. like: the name of the model it is estimated by; empty where it was measured."""
+
+    plain: float
+    like: str = ""
+
+    def __str__(self) -> str:
+        return f"about {self.plain:,.{0 if self.plain >= 9.5 else 1}f} tokens/s{', estimated' if self.like else ''}"
+
+
+def speeds(models: Sequence[ModelInfo], settings: ModelSettings, store: SpeedStore) -> dict[Path, Speed]:
+    """What is known of each; a model of which nothing is known has no entry."""
+    measured = store.plain(settings, [model.path for model in models])
+    known = {path: Speed(plain) for path, plain in measured.items()}
+    like = [model for model in models if model.path in measured]
+    return known | dict(_estimates([m for m in models if m.path not in known], like, measured))
+
+
+def _estimates(
+    models: Sequence[ModelInfo], like: Sequence[ModelInfo], measured: dict[Path, float]
+) -> Iterator[tuple[Path, Speed]]:
+    """By bytes: a pass reads all weights, so models of one format take as long as they are large."""
+    for model in models:
+        near = min((one for one in like if _is_like(one, model)), key=lambda one: _ratio(one, model), default=None)
+        if near is not None:
+            yield model.path, Speed(measured[near.path] * near.file_size / model.file_size, near.name)
+
+
+def _is_like(one: ModelInfo, other: ModelInfo) -> bool:
+    alike = one.quantization == other.quantization and one.path.is_dir() == other.path.is_dir()
+    large = min(one.file_size, other.file_size) >= _LEAST
+    return alike and large and _ratio(one, other) <= _LIKE and _reads_all(one) and _reads_all(other)
+
+
+def _ratio(one: ModelInfo, other: ModelInfo) -> float:
+    return max(one.file_size, other.file_size) / min(one.file_size, other.file_size)
+
+
+def _reads_all(model: ModelInfo) -> bool:
+    """Whether a pass reads all weights: not where experts take turns."""
+    return model.path.is_dir() or not any(key.endswith(".expert_count") for key in read_header(model.path).metadata)
