@@ -66,7 +66,7 @@ def test_the_command_line_loads_no_pages():
 
 def test_nothing_waits_for_mcp_before_a_server_is_named():
     assert not loaded_by("import ui.server, omnidraft.app.sessions") & {"mcp", "mcp_types"}
-    assert importing("mcp") == {f"omnidraft/app/tools/{name}.py" for name in ("running_server", "server_pipes")}
+    assert importing("mcp") == {"omnidraft/app/tools/running_server.py"}
 
 
 def imported(path: Path, *, typing: bool = True) -> set[str]:

@@ -10,10 +10,9 @@ from pathlib import Path
 
 from omnidraft.app.assistant import Assistant
 from omnidraft.app.catalog import BUNDLED_DRAFTER, TOY_DRAFTER, existing_path
-from omnidraft.backends.base import context_length
 from omnidraft.backends.discovery import find_models, projector_for
 from omnidraft.backends.gguf.convert import folder_vocabulary
-from omnidraft.backends.gguf.file import ModelInfo
+from omnidraft.backends.gguf.file import ModelInfo, context_length
 from omnidraft.backends.hf.folder import folder_estimate, is_model_folder
 from omnidraft.backends.llama.devices import local_cards
 from omnidraft.backends.llama.estimate import SPARE, header_estimate

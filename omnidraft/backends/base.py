@@ -11,8 +11,6 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from omnidraft.backends.gguf.file import ModelInfo
-from omnidraft.settings.config import ModelSettings
 from omnidraft.vocab import Vocabulary
 
 N_BATCH = 512  # ids of a pass while a prompt is read
@@ -90,14 +88,3 @@ class Embedding(Protocol):
 
 
 # How many tokens of context a model is given: what its settings ask for, as far as it was trained for that.
-
-
-def context_length(info: ModelInfo, settings: ModelSettings) -> tuple[int, list[str]]:
-    """(tokens, a sentence where they are fewer than somebody asked for)."""
-    trained = info.n_ctx_train
-    wanted = settings.n_ctx or trained or 4096
-    if not trained or wanted <= trained:
-        return wanted, []
-    if settings.n_ctx == ModelSettings().n_ctx:  # the default means "at most"
-        return trained, []
-    return trained, [f"{info.name} was trained for {trained} tokens of context, so {wanted} became {trained}."]

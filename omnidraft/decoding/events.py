@@ -33,7 +33,7 @@ class Prefill:
 
 
 class Captured(Protocol):
-    """What the target thought at a position; counted (`Candidates`) or counted when it is read (capture.py)."""
+    """What the target thought at a position; counted (`Candidates`) or counted when it is read (record.py)."""
 
     @property
     def ids(self) -> np.ndarray: ...

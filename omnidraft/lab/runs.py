@@ -29,14 +29,14 @@ from omnidraft.settings.config import DraftSettings, ModelSettings, SamplingSett
 from omnidraft.storage.paths import DataHome
 
 if TYPE_CHECKING:
-    from omnidraft.lab.models import RunLearner
+    from omnidraft.lab.learning import RunLearner
 
 
 def learner_of(state: RunState) -> RunLearner | None:
     """The app's own way of learning, where the run is to learn."""
     if not state.options.learning:
         return None
-    from omnidraft.lab.models import RunLearner  # brings torch
+    from omnidraft.lab.learning import RunLearner
 
     return RunLearner(state)
 

@@ -1,6 +1,6 @@
 """Accounts of `--auth-file`: names with scrypt hashes in a file, and who is signed in.
 
-How often a password may be tried is throttle.py's. Knows nothing of requests and cookies; the gate in front of the
+Knows nothing of requests and cookies; the gate in front of the
 pages does.
 """
 

@@ -28,7 +28,8 @@ from omnidraft.profiles.importing import clear_uploads
 from omnidraft.storage import database
 from omnidraft.storage.files import erase, read_json, sync_folder
 from omnidraft.storage.paths import DataHome, ProfilePaths
-from omnidraft.vocab.ngram_store import ANONYMOUS, NgramStore
+from omnidraft.vocab.ngram_cache import ANONYMOUS
+from omnidraft.vocab.ngram_store import NgramStore
 
 # What a profile has learned from, by name: conversations that are kept, and those that only left something learned. A
 # conversation on the terminal is not kept, and one that was deleted is gone, but answers, n-grams and adapter versions

@@ -1,7 +1,7 @@
 """The n-gram cache of one (drafter, target) vocabulary pair: what merging consults (paper, section 3.1).
 
 An entry is a target token and its expansion in drafter pieces. Learned online from verified tokens, kept in SQLite
-once per answer, looked up in a trie in memory. Knows no models; which entry goes is eviction.py's matter.
+once per answer, looked up in a trie in memory. Knows no models.
 
 Seeding (ours): whatever capacity the learned entries leave is filled from the vocabulary itself, lowest target id
 first, which in a BPE vocabulary is the order of merging and so a good proxy for frequency. Seeds are a function of
@@ -14,6 +14,8 @@ import gc
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any
@@ -21,7 +23,6 @@ from typing import TYPE_CHECKING, Any
 from omnidraft.errors import StorageError
 from omnidraft.settings.config import CacheSettings
 from omnidraft.vocab.exact import Trie
-from omnidraft.vocab.ngram_store import Entry, EvictionOrder
 from omnidraft.vocab.pair_map import PairMap
 
 if TYPE_CHECKING:
@@ -304,3 +305,77 @@ def _collector_paused() -> Iterator[None]:
     finally:
         if running:
             gc.enable()
+
+
+Rank = tuple[int, ...]
+
+
+SOURCES_KEPT = 8
+
+
+ANONYMOUS = ""  # an entry learned without a source is never forgotten together with one
+
+
+@dataclass(slots=True)
+class Entry:
+    """One n-gram. size in bytes; last_use: tick of the cache's clock; key: hits + age at the last use (lfu-aging);
+    sources: the conversations it was learned from.
+    """
+
+    target_id: int
+    size: int
+    hits: int = 0
+    last_use: int = 0
+    key: int = 0
+    seeded: bool = False
+    sources: list[str] = field(default_factory=list)
+
+    def note(self, source: str | None) -> None:
+        """Remember where it came from. Past the cap no more are noted, so that forgetting errs on removal."""
+        name = ANONYMOUS if source is None else source
+        if name not in self.sources and len(self.sources) < SOURCES_KEPT:
+            self.sources.append(name)
+
+
+def rank(entry: Entry, policy: str) -> Rank:
+    """Total order of eviction under `policy`, lowest first."""
+    if entry.seeded:
+        return (0, -entry.target_id)
+    if policy == "lru":
+        return (1, entry.last_use)
+    if policy == "lfu":
+        return (1, entry.hits, entry.last_use)
+    return (1, entry.key, entry.last_use)
+
+
+class EvictionOrder:
+    """Entries by rank in a heap.
+
+    A touched entry is pushed again and its old place skipped later, which makes every operation O(log n), amortized.
+    """
+
+    def __init__(self, policy: str):
+        self.policy = policy
+        self._heap: list[tuple[Rank, int]] = []
+        self._ranks: dict[int, Rank] = {}
+
+    def place(self, entry: Entry) -> None:
+        """Add an entry or move it to where it belongs now."""
+        place = rank(entry, self.policy)
+        self._ranks[entry.target_id] = place
+        heappush(self._heap, (place, entry.target_id))
+        if len(self._heap) > 2 * len(self._ranks) + 64:
+            self._heap = [(place, target_id) for target_id, place in self._ranks.items()]
+            heapify(self._heap)
+
+    def discard(self, target_id: int) -> None:
+        self._ranks.pop(target_id, None)
+
+    def lowest(self) -> int | None:
+        """Target id of the entry to go next; None if there is none."""
+        while self._heap:
+            place, target_id = self._heap[0]
+            if self._ranks.get(target_id) == place:
+                return target_id
+            heappop(self._heap)
+        return None

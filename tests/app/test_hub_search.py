@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from omnidraft.app import hub, hub_fit
+from omnidraft.app import hub_fit
+from omnidraft.app.hub import search
 from omnidraft.app.hub_files import HubError, list_models
 from omnidraft.app.models_list import context_of
 from omnidraft.backends.gguf.file import read_info
@@ -30,7 +31,7 @@ def test_a_search_lists_what_may_fit_most_downloaded_first(serve):
         {"id": "b/huge", "downloads": 900, "gguf": {"total": 70_000_000_000}},
         {"id": "c/unknown", "downloads": 50},
     ]
-    found, hidden = hub.search(" qwen ", free=4 << 30)
+    found, hidden = search(" qwen ", free=4 << 30)
     assert [one.repo for one in found] == ["c/unknown", "a/small"]
     assert hidden == 1
     assert found[1].label() == "a/small · 500M · 5 downloads"
@@ -38,13 +39,13 @@ def test_a_search_lists_what_may_fit_most_downloaded_first(serve):
     assert (query["search"], query["sort"], query["filter"]) == (["qwen"], ["downloads"], ["gguf"])
     assert not any("authorization" in {name.lower() for name in headers} for headers in hub.headers)
     with pytest.raises(HubError, match="part of the model's name"):
-        hub.search("  ", None)
+        search("  ", None)
 
 
 def test_a_hub_that_is_gone_costs_one_sentence(serve):
     serve({}).close()
     with pytest.raises(HubError, match="cannot be reached"):
-        hub.search("x", None)
+        search("x", None)
 
 
 def test_files_are_judged_by_the_formula_that_refuses_a_load(serve, tmp_path):

@@ -267,7 +267,7 @@ def test_a_learner_is_told_of_every_switch_and_answer_with_the_targets_probabili
 @pytest.fixture
 def learner():
     """Makes a run's learner, which trains a small adapter after every second answer."""
-    module = pytest.importorskip("omnidraft.lab.models", exc_type=ImportError)
+    module = pytest.importorskip("omnidraft.lab.learning", exc_type=ImportError)
     return lambda run: module.RunLearner(run.state, LearningSettings(rank=4, interval=2))
 
 
@@ -502,7 +502,7 @@ def test_ctrl_c_stops_a_run_that_can_be_resumed(home):
 
 @pytest.mark.slow
 def test_learning_raises_acceptance_within_a_segment(begin):
-    from omnidraft.lab.models import RunLearner
+    from omnidraft.lab.learning import RunLearner
 
     run = begin(schedule((A, "math", 40)), Options(threads=1, learning=True))
     list(run.events(RunLearner(run.state)))

@@ -10,8 +10,8 @@ import numpy as np
 import openai
 import pytest
 
+from omnidraft.cli.vocab import load_vocabulary
 from omnidraft.storage.paths import BUNDLED_MODELS
-from omnidraft.vocab.pair_map import load_vocabulary
 from tests.backends.hf_folders import write_folder
 from tests.server.test_api import ASK, MODEL, client
 from tests.serving import SETTINGS, Server, write_settings

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from omnidraft.cli.vocab import load_vocabulary
 from omnidraft.errors import ModelError
 from omnidraft.vocab import TokenKind
 from omnidraft.vocab.exact import ExactEncoder
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
-from omnidraft.vocab.pair_map import load_vocabulary
 from tests.vocab.conftest import BUNDLED_NAMES, REFERENCE_NAMES, path_of, vocabulary
 
 TEXTS = [

@@ -18,6 +18,7 @@ import llama_cpp
 from omnidraft.backends.gguf.header import ArrayShape, GgufHeader, check_settings, check_vocabulary, read_header
 from omnidraft.backends.llama.runtime import supports_architecture, type_layout, type_names
 from omnidraft.errors import ModelError
+from omnidraft.settings.config import ModelSettings
 
 Kind = Literal["model", "vocabulary", "encoder", "adapter", "projector", "damaged"]
 
@@ -232,3 +233,14 @@ def _number(header: GgufHeader, key: str) -> int:
 
 def _length(value: Any) -> int:
     return value.length if isinstance(value, ArrayShape) else len(value) if isinstance(value, list) else 0
+
+
+def context_length(info: ModelInfo, settings: ModelSettings) -> tuple[int, list[str]]:
+    """(tokens, a sentence where they are fewer than somebody asked for)."""
+    trained = info.n_ctx_train
+    wanted = settings.n_ctx or trained or 4096
+    if not trained or wanted <= trained:
+        return wanted, []
+    if settings.n_ctx == ModelSettings().n_ctx:  # the default means "at most"
+        return trained, []
+    return trained, [f"{info.name} was trained for {trained} tokens of context, so {wanted} became {trained}."]

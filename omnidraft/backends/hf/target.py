@@ -14,9 +14,9 @@ from time import perf_counter
 
 import numpy as np
 
-from omnidraft.backends.base import N_BATCH, Aborted, context_length
+from omnidraft.backends.base import N_BATCH, Aborted
 from omnidraft.backends.gguf.convert import folder_vocabulary
-from omnidraft.backends.gguf.file import ModelInfo
+from omnidraft.backends.gguf.file import ModelInfo, context_length
 from omnidraft.backends.hf.folder import read_folder, state_layers
 from omnidraft.backends.hf.load import choose_device, choose_dtype, import_torch, load
 from omnidraft.backends.llama.rewind import Rewinder

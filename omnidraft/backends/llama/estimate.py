@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from omnidraft.backends.base import N_BATCH, context_length
-from omnidraft.backends.gguf.file import ModelInfo, read_info, usable_info
+from omnidraft.backends.base import N_BATCH
+from omnidraft.backends.gguf.file import ModelInfo, context_length, read_info, usable_info
 from omnidraft.backends.gguf.header import read_header
 from omnidraft.backends.llama.devices import Device, Placement, local_cards
 from omnidraft.backends.llama.sizes import available_bytes, kv_cache_bytes, layer_bytes, prompt_step, tensor_bytes

@@ -1,6 +1,6 @@
 """What a vision model sees with: its projector, run by llama.cpp's mtmd library, where the build has it.
 
-Turns pictures into ids that stand for them (see `picture_ids`) and reads them into a llama.cpp context. Embeddings are
+Turns pictures into ids that stand for them (see `pictures`) and reads them into a llama.cpp context. Embeddings are
 kept by content, so a second question about a picture costs no encoding. Knows nothing of prompts or of what else a
 cache holds.
 """

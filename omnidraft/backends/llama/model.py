@@ -15,9 +15,9 @@ from typing import NoReturn, Self
 
 import numpy as np
 
-from omnidraft.backends.base import Aborted, context_length
+from omnidraft.backends.base import Aborted
 from omnidraft.backends.gguf.adapter_check import check_adapter
-from omnidraft.backends.gguf.file import ModelInfo, read_info, usable_info
+from omnidraft.backends.gguf.file import ModelInfo, context_length, read_info, usable_info
 from omnidraft.backends.llama.bits import WIDTHS, WidthClass, rows_read_by, width_class
 from omnidraft.backends.llama.context import LlamaContext
 from omnidraft.backends.llama.devices import Placement, gpu_offload
@@ -265,7 +265,7 @@ class LlamaTarget:
     def rewind(self, length: int) -> None:
         """Cut the cache back to `length` tokens. 0 always works; other lengths raise ModelError if not `can_rewind`.
 
-        With 0 this thread is taken to be done for the moment, and its helpers go (see thread_pool.py). Where
+        With 0 this thread is taken to be done for the moment, and its helpers go (see threads.py). Where
         other lengths mean reading tokens again, an abort raises Aborted and leaves those in `tokens` that were read.
         """
         with self._lock:

@@ -1,6 +1,6 @@
 """Chat templates: messages in, spans of text and control tokens out.
 
-A control token in the result was written by the template; what a person or a model wrote is text (spans.py).
+A control token in the result was written by the template; what a person or a model wrote is text (messages.py).
 """
 
 from __future__ import annotations

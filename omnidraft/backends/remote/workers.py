@@ -1,6 +1,6 @@
 """How a model is spread over this machine and workers: who is there, what fits where, which layers each takes.
 
-Asks workers (rpc_probe.py) and the file's header; loads nothing. What comes out is what target_process.py hands on.
+Asks workers (rpc.py) and the file's header; loads nothing. What comes out is what target_process.py hands on.
 """
 
 from __future__ import annotations

@@ -18,8 +18,7 @@ import numpy as np
 from gguf import GGMLQuantizationType, GGUFWriter
 from gguf.quants import quantize
 
-from omnidraft.backends.gguf.convert import MappedTensor, map_tensors, permuted
-from omnidraft.backends.gguf.header import read_header
+from omnidraft.backends.gguf.header import MappedTensor, map_tensors, permuted, read_header
 from omnidraft.backends.gguf.requantize import need_space, replacing
 from omnidraft.errors import ModelError
 from omnidraft.learning.adapters.versions import ADAPTER, Version

@@ -17,8 +17,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig
 from transformers.integrations import GGUF_CONFIG_MAPPING
 from transformers.modeling_gguf_pytorch_utils import TENSOR_PROCESSORS, TensorProcessor, get_gguf_hf_weights_map
 
-from omnidraft.backends.gguf.convert import MappedTensor, let_go, map_tensors
-from omnidraft.backends.gguf.header import GgufHeader
+from omnidraft.backends.gguf.header import GgufHeader, MappedTensor, let_go, map_tensors
 from omnidraft.errors import ModelError
 
 _ROWS = 4096  # dequantized at once

@@ -1,6 +1,6 @@
 """One update: the answers are read, the drafter is trained on them, judged, and published or trained on next time.
 
-A generator of progress events (training_events.py), run by the training process and by `stream`; what comes before and
+A generator of progress events (training_job.py), run by the training process and by `stream`; what comes before and
 behind an update is theirs. No database transaction is open while anything is computed.
 """
 

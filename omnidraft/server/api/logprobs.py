@@ -1,7 +1,7 @@
 """Log probabilities of an answer's tokens as they become showable, in the two forms that OpenAI's format knows.
 
 A token's entry comes with the text it belongs to: not before, and not at all where a stop text cut it off. What the
-numbers mean is told in decoding/scores.py.
+numbers mean is told in decoding/topk.py.
 """
 
 from __future__ import annotations

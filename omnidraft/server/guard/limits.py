@@ -1,7 +1,7 @@
 """How much a request may send, by where it goes: held while it comes in, before anything reads or keeps it.
 
 The one mechanism for all routes, those that need no sign-in among them: with accounts these are `/login` and the icon
-(auth.py refuses the rest unread), without them all. How long a request may take is a matter of connections.py.
+(auth.py refuses the rest unread), without them all.
 """
 
 from __future__ import annotations
