@@ -61,8 +61,10 @@ def read_vocabulary(source: Path, pieces: int = PIECES) -> Vocabulary:
 
 def read_model(path: Path) -> LlamaForCausalLM:
     """A LLaMA's weights from its GGUF, to be trained on."""
-    model = LlamaForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=torch.float32)
-    del model.config.quantization_config  # with it what comes from a GGUF refuses to be saved
+    read = LlamaForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=torch.float32)
+    del read.config.quantization_config
+    model = LlamaForCausalLM(read.config)  # what comes from a GGUF refuses to be saved
+    model.load_state_dict(read.state_dict())
     return model
 
 

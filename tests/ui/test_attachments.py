@@ -8,7 +8,7 @@ import pytest
 
 from omnidraft.app.attached import Sizes
 from omnidraft.chats import TextFile
-from tests.app.documents.test_reading import docx_of
+from tests.app.test_documents import docx_of
 from ui.chat.attachments import MAX_BYTES, MAX_FILES, NotText, chips, read, take
 
 

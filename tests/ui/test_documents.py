@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.app.documents.test_reading import docx_of, pdf_of
+from tests.app.test_documents import docx_of, pdf_of
 from tests.serving import served
 from tests.ui.chatting import new_chat, wait_idle
 from tests.ui.conftest import SETTINGS

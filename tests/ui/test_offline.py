@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.app.documents.test_reading import pdf_of
+from tests.app.test_documents import pdf_of
 from tests.ui.chatting import answers, arrived, ask, choose, new_chat, race_and_run, said, tab, wait_idle, write
 from tests.ui.stub_hub import REPO, StubHub
 from tests.ui.test_chat_tools import SUM
