@@ -8,17 +8,25 @@ from __future__ import annotations
 
 import itertools
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
+from omnidraft.app import conversing
+from omnidraft.app.answer_job import AnswerJob
+from omnidraft.app.race_job import RacePlan
+from omnidraft.app.session import Session
 from omnidraft.backends.gguf.requantize import requantized
 from omnidraft.backends.llama.model import LlamaTarget
-from omnidraft.lab.prompts import TASKS, load_prompts
+from omnidraft.lab.prompts import TASKS, Prompt, load_prompts
 from omnidraft.settings.config import DraftSettings, ModelSettings, SamplingSettings
+from omnidraft.storage.paths import find_data_home
 from tests.answering import PLAIN, answered, loaded
 from tests.real import GEMMA, QWEN, SMOL, real_model
+from tests.server.test_api import client
+from tests.serving import SETTINGS, serving
 
 LANGUAGES = (
     "Write a short poem about autumn leaves.", "Was ist der Unterschied zwischen Wetter und Klima?",
@@ -75,6 +83,9 @@ def differing(target: Path, drafters: dict[bool, Path], asked: list[Case], home:
     return wrong, sum(map(len, plain.values())), accepted
 
 
+CASES = int(os.environ.get("OMNIDRAFT_CASES", "100"))
+
+
 @pytest.fixture
 def drafters(models: Path) -> dict[bool, Path]:
     return {False: models / "smol-drafter-q8_0.gguf", True: real_model(SMOL)}
@@ -120,7 +131,100 @@ def test_a_hundred_answers_of_every_form(
     target = real_model(name)
     if form is not None:
         target = requantized(target, form, tmp_path_factory.getbasetemp() / "forms")
-    asked = cases(int(os.environ.get("OMNIDRAFT_CASES", "100")), 256)
+    asked = cases(CASES, 256)
     wrong, tokens, accepted = differing(target, drafters, asked, tmp_path)
     print(f"| {target.stem} | {len(asked)} answers, {tokens} tokens | {accepted} accepted | {len(wrong)} differ |")
     assert not wrong
+
+
+def written(session: Session, asked: Case, drafted: bool) -> list[str]:
+    """What a conversation says as the pages have it written: an answer, a follow-up that is gone on with where its
+    length ended it, an answer to another version of the question, and a second one to that."""
+    chat = session.store.create().id
+    session.store.update(chat, speculation=drafted, sampling=asked.sampling)
+    found = []
+
+    def said(job: AnswerJob) -> None:
+        job.join()
+        assert not job.error
+        found.append(session.store.path(chat)[-1].content)
+
+    said(conversing.ask(session, chat, asked.asked))
+    said(conversing.ask(session, chat, "Say that in other words."))
+    said(conversing.resume(session, chat))
+    first = session.store.path(chat)[0]
+    said(conversing.edit(session, chat, first.id, f"{first.content} Be brief."))
+    if asked.sampling.temperature == 0:  # else it is meant to be another one
+        said(conversing.regenerate(session, chat))
+    return found
+
+
+def told_apart(session: Session, asked: list[Case]) -> tuple[int, int]:
+    """(answers, those whose text is another with the drafter)."""
+    both = [list(zip(*(written(session, case, drafted) for drafted in (False, True)), strict=True)) for case in asked]
+    pairs = [pair for pairs in both for pair in pairs]
+    return len(pairs), sum(plain != drafted for plain, drafted in pairs)
+
+
+@pytest.fixture
+def session(tmp_path: Path, models: Path) -> Iterator[Session]:
+    made = Session(
+        find_data_home(tmp_path / "home"), "ada", str(real_model(SMOL)), str(models / "smol-drafter-q8_0.gguf")
+    )
+    made.apply(**{"model.n_ctx": 2048, "draft.mode": "fixed", "draft.length": 6})
+    made.prepare()
+    yield made
+    made.close()
+
+
+def test_a_conversation_says_the_same_through_edits_and_continuations(session: Session):
+    answers, wrong = told_apart(session, cases(3, 16))
+    assert answers > 10
+    assert wrong == 0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+def test_a_hundred_answers_of_conversations(session: Session):
+    answers, wrong = told_apart(session, cases(-(-CASES // 4), 64))
+    print(f"| pages: asked, continued, edited, regenerated | {answers} answers | {wrong} differ |")
+    assert answers >= CASES
+    assert wrong == 0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+def test_a_hundred_answers_of_a_race(session: Session, models: Path):
+    prompts = [
+        Prompt(str(n), "own", None, ({"role": "user", "content": case.asked},))
+        for n, case in enumerate(cases(CASES, 64))
+    ]
+    plan = RacePlan(
+        real_model(SMOL), models / "smol-drafter-q8_0.gguf", session.settings, prompts, copies=True, most_tokens=64
+    )
+    session.start_race(plan)
+    session.race.join()
+    score = session.race.view.before
+    print(f"| race | {score.answers} answers, {score.tokens} tokens | {score.answers - score.same} differ |")
+    assert score.answers == score.same == CASES
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+def test_a_hundred_answers_of_the_api(tmp_path: Path):
+    drafts = '\n[draft]\nmode = "fixed"\nlength = 6\n'
+    wrong, tokens = 0, 0
+    with serving(tmp_path, "--target", str(real_model(SMOL)), settings=SETTINGS + drafts) as running:
+        for number, case in enumerate(cases(CASES, 64)):
+            sampling = {"temperature": case.sampling.temperature, "seed": number, "max_tokens": 64}
+            said = []
+            for drafted in (True, False):
+                done = client(running).chat.completions.create(
+                    model="", messages=[{"role": "user", "content": case.asked}], **sampling,
+                    extra_body={"speculation": drafted},
+                )  # fmt: skip
+                said.append(done.choices[0].message.content)
+                tokens += done.usage.completion_tokens
+            wrong += said[0] != said[1]
+    print(f"| API | {CASES} answers, {tokens // 2} tokens | {wrong} differ |")
+    assert wrong == 0
