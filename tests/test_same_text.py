@@ -131,7 +131,7 @@ def test_a_hundred_answers_of_every_form(
     target = real_model(name)
     if form is not None:
         target = requantized(target, form, tmp_path_factory.getbasetemp() / "forms")
-    asked = cases(CASES, 256)
+    asked = cases(CASES, int(os.environ.get("OMNIDRAFT_TOKENS", "256")))
     wrong, tokens, accepted = differing(target, drafters, asked, tmp_path)
     print(f"| {target.stem} | {len(asked)} answers, {tokens} tokens | {accepted} accepted | {len(wrong)} differ |")
     assert not wrong
