@@ -1,4 +1,4 @@
-"""`bench drift`: run, resume and list drift schedules, and write them as JSON, CSV and SVG."""
+"""`bench drift`: run and list drift schedules, and write them as JSON, CSV and SVG."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ from omnidraft.storage.paths import DataHome, find_data_home
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--schedule", help=f"{', '.join(BUNDLED)}, or a JSON file")
-    what.add_argument("--resume", metavar="RUN", help="go on with a run that was paused, stopped or killed")
     what.add_argument("--show", metavar="RUN", help="print and export a run as it is")
     what.add_argument("--list", action="store_true", help="list the runs there are")
     parser.add_argument("--prompts", type=int, help="prompts per segment")
@@ -57,9 +56,9 @@ def run(args: argparse.Namespace) -> int:
     if args.show:
         _report(args, store.load(args.show))
         return 0
-    going = drift.resume(home, store.folder, args.resume) if args.resume else _new(args, home, store.folder)
+    going = _new(args, home, store.folder)
     if not args.discard:
-        print(f"Drift run {going.state.id}; --resume {going.state.id} goes on with it.", file=sys.stderr)
+        print(f"Drift run {going.state.id}; --show {going.state.id} prints it again.", file=sys.stderr)
     with Interrupts(going.stop) as interrupts:
         for event in going.events(drift.learner_of(going.state)):
             _show(event, args.json)

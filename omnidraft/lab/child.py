@@ -1,8 +1,8 @@
 """A drift run in a process of its own: `python -m omnidraft.lab.child DATA_HOME RUNS_FOLDER RUN`, events as JSON lines.
 
 The app's memory stays free of torch and of the run's models, and an answer in the chat does not share a lock with it.
-Lines on stdin ask it to "pause" or "stop", behind one with its keys if the data home is encrypted; when stdin closes,
-the app is gone and the run pauses. What was answered is on disk after every prompt, whatever happens here.
+A line on stdin, behind one with its keys if the data home is encrypted, asks it to stop; when stdin closes, the app is
+gone and the run stops, too. What was answered is on disk after every prompt, whatever happens here.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def main(home: Path, folder: Path, run: str) -> int:
         if (home / HEADER).exists():
             take_keys(sys.stdin.readline())
         TRIALS.keep_in(DataHome(home).cache)
-        going = drift.resume(DataHome(home), folder, run)
+        going = drift.opened(DataHome(home), folder, run)
         listener = threading.Thread(target=_listen, args=(going,), daemon=True)
         for event in going.events(drift.learner_of(going.state)):
             if listener.ident is None:  # what is asked of a run before it begins is lost on it
@@ -52,12 +52,8 @@ def _plain(event: DriftEvent) -> dict:
 
 
 def _listen(run: DriftRun) -> None:
-    for line in sys.stdin:
-        if line.strip() == "stop":
-            run.stop()
-        elif line.strip() == "pause":
-            run.pause()
-    run.pause()
+    sys.stdin.readline()
+    run.stop()
 
 
 if __name__ == "__main__":

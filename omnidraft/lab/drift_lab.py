@@ -1,6 +1,6 @@
 """The drift runs of a profile, each in a process of its own, so that they survive closing the page. One at a time.
 
-The process stores its state after every prompt; this only starts it, asks it to pause or stop, and says how it stands.
+The process stores its state after every prompt; this only starts it, stops it, and says how it stands.
 """
 
 from __future__ import annotations
@@ -62,18 +62,10 @@ class DriftLab:
             self._must_be_idle()
             return self._go(drift.start(self._home, self.store.folder, schedule, targets, drafter, options).state.id)
 
-    def resume(self, run: str) -> str:
-        with self._lock:
-            self._must_be_idle()
-            return self._go(drift.resume(self._home, self.store.folder, run).state.id)
-
-    def pause(self) -> None:
-        """End behind the prompt that is being answered."""
-        self._tell("pause")
-
     def stop(self) -> None:
         """End at once; the interrupted prompt does not count."""
-        self._tell("stop")
+        if self.running and self._child is not None:
+            self._child.say("stop\n")
 
     def delete(self, run: str) -> None:
         """Remove a run that is not under way."""
@@ -85,7 +77,7 @@ class DriftLab:
                 self.current = None
 
     def close(self) -> None:
-        """End the run under way, which can be resumed."""
+        """End the run under way."""
         self.stop()
         if self._thread is None or self._child is None:
             return
@@ -145,10 +137,6 @@ class DriftLab:
         self.seconds_left = event.get("seconds_left", self.seconds_left)
         self.error = event.get("failed", self.error)
 
-    def _tell(self, word: str) -> None:
-        if self.running and self._child is not None:
-            self._child.say(f"{word}\n")
-
     def _must_be_idle(self) -> None:
         if self.running:
-            raise SettingsError("A drift run is under way; pause or stop it first.")
+            raise SettingsError("A drift run is under way; stop it first.")

@@ -22,7 +22,7 @@ from omnidraft.vocab import PairMap
 
 
 class RunLearner:
-    """Trains the drafter during one run. What it knows is in the run's folder, so that a resumed run goes on."""
+    """Trains the drafter during one run. What it knows is in the run's folder."""
 
     capture = CAPTURE  # of the target's top ids, at every generated position
 
@@ -44,13 +44,11 @@ class RunLearner:
         return choice.adapter
 
     def answered(self, prompt: Prompt, tokens: Sequence[Token], finished: Finished) -> Path | None:
-        """Learn from an answer, once: a run killed behind an update answers its prompt again. Returns the adapter from
-        now on."""
+        """Learn from an answer. Returns the adapter from now on."""
         stream = self._stream
         assert stream is not None  # there was a target to answer
         sampling = SamplingSettings(temperature=self._state.options.temperature)
         answer = Answered(AnswerRequest(prompt.messages, sampling, source=prompt.id), tokens, finished)
-        record = None if stream.holds(prompt.id) else record_of(answer, self._pairing)
-        if record is not None:
+        if (record := record_of(answer, self._pairing)) is not None:
             stream.add(replace(record, task=prompt.task))
         return stream.choice.adapter

@@ -27,7 +27,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The run finished, or was paused or stopped and can be resumed."""
+    """The run finished, was stopped, or failed."""
 
     status: Status
 

@@ -1,8 +1,8 @@
 """Drift: how acceptance falls when the task or the target changes, and how it comes back.
 
-A `DriftRun` answers the prompts of a schedule one after another and yields a typed event per prompt. It can be paused,
-stopped and resumed, in another process too: its state is on disk after every prompt. No prompt occurs twice, every
-answer starts from cold KV caches, and the n-gram cache is the run's own. Knows nothing of pages and plots.
+A `DriftRun` answers the prompts of a schedule one after another and yields a typed event per prompt. It can be stopped,
+and keeps what it has: its state is on disk after every prompt. No prompt occurs twice, every answer starts from cold KV
+caches, and the n-gram cache is the run's own. Knows nothing of pages and plots.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from omnidraft.errors import ModelError, SettingsError
 from omnidraft.lab.models import PLAIN, LoadedTarget, draft_settings
 from omnidraft.lab.progress import DriftEvent, Ended, Loading, Step, seconds_left
 from omnidraft.lab.prompts import Prompt
-from omnidraft.lab.schedule import Schedule, Segment, choose_prompts, digest
+from omnidraft.lab.schedule import Schedule, Segment, choose_prompts
 from omnidraft.lab.store import Options, Point, RunState, RunStore, Status
 from omnidraft.lab.trace import Trace, record
 from omnidraft.settings.config import DraftSettings, ModelSettings, SamplingSettings
@@ -54,30 +54,26 @@ def start(
         raise SettingsError(f"The schedule's target {missing[0]} is not among the given models.")
     prompts = choose_prompts(schedule)
     store = RunStore(folder)
-    state = store.create(schedule, targets, drafter, options or Options(), digest(prompts))
+    state = store.create(schedule, targets, drafter, options or Options())
     return DriftRun(home, store, state, prompts)
 
 
-def resume(home: DataHome, folder: Path, run: str) -> DriftRun:
-    """An earlier run, which goes on at its next prompt. SettingsError if its prompt files have changed since."""
+def opened(home: DataHome, folder: Path, run: str) -> DriftRun:
+    """A run that `start` made, in another process."""
     store = RunStore(folder)
     state = store.load(run)
-    prompts = choose_prompts(state.schedule)
-    if digest(prompts) != state.digest:
-        raise SettingsError(f"The prompts of the drift run {run} have changed since it began; start a new one.")
-    return DriftRun(home, store, state, prompts)
+    return DriftRun(home, store, state, choose_prompts(state.schedule))
 
 
 class DriftRun:
-    """One run. Iterate `events` in one thread; `pause` and `stop` may be called from any."""
+    """One run. Iterate `events` once, in one thread; `stop` may be called from any."""
 
     def __init__(self, home: DataHome, store: RunStore, state: RunState, prompts: Sequence[Prompt]) -> None:
         self.state = state
         self._home = home
         self._store = store
         self._prompts = prompts
-        self._pause, self._stop = threading.Event(), threading.Event()
-        self._active = threading.Lock()
+        self._stop = threading.Event()
         self._drafter: LlamaDrafter | None = None
         self._loaded: LoadedTarget | None = None
         self._adapter: Path | None = None
@@ -87,10 +83,6 @@ class DriftRun:
     def folder(self) -> Path:
         return self._store.run_folder(self.state.id)
 
-    def pause(self) -> None:
-        """End behind the prompt that is being answered."""
-        self._pause.set()
-
     def stop(self) -> None:
         """End at once. The interrupted prompt does not count; the n-grams it has taught already stay."""
         self._stop.set()
@@ -98,14 +90,10 @@ class DriftRun:
             loaded.engine.cancel()
 
     def events(self, learner: RunLearner | None = None) -> Iterator[DriftEvent]:
-        """Answer the prompts that are left. Closing the generator pauses the run."""
+        """Answer the prompts. Closing the generator stops the run."""
         if self.state.options.learning != (learner is not None):
             raise SettingsError("A run with learning needs a learner, and a run without has no use for one.")
-        if not self._active.acquire(blocking=False):
-            raise SettingsError(f"The drift run {self.state.id} is under way already.")
         self._learner = learner
-        self._pause.clear()
-        self._stop.clear()
         status: Status = "failed"
         try:
             self._keep("running")
@@ -113,21 +101,18 @@ class DriftRun:
             self._keep(status)
             yield Ended(status)
         except GeneratorExit:
-            status = "paused" if self.state.done < self.state.total else "finished"
+            status = "stopped" if self.state.done < self.state.total else "finished"
             raise
         finally:
             self._release()
-            try:
-                if self.state.status == "running":
-                    self._keep(status)
-            finally:
-                self._active.release()
+            if self.state.status == "running":
+                self._keep(status)
 
     def _answered(self) -> Generator[Loading | Step, None, Status]:
         """Points until the run ends; returns its status then."""
         while self.state.done < self.state.total:
-            if self._stop.is_set() or self._pause.is_set():
-                return "stopped" if self._stop.is_set() else "paused"
+            if self._stop.is_set():
+                return "stopped"
             number, segment, first = self._place(self.state.done)
             if self._loaded is None or self._loaded.path != self._path(segment):
                 yield Loading(number, segment.target)

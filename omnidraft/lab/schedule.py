@@ -153,7 +153,7 @@ def choose_prompts(schedule: Schedule) -> list[Prompt]:
 
 
 def digest(prompts: Iterable[Prompt]) -> str:
-    """Names these prompts in this order, so that a resumed run can tell whether a file has changed."""
+    """Names these prompts in this order, so that it can be told whether a file has changed."""
     return hashlib.sha256(json.dumps([list(prompt.messages) for prompt in prompts]).encode()).hexdigest()[:16]
 
 

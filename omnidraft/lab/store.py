@@ -1,6 +1,6 @@
 """Drift runs on disk: one folder a run, its state written whole after every prompt, so that a run survives anything.
 
-    <runs>/<id>/run.json       plan, prompts' digest, points so far
+    <runs>/<id>/run.json       plan and points so far
     <runs>/<id>/ngrams.sqlite  the run's own n-gram cache
 
 Holds ids of prompts, never their text or an answer's; a learner (learning.py) keeps replay and adapters beside it.
@@ -27,7 +27,7 @@ from omnidraft.storage.paths import ProfilePaths, make_folder
 
 FORMAT, VERSION = "omnidraft-drift", 1
 CACHES = {"seeded": "seeded n-gram cache", "empty": "n-gram cache from empty", "off": "no n-gram cache"}
-Status = Literal["new", "running", "paused", "stopped", "failed", "finished"]
+Status = Literal["new", "running", "stopped", "failed", "finished"]
 _ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
 
 
@@ -104,14 +104,13 @@ class Point:
 
 @dataclass(slots=True)
 class RunState:
-    """Everything a run needs to go on. targets: file or folder of every target the schedule names."""
+    """Everything a run needs. targets: file or folder of every target the schedule names."""
 
     id: str
     schedule: Schedule
     targets: dict[str, str]
     drafter: str
     options: Options
-    digest: str
     created: float
     status: Status = "new"
     points: list[Point] = field(default_factory=list)
@@ -128,7 +127,7 @@ class RunState:
         return {
             "format": FORMAT, "version": VERSION, "id": self.id, "created": self.created, "status": self.status,
             "schedule": self.schedule.as_dict(), "targets": self.targets, "drafter": self.drafter,
-            "options": asdict(self.options), "digest": self.digest, "points": [asdict(p) for p in self.points],
+            "options": asdict(self.options), "points": [asdict(p) for p in self.points],
         }  # fmt: skip
 
 
@@ -143,14 +142,12 @@ class RunStore:
     def __init__(self, folder: Path) -> None:
         self.folder = Path(folder)
 
-    def create(
-        self, schedule: Schedule, targets: Mapping[str, Path], drafter: Path, options: Options, digest: str
-    ) -> RunState:
+    def create(self, schedule: Schedule, targets: Mapping[str, Path], drafter: Path, options: Options) -> RunState:
         """A new run, stored."""
         now = time.time()
         name = f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(now))}-{secrets.token_hex(2)}"
         paths = {target: str(Path(path).resolve()) for target, path in targets.items()}
-        state = RunState(name, schedule, paths, str(Path(drafter).resolve()), options, digest, now)
+        state = RunState(name, schedule, paths, str(Path(drafter).resolve()), options, now)
         make_folder(self.folder)
         make_folder(self.run_folder(name))
         self.save(state)
@@ -210,5 +207,5 @@ def _state(data: dict[str, Any], run: str) -> RunState:
     return RunState(
         run, Schedule.from_dict(data["schedule"]), dict(data["targets"]), data["drafter"],
         Options(**{name: value for name, value in data["options"].items() if name in Options.__slots__}),
-        data["digest"], data["created"], data["status"], [Point(**point) for point in data["points"]],
+        data["created"], data["status"], [Point(**point) for point in data["points"]],
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Drift runs: no prompt twice, pauses and kills that change nothing, a cache of their own, and what is written down."""
+"""Drift runs: no prompt twice, stops and kills that lose nothing, a cache of their own, and what is written down."""
 
 from __future__ import annotations
 
@@ -150,29 +150,6 @@ def test_a_run_reports_every_prompt_marks_the_switches_and_finishes(begin):
     lefts = [e.seconds_left for e in events if isinstance(e, progress.Step)]
     assert lefts[-1] == 0 < lefts[0]
     assert events[-1] == progress.Ended("finished")
-    assert list(run.events()) == [progress.Ended("finished")]  # nothing is left to do
-
-
-def test_a_paused_run_goes_on_as_if_it_had_never_been_interrupted(begin, home):
-    plan = schedule((A, "code", 3), (A2, "code", 3), (A, "code", 2))
-    whole = steps(begin(plan, replace(SHORT, cache="empty")))
-    run = begin(plan, replace(SHORT, cache="empty"))
-    seen = []
-    for event in run.events():
-        if isinstance(event, progress.Step):
-            seen.append(event.point)
-            if event.done in (2, 4):
-                run.pause()
-    assert len(seen) == 2
-    while run.state.status == "paused":
-        run = drift.resume(home, home.root / "runs", run.state.id)
-        for event in run.events():
-            if isinstance(event, progress.Step):
-                seen.append(event.point)
-                if event.done == 4:
-                    run.pause()
-    assert said(seen) == said(whole)
-    assert said(RunStore(home.root / "runs").load(run.state.id).points) == said(whole)
 
 
 def test_a_stopped_run_does_not_count_the_interrupted_prompt(begin, home):
@@ -183,19 +160,9 @@ def test_a_stopped_run_does_not_count_the_interrupted_prompt(begin, home):
         last = event
     assert last == progress.Ended("stopped")
     assert RunStore(home.root / "runs").load(run.state.id).done == 1
-    assert len(steps(drift.resume(home, home.root / "runs", run.state.id))) == 2
 
 
-def test_a_run_is_iterated_once_at_a_time(begin):
-    run = begin(schedule((A, "math", 2)))
-    events = run.events()
-    next(events)
-    with pytest.raises(SettingsError, match="under way"):
-        next(run.events())
-    events.close()
-
-
-def test_a_killed_run_is_resumed_at_its_next_prompt(home):
+def test_a_killed_run_keeps_what_it_had(home):
     script = ["bench", "drift", "--schedule", "step", "--prompts", 3, "--max-tokens", 12, "--threads", 1, "--json"]
     command = [sys.executable, "-m", "omnidraft", *map(str, script), "--data-dir", str(home.root)]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
@@ -207,8 +174,7 @@ def test_a_killed_run_is_resumed_at_its_next_prompt(home):
     (state,) = RunStore(home.profile().root / "drift").runs()
     assert state.status == "running"
     assert 2 <= state.done < 6
-    rest = steps(drift.resume(home, home.profile().root / "drift", state.id))
-    assert [point.index for point in rest] == list(range(state.done, 6))
+    assert [point.index for point in state.points] == list(range(state.done))
 
 
 def test_a_target_that_comes_back_finds_its_n_grams(begin):
@@ -297,17 +263,6 @@ def test_a_learner_serves_a_new_adapter_after_every_few_answers_and_keeps_one_pe
     assert sorted(path.name for path in kept) == ["v000001", "v000002"]
 
 
-def test_a_learning_run_goes_on_with_its_adapter_after_a_pause(begin, learner, home, ungated):
-    run = begin(schedule((A, "qa", 4)), LEARNING)
-    for event in run.events(learner(run)):
-        if isinstance(event, progress.Step) and event.done == 2:
-            run.pause()
-    again = drift.resume(home, home.root / "runs", run.state.id)
-    rest = [e.point for e in again.events(learner(again)) if isinstance(e, progress.Step)]
-    assert [p.adapter.split("/")[1] for p in rest] == ["v000001", "v000001"]
-    assert len(list(run.folder.rglob("*.gguf"))) == 2
-
-
 @pytest.mark.slow
 def test_a_run_learns_what_the_learning_benchmark_learns_from_the_same_answers(begin, learner, tmp_path):
     run = begin(schedule((A, "math", 4)), Options(max_tokens=16, threads=1, learning=True))
@@ -340,15 +295,6 @@ def test_a_run_with_learning_needs_a_learner_and_one_without_refuses_it(begin):
         next(begin(schedule((A, "math", 1)), replace(SHORT, learning=True)).events())
     with pytest.raises(SettingsError, match="no use for one"):
         next(begin(schedule((A, "math", 1))).events(Noting()))
-
-
-def test_a_run_whose_prompts_have_changed_is_not_resumed(begin, home, tmp_path):
-    own = tmp_path / "own.txt"
-    own.write_text("What is tea?\nWhat is milk?\n")
-    run = begin(schedule((A, str(own), 2)))
-    own.write_text("What is tea?\nWhat is rice?\n")
-    with pytest.raises(SettingsError, match="have changed"):
-        drift.resume(home, home.root / "runs", run.state.id)
 
 
 def test_a_prompt_that_does_not_fit_fails_in_a_sentence_and_keeps_the_points(begin, home, tmp_path):
@@ -473,7 +419,7 @@ def test_the_command_runs_exports_lists_and_shows(home, tmp_path, capsys):
 
 @pytest.mark.parametrize(
     "args",
-    [["--schedule", "nowhere"], ["--resume", "nothing"], ["--schedule", "step", "--prompts", "81"],
+    [["--schedule", "nowhere"], ["--show", "nothing"], ["--schedule", "step", "--prompts", "81"],
      ["--schedule", "step", "--draft-length", "x"], ["--schedule", "step", "--task", "juggling"]],
 )  # fmt: skip
 def test_a_mistake_is_one_sentence(home, capsys, args):
@@ -484,7 +430,7 @@ def test_a_mistake_is_one_sentence(home, capsys, args):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals as POSIX has them")
-def test_ctrl_c_stops_a_run_that_can_be_resumed(home):
+def test_ctrl_c_stops_a_run_that_keeps_what_it_has(home):
     script = ["bench", "drift", "--schedule", "step", "--max-tokens", 32, "--threads", 1, "--json"]
     command = [sys.executable, "-m", "omnidraft", *map(str, script), "--data-dir", str(home.root)]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -28,4 +28,4 @@ def state_of(*segments: list[tuple[int, int]]) -> RunState:
             ))  # fmt: skip
     plan = Schedule("test", tuple(Segment(A, "math", len(values)) for values in segments))
     options = Options(plain=True)
-    return RunState("20260101-000000-abcd", plan, {A: "a.gguf"}, "d.gguf", options, "x", 0.0, "finished", points)
+    return RunState("20260101-000000-abcd", plan, {A: "a.gguf"}, "d.gguf", options, 0.0, "finished", points)

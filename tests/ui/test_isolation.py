@@ -205,7 +205,7 @@ def attempts(event: Event, hers: Belongings) -> list[tuple[list, dict | None]]:
         return [(rows[0], {"kind": kind, "file": str(hers.model)}) for kind in ("use", "draft", "coverage")]
     if not event.of("od-drift-runs") and not event.of("od-learning-versions"):
         return [(row, None) for row in rows]
-    kinds = ("show", "compare", "resume", "delete", "use")
+    kinds = ("show", "compare", "delete", "use")
     names = (hers.run, f"../../ada/drift/{hers.run}", str(hers.prompts.parent.parent / hers.run))
     return [(rows[0], {"kind": kind, "run": name, "which": name}) for kind in kinds for name in names]
 

@@ -41,7 +41,6 @@ class Parts:
             hidden = {"size": "sm", "scale": 0, "visible": False}
             with gr.Row(elem_classes="od-buttons"):
                 self.go = gr.Button("Start", variant="primary", size="sm", elem_id="od-drift-start", scale=0)
-                self.pause = gr.Button("Pause", elem_id="od-drift-pause", **hidden)
                 self.stop = gr.Button("Stop", variant="stop", elem_id="od-drift-stop", **hidden)
         self.progress = gr.HTML(elem_id="od-drift-progress")
         self.plot = gr.HTML(elem_id="od-drift-plot")
@@ -53,7 +52,7 @@ class Parts:
         self.shown, self.tick = gr.State((None, None)), gr.Timer(EVERY, active=False)
         self.outputs = [
             self.said, self.progress, self.plot, self.table, self.links, self.runs, self.shown, self.tick,
-            self.pause, self.stop, self.go,
+            self.stop, self.go,
         ]  # fmt: skip
 
 
@@ -86,7 +85,6 @@ def _look(parts: Parts, session: Session, run: str | None, other: str | None = N
         parts.table: drift_view.table(state),
         parts.links: drift_view.exports(state),
         parts.runs: drift_view.runs(lab.runs(), run, other),
-        parts.pause: gr.Button(visible=lab.running),
         parts.stop: gr.Button(visible=lab.running),
         parts.go: gr.Button(visible=not lab.running),
     }
@@ -103,27 +101,21 @@ def _wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:
         seen = _look(parts, session_of(sessions, request), *shown)
         return {component: value for component, value in seen.items() if component is not parts.said}
 
-    def halt(request: gr.Request) -> dict:
-        session_of(sessions, request).drift.pause()
-        return {parts.said: note("Pausing behind the prompt that is being answered.")}
-
     def end(request: gr.Request) -> dict:
         session_of(sessions, request).drift.stop()
-        return {parts.said: note("Stopped; it can be resumed.")}
+        return {parts.said: note("Stopped; what it has so far is kept.")}
 
     def act(shown: tuple, request: gr.Request, event: gr.EventData) -> Iterator[dict]:
         session = session_of(sessions, request)
         kind, chosen = event._data["kind"], event._data["run"]
         run, other = shown
         try:
-            if kind == "resume":
-                session.drift.resume(chosen)
-            elif kind == "delete":
+            if kind == "delete":
                 session.drift.delete(chosen)
                 run, other = (r if r != chosen else None for r in shown)
             elif kind == "compare":
                 other = None if chosen == other else chosen
-            if kind in ("show", "resume"):
+            if kind == "show":
                 run, other = chosen, None
             yield _look(parts, session, run, other)
         except OmniDraftError as error:
@@ -131,7 +123,6 @@ def _wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:
 
     form = [parts.form.model, parts.form.source]
     page.load(arrive, None, [*parts.outputs, *form], **PRIVATE)
-    parts.pause.click(halt, None, [parts.said], queue=False, **PRIVATE)
     parts.stop.click(end, None, [parts.said], queue=False, **PRIVATE)
     parts.tick.tick(advance, [parts.shown], parts.outputs, **PRIVATE)
     parts.runs.act(act, [parts.shown], parts.outputs, **EACH)

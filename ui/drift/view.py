@@ -122,8 +122,6 @@ def _run(state: RunState, here: bool, beside: bool) -> str:
     acts = []
     if not here:
         acts += [("show", "Show"), ("compare", "Stop comparing" if beside else "Compare")]
-    if state.status not in ("finished", "running"):
-        acts.append(("resume", "Resume"))
     if state.status != "running":
         acts.append(("delete", "Delete"))
     buttons = "".join(f'<button type="button" data-kind="{k}" data-run="{state.id}">{w}</button>' for k, w in acts)

@@ -95,13 +95,6 @@ class StreamLearner:
             number = replay.answers[ordinal].nth + 1
         return self._update(ordinal) if number % self.settings.interval == 0 else None
 
-    def holds(self, chat: str) -> bool:
-        """Whether an answer of this conversation is kept already."""
-        if not self.replay.exists():
-            return False
-        with ReplayStore(self.replay, read_only=True) as replay:
-            return any(answer.chat == chat for answer in replay.answers.values())
-
     def finish(self) -> StreamUpdate | None:
         """One more update if there are answers behind the last one."""
         with ReplayStore(self.replay, read_only=True) as replay:
