@@ -85,6 +85,3 @@ class Embedding(Protocol):
         No text is empty or longer than the context. The cache stays as it is. Aborted if interrupted or `stopped`.
         """
         ...
-
-
-# How many tokens of context a model is given: what its settings ask for, as far as it was trained for that.

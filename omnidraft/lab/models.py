@@ -58,7 +58,3 @@ class LoadedTarget:
 
     def close(self) -> None:
         self._closing.close()
-
-
-# Learning in a drift run: hands each answer to the app's own learner and says what to draft with from then on. Loads
-# torch. It captures, trains and judges nothing itself.

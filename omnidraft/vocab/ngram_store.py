@@ -125,11 +125,3 @@ def _explained(path: Path):
         yield
     except _FAILURES as error:
         raise StorageError(f"The n-gram cache {path} cannot be used: {error}.") from error
-
-
-# Which n-gram goes when the cache is full. Knows entries only as ids with a rank. Three policies, the lowest rank
-# going first: lru         last use lfu         hits, then last use lfu-aging   LFU with dynamic aging (LFU-DA; Arlitt,
-# Cherkasova, Dilley, Friedrich and Jin, "Evaluating content             management techniques for Web proxy caches",
-# 2000): key = hits + age at the last use, then last use, where             age is the key of the latest evicted entry.
-# What was popular long ago thus loses to what is popular now. Seeded entries rank below every learned one, whatever
-# the policy, the highest target id first.

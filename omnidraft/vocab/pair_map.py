@@ -149,6 +149,3 @@ def _load(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
             return (file["direct"], file["flat"], file["offsets"]) if int(file["format"]) == _FORMAT else None
     except (OSError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile):
         return None
-
-
-# What two vocabularies have in common, as `python -m omnidraft vocab` prints it.
