@@ -103,7 +103,7 @@ class _Run:
     def _said(self) -> list[str]:
         task = self._asked.task
         asked = ((f"{task}-{i}", task, prompt.messages) for i, prompt in enumerate(self._asked.train))
-        made = records(self._pair, asked, 1.0, self._plan.train_tokens, self._stream.seed + 1)
+        made = records(self._pair, asked, SamplingSettings(), self._plan.train_tokens, self._stream.seed + 1)
         return [base64.b64encode(encode(record)).decode() for record in made]
 
     @cached_property
@@ -175,12 +175,12 @@ def _decoded(kept: Sequence[str]) -> list[Record]:
 
 
 def records(
-    pair: Pair, asked: Iterable[tuple[str, str, Sequence[Message]]], temperature: float, max_tokens: int, seed: int = 1
-) -> Iterator[Record]:
+    pair: Pair, asked: Iterable[tuple[str, str, Sequence[Message]]], drawn: SamplingSettings, max_tokens: int,
+    seed: int = 1,
+) -> Iterator[Record]:  # fmt: skip
     """Records of (conversation, task, messages), each answer with a seed of its own; empty answers make none."""
     for number, (chat, task, messages) in enumerate(asked):
-        drawn = seed * 1_000_003 + number
-        sampling = SamplingSettings.unfiltered(temperature=temperature, seed=drawn, max_tokens=max_tokens)
+        sampling = replace(drawn, seed=seed * 1_000_003 + number, max_tokens=max_tokens)
         record = answered(pair, list(messages), sampling, chat, task)
         if record is not None:
             yield record

@@ -11,7 +11,7 @@ from omnidraft.bench.pairs import Pair
 from omnidraft.lab.prompts import load_prompts
 from omnidraft.learning.material.expansions import ExpansionTable
 from omnidraft.learning.material.record import Record
-from omnidraft.settings.config import ModelSettings
+from omnidraft.settings.config import ModelSettings, SamplingSettings
 from omnidraft.storage.paths import DataHome
 from tests.learning.world import World
 
@@ -36,7 +36,7 @@ def answers(models, drafter, tmp_path_factory) -> tuple[list[Record], Path]:
     prompts = [(f"c{i}", p.task, p.messages) for i, p in enumerate(load_prompts("math")[:40])]
     with Pair(DataHome(folder), models / "tiny-target-a-f16.gguf", drafter, ModelSettings(threads=1)) as pair:
         ExpansionTable.from_pair(pair.pair).save(table)
-        return list(records(pair, prompts, 0.7, max_tokens=64)), table
+        return list(records(pair, prompts, SamplingSettings.unfiltered(temperature=0.7), max_tokens=64)), table
 
 
 @pytest.fixture
