@@ -11,11 +11,14 @@ from pathlib import Path
 import gradio as gr
 
 from omnidraft.app import models_list
+from omnidraft.app.drafters import best
+from omnidraft.app.outlook import drafters_of, known_speeds
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
 from omnidraft.backends.discovery import NO_PROJECTOR
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.errors import OmniDraftError
+from omnidraft.format import rate
 from omnidraft.settings.config import with_named_file
 from omnidraft.vocab import PairMap
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
@@ -30,7 +33,6 @@ from ui.models import drafters as model_drafters
 from ui.models import places as model_places
 from ui.models import workers as model_workers
 
-_TOY = "The bundled drafter is a toy: Compare drafters for the model in use, below, offers others that fit it better."
 LOADING = ("model.n_ctx", "model.threads", "model.n_gpu_layers", "model.kv_type")
 
 
@@ -119,11 +121,16 @@ def _act(session: Session, asked: dict, coverage: dict) -> str:
 
 
 def _better_drafter(session: Session) -> list[str]:
-    """Where the bundled drafter drafts for a model of somebody else's: how to find one that fits it."""
-    drafter = session.drafter_path()
-    if session.loaded is None or drafter is None or models_list.is_bundled(session.loaded):
+    """The model at hand that is expected to draft better than the one that does."""
+    found = models_list.scan(session.assistant)
+    offered = drafters_of(session, found, known_speeds(session, found))
+    better = best(offered, session.drafter_path())
+    if session.ready and offered and not offered[0].pays:
+        return ["None of the drafters that are here is expected to make it faster on this machine."]
+    if better is None:
         return []
-    return [_TOY] if models_list.is_bundled(drafter) else []
+    pace = f": about {rate(better.speed)} tokens/s" if better.speed is not None else ""
+    return [f"{better.model.name}, which is here, is expected to draft better for it{pace}; choose it below the list."]
 
 
 def _look_through(session: Session, model: Path, chosen: str, listed: list[ModelInfo]) -> str:
