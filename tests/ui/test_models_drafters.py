@@ -43,3 +43,23 @@ def test_rows_of_models_that_were_never_loaded_say_about_how_fast_they_are(page)
     page.locator(f".od-models li:has(h3:text-is('{LARGE}')) summary").first.click()
     assert page.locator(f".od-models li:has(h3:text-is('{LARGE}')) >> text=494M").count()
     assert page.locator(".od-eyes").count() == page.locator("li:has(h3:has-text('tiny-target')) .od-eyes").count() > 0
+
+
+def test_a_row_says_how_far_its_model_is_and_calls_it_off(page):
+    row = f".od-models li:has(h3:text-is('{LARGE}'))"
+    page.click(f"{row} [data-kind=use]")
+    page.wait_for_selector(f"{row} .od-doing:has-text('reading'), {row} .od-doing:has-text('checking')")
+    page.click(f"{row} [data-kind=cancel]")
+    said(page, "was not loaded: that was called off")
+    page.wait_for_selector(f"{row} [data-kind=use]")
+    assert not page.locator(".od-tag:text-is('loaded')").count()
+
+
+def test_of_two_models_chosen_at_once_the_second_has_the_last_word(page):
+    page.click(f".od-models li:has(h3:text-is('{LARGE}')) [data-kind=use]")
+    page.wait_for_selector(".od-doing")
+    page.click(f".od-models li:has(h3:text-is('{SMALL}')) [data-kind=use]")
+    said(page, f"{SMALL} answers from here on")
+    page.wait_for_timeout(1500)
+    assert LARGE not in page.inner_text("#od-said")
+    assert page.locator("li:has(.od-tag:text-is('loaded')) h3").first.inner_text().startswith(SMALL)

@@ -7,7 +7,8 @@ from html import escape
 from pathlib import Path
 
 from omnidraft.errors import OmniDraftError
-from omnidraft.format import size
+from omnidraft.format import percent, size
+from omnidraft.processes.progress import Progress
 from omnidraft.profiles.folders import Part
 
 
@@ -27,6 +28,13 @@ def note_of(act: Callable[[], str]) -> str:
         return note(act())
     except OmniDraftError as error:
         return note(str(error), bad=True)
+
+
+def loading(progress: Progress) -> str:
+    """What is being done while a model is loaded, and how much of that is."""
+    doing = progress.doing or "waiting for its turn"
+    share = f", {percent(progress.share)}" if progress.share is not None else ""
+    return f"Loading {progress.path.stem}: {doing}{share}."
 
 
 # The words of the field, each explained in one sentence where it stands, on hover and on tap.

@@ -5,7 +5,9 @@ Downloads are downloads.py's business, where models are looked for places.py's.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from concurrent import futures
 from pathlib import Path
 
 import gradio as gr
@@ -19,6 +21,7 @@ from omnidraft.backends.discovery import NO_PROJECTOR
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.errors import OmniDraftError
 from omnidraft.format import rate
+from omnidraft.processes.progress import CalledOff, Overtaken
 from omnidraft.settings.config import with_named_file
 from omnidraft.vocab import PairMap
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
@@ -33,6 +36,8 @@ from ui.models import drafters as model_drafters
 from ui.models import places as model_places
 from ui.models import workers as model_workers
 
+LOOK_EVERY = 0.4  # seconds between looks at how far a model is loaded
+_ACTS = futures.ThreadPoolExecutor(thread_name_prefix="models")
 LOADING = ("model.n_ctx", "model.threads", "model.n_gpu_layers", "model.kv_type")
 
 
@@ -76,17 +81,37 @@ def _wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:
         }
 
     def act(known: dict, request: gr.Request, event: gr.EventData) -> Iterator[dict]:
-        session = session_of(sessions, request)
-        yield {parts.said: note("One moment.")}
-        try:
-            told = _act(session, event._data, known)
-        except OmniDraftError as error:
-            yield {parts.said: note(str(error), bad=True)}
+        session, name = session_of(sessions, request), Path(event._data["file"]).stem
+        if event._data["kind"] == "cancel":
+            session.call_off()
+            yield gr.skip()
             return
-        yield {parts.said: note(told), parts.listed: view.models(session, known), parts.coverage: known}
+        yield {parts.said: note(f"Loading {name}." if event._data["kind"] == "use" else "One moment.")}
+        begun = _ACTS.submit(_act, session, event._data, known)
+        while futures.wait([begun], LOOK_EVERY).not_done:
+            if session.loading is not None:
+                yield {parts.listed: view.models(session, known)}
+        try:
+            shown = {parts.said: note(begun.result()), parts.coverage: known}
+        except Overtaken:  # who chose the other one hears of that
+            shown = {}
+        except OmniDraftError as error:
+            shown = {parts.said: note(str(error), bad=not isinstance(error, CalledOff))}
+        yield {**shown, parts.listed: view.models(session, known)}
+
+    def follow(known: dict, request: gr.Request) -> Iterator[dict]:
+        """A page that comes while a model is being loaded sees how far that is."""
+        session = session_of(sessions, request)
+        yield gr.skip()
+        while session.loading is not None:
+            yield {parts.listed: view.models(session, known)}
+            time.sleep(LOOK_EVERY)
+            if session.loading is None:
+                yield {parts.listed: view.models(session, known)}
 
     shown = [parts.listed, *parts.downloads.shown, *parts.places.shown]
-    page.load(arrive, None, [*shown, *parts.loading.values()], **PRIVATE)
+    arrived = page.load(arrive, None, [*shown, *parts.loading.values()], **PRIVATE)
+    arrived.then(follow, [parts.coverage], [parts.listed], **PRIVATE)
     parts.listed.act(act, [parts.coverage], [parts.said, parts.listed, parts.coverage], **EACH)
     after = lambda session: {parts.listed: view.models(session, {})}  # noqa: E731
     fields.keep(sessions, parts.loading, parts.said, also=[parts.listed], after=after)

@@ -16,7 +16,9 @@ from omnidraft.app.speeds import Speed
 from omnidraft.backends.discovery import NO_PROJECTOR
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.format import count, percent, rate, short, size
+from omnidraft.processes.progress import Progress
 from omnidraft.settings.config import ModelSettings, named_file
+from ui.common.notes import loading
 
 KINDS = {
     "vocabulary": "a vocabulary without weights",
@@ -65,6 +67,7 @@ class _Here:
     eyes: dict[Path, Path | None]
     projectors: list[ModelInfo]
     chosen: tuple[str, ...]  # `AppSettings.projectors`
+    loading: Progress | None
 
 
 def models(session: Session, coverage: dict[str, dict]) -> str:
@@ -91,7 +94,7 @@ def _here(session: Session, found: list[ModelInfo], coverage: dict[str, dict]) -
     target = next((model for model in writers if _same(model.path, answering)), None)
     return _Here(
         settings, loaded.path if loaded else None, drafter, target, room, known_speeds(session, found), coverage, eyes,
-        projectors, chosen,
+        projectors, chosen, session.loading,
     )  # fmt: skip
 
 
@@ -108,12 +111,22 @@ def _row(model: ModelInfo, here: _Here) -> str:
         f"<span>{escape(str(speed)) if speed else ''}</span><span>{'sees pictures' if sees else 'text only'}</span>"
     )
     main = _button("unload", "Unload", model) if loaded else _button("use", "Load", model)
+    if here.loading is not None and _same(here.loading.path, model.path):
+        facts, main = _under_way(here.loading), "" if here.loading.final else _button("cancel", "Cancel", model)
     name = escape(model.name)
     return (
         f"<li><h3>{name}{tags}</h3><p>{facts}</p>{main}"
         f'<details data-file="{escape(str(model.path))}"><summary aria-label="More about {name}"></summary>'
         f"{_facts(model, here)}{_eyes(model, here)}{_path(model)}{_more(model, drafts)}</details></li>"
     )
+
+
+def _under_way(progress: Progress) -> str:
+    """What takes the place of a row's facts while its model is loaded."""
+    share = progress.share or 0.0
+    meter = f'role="progressbar" aria-label="{escape(progress.path.stem)}" aria-valuenow="{100 * share:.0f}"'
+    words = escape(loading(progress).partition(": ")[2])
+    return f'<span class="od-doing">{words}<i class="od-bar" {meter}><i style="width:{share:.1%}"></i></i></span>'
 
 
 def _tags(*tags: tuple[str, bool]) -> str:
