@@ -40,6 +40,7 @@ from ui.chat.parts import (
     note,
     offered_target,
     outcome,
+    pair_numbers,
     pieces_of,
     spoken,
     stored_live,
@@ -321,7 +322,7 @@ class ChatView:
         if messages:
             session.switched[chat] = told
         yield {
-            self.notice: note(" ".join([told, *said])),
+            self.notice: note(" ".join([told, *said]), more=pair_numbers(session)),
             self.target: gr.Dropdown(value=str(path)),
             self.side: self.panel_of(session, settings, messages),
             self.gauge: gauge(session, messages),

@@ -20,12 +20,12 @@ from omnidraft.app.sessions import Sessions
 from omnidraft.backends.discovery import NO_PROJECTOR
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.errors import OmniDraftError
-from omnidraft.format import rate
+from omnidraft.format import percent, rate
 from omnidraft.processes.progress import CalledOff, Overtaken
 from omnidraft.settings.config import with_named_file
 from omnidraft.vocab import PairMap
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
-from ui.chat.parts import describe_switch
+from ui.chat.parts import describe_switch, pair_numbers
 from ui.common import fields
 from ui.common.frame import EACH, PRIVATE, page_column
 from ui.common.notes import note
@@ -92,7 +92,8 @@ def _wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:
             if session.loading is not None:
                 yield {parts.listed: view.models(session, known)}
         try:
-            shown = {parts.said: note(begun.result()), parts.coverage: known}
+            more = pair_numbers(session) if event._data["kind"] == "use" else ""
+            shown = {parts.said: note(begun.result(), more=more), parts.coverage: known}
         except Overtaken:  # who chose the other one hears of that
             shown = {}
         except OmniDraftError as error:
@@ -142,7 +143,8 @@ def _act(session: Session, asked: dict, coverage: dict) -> str:
     pair = PairMap.build(read_gguf_vocabulary(drafter), target, session.assistant.home.cache)
     report = pair.report()
     coverage[str(path)] = report
-    return f"{found.name} shares {report['direct']:,} of its {report['target_size']:,} tokens with the drafter."
+    share = percent(report["direct"] / report["target_size"])
+    return f"{drafter.stem} can guess {share} of the tokens of {found.name} in one piece, the others in parts."
 
 
 def _better_drafter(session: Session) -> list[str]:
