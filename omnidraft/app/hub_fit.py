@@ -10,6 +10,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from omnidraft.app.drafters import chance, gain
 from omnidraft.app.hub_files import HubError, RemoteFile, RemoteModel, chunks, unreachable
 from omnidraft.app.models_list import context_of
 from omnidraft.backends.gguf.file import read_info
@@ -121,9 +122,7 @@ DRAFTERS = (
     Known("JackFram/llama-160m", 162_000_000, "160M; 0.6 GB; Apache 2.0"),
     Known("HuggingFaceTB/SmolLM2-135M-Instruct", 135_000_000, "135M; 0.3 GB; Apache 2.0"),
 )
-HALF = 0.5  # of the guesses stand: what is assumed of a drafter that nobody has tried here
 _BYTES = 34 / 32  # of a weight of a drafter that the app converted
-_LONGEST = 8  # guesses a round
 MOST = 40 << 20  # bytes of a tokenizer.json
 
 
@@ -141,23 +140,17 @@ class Drafter:
 
 @dataclass(frozen=True, slots=True)
 class Worth:
-    """step: seconds of a draft step over those of a plain pass; speedup: over plain decoding if HALF of the guesses
-    stand and as many are made as pay, 1 where none do."""
+    """step: seconds of a draft step over those of a plain pass; speedup: over plain decoding, below 1 where no guess
+    pays."""
 
     step: float
     speedup: float
 
 
 def worth(known: Known, target_bytes: int, cost: CostModel) -> Worth:
-    """By the weights that a step and a pass read, and what passes of the target take. The speedup is theorem 3.8 of
-    Leviathan et al. 2023 (arXiv 2211.17192) with passes that cost more the more rows they have."""
+    """By the weights that a step and a pass read, and what passes of the target take."""
     step = known.parameters * _BYTES / target_bytes
-
-    def speedup(guesses: int) -> float:
-        tokens = (1 - HALF ** (guesses + 1)) / (1 - HALF)
-        return tokens / (cost.alone(guesses + 1) / cost.alone(1) + guesses * step)
-
-    return Worth(step, max(speedup(guesses) for guesses in range(_LONGEST + 1)))
+    return Worth(step, gain(cost, step, chance(known.parameters)))
 
 
 def compared(known: Known, target: Vocabulary, cache: Path) -> Drafter:

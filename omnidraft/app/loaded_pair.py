@@ -35,6 +35,7 @@ from omnidraft.learning.adapters.serving import (
     open_choice,
 )
 from omnidraft.learning.material.record import Pairing
+from omnidraft.processes.progress import settle, watched
 from omnidraft.settings.config import CacheSettings, ModelSettings, named_file
 from omnidraft.storage.paths import ProfilePaths
 from omnidraft.storage.trial import TRIALS
@@ -147,7 +148,8 @@ class LoadedPair:
         try:
             return self._load(asked)
         except BaseException:
-            self._load(before)
+            with watched(None):  # whoever called it off wants this one back
+                self._load(before)
             raise
 
     def _load(self, asked: LoadRequest) -> list[str]:
@@ -173,6 +175,7 @@ class LoadedPair:
     def _pair(self, engine: Engine, asked: LoadRequest) -> None:
         """Give `engine` its drafter. What was loaded before goes only when nothing can fail any more."""
         if asked.drafter is None:
+            settle()
             self._release_drafter()
             return
         known = self.pair.drafter if self.pair is not None else None
@@ -190,6 +193,7 @@ class LoadedPair:
             if ngrams is not None:
                 undo.callback(ngrams.close)
             choice = apply_adapter(drafter, choice)
+            settle()
             undo.pop_all()
         self._release_drafter(but=drafter)
         self._opened_with, self.choice = (choice.file, asked.model), choice

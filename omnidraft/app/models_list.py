@@ -13,6 +13,7 @@ from omnidraft.app.catalog import BUNDLED_DRAFTER, TOY_DRAFTER, existing_path
 from omnidraft.backends.discovery import find_models, projector_for
 from omnidraft.backends.gguf.convert import folder_vocabulary
 from omnidraft.backends.gguf.file import ModelInfo, context_length
+from omnidraft.backends.gguf.header import read_header
 from omnidraft.backends.hf.folder import folder_estimate, is_model_folder
 from omnidraft.backends.llama.devices import local_cards
 from omnidraft.backends.llama.estimate import SPARE, header_estimate
@@ -65,6 +66,11 @@ def is_bundled(path: Path) -> bool:
 def projector_of(model: ModelInfo, projectors: Sequence[str] = ()) -> Path | None:
     """What a model would see pictures through; see `projector_for`."""
     return projector_for(model.path, projectors) if model.kind == "model" and model.path.is_file() else None
+
+
+def fits_projector(model: ModelInfo, projector: ModelInfo) -> bool:
+    """Whether what a projector makes of a picture is as wide as what the model reads."""
+    return read_header(projector.path).metadata.get("clip.vision.projection_dim") == model.width
 
 
 def label(model: ModelInfo, projectors: Sequence[str] = ()) -> str:

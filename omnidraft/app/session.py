@@ -28,6 +28,7 @@ from omnidraft.chats import ChatStore
 from omnidraft.chats.store import LastDeleted
 from omnidraft.errors import ModelError, OmniDraftError
 from omnidraft.lab.drift_lab import DriftLab
+from omnidraft.processes.progress import Newest, Progress, watched
 from omnidraft.settings.config import AppSettings, DraftSettings, ModelSettings, changed, describe
 from omnidraft.settings.file import reset_settings, save_settings
 from omnidraft.storage.paths import DataHome
@@ -72,6 +73,7 @@ class Session:
 
     templates: as in `AppSettings`, from the command line; store: its conversations; deleted: those deleted last, for an
     undo; shown: the one its pages show; queue: clients that wait for a turn; waiting: questions of its pages that do;
+    loading: how far the model that is being loaded has come;
     drift: its drift runs; tools: what its models may ask to be called.
     """
 
@@ -98,6 +100,7 @@ class Session:
         self.plain_rounds = PlainRounds()
         self.drift = DriftLab(home, self.assistant.profile)
         self.tools = Toolbox(home.servers(profile))
+        self.loading: Progress | None = None
         self.named_targets: dict[str, Path] = {}  # of conversations: to look through all folders takes a moment
         self.switched: dict[str, str] = {}  # chat -> what its next answer should say about a change of models
         self.idle_unloads = 0  # how often the models were freed because nobody asked anything
@@ -107,6 +110,7 @@ class Session:
         self._spread = {"workers": workers, "split": split}  # as the command line has it, until the page changes it
         self._guest = False  # whether what is loaded was asked for by a client of the API, not by the profile
         self._lock = threading.RLock()
+        self._choices = Newest()
 
     @property
     def settings(self) -> AppSettings:
@@ -168,12 +172,17 @@ class Session:
         with self._lock:
             return [] if self.ready else self.load(self.target_path())
 
-    def load(self, target: Path) -> list[str]:
+    def load(self, target: Path, progress: Progress | None = None) -> list[str]:
         """Make `target` the model that answers, with the profile's drafter. Raises ModelError; the old one stays."""
         with self._lock:
             self._must_be_idle()
             drafter = choose_drafter(self._wanted[1], self.assistant.home, self.assistant.settings, target)
-            notices = self.assistant.load(target, drafter, self.model_settings, templates=self._templates)
+            self.loading = progress or Progress(target)
+            try:
+                with watched(self.loading):
+                    notices = self.assistant.load(target, drafter, self.model_settings, templates=self._templates)
+            finally:
+                self.loading = None
             self._guest = False
             self._used = time.monotonic()
             log.info("%s: loaded %s", self.profile, target.name)
@@ -230,13 +239,20 @@ class Session:
             return True
 
     def choose(self, target: Path) -> list[str]:
-        """Load `target`, unless it is loaded, and make it the profile's own, whatever the command line named."""
-        with self._lock:
+        """Load `target`, unless it is loaded, and make it the profile's own, whatever the command line named. Overtaken
+        if another one is chosen meanwhile, which is loaded instead."""
+        progress = self._choices.begin(target)
+        with self._lock, self._choices.unless_overtaken(progress):
             TRIALS.forgive(target)
-            notices = [] if _same(self.loaded, target) else self.load(target)
+            notices = [] if _same(self.loaded, target) else self.load(target, progress)
             self.apply(target=str(target))
             self._wanted, self._guest = (None, self._wanted[1]), False
             return notices
+
+    def call_off(self) -> None:
+        """Do not load what is being loaded; what was loaded before stays."""
+        if (progress := self.loading) is not None:
+            progress.call_off()
 
     def apply(self, **values: object) -> AppSettings:
         """Change settings by dotted name and keep them; SettingsError if a value is refused."""

@@ -8,19 +8,26 @@ import os
 import platform
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cache
 from math import sqrt
 from pathlib import Path
 from statistics import fmean, median, stdev
 from time import monotonic, sleep
+from types import MappingProxyType
+
+import numpy as np
 
 from omnidraft.backends.gguf.file import ModelInfo
-from omnidraft.backends.gguf.header import read_header
+from omnidraft.backends.llama.sizes import pass_bytes
 from omnidraft.decoding.chances import Knowledge
+from omnidraft.decoding.cost import CostModel
 from omnidraft.decoding.events import Round
 from omnidraft.errors import SettingsError, StorageError
+from omnidraft.processes.threads import physical_cores
 from omnidraft.settings.config import ModelSettings
 from omnidraft.storage.files import read_json, write_atomically
 from omnidraft.storage.scratch import FileLock
@@ -166,15 +173,27 @@ class SpeedStore:
 
     def plain(self, settings: ModelSettings, targets: Iterable[Path]) -> dict[Path, float]:
         """Tokens per second of plain decoding as they were measured here, with whatever drafter; of those that were."""
-        entries = self.all()
         found: dict[Path, float] = {}
         for target in targets:
             with suppress(OSError):  # it was removed since it was listed
-                mark = f":{_alone(target, settings)}:"
-                known = [self._known(entry) for key, entry in entries.items() if mark in key]
-                speeds = [1 / one.cost.least_seconds for one in known if one is not None]
+                speeds = [1 / one.cost.least_seconds for one in self._of(f":{_alone(target, settings)}:")]
                 found |= {target: median(speeds)} if speeds else {}
         return found
+
+    def cost(self, target: Path, settings: ModelSettings) -> CostModel | None:
+        """What the target's passes take, with whatever drafter that was measured; of several the one that knows most
+        widths."""
+        known = self._of(f":{_alone(target, settings)}:")
+        return max((one.cost for one in known), key=lambda cost: len(cost.passes), default=None)
+
+    def pair(self, target: Path, drafter: Path, settings: ModelSettings) -> Knowledge | None:
+        """What was seen of a target with a drafter of this name, whatever that had learned; the most of it."""
+        known = self._of(f"{target.stem}+{drafter.stem}:{_alone(target, settings)}:")
+        return max(known, key=lambda one: one.rates.first.weight, default=None)
+
+    def _of(self, mark: str) -> list[Knowledge]:
+        known = [self._known(entry) for key, entry in self.all().items() if mark in key]
+        return [one for one in known if one is not None]
 
     def all(self) -> dict[str, dict]:
         """Every entry by key, as stored."""
@@ -244,12 +263,12 @@ def _identity(path: Path) -> str:
 
 
 _LEAST = 64 << 20  # bytes: below, a pass is more than the reading of weights
-_LIKE = 4.0  # times the size: beyond, what was measured says nothing
+_READ = 0.5  # of the memory's speed that passes reach: 0.4 to 0.6 on two cores of an EPYC, as weights are unpacked
 
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """Tokens per second. like: the name of the model it is estimated by; empty where it was measured."""
+    """Tokens per second. like: what it is estimated by, a model or the memory; empty where it was measured."""
 
     plain: float
     like: str = ""
@@ -258,34 +277,67 @@ class Speed:
         return f"about {self.plain:,.{0 if self.plain >= 9.5 else 1}f} tokens/s{', estimated' if self.like else ''}"
 
 
-def speeds(models: Sequence[ModelInfo], settings: ModelSettings, store: SpeedStore) -> dict[Path, Speed]:
-    """What is known of each; a model of which nothing is known has no entry."""
-    measured = store.plain(settings, [model.path for model in models])
+def speeds(
+    models: Sequence[ModelInfo], settings: ModelSettings, store: SpeedStore, memory: float | None = None,
+    now: Mapping[Path, float] = MappingProxyType({}),
+) -> dict[Path, Speed]:  # fmt: skip
+    """What is known of each; a model of which nothing is known has no entry. memory: bytes per second, for when no
+    model was measured that could tell; now: what was measured just now, whatever is stored."""
+    measured = {**store.plain(settings, [model.path for model in models]), **now}
     known = {path: Speed(plain) for path, plain in measured.items()}
-    like = [model for model in models if model.path in measured]
-    return known | dict(_estimates([m for m in models if m.path not in known], like, measured))
-
-
-def _estimates(
-    models: Sequence[ModelInfo], like: Sequence[ModelInfo], measured: dict[Path, float]
-) -> Iterator[tuple[Path, Speed]]:
-    """By bytes: a pass reads all weights, so models of one format take as long as they are large."""
+    like = [model for model in models if model.path in measured and _tells(model)]
     for model in models:
-        near = min((one for one in like if _is_like(one, model)), key=lambda one: _ratio(one, model), default=None)
-        if near is not None:
-            yield model.path, Speed(measured[near.path] * near.file_size / model.file_size, near.name)
+        if model.path not in known and _tells(model) and (speed := _estimate(model, like, measured, memory)):
+            known[model.path] = speed
+    return known
 
 
-def _is_like(one: ModelInfo, other: ModelInfo) -> bool:
-    alike = one.quantization == other.quantization and one.path.is_dir() == other.path.is_dir()
-    large = min(one.file_size, other.file_size) >= _LEAST
-    return alike and large and _ratio(one, other) <= _LIKE and _reads_all(one) and _reads_all(other)
+def _estimate(
+    model: ModelInfo, like: Sequence[ModelInfo], measured: dict[Path, float], memory: float | None
+) -> Speed | None:
+    """By bytes, as a pass reads all weights: from the nearest in size, of the same format where there is one."""
+    alike = [one for one in like if one.path.is_dir() == model.path.is_dir()]
+    near = min(alike, key=lambda one: (one.quantization != model.quantization, _ratio(one, model)), default=None)
+    if near is not None:
+        return Speed(measured[near.path] * _reads(near) / _reads(model), near.name)
+    if memory is None or model.path.is_dir():
+        return None
+    return Speed(_READ * memory / _reads(model), "the speed of this machine's memory")
+
+
+def by_size(models: Sequence[ModelInfo], known: dict[Path, Speed], size: int) -> Speed | None:
+    """Of a file of so many bytes that is not here, by the nearest in size that was measured, else estimated."""
+    told = [model for model in models if model.path in known and _tells(model)]
+    near = min(
+        told,
+        key=lambda one: (bool(known[one.path].like), max(_reads(one), size) / min(_reads(one), size)),
+        default=None,
+    )
+    return Speed(known[near.path].plain * _reads(near) / size, near.name) if near is not None else None
+
+
+def _tells(model: ModelInfo) -> bool:
+    """Whether its passes are little else than the reading of weights."""
+    return _reads(model) >= _LEAST
+
+
+def _reads(model: ModelInfo) -> int:
+    return model.file_size if model.path.is_dir() else pass_bytes(model)
 
 
 def _ratio(one: ModelInfo, other: ModelInfo) -> float:
-    return max(one.file_size, other.file_size) / min(one.file_size, other.file_size)
+    return max(_reads(one), _reads(other)) / min(_reads(one), _reads(other))
 
 
-def _reads_all(model: ModelInfo) -> bool:
-    """Whether a pass reads all weights: not where experts take turns."""
-    return model.path.is_dir() or not any(key.endswith(".expert_count") for key in read_header(model.path).metadata)
+@cache
+def memory_speed() -> float:
+    """Bytes per second that the processor's cores read together; measured once, which takes a tenth of a second."""
+    count = physical_cores()
+    parts = [np.ones((64 << 20) // 8) for _ in range(count)]
+    best = 0.0
+    with ThreadPoolExecutor(count) as threads:
+        for _ in range(3):
+            begun = time.perf_counter()
+            list(threads.map(np.max, parts))
+            best = max(best, sum(part.nbytes for part in parts) / (time.perf_counter() - begun))
+    return best

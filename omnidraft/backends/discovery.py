@@ -102,7 +102,8 @@ def _text(path: Path) -> str:
 def find_models(
     folders: Iterable[str | Path], programs: Iterable[str] = (), named: Iterable[Path] = ()
 ) -> list[ModelInfo]:
-    """Every .gguf file and Hugging Face folder under `folders`, each once, sorted by name then path.
+    """Every .gguf file and Hugging Face folder under `folders`, each once, sorted by name then path. A file may stand
+    among the folders.
 
     programs: other programs (other_programs.PROGRAMS) whose models are listed too, under the names they have there.
     named: files and model folders that are listed wherever they lie.
@@ -138,6 +139,8 @@ def _paths_of(program: str) -> Iterator[tuple[Path, str | None]]:
 
 
 def _model_paths(folder: Path) -> Iterable[Path]:
+    if folder.is_file():
+        yield folder
     for root, folders, files in os.walk(folder, followlinks=False):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         if "config.json" in files and is_model_folder(Path(root)):

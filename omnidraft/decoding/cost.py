@@ -22,6 +22,7 @@ import psutil
 
 from omnidraft.backends.base import DraftModel, LanguageModel
 from omnidraft.errors import SettingsError
+from omnidraft.processes.progress import tell
 
 # What one more round moves the level: a tenth forgets a stall within 20 rounds and averages noise of 10% down to 2%; a
 # figure is moved by half, so that a machine that becomes slower is no change of shape.
@@ -282,7 +283,8 @@ def measure_costs(target: LanguageModel, drafter: DraftModel | None, budget: flo
     end, longest = start + budget, 0.0
     widest = getattr(target, "widest", max(WIDTHS)) if target.can_rewind else 1
     widths = [width for width in WIDTHS if width <= widest]
-    for width in widths:
+    for done, width in enumerate(widths):
+        tell("measuring what passes take", done / len(widths))
         if width > 1 and perf_counter() + 2 * longest * _REPEATS > end:
             break
         found[width], slowest = _width_seconds(target, width, end)

@@ -13,6 +13,7 @@ from statistics import fmean
 import numpy as np
 import psutil
 
+from omnidraft.format import counted
 from omnidraft.learning.adapters.serving import Adapters, Choice
 from omnidraft.learning.facts import Update
 from omnidraft.learning.material.history import History, OpenStores, acceptance
@@ -96,7 +97,11 @@ class UpdateTrigger:
         fresh = self._keeping.fresh
         if fresh >= interval and not self._keeping.enough:
             return f"{fresh} new answers; a few more are needed to judge an update by."
-        return f"{min(fresh, interval)} of {interval} new answers until the next update."
+        there = min(fresh, interval)
+        return (
+            f"The next update begins with {counted(interval, 'answer')} of models with this vocabulary that none has "
+            f"read yet; {there} {'is' if there == 1 else 'are'} there."
+        )
 
     def _reckon(self, update: Update) -> None:
         self._attempts = self._attempts + 1 if update.outcome == "interrupted" else 0

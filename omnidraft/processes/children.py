@@ -22,6 +22,7 @@ from types import MappingProxyType
 from typing import Any
 
 from omnidraft.processes import system
+from omnidraft.processes.progress import interruptible
 
 # A module of ours in a process of its own that talks in lines: asked on its stdin, heard from its stdout. What it
 # writes to stderr is kept, for the sentence that explains its end. Knows nothing of what is said; a child that answers
@@ -136,14 +137,14 @@ class BoundedChild:
             self._child.process.wait()
         finally:
             self._clock.cancel()
-            self._end()
+            self.end()
             self._child.ended()
 
     def _end_late(self) -> None:
         self.late = True
-        self._end()
+        self.end()
 
-    def _end(self) -> None:
+    def end(self) -> None:
         if self._child.running:
             system.end_group(self._child.process)
 
@@ -151,9 +152,10 @@ class BoundedChild:
 def run_bounded(
     module: str, request: dict[str, Any], seconds: float, memory: int, environment: dict[str, str]
 ) -> Outcome:
-    """What a `BoundedChild` says in its last line. OSError if it cannot start."""
+    """What a `BoundedChild` says in its last line. OSError if it cannot start, CalledOff if nobody waits any more."""
     child = BoundedChild(module, request, seconds, memory, environment)
-    last = deque(child.lines(), maxlen=1)
+    with interruptible(child.end):
+        last = deque(child.lines(), maxlen=1)
     try:
         answer = json.loads(last[0]) if last and child.code == 0 and not child.late else None
     except ValueError:

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from omnidraft.errors import ModelError, StorageError
 from omnidraft.processes.children import run_bounded
+from omnidraft.processes.progress import tell
 from omnidraft.storage.files import read_object, write_atomically
 from omnidraft.storage.paths import BUNDLED_MODELS
 from omnidraft.storage.vault import is_opened
@@ -100,6 +101,7 @@ class Trials:
         """The verdict of a child; ModelError where there is none."""
         seconds = _SECONDS + size / _BYTES_PER_SECOND
         request = {"path": path, "adapter": adapter}
+        tell("checking the file")
         tried = adapter or path
         try:
             outcome = run_bounded(_CHILD, request, seconds, _MEMORY + 3 * size, {WITHIN: "1"})

@@ -13,7 +13,6 @@ from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.settings.config import AppSettings
 from omnidraft.storage.paths import BUNDLED_MODELS, find_data_home
 from ui.models import places as model_places
-from ui.models import view
 
 
 @pytest.fixture
@@ -108,12 +107,3 @@ def test_programs_call_no_two_models_alike():
     assert one != other
     assert all(name.startswith("like-") and "/" not in name for name in (one, other))
     assert list(models_list.identifiers(models).values()) == models
-
-
-def test_a_folder_is_not_offered_as_a_drafter(session, tmp_path):
-    folder, file = tmp_path / "folder", tmp_path / "file.gguf"
-    folder.mkdir()
-    for path in (folder, file):
-        row = view._more(ModelInfo(path, "m"), drafts=False)
-        assert ('data-kind="draft"' in row) == (path == file)
-        assert 'data-kind="coverage"' in row

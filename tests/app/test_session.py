@@ -15,6 +15,7 @@ from omnidraft.app.session import Session, StillAnswering
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.decoding.events import Finished, Round, Statistics
 from omnidraft.errors import ModelError, OmniDraftError
+from omnidraft.processes.progress import Overtaken
 from omnidraft.server.api import answers as api
 from omnidraft.server.api.reply import Reply
 from omnidraft.server.api.request import CompletionRequest
@@ -250,3 +251,30 @@ def test_an_answer_keeps_what_it_was_compared_with(session):
     answers(*[plain] * 4)
     conversing.resume(session, chat)
     assert compared() == pytest.approx(100)
+
+
+def test_of_two_models_chosen_soon_after_each_other_the_second_answers(session, first, second, monkeypatch):
+    reading, load = threading.Event(), session.assistant.load
+
+    def slowly(target, *given, **more):
+        while target == first and not session.loading.called_off:
+            reading.set()
+            time.sleep(0.01)
+        return load(target, *given, **more)
+
+    monkeypatch.setattr(session.assistant, "load", slowly)
+    told = []
+
+    def choose():
+        with pytest.raises(Overtaken) as refused:
+            session.choose(first)
+        told.append(str(refused.value))
+
+    chosen = threading.Thread(target=choose)
+    chosen.start()
+    reading.wait(10)
+    session.choose(second)
+    chosen.join(10)
+    assert told == [f"Another model than {first.stem} was chosen meanwhile."]
+    assert session.loaded == second
+    assert session.settings.target == str(second)

@@ -79,3 +79,10 @@ def test_what_a_refused_update_has_seen_is_not_tried_again_at_once(tmp_path):
     store = AdapterStore(tmp_path)
     TrainingRuns(None, None).follow(SimpleNamespace(update=None, store=store), Refused(16, "no"))
     assert store.through == 16
+
+
+def test_what_is_there_for_the_next_update_is_told_with_what_is_not_counted():
+    due = UpdateTrigger(SimpleNamespace(refused="", enough=0, fresh=1))
+    assert due.idle_reason(8) == (
+        "The next update begins with 8 answers of models with this vocabulary that none has read yet; 1 is there."
+    )

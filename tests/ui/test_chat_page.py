@@ -134,7 +134,9 @@ def test_the_target_changes_in_the_middle_of_a_conversation_and_says_what_happen
     page.wait_for_selector("#od-notice >> text=answers from here on")
     said = page.inner_text("#od-notice")
     assert "tiny-target-b" in said
-    assert "shares" in said
+    assert "tiny-drafter-f16 guesses for it" in said
+    tip = page.get_attribute("#od-notice .od-tip", "data-tip")
+    assert "tokens of its vocabulary (qwen2) are pieces of the drafter's, too" in tip
     ask(page, "And now?")
     assert len(questions(page)) == 2
     choose(page, "#od-target", "tiny-target-a ")

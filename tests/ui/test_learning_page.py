@@ -99,7 +99,7 @@ def test_it_learns_while_the_page_looks_on_and_all_of_it_can_be_taken_back(make_
     page.click(f"{bare} [data-kind=use]")
     page.click(f"{bare} [data-kind=sure]")
     page.wait_for_selector(f"{bare} .od-tag", timeout=60_000)
-    assert "bare drafter" in page.inner_text("#od-learning-facts")
+    assert "drafts now, as it came" in page.inner_text("#od-learning-facts")
     page.click("tr[data-version=v000001] [data-kind=use]")
     page.click("tr[data-version=v000001] [data-kind=sure]")
     page.wait_for_selector("tr[data-version=v000001] .od-tag", timeout=60_000)
@@ -157,4 +157,11 @@ def test_plots_wait_for_something_to_show():
 
 
 def test_it_says_what_learning_cost_in_a_day():
-    assert "<b>75.0 s</b><small>of processor time in 24 hours" in learning_view.facts(STATUS, [])
+    assert "<b>75.0 s</b><small>processor time learning took in 24 hours" in learning_view.facts(STATUS, [])
+    assert "<b>none</b><small>processor time" in learning_view.facts(replace(STATUS, day_seconds=0.0), [])
+
+
+def test_a_drafter_that_has_learned_nothing_is_called_by_its_name():
+    shown = learning_view.facts(replace(STATUS, served=None), [], "smol-drafter")
+    assert "<b>smol-drafter</b><small>drafts now, as it came" in shown
+    assert "<b>v2</b><small>of smol-drafter drafts now" in learning_view.facts(STATUS, [], "smol-drafter")

@@ -101,3 +101,12 @@ def test_the_panel_says_how_many_threads_computed():
     shown = words(panel(live_of(replace(plain, threads=(2, 2)), replace(plain, threads=(1, 2)))))
     assert "1 of 2 threads: the machine is busy" in shown
     assert "threads" not in words(panel(live_of(plain)))
+
+
+def test_plain_rounds_verified_nothing():
+    one = replace(round_of(4, 1, drafted=4), verify=0.01)
+    plain = replace(round_of(0, 0), plain=True, draft=0.0, verify=0.099, other=0.001)
+    shown = words(panel(live_of(one, *[plain] * 9)))
+    assert "passes without guesses 99%" in shown
+    assert "verify 1%" in shown
+    assert "passes of the model 99%" in words(panel(live_of(*[plain] * 9)))

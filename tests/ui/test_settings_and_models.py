@@ -122,7 +122,7 @@ def test_a_folder_that_is_not_there_is_named(server, pages):
     page.wait_for_selector(".od-models li")
     write(page, "#od-folders textarea", "/no/such/folder")
     page.click("#od-scan")
-    said(page, "There is no folder /no/such/folder")
+    said(page, "There is no folder or file /no/such/folder")
 
 
 def test_a_model_is_downloaded_stopped_continued_and_found(make_server, pages, hub):

@@ -188,8 +188,14 @@ def _split(s: Statistics) -> str:
     total = s.decode_seconds
     if not total:
         return ""
-    named = {**dict(_TIMES), "verify": "verify" if s.proposed else "passes of the model"}
-    rows = [(word, getattr(s, name), f"od-t-{name}") for name, word in named.items()]
+    if not s.proposed:
+        named = {**dict(_TIMES), "verify": "passes of the model"}
+        rows = [(word, getattr(s, name), f"od-t-{name}") for name, word in named.items()]
+    else:  # plain rounds verify nothing
+        checking = 1 - min(s.plain_seconds / max(s.verify + s.other, 1e-9), 1.0)
+        spent = {"draft": s.draft, "translate": s.translate, "verify": checking * s.verify, "other": checking * s.other}
+        rows = [(word, spent[name], f"od-t-{name}") for name, word in _TIMES]
+        rows.append(("passes without guesses", min(s.plain_seconds, s.verify + s.other), "od-t-plain"))
     return _stack("Where the time went", [(w, v, c, f"{v / total:.0%}") for w, v, c in rows if v > 0])
 
 

@@ -138,8 +138,7 @@ def offered_target(session: Session, chat: str) -> str | None:
 
 
 def describe_switch(session: Session, path: Sequence[Message] = ()) -> str:
-    """Which model answers in a conversation, whether it sees the pictures there, how its vocabulary meets the
-    drafter's, what the n-gram cache brings along."""
+    """Which model answers in a conversation, whether it sees the pictures there, and who guesses for it."""
     assistant = session.assistant
     target = assistant.target
     if target is None:
@@ -148,17 +147,25 @@ def describe_switch(session: Session, path: Sequence[Message] = ()) -> str:
     engine = assistant.engine
     if engine is not None and any(message.pictures for message in path) and not engine.target.most_pictures:
         said.append("It cannot see pictures, so those of this conversation are left out.")
-    if assistant.loaded.pair is not None:
-        report = assistant.loaded.pair.report()
-        said.append(
-            f"Its vocabulary ({target.vocabulary.family}) shares {count(report['direct'])} of its "
-            f"{count(report['target_size'])} tokens with the drafter."
-        )
-    if assistant.loaded.cache is not None:
-        said.append(f"The n-gram cache of this family was loaded: {count(len(assistant.loaded.cache))} n-grams.")
-    elif (reason := session.why_plain()) is not None:
+    if (reason := session.why_plain()) is not None:
         said.append(f"Nothing will be drafted: {reason}.")
+    elif (choice := assistant.loaded.choice) is not None:
+        said.append(f"{choice.drafter.stem} guesses for it.")
     return " ".join(said)
+
+
+def pair_numbers(session: Session) -> str:
+    """How the vocabularies of target and drafter meet, for who wants to know; empty where no drafter is loaded."""
+    pair, cache = session.assistant.loaded.pair, session.assistant.loaded.cache
+    if pair is None:
+        return ""
+    report = pair.report()
+    said = (
+        f"{count(report['direct'])} of the {count(report['target_size'])} tokens of its vocabulary "
+        f"({pair.target.family}) are pieces of the drafter's, too; others are guessed in parts."
+    )
+    joined = f" {count(len(cache))} sequences of parts are known that make one token." if cache is not None else ""
+    return said + joined
 
 
 def text_claim(session: Session) -> str:

@@ -20,6 +20,7 @@ from omnidraft.app.conversing import draft_of, is_ready, keep_target, sampling_o
 from omnidraft.app.session import Session
 from omnidraft.chats import Conversation, Message
 from omnidraft.errors import OmniDraftError, StorageError
+from omnidraft.processes.progress import Overtaken
 from ui.chat import attachments
 from ui.chat.attachments import Attached
 from ui.chat.conversation_list import listing
@@ -39,6 +40,7 @@ from ui.chat.parts import (
     note,
     offered_target,
     outcome,
+    pair_numbers,
     pieces_of,
     spoken,
     stored_live,
@@ -47,6 +49,7 @@ from ui.chat.parts import (
 from ui.chat.stream import Followed, follow
 from ui.chat.tools import info, question
 from ui.chat.turns import Turns, awaited, origins, turns
+from ui.common.notes import loading
 
 EDITING = {
     "user": "Editing an earlier message: sending makes a new version beside the old one, and answers it.",
@@ -196,7 +199,8 @@ class ChatView:
         yield {**(self._written("", []) if sent else {}), self.notice: "", **self._buttons(True), **waiting}
         begun = _BEGINNINGS.submit(start)
         while followed.left == left and futures.wait([begun], LOOK_EVERY).not_done:
-            pass
+            if asked is not None and session.loading is not None:
+                yield {self.chat: _awaiting(session, chat, asked, above)}
         if followed.left != left:
             begun.add_done_callback(partial(_unseen, lost))
             return
@@ -298,8 +302,14 @@ class ChatView:
     def switch(self, session: Session, chat: str, path: Path) -> Iterator[dict]:
         """Load another model, say what happened, and remember it for this conversation and for new ones."""
         yield {self.notice: note(f"Loading {path.stem}.")}
+        begun = _BEGINNINGS.submit(session.choose, path)
+        while futures.wait([begun], LOOK_EVERY).not_done:
+            if (progress := session.loading) is not None and progress.path == path:
+                yield {self.notice: note(loading(progress))}
         try:
-            said = session.choose(path)
+            said = begun.result()
+        except Overtaken:  # who chose the other one hears of that
+            return
         except OmniDraftError as error:
             yield {
                 self.notice: note(str(error), bad=True),
@@ -312,7 +322,7 @@ class ChatView:
         if messages:
             session.switched[chat] = told
         yield {
-            self.notice: note(" ".join([told, *said])),
+            self.notice: note(" ".join([told, *said]), more=pair_numbers(session)),
             self.target: gr.Dropdown(value=str(path)),
             self.side: self.panel_of(session, settings, messages),
             self.gauge: gauge(session, messages),
@@ -376,4 +386,6 @@ def _awaiting(session: Session, chat: str, question: str, above: str | None) -> 
     path = session.store.path(chat)
     place = next((at for at, message in enumerate(path) if message.id == above), len(path))
     rows = turns(path[:place], session.store.versions(chat)).rows
-    return [*rows, *awaited(question, "…" if is_ready(session, chat) else LOADING)]
+    ready, progress = is_ready(session, chat), session.loading
+    words = f"*{loading(progress)}*" if progress is not None else LOADING
+    return [*rows, *awaited(question, "…" if ready else words)]

@@ -7,16 +7,19 @@ from html import escape
 from pathlib import Path
 
 from omnidraft.errors import OmniDraftError
-from omnidraft.format import size
+from omnidraft.format import percent, size
+from omnidraft.processes.progress import Progress
 from omnidraft.profiles.folders import Part
 
 
-def note(text: str, bad: bool = False, undo: str = "") -> str:
-    """undo: by what to take back what is told, with a button; it works where the page has the event for it."""
+def note(text: str, bad: bool = False, undo: str = "", more: str = "") -> str:
+    """undo: by what to take back what is told, with a button; it works where the page has the event for it. more: what
+    few want to know, on hover and on tap."""
     if not text:
         return ""
     mark = escape(undo)
     button = f' <button type="button" class="od-undo" data-mark="{mark}">Undo</button>' if undo else ""
+    button += f' <button type="button" class="od-tip" data-tip="{escape(more)}">In numbers</button>' if more else ""
     kind, role = (" od-bad", "alert") if bad else ("", "status")
     return f'<div class="od-note{kind}" role="{role}">{escape(text)}{button}</div>'
 
@@ -27,6 +30,13 @@ def note_of(act: Callable[[], str]) -> str:
         return note(act())
     except OmniDraftError as error:
         return note(str(error), bad=True)
+
+
+def loading(progress: Progress) -> str:
+    """What is being done while a model is loaded, and how much of that is."""
+    doing = progress.doing or "waiting for its turn"
+    share = f", {percent(progress.share)}" if progress.share is not None else ""
+    return f"Loading {progress.path.stem}: {doing}{share}."
 
 
 # The words of the field, each explained in one sentence where it stands, on hover and on tap.
@@ -41,6 +51,7 @@ MEANINGS = {
     "translate": "Time it took to turn the drafter's pieces into tokens of the target's vocabulary.",
     "verify": "Time the target took to check guesses and to add the token behind them.",
     "passes of the model": "Time the target took, for a token in each pass.",
+    "passes without guesses": "Time the target took where nothing was guessed, for a token in each pass.",
     "other": "Time for choosing tokens and for everything else between two passes.",
     "target alone": "Tokens the target wrote where no guess was right, or none was made.",
     "drafted, direct": "Guesses kept whose bytes are a token in both vocabularies.",

@@ -171,16 +171,17 @@ def look(session: Session, parts: Parts) -> dict:
     drawn = [learning_plots.loss(updates[::-1]), learning_plots.acceptance(updates[::-1])]
     starts = learner.learned.starts()
     learned = bool(updates or versions or any(start.warm for start in starts))
+    whose = learner.learned.subject()
     row = f'<div class="od-plots">{"".join(drawn)}</div>' if any(drawn) else ""
     live = learning_plots.served(learner.learned.served_answers()) if learned else ""
     shown = row + live
     return {
         parts.standing: learning_view.standing(status),
-        parts.facts: learning_view.facts(status, versions),
+        parts.facts: learning_view.facts(status, versions, whose[0] if whose else ""),
         parts.plots: shown if learned or shown else learning_view.nothing_yet(status),
         parts.learned: gr.Group(visible=learned),
         parts.versions: learning_view.versions_table(versions, starts),
-        parts.whose: learning_view.subject(learner.learned.subject()),
+        parts.whose: learning_view.subject(whose),
         parts.updates: learning_view.updates_table(updates),
         parts.files: notes.files(learner.learned.files(), session.assistant.profile.root),
         parts.pause: gr.Button(visible=not status.held and status.state not in ("off", "unavailable")),

@@ -63,12 +63,14 @@ def _under_way(status: Status, update: Update) -> str:
     return ", ".join(parts)
 
 
-def facts(status: Status, versions: Sequence[VersionInfo]) -> str:
-    """The figures at a glance; none where no drafter is loaded, whose they could be."""
+def facts(status: Status, versions: Sequence[VersionInfo], drafter: str = "") -> str:
+    """The figures at a glance; none where no drafter is loaded, whose they could be. drafter: its name."""
     if status.state == "unavailable" and not status.replay_answers:
         return ""
     served = next((v for v in versions if v.served), None)
-    shown = [("serves now", escape(version(status.served) if status.served else "bare drafter"))]
+    shown = [(f"of {drafter or 'the drafter'} drafts now", version(status.served))] if status.served else []
+    if not status.served and drafter:
+        shown = [("drafts now, as it came", escape(drafter))]
     if served is not None:
         shown.append(("held-out acceptance", percent(held_out(served.after))))
         if served.live_acceptance is not None:
@@ -79,7 +81,7 @@ def facts(status: Status, versions: Sequence[VersionInfo]) -> str:
         ("answers kept to learn from", count(status.replay_answers)),
         ("tokens in them", count(status.replay_tokens)),
         (f"of {status.replay_limit / 1e6:,.0f} MB", size(status.replay_bytes)),
-        ("of processor time in 24 hours", seconds(status.day_seconds)),
+        ("processor time learning took in 24 hours", seconds(status.day_seconds) if status.day_seconds else "none"),
     ]
     body = "".join(f"<div><b>{value}</b><small>{escape(name)}</small></div>" for name, value in shown)
     return f'<div class="od-facts">{body}</div>{_origin(status)}'

@@ -9,11 +9,12 @@ from pathlib import Path
 import gradio as gr
 
 from omnidraft.app import hub_files, hub_fit, models_list
+from omnidraft.app.drafters import PAYS
 from omnidraft.app.hub import Download
+from omnidraft.app.outlook import measured_cost
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
 from omnidraft.backends.llama.sizes import available_bytes
-from omnidraft.decoding.cost import CostModel
 from omnidraft.errors import OmniDraftError
 from omnidraft.format import percent
 from ui.common.frame import EACH, PRIVATE
@@ -23,7 +24,8 @@ from ui.models import downloads, view
 
 _TOLD = (
     "For {}, by their vocabularies and by what passes take here. Expected speeds assume that every second guess "
-    "stands; what a drafter has learned from your answers makes that more."
+    "stands, or 62 in 100 of drafters from 100M parameters; what a drafter has learned from your answers makes that "
+    "more."
 )
 
 
@@ -33,10 +35,10 @@ class Parts:
     def __init__(self) -> None:
         with gr.Group(elem_classes="od-group"):
             gr.HTML(
-                "<h2>A drafter that fits</h2><p>Compares small models with the model in use; fetches their "
-                "vocabularies, a few MB each, and nothing else.</p>"
+                "<h2>Other drafters</h2><p>Compares small models of the Hugging Face Hub with the model in use; "
+                "fetches their vocabularies, a few MB each, and nothing else.</p>"
             )
-            about = "Compare drafters for the model in use"
+            about = "Compare drafters of the Hub"
             self.compare = gr.Button(about, size="sm", elem_id="od-hub-drafters", scale=0)
             self.offers = gr.HTML(elem_id="od-offers", js_on_load=view.SCRIPT)
         self.wanted, self.tick = gr.State(""), gr.Timer(0.5, active=False)
@@ -100,22 +102,16 @@ def _best(session: Session, repo: str) -> hub_files.RemoteModel:
 
 def _worth(one: hub_fit.Drafter, session: Session, target: Path) -> hub_fit.Worth | None:
     """None as long as nobody knows what the target's passes take."""
-    cost = _measured(session)
+    cost = measured_cost(session)
     size = next((model.file_size for model in models_list.scan(session.assistant) if model.path == target), 0)
     return hub_fit.worth(one.known, size, cost) if cost is not None and size else None
-
-
-def _measured(session: Session) -> CostModel | None:
-    engine = session.assistant.engine
-    known = list(engine.memory.knowledge.values()) if engine is not None else []
-    return known[0].cost if known else None
 
 
 def _offer(one: hub_fit.Drafter, worth: hub_fit.Worth | None) -> str:
     repo = escape(one.known.repo)
     facts = [one.known.about, one.label()]
     if worth is not None:
-        gain = f"about {worth.speedup:.1f} times plain speed" if worth.speedup > 1.05 else "no gain expected here"
+        gain = f"about {worth.speedup:.1f} times plain speed" if worth.speedup > PAYS else "no gain expected here"
         facts += [f"a guess takes {percent(worth.step)} of a pass", gain]
     shown = "".join(f"<span>{escape(fact)}</span>" for fact in facts)
     act = f'<button type="button" data-kind="take" data-file="{repo}">Fetch and draft with it</button>'

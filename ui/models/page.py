@@ -5,21 +5,27 @@ Downloads are downloads.py's business, where models are looked for places.py's.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from concurrent import futures
 from pathlib import Path
 
 import gradio as gr
 
 from omnidraft.app import models_list
+from omnidraft.app.drafters import best
+from omnidraft.app.outlook import drafters_of, known_speeds
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
 from omnidraft.backends.discovery import NO_PROJECTOR
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.errors import OmniDraftError
+from omnidraft.format import percent, rate
+from omnidraft.processes.progress import CalledOff, Overtaken
 from omnidraft.settings.config import with_named_file
 from omnidraft.vocab import PairMap
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
-from ui.chat.parts import describe_switch
+from ui.chat.parts import describe_switch, pair_numbers
 from ui.common import fields
 from ui.common.frame import EACH, PRIVATE, page_column
 from ui.common.notes import note
@@ -30,7 +36,8 @@ from ui.models import drafters as model_drafters
 from ui.models import places as model_places
 from ui.models import workers as model_workers
 
-_TOY = "The bundled drafter is a toy: Compare drafters for the model in use, below, offers others that fit it better."
+LOOK_EVERY = 0.4  # seconds between looks at how far a model is loaded
+_ACTS = futures.ThreadPoolExecutor(thread_name_prefix="models")
 LOADING = ("model.n_ctx", "model.threads", "model.n_gpu_layers", "model.kv_type")
 
 
@@ -74,17 +81,38 @@ def _wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:
         }
 
     def act(known: dict, request: gr.Request, event: gr.EventData) -> Iterator[dict]:
-        session = session_of(sessions, request)
-        yield {parts.said: note("One moment.")}
-        try:
-            told = _act(session, event._data, known)
-        except OmniDraftError as error:
-            yield {parts.said: note(str(error), bad=True)}
+        session, name = session_of(sessions, request), Path(event._data["file"]).stem
+        if event._data["kind"] == "cancel":
+            session.call_off()
+            yield gr.skip()
             return
-        yield {parts.said: note(told), parts.listed: view.models(session, known), parts.coverage: known}
+        yield {parts.said: note(f"Loading {name}." if event._data["kind"] == "use" else "One moment.")}
+        begun = _ACTS.submit(_act, session, event._data, known)
+        while futures.wait([begun], LOOK_EVERY).not_done:
+            if session.loading is not None:
+                yield {parts.listed: view.models(session, known)}
+        try:
+            more = pair_numbers(session) if event._data["kind"] == "use" else ""
+            shown = {parts.said: note(begun.result(), more=more), parts.coverage: known}
+        except Overtaken:  # who chose the other one hears of that
+            shown = {}
+        except OmniDraftError as error:
+            shown = {parts.said: note(str(error), bad=not isinstance(error, CalledOff))}
+        yield {**shown, parts.listed: view.models(session, known)}
+
+    def follow(known: dict, request: gr.Request) -> Iterator[dict]:
+        """A page that comes while a model is being loaded sees how far that is."""
+        session = session_of(sessions, request)
+        yield gr.skip()
+        while session.loading is not None:
+            yield {parts.listed: view.models(session, known)}
+            time.sleep(LOOK_EVERY)
+            if session.loading is None:
+                yield {parts.listed: view.models(session, known)}
 
     shown = [parts.listed, *parts.downloads.shown, *parts.places.shown]
-    page.load(arrive, None, [*shown, *parts.loading.values()], **PRIVATE)
+    arrived = page.load(arrive, None, [*shown, *parts.loading.values()], **PRIVATE)
+    arrived.then(follow, [parts.coverage], [parts.listed], **PRIVATE)
     parts.listed.act(act, [parts.coverage], [parts.said, parts.listed, parts.coverage], **EACH)
     after = lambda session: {parts.listed: view.models(session, {})}  # noqa: E731
     fields.keep(sessions, parts.loading, parts.said, also=[parts.listed], after=after)
@@ -115,15 +143,21 @@ def _act(session: Session, asked: dict, coverage: dict) -> str:
     pair = PairMap.build(read_gguf_vocabulary(drafter), target, session.assistant.home.cache)
     report = pair.report()
     coverage[str(path)] = report
-    return f"{found.name} shares {report['direct']:,} of its {report['target_size']:,} tokens with the drafter."
+    share = percent(report["direct"] / report["target_size"])
+    return f"{drafter.stem} can guess {share} of the tokens of {found.name} in one piece, the others in parts."
 
 
 def _better_drafter(session: Session) -> list[str]:
-    """Where the bundled drafter drafts for a model of somebody else's: how to find one that fits it."""
-    drafter = session.drafter_path()
-    if session.loaded is None or drafter is None or models_list.is_bundled(session.loaded):
+    """The model at hand that is expected to draft better than the one that does."""
+    found = models_list.scan(session.assistant)
+    offered = drafters_of(session, found, known_speeds(session, found))
+    better = best(offered, session.drafter_path())
+    if session.ready and offered and not offered[0].pays:
+        return ["None of the drafters that are here is expected to make it faster on this machine."]
+    if better is None:
         return []
-    return [_TOY] if models_list.is_bundled(drafter) else []
+    pace = f": about {rate(better.speed)} tokens/s" if better.speed is not None else ""
+    return [f"{better.model.name}, which is here, is expected to draft better for it{pace}; choose it below the list."]
 
 
 def _look_through(session: Session, model: Path, chosen: str, listed: list[ModelInfo]) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 import gradio as gr
 
 from omnidraft.app import models_list
+from omnidraft.app.catalog import existing_path
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
 from omnidraft.backends.discovery import PROGRAMS, places
@@ -35,7 +36,7 @@ class Parts:
                 elem_classes="od-field",
             )
             self.folders = gr.Textbox(
-                label="More folders",
+                label="More folders, or model files",
                 info="" if own else SHARED,
                 lines=2,
                 placeholder="one per line" if own else "",
@@ -43,6 +44,12 @@ class Parts:
                 elem_id="od-folders",
                 elem_classes="od-field",
             )
+            with gr.Row(elem_classes="od-keep", visible=own):
+                self.path = gr.Textbox(
+                    label="Add a model by its path", placeholder="/where/it/lies/model.gguf", max_lines=1,
+                    elem_id="od-by-path", info="It is read where it lies.",
+                )  # fmt: skip
+                self.add = gr.Button("Add", size="sm", elem_id="od-by-path-add", scale=0, min_width=0)
             self.again = gr.Button("Look again", size="sm", elem_id="od-scan", scale=0)
         self.shown = [self.where, self.programs, self.folders]  # what `arrive` fills
 
@@ -68,6 +75,15 @@ def wire(sessions: Sessions, parts: Parts, said: gr.HTML, listed: gr.HTML, cover
             return {said: note(refused, bad=True)}
         return keep(session, known, model_folders=tuple(str(Path(folder).expanduser()) for folder in wanted))
 
+    def add(path: str, known: dict, request: gr.Request) -> dict:
+        session, wanted = session_of(sessions, request), (path or "").strip().strip("'\"")
+        folders = session.settings.model_folders
+        answer = keep_folders("\n".join(dict.fromkeys([*folders, wanted])), known, request)
+        if session.settings.model_folders == folders:  # refused, or known already
+            return answer
+        told = note(f"{Path(wanted).name} is listed, and read where it lies.")
+        return {**answer, said: told, parts.path: "", parts.folders: "\n".join(session.settings.model_folders)}
+
     def keep_programs(names: list[str], known: dict, request: gr.Request) -> dict:
         return keep(session_of(sessions, request), known, model_programs=tuple(names))
 
@@ -80,13 +96,17 @@ def wire(sessions: Sessions, parts: Parts, said: gr.HTML, listed: gr.HTML, cover
 
     changed = [said, listed, parts.where]
     gr.on([parts.folders.blur, parts.again.click], keep_folders, [parts.folders, coverage], changed, **PRIVATE)
+    gr.on(
+        [parts.path.submit, parts.add.click], add, [parts.path, coverage], [*changed, parts.path, parts.folders],
+        **PRIVATE,
+    )  # fmt: skip
     parts.programs.input(keep_programs, [parts.programs, coverage], changed, **PRIVATE)
 
 
 def _refusal(session: Session, folder: str) -> str:
-    """Why models are not looked for in a folder; empty if they are."""
-    if not _is_folder(folder):
-        return f"There is no folder {folder}."
+    """Why models are not looked for in a folder, or a file is not listed; empty if they are."""
+    if not _is_folder(folder) and not ((found := existing_path(folder)) and found.is_file()):
+        return f"There is no folder or file {folder}."
     if models_list.is_private(session.assistant, Path(folder).expanduser()):
         return f"{folder} belongs to a profile; what is trained there is used by itself."
     return ""

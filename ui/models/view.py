@@ -7,14 +7,18 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-from omnidraft.app import models_list
+from omnidraft.app import drafters, models_list
+from omnidraft.app.drafters import Outlook
 from omnidraft.app.models_list import Room, context_of, needs
+from omnidraft.app.outlook import drafters_of, known_speeds
 from omnidraft.app.session import Session
-from omnidraft.app.speeds import SPEED_FILE, Speed, SpeedStore, speeds
+from omnidraft.app.speeds import Speed
 from omnidraft.backends.discovery import NO_PROJECTOR
 from omnidraft.backends.gguf.file import ModelInfo
-from omnidraft.format import count, percent, short, size
+from omnidraft.format import count, percent, rate, short, size
+from omnidraft.processes.progress import Progress
 from omnidraft.settings.config import ModelSettings, named_file
+from ui.common.notes import loading
 
 KINDS = {
     "vocabulary": "a vocabulary without weights",
@@ -22,6 +26,7 @@ KINDS = {
     "adapter": "an adapter; it belongs to a drafter",
     "projector": "a projector for images; it cannot write text",
 }
+_BASE = "It has no chat template: it was made to go on with texts, and answers questions poorly."
 # A list that is drawn anew has the rows unfolded that were, and the keyboard where it was.
 SCRIPT = """
 const unfolded = new Set();
@@ -55,12 +60,14 @@ class _Here:
     settings: ModelSettings
     loaded: Path | None
     drafter: Path | None
+    target: ModelInfo | None  # that would answer
     room: Room
     speeds: dict[Path, Speed]
     coverage: dict[str, dict]
     eyes: dict[Path, Path | None]
-    projectors: list[Path]
+    projectors: list[ModelInfo]
     chosen: tuple[str, ...]  # `AppSettings.projectors`
+    loading: Progress | None
 
 
 def models(session: Session, coverage: dict[str, dict]) -> str:
@@ -72,24 +79,30 @@ def models(session: Session, coverage: dict[str, dict]) -> str:
     if not shown:
         return '<p class="od-none">No model files found.</p>'
     rows = "".join(_row(model, here) if model.kind == "model" else _other(model) for model in shown)
-    return f'<h2 class="od-hidden">On this machine</h2><ul class="od-models">{rows}</ul>'
+    offered = _drafters(drafters_of(session, found, here.speeds), here)
+    return f'<h2 class="od-hidden">On this machine</h2><ul class="od-models">{rows}</ul>{offered}'
 
 
 def _here(session: Session, found: list[ModelInfo], coverage: dict[str, dict]) -> _Here:
     settings, writers = session.model_settings, [model for model in found if model.kind == "model"]
-    drafter, store = session.drafter_path(), SpeedStore(session.assistant.home.cache / SPEED_FILE)
+    drafter, answering = session.drafter_path(), session.target_or_none()
     loaded = next((model for model in writers if _same(model.path, session.loaded)), None)
     chosen = session.settings.projectors
     eyes = {model.path: models_list.projector_of(model, chosen) for model in found}
     room = Room.now(settings, (needs(loaded, settings, eyes[loaded.path]) or 0) if loaded else 0)
-    projectors = [model.path for model in found if model.kind == "projector"]
-    known = speeds(writers, settings, store)
-    return _Here(settings, loaded.path if loaded else None, drafter, room, known, coverage, eyes, projectors, chosen)
+    projectors = [model for model in found if model.kind == "projector"]
+    target = next((model for model in writers if _same(model.path, answering)), None)
+    return _Here(
+        settings, loaded.path if loaded else None, drafter, target, room, known_speeds(session, found), coverage, eyes,
+        projectors, chosen, session.loading,
+    )  # fmt: skip
 
 
 def _row(model: ModelInfo, here: _Here) -> str:
     loaded, drafts = model.path == here.loaded, _same(model.path, here.drafter)
-    tags = "".join(f'<span class="od-tag">{tag}</span>' for tag, on in (("loaded", loaded), ("drafter", drafts)) if on)
+    tags = _tags(("loaded", loaded), ("drafter", drafts))
+    if not (model.chat_template or models_list.is_bundled_drafter(model)):
+        tags += f'<span class="od-tag" title="{_BASE}">base model</span>'
     fits, said = _fits(model, here, loaded)
     speed, sees = here.speeds.get(model.path), here.eyes[model.path] is not None
     bad = "" if fits else ' class="od-bad"'
@@ -98,12 +111,26 @@ def _row(model: ModelInfo, here: _Here) -> str:
         f"<span>{escape(str(speed)) if speed else ''}</span><span>{'sees pictures' if sees else 'text only'}</span>"
     )
     main = _button("unload", "Unload", model) if loaded else _button("use", "Load", model)
+    if here.loading is not None and _same(here.loading.path, model.path):
+        facts, main = _under_way(here.loading), "" if here.loading.final else _button("cancel", "Cancel", model)
     name = escape(model.name)
     return (
         f"<li><h3>{name}{tags}</h3><p>{facts}</p>{main}"
         f'<details data-file="{escape(str(model.path))}"><summary aria-label="More about {name}"></summary>'
         f"{_facts(model, here)}{_eyes(model, here)}{_path(model)}{_more(model, drafts)}</details></li>"
     )
+
+
+def _under_way(progress: Progress) -> str:
+    """What takes the place of a row's facts while its model is loaded."""
+    share = progress.share or 0.0
+    meter = f'role="progressbar" aria-label="{escape(progress.path.stem)}" aria-valuenow="{100 * share:.0f}"'
+    words = escape(loading(progress).partition(": ")[2])
+    return f'<span class="od-doing">{words}<i class="od-bar" {meter}><i style="width:{share:.1%}"></i></i></span>'
+
+
+def _tags(*tags: tuple[str, bool]) -> str:
+    return "".join(f'<span class="od-tag">{tag}</span>' for tag, on in tags if on)
 
 
 def _fits(model: ModelInfo, here: _Here, loaded: bool) -> tuple[bool, str]:
@@ -148,12 +175,13 @@ def _facts(model: ModelInfo, here: _Here) -> str:
 
 def _eyes(model: ModelInfo, here: _Here) -> str:
     """What it sees pictures through, to be chosen where there is a choice."""
-    if not here.projectors or model.path.is_dir():
+    named = named_file(here.chosen, model.path.name) or ""
+    fitting = [one for one in here.projectors if models_list.fits_projector(model, one) or str(one.path) == named]
+    if not fitting or model.path.is_dir():
         return ""
     beside = models_list.projector_of(model)
-    named = named_file(here.chosen, model.path.name) or ""
     offered = [("", f"automatic: {beside.name if beside else 'none found'}"), (NO_PROJECTOR, "none")]
-    offered += [(str(path), path.name) for path in here.projectors]
+    offered += [(str(one.path), one.path.name) for one in fitting]
     options = "".join(
         f'<option value="{escape(value)}"{" selected" * (value == named)}>{escape(word)}</option>'
         for value, word in offered
@@ -168,9 +196,36 @@ def _more(model: ModelInfo, drafts: bool) -> str:
     """What one rarely wants of a model."""
     if drafts:
         return ""
-    made = _button("coverage", "Compare with the drafter", model)
-    made += "" if model.path.is_dir() else _button("draft", "Draft with it", model)  # a folder can only be a target
-    return f'<div class="od-card-buttons">{made}</div>'
+    return f'<div class="od-card-buttons">{_button("coverage", "Compare with the drafter", model)}</div>'
+
+
+def _drafters(found: list[Outlook], here: _Here) -> str:
+    """The models at hand that may draft for the one that answers, the best first."""
+    if here.target is None or not found:
+        return ""
+    rows = "".join(_drafter(one, here) for one in found)
+    return (
+        f'<h2>Drafters for {escape(here.target.name)}</h2><p class="od-under">Expected, by what passes take here '
+        "(estimated until the model was loaded once). Of a guess nobody tried here it is assumed that it stands every "
+        f'second time, or 62 in 100 for drafters from {short(drafters.WHOLE)} parameters.</p><ul class="od-models '
+        f'od-drafters">{rows}</ul>'
+    )
+
+
+def _drafter(one: Outlook, here: _Here) -> str:
+    model, drafts = one.model, _same(one.model.path, here.drafter)
+    fits = one.memory is None or drafts or here.room.memory is None or one.memory <= here.room.memory
+    times = f"{one.gain:.1f} times plain speed"
+    pace = f"about {rate(one.speed)} tokens/s, {times}" if one.speed is not None else f"about {times}"
+    takes = f"takes {size(one.memory)}" if one.memory is not None else ""
+    bad = "" if fits else ' class="od-bad"'
+    brings = pace if one.pays else f"no gain expected: {times}"
+    facts = (
+        f"<span>{short(model.parameters)}, {escape(model.quantization)}</span><span{bad}>{takes}</span>"
+        f"<span>{brings}</span><span>{'tried here' if one.tried else ''}</span>"
+    )
+    button = "" if drafts else _button("draft", "Draft with it", model)
+    return f"<li><h3>{escape(model.name)}{_tags(('drafter', drafts))}</h3><p>{facts}</p>{button}</li>"
 
 
 def _button(kind: str, word: str, model: ModelInfo) -> str:

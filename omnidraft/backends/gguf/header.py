@@ -9,7 +9,7 @@ from __future__ import annotations
 import mmap
 import stat
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import prod
@@ -311,11 +311,32 @@ def let_go(tensors: Mapping[str, MappedTensor]) -> None:
             return  # all are of one map
 
 
-def map_tensors(path: Path, mode: Literal["r", "r+"] = "r") -> dict[str, MappedTensor]:
-    """All tensors by name, to be written in place with "r+". ModelError for what is no GGUF."""
+_SAMPLE = 16  # rows that tell whether two matrices are one
+_ALIKE = 0.9  # of two formats of the same numbers; of two matrices trained apart about 0
+
+
+def same_matrix(header: GgufHeader, one: str, other: str) -> bool:
+    """Whether two matrices of a file hold the same numbers, in whatever formats."""
+    if header.tensors[one].shape != header.tensors[other].shape or len(header.tensors[one].shape) != 2:
+        return False
+    try:
+        tensors = map_tensors(header.path, only=(one, other))
+        which = np.linspace(0, tensors[one].shape[0] - 1, _SAMPLE).astype(int)
+        a, b = (tensors[name].rows(which).ravel().astype(np.float64) for name in (one, other))
+    except (ValueError, NotImplementedError, OSError):  # a format that only llama.cpp knows
+        return False
+    length = float(np.linalg.norm(a) * np.linalg.norm(b))
+    return bool(length and float(a @ b) > _ALIKE * length)
+
+
+def map_tensors(
+    path: Path, mode: Literal["r", "r+"] = "r", only: Collection[str] | None = None
+) -> dict[str, MappedTensor]:
+    """All tensors, or some, by name, to be written in place with "r+". ModelError for what is no GGUF."""
     header, found = read_header(path), {}
     everything = np.memmap(path, np.uint8, mode)
-    for name, tensor in header.tensors.items():
+    for name in header.tensors if only is None else only:
+        tensor = header.tensors[name]
         kind = GGMLQuantizationType(tensor.type)
         block, size = GGML_QUANT_SIZES[kind]
         *outer, columns = tensor.shape[::-1]

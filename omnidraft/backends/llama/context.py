@@ -26,6 +26,7 @@ from omnidraft.backends.llama.rewind import Positions
 from omnidraft.backends.llama.runtime import AbortFlag, begin_call, failure_reason
 from omnidraft.backends.llama.sizes import pass_bytes, prompt_step
 from omnidraft.errors import ModelError
+from omnidraft.processes.progress import tell, told
 from omnidraft.processes.threads import ThreadChoice, physical_cores, step_threads
 from omnidraft.settings.config import ModelSettings
 from omnidraft.storage.trial import TRIALS
@@ -112,8 +113,14 @@ class LlamaContext:
         if simulated:
             parameters.no_alloc = True
             parameters.load_mode = llama_cpp.LLAMA_LOAD_MODE_NONE
+        doing = f"reading {info.name}"
+        tell(doing)
+        # Kept by its name: the library calls it as long as it loads.
+        callback = llama_cpp.llama_progress_callback(lambda share, _data: told(doing, share))
+        parameters.progress_callback = callback
         model = llama_cpp.llama_model_load_from_file(os.fsencode(info.path), parameters)
         if not model:
+            tell(doing)
             raise ModelError(f"{info.path} could not be loaded: {failure_reason()}.")
         refusal = None
         if llama_cpp.llama_model_has_encoder(model):

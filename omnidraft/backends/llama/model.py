@@ -27,6 +27,7 @@ from omnidraft.backends.llama.rewind import Method, Rewinder, passes, rollback_s
 from omnidraft.backends.llama.runtime import AbortFlag, failure_reason
 from omnidraft.backends.pictures import FIRST, pictures_end, steps
 from omnidraft.errors import ModelError
+from omnidraft.processes.progress import tell
 from omnidraft.processes.threads import release_helpers
 from omnidraft.settings.config import AUTO_LAYERS, ModelSettings
 from omnidraft.storage.files import readable
@@ -164,7 +165,10 @@ class LlamaTarget:
         """Pad plain passes, and bound the others, so that all of them compute the same bits."""
         cuts = self.can_rewind and self.rewind_method == "cut"  # padding has to be taken back
         widths = [width for width in WIDTHS if width <= self.max_rows and self.can_rewind]
-        read = {width: rows_read_by(self, width) for width in widths}
+        read = {}
+        for done, width in enumerate(widths):
+            tell("finding out which passes compute the same", done / len(widths))
+            read[width] = rows_read_by(self, width)
         self.rewind(0)
         found = width_class(read, (1, 2) if cuts else (1,))
         context = self._live()

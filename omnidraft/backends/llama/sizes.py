@@ -41,9 +41,18 @@ def layer_bytes(info: ModelInfo) -> tuple[list[int], dict[str, int]]:
 
 
 def pass_bytes(info: ModelInfo) -> int:
-    """Bytes of the weights that a pass of a token reads: of the embedding one row, unless it is the output as well."""
+    """Bytes of the weights that a pass of a token reads: of the embedding one row, unless it is the output as well,
+    and of experts those that are asked."""
     sizes = tensor_bytes(info)
-    return sum(sizes.values()) - (0 if info.tied else sizes.get("token_embd.weight", 0))
+    resting = sum(count for name, count in sizes.items() if "_exps." in name) * (1 - _asked(info))
+    return sum(sizes.values()) - int(resting) - (0 if info.tied else sizes.get("token_embd.weight", 0))
+
+
+def _asked(info: ModelInfo) -> float:
+    """The share of its experts that a token goes to."""
+    metadata = read_header(info.path).metadata
+    some, of = (metadata.get(f"{info.architecture}.{key}") for key in ("expert_used_count", "expert_count"))
+    return some / of if isinstance(some, int) and isinstance(of, int) and 0 < some < of else 1.0
 
 
 def kv_cache_bytes(info: ModelInfo, n_ctx: int, kv_type: str) -> int | None:

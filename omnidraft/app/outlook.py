@@ -1,0 +1,45 @@
+"""How fast each model would be for a session, and which drafters at hand suit the one that answers. Loads nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from omnidraft.app import drafters
+from omnidraft.app.drafters import Outlook
+from omnidraft.app.session import Session
+from omnidraft.app.speeds import SPEED_FILE, Speed, SpeedStore, memory_speed, speeds
+from omnidraft.backends.gguf.file import ModelInfo
+from omnidraft.backends.llama.devices import local_cards
+from omnidraft.decoding.cost import CostModel
+
+
+def known_speeds(session: Session, found: Sequence[ModelInfo]) -> dict[Path, Speed]:
+    """Of every model that can write, as far as it is known: measured, or estimated."""
+    settings, cost = session.model_settings, measured_cost(session)
+    answering = session.loaded.resolve() if session.loaded is not None else None
+    now = {one.path: 1 / cost.least_seconds for one in found if cost is not None and one.path.resolve() == answering}
+    elsewhere = bool(settings.workers) or bool(settings.n_gpu_layers and local_cards())
+    memory = None if elsewhere else memory_speed()
+    return speeds([one for one in found if one.kind == "model"], settings, _store(session), memory, now)
+
+
+def drafters_of(session: Session, found: Sequence[ModelInfo], known: dict[Path, Speed]) -> list[Outlook]:
+    """What may draft for the model that answers, the best first."""
+    answering = session.target_or_none()
+    target = next((one for one in found if answering and one.path.resolve() == answering.resolve()), None)
+    if target is None or target.kind != "model":
+        return []
+    cost, plain = measured_cost(session), known.get(target.path)
+    return drafters.at_hand(found, target, session.model_settings, _store(session), cost, plain)
+
+
+def measured_cost(session: Session) -> CostModel | None:
+    """What passes of the target that is loaded take; None while nobody measured it."""
+    engine = session.assistant.engine
+    known = list(engine.memory.knowledge.values()) if engine is not None and session.ready else []
+    return known[0].cost if known else None
+
+
+def _store(session: Session) -> SpeedStore:
+    return SpeedStore(session.assistant.home.cache / SPEED_FILE)
