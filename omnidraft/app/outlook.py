@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from time import monotonic
 
-from omnidraft.app import drafters
+from omnidraft.app import drafters, models_list
 from omnidraft.app.drafters import Outlook
 from omnidraft.app.session import Session
 from omnidraft.app.speeds import SPEED_FILE, Speed, SpeedStore, memory_speed, speeds
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.llama.devices import local_cards
 from omnidraft.decoding.cost import CostModel
+
+QUIET, AGAIN = 20.0, 600.0  # seconds without a question; between two comparisons of a target's drafters
 
 
 def known_speeds(session: Session, found: Sequence[ModelInfo]) -> dict[Path, Speed]:
@@ -32,6 +35,25 @@ def drafters_of(session: Session, found: Sequence[ModelInfo], known: dict[Path, 
         return []
     cost, plain = measured_cost(session), known.get(target.path)
     return drafters.at_hand(found, target, session.model_settings, _store(session), cost, plain)
+
+
+def draft_with_the_quickest(session: Session) -> bool:
+    """Where nobody chose a drafter, nobody waits, and passes of the target are measured: change to the one at hand that
+    is expected to be clearly quicker, and have the next answer say so. Compared again now and then, as rounds tell."""
+    if not session.picks_drafter or not session.quiet_for(QUIET) or measured_cost(session) is None:
+        return False
+    target, now = session.loaded, monotonic()
+    if target is None or now - session.compared.get(target, -AGAIN) < AGAIN:
+        return False
+    session.compared[target] = now
+    found = models_list.scan(session.assistant)
+    better = drafters.best(drafters_of(session, found, known_speeds(session, found)), session.drafter_path())
+    if better is None:
+        return False
+    session.pick_drafter(better.model.path)
+    said = f"{better.model.name} drafts from now on: {better.gain:.1f}× the plain speed is expected of it here."
+    session.switched[session.shown.chat().id] = said
+    return True
 
 
 def measured_cost(session: Session) -> CostModel | None:

@@ -103,6 +103,8 @@ class Session:
         self.loading: Progress | None = None
         self.named_targets: dict[str, Path] = {}  # of conversations: to look through all folders takes a moment
         self.switched: dict[str, str] = {}  # chat -> what its next answer should say about a change of models
+        self.compared: dict[Path, float] = {}  # when the drafters of a target were compared last
+        self._quicker: dict[Path, Path] = {}  # target -> the drafter that was found to be quicker than the bundled one
         self.idle_unloads = 0  # how often the models were freed because nobody asked anything
         self._used = time.monotonic()
         self._wanted = (target, drafter)
@@ -176,7 +178,9 @@ class Session:
         """Make `target` the model that answers, with the profile's drafter. Raises ModelError; the old one stays."""
         with self._lock:
             self._must_be_idle()
-            drafter = choose_drafter(self._wanted[1], self.assistant.home, self.assistant.settings, target)
+            drafter = self._quicker.get(target.resolve())
+            if drafter is None or not self.picks_drafter:
+                drafter = choose_drafter(self._wanted[1], self.assistant.home, self.assistant.settings, target)
             self.loading = progress or Progress(target)
             try:
                 with watched(self.loading):
@@ -201,6 +205,8 @@ class Session:
         """The drafter that drafts, or would, for this target or the one in use; None if there is none."""
         try:
             target = target or self.loaded or self._own_target()
+            if self.picks_drafter and (quicker := self._quicker.get(target.resolve())) is not None:
+                return quicker
             return choose_drafter(self._wanted[1], self.assistant.home, self.settings, target)
         except OmniDraftError:
             return None
@@ -208,14 +214,33 @@ class Session:
     def choose_drafter(self, drafter: Path) -> str:
         """Draft with another model from now on; ModelError if the pair cannot be loaded, then nothing changed."""
         with self._lock:
-            self._must_be_idle()
             TRIALS.forgive(drafter)
             usable_info(drafter)  # without a target nothing else would refuse it before the next question
             if self.loaded is not None:
-                self.assistant.load(self.loaded, drafter, self.model_settings, templates=self._templates)
+                self._draft_with(drafter, self.loaded)
             self.apply(drafter=str(drafter))
             self._wanted = (self._wanted[0], None)
             return f"{drafter.stem} drafts from now on."
+
+    def _draft_with(self, drafter: Path, target: Path) -> None:
+        self._must_be_idle()
+        self.assistant.load(target, drafter, self.model_settings, templates=self._templates)
+
+    @property
+    def picks_drafter(self) -> bool:
+        """Whether nobody chose a drafter."""
+        return self._wanted[1] is None and self.settings.drafter is None
+
+    def quiet_for(self, seconds: float) -> bool:
+        """Whether the models are loaded and nobody used them for so long."""
+        return self.loaded is not None and not self.busy and time.monotonic() - self._used >= seconds
+
+    def pick_drafter(self, drafter: Path) -> None:
+        """Draft with this one for the loaded target, unless its owner chooses another; ModelError as it is loaded."""
+        with self._lock:
+            if self.picks_drafter and self.loaded is not None:
+                self._draft_with(drafter, self.loaded)
+                self._quicker[self.loaded.resolve()] = drafter
 
     def unload(self) -> None:
         """Free the models; the next question loads them again."""

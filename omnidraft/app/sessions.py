@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from omnidraft.app import race_job
 from omnidraft.app.hub import Downloads
+from omnidraft.app.outlook import draft_with_the_quickest
 from omnidraft.app.session import Session
 from omnidraft.errors import OmniDraftError
 from omnidraft.profiles.accounts import Accounts
@@ -61,9 +62,10 @@ class Sessions:
                 sessions = list(self._open.values())
             for session in sessions:
                 try:
-                    session.unload_if_idle()
+                    if not session.unload_if_idle():
+                        draft_with_the_quickest(session)
                 except OmniDraftError as error:
-                    log.warning("unloading %s: %s", session.profile, error)
+                    log.warning("while %s was idle: %s", session.profile, error)
 
     def close(self) -> None:
         self._closing.set()

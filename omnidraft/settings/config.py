@@ -274,7 +274,9 @@ class AppSettings:
     """Everything a profile remembers between starts."""
 
     target: str | None = text(None, "The target model's file or folder.", reload=True)
-    drafter: str | None = text(None, "The drafter's file; left empty, the bundled one.", reload=True)
+    drafter: str | None = text(
+        None, "The drafter's file; left empty, the one at hand that is expected to be quickest.", reload=True
+    )
     model_folders: tuple[str, ...] = texts("More folders to look for models in, or model files.", at_most=64)
     model_programs: tuple[str, ...] = texts(
         "Other programs whose models are listed: huggingface, lmstudio, ollama.", at_most=3
