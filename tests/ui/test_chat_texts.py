@@ -100,7 +100,7 @@ def test_a_link_asks_before_it_leaves(server, pages, tmp_path):
     page.click("#od-leave [value=stay]")
     page.wait_for_selector("#od-leave", state="detached")
     assert len(page.context.pages) == 1
-    page.evaluate("window.open = (...given) => { window.opened = given; }")
+    page.evaluate("() => { window.open = (...given) => { window.opened = given; }; }")
     page.focus("#od-chat a >> text=a place")
     page.keyboard.press("Enter")
     page.click("#od-leave [value=open]")

@@ -236,6 +236,10 @@
     shown = `${now} ${asked}`;
     if (field && last && end) field.scrollTop = field.scrollHeight;
   };
+  document.addEventListener("click", ({ target }) => {
+    const got = target instanceof Element && target.closest('.od-better a[href*="#get="]');
+    if (got) sessionStorage.setItem("od-get", got.hash.slice("#get=".length));
+  });
   let due = false;
   ready(() => {
     new MutationObserver(() => {
