@@ -46,7 +46,13 @@ def test_the_first_screen_says_what_this_is_and_where_to_go(fresh, pages, size):
     arrived(page)
     page.wait_for_selector(".od-empty")
     page.wait_for_timeout(1500)  # what comes late would move the rest
-    for text in ("gets faster as you talk to it", "a toy that knows sums", "See it race", "talks about anything, with a small", "All models"):
+    for text in (
+        "gets faster as you talk to it",
+        "a toy that knows sums",
+        "See it race",
+        "talks about anything, with a small",
+        "All models",
+    ):
         assert page.locator(f".od-empty >> text={text}").is_visible(), text
     for example in TOY_EXAMPLES:
         assert page.locator(f"#od-chat .example >> text={example}").is_visible(), example
