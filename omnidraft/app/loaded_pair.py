@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
@@ -58,6 +58,11 @@ class LoadRequest:
     templates: Sequence[str] = ()
     projector: Path | None = None
     projectors: Sequence[str] = ()
+
+    def same_target(self, other: LoadRequest) -> bool:
+        """Whether both want the same target, loaded in the same way."""
+        mine = replace(self, drafter=other.drafter, cache=other.cache, adapter=other.adapter)
+        return replace(mine, templates=tuple(self.templates)) == replace(other, templates=tuple(other.templates))
 
     def template(self, info: ModelInfo, vocabulary: Vocabulary) -> ChatTemplate:
         """A model's chat template: its own, or what its owner named instead."""
@@ -132,6 +137,8 @@ class LoadedPair:
         """
         IN_USE.hold(self, self._caches, [*_files(self.asked), *_files(asked)])
         try:
+            if self.engine is not None and self.asked is not None and asked.same_target(self.asked):
+                return self._exchange_drafter(self.engine, asked)
             if self.asked is not None and crowded(asked.target, asked.model):
                 return self._load_instead(self.asked, asked)
             try:
@@ -142,6 +149,23 @@ class LoadedPair:
             return self._load_instead(self.asked, asked)
         finally:
             IN_USE.hold(self, self._caches, _files(self.asked))
+
+    def _exchange_drafter(self, engine: Engine, asked: LoadRequest) -> list[str]:
+        """Pair the target that is loaded with another drafter: what it has read of the conversation stays read."""
+        before = engine.memory
+        self.keep_measured()
+        if asked.drafter is None:
+            engine.pair_drafter(None, None, None)
+        self._pair(engine, asked)
+        engine.memory = Memory(lookup=before.lookup)
+        self.asked = asked
+        self._speed.of(asked.target, asked.drafter, asked.model)
+        self._recall_speed()
+        known = next(iter(before.knowledge.values()), None)
+        if self.drafter is not None and known is not None and not engine.memory.knowledge:
+            cost = known.cost.with_step(step_seconds(self.drafter))
+            engine.memory.knowledge = Memory.with_cost(cost).knowledge
+        return [*(self.choice.notices if self.choice is not None else ())]
 
     def _load_instead(self, before: LoadRequest, asked: LoadRequest) -> list[str]:
         self._unload()

@@ -174,9 +174,11 @@ class SpeedStore:
     def plain(self, settings: ModelSettings, targets: Iterable[Path]) -> dict[Path, float]:
         """Tokens per second of plain decoding as they were measured here, with whatever drafter; of those that were."""
         found: dict[Path, float] = {}
+        entries = self.all()
         for target in targets:
             with suppress(OSError):  # it was removed since it was listed
-                speeds = [1 / one.cost.least_seconds for one in self._of(f":{_alone(target, settings)}:")]
+                known = self._of(f":{_alone(target, settings)}:", entries)
+                speeds = [1 / one.cost.least_seconds for one in known]
                 found |= {target: median(speeds)} if speeds else {}
         return found
 
@@ -191,8 +193,9 @@ class SpeedStore:
         known = self._of(f"{target.stem}+{drafter.stem}:{_alone(target, settings)}:")
         return max(known, key=lambda one: one.rates.first.weight, default=None)
 
-    def _of(self, mark: str) -> list[Knowledge]:
-        known = [self._known(entry) for key, entry in self.all().items() if mark in key]
+    def _of(self, mark: str, entries: Mapping[str, dict] | None = None) -> list[Knowledge]:
+        entries = self.all() if entries is None else entries
+        known = [self._known(entry) for key, entry in entries.items() if mark in key]
         return [one for one in known if one is not None]
 
     def all(self) -> dict[str, dict]:

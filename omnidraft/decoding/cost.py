@@ -141,6 +141,14 @@ class CostModel:
     def copy(self) -> CostModel:
         return deepcopy(self)
 
+    def with_step(self, step: float) -> CostModel:
+        """The same passes with another drafter's step."""
+        made = self.copy()
+        made.step, made._steps = step, 0
+        if made.kept is not None:
+            made.kept = {**made.kept, "step": step}
+        return made
+
     def as_dict(self) -> dict:
         """What is worth storing; what is known now, while nothing is."""
         return self.kept or self._present()

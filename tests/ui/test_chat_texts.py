@@ -100,7 +100,7 @@ def test_a_link_asks_before_it_leaves(server, pages, tmp_path):
     page.click("#od-leave [value=stay]")
     page.wait_for_selector("#od-leave", state="detached")
     assert len(page.context.pages) == 1
-    page.evaluate("window.open = (...given) => { window.opened = given; }")
+    page.evaluate("() => { window.open = (...given) => { window.opened = given; }; }")
     page.focus("#od-chat a >> text=a place")
     page.keyboard.press("Enter")
     page.click("#od-leave [value=open]")
@@ -279,3 +279,60 @@ def test_what_is_said_covers_no_field_that_is_worked_at(server, pages):
     assert said["y"] + said["height"] <= 900
     top = "b => document.elementFromPoint(b.x + 20, b.y + b.height / 2).closest('#od-said') !== null"
     assert page.evaluate(top, said), "nothing lies over it"
+
+
+RIGHT = """العربية تُكتب من اليمين إلى اليسار.
+
+- عنصر أول
+- עברית שנייה
+- English third
+
+1. فارسی از راست
+
+`print(1)` يطبع الرقم واحدًا.
+
+> اقتباس قصير
+
+| اسم | عدد |
+|---|---|
+| تفاح | 3 |
+
+```python
+print("مرحبا")
+```
+
+And English from the left."""
+# Where the first letters of an element begin, and which way it runs; of lists, where their own box ends.
+PLACED = """(selector) => [...document.querySelectorAll(selector)].map((block) => {
+  const text = document.createRange();
+  text.selectNodeContents(block);
+  const [box, own] = [block.getBoundingClientRect(), text.getBoundingClientRect()];
+  return {way: getComputedStyle(block).direction, left: own.left - box.left, right: box.right - own.right,
+          from: box.left, to: box.right, wide: box.width};
+})"""
+
+
+def test_each_block_runs_as_its_own_text_does_and_code_from_the_left(server, pages, tmp_path):
+    page = pages.open(server)
+    imported(page, tmp_path, ("user", "ما هي العربية؟"), ("assistant", RIGHT))
+    page.wait_for_selector("#od-chat .bot-row .prose ul[dir=rtl]")
+    answer = "#od-chat .bot-row .prose"
+    placed = lambda selector: page.evaluate(PLACED, f"{answer} {selector}")  # noqa: E731
+    arabic, with_code, *_, english = placed("> p")
+    assert arabic["right"] < 2 < arabic["left"]
+    assert with_code["right"] < 2 < with_code["left"]
+    assert english["left"] < 2 < english["right"]
+    (bullets,), (numbers,) = placed("ul"), placed("ol")
+    assert bullets["way"] == numbers["way"] == "rtl"
+    first, second, third = placed("ul > li")
+    assert (first["way"], second["way"], third["way"]) == ("rtl", "rtl", "ltr")
+
+    assert bullets["to"] - first["to"] > 15 < third["from"] - bullets["from"]  # room for its marker on its own side
+    name, number = placed("tr:first-child th")
+    assert name["from"] > number["from"]  # the first column stands at the right
+    assert placed("blockquote")[0]["way"] == "rtl"
+    assert page.evaluate(f"getComputedStyle(document.querySelector('{answer} blockquote')).borderRightWidth") == "2px"
+    assert placed("pre code")[0]["way"] == "ltr"
+    assert placed("pre code")[0]["left"] < 40
+    page.fill("#od-box textarea", "مرحبا")
+    assert page.evaluate("getComputedStyle(document.querySelector('#od-box textarea')).unicodeBidi") == "plaintext"

@@ -6,12 +6,15 @@ import re
 
 import pytest
 
+from tests.real import SMOL, real_model
+from tests.serving import SETTINGS
 from tests.ui.accessibility import no_barriers
-from tests.ui.chatting import answers, arrived, ask, choose, new_chat, wait_idle
+from tests.ui.chatting import answers, arrived, ask, choose, new_chat, said, wait_idle
 from tests.ui.conftest import Server
+from tests.ui.stub_hub import StubHub
 from tests.ui.test_daily_use import SHIFTS
 from tests.ui.test_race_page import IN_VIEW
-from ui.chat.parts import TOY_EXAMPLES
+from ui.chat.first_screen import TOY_EXAMPLES
 from ui.common.notes import MEANINGS
 
 SUMS = {"What is 2 + 3?": 5, "7+8=?": 15, "What's 9 + 4?": 13, "How much is 12 plus 7?": 19, "What is 15 - 6?": 9}
@@ -43,7 +46,13 @@ def test_the_first_screen_says_what_this_is_and_where_to_go(fresh, pages, size):
     arrived(page)
     page.wait_for_selector(".od-empty")
     page.wait_for_timeout(1500)  # what comes late would move the rest
-    for text in ("gets faster as you talk to it", "a toy that knows sums", "See it race", "Get a real model"):
+    for text in (
+        "gets faster as you talk to it",
+        "a toy that knows sums",
+        "See it race",
+        "talks about anything, with a small",
+        "All models",
+    ):
         assert page.locator(f".od-empty >> text={text}").is_visible(), text
     for example in TOY_EXAMPLES:
         assert page.locator(f"#od-chat .example >> text={example}").is_visible(), example
@@ -131,3 +140,26 @@ def test_a_race_from_the_first_screen_and_its_lesson_say_what_came_of_them(fresh
         assert not page.evaluate(TOO_WIDE)
     page.wait_for_selector(".od-proof[data-equal=true]")
     no_barriers(page)
+
+
+def test_the_first_screen_offers_better_models_and_a_button_fetches_one(make_server, pages, models):
+    hub = StubHub(
+        {"qwen2.5-1.5b-instruct-q4_k_m.gguf": (models / "tiny-target-b-f16.gguf").read_bytes()},
+        "Qwen/Qwen2.5-1.5B-Instruct-GGUF",
+    )
+    smol = real_model(SMOL)
+    server = make_server(settings=f'target = "{smol}"\n\n{SETTINGS}', HF_ENDPOINT=hub.endpoint)
+    page = pages.open(server, "/models#get=qwen2.5-1.5b")  # a link from elsewhere fetches nothing
+    page.wait_for_selector("#od-known li")
+    page.goto(server.origin)
+    page.wait_for_selector(".od-empty >> text=a very small model")
+    rows = page.locator(".od-better li")
+    assert 1 <= rows.count() <= 3
+    first = rows.first.inner_text()
+    for word in ("Qwen2.5 1.5B", "code, mathematics", "1.0 GB", "this machine", "tokens/s"):
+        assert word in first or (word == "this machine" and "too large" in first)
+    assert hub.headers == []
+    rows.first.locator("a").click()
+    said(page, "qwen2.5-1.5b is coming")
+    page.wait_for_selector("#od-downloads .od-download[data-state=done]")
+    hub.close()

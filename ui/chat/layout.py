@@ -9,9 +9,9 @@ import gradio as gr
 
 from ui.chat import attachments, library, tools
 from ui.chat.conversation_list import PICK_SCRIPT
+from ui.chat.first_screen import arriving, examples
 from ui.chat.named_rows import SCRIPT
 from ui.chat.options import Options
-from ui.chat.parts import arriving, examples
 from ui.chat.stream import Followed
 from ui.chat.view import ChatView
 from ui.common.frame import mobile_bar, side_head

@@ -1,15 +1,11 @@
-"""Small parts of the chat page as HTML: the gauge, the export links, the notices, what an empty chat says; and what
-they are made from."""
+"""Small parts of the chat page as HTML: the gauge, the export links, the notices; and what they are made from."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
-from pathlib import Path
 
 from omnidraft.app import models_list
 from omnidraft.app.answer_job import AnswerJob, Live
-from omnidraft.app.catalog import DEFAULT
 from omnidraft.app.conversing import answering
 from omnidraft.app.kept_answer import shown_pieces, stored_plain
 from omnidraft.app.session import Session
@@ -22,32 +18,6 @@ GONE = "This conversation is not here any more; reload the page."
 GONE_ELSEWHERE = "The conversation of this address is not here any more; this is another one."
 LOOKING = "*Looking at the picture …*"
 ARRIVING = "This page is not filled yet; wait a moment, or reload it."
-
-# What a small model answers well, each tried at default sampling; what the toys can: sums, functions, this program.
-EXAMPLES = [
-    "Give me three tips for a good night's sleep.",
-    "Write a Python function that adds up all numbers in a list.",
-    "What is gravity?",
-]
-TOY_EXAMPLES = [
-    "What is 23 + 45?",
-    "Write a function named add_all to add up all numbers in a list.",
-    "What is OmniDraft?",
-]
-
-
-def examples(target: Path | None) -> list[dict[str, str]]:
-    """Questions that the model which would answer answers well."""
-    toy = target is not None and models_list.is_bundled(target) and target.name != DEFAULT.file
-    return [{"text": text} for text in (TOY_EXAMPLES if toy else EXAMPLES)]
-
-
-WHAT = "A chat assistant on your own machine that gets faster as you talk to it"
-SAME, MAY_DIFFER = "and says exactly the same.", "and says the same, but where two words are nearly equally likely."
-WAYS = (
-    '<p class="od-ways"><a class="od-go" href="/drift-lab?race=go">See it race</a>'
-    '<a class="od-go" href="/models">{}</a></p>'
-)
 
 
 def _last_counted(path: list[Message]) -> Message | None:
@@ -175,38 +145,3 @@ def text_claim(session: Session) -> str:
     if session.model_settings.exact == "fast":
         return "The text may differ from plain decoding's where two tokens are nearly equally likely."
     return "The text is plain decoding's, to the last token."
-
-
-def empty_state(target: Path | None, exact: str) -> str:
-    """HTML for the empty chat; `target` is the model that would answer, exact: the setting."""
-    what = f"{WHAT}, {MAY_DIFFER if exact == 'fast' else SAME}"
-    if target is None:
-        return _empty(
-            "No model yet",
-            "There is no model file in the models folder. Put a GGUF file there, or get one on the "
-            '<a href="/models">Models page</a>.',
-        )
-    if models_list.is_bundled(target):
-        return _empty(
-            "Ask something",
-            f"{what} The model at hand is a toy that knows sums, small Python functions and OmniDraft; "
-            "<code>python -m omnidraft models get smollm2-135m</code>, or a button on the Models page, brings one that "
-            "talks about anything.",
-            WAYS.format("Get a real model"),
-        )
-    if target.name == DEFAULT.file:
-        return _empty(
-            "Ask something",
-            f"{what} SmolLM2-135M answers: it talks about anything, with a small model's mistakes.",
-            WAYS.format("Get a better model"),
-        )
-    return _empty("Ask something", f"{what} {escape(target.stem)} answers.", WAYS.format("Other models"))
-
-
-def arriving() -> str:
-    """Until the page has been filled."""
-    return _empty("Ask something", "")
-
-
-def _empty(title: str, text: str, more: str = "") -> str:
-    return f'<div class="od-empty"><h2>{title}</h2><p>{text}</p>{more}</div>'

@@ -24,6 +24,7 @@ from omnidraft.processes.progress import Overtaken
 from ui.chat import attachments
 from ui.chat.attachments import Attached
 from ui.chat.conversation_list import listing
+from ui.chat.first_screen import empty_state, examples
 from ui.chat.options import Options
 from ui.chat.panel import panel, summary
 from ui.chat.parts import (
@@ -31,8 +32,6 @@ from ui.chat.parts import (
     GONE_ELSEWHERE,
     acceptance_of,
     describe_switch,
-    empty_state,
-    examples,
     gain_of,
     gauge,
     idle_sentence,
@@ -326,7 +325,7 @@ class ChatView:
             self.target: gr.Dropdown(value=str(path)),
             self.side: self.panel_of(session, settings, messages),
             self.gauge: gauge(session, messages),
-            self.chat: gr.Chatbot(placeholder=empty_state(path, session.model_settings.exact), examples=examples(path)),
+            self.chat: gr.Chatbot(placeholder=empty_state(session, path), examples=examples(path)),
             **self.options.show(settings, sampling_of(session, settings), thinking_words(session, settings)),
         }
 
@@ -352,8 +351,7 @@ class ChatView:
         value: Any = shown.rows
         if not shown.rows:
             target = conversing.answering(session, chat)
-            empty = empty_state(target, session.model_settings.exact)
-            value = gr.Chatbot(value=[], placeholder=empty, examples=examples(target))
+            value = gr.Chatbot(value=[], placeholder=empty_state(session, target), examples=examples(target))
         permit = "" if session.writing(chat) else question(path)
         return {self.chat: value, self.marks: shown.marks_html(chat), self.permit: permit}
 

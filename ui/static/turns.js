@@ -171,6 +171,17 @@
     }
     return made;
   };
+  // Lists with their markers, tables with their columns and quotes with their bars run as their first letter outside
+  // code does; style sheets see to the text itself. Only what is new, and the message that may be growing.
+  const NEW = "#od-chat .prose :is(ul, ol, li, table, blockquote)";
+  const BLOCKS = `${NEW}:not([dir]), #od-chat .message-row:last-of-type .prose :is(ul, ol, li, table, blockquote)`;
+  const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/;
+  const prose = (block) => {
+    if (!block.querySelector("code")) return block.textContent;
+    const copy = block.cloneNode(true);
+    for (const code of copy.querySelectorAll("code")) code.remove();
+    return copy.textContent;
+  };
   const decorate = () => {
     // Gradio calls these buttons a list, which may hold nothing but its items.
     const examples = document.querySelector("#od-chat .examples[role=list]");
@@ -182,6 +193,11 @@
       if (arrow) arrow.disabled = true;
       arrow?.setAttribute("aria-hidden", "true");
       fold.setAttribute("aria-expanded", String(fold.classList.contains("expanded")));
+    }
+    for (const block of document.querySelectorAll(BLOCKS)) {
+      const first = prose(block).match(/\p{L}/u)?.[0];
+      const way = first && (RIGHT_TO_LEFT.test(first) ? "rtl" : "ltr");
+      if (way && block.dir !== way) block.dir = way;
     }
     const marks = JSON.parse(document.getElementById("od-marks")?.dataset.marks || "[]");
     document.querySelectorAll("#od-chat .message-row").forEach((row, index) => {
@@ -220,6 +236,10 @@
     shown = `${now} ${asked}`;
     if (field && last && end) field.scrollTop = field.scrollHeight;
   };
+  document.addEventListener("click", ({ target }) => {
+    const got = target instanceof Element && target.closest('.od-better a[href*="#get="]');
+    if (got) sessionStorage.setItem("od-get", got.hash.slice("#get=".length));
+  });
   let due = false;
   ready(() => {
     new MutationObserver(() => {
