@@ -18,6 +18,7 @@ from omnidraft.decoding.constraint import Constraint
 from omnidraft.decoding.decision import LengthPolicy
 from omnidraft.decoding.events import Prefill
 from omnidraft.decoding.pick import Picker
+from omnidraft.decoding.topk import Scorer
 from omnidraft.decoding.verify import Verdict
 from omnidraft.vocab import Proposal, TokenKind, Translator
 
@@ -49,6 +50,26 @@ def prefill(model: LanguageModel, ids: list[int]) -> Iterator[Prefill]:
         model.extend(step, 0)
         done += len(step)
         yield Prefill(done, len(ids), reused)
+
+
+_SCORED = 64  # ids of a pass: a row for each, of a large vocabulary, takes memory
+
+
+def scored_prefill(model: LanguageModel, ids: list[int], alternatives: int) -> Iterator[Prefill]:
+    """Likewise for all but the last of `ids`, which are told with their log probabilities. Nothing is reused: of what
+    was read before there are no rows."""
+    scorer, padding = Scorer(alternatives), model.vocabulary.kinds == TokenKind.UNUSED
+    last = len(ids) - 1
+    model.rewind(0)
+    yield Prefill(0, last, 0, scored=[(ids[0], None)])
+    for at in range(0, last, _SCORED):
+        done = min(at + _SCORED, last)
+        scored = []
+        for token, row in zip(ids[at + 1 : done + 1], model.extend(ids[at:done], done - at), strict=True):
+            row[padding] = -np.inf
+            scorer.take(row)
+            scored.append((token, scorer.of(token)))
+        yield Prefill(done, last, 0, scored=scored)
 
 
 _TRIES = 4  # pieces that a constraint may forbid before drafting ends

@@ -49,6 +49,21 @@ def test_log_probabilities_are_the_targets_own_at_every_position(smol):
     assert all(value < 0 for value in values)
 
 
+@pytest.mark.parametrize("drafted", [True, False])
+def test_a_prompt_is_scored_with_the_targets_own_log_probabilities(smol, drafted):
+    def scored(prompt: str):
+        done = client(smol).completions.create(
+            model="", prompt=prompt, max_tokens=0, echo=True, logprobs=1, extra_body={"speculation": drafted}
+        )
+        return done.choices[0].text, done.choices[0].logprobs.token_logprobs
+
+    right, wrong = "The capital of France is Paris.", "The capital of France is Oslo."
+    (text, of_right), (_, of_wrong) = scored(right), scored(wrong)
+    assert (text, of_right[0]) == (right, None)
+    assert of_right[1:5] == of_wrong[1:5]
+    assert sum(of_right[1:]) > sum(of_wrong[1:]) + 2
+
+
 @pytest.mark.parametrize("longest", range(1, 13))
 def test_a_stop_within_the_budget_ends_it_and_nothing_stands_behind(smol, longest):
     done, plain = (asked(smol, d, messages=REPEAT, stop=["gamma"], max_tokens=longest) for d in (True, False))
