@@ -28,9 +28,7 @@ _LIMITS = llguidance.LLParserLimits(max_grammar_size=20_000, verbose_errors=Fals
 _STACK = 256 << 20  # bytes; llguidance descends 2 to 8 KB for each level of a grammar
 _QUIET = 0
 _PLACE = re.compile(r"^(at )?\d+\(\d+\): (failed to compile JSON schema: )?")  # in Lark that nobody but us has seen
-_DETAIL = re.compile(
-    r"\A.*\n +(.*)\n[ ^]*\nerror: (.*)$", re.MULTILINE
-)  # a regular expression, and what is wrong with it
+_DETAIL = re.compile(r"\A.*\n +(.*)\n[ ^]*\nerror: (.*)$", re.MULTILINE)  # a regular expression and its fault
 
 
 @dataclass(frozen=True, slots=True)
