@@ -22,7 +22,7 @@ from omnidraft.app.race_job import RaceJob, RacePlan
 from omnidraft.app.shown_chats import ShownChats
 from omnidraft.app.speeds import PlainRounds
 from omnidraft.app.tools import Toolbox
-from omnidraft.app.waiting import RequestQueue, Waiting
+from omnidraft.app.waiting import Place, RequestQueue
 from omnidraft.backends.gguf.file import usable_info
 from omnidraft.chats import ChatStore
 from omnidraft.chats.store import LastDeleted
@@ -71,8 +71,8 @@ class Session:
     """One profile at work. Methods may be called from any thread.
 
     templates: as in `AppSettings`, from the command line; store: its conversations; deleted: those deleted last, for an
-    undo; shown: the one its pages show; queue: clients that wait for a turn; waiting: questions of its pages that do;
-    drift: its drift runs; tools: what its models may ask to be called.
+    undo; shown: the one its pages show; queue: who waits for a turn, clients and questions of its pages; drift: its
+    drift runs; tools: what its models may ask to be called.
     """
 
     def __init__(
@@ -94,7 +94,6 @@ class Session:
         self.deleted = LastDeleted(self.store)
         self.shown = ShownChats(self.store)
         self.queue = RequestQueue()
-        self.waiting = Waiting()
         self.plain_rounds = PlainRounds()
         self.drift = DriftLab(home, self.assistant.profile)
         self.tools = Toolbox(home.servers(profile))
@@ -286,19 +285,25 @@ class Session:
             self._must_be_idle()
             self._used = time.monotonic()
             self.job = job
-            threading.Thread(target=job.run, args=(self.waiting.begin_next,), name="answer", daemon=True).start()
+            threading.Thread(target=job.run, name="answer", daemon=True).start()
             return job
 
-    def wait_for_turn(self, chat: str, store: Callable[[], object], begin: Callable[[], bool]) -> bool:
-        """Store a question, and have its answer begun when the one being written is over, unless it is taken back
-        (`stop`). False if no answer is being written. StillAnswering if one of the conversation waits already."""
+    def wait_for_turn(self, chat: str, store: Callable[[], object], begin: Callable[[Place], object]) -> bool:
+        """Store a question, and have `begin` wait for its place's turn on a thread of its own, unless it is taken back
+        (`stop`). False if nobody else is at work or waits. StillAnswering if one of the conversation waits already,
+        QueueFull if too many wait."""
         with self._lock:
-            if self.racing or self.job is None or self.job.over:
+            if self.racing or not (self.busy or len(self.queue)):
                 return False
-            if chat in self.waiting:
+            if chat in self.queue:
                 raise StillAnswering("A question of this conversation waits already; take it back or wait for it.")
-            store()
-            self.waiting.add(chat, begin)
+            place = self.queue.enter(chat)
+            try:
+                store()
+                threading.Thread(target=begin, args=(place,), name="waiting", daemon=True).start()
+            except BaseException:
+                self.queue.leave(place)
+                raise
             return True
 
     def embed(self, texts: Sequence[str | Sequence[int]]) -> EmbeddingJob:
@@ -333,7 +338,7 @@ class Session:
         job = self.job
         if self.writing(chat) and job is not None:  # the API's answers belong to no conversation
             job.stop()
-        elif chat is not None and self.waiting.take_back(chat):
+        elif chat is not None and self.queue.take_back(chat):
             self.store.append(chat, "assistant", "", meta={"error": "It was taken back before its turn."})
 
     def prepare(self) -> None:
@@ -351,7 +356,7 @@ class Session:
         return engine.why_plain(draft or self.settings.draft) if engine is not None else None
 
     def close(self) -> None:
-        self.waiting.clear()
+        self.queue.take_back()
         for job in (self.job, self.embedding):
             if job is not None:
                 job.stop()

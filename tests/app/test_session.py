@@ -147,7 +147,7 @@ def test_of_two_questions_at_once_one_waits(session, monkeypatch):
     for thread, _ in both:
         thread.join(10)
     assert [told for _, told in both] == [["done"], ["done"]]
-    assert chat in session.waiting
+    assert chat in session.queue
     assert sorted(m.role for m in session.store.path(chat)) == ["assistant", "user", "user"]
 
 

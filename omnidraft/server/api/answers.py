@@ -19,6 +19,7 @@ from starlette.concurrency import run_in_threadpool
 from omnidraft.app.answer_job import AnswerJob
 from omnidraft.app.embedding_job import EmbeddingJob
 from omnidraft.app.session import Session, StillAnswering
+from omnidraft.app.waiting import LOOK_EVERY
 from omnidraft.backends.base import LanguageModel
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.prompting.grammar import Grammar, behind_thoughts, required_call
@@ -118,8 +119,8 @@ async def when_idle(session: Session, request: Request, begin: Callable[[], Any]
                 try:
                     return await run_in_threadpool(begin)
                 except StillAnswering:
-                    pass  # a page's answer began in the meantime
-            await asyncio.sleep(0.05)
+                    pass  # an answer of a page that cannot wait began in the meantime
+            await asyncio.sleep(LOOK_EVERY)
 
 
 def _answer(session: Session, name: str, model: ModelInfo, choice: Choice) -> Reply:
