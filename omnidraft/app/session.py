@@ -106,6 +106,7 @@ class Session:
         self._spread = {"workers": workers, "split": split}  # as the command line has it, until the page changes it
         self._guest = False  # whether what is loaded was asked for by a client of the API, not by the profile
         self._lock = threading.RLock()
+        self._keeping = threading.RLock()  # of the settings, which change while a model is loaded, too
 
     @property
     def settings(self) -> AppSettings:
@@ -239,7 +240,7 @@ class Session:
 
     def apply(self, **values: object) -> AppSettings:
         """Change settings by dotted name and keep them; SettingsError if a value is refused."""
-        with self._lock:
+        with self._keeping:
             settings = changed(self.assistant.settings, **values)
             save_settings(self.assistant.profile.settings, settings)
             self.assistant.settings = settings
@@ -247,7 +248,7 @@ class Session:
 
     def spread(self, workers: str | None) -> str:
         """Have these workers hold layers of the target from the next load on; SettingsError for what is no address."""
-        with self._lock:
+        with self._keeping:
             before = self.model_settings
             self.apply(**{"model.workers": workers or None, "model.split": None})
             self._spread = {}
@@ -257,16 +258,25 @@ class Session:
 
     def change(self, name: str, value: object) -> str:
         """Change one setting, live where that is possible; says in a sentence what happened."""
-        with self._lock:
+        settings = self.apply(**{name: value})
+        if not self._lock.acquire(blocking=False):  # a model is being loaded, perhaps with what was set before
+            return take_up(name, settings, True, self._cache_at_work)
+        try:
             change_cache = self.change_cache if self.assistant.loaded.cache is not None else None
-            return take_up(name, self.apply(**{name: value}), self.loaded is not None, change_cache)
+            return take_up(name, settings, self.loaded is not None, change_cache)
+        finally:
+            self._lock.release()
+
+    def _cache_at_work(self, act: Callable[[NgramCache], object]) -> None:
+        raise ModelError("A model is being loaded.")
 
     def reset_settings(self) -> str:
         """Put the defaults in place of all settings; says in a sentence where the old ones are."""
         with self._lock:
             self._must_be_idle()
-            aside = reset_settings(self.assistant.profile.settings)
-            self.assistant.settings = AppSettings()
+            with self._keeping:
+                aside = reset_settings(self.assistant.profile.settings)
+                self.assistant.settings = AppSettings()
             kept = f" What was set is kept in {aside.name} beside it." if aside is not None else ""
             return f"All settings are the defaults now.{kept} Load the model again for those it is loaded with."
 
