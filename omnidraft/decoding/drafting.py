@@ -152,7 +152,8 @@ class Drafting:
         """Draw pieces until the policy has enough (carried ones count). Returns how many were drawn now.
 
         position: answer position of the target token behind the context and what is expected. Nothing is drawn that
-        the constraint forbids; where the drafter's likeliest pieces are forbidden, drafting ends.
+        the constraint forbids; where the drafter's likeliest pieces are forbidden, or its context is full, drafting
+        ends.
         """
         pieces = self.drafted
         carried = len(pieces)
@@ -160,7 +161,9 @@ class Drafting:
             if self._unread:
                 self._catch_up()
             row = self._next_row(policy.longest)
-            if not row.max() < inf:  # NaN: a damaged drafter proposes nothing, and the text does not depend on it
+            if (
+                row is None or not row.max() < inf
+            ):  # NaN: a damaged drafter proposes nothing, and the text does not depend on it
                 break
             piece = self._picked(row, picker, pieces, position, constraint)
             if piece is None:
@@ -234,10 +237,13 @@ class Drafting:
             return self.translator.first_drafter_ids(data)
         return self.translator.drafter_ids(target_id)
 
-    def _next_row(self, longest: int) -> np.ndarray:
-        """Logits behind context and pieces, in one pass over whatever of them the KV cache lacks."""
-        if len(self._ids) + longest > self.drafter.n_ctx:
+    def _next_row(self, longest: int) -> np.ndarray | None:
+        """Logits behind context and pieces, in one pass over whatever of them the KV cache lacks; None where they do
+        not fit. In the middle of a draft nothing makes room, for all would have to be read again."""
+        if not self.drafted and len(self._ids) + min(longest, self.drafter.n_ctx // 4) > self.drafter.n_ctx:
             self._shorten()
+        if len(self._ids) > self.drafter.n_ctx:
+            return None
         self._valid = min(self._valid, len(self._ids) - 1)  # the last id is read (again): its row is wanted
         if len(self.drafter.tokens) > self._valid:
             self.drafter.rewind(self._valid)
