@@ -14,10 +14,12 @@ import pytest
 from scipy import stats
 
 from omnidraft.app.assistant import Assistant
+from omnidraft.app.conversing import messages_of
 from omnidraft.backends.discovery import find_models
 from omnidraft.backends.prompting.grammar import behind_thoughts, json_grammar
 from omnidraft.backends.prompting.prompt import RawText
 from omnidraft.backends.prompting.templates import ChatTemplate
+from omnidraft.chats import ChatStore
 from omnidraft.decoding.events import Finished, Notice, Round, Token
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.decoding.speculation import Guess, Speculation
@@ -236,3 +238,34 @@ def test_an_app_whose_temporary_folder_has_such_letters_answers(tmp_path):
         for drafted in (True, False):
             body = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 4, "speculation": drafted}
             assert app.ask("POST", "/v1/chat/completions", body)[0] == 200
+
+
+STRICT = (
+    "{% for m in messages %}{% if m.role == 'system' or (m.role == 'user') != (loop.index0 % 2 == 0) %}"
+    "{{ raise_exception('must alternate') }}{% endif %}"
+    "{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+
+
+def test_what_stopped_before_its_first_word_leaves_turns_that_a_strict_template_takes(smol, monkeypatch, tmp_path):
+    store = ChatStore(tmp_path / "chats.sqlite")
+    chat = store.create("Be brief.")
+    for role, text in (("user", "What is gravity?"), ("assistant", ""), ("user", "And what is light?")):
+        store.append(chat.id, role, text)
+    stopped = messages_of(store.get(chat.id), store.path(chat.id))
+    by_client = [{"role": "system", "content": "Be brief."}, LAST, LAST]
+    empty = [LAST, {"role": "assistant", "content": ""}, LAST]
+    target = smol.engine.target
+    for template in (target.template, ChatTemplate(STRICT, target.model.vocabulary)):
+        monkeypatch.setattr(target, "template", template)
+        for messages in (stopped, by_client, empty):
+            found = []
+            for draft in (EIGHT, PLAIN):
+                ids, end = answered(smol, messages, replace(GREEDY, max_tokens=8), draft)
+                assert end.reason in ("stop", "length")
+                found.append(ids)
+            assert found[0] == found[1] != []
+            read = target.model.vocabulary.decode(target.committed).decode()
+            assert all(message["content"].strip() in read for message in messages if message["role"] != "assistant")
+    store.close()
