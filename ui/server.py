@@ -28,6 +28,7 @@ from omnidraft.server.api.errors import error_reply
 from omnidraft.server.guard import auth
 from omnidraft.server.guard.limits import BACKLOG, Connection, Ending, Limits, Server
 from omnidraft.server.guard.security import Guard, allowed_hosts, is_local, refuse_fetching
+from omnidraft.settings.file import load_settings
 from ui import profiles as profiles_page
 from ui.chat import library
 from ui.common import theme
@@ -60,7 +61,7 @@ def make_app(sessions: Sessions, host: str, extra_hosts: Sequence[str] = (), *, 
         auth.add_routes(app, sessions.accounts)
         app.add_middleware(auth.Gate, accounts=sessions.accounts)
     app.add_middleware(Limits)
-    app.add_middleware(Guard, hosts=allowed_hosts(host, extra_hosts))
+    app.add_middleware(Guard, hosts=allowed_hosts(host, extra_hosts), origins=lambda: _origins(sessions))
     library.add_routes(app, sessions)
     profiles_page.add_routes(app, sessions)
     drift_page.add_routes(app, sessions)
@@ -72,6 +73,14 @@ def make_app(sessions: Sessions, host: str, extra_hosts: Sequence[str] = (), *, 
         # Gradio warns that pages behind routes are not rendered on the server, which was not asked for.
         warnings.filterwarnings("ignore", message="SSR mode is not supported")
         return _mounted(app, sessions)
+
+
+def _origins(sessions: Sessions) -> tuple[str, ...]:
+    """The setting of the profile the app starts with: before anybody signs in there is no other."""
+    try:
+        return load_settings(sessions.home.profile(sessions.default, create=False).settings)[0].allowed_origins
+    except OmniDraftError:
+        return ()  # what is wrong with the file is told where it is used
 
 
 def _told(request: Request, error: Exception) -> Response:

@@ -199,8 +199,8 @@ class AnswerJob:
         with self._changed:
             self._changed.wait_for(lambda: self.over, timeout)
 
-    def run(self, behind: Callable[[], None] = lambda: None) -> None:
-        """Write the answer, to its end or until it is stopped, and do what comes `behind` it."""
+    def run(self) -> None:
+        """Write the answer, to its end or until it is stopped."""
         try:
             request, earlier = self.request, None
             for prompt in self._prompts(self):
@@ -222,7 +222,6 @@ class AnswerJob:
             log.exception("the answer ended with a defect")
             self.error = "Something went wrong inside the program; its log has the details."
         self._end()
-        behind()
 
     def _take(self, event: Event) -> None:
         self.live.take(event)

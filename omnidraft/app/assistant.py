@@ -40,6 +40,40 @@ class Busy(OmniDraftError):
     """Another answer is being written."""
 
 
+class _Place:
+    """At the models, for one at a time. Looking who has it and taking it are one step."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._taken = self._answering = False
+
+    def take(self, answering: bool = False, refusal: str | None = None, timeout: float | None = None) -> bool:
+        """Whether it was free in time. answering: for what may take long, an answer or embeddings; Busy with `refusal`,
+        if one is given, while it is taken for that. Whoever loads models or swaps an adapter is waited for."""
+        with self._changed:
+            refused = lambda: refusal is not None and self._answering  # noqa: E731
+            if not self._changed.wait_for(lambda: not self._taken or refused(), timeout):
+                return False
+            if self._taken:
+                raise Busy(refusal)
+            self._taken, self._answering = True, answering
+            self._changed.notify_all()  # who will not wait for an answer need not look again
+            return True
+
+    def leave(self) -> None:
+        with self._changed:
+            self._taken = self._answering = False
+            self._changed.notify_all()
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        self.take()
+        try:
+            yield
+        finally:
+            self.leave()
+
+
 class Assistant:
     """All public methods may be called from any thread; one answer runs at a time.
 
@@ -58,8 +92,7 @@ class Assistant:
         self._settings, self.warnings = load_settings(self.profile.settings)
         self.named = named
         self.loaded = LoadedPair(self.profile, home.cache, ephemeral=ephemeral)
-        self._lock = threading.Lock()
-        self._answering = False  # the lock is held by what may take long, an answer or embeddings
+        self._place = _Place()
         self._learns = learn and not ephemeral
         self.learner = Learner(
             self.profile, home.cache, self.loaded.adapters, lambda: self.settings.learning, self._serve,
@@ -107,7 +140,7 @@ class Assistant:
             target, drafter, model or settings.model, cache or settings.cache, adapter,
             [*settings.templates, *templates], projector, settings.projectors,
         )  # fmt: skip
-        with self._lock:
+        with self._place.held():
             self.learner.process.let_go()
             notices = self.loaded.load(asked)
             self._tell_learner()
@@ -129,13 +162,13 @@ class Assistant:
         if made is None:
             return True
         try:
-            if not self._lock.acquire(timeout=0.1):
+            if not self._place.take(timeout=0.1):
                 return False
             try:
                 if self.loaded.take_up(made) and self.loaded.choice is not None:
                     self.learner.serving(self.loaded.choice)
             finally:
-                self._lock.release()
+                self._place.leave()
         finally:
             made.close()
         if made.choice.is_merged:
@@ -154,7 +187,7 @@ class Assistant:
         The learner, who wants whole answers to somebody, does not hear of one that goes on, nor of one that captures
         nothing.
         """
-        self._claim(None if wait else "Another answer is being written; stop it or wait for it.")
+        self._place.take(True, None if wait else "Another answer is being written; stop it or wait for it.")
         tokens: list[Token] | None = [] if request.capture and request.continued is None else None
         try:
             self.learner.answer_begins()
@@ -173,22 +206,13 @@ class Assistant:
             finally:
                 self._release()
 
-    def _claim(self, refusal: str | None) -> None:
-        """Take the lock; Busy with `refusal`, if one is given, while an answer or embeddings are made. Whoever else
-        has it, to load models or to swap an adapter, is waited for."""
-        while not self._lock.acquire(timeout=0.0 if refusal is not None and self._answering else 0.05):
-            if refusal is not None and self._answering:  # also where somebody else began between looking and taking
-                raise Busy(refusal)
-        self._answering = True
-
     def _release(self) -> None:
-        self._answering = False
-        self._lock.release()
+        self._place.leave()
         self.learner.answer_ends()
 
     def embed(self, texts: Sequence[str | Sequence[int]], stopped: Callable[[], bool]) -> tuple[np.ndarray, int]:
         """See `embedding.embed`; with the loaded target, while nobody else uses it. Busy if somebody does."""
-        self._claim("An answer is being written; wait for it.")
+        self._place.take(True, "An answer is being written; wait for it.")
         try:
             self.learner.answer_begins()
             return embed(self._engine().target.model, texts, stopped)
@@ -232,14 +256,14 @@ class Assistant:
     def unload(self) -> None:
         """Free the models and close the cache; `load` brings them back. Harmless when repeated."""
         self.stop()
-        with self._lock:
+        with self._place.held():
             self.learner.process.let_go()
             self.loaded.close()
 
     @contextmanager
     def _learning_closed(self) -> Iterator[None]:
         """Hold nothing of what was said or learned, in files or memory, and go on with what the files say then."""
-        if not self._lock.acquire(blocking=False):
+        if not self._place.take(timeout=0):
             raise Busy("An answer is being written; stop it or wait for it.")
         try:
             cache = self.loaded.cache.settings if self.loaded.cache is not None else None
@@ -252,7 +276,7 @@ class Assistant:
                 if self.loaded.pair is not None:
                     self._tell_learner()
         finally:
-            self._lock.release()
+            self._place.leave()
 
     def _engine(self) -> Engine:
         if self.engine is None:

@@ -21,6 +21,7 @@ from omnidraft.app.kept_answer import KeptAnswer
 from omnidraft.app.remembered import with_facts
 from omnidraft.app.session import Session, StillAnswering
 from omnidraft.app.tool_use import UNSUPPORTED, ToolUse, decided
+from omnidraft.app.waiting import LOOK_EVERY, Place
 from omnidraft.backends.pictures import Picture
 from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.chats import Conversation, Message, PictureFile, TextFile, files_meta
@@ -29,8 +30,6 @@ from omnidraft.chats.search import CLOSE, OPEN, said
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import ModelError, OmniDraftError, StorageError
 from omnidraft.settings.config import DraftSettings, SamplingSettings
-
-LOOK_EVERY = 0.1  # seconds between tries of a question whose turn somebody else took
 
 
 def target_of(session: Session, chat: str) -> Path | None:
@@ -83,9 +82,12 @@ def ask(
     """Add the user's message and start its answer; `too_long` says which part is kept of files that do not fit.
 
     Nothing is stored if the model cannot be loaded, is busy or cannot see the pictures, or the files do not fit and no
-    part was chosen. A message without files waits for its turn where another answer is being written (None).
+    part was chosen. A message without files waits for its turn where another answer is being written, or others wait
+    longer (None).
     """
     try:
+        if len(session.queue) and not (files or session.racing):
+            raise StillAnswering("Others have been waiting longer.")
         with session.turn(target_of(session, chat)):
             refuse_unseen(session, pictures)
             files = fitted(session, session.store.get(chat), text, files, too_long)
@@ -98,22 +100,23 @@ def ask(
     return None
 
 
-def _begin_waiting(session: Session, chat: str) -> bool:
-    """Answer the question that waited, unless it is taken back; what prevents that is told in the answer's place.
-    Whether its answer is being written now."""
-    while chat in session.waiting:
-        try:
-            with session.turn(target_of(session, chat)):
-                if chat in session.waiting:  # while a model was loaded, it may have been taken back
+def _begin_waiting(session: Session, chat: str, place: Place) -> None:
+    """Answer the question that waits when its turn comes, unless it is taken back; what prevents that is told in the
+    answer's place."""
+    try:
+        while chat in session.queue:
+            if session.busy or not session.queue.is_first(place):
+                time.sleep(LOOK_EVERY)
+                continue
+            with suppress(StillAnswering), session.turn(target_of(session, chat)):  # or somebody could not wait
+                if chat in session.queue:  # while a model was loaded, it may have been taken back
                     session.start(_new_answer(session, chat))
-                    return True
-        except StillAnswering:  # somebody else was quicker
-            time.sleep(LOOK_EVERY)
-        except OmniDraftError as error:
-            with suppress(StorageError):  # the conversation was deleted
-                session.store.append(chat, "assistant", "", meta={"error": str(error)})
-            return False
-    return False
+                    return
+    except OmniDraftError as error:
+        with suppress(StorageError):  # the conversation was deleted
+            session.store.append(chat, "assistant", "", meta={"error": str(error)})
+    finally:
+        session.queue.leave(place)
 
 
 def refused(
@@ -127,7 +130,7 @@ def refused(
 ) -> None:
     """Keep a question that could not be asked, with the reason in its answer's place: its page shows something else by
     now and cannot put it back into the box. above: the message it is a new version of."""
-    if session.writing(chat) or chat in session.waiting:
+    if session.writing(chat) or chat in session.queue:
         return  # another question of the conversation is asked
     if above is None:
         session.store.append(chat, "user", text, meta=files_meta(files), pictures=pictures)

@@ -22,7 +22,7 @@ from omnidraft.app.race_job import RaceJob, RacePlan
 from omnidraft.app.shown_chats import ShownChats
 from omnidraft.app.speeds import PlainRounds
 from omnidraft.app.tools import Toolbox
-from omnidraft.app.waiting import RequestQueue, Waiting
+from omnidraft.app.waiting import Place, RequestQueue
 from omnidraft.backends.gguf.file import usable_info
 from omnidraft.chats import ChatStore
 from omnidraft.chats.store import LastDeleted
@@ -72,9 +72,8 @@ class Session:
     """One profile at work. Methods may be called from any thread.
 
     templates: as in `AppSettings`, from the command line; store: its conversations; deleted: those deleted last, for an
-    undo; shown: the one its pages show; queue: clients that wait for a turn; waiting: questions of its pages that do;
-    loading: how far the model that is being loaded has come;
-    drift: its drift runs; tools: what its models may ask to be called.
+    undo; shown: the one its pages show; queue: who waits for a turn, clients and questions of its pages; loading: how
+    far the model that is being loaded has come; drift: its drift runs; tools: what its models may ask to be called.
     """
 
     def __init__(
@@ -96,7 +95,6 @@ class Session:
         self.deleted = LastDeleted(self.store)
         self.shown = ShownChats(self.store)
         self.queue = RequestQueue()
-        self.waiting = Waiting()
         self.plain_rounds = PlainRounds()
         self.drift = DriftLab(home, self.assistant.profile)
         self.tools = Toolbox(home.servers(profile))
@@ -113,6 +111,7 @@ class Session:
         self._guest = False  # whether what is loaded was asked for by a client of the API, not by the profile
         self._lock = threading.RLock()
         self._choices = Newest()
+        self._keeping = threading.RLock()  # of the settings, which change while a model is loaded, too
 
     @property
     def settings(self) -> AppSettings:
@@ -281,7 +280,7 @@ class Session:
 
     def apply(self, **values: object) -> AppSettings:
         """Change settings by dotted name and keep them; SettingsError if a value is refused."""
-        with self._lock:
+        with self._keeping:
             settings = changed(self.assistant.settings, **values)
             save_settings(self.assistant.profile.settings, settings)
             self.assistant.settings = settings
@@ -289,7 +288,7 @@ class Session:
 
     def spread(self, workers: str | None) -> str:
         """Have these workers hold layers of the target from the next load on; SettingsError for what is no address."""
-        with self._lock:
+        with self._keeping:
             before = self.model_settings
             self.apply(**{"model.workers": workers or None, "model.split": None})
             self._spread = {}
@@ -299,16 +298,25 @@ class Session:
 
     def change(self, name: str, value: object) -> str:
         """Change one setting, live where that is possible; says in a sentence what happened."""
-        with self._lock:
+        settings = self.apply(**{name: value})
+        if not self._lock.acquire(blocking=False):  # a model is being loaded, perhaps with what was set before
+            return take_up(name, settings, True, self._cache_at_work)
+        try:
             change_cache = self.change_cache if self.assistant.loaded.cache is not None else None
-            return take_up(name, self.apply(**{name: value}), self.loaded is not None, change_cache)
+            return take_up(name, settings, self.loaded is not None, change_cache)
+        finally:
+            self._lock.release()
+
+    def _cache_at_work(self, act: Callable[[NgramCache], object]) -> None:
+        raise ModelError("A model is being loaded.")
 
     def reset_settings(self) -> str:
         """Put the defaults in place of all settings; says in a sentence where the old ones are."""
         with self._lock:
             self._must_be_idle()
-            aside = reset_settings(self.assistant.profile.settings)
-            self.assistant.settings = AppSettings()
+            with self._keeping:
+                aside = reset_settings(self.assistant.profile.settings)
+                self.assistant.settings = AppSettings()
             kept = f" What was set is kept in {aside.name} beside it." if aside is not None else ""
             return f"All settings are the defaults now.{kept} Load the model again for those it is loaded with."
 
@@ -327,19 +335,25 @@ class Session:
             self._must_be_idle()
             self._used = time.monotonic()
             self.job = job
-            threading.Thread(target=job.run, args=(self.waiting.begin_next,), name="answer", daemon=True).start()
+            threading.Thread(target=job.run, name="answer", daemon=True).start()
             return job
 
-    def wait_for_turn(self, chat: str, store: Callable[[], object], begin: Callable[[], bool]) -> bool:
-        """Store a question, and have its answer begun when the one being written is over, unless it is taken back
-        (`stop`). False if no answer is being written. StillAnswering if one of the conversation waits already."""
+    def wait_for_turn(self, chat: str, store: Callable[[], object], begin: Callable[[Place], object]) -> bool:
+        """Store a question, and have `begin` wait for its place's turn on a thread of its own, unless it is taken back
+        (`stop`). False if nobody else is at work or waits. StillAnswering if one of the conversation waits already,
+        QueueFull if too many wait."""
         with self._lock:
-            if self.racing or self.job is None or self.job.over:
+            if self.racing or not (self.busy or len(self.queue)):
                 return False
-            if chat in self.waiting:
+            if chat in self.queue:
                 raise StillAnswering("A question of this conversation waits already; take it back or wait for it.")
-            store()
-            self.waiting.add(chat, begin)
+            place = self.queue.enter(chat)
+            try:
+                store()
+                threading.Thread(target=begin, args=(place,), name="waiting", daemon=True).start()
+            except BaseException:
+                self.queue.leave(place)
+                raise
             return True
 
     def embed(self, texts: Sequence[str | Sequence[int]]) -> EmbeddingJob:
@@ -374,7 +388,7 @@ class Session:
         job = self.job
         if self.writing(chat) and job is not None:  # the API's answers belong to no conversation
             job.stop()
-        elif chat is not None and self.waiting.take_back(chat):
+        elif chat is not None and self.queue.take_back(chat):
             self.store.append(chat, "assistant", "", meta={"error": "It was taken back before its turn."})
 
     def prepare(self) -> None:
@@ -392,7 +406,7 @@ class Session:
         return engine.why_plain(draft or self.settings.draft) if engine is not None else None
 
     def close(self) -> None:
-        self.waiting.clear()
+        self.queue.take_back()
         for job in (self.job, self.embedding):
             if job is not None:
                 job.stop()

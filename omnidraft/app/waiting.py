@@ -1,4 +1,7 @@
-"""Questions of a profile's pages that wait for another answer to end, in the order of asking. Knows no conversation."""
+"""Who waits for a turn with a session, pages and clients of the API alike: first come, first served, and only so many.
+
+Knows no answers, no conversations and no clients.
+"""
 
 from __future__ import annotations
 
@@ -11,46 +14,8 @@ from contextlib import contextmanager
 
 from omnidraft.errors import OmniDraftError
 
-
-class Waiting:
-    """One question a conversation; each is kept with what begins its answer, and says whether it did, until then."""
-
-    def __init__(self) -> None:
-        self._begins: dict[str, Callable[[], bool]] = {}
-        self._lock, self._beginning = threading.Lock(), threading.Lock()
-
-    def __contains__(self, chat: str | None) -> bool:
-        return chat in self._begins
-
-    def add(self, chat: str, begin: Callable[[], bool]) -> None:
-        with self._lock:
-            self._begins[chat] = begin
-
-    def take_back(self, chat: str) -> bool:
-        """Whether one waited, which does not any more."""
-        with self._lock:
-            return self._begins.pop(chat, None) is not None
-
-    def begin_next(self) -> None:
-        """Begin the first answer that can be, unless that is being done."""
-        while self._begins and self._beginning.acquire(blocking=False):
-            chat = next(iter(self._begins), "")
-            try:
-                if chat in self and self._begins[chat]():
-                    return
-            finally:
-                self.take_back(chat)
-                self._beginning.release()
-
-    def clear(self) -> None:
-        with self._lock:
-            self._begins.clear()
-
-
-# Who waits for a turn with a session: first come, first served, and only so many. Knows no answers and no clients.
-
-
 LONGEST = 32  # who comes when so many wait is better told to come back
+LOOK_EVERY = 0.05  # seconds between looks of those who wait
 
 
 class QueueFull(OmniDraftError):
@@ -61,30 +26,65 @@ class QueueFull(OmniDraftError):
         super().__init__(f"Too many requests are waiting for this model; try again in {self.seconds} seconds.")
 
 
+class Place:
+    """In the queue. chat: the conversation whose question waits; None: somebody else."""
+
+    def __init__(self, chat: str | None) -> None:
+        self.chat = chat
+
+
 class RequestQueue:
-    """The places taken, and how long a turn took lately."""
+    """The places taken, and how long a turn took lately. It contains the conversations whose questions wait."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._places: deque[object] = deque()
+        self._places: deque[Place] = deque()
         self._turn, self._last = 1.0, 0.0  # seconds between turns, and when the last began
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __contains__(self, chat: str | None) -> bool:
+        with self._lock:
+            return chat is not None and any(place.chat == chat for place in self._places)
 
     @contextmanager
     def place(self, again: bool = False) -> Iterator[Callable[[], bool]]:
         """A place at the end until the block ends, which is when one's turn has begun or is given up; what tells
         whether it is the first by now. QueueFull if too many wait, unless one was let in before (`again`)."""
-        own = object()
+        own = self.enter(again=again)
+        try:
+            yield lambda: self.is_first(own)
+        finally:
+            self.leave(own)
+
+    def enter(self, chat: str | None = None, again: bool = False) -> Place:
+        """As `place`, until `leave`, or `take_back` of its conversation."""
+        own = Place(chat)
         with self._lock:
             if len(self._places) >= LONGEST and not again:
                 raise QueueFull(self._turn * len(self._places) / 2)
             self._places.append(own)
-        try:
-            yield lambda: self._places[0] is own
-        finally:
-            with self._lock:
+        return own
+
+    def is_first(self, own: Place) -> bool:
+        with self._lock:
+            return bool(self._places) and self._places[0] is own
+
+    def leave(self, own: Place) -> None:
+        with self._lock:
+            if own in self._places:
                 if self._places[0] is own:
                     self._note_turn()
                 self._places.remove(own)
+
+    def take_back(self, chat: str | None = None) -> bool:
+        """Whether a question of this conversation waited, which does not any more; None: of any."""
+        with self._lock:
+            kept = [place for place in self._places if place.chat is None or chat not in (None, place.chat)]
+            taken = len(kept) < len(self._places)
+            self._places = deque(kept)
+            return taken
 
     def _note_turn(self) -> None:
         now = time.monotonic()

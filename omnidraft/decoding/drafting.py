@@ -18,6 +18,7 @@ from omnidraft.decoding.constraint import Constraint
 from omnidraft.decoding.decision import LengthPolicy
 from omnidraft.decoding.events import Prefill
 from omnidraft.decoding.pick import Picker
+from omnidraft.decoding.topk import Scorer
 from omnidraft.decoding.verify import Verdict
 from omnidraft.vocab import Proposal, TokenKind, Translator
 
@@ -49,6 +50,26 @@ def prefill(model: LanguageModel, ids: list[int]) -> Iterator[Prefill]:
         model.extend(step, 0)
         done += len(step)
         yield Prefill(done, len(ids), reused)
+
+
+_SCORED = 64  # ids of a pass: a row for each, of a large vocabulary, takes memory
+
+
+def scored_prefill(model: LanguageModel, ids: list[int], alternatives: int) -> Iterator[Prefill]:
+    """Likewise for all but the last of `ids`, which are told with their log probabilities. Nothing is reused: of what
+    was read before there are no rows."""
+    scorer, padding = Scorer(alternatives), model.vocabulary.kinds == TokenKind.UNUSED
+    last = len(ids) - 1
+    model.rewind(0)
+    yield Prefill(0, last, 0, scored=[(ids[0], None)])
+    for at in range(0, last, _SCORED):
+        done = min(at + _SCORED, last)
+        scored = []
+        for token, row in zip(ids[at + 1 : done + 1], model.extend(ids[at:done], done - at), strict=True):
+            row[padding] = -np.inf
+            scorer.take(row)
+            scored.append((token, scorer.of(token)))
+        yield Prefill(done, last, 0, scored=scored)
 
 
 _TRIES = 4  # pieces that a constraint may forbid before drafting ends
@@ -131,7 +152,8 @@ class Drafting:
         """Draw pieces until the policy has enough (carried ones count). Returns how many were drawn now.
 
         position: answer position of the target token behind the context and what is expected. Nothing is drawn that
-        the constraint forbids; where the drafter's likeliest pieces are forbidden, drafting ends.
+        the constraint forbids; where the drafter's likeliest pieces are forbidden, or its context is full, drafting
+        ends.
         """
         pieces = self.drafted
         carried = len(pieces)
@@ -139,7 +161,9 @@ class Drafting:
             if self._unread:
                 self._catch_up()
             row = self._next_row(policy.longest)
-            if not row.max() < inf:  # NaN: a damaged drafter proposes nothing, and the text does not depend on it
+            if (
+                row is None or not row.max() < inf
+            ):  # NaN: a damaged drafter proposes nothing, and the text does not depend on it
                 break
             piece = self._picked(row, picker, pieces, position, constraint)
             if piece is None:
@@ -213,10 +237,13 @@ class Drafting:
             return self.translator.first_drafter_ids(data)
         return self.translator.drafter_ids(target_id)
 
-    def _next_row(self, longest: int) -> np.ndarray:
-        """Logits behind context and pieces, in one pass over whatever of them the KV cache lacks."""
-        if len(self._ids) + longest > self.drafter.n_ctx:
+    def _next_row(self, longest: int) -> np.ndarray | None:
+        """Logits behind context and pieces, in one pass over whatever of them the KV cache lacks; None where they do
+        not fit. In the middle of a draft nothing makes room, for all would have to be read again."""
+        if not self.drafted and len(self._ids) + min(longest, self.drafter.n_ctx // 4) > self.drafter.n_ctx:
             self._shorten()
+        if len(self._ids) > self.drafter.n_ctx:
+            return None
         self._valid = min(self._valid, len(self._ids) - 1)  # the last id is read (again): its row is wanted
         if len(self.drafter.tokens) > self._valid:
             self.drafter.rewind(self._valid)

@@ -7,6 +7,7 @@ off these alone.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
@@ -24,12 +25,14 @@ CUT = ("length", "context", "cancelled")  # ends that are not the answer's own
 @dataclass(frozen=True, slots=True)
 class Prefill:
     """Progress through the prompt. `reused` tokens were already in the KV cache, `done` of `total` are now, and
-    `picture`: one is read next, which takes its time."""
+    `picture`: one is read next, which takes its time. scored: ids of the prompt with their log probabilities, in order,
+    where they were asked for; the first has none."""
 
     done: int
     total: int
     reused: int
     picture: bool = False
+    scored: Sequence[tuple[int, Scores | None]] = ()
 
 
 class Captured(Protocol):

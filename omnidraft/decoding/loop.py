@@ -16,8 +16,8 @@ import numpy as np
 
 from omnidraft.backends.base import Aborted
 from omnidraft.decoding.constraint import ConstrainedSampler
-from omnidraft.decoding.drafting import prefill
-from omnidraft.decoding.events import CUT, Event, Finished, FinishReason, Round, Statistics, Token
+from omnidraft.decoding.drafting import prefill, scored_prefill
+from omnidraft.decoding.events import CUT, Event, Finished, FinishReason, Prefill, Round, Statistics, Token
 from omnidraft.decoding.pick import GreedyPicker
 from omnidraft.decoding.request import AnswerRequest, DecodeInput, TextStream
 from omnidraft.decoding.sampling import Sampler, looked_at
@@ -34,7 +34,7 @@ def decode(request: AnswerRequest, given: DecodeInput) -> Generator[Event, None,
     start = perf_counter()
     reason: FinishReason = "cancelled"
     try:
-        for progress in prefill(given.target, answer.committed[:-1]):
+        for progress in _reading(request, given):
             answer.statistics.reused_tokens = progress.reused
             yield progress
             if given.cancelled():
@@ -61,6 +61,12 @@ def decode(request: AnswerRequest, given: DecodeInput) -> Generator[Event, None,
     yield Finished(reason, statistics, rest, given.seed, given.why_plain(statistics))
 
 
+def _reading(request: AnswerRequest, given: DecodeInput) -> Iterator[Prefill]:
+    if request.scores_prompt:
+        return scored_prefill(given.target, list(given.committed), request.alternatives or 0)
+    return prefill(given.target, given.committed[:-1])
+
+
 class _Answer:
     """State of one answer between rounds."""
 
@@ -68,6 +74,7 @@ class _Answer:
         self.target = given.target
         self.committed = list(given.committed)
         self.sampling = request.sampling
+        self._longest = request.sampling.longest if request.writes else 0
         self.speculation = given.speculation
         self._written = given.written
         may_not_end = request.continued is not None and request.continued.ended
@@ -94,7 +101,7 @@ class _Answer:
         )
 
     def ended(self) -> FinishReason | None:
-        if self._finished is None and self.statistics.tokens >= self.sampling.longest:
+        if self._finished is None and self.statistics.tokens >= self._longest:
             self._finished = "length"
         if self._finished is None and len(self.committed) > self.target.n_ctx:
             self._finished = "context"
@@ -144,7 +151,7 @@ class _Answer:
     def _room(self) -> int:
         """How many proposals still make sense: the context and the answer must hold them and one token more."""
         context = self.target.n_ctx - len(self.committed)
-        return min(context, self.sampling.longest - self.statistics.tokens - 1, self._widest - 1)
+        return min(context, self._longest - self.statistics.tokens - 1, self._widest - 1)
 
     def _emit(self, verdict: Verdict, proposals: Sequence[Proposal]) -> list[Token]:
         """Turn what stands into tokens, cut where the answer ends, and rewind the target behind the newest."""
@@ -161,7 +168,7 @@ class _Answer:
                 self._finished = "stop"
             elif self.text.stopped:
                 self._finished = "stop_string"
-            if self._finished or count + 1 >= self.sampling.longest:
+            if self._finished or count + 1 >= self._longest:
                 break
         if len(self.target.tokens) >= len(self.committed):
             self.target.rewind(len(self.committed) - 1)

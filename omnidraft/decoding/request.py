@@ -30,7 +30,8 @@ class AnswerRequest:
     of so many of the likeliest; None: none of them. source: the conversation's name, which the n-gram cache and
     learning note, so that it can be forgotten. capture: how many of the target's top ids each token carries along.
     template_options: what the target's chat template is told besides the messages. bias: what is added to the target's
-    logits of these ids, before all else that sampling does.
+    logits of these ids, before all else that sampling does. scores_prompt: the prompt's tokens have log probabilities
+    too; writes: False: nothing is to be written, only the prompt is read.
     """
 
     prompt: Sequence[Message] | RawText
@@ -43,6 +44,8 @@ class AnswerRequest:
     capture: int = 0
     template_options: Mapping[str, Any] = field(default_factory=dict)
     bias: Mapping[int, float] = field(default_factory=dict)
+    scores_prompt: bool = False
+    writes: bool = True
 
     def told(self, template: ChatTemplate) -> ChatTemplate:
         """A model's template as it is to be rendered for this answer; it is told only what it knows of."""

@@ -65,7 +65,7 @@ class UpdateTrigger:
         history = self._keeping.history
         if self.forced or history is None or not (spent := history.spent(HOUR)):
             return ""
-        last = next((update.cpu_seconds for update in history.updates(1)), 0.0)
+        last = next((took for _, took in history.costs()), 0.0)
         if spent + last <= 60 * MINUTES_PER_HOUR:
             return ""
         return f"Training waits: {spent / 60:.1f} of {MINUTES_PER_HOUR:g} processor minutes an hour are used."

@@ -6,6 +6,7 @@ Knows nothing of files (settings_file.py) and of who applies a setting.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, TypeVar
@@ -46,6 +47,17 @@ def check_named_files(setting: str, entries: Sequence[str]) -> None:
     for entry in entries:
         if not all(_parted(entry)):
             told = f"The setting {setting} has {entry[:80]!r}, but must have lines like model.gguf = FILE."
+            raise SettingsError(told)
+
+
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^\s/?#@*]+", re.IGNORECASE)
+
+
+def check_origins(entries: Sequence[str]) -> None:
+    """SettingsError for an entry that no browser would call a page's origin."""
+    for entry in entries:
+        if not _ORIGIN.fullmatch(entry):
+            told = f"The setting allowed_origins has {entry[:80]!r}, but must have lines like http://localhost:3000."
             raise SettingsError(told)
 
 
@@ -293,6 +305,12 @@ class AppSettings:
         at_most=256,
         reload=True,
     )
+    allowed_origins: tuple[str, ...] = texts(
+        "Web pages that may use the API though they come from elsewhere, each as http://localhost:3000. Those of the "
+        "profile that the app starts with count.",
+        at_most=64,
+        expert=True,
+    )
     unload_after: float = number(
         60.0, 0.0, 100_000.0, "Minutes without a question after which the models leave memory; 0 keeps them."
     )
@@ -313,6 +331,7 @@ class AppSettings:
         check(self)
         check_named_files("templates", self.templates)
         check_named_files("projectors", self.projectors)
+        check_origins(self.allowed_origins)
 
 
 def to_dict(settings: Any) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import json
 import os
 import re
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -41,7 +42,8 @@ class Trials:
         self._folder: Path | None = None
         self._verdicts: dict[str, str] = {}
         self._trusted = {os.path.realpath(BUNDLED_MODELS)}
-        self._lock = threading.Lock()  # the same file is not tried twice at once
+        self._trying: set[str] = set()  # the same file is not tried twice at once
+        self._lock = threading.Condition()
 
     def keep_in(self, folder: Path) -> None:
         """Keep verdicts in this folder from now on, and take up those that are there."""
@@ -62,15 +64,29 @@ class Trials:
         tried = adapter or path
         if WITHIN in os.environ or self._is_trusted(tried):
             return
+        try:
+            size, key = _marks(path, adapter)
+        except OSError:
+            return  # who opens it says what is wrong with it
+        if verdict := self._verdict(key, lambda: self._try(str(path), str(adapter) if adapter else None, size)):
+            raise ModelError(f"{tried} {verdict}")
+
+    def _verdict(self, key: str, found: Callable[[], str]) -> str:
+        """The verdict that is kept, else the one `found`; who asks about other files does not wait for that."""
         with self._lock:
-            try:
-                size, key = _marks(path, adapter)
-            except OSError:
-                return  # who opens it says what is wrong with it
-            if key not in self._verdicts:
-                self._keep(key, self._try(str(path), str(adapter) if adapter else None, size))
-            if verdict := self._verdicts[key]:
-                raise ModelError(f"{tried} {verdict}")
+            self._lock.wait_for(lambda: key not in self._trying)
+            if key in self._verdicts:
+                return self._verdicts[key]
+            self._trying.add(key)
+        try:
+            verdict = found()
+            with self._lock:
+                self._keep(key, verdict)
+            return verdict
+        finally:
+            with self._lock:
+                self._trying.discard(key)
+                self._lock.notify_all()
 
     def blame(self, path: Path | str, adapter: Path | str | None = None) -> None:
         """Remember that the program ended while it used this model, with this adapter if there is one."""

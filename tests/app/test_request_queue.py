@@ -43,3 +43,18 @@ def test_a_full_queue_says_when_to_come_again_but_keeps_whom_it_let_in(monkeypat
             assert not own()
     with queue.place() as own:
         assert own()
+
+
+def test_questions_are_known_by_their_conversation_and_can_be_taken_back():
+    queue = RequestQueue()
+    first, second, third = queue.enter("a"), queue.enter(), queue.enter("b")
+    assert ["a" in queue, "b" in queue, "c" in queue, None in queue] == [True, True, False, False]
+    assert queue.take_back("a")
+    assert not queue.take_back("a")
+    assert queue.is_first(second)
+    queue.leave(first)  # it is gone already
+    queue.leave(second)
+    assert queue.is_first(third)
+    queue.enter()
+    assert queue.take_back()
+    assert len(queue) == 1, "only questions of pages are taken back"

@@ -19,6 +19,7 @@ from omnidraft.processes.progress import Overtaken
 from omnidraft.server.api import answers as api
 from omnidraft.server.api.reply import Reply
 from omnidraft.server.api.request import CompletionRequest
+from omnidraft.settings.file import load_settings
 from omnidraft.storage.paths import find_data_home
 from tests.ui.fake_assistant import FakeAssistant
 from ui.chat.parts import stored_live
@@ -133,6 +134,35 @@ def test_nobody_loads_another_model_between_the_apis_load_and_its_answer(session
     assert session.loaded == second
 
 
+def test_a_setting_waits_for_no_model_that_is_loaded(session, monkeypatch, second):
+    loading, go_on, load = threading.Event(), threading.Event(), session.assistant.load
+
+    def slow(*given, **more):
+        loading.set()
+        assert go_on.wait(30)
+        return load(*given, **more)
+
+    monkeypatch.setattr(session.assistant, "load", slow)
+    thread, told = meanwhile(lambda: session.choose(second))
+    try:
+        assert loading.wait(10)
+        begun = time.monotonic()
+        assert session.change("theme", "dark") == "kept."
+        assert session.change("model.n_ctx", 512).startswith("kept; load the model again")
+        assert session.change("cache.capacity", 5000).startswith("kept; the cache follows")
+        assert session.apply(**{"sampling.top_k": 7}).sampling.top_k == 7
+        assert session.spread("127.0.0.1:50052").startswith("Kept")
+        assert time.monotonic() - begun < 5
+        assert not told
+    finally:
+        go_on.set()
+    thread.join(10)
+    assert told == ["done"]
+    kept, _ = load_settings(session.assistant.profile.settings)
+    assert (kept.theme, kept.model.n_ctx, kept.sampling.top_k) == ("dark", 512, 7)
+    assert (kept.target, session.loaded) == (str(second), second)
+
+
 def test_of_two_questions_at_once_one_waits(session, monkeypatch):
     chat = session.shown.chat().id
     session.prepare()
@@ -148,7 +178,7 @@ def test_of_two_questions_at_once_one_waits(session, monkeypatch):
     for thread, _ in both:
         thread.join(10)
     assert [told for _, told in both] == [["done"], ["done"]]
-    assert chat in session.waiting
+    assert chat in session.queue
     assert sorted(m.role for m in session.store.path(chat)) == ["assistant", "user", "user"]
 
 

@@ -328,3 +328,10 @@ def test_every_family_of_templates_reads_calls_and_results(name, models, tmp_pat
         text = "".join(span.text for span in template.render([{"role": "user", "content": "What?"}, *said[:-1]]))
         assert "6 * 7" in text
         assert "forty-two" in text
+
+
+def test_a_call_in_a_fence_is_a_call_too(session, chat):
+    fenced = '```json\n{"name": "calculator", "arguments": {"expression": "6 * 7"}}\n```'
+    answer = ask(session, chat, fenced)
+    assert (answer.content, answer.steps[0].calls[0].name) == ("", "calculator")
+    assert decide(session, chat, "once", "It is 42.").content == "It is 42."

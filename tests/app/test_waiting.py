@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
 import omnidraft.app.session
-from omnidraft.app import conversing
+from omnidraft.app import conversing, waiting
+from omnidraft.app.answer_job import AnswerJob
 from omnidraft.app.session import Session, StillAnswering
+from omnidraft.app.waiting import QueueFull
 from omnidraft.chats import TextFile
+from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import ModelError
 from omnidraft.storage.paths import find_data_home
 from tests.ui.fake_assistant import FakeAssistant
@@ -60,12 +65,12 @@ def said(session, chat) -> list[tuple[str, str | None]]:
 def test_questions_are_answered_one_after_the_other_in_the_order_of_asking(session):
     first, second, third = asked_in(session, "one", "two", "three")
     assert session.writing(first)
-    assert [chat in session.waiting for chat in (first, second, third)] == [False, True, True]
+    assert [chat in session.queue for chat in (first, second, third)] == [False, True, True]
     assert said(session, second) == [("two", None)]
     end_answer(session)
     until(lambda: session.writing(second))
-    until(lambda: second not in session.waiting)
-    assert third in session.waiting
+    until(lambda: second not in session.queue)
+    assert third in session.queue
     session.stop(second)  # a stopped answer ends as well
     until(lambda: len(said(session, third)) == 2)
     assert [role for role, _ in said(session, second)] == ["two", "assistant"]
@@ -77,7 +82,7 @@ def test_the_next_question_of_the_same_conversation_waits_too_and_only_one(sessi
     with pytest.raises(StillAnswering, match="waits already"):
         conversing.ask(session, chat, "three")
     end_answer(session)
-    until(lambda: session.writing(chat) and chat not in session.waiting)
+    until(lambda: session.writing(chat) and chat not in session.queue)
     assert [text for text, _ in said(session, chat)] == ["one", "assistant", "two", "assistant"]
 
 
@@ -117,4 +122,93 @@ def test_closing_begins_nothing(session):
     _, second = asked_in(session, "one", "two")
     session.close()
     assert session.assistant.answered == ["tiny-target-a-f16"]
-    assert second not in session.waiting
+    assert second not in session.queue
+
+
+# Clients of the API beside them
+
+
+def as_a_client(session, begun: list[str], name: str, gives_up: Callable[[], bool] = bool) -> threading.Thread:
+    """A request for an answer, as the API makes it."""
+
+    def wait(is_first) -> None:
+        while not gives_up():
+            if is_first() and not session.busy:
+                with suppress(StillAnswering), session.turn():
+                    request = AnswerRequest([{"role": "user", "content": name}])
+                    session.start(AnswerJob(session.assistant, request, begun=""))
+                    begun.append(name)
+                    return
+            time.sleep(0.05)
+
+    def run() -> None:
+        with session.queue.place() as is_first:
+            wait(is_first)
+
+    thread, before = threading.Thread(target=run, daemon=True), len(session.queue)
+    thread.start()
+    until(lambda: len(session.queue) > before)
+    return thread
+
+
+def test_pages_and_clients_have_their_turn_in_the_order_of_asking(session):
+    begun: list[str] = []
+    asked_in(session, "one")
+    as_a_client(session, begun, "two")
+    (third,) = asked_in(session, "three")
+    as_a_client(session, begun, "four")
+    (fifth,) = asked_in(session, "five")
+    end_answer(session)
+    until(lambda: begun == ["two"])
+    assert third in session.queue
+    assert not session.writing(third)
+    end_answer(session)
+    until(lambda: session.writing(third))
+    assert begun == ["two"]
+    end_answer(session)
+    until(lambda: begun == ["two", "four"])
+    assert not session.writing(fifth)
+    end_answer(session)
+    until(lambda: session.writing(fifth))
+    until(lambda: not len(session.queue))
+
+
+def test_a_page_that_keeps_asking_keeps_no_client_waiting(session):
+    begun: list[str] = []
+    asked_in(session, "one")
+    as_a_client(session, begun, "client")
+    for _ in range(3):
+        asked_in(session, "more", "and more")
+    end_answer(session)
+    (late,) = asked_in(session, "in the moment between")
+    until(lambda: begun == ["client"])
+    assert late in session.queue
+
+
+def test_a_client_that_goes_away_leaves_its_turn_to_who_waits_behind(session):
+    gone = threading.Event()
+    asked_in(session, "one")
+    client = as_a_client(session, [], "two", gone.is_set)
+    (third,) = asked_in(session, "three")
+    gone.set()
+    client.join(10)
+    end_answer(session)
+    until(lambda: session.writing(third))
+
+
+def test_a_question_waits_behind_clients_too_when_nothing_is_written(session):
+    with session.queue.place():
+        (chat,) = asked_in(session, "one")
+        assert chat in session.queue
+        time.sleep(0.2)
+        assert not session.writing(chat)
+    until(lambda: session.writing(chat))
+
+
+def test_a_full_queue_is_told_and_nothing_is_stored(session, monkeypatch):
+    monkeypatch.setattr(waiting, "LONGEST", 1)
+    asked_in(session, "one", "two")
+    chat = new(session)
+    with pytest.raises(QueueFull):
+        conversing.ask(session, chat, "three")
+    assert session.store.path(chat) == []

@@ -121,6 +121,30 @@ def test_a_full_context_is_cut_to_its_newer_half_and_drafting_goes_on():
     assert set(drafting.context) == {C}
 
 
+@pytest.mark.parametrize("length", [16, 31, 33, 64])
+def test_a_draft_longer_than_half_the_context_neither_overflows_nor_reads_it_again_and_again(length):
+    drafting, model = drafting_of([B] * 9999, prompt=[A] * 50, n_ctx=64)
+    rounds = 40
+    for _ in range(rounds):
+        pieces = drawn(drafting, length)
+        assert min(length, 16) <= len(pieces) <= length
+        assert len(model.tokens) <= 64
+        settle(drafting, [toys.TARGET.by_bytes[b"c"]], accepted=0)
+    read, drafted = sum(ids for ids, _ in model.passes), sum(rows for _, rows in model.passes)
+    assert read - drafted < rounds * 8, "what a round leaves is read with the next draft, and half the context at times"
+
+
+@pytest.mark.parametrize("accepted", [0, 5, 40])
+def test_more_expected_than_fits_is_not_drafted_behind(accepted):
+    drafting, model = drafting_of([B] * 9999, prompt=[A] * 10, n_ctx=64)
+    proposals = drafting.expect([C] * 70)
+    assert drawn(drafting, 8) == [C] * 70
+    verdict = Verdict([Emission(C, None)] * (accepted + 1), accepted, accepted, 0)
+    drafting.settle(verdict, proposals)
+    assert len(drawn(drafting, 8)) == 8
+    assert len(model.tokens) <= 64
+
+
 def test_the_first_token_gets_the_space_the_drafter_expects():
     vocabulary = toy_vocabulary([b"a", b"b", b"c", b" a", b" "], padding=1)
     for said, expected in ((A, [3]), (B, [4, B])):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from omnidraft.decoding.events import Token
+from omnidraft.decoding.events import Prefill, Token
 from omnidraft.decoding.topk import Scorer
 from omnidraft.settings.config import SamplingSettings
 from tests.decoding import toys
@@ -71,3 +71,22 @@ def test_the_whole_probability_is_one_over_a_large_vocabulary():
     scorer = Scorer(50_000)
     scorer.take(np.random.default_rng(0).normal(0, 4, 50_000).astype(np.float32))
     assert np.exp(scorer.of(7).logprobs).sum() == pytest.approx(1.0, abs=1e-6)
+
+
+def test_a_prompt_may_be_scored_and_the_answer_behind_it_stays_the_same():
+    sampling = SamplingSettings.unfiltered(max_tokens=6)
+    prompt = [*toys.PROMPT, *[token.id for token in scored({"temperature": 1.0}, 3)]] * 12  # more than a pass
+    plain = [e for e in toys.decoded(toys.target(), prompt, sampling, 1, alternatives=2) if isinstance(e, Token)]
+    target = toys.target()
+    target.extend(prompt[:5], 0)  # rows of what is there already are not
+    events = list(toys.decoded(target, prompt, sampling, 1, alternatives=2, scores_prompt=True))
+    told = [one for event in events if isinstance(event, Prefill) for one in event.scored]
+    assert [token for token, _ in told] == prompt
+    assert told[0][1] is None
+    for at, (token, scores) in list(enumerate(told))[1:]:
+        assert scores.logprob == pytest.approx(expected(prompt[:at])[token], abs=1e-5)
+        assert len(scores.ids) == 2
+    assert [e for e in events if isinstance(e, Token)] == plain
+    read = list(toys.decoded(toys.target(), prompt, sampling, 1, writes=False))
+    assert not any(isinstance(event, Token) for event in read)
+    assert (read[-1].reason, read[-1].statistics.tokens) == ("length", 0)

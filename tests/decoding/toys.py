@@ -51,8 +51,11 @@ def speculation(model: ToyModel, translate: Translator, length: int = 4, verific
 def decoded(
     target: LanguageModel, prompt: Sequence[int], sampling: SamplingSettings, seed: int,
     speculation: Speculation | None = None, *, capture: int = 0, alternatives: int | None = None,
-    bias: Mapping[int, float] | None = None, **given,
+    bias: Mapping[int, float] | None = None, scores_prompt: bool = False, writes: bool = True, **given,
 ) -> Generator[Event, None, None]:  # fmt: skip
     """The answer behind a prompt of ids."""
-    request = AnswerRequest((), sampling, capture=capture, alternatives=alternatives, bias=bias or {})
+    request = AnswerRequest(
+        (), sampling, capture=capture, alternatives=alternatives, bias=bias or {}, scores_prompt=scores_prompt,
+        writes=writes,
+    )  # fmt: skip
     return decode(request, DecodeInput(target, list(prompt), seed, speculation, **given))

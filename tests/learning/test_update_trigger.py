@@ -75,6 +75,30 @@ def test_an_hour_has_room_for_so_many_minutes_and_for_one_update_at_least(tmp_pa
     history.close()
 
 
+def test_who_waits_for_the_hours_room_asks_the_file_once_until_an_update_is_written(tmp_path, monkeypatch):
+    history, other = (History(tmp_path / "metrics.sqlite") for _ in range(2))
+    due = UpdateTrigger(SimpleNamespace(refused="", enough=8, history=history))
+    asked: list[str] = []
+    ask = history._db.all
+    monkeypatch.setattr(history._db, "all", lambda sql, *values: asked.append(sql) or ask(sql, *values))
+
+    def trained(by: History, number: int) -> None:
+        ended = time.time() - 30
+        by.save("d/v", Update(number, ended - 1, "d", "t", "v", "refused", ended=ended, cpu_seconds=400))
+
+    for by, number, told in ((history, 1, "6.7 of 10"), (history, 2, "13.3 of 10"), (other, 3, "20.0 of 10")):
+        trained(by, number)
+        asked.clear()
+        for _ in range(20):
+            assert told in due.why_wait()
+        assert sum("json_extract" in sql for sql in asked) == 1
+        assert not any("SELECT facts" in sql for sql in asked)
+    monkeypatch.setattr(time, "time", lambda now=time.time: now() + 4000)
+    assert due.why_wait() == "", "an hour passes without being asked for"
+    history.close()
+    other.close()
+
+
 def test_what_a_refused_update_has_seen_is_not_tried_again_at_once(tmp_path):
     store = AdapterStore(tmp_path)
     TrainingRuns(None, None).follow(SimpleNamespace(update=None, store=store), Refused(16, "no"))

@@ -148,6 +148,54 @@ def test_logprobs_of_a_completion_have_their_own_form(server):
     assert told.text_offset == [0, *itertools.accumulate(lengths[:-1])]
 
 
+@pytest.mark.parametrize("speculation", [True, False])
+def test_a_prompt_is_scored_as_it_is_when_it_was_written(server, speculation):
+    written = complete(server, logprobs=2).choices[0]
+    text = PROMPT + written.text
+    scored = complete(server, speculation, prompt=text, max_tokens=0, logprobs=2, echo=True)
+    (choice,) = scored.choices
+    assert (choice.text, choice.finish_reason, scored.usage.completion_tokens) == (text, "length", 0)
+    told = choice.logprobs
+    assert "".join(told.tokens).removeprefix("<|begin_of_text|>") == text
+    assert (told.token_logprobs[0], told.top_logprobs[0]) == (None, None)
+    assert all(value < 0 for value in told.token_logprobs[1:])
+    offsets = [text.find(token, at) for token, at in zip(told.tokens[1:], told.text_offset[1:], strict=True)]
+    assert offsets == told.text_offset[1:]
+    count = len(written.logprobs.tokens)
+    assert told.tokens[-count:] == written.logprobs.tokens
+    assert told.token_logprobs[-count:] == pytest.approx(written.logprobs.token_logprobs, abs=0.02)
+    assert len(told.top_logprobs[-1]) >= 2
+
+
+def test_the_same_as_ids_in_a_stream_and_with_an_answer_behind(server):
+    ids = load_vocabulary(BUNDLED_MODELS / f"{MODEL}.gguf").encode(PROMPT)
+    asked = {"prompt": [ids, ids], "logprobs": 0, "echo": True}
+    scored = complete(server, max_tokens=0, **asked)
+    assert [len(choice.logprobs.tokens) for choice in scored.choices] == [len(ids)] * 2, "what a harness counts on"
+    whole, plain = complete(server, max_tokens=5, **asked), complete(server, prompt=ids, max_tokens=5, logprobs=0)
+    assert [choice.text for choice in whole.choices] == [PROMPT + plain.choices[0].text] * 2
+    first, said = whole.choices[0].logprobs, plain.choices[0].logprobs
+    assert first.token_logprobs[: len(ids)] == scored.choices[0].logprobs.token_logprobs
+    assert first.tokens[len(ids) :] == said.tokens
+    assert first.token_logprobs[len(ids) :] == pytest.approx(said.token_logprobs, abs=0.02)
+    assert first.text_offset[len(ids) :] == [len(PROMPT) + at for at in said.text_offset]
+    texts, values = ["", ""], [[], []]
+    for chunk in complete(server, max_tokens=5, stream=True, **asked):
+        for choice in chunk.choices:
+            texts[choice.index] += choice.text
+            values[choice.index] += choice.logprobs.token_logprobs if choice.logprobs else []
+    assert texts == [choice.text for choice in whole.choices]
+    assert values == [choice.logprobs.token_logprobs for choice in whole.choices]
+
+
+def test_a_prompt_may_be_read_alone_and_an_answer_is_the_same_behind_it(server):
+    before = complete(server).choices[0].text
+    done = complete(server, max_tokens=0)
+    assert (done.choices[0].text, done.choices[0].finish_reason) == ("", "length")
+    complete(server, max_tokens=0, echo=True, logprobs=1)
+    assert complete(server).choices[0].text == before
+
+
 # Several choices
 
 
@@ -204,7 +252,9 @@ REFUSED = [
     ("completions", {"prompt": [1, "x"]}, "prompt must be"),
     ("completions", {"prompt": [10**9]}, "does not know"),
     ("completions", {"prompt": "x", "best_of": 4}, "best_of"),
-    ("completions", {"prompt": "x", "echo": True, "logprobs": 1}, "echo cannot"),
+    ("completions", {"prompt": "x", "max_tokens": -1}, "max_tokens"),
+    ("completions", {"prompt": "x", "max_tokens": False}, "max_tokens"),
+    ("chat/completions", {"messages": ASK, "max_tokens": 0}, "max_tokens"),
     ("completions", {"prompt": "x", "logprobs": 21}, "from 0 to 20"),
     ("chat/completions", {"messages": ASK, "top_logprobs": 2}, "needs logprobs"),
     ("chat/completions", {"messages": ASK, "n": 0}, "from 1 to 32"),

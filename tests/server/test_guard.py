@@ -17,9 +17,11 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from omnidraft.app.sessions import Sessions
+from omnidraft.errors import SettingsError
 from omnidraft.profiles.accounts import Accounts, add_account
 from omnidraft.server.guard import auth
 from omnidraft.server.guard.security import Guard
+from omnidraft.settings.config import AppSettings
 from omnidraft.storage.paths import find_data_home
 from ui.server import make_app
 
@@ -45,6 +47,52 @@ def test_no_other_origin_reads_anything(guarded, method, origin):
     assert answer.status_code == 403
     assert "secret" not in answer.text
     assert "access-control-allow-origin" not in answer.headers
+
+
+PAGE = "http://localhost:3000"
+ASKS = {"Origin": PAGE, "Access-Control-Request-Method": "POST", "Sec-Fetch-Site": "cross-site",
+        "Access-Control-Request-Headers": "authorization,content-type,x-stainless-os"}  # fmt: skip
+
+
+@pytest.fixture
+def clients_page(tmp_path) -> Iterator[TestClient]:
+    """All pages; those of another address may use the API if the settings say so."""
+    home = find_data_home(tmp_path / "home")
+    sessions = Sessions(home, "default")
+    with TestClient(make_app(sessions, "127.0.0.1", api_key="key"), base_url=HERE) as client:
+        client.session = sessions.get()
+        yield client
+
+
+def test_a_page_that_the_setting_names_may_use_the_api(clients_page):
+    refused = clients_page.options("/v1/chat/completions", headers=ASKS)
+    assert (refused.status_code, "allowed_origins" in refused.text) == (403, True)
+    clients_page.session.change("allowed_origins", (PAGE,))
+    asked = clients_page.options("/v1/chat/completions", headers=ASKS)
+    assert (asked.status_code, asked.headers["access-control-allow-origin"]) == (200, PAGE)
+    assert "x-stainless-os" in asked.headers["access-control-allow-headers"]
+    assert "access-control-allow-credentials" not in asked.headers
+    page = {"Origin": PAGE, "Sec-Fetch-Site": "cross-site"}
+    listed = clients_page.get("/v1/models", headers={**page, "Authorization": "Bearer key"})
+    assert (listed.status_code, listed.headers["access-control-allow-origin"]) == (200, PAGE)
+    unknown = clients_page.get("/v1/models", headers=page)
+    assert (unknown.status_code, unknown.headers["access-control-allow-origin"]) == (401, PAGE), "it can read why"
+
+
+def test_it_may_use_nothing_else_and_no_other_page_may(clients_page):
+    clients_page.session.change("allowed_origins", (PAGE,))
+    for path in ("/", "/config", "/gradio_api/info", "/v1"):
+        assert clients_page.get(path, headers={"Origin": PAGE}).status_code == 403
+    for origin in ("http://localhost:3001", "https://localhost:3000", "null", "http://evil.example"):
+        assert clients_page.options("/v1/models", headers={**ASKS, "Origin": origin}).status_code == 403
+
+
+@pytest.mark.parametrize(
+    "entry", ["*", "null", "localhost:3000", "http://a/b", "http://a/", "http://u@a", "http://*.a"]
+)
+def test_what_is_no_address_of_a_page_is_refused_as_a_setting(entry):
+    with pytest.raises(SettingsError, match="allowed_origins"):
+        AppSettings(allowed_origins=(entry,))
 
 
 @pytest.mark.parametrize("site", ["same-site", "cross-site"])

@@ -255,7 +255,7 @@ class ChatView:
                     yield from self._growing(session, job, chat, lambda: followed.by == mine)
                 if followed.by == mine:
                     followed.started, followed.ended = job.started, True
-            elif chat in session.waiting:
+            elif chat in session.queue:
                 followed.ended = True
                 yield {self.followed: followed}  # where Gradio may end this
                 time.sleep(LOOK_EVERY)
@@ -369,13 +369,13 @@ def _unseen(lost: Callable[[OmniDraftError], None] | None, begun: futures.Future
 
 def _is_asked(session: Session, chat: str) -> bool:
     """Whether an answer in this conversation is being written, or will be."""
-    return session.writing(chat) or chat in session.waiting
+    return session.writing(chat) or chat in session.queue
 
 
 def shown_turns(session: Session, chat: str, path: list[Message]) -> Turns:
     versions, job = session.store.versions(chat), session.job
     if job is None or not session.writing(chat):
-        return turns(path, versions, waits=chat in session.waiting)
+        return turns(path, versions, waits=chat in session.queue)
     return turns(path, versions, (job.message, spoken(job)), job.steps)
 
 

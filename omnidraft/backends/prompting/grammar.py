@@ -28,7 +28,7 @@ _LIMITS = llguidance.LLParserLimits(max_grammar_size=20_000, verbose_errors=Fals
 _STACK = 256 << 20  # bytes; llguidance descends 2 to 8 KB for each level of a grammar
 _QUIET = 0
 _PLACE = re.compile(r"^(at )?\d+\(\d+\): (failed to compile JSON schema: )?")  # in Lark that nobody but us has seen
-_DETAIL = re.compile(r"^error: (.*)$", re.MULTILINE)  # of a regular expression
+_DETAIL = re.compile(r"\A.*\n +(.*)\n[ ^]*\nerror: (.*)$", re.MULTILINE)  # a regular expression and its fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ def _reason(told: str) -> str:
         return "it never ends"
     first = _PLACE.sub("", told.split("\n")[0]).removesuffix("<non-verbose/>")
     detail = _DETAIL.search(told)
-    return f"{first} {detail[1]}"[:200] if detail else first[:200].rstrip(".: ")
+    return f"{first} {detail[2]}, in {detail[1][:100]}"[:300] if detail else first[:200].rstrip(".: ")
 
 
 def _with_deep_stack(text: str, tokens: llguidance.LLTokenizer) -> llguidance.LLMatcher:

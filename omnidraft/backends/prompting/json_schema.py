@@ -63,6 +63,28 @@ def schema_text(schema: Any) -> str:
         raise GrammarError("This JSON schema is nested too deeply.") from None
 
 
+def fits(value: Any, schema: Any) -> bool:
+    """Whether `value` is what `schema` describes, objects closed as in `schema_text`; False for what is no schema.
+
+    Regular expressions are passed over: Python takes for ever with some. Nothing is fetched that a reference names.
+    """
+    from jsonschema import Draft202012Validator  # here, as its own takes a tenth of a second to import
+    from referencing import Registry
+
+    try:
+        known = json.loads(json.dumps(schema))
+        parts = list(_parts(known, 0))
+        known = known if any(map(_combines, parts)) else _closed(known)
+        for part in list(_parts(known, 0)):
+            part.pop("pattern", None)
+            if part.pop("patternProperties", None) is not None:
+                part.pop("additionalProperties", None)
+        Draft202012Validator.check_schema(known)
+        return bool(Draft202012Validator(known, registry=Registry()).is_valid(value))
+    except Exception:  # of a schema that nobody can make sense of: references to nothing or without an end
+        return False
+
+
 def _numbers(value: Any, literal: bool = False) -> Iterator[float]:
     """All numbers that something may have to equal or stay below. literal: inside a constant, where no word is one."""
     if isinstance(value, dict):

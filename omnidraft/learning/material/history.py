@@ -62,6 +62,7 @@ class History:
 
     def __init__(self, file: Path) -> None:
         self._db = Database(file, APPLICATION_ID, MIGRATIONS)
+        self._costs: tuple[int, list[tuple[float, float]]] | None = None  # as of a version of the file
 
     def close(self) -> None:
         self._db.close()
@@ -75,6 +76,7 @@ class History:
             values = (update.number, store, update.version, json.dumps(asdict(update)))
             self._db.run("INSERT OR REPLACE INTO updates VALUES (?, ?, ?, ?)", values)
             self._db.run("DELETE FROM updates WHERE number <= ?", (update.number - KEPT_UPDATES,))
+        self._costs = None
 
     def end_running(self, reason: str) -> None:
         """Call the last updates that were never told the end of interrupted, where they stand."""
@@ -91,8 +93,17 @@ class History:
 
     def spent(self, seconds: float) -> float:
         """Processor seconds of the updates that ended in the last `seconds`."""
-        took, ended = "json_extract(facts, '$.cpu_seconds')", "json_extract(facts, '$.ended')"
-        return self._db.all(f"SELECT total({took}) FROM updates WHERE {ended} > ?", (time.time() - seconds,))[0][0]
+        since = time.time() - seconds
+        return sum(took for ended, took in self.costs() if ended > since)
+
+    def costs(self) -> list[tuple[float, float]]:
+        """When each update ended, 0 for one that has not, and its processor seconds; newest first. Read once until
+        somebody writes one, for who waits for room in the hour asks again and again."""
+        version = self._db.all("PRAGMA data_version")[0][0]  # of what other programs wrote
+        if self._costs is None or self._costs[0] != version:
+            facts = "coalesce(json_extract(facts, '$.ended'), 0), coalesce(json_extract(facts, '$.cpu_seconds'), 0)"
+            self._costs = version, self._db.all(f"SELECT {facts} FROM updates ORDER BY number DESC")
+        return self._costs[1]
 
     def published(self, store: str) -> dict[str, Update]:
         """The update behind each version of a store."""

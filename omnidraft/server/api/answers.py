@@ -19,6 +19,7 @@ from starlette.concurrency import run_in_threadpool
 from omnidraft.app.answer_job import AnswerJob
 from omnidraft.app.embedding_job import EmbeddingJob
 from omnidraft.app.session import Session, StillAnswering
+from omnidraft.app.waiting import LOOK_EVERY
 from omnidraft.backends.base import LanguageModel
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.prompting.grammar import Grammar, behind_thoughts, required_call
@@ -118,8 +119,8 @@ async def when_idle(session: Session, request: Request, begin: Callable[[], Any]
                 try:
                     return await run_in_threadpool(begin)
                 except StillAnswering:
-                    pass  # a page's answer began in the meantime
-            await asyncio.sleep(0.05)
+                    pass  # an answer of a page that cannot wait began in the meantime
+            await asyncio.sleep(LOOK_EVERY)
 
 
 def _answer(session: Session, name: str, model: ModelInfo, choice: Choice) -> Reply:
@@ -135,18 +136,18 @@ def _answer(session: Session, name: str, model: ModelInfo, choice: Choice) -> Re
         wanted = AnswerRequest(
             prompt, choice.sampling, asked.draft, begun, alternatives=asked.alternatives, bias=asked.bias,
             template_options=template_options(prompted.template, asked.template_options),
+            scores_prompt=asked.echo and asked.alternatives is not None, writes=asked.writes,
         )  # fmt: skip
         template = wanted.told(prompted.template)
         wanted = replace(wanted, grammar=_checked_grammar(prompted.model, template, asked))
-        scores = None
+        echo, scores = (prompt.text if asked.echo else ""), None
         if asked.alternatives is not None:
-            scores = Logprobs(prompted.model.vocabulary, template.answer_prefix if chat else "")
+            scores = Logprobs(prompted.model.vocabulary, template.answer_prefix if chat else "", echo)
         watches = [scores.watch] if scores is not None else []
         job = session.start(AnswerJob(session.assistant, wanted, begun="", watches=watches))
         if chat:
             reader = template.reader(asked.tools.schemas if asked.tools is not None else {})
             return Reply(job, name, choice.index, choice.again, ChatForm(job, reader, asked.tools, scores))
-        echo = prompt.text if asked.echo else ""
         return Reply(job, name, choice.index, choice.again, TextForm(job, echo, scores))
 
 

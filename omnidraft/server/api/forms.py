@@ -118,7 +118,8 @@ class TextForm:
         return {"text": self._echo + self._job.text, "logprobs": self._scores(always=True)}
 
     def opening(self) -> list[dict[str, Any]]:
-        return [{"text": self._echo, "logprobs": None}] if self._echo else []
+        """The prompt; where its tokens are scored it comes with them, once it was read."""
+        return [{"text": self._echo, "logprobs": None}] if self._echo and self._logprobs is None else []
 
     def closing(self) -> dict[str, Any]:
         return {"text": "", "logprobs": None}
@@ -127,6 +128,8 @@ class TextForm:
         text = self._job.text
         new, self._read = text[self._read :], len(text)
         scores = self._scores()
+        if scores is not None and self._echo:
+            new, self._echo = self._echo + new, ""
         return [{"text": new, "logprobs": scores}] if new or scores else []
 
     def _scores(self, always: bool = False) -> dict[str, Any] | None:

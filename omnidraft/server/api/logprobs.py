@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from omnidraft.app.answer_job import AnswerJob
-from omnidraft.decoding.events import Event, Finished, Token
+from omnidraft.decoding.events import Event, Finished, Prefill, Token
 from omnidraft.decoding.topk import Scores
 from omnidraft.vocab import Vocabulary
 
@@ -19,11 +19,12 @@ Entry = tuple[Token, int]  # and the byte of the answer it begins at
 
 
 class Logprobs:
-    """Give `watch` to the job. prefix: what the answer's text leaves out at its beginning (see `answer_prefix`)."""
+    """Give `watch` to the job. prefix: what the answer's text leaves out at its beginning (see `answer_prefix`); echo:
+    the prompt, where it stands in front of the answer's text, its tokens in front of the answer's."""
 
-    def __init__(self, vocabulary: Vocabulary, prefix: str = "") -> None:
+    def __init__(self, vocabulary: Vocabulary, prefix: str = "", echo: str = "") -> None:
         self._vocabulary = vocabulary
-        self._prefix = prefix.encode()
+        self._prefix, self._echo = prefix.encode(), echo.encode("utf-8", "replace")
         self._entries: list[Entry] = []
         self._spelled = self._shown = self._read = 0
         self._cut = self._ended = False
@@ -37,9 +38,23 @@ class Logprobs:
                 self._spelled = -len(self._prefix)
             self._entries.append((event, max(self._spelled, 0)))
             self._spelled += len(event.data)
+        elif isinstance(event, Prefill) and event.scored:
+            for token, scores in event.scored:
+                data = self._spelling(token)
+                self._entries.append((Token(token, data, "", "target", 0, None, scores), self._spelled))
+                self._spelled += len(data)
+            if event.done == event.total:  # ids that spell no text would set the answer's back
+                self._spelled = len(self._echo)
+            self._shown = self._spelled
         elif isinstance(event, Finished):
             self._shown += len(event.text.encode())
             self._cut, self._ended = event.reason == "stop_string", True
+
+    def _spelling(self, token: int) -> bytes:
+        """What a token of the prompt is of its text: a control token is nothing unless it is spelled out there, and the
+        first may have a space in front that only its vocabulary needs."""
+        data, rest = self._bytes(token), self._echo[self._spelled :]
+        return next((each for each in (data, data[1:]) if each and rest.startswith(each)), b"")
 
     def news(self) -> list[Entry]:
         """What became showable since the last look."""
@@ -61,17 +76,17 @@ class Logprobs:
 
     def of_text(self, entries: Sequence[Entry]) -> dict[str, Any]:
         """As a completion's choice holds them; what was said is always among the likeliest named."""
-        decoder, at, offsets = codecs.getincrementaldecoder("utf-8")("ignore"), 0, []
+        decoder, at, offsets = codecs.getincrementaldecoder("utf-8")("ignore"), 0, list[int]()
         for token, _ in self._entries[: self._read]:
             offsets.append(at)
             at += len(decoder.decode(token.data))
-        found = [(token, _scores(token)) for token, _ in entries]
+        found = [(token, token.scores) for token, _ in entries]
         return {
             "tokens": [self._text(token.id) for token, _ in found],
-            "token_logprobs": [scores.logprob for _, scores in found],
+            "token_logprobs": [scores.logprob if scores else None for _, scores in found],
             "top_logprobs": [
                 {**{self._text(i): value for i, value in zip(scores.ids, scores.logprobs, strict=True)},
-                 self._text(token.id): scores.logprob}
+                 self._text(token.id): scores.logprob} if scores else None
                 for token, scores in found
             ],
             "text_offset": offsets[len(offsets) - len(entries) :],

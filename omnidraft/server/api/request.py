@@ -45,7 +45,7 @@ Prompt = list[dict[str, Any]] | str | list[int]
 class CompletionRequest:
     """A request that makes sense. prompts: messages, or texts or token ids to go on with; alternatives: how many of the
     likeliest tokens are to be told beside each, None: no log probabilities at all; template_options: what the chat
-    template is to be told."""
+    template is to be told; writes: False: nothing is to be written behind the prompt."""
 
     model: str
     prompts: list[Prompt]
@@ -58,6 +58,7 @@ class CompletionRequest:
     n: int = 1  # choices for each prompt
     alternatives: int | None = None
     echo: bool = False
+    writes: bool = True
     suffix: str | None = None  # what stands behind the text that is to be written
     template_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     bias: Mapping[int, float] = dataclasses.field(default_factory=dict)
@@ -87,9 +88,13 @@ class CompletionRequest:
         """What a request for a completion of the older kind asks for."""
         body = _supported(json_body(data), _UNSUPPORTED_TEXT)
         alternatives, echo = whole(body, "logprobs", 0, MAX_ALTERNATIVES), bool(field(body, "echo", bool))
-        if echo and alternatives is not None:
-            raise BadRequest("echo cannot be used together with logprobs: a prompt's own are not computed here.")
+        longest = next((name for name in _LONGEST if body.get(name) is not None), "")
+        writes = not (type(body.get(longest)) is int and body[longest] == 0)
+        if not writes:  # only its prompt is read, as those do who score texts
+            body = {name: value for name, value in body.items() if name != longest}
         common = _common(session, body, replace(session.settings.sampling, max_tokens=SHORT))
+        if not writes:
+            common["draft"] = replace(common["draft"], enabled=False)
         if whole(body, "best_of", 1, MAX_CHOICES) not in (None, common["n"]):
             raise BadRequest("best_of must be left out or equal to n.")
         return cls(
@@ -98,6 +103,7 @@ class CompletionRequest:
             tools=None,
             alternatives=alternatives,
             echo=echo,
+            writes=writes,
             suffix=field(body, "suffix", str) or None,
             **common,
         )

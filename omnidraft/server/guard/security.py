@@ -8,12 +8,13 @@ another port of this machine included, from posting here and from reading. Knows
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
 import safehttpx
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -71,21 +72,29 @@ def is_local(host: str) -> bool:
         return host == "localhost"
 
 
-class Guard:
-    """ASGI middleware: refuses unknown hosts and foreign origins, adds the headers to everything that leaves."""
+_API = ("/v1/", "/infill")
 
-    def __init__(self, app: ASGIApp, hosts: Sequence[str]) -> None:
+
+class Guard:
+    """ASGI middleware: refuses unknown hosts and foreign origins, adds the headers to everything that leaves.
+
+    origins: tells which pages of other addresses may use the API just now. They send no cookies.
+    """
+
+    def __init__(self, app: ASGIApp, hosts: Sequence[str], origins: Callable[[], Collection[str]] = tuple) -> None:
         self.app = app
         self.hosts = {host.lower() for host in hosts}
+        self.origins = origins
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return
-        app = self._refusal(scope) or self.app
+        app = self._chosen(scope)
         await app(scope, receive, changing_headers(send, lambda headers: headers.update(HEADERS)))
 
-    def _refusal(self, scope: Scope) -> PlainTextResponse | None:
+    def _chosen(self, scope: Scope) -> ASGIApp:
+        """What answers this request: the application, or a refusal."""
         headers = Headers(scope=scope)
         if _name(headers.get("host", "")) not in self.hosts:
             return PlainTextResponse("This address is not served here.", status_code=400)
@@ -93,9 +102,21 @@ class Guard:
         foreign = origin is not None and not _same(origin, headers["host"])
         # A link that leads here comes from elsewhere too; only what a page does by itself is refused.
         fetched = headers.get("sec-fetch-site") in _ELSEWHERE and headers.get("sec-fetch-mode") != "navigate"
-        if foreign or fetched:
-            return PlainTextResponse("Requests from other sites are refused.", status_code=403)
-        return None
+        if not (foreign or fetched):
+            return self.app
+        told = "Requests from other sites are refused."
+        if scope["path"].startswith(_API):
+            if origin is not None and origin.lower() in {each.lower() for each in self.origins()}:
+                return _across(self.app, origin)
+            told += " To let a page use the API, add its address to the setting allowed_origins."
+        return PlainTextResponse(told, status_code=403)
+
+
+def _across(app: ASGIApp, origin: str) -> ASGIApp:
+    """`app` for a page of another address, with the headers that let its browser ask and read."""
+    return CORSMiddleware(
+        app, [origin], ("GET", "POST"), ("*",), allow_private_network=True, expose_headers=("Retry-After",)
+    )
 
 
 def _name(host: str) -> str:

@@ -114,7 +114,7 @@ class JsonReader:
 
 def is_object(text: str) -> bool:
     try:
-        return isinstance(json.loads(text), dict)
+        return isinstance(json.loads(text, parse_constant=int), dict)  # NaN, which JSON has not, is no int either
     except (ValueError, RecursionError):
         return False
 
@@ -219,7 +219,11 @@ class NamedCall:
 
 
 class JsonCall:
-    """A call that is one JSON object. Arguments are told from where both they and the name are known."""
+    """A call that is one JSON object. Arguments are told from where both they and the name are known.
+
+    Braces may be doubled, the object's own or all of them, as some templates show their models how calls are written.
+    given: there were arguments.
+    """
 
     def __init__(self, body: JsonCalls, tools: Tools, tell: Tell) -> None:
         self.done = self.failed = self.begun = False
@@ -227,20 +231,33 @@ class JsonCall:
         self._scan = (
             _KeyedScan(frozenset(), frozenset()) if body.keyed else JsonScan(body.names | body.ids, body.arguments)
         )
-        self._expected = {path[0] for path in (*body.names, *body.arguments, *body.ids)} | body.others | _OTHERS
+        self.expected = {path[0] for path in (*body.names, *body.arguments, *body.ids)} | body.others | _OTHERS
         self._place: Path | None = None
         self._told = 0
+        self._doubled = False
+
+    @property
+    def given(self) -> bool:
+        return self._place is not None
 
     def feed(self, text: str, at: int, final: bool) -> int:
-        if not text.startswith("{", at) and not self._scan.started:
-            self.failed = True
-            return at
+        if not self._scan.started:
+            self.failed = not text.startswith("{", at)
+            if self.failed or (at + 1 == len(text) and not final):
+                return at
+            self._doubled = text.startswith("{{", at)
+            at += self._doubled
         at = self._scan.feed(text, at)
         if not self._check_name():
             self.failed = True
             return at
         if self.begun:
             self._tell_arguments()
+        if self._scan.done and self._doubled:
+            closer = skip_space(text, at)
+            if closer == len(text) and not final:
+                return at
+            at = closer + 1 if text.startswith("}", closer) else at
         if self._scan.done and not self.failed:
             self._end()
         self.failed = self.failed or self._scan.failed or (final and not self.done)
@@ -253,7 +270,7 @@ class JsonCall:
         if self._body.keyed:
             found: str | None = next((path[0] for path in self._scan.keys if len(path) == 1), None)
         else:
-            if any(path[0] not in self._expected for path in self._scan.keys):
+            if any(path[0] not in self.expected for path in self._scan.keys):
                 return False
             found = next((self._scan.strings[path] for path in self._body.names if path in self._scan.strings), None)
         if found is None:
@@ -272,7 +289,7 @@ class JsonCall:
             self._place = next(iter(self._scan.texts), None)
         parts = self._scan.texts.get(self._place, []) if self._place is not None else []
         first = next((part for part in parts if part and not part.isspace()), "")
-        if first.lstrip()[:1] == "{" and len(parts) > self._told:
+        if first.lstrip()[:1] == "{" and len(parts) > self._told and not self._doubled:
             more = "".join(parts[self._told :])
             self._tell(Arguments(more if self._told else more.lstrip()))
             self._told = len(parts)
@@ -281,6 +298,8 @@ class JsonCall:
         text = "".join(self._scan.texts.get(self._place, ())) if self._place is not None else ""
         if not self._told:
             text = _inner(text)
+            if self._doubled and not is_object(text):
+                text = text.replace("{{", "{").replace("}}", "}")
             self._tell(Arguments(text))
         self.failed = not is_object(text)
         self.done = not self.failed

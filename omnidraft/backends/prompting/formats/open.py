@@ -7,14 +7,21 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
-from omnidraft.backends.prompting.formats.events import Content, Event, Reading, collect
+from omnidraft.backends.prompting.formats.calls import JsonCall, Tools, is_object
+from omnidraft.backends.prompting.formats.events import Content, Event, Reading, Thoughts, collect
 from omnidraft.backends.prompting.formats.harmony import HarmonyReader
-from omnidraft.backends.prompting.formats.pattern import ChatFormat, Match, ends, match, skip_space
+from omnidraft.backends.prompting.formats.pattern import ChatFormat, JsonCalls, Match, ends, match, skip_space
 from omnidraft.backends.prompting.formats.reader import AnswerReader
+from omnidraft.backends.prompting.json_schema import fits
 
 _BEGINS = re.compile(r"\s*(`{0,3}|```[a-z]*)")  # what may become a fence
 _FENCE = re.compile(r"^\s*(```[a-z]*\s*)?")
 _END = re.compile(r"\s*`{0,3}\s*\Z")
+# A call without its template's marks: what may become one, up to the object's first key, and the whole of it.
+_CALL_BEGINS = re.compile(
+    r'\s*(?:```(?:\w*\Z|(?:json|tool_call)?\s*)|`{0,2})(?:\{\{?\s*(?:"(?P<key>\w*)(?P<closed>")?)?)?'
+)
+_CALL = re.compile(r"\s*(?P<fence>```(?:json|tool_call)?\s*)?(?P<object>\{.*\})(?(fence)\s*(?:```)?)\s*", re.DOTALL)
 
 
 class Reader(Protocol):
@@ -28,7 +35,9 @@ def open_reader(
 ) -> Reader:
     """begun: what the prompt has of the answer. only_json: the answer must be JSON, whatever fence is around it."""
     reader: Reader = HarmonyReader(tools, begun) if form.harmony else AnswerReader(form, tools, begun)
-    return Unfenced(reader) if only_json else reader
+    if only_json:
+        return Unfenced(reader)
+    return PlainCalls(reader, tools) if tools else reader
 
 
 class Unfenced:
@@ -64,6 +73,63 @@ class Unfenced:
                 self._held = self._held[len(text) :]
                 found += [Content(text)] if text else []
         return found
+
+
+class PlainCalls:
+    """Content that is nothing but one JSON object is a call where it names a tool and has arguments that fit: models
+    forget the marks that their template puts around a call, or write a fence in their place. Only what may still
+    become one is held back."""
+
+    def __init__(self, reader: Reader, tools: Mapping[str, Any]) -> None:
+        self._reader, self._tools = reader, Tools(tools)
+        self._held: str | None = ""  # None: the answer is no such call
+
+    def feed(self, text: str) -> list[Event]:
+        return self._part(self._reader.feed(text))
+
+    def finish(self) -> list[Event]:
+        events = self._part(self._reader.finish())
+        return [*events, *(_plain_call(self._held or "", self._tools) or self._let_go())]
+
+    def _part(self, events: list[Event]) -> list[Event]:
+        found: list[Event] = []
+        for event in events:
+            if isinstance(event, Content) and self._held is not None:
+                self._held += event.text
+                found += [] if _may_call(self._held) else self._let_go()
+            else:
+                found += self._let_go() if self._held or not isinstance(event, Thoughts) else []
+                found.append(event)
+        return found
+
+    def _let_go(self) -> list[Event]:
+        held, self._held = self._held, None
+        return [Content(held)] if held else []
+
+
+_PLAIN = JsonCalls()
+_KEYS = JsonCall(_PLAIN, Tools(None), lambda _: None).expected
+
+
+def _may_call(text: str) -> bool:
+    begun = _CALL_BEGINS.match(text)
+    return begun is not None and (begun["key"] in _KEYS if begun["closed"] else begun.end() == len(text))
+
+
+def _plain_call(text: str, tools: Tools) -> list[Event]:
+    """The call that is all of this text; nothing if it is none."""
+    whole, events = _CALL.fullmatch(text), list[Event]()
+    if whole is None:
+        return []
+    written = whole["object"]
+    single = written.replace("{{", "{").replace("}}", "}")
+    call = JsonCall(_PLAIN, tools, events.append)
+    if call.feed(written, 0, True) < len(written) or not (call.done and call.given):
+        return []
+    if not any(map(is_object, (written, written[1:-1], single))):  # reading calls is less strict
+        return []
+    (read,) = collect(events).calls
+    return events if fits(json.loads(read.arguments), tools.schema(read.name)) else []
 
 
 def begun_text(form: ChatFormat, prompt: str) -> str:

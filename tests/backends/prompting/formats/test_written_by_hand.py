@@ -44,7 +44,11 @@ def in_tags() -> Iterator[Case]:
     yield case(f"<think>hm</think>Hi\n{call}", OSLO, thought="hm", said="Hi\n")
     yield case("<think>hm, hm", thought="hm, hm")
     yield case("<think>\nI call <tool_call> now?\n</think>\nNo.", thought="I call <tool_call> now?", said="No.")
-    yield case(f"```json\n{PLAIN}\n```", said=f"```json\n{PLAIN}\n```")
+    yield case(f"```json\n{PLAIN}\n```", OSLO)
+    doubled = PLAIN.replace("{", "{{").replace("}", "}}")
+    for written in (f"{{{PLAIN}}}", doubled, f"{{{PLAIN} }}", f"{{ {PLAIN[1:-1]} }}"):
+        yield case(f"<tool_call>\n{written}\n</tool_call>", OSLO)
+        yield case(f"<tool_call>{written}</tool_call>\n<tool_call>{PLAIN}</tool_call>", OSLO, OSLO)
     yield case(f"<tool_call>\n{PARAMETERS}\n</tool_call>", OSLO)
     yield case('<tool_call>\n{"name": "now"}\n</tool_call>', NOW)
     yield case('<tool_call>\n{"name": "now", "arguments": null}\n</tool_call>', NOW)
