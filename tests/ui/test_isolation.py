@@ -189,7 +189,8 @@ def attempts(event: Event, hers: Belongings) -> list[tuple[list, dict | None]]:
         "od-set-model-threads": "1",
         "od-set-model-n_gpu_layers": "0", "od-set-model-kv_type": "f16", "od-programs": [],
         "od-race-model": str(hers.model), "od-race-topic": "code", "od-race-own": "",
-        "od-race-copies": False, "od-race-kept": False, "od-race-float": True, "od-by-path": str(hers.model), "od-worker-address": "127.0.0.1:1",
+        "od-race-copies": False, "od-race-kept": False, "od-race-float": True, "od-by-path": str(hers.model),
+        "od-worker-address": "127.0.0.1:1",
         "od-repo": "", "od-hub-words": "", "od-hub-found": None, "od-files": None, "od-folders": str(hers.model.parent),
         "od-own-upload": {"path": str(hers.prompts), "meta": {"_type": "gradio.FileData"}},
     }  # fmt: skip
