@@ -63,5 +63,12 @@ def measured_cost(session: Session) -> CostModel | None:
     return known[0].cost if known else None
 
 
+def cost_of(session: Session, target: Path) -> CostModel | None:
+    """What passes of a target take: as measured now if it is the one that is loaded, else as it was measured before."""
+    if session.loaded is not None and session.loaded.resolve() == target.resolve():
+        return measured_cost(session)
+    return _store(session).cost(target, session.model_settings) if target.exists() else None
+
+
 def _store(session: Session) -> SpeedStore:
     return SpeedStore(session.assistant.home.cache / SPEED_FILE)

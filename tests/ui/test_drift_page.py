@@ -7,9 +7,13 @@ from dataclasses import replace
 
 import pytest
 
+from omnidraft.app.sessions import Sessions
+from omnidraft.storage.paths import find_data_home
 from tests.lab.traces import state_of
+from tests.real import QWEN, SMOL, real_model
+from tests.serving import SETTINGS
 from tests.ui.chatting import choose, write
-from ui.drift import view
+from ui.drift import form, view
 
 
 def test_a_speedup_is_shown_with_its_interval_and_not_of_too_few_prompts():
@@ -120,3 +124,34 @@ def test_a_schedule_that_makes_no_sense_is_refused_in_a_sentence(server, pages):
     write(page, "#od-own textarea", "no-such-model, dialogue, 3")
     page.click("#od-drift-start")
     page.wait_for_selector("#od-said >> text=no-such-model")
+
+
+def test_two_real_models_come_before_the_toys(make_server, pages):
+    folder = real_model(QWEN).parent
+    if real_model(SMOL).parent != folder:
+        pytest.skip(f"{SMOL} does not lie beside {QWEN}")
+    settings = f'target = "{real_model(SMOL)}"\nmodel_folders = ["{folder}"]\n\n{SETTINGS}'
+    page = open_lab(pages, make_server(settings=settings))
+    page.wait_for_function("document.querySelector('#od-schedule input').value.startsWith('Another model: SmolLM2')")
+    assert "Qwen2.5-Coder" in page.input_value("#od-schedule input")
+    assert page.input_value("#od-count input") == "20"
+    page.click("#od-schedule input")
+    offered = page.locator("#od-schedule [role=option]").all_inner_texts()
+    assert "Another task" in offered[1]
+    assert [("Quick, with toys" in text) for text in offered] == [False, False, True, True, True, False]
+
+
+def test_a_switch_between_real_models_is_the_plan_of_its_name(tmp_path):
+    home = find_data_home(tmp_path / "home")
+    home.models.mkdir(parents=True, exist_ok=True)
+    for name in (SMOL, QWEN):
+        (home.models / name).symlink_to(real_model(name))
+    sessions = Sessions(home, "ada")
+    session = sessions.get("ada")
+    plan = form.plan_of(session, form.REAL, "3", "", any_file=True)
+    first, second, third = plan.segments
+    assert first == third != second
+    assert {first.target, second.target} == {real_model(SMOL).stem, real_model(QWEN).stem}
+    for alone in (True, False):
+        assert {form.target_of(session, one, any_file=alone).name for one in plan.targets} == {SMOL, QWEN}
+    sessions.close()

@@ -189,16 +189,19 @@ def attempts(event: Event, hers: Belongings) -> list[tuple[list, dict | None]]:
         "od-set-model-threads": "1",
         "od-set-model-n_gpu_layers": "0", "od-set-model-kv_type": "f16", "od-programs": [],
         "od-race-model": str(hers.model), "od-race-topic": "code", "od-race-own": "",
-        "od-race-copies": False, "od-race-kept": False, "od-worker-address": "127.0.0.1:1",
+        "od-race-copies": False, "od-race-kept": False, "od-race-float": True, "od-by-path": str(hers.model),
+        "od-worker-address": "127.0.0.1:1",
         "od-repo": "", "od-hub-words": "", "od-hub-found": None, "od-files": None, "od-folders": str(hers.model.parent),
         "od-own-upload": {"path": str(hers.prompts), "meta": {"_type": "gradio.FileData"}},
     }  # fmt: skip
     lists = [own.format(source) for source in (hers.prompts, hers.prompts.name, f"../../ada/drift/{hers.run}")]
     lists += [f"{hers.model}, math, 1", f"{hers.model.parents[3] / 'nothing.gguf'}, math, 1"]
     rows = [[text if name == "od-own" else known[name] for name in event.inputs] for text in lists]
-    if "od-folders" in event.inputs:
+    if {"od-folders", "od-by-path"} & set(event.inputs):
         root = hers.model.parents[3]
-        rows = [[str(folder), None] for folder in (hers.model.parent, root, root / "profiles", root / "nothing")]
+        rows = [
+            [str(folder), None] for folder in (hers.model.parent, hers.model, root, root / "profiles", root / "nothing")
+        ]
     elif "od-own" not in event.inputs:
         rows = rows[:1]
     if event.of("od-models"):

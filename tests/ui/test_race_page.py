@@ -12,14 +12,20 @@ import pytest
 import omnidraft.app.session
 from omnidraft.app.race_job import RaceJob, RacePlan
 from omnidraft.app.sessions import Sessions
+from omnidraft.app.speeds import SPEED_FILE, SpeedStore, speed_key
+from omnidraft.backends.gguf.file import read_info
+from omnidraft.decoding.chances import Knowledge
+from omnidraft.decoding.cost import CostModel
 from omnidraft.errors import ModelError, SettingsError
 from omnidraft.lab.prompts import own_prompts, topic_prompts
 from omnidraft.lab.race import Score
-from omnidraft.settings.config import AppSettings
+from omnidraft.settings.config import AppSettings, ModelSettings
 from omnidraft.storage.paths import find_data_home
+from tests.real import SMOL, real_model
+from tests.serving import SETTINGS
 from tests.ui.chatting import arrived, choose, write
 from tests.ui.fake_assistant import FakeAssistant
-from ui.drift import race
+from ui.drift import price, race
 from ui.drift.race import FEWEST, LESSON, OWN, RACED, parted, plan_of
 
 
@@ -177,3 +183,25 @@ def test_a_lesson_shows_its_progress_and_two_bars(make_server, pages):
     page.wait_for_selector(".od-race[data-phase=teaching], .od-race[data-phase=training]", timeout=60_000)
     page.wait_for_selector(".od-race[data-phase=taught]", timeout=600_000)
     assert page.locator(".od-gainbar").count() == 2
+
+
+def test_where_guessing_cannot_pay_the_page_says_so_and_offers_a_float_form(make_server, pages):
+    smol = real_model(SMOL)
+    server = make_server(settings=f'target = "{smol}"\n\n{SETTINGS}')
+    known = Knowledge(CostModel({1: 0.01, 2: 0.024, 5: 0.042, 9: 0.09}, 0.001))
+    known.cost.keep()
+    store = SpeedStore(server.data / "home/cache" / SPEED_FILE)
+    store.save(speed_key(smol, None, ModelSettings(threads=1), None, True), known)
+    page = pages.open(server, "/drift-lab")
+    page.wait_for_selector("#od-race-price >> text=five tokens of SmolLM2-135M-Instruct for 4.2 times the price of one")
+    assert "guessing cannot pay for this file" in page.inner_text("#od-race-price")
+    assert page.locator("label >> text=Race its F32 form").is_visible()
+    choose(page, "#od-race-model", "tiny-target-b")
+    page.wait_for_selector("label >> text=Race its F32 form", state="hidden")
+    assert page.inner_text("#od-race-price").strip() == ""
+
+
+def test_only_a_packed_file_has_a_float_form_to_race(session, models):
+    assert plan_of(session, str(models / "tiny-target-a-f16.gguf"), "code", "", False, False, True).form == ""
+    assert price.float_form(read_info(models / "smol-drafter-q8_0.gguf")) == "F32"
+    assert price.float_form(read_info(models / "tiny-target-a-f16.gguf")) == ""

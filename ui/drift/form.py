@@ -8,6 +8,7 @@ import gradio as gr
 
 from omnidraft.app import models_list
 from omnidraft.app.catalog import choose_target
+from omnidraft.app.drafters import is_toy
 from omnidraft.app.session import Session
 from omnidraft.errors import SettingsError
 from omnidraft.lab.prompts import TASKS
@@ -15,11 +16,13 @@ from omnidraft.lab.schedule import BUNDLED, MIXED, Schedule, Segment
 from omnidraft.lab.store import Options
 
 OWN = "my own"
+REAL, REAL_TASK = "real", "real-task"
 NAMES = {
-    "step": "Another task: math, then code",
-    "a-a2-a": "Another model of the family: a, a2, a",
-    "a-b-a": "A model of another family: a, b, a",
+    "step": "Quick, with toys: another task, math, then code",
+    "a-a2-a": "Quick, with toys: another model of the family, a, a2, a",
+    "a-b-a": "Quick, with toys: a model of another family, a, b, a",
 }
+_FEW = 20  # prompts a part where a real model answers them
 CACHES = [("filled from the vocabularies", "seeded"), ("empty at first, the paper's", "empty"), ("off", "off")]
 EXAMPLE = "tiny-target-a, dialogue, 20\ntiny-target-b, qa, 20"
 
@@ -78,10 +81,43 @@ class Form:
 
 
 def choices(session: Session, form: Form) -> dict:
-    """The models and prompt sources to choose from."""
-    models = [m.name for m in models_list.targets(session.assistant)]
+    """The schedules, models and prompt sources to choose from: real models first."""
+    models = [m.name for m in models_list.real_first(models_list.targets(session.assistant))]
     chosen = models[0] if models else None
-    return {form.model: gr.Dropdown(choices=list(dict.fromkeys(models)), value=chosen), form.source: sources(session)}
+    real = [(_about(schedule), name) for name, schedule in real_schedules(session).items()]
+    names = [*real, *((text, name) for name, text in NAMES.items()), ("My own schedule", OWN)]
+    return {
+        form.model: gr.Dropdown(choices=list(dict.fromkeys(models)), value=chosen),
+        form.source: sources(session),
+        form.schedule: gr.Dropdown(choices=names, value=names[0][1]),
+        form.count: str(_FEW) if real else gr.skip(),
+    }
+
+
+def real_schedules(session: Session) -> dict[str, Schedule]:
+    """A switch between two models that somebody brought, and another task for one: the model in use, and the smallest
+    other one. By the names of their files, as those of two formats are alike."""
+    models = [m for m in models_list.targets(session.assistant) if m.chat_template and not is_toy(m)]
+    using = session.target_or_none()
+    models.sort(key=lambda m: (using is None or m.path.resolve() != using.resolve(), m.file_size))
+    if not models:
+        return {}
+    first = models[0]
+    one = first.path.stem
+    tasks = Schedule(REAL_TASK, (Segment(one, "math", _FEW), Segment(one, "code", _FEW)))
+    others = [m.path.stem for m in models if m.vocabulary_size != first.vocabulary_size]
+    others += [m.path.stem for m in models if m.name != first.name]
+    if not others:
+        return {REAL_TASK: tasks}
+    switch = Schedule(REAL, tuple(Segment(name, MIXED, _FEW) for name in (one, others[0], one)))
+    return {REAL: switch, REAL_TASK: tasks}
+
+
+def _about(schedule: Schedule) -> str:
+    """What a schedule of real models changes."""
+    if schedule.name == REAL:
+        return f"Another model: {', '.join(segment.target for segment in schedule.segments)}"
+    return f"Another task for {schedule.targets[0]}: math, then code"
 
 
 def sources(session: Session, chosen: str = TASKS[0]) -> gr.Dropdown:
@@ -91,6 +127,11 @@ def sources(session: Session, chosen: str = TASKS[0]) -> gr.Dropdown:
 
 def plan_of(session: Session, name: str, count: str, parts: str, *, any_file: bool) -> Schedule:
     """The schedule a form describes; SettingsError says what is wrong. any_file: any path may be named."""
+    if name in (REAL, REAL_TASK):
+        known = real_schedules(session).get(name)
+        if known is None:
+            raise SettingsError("These models are not there any more; reload the page.")
+        return known.changed(count=whole(count, "Prompts per part"))
     if name != OWN:
         return BUNDLED[name].changed(count=whole(count, "Prompts per part"))
     segments = []

@@ -121,7 +121,7 @@ def _wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:
         except OmniDraftError as error:
             yield {parts.said: note(str(error), bad=True)}
 
-    form = [parts.form.model, parts.form.source]
+    form = [parts.form.model, parts.form.source, parts.form.schedule, parts.form.count]
     page.load(arrive, None, [*parts.outputs, *form], **PRIVATE)
     parts.stop.click(end, None, [parts.said], queue=False, **PRIVATE)
     parts.tick.tick(advance, [parts.shown], parts.outputs, **PRIVATE)

@@ -20,6 +20,7 @@ from omnidraft.lab.race import Score
 from ui.common.frame import PRIVATE
 from ui.common.notes import note, tip
 from ui.common.request import session_of
+from ui.drift import price as drift_price
 
 # A race as HTML: two lanes side by side, the proof of equal text, and two bars, before and after the lesson. Pure
 # functions of `omnidraft.app.race_job`; everything that comes from outside is escaped.
@@ -52,7 +53,7 @@ def race(job: RaceJob | None) -> str:
 
 def _standing(job: RaceJob) -> str:
     view = job.view
-    words = ", ".join(filter(None, (view.doing, _left(view)))) if view.phase in ("teaching", "training") else ""
+    words = ", ".join(filter(None, (view.doing, _left(view)))) if view.phase in ("teaching", "training") else view.doing
     if view.phase == "racing":
         words = f"Prompt {view.number + 1} of {len(job.plan.raced)}: {view.prompt[:120]}"
     state = "training" if view.phase in UNDER_WAY else "idle"
@@ -213,6 +214,8 @@ class Parts:
     own: gr.Textbox
     copies: gr.Checkbox
     kept: gr.Checkbox
+    float_form: gr.Checkbox
+    price: gr.HTML
     go: gr.Button
     teach: gr.Button
     stop: gr.Button
@@ -222,7 +225,7 @@ class Parts:
     @property
     def values(self) -> list[gr.Component]:
         """What a start needs, in the order of `plan_of`."""
-        return [self.model, self.topic, self.own, self.copies, self.kept]
+        return [self.model, self.topic, self.own, self.copies, self.kept, self.float_form]
 
     @property
     def outputs(self) -> list[gr.Component]:
@@ -249,6 +252,7 @@ def layout() -> Parts:
                 [(words, name) for name, words in TOPICS.items()] + [("my own prompts", OWN)],
                 value=DEFAULT_TOPIC, label="Topic", filterable=False, elem_id="od-race-topic",
             )  # fmt: skip
+        price, float_form = drift_price.layout()
         own = gr.Textbox(
             label="My prompts, one a line", lines=4, visible=False, elem_id="od-race-own", elem_classes="od-field",
             info=f"The first {RACED} are raced, the others taught with; {FEWEST} or more make a lesson.",
@@ -262,10 +266,13 @@ def layout() -> Parts:
                 label="Keep what is taught", elem_id="od-race-kept",
                 info="Teach this profile's drafter instead of one that is forgotten with the race.",
             )  # fmt: skip
-    return Parts(said, model, topic, own, copies, kept, go, teach, stop, shown, gr.Timer(EVERY, active=False))
+    tick = gr.Timer(EVERY, active=False)
+    return Parts(said, model, topic, own, copies, kept, float_form, price, go, teach, stop, shown, tick)
 
 
-def plan_of(session: Session, model: str | None, topic: str, own: str, copies: bool, kept: bool) -> RacePlan:
+def plan_of(
+    session: Session, model: str | None, topic: str, own: str, copies: bool, kept: bool, floats: bool = False
+) -> RacePlan:
     """What the form describes; SettingsError or ModelError says what is missing."""
     if not model:
         raise ModelError("There is no model to race; get one on the Models page.")
@@ -280,7 +287,8 @@ def plan_of(session: Session, model: str | None, topic: str, own: str, copies: b
         raced, lesson = parted(own_prompts(own or ""))
     else:
         raced, lesson = topic_prompts(topic, RACED), lesson_prompts(topic, LESSON)
-    return RacePlan(found[0], drafter, settings, raced, lesson, kept=kept, copies=copies, topic=topic)
+    form = drift_price.form_of(session, found[0], floats)
+    return RacePlan(found[0], drafter, settings, raced, lesson, kept=kept, copies=copies, topic=topic, form=form)
 
 
 def parted(prompts: list[Prompt]) -> tuple[list[Prompt], list[Prompt]]:
@@ -323,12 +331,20 @@ def wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:
         told = ""
         if GO in (request.query_params or {}) and session.race is None:
             told = start(session, chosen, DEFAULT_TOPIC, "", False, False)
-        choices = gr.Dropdown(choices=models_list.choices(models), value=chosen)
-        return {**look(parts, session, told), parts.model: choices}
+        choices = gr.Dropdown(choices=models_list.choices(models_list.real_first(models)), value=chosen)
+        return {**look(parts, session, told), parts.model: choices, **priced(session, chosen)}
 
-    def go(model: str | None, topic: str, own: str, copies: bool, kept: bool, request: gr.Request) -> dict:
+    def priced(session: Session, model: str | None) -> dict:
+        return dict(zip((parts.price, parts.float_form), drift_price.price(session, model), strict=True))
+
+    def model(chosen: str | None, request: gr.Request) -> dict:
+        return priced(session_of(sessions, request), chosen)
+
+    def go(
+        model: str | None, topic: str, own: str, copies: bool, kept: bool, floats: bool, request: gr.Request
+    ) -> dict:
         session = session_of(sessions, request)
-        return look(parts, session, start(session, model, topic, own, copies, kept))
+        return look(parts, session, start(session, model, topic, own, copies, kept, floats))
 
     def advance(request: gr.Request) -> dict:
         return look(parts, session_of(sessions, request))
@@ -350,7 +366,8 @@ def wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:
     def choose(topic: str) -> gr.Textbox:
         return gr.Textbox(visible=topic == OWN)
 
-    page.load(arrive, None, [*parts.outputs, parts.model], **PRIVATE)
+    page.load(arrive, None, [*parts.outputs, parts.model, parts.price, parts.float_form], **PRIVATE)
+    parts.model.input(model, [parts.model], [parts.price, parts.float_form], **PRIVATE)
     parts.go.click(go, parts.values, parts.outputs, **PRIVATE)
     parts.teach.click(teach, None, parts.outputs, **PRIVATE)
     parts.stop.click(stop, None, parts.outputs, queue=False, **PRIVATE)
