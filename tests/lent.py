@@ -12,7 +12,7 @@ import pytest
 from omnidraft.backends.remote import rpc
 from omnidraft.backends.remote.worker_process import Lending, WorkerProcess
 from omnidraft.errors import ModelError
-from omnidraft.settings.addresses import Address
+from omnidraft.settings.fields import Address
 from tests.serving import free_port
 
 needs_rpc = pytest.mark.skipif(

@@ -27,7 +27,7 @@ from tests.test_imports import ROOT
 from tests.ui.fake_assistant import by
 from ui.chat.events import Answering
 from ui.chat.layout import build_layout
-from ui.chat.stream import Followed
+from ui.chat.turns import Followed
 
 MESSAGE, ANSWER = 12, 20  # the most functions of the two ways
 Function = tuple[str, str]  # its file below the root, its name there

@@ -17,9 +17,8 @@ from omnidraft.profiles.folders import create_profile, delete_profile, describe_
 from omnidraft.server.request_session import COOKIE, session_of_request
 from ui import remembered
 from ui.common import notes
-from ui.common.frame import EACH, PRIVATE, page_column
+from ui.common.frame import EACH, PRIVATE, page_column, session_of
 from ui.common.notes import note
-from ui.common.request import session_of
 
 TITLE = '<h2 class="od-hidden">Profiles on this machine</h2>'
 # Picking a profile is this browser's own choice: a cookie, then everything is loaded anew.

@@ -6,15 +6,14 @@ from html import escape
 
 import gradio as gr
 
-from omnidraft.app.remembered import SHARE
+from omnidraft.app.conversing import SHARE
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
 from omnidraft.chats import Fact
 from omnidraft.chats.library import MAX_FACT
 from omnidraft.errors import OmniDraftError
-from ui.common.frame import EACH, PRIVATE
+from ui.common.frame import EACH, PRIVATE, session_of
 from ui.common.notes import note
-from ui.common.request import session_of
 
 HEAD = (
     "<h2>Remembered</h2><p>What every conversation of this profile begins with, for instance how to address you. "

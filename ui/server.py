@@ -30,13 +30,37 @@ from omnidraft.server.guard.limits import BACKLOG, Connection, Ending, Limits, S
 from omnidraft.server.guard.security import Guard, allowed_hosts, is_local, refuse_fetching
 from omnidraft.settings.file import load_settings
 from ui import profiles as profiles_page
+from ui import settings as settings_page
 from ui.chat import library
+from ui.chat import page as chat_page
 from ui.common import theme
-from ui.common.frame import Frame
+from ui.common.frame import PAGES, Frame
 from ui.common.theme import ThemeCookie
 from ui.drift import page as drift_page
+from ui.learning import page as learning_page
 from ui.models import bringing
-from ui.pages import build
+from ui.models import page as models_page
+
+# Puts the pages together into one Gradio application.
+
+
+def build(sessions: Sessions) -> gr.Blocks:
+    """All pages; the chat is the first."""
+    with gr.Blocks(title="OmniDraft", analytics_enabled=False, fill_width=True, delete_cache=(3600, 3600)) as pages:
+        chat_page.build(sessions)
+    others = {
+        "Models": models_page,
+        "Drift lab": drift_page,
+        "Learning": learning_page,
+        "Settings": settings_page,
+        "Profiles": profiles_page,
+    }
+    for name, module in others.items():
+        with pages.route(name, dict(PAGES)[name], show_in_navbar=False):
+            module.build(sessions, pages)
+    pages.queue(default_concurrency_limit=None, api_open=False)
+    return pages
+
 
 MAX_UPLOAD = "64mb"  # an export brings its pictures along
 SWITCH_SECONDS = 0.0005

@@ -11,9 +11,8 @@ from omnidraft.app.sessions import Sessions
 from omnidraft.format import count, percent, size
 from ui.common import fields
 from ui.common.fields import LAYERS, fold
-from ui.common.frame import PRIVATE, page_column
+from ui.common.frame import PRIVATE, page_column, session_of
 from ui.common.notes import note_of, tip
-from ui.common.request import session_of
 from ui.common.theme import COOKIE, COOKIE_LASTS
 
 GROUPS = [

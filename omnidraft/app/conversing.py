@@ -18,18 +18,63 @@ from omnidraft.app.answer_job import AnswerJob
 from omnidraft.app.attached import REFUSE, as_read, fitted, refuse_unseen, seen_pictures
 from omnidraft.app.catalog import suited
 from omnidraft.app.kept_answer import KeptAnswer
-from omnidraft.app.remembered import with_facts
 from omnidraft.app.session import Session, StillAnswering
 from omnidraft.app.tool_use import UNSUPPORTED, ToolUse, decided
 from omnidraft.app.waiting import LOOK_EVERY, Place
 from omnidraft.backends.pictures import Picture
 from omnidraft.backends.prompting.templates import ChatTemplate
-from omnidraft.chats import Conversation, Message, PictureFile, TextFile, files_meta
+from omnidraft.chats import Conversation, Fact, Message, PictureFile, Preset, TextFile, files_meta
+from omnidraft.chats.library import MAX_FACT
 from omnidraft.chats.records import messages_with_steps, open_call, steps_meta
 from omnidraft.chats.search import CLOSE, OPEN, said
+from omnidraft.chats.titles import one_line
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import ModelError, OmniDraftError, StorageError
 from omnidraft.settings.config import DraftSettings, SamplingSettings
+from omnidraft.vocab import Vocabulary
+
+# What a person asked to be kept in mind: how a message becomes such a fact, and how models are told of it. They read
+# it behind the system prompt, within a budget.
+
+
+SHARE = 8  # of the context's tokens one may be facts
+_HEAD = "The user asked you to remember:"
+
+
+def remember(session: Session, message: str, chosen: str) -> str:
+    """Keep a part of a message, or all that it says where nothing was chosen; says in a sentence what came of it."""
+    told = session.store.message(message)
+    whole = told.content if told.role == "user" else said(told.content)["content"]
+    fact = one_line(chosen) or one_line(whole)
+    if len(fact) > MAX_FACT:
+        raise StorageError(
+            f"What is remembered has at most {MAX_FACT} characters: select them in the message, then press Remember."
+        )
+    if session.store.library.save(Fact(fact)):
+        return f"Remembered already: {fact}"
+    return f"Remembered, for every conversation; the Profiles page shows and forgets it: {fact}"
+
+
+def with_facts(session: Session, system: str) -> str:
+    """The system prompt of an answer by the model that is loaded."""
+    engine = session.assistant.engine
+    facts = session.store.library.facts()
+    if engine is None or not facts:
+        return system
+    model = engine.target.model
+    told = fitting(facts, model.vocabulary, model.n_ctx // SHARE)
+    return "\n\n".join(filter(str.strip, [system, "\n- ".join([_HEAD, *told]) if told else ""]))
+
+
+def fitting(facts: list[str], vocabulary: Vocabulary, budget: int) -> list[str]:
+    """The newest facts that take at most `budget` tokens, in their order; one that alone takes more is passed over."""
+    kept: list[str] = []
+    for fact in reversed(facts):
+        cost = len(vocabulary.encode(f"\n- {fact}"))
+        if cost <= budget:
+            budget -= cost
+            kept.insert(0, fact)
+    return kept
 
 
 def target_of(session: Session, chat: str) -> Path | None:
@@ -308,3 +353,35 @@ def draft_of(session: Session, settings: Conversation) -> DraftSettings:
     """The profile's way of drafting, switched off where the conversation says so."""
     draft = session.settings.draft
     return replace(draft, enabled=draft.enabled and settings.speculation)
+
+
+# A conversation's options as a preset of one's own, and back: what a preset holds, which model it means here.
+
+
+def preset_of(session: Session, chat: str, name: str) -> Preset:
+    """System prompt, sampling and model of a conversation as they are in force now."""
+    settings = session.store.get(chat)
+    return Preset(name, settings.system, sampling_of(session, settings), settings.target or _model_name(session, chat))
+
+
+def apply_preset(session: Session, chat: str, preset: Preset) -> Conversation:
+    """Set the conversation to the preset, but for its model, which has to be loaded first."""
+    sampling = preset.sampling or sampling_of(session, session.store.get(chat))
+    own = None if sampling == session.settings.sampling else sampling
+    return session.store.update(chat, system=preset.system, sampling=own)
+
+
+def other_model(session: Session, chat: str, preset: Preset) -> tuple[Path | None, str]:
+    """(the model to change to, if any; a sentence if the preset's model is not here)."""
+    if preset.target is None:
+        return None, ""
+    found = models_list.find(models_list.targets(session.assistant), preset.target)
+    if found is None:
+        return None, f"Its model {preset.target} is not on this machine, so the model stays."
+    now = answering(session, chat)
+    return (None if now is not None and now.resolve() == found[1].path.resolve() else found[1].path), ""
+
+
+def _model_name(session: Session, chat: str) -> str | None:
+    file = answering(session, chat)
+    return models_list.name_of(models_list.targets(session.assistant), file) if file else None

@@ -9,7 +9,7 @@ from omnidraft.backends.remote.rpc import Found, NoWorker
 from omnidraft.backends.remote.target_process import TargetProcess
 from omnidraft.backends.remote.workers import Plan, find
 from omnidraft.errors import SettingsError
-from omnidraft.settings.addresses import Address, parse_address, parse_addresses
+from omnidraft.settings.fields import Address, parse_address, parse_addresses
 
 _SECONDS = 1.5  # that a page waits for a worker
 

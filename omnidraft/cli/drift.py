@@ -13,8 +13,8 @@ from omnidraft.app.catalog import choose_target, need_drafter
 from omnidraft.bench.report import Report, Table, text
 from omnidraft.cli.interrupt import Interrupts
 from omnidraft.cli.report import draft_length
-from omnidraft.lab import progress
 from omnidraft.lab import runs as drift
+from omnidraft.lab import store
 from omnidraft.lab.export import SegmentRow, picture, segment_rows, to_csv, to_json
 from omnidraft.lab.schedule import BUNDLED, load_schedule
 from omnidraft.lab.store import CACHES, Options, RunState, RunStore, runs_folder
@@ -97,8 +97,8 @@ def _list(store: RunStore, as_json: bool) -> int:
     return 0
 
 
-def _show(event: progress.DriftEvent, as_json: bool) -> None:
-    if isinstance(event, progress.Step):
+def _show(event: store.DriftEvent, as_json: bool) -> None:
+    if isinstance(event, store.Step):
         p = event.point
         if as_json:
             about = {"done": event.done, "total": event.total, "seconds_left": event.seconds_left}
@@ -112,7 +112,7 @@ def _show(event: progress.DriftEvent, as_json: bool) -> None:
             f"{p.cache_learned} n-grams learned  {event.seconds_left:.0f} s left",
             flush=True,
         )
-    elif isinstance(event, progress.Ended) and event.status != "finished":
+    elif isinstance(event, store.Ended) and event.status != "finished":
         print(f"The run is {event.status}.", file=sys.stderr)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from omnidraft.backends.remote.worker_process import Lending, WorkerProcess
 from omnidraft.cli.interrupt import terminated
 from omnidraft.errors import SettingsError, StorageError
-from omnidraft.settings.addresses import DEFAULT_PORT, Address, parse_address
+from omnidraft.settings.fields import DEFAULT_PORT, Address, parse_address
 
 _UNITS = {"MB": 10**6, "GB": 10**9, "TB": 10**12}
 _SMALLEST = 64 * 10**6

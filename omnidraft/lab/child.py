@@ -15,8 +15,8 @@ from pathlib import Path
 
 from omnidraft.errors import OmniDraftError
 from omnidraft.lab import runs as drift
-from omnidraft.lab.progress import DriftEvent, Ended, Loading, Step
 from omnidraft.lab.runs import DriftRun
+from omnidraft.lab.store import DriftEvent, Ended, Loading, Step
 from omnidraft.storage.paths import DataHome
 from omnidraft.storage.trial import TRIALS
 from omnidraft.storage.vault import HEADER, take_keys

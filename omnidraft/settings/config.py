@@ -12,7 +12,6 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, TypeVar
 
 from omnidraft.errors import SettingsError
-from omnidraft.settings.addresses import parse_addresses, parse_split
 from omnidraft.settings.fields import (
     Rule,
     Setting,
@@ -22,6 +21,8 @@ from omnidraft.settings.fields import (
     group,
     integer,
     number,
+    parse_addresses,
+    parse_split,
     refusal,
     switch,
     text,

@@ -13,7 +13,7 @@ from omnidraft.app.assistant import Assistant
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.settings.config import DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.storage.paths import find_data_home
-from ui.chat.stream import MAX_SILENCE, MIN_INTERVAL, follow, silence
+from ui.chat.turns import MAX_SILENCE, MIN_INTERVAL, follow, silence
 
 QUESTION = [{"role": "user", "content": "Tell me a long story."}]
 LONG = SamplingSettings(temperature=1.0, seed=3, max_tokens=900)

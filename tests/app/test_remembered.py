@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from omnidraft.app import conversing
-from omnidraft.app.remembered import SHARE, fitting, with_facts
+from omnidraft.app.conversing import SHARE, fitting, with_facts
 from omnidraft.app.session import Session
 from omnidraft.chats import Fact
 from omnidraft.errors import StorageError

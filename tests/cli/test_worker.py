@@ -16,7 +16,7 @@ from omnidraft.__main__ import main
 from omnidraft.backends.remote.rpc import probe
 from omnidraft.cli.worker import _bytes
 from omnidraft.errors import SettingsError
-from omnidraft.settings.addresses import Address
+from omnidraft.settings.fields import Address
 from tests.lent import needs_rpc
 from tests.serving import free_port
 

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers.pre_tokenizers import ByteLevel
 
-from omnidraft.backends.gguf.adapter_check import check_adapter
-from omnidraft.backends.gguf.file import read_info, usable_info
+from omnidraft.backends.gguf.file import check_adapter, read_info, usable_info
 from omnidraft.backends.gguf.header import check_settings, check_vocabulary, read_header
 from omnidraft.backends.hf.folder import read_folder
 from omnidraft.backends.llama.estimate import header_estimate

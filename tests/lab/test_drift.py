@@ -19,8 +19,8 @@ import pytest
 
 from omnidraft.__main__ import main
 from omnidraft.errors import ModelError, SettingsError, StorageError
-from omnidraft.lab import progress
 from omnidraft.lab import runs as drift
+from omnidraft.lab import store
 from omnidraft.lab.export import moving_average, picture, pooled_acceptance, segment_rows, to_csv, to_json
 from omnidraft.lab.schedule import BUNDLED, Schedule, Segment, choose_prompts, load_schedule
 from omnidraft.lab.store import Options, Point, RunState, RunStore
@@ -58,7 +58,7 @@ def schedule(*segments: tuple[str, str, int]) -> Schedule:
 
 
 def steps(run: drift.DriftRun) -> list[Point]:
-    return [event.point for event in run.events() if isinstance(event, progress.Step)]
+    return [event.point for event in run.events() if isinstance(event, store.Step)]
 
 
 def said(points: list[Point]) -> list[Point]:
@@ -135,8 +135,8 @@ def test_bad_options_are_refused():
 def test_a_run_reports_every_prompt_marks_the_switches_and_finishes(begin):
     run = begin(schedule((A, "dialogue", 2), (B, "dialogue", 2), (A, "dialogue", 1)))
     events = list(run.events())
-    assert [e.target for e in events if isinstance(e, progress.Loading)] == [A, B, A]
-    points = [e.point for e in events if isinstance(e, progress.Step)]
+    assert [e.target for e in events if isinstance(e, store.Loading)] == [A, B, A]
+    points = [e.point for e in events if isinstance(e, store.Step)]
     assert [p.index for p in points] == [0, 1, 2, 3, 4]
     assert [p.switch for p in points] == [False, False, True, False, True]
     assert [p.target for p in points] == [A, A, B, B, A]
@@ -147,18 +147,18 @@ def test_a_run_reports_every_prompt_marks_the_switches_and_finishes(begin):
         assert p.tokens_per_pass == p.tokens / p.passes >= 1
         assert p.tokens_per_second > 0
         assert p.speedup is None
-    lefts = [e.seconds_left for e in events if isinstance(e, progress.Step)]
+    lefts = [e.seconds_left for e in events if isinstance(e, store.Step)]
     assert lefts[-1] == 0 < lefts[0]
-    assert events[-1] == progress.Ended("finished")
+    assert events[-1] == store.Ended("finished")
 
 
 def test_a_stopped_run_does_not_count_the_interrupted_prompt(begin, home):
     run = begin(schedule((A, "math", 3)), replace(SHORT, max_tokens=200))
     for event in run.events():
-        if isinstance(event, progress.Step):
+        if isinstance(event, store.Step):
             run.stop()
         last = event
-    assert last == progress.Ended("stopped")
+    assert last == store.Ended("stopped")
     assert RunStore(home.root / "runs").load(run.state.id).done == 1
 
 
@@ -220,7 +220,7 @@ class Noting:
 
 def test_a_learner_is_told_of_every_switch_and_answer_with_the_targets_probabilities(begin):
     run, learner = begin(schedule((A, "math", 2), (B, "math", 1)), replace(SHORT, learning=True, plain=True)), Noting()
-    points = [e.point for e in run.events(learner) if isinstance(e, progress.Step)]
+    points = [e.point for e in run.events(learner) if isinstance(e, store.Step)]
     assert [name for _, name, _ in learner.switches] == [A, B]
     assert {folder for folder, _, _ in learner.switches} == {run.folder}
     assert [prompt for prompt, _, _ in learner.answers] == [p.prompt for p in points]
@@ -251,7 +251,7 @@ def ungated(monkeypatch):
 def test_a_learner_serves_a_new_adapter_after_every_few_answers_and_keeps_one_per_vocabulary(begin, learner, ungated):
     plan = schedule((A, "dialogue", 3), (B, "dialogue", 1), (A, "dialogue", 2))
     run = begin(plan, LEARNING)
-    points = [e.point for e in run.events(learner(run)) if isinstance(e, progress.Step)]
+    points = [e.point for e in run.events(learner(run)) if isinstance(e, store.Step)]
     served = [point.adapter for point in points]
     assert served[:2] == [None, None]
     of_a, of_b = served[2], served[3]
@@ -266,7 +266,7 @@ def test_a_learner_serves_a_new_adapter_after_every_few_answers_and_keeps_one_pe
 @pytest.mark.slow
 def test_a_run_learns_what_the_learning_benchmark_learns_from_the_same_answers(begin, learner, tmp_path):
     run = begin(schedule((A, "math", 4)), Options(max_tokens=16, threads=1, learning=True))
-    points = [e.point for e in run.events(learner(run)) if isinstance(e, progress.Step)]
+    points = [e.point for e in run.events(learner(run)) if isinstance(e, store.Step)]
     from omnidraft.bench.learn import live
     from omnidraft.learning.training.stream import StreamLearner
 
@@ -464,5 +464,5 @@ def test_the_seeded_cache_raises_acceptance_in_every_segment(begin):
 
 
 def _finished(run: drift.DriftRun) -> RunState:
-    assert list(run.events())[-1] == progress.Ended("finished")
+    assert list(run.events())[-1] == store.Ended("finished")
     return run.state

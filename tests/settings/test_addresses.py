@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from omnidraft.errors import SettingsError
-from omnidraft.settings.addresses import Address, parse_address, parse_addresses, parse_split
+from omnidraft.settings.fields import Address, parse_address, parse_addresses, parse_split
 
 
 def test_addresses_are_read_with_and_without_spaces_and_a_port():

@@ -25,8 +25,7 @@ from ui.chat.layout import build_layout
 from ui.chat.option_events import Options
 from ui.chat.page import TOO_LATE, Conversations
 from ui.chat.parts import GONE
-from ui.chat.stream import Followed
-from ui.chat.turns import UNANSWERED
+from ui.chat.turns import UNANSWERED, Followed
 
 FILES = [TextFile("notes.txt", "Buy milk.")]
 WRITTEN = ("box", "attached", "editing")

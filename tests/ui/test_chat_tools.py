@@ -18,9 +18,8 @@ from tests.ui.scripted_assistant import ScriptedAssistant, call
 from ui.chat.events import Answering
 from ui.chat.layout import build_layout
 from ui.chat.option_events import Options
-from ui.chat.stream import Followed
 from ui.chat.tools import INFO, WAITING, question
-from ui.chat.turns import turns
+from ui.chat.turns import Followed, turns
 
 GREET = call("shelf__greet", '{"name": "Ada"}')
 SUM = call("calculator", '{"expression": "6 * 7"}')

@@ -11,19 +11,17 @@ import gradio as gr
 
 from omnidraft.app import conversing
 from omnidraft.app.attached import refuse_unseen
+from omnidraft.app.conversing import remember
 from omnidraft.app.kept_answer import shown_pieces
-from omnidraft.app.remembered import remember
 from omnidraft.app.session import Session, StillAnswering
 from omnidraft.app.sessions import Sessions
 from omnidraft.errors import OmniDraftError, StorageError
 from ui.chat import attachments
 from ui.chat.attachments import Attached
 from ui.chat.parts import ARRIVING, GONE, note
-from ui.chat.stream import Followed
-from ui.chat.turns import origins
+from ui.chat.turns import Followed, origins
 from ui.chat.view import ChatView, Starting
-from ui.common.frame import chat_at
-from ui.common.request import session_of
+from ui.common.frame import chat_at, session_of
 
 # What all events of the chat page start from: whose session it is, which conversation, and how a refusal is told.
 

@@ -12,7 +12,7 @@ from ui.chat.conversation_list import PICK_SCRIPT
 from ui.chat.first_screen import arriving, examples
 from ui.chat.named_rows import SCRIPT
 from ui.chat.options import Options
-from ui.chat.stream import Followed
+from ui.chat.turns import Followed
 from ui.chat.view import ChatView
 from ui.common.frame import mobile_bar, side_head
 

@@ -11,8 +11,7 @@ import gradio as gr
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import PlainTextResponse
 
-from omnidraft.app.conversing import sampling_of, thinking_words
-from omnidraft.app.presets import apply_preset, other_model, preset_of
+from omnidraft.app.conversing import apply_preset, other_model, preset_of, sampling_of, thinking_words
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
 from omnidraft.backends.pictures import media_type
@@ -35,8 +34,8 @@ from omnidraft.server.request_session import session_of_request
 from omnidraft.storage.files import reason
 from ui.chat.events import Handlers, Updates, telling
 from ui.chat.named_rows import SCRIPT, named_row
+from ui.common.frame import session_of
 from ui.common.notes import note
-from ui.common.request import session_of
 
 LINK = '<div class="od-links"><a href="/library.json" download>Export</a></div>'
 # What was put into the message box is told to the page script, which keeps it until it is sent.

@@ -21,9 +21,8 @@ from ui.chat.layout import Page, build_layout
 from ui.chat.library import WRITTEN, LibraryEvents
 from ui.chat.option_events import Options
 from ui.chat.parts import note
-from ui.chat.stream import Followed
-from ui.common.frame import EACH, LAST, PRIVATE
-from ui.common.request import session_of
+from ui.chat.turns import Followed
+from ui.common.frame import EACH, LAST, PRIVATE, session_of
 
 # What happens in the list of conversations: one is opened, renamed, tagged, deleted, forgotten; files of them come.
 

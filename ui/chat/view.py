@@ -45,9 +45,8 @@ from ui.chat.parts import (
     stored_live,
     text_claim,
 )
-from ui.chat.stream import Followed, follow
 from ui.chat.tools import info, question
-from ui.chat.turns import Turns, awaited, origins, turns
+from ui.chat.turns import Followed, Turns, awaited, follow, origins, turns
 from ui.common.notes import loading
 
 EDITING = {

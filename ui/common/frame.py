@@ -17,6 +17,10 @@ import gradio as gr
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from omnidraft.app.session import Session
+from omnidraft.app.sessions import Sessions
+from omnidraft.server.request_session import session_of_request
+
 # What all pages share: the side column with the name and the page list. Knows no page's content.
 
 
@@ -162,3 +166,11 @@ def _head() -> str:
     scripts = "".join(f"<script>{(STATIC / name).read_text()}</script>" for name in SCRIPTS)
     style = f"<style>{(STATIC / 'frame.css').read_text()}</style>"
     return f'<meta name="color-scheme" content="light dark">{style}{scripts}'
+
+
+# The session of the browser that an event of a page comes from.
+
+
+def session_of(sessions: Sessions, request: gr.Request) -> Session:
+    """The session of the profile this browser works in, for an event of a page."""
+    return session_of_request(sessions, request.request)

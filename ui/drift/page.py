@@ -15,9 +15,8 @@ from omnidraft.errors import ModelError, OmniDraftError
 from omnidraft.lab.export import picture, to_csv, to_json
 from omnidraft.profiles.importing import taken
 from omnidraft.server.request_session import session_of_request
-from ui.common.frame import EACH, PRIVATE, page_column
+from ui.common.frame import EACH, PRIVATE, page_column, session_of
 from ui.common.notes import note, tip
-from ui.common.request import session_of
 from ui.drift import form as drift_form
 from ui.drift import race as drift_race
 from ui.drift import view as drift_view

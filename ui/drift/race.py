@@ -17,9 +17,8 @@ from omnidraft.errors import ModelError, OmniDraftError, SettingsError
 from omnidraft.format import count, percent, rate
 from omnidraft.lab.prompts import TOPICS, Prompt, lesson_prompts, own_prompts, topic_prompts
 from omnidraft.lab.race import Score
-from ui.common.frame import PRIVATE
+from ui.common.frame import PRIVATE, session_of
 from ui.common.notes import note, tip
-from ui.common.request import session_of
 from ui.drift import price as drift_price
 
 # A race as HTML: two lanes side by side, the proof of equal text, and two bars, before and after the lesson. Pure

@@ -15,9 +15,8 @@ from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
 from omnidraft.learning.facts import Update
 from ui.common import fields, notes
-from ui.common.frame import EACH, PRIVATE, page_column
+from ui.common.frame import EACH, PRIVATE, page_column, session_of
 from ui.common.notes import note, note_of, tip
-from ui.common.request import session_of
 from ui.learning import view as learning_plots
 from ui.learning import view as learning_view
 

@@ -14,9 +14,8 @@ from starlette.requests import ClientDisconnect
 from omnidraft.app.model_import import Incoming
 from omnidraft.app.sessions import Sessions
 from omnidraft.errors import OmniDraftError
-from ui.common.frame import EACH
+from ui.common.frame import EACH, session_of
 from ui.common.notes import note
-from ui.common.request import session_of
 from ui.models import view
 
 CHUNK = 4 << 20  # bytes written at once

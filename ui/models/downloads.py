@@ -14,9 +14,8 @@ from omnidraft.app.sessions import Sessions
 from omnidraft.backends.llama.sizes import available_bytes
 from omnidraft.errors import OmniDraftError
 from omnidraft.format import percent, size
-from ui.common.frame import EACH, PRIVATE
+from ui.common.frame import EACH, PRIVATE, session_of
 from ui.common.notes import note
-from ui.common.request import session_of
 from ui.models import view
 
 # What was asked for on another page of this app, which a link from elsewhere cannot do.

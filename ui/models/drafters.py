@@ -17,9 +17,8 @@ from omnidraft.app.sessions import Sessions
 from omnidraft.backends.llama.sizes import available_bytes
 from omnidraft.errors import OmniDraftError
 from omnidraft.format import percent
-from ui.common.frame import EACH, PRIVATE
+from ui.common.frame import EACH, PRIVATE, session_of
 from ui.common.notes import note, note_of
-from ui.common.request import session_of
 from ui.models import downloads, view
 
 _TOLD = (

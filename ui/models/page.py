@@ -27,9 +27,8 @@ from omnidraft.vocab import PairMap
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 from ui.chat.parts import describe_switch, pair_numbers
 from ui.common import fields
-from ui.common.frame import EACH, PRIVATE, page_column
+from ui.common.frame import EACH, PRIVATE, page_column, session_of
 from ui.common.notes import note
-from ui.common.request import session_of
 from ui.models import bringing, view
 from ui.models import downloads as model_downloads
 from ui.models import drafters as model_drafters

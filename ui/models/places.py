@@ -13,9 +13,8 @@ from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
 from omnidraft.backends.discovery import PROGRAMS, places
 from omnidraft.errors import OmniDraftError
-from ui.common.frame import PRIVATE
+from ui.common.frame import PRIVATE, session_of
 from ui.common.notes import note
-from ui.common.request import session_of
 from ui.models import view
 
 SHARED = "With accounts, models come from the folders that all share; whoever runs this app puts them there."

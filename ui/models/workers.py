@@ -14,9 +14,8 @@ from omnidraft.app.worker_list import Named
 from omnidraft.errors import OmniDraftError
 from omnidraft.format import size
 from ui.common import notes
-from ui.common.frame import PRIVATE
+from ui.common.frame import PRIVATE, session_of
 from ui.common.notes import note
-from ui.common.request import session_of
 from ui.models import view
 
 SHARED = "With accounts, workers are named by whoever runs this app, with --workers."

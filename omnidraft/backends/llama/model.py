@@ -16,8 +16,7 @@ from typing import NoReturn, Self
 import numpy as np
 
 from omnidraft.backends.base import Aborted
-from omnidraft.backends.gguf.adapter_check import check_adapter
-from omnidraft.backends.gguf.file import ModelInfo, context_length, read_info, usable_info
+from omnidraft.backends.gguf.file import ModelInfo, check_adapter, context_length, read_info, usable_info
 from omnidraft.backends.llama.bits import WIDTHS, WidthClass, rows_read_by, width_class
 from omnidraft.backends.llama.context import LlamaContext
 from omnidraft.backends.llama.devices import Placement, gpu_offload

@@ -31,7 +31,7 @@ from omnidraft.backends.llama.devices import (
 )
 from omnidraft.backends.llama.runtime import begin_call, declare, load_library
 from omnidraft.errors import ModelError
-from omnidraft.settings.addresses import Address
+from omnidraft.settings.fields import Address
 
 # llama.cpp's RPC backend by its exported C functions: lend this machine's devices, or register those of workers.
 # llama-cpp-python has no names for them. Everything here aborts the process on a lost connection or a bad endpoint, so

@@ -19,7 +19,7 @@ import psutil
 from omnidraft.backends.remote.worker_server import CANNOT_LISTEN
 from omnidraft.errors import ModelError
 from omnidraft.processes.children import LineChild
-from omnidraft.settings.addresses import Address
+from omnidraft.settings.fields import Address
 
 _CAME, _WENT = "Accepted client connection", "Client connection closed"
 _SOON = 5.0  # seconds: a process that ended sooner had a poor start

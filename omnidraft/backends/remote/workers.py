@@ -15,8 +15,8 @@ from omnidraft.backends.llama.estimate import size
 from omnidraft.backends.llama.sizes import available_bytes, kv_cache_bytes, layer_bytes
 from omnidraft.backends.remote.rpc import SECONDS, Found, NoWorker, probe
 from omnidraft.errors import ModelError
-from omnidraft.settings.addresses import Address, parse_addresses, parse_split
 from omnidraft.settings.config import ModelSettings
+from omnidraft.settings.fields import Address, parse_addresses, parse_split
 
 HERE = "this machine"
 _SPARE = 0.95  # of what is free may be filled

@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from omnidraft.backends.gguf.adapter_check import check_adapter
-from omnidraft.backends.gguf.file import ModelInfo, read_info
+from omnidraft.backends.gguf.file import ModelInfo, check_adapter, read_info
 from omnidraft.errors import ModelError
 
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from omnidraft.backends.gguf.adapter_check import check_adapter
-from omnidraft.backends.gguf.file import read_info, usable_info
+from omnidraft.backends.gguf.file import check_adapter, read_info, usable_info
 from omnidraft.errors import ModelError
 from tests.backends.altered import NUMBERS, altered
 

@@ -20,8 +20,8 @@ from omnidraft.backends.remote.rpc import Found, NoWorker, probe
 from omnidraft.backends.remote.target_process import TargetProcess
 from omnidraft.backends.remote.workers import Needs, distribute, find, measure_needs, plan
 from omnidraft.errors import ModelError
-from omnidraft.settings.addresses import Address
 from omnidraft.settings.config import ModelSettings
+from omnidraft.settings.fields import Address
 from tests.lent import Worker, named, needs_rpc, workers
 from tests.serving import free_port
 
