@@ -19,7 +19,7 @@ QUIET, AGAIN = 20.0, 600.0  # seconds without a question; between two comparison
 
 def known_speeds(session: Session, found: Sequence[ModelInfo]) -> dict[Path, Speed]:
     """Of every model that can write, as far as it is known: measured, or estimated."""
-    settings, cost = session.model_settings, measured_cost(session)
+    settings, cost = session.model_settings, _sound(session)
     answering = session.loaded.resolve() if session.loaded is not None else None
     now = {one.path: 1 / cost.least_seconds for one in found if cost is not None and one.path.resolve() == answering}
     elsewhere = bool(settings.workers) or bool(settings.n_gpu_layers and local_cards())
@@ -33,8 +33,8 @@ def drafters_of(session: Session, found: Sequence[ModelInfo], known: dict[Path, 
     target = next((one for one in found if answering and one.path.resolve() == answering.resolve()), None)
     if target is None or target.kind != "model":
         return []
-    cost, plain = measured_cost(session), known.get(target.path)
-    return drafters.at_hand(found, target, session.model_settings, _store(session), cost, plain)
+    plain = known.get(target.path)
+    return drafters.at_hand(found, target, session.model_settings, _store(session), _sound(session), plain)
 
 
 def draft_with_the_quickest(session: Session) -> bool:
@@ -63,10 +63,16 @@ def measured_cost(session: Session) -> CostModel | None:
     return known[0].cost if known else None
 
 
+def _sound(session: Session) -> CostModel | None:
+    """`measured_cost`, unless other programs had the processor meanwhile: that says nothing about a model."""
+    cost = measured_cost(session)
+    return cost if cost is not None and cost.kept is not None else None
+
+
 def cost_of(session: Session, target: Path) -> CostModel | None:
     """What passes of a target take: as measured now if it is the one that is loaded, else as it was measured before."""
     if session.loaded is not None and session.loaded.resolve() == target.resolve():
-        return measured_cost(session)
+        return _sound(session) or _store(session).cost(target, session.model_settings)
     return _store(session).cost(target, session.model_settings) if target.exists() else None
 
 

@@ -117,7 +117,7 @@ def _about(schedule: Schedule) -> str:
     """What a schedule of real models changes."""
     if schedule.name == REAL:
         return f"Another model: {', '.join(segment.target for segment in schedule.segments)}"
-    return f"Another task for {schedule.targets[0]}: math, then code"
+    return f"Another task, math, then code: {schedule.targets[0]}"
 
 
 def sources(session: Session, chosen: str = TASKS[0]) -> gr.Dropdown:

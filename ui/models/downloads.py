@@ -141,7 +141,7 @@ def suggestions(free: int | None) -> str:
             f'<button type="button" data-kind="get" data-file="{escape(known.name)}">Get'
             f' <span class="od-hidden">{escape(known.name)}</span></button></li>'
         )
-    return f'<ul class="od-models">{"".join(rows)}</ul>'
+    return f'<ul class="od-models od-known">{"".join(rows)}</ul>'
 
 
 def _wire_search(sessions: Sessions, parts: Parts, said: gr.HTML) -> None:

@@ -206,8 +206,8 @@ def _drafters(found: list[Outlook], here: _Here) -> str:
     rows = "".join(_drafter(one, here) for one in found)
     return (
         f'<h2>Drafters for {escape(here.target.name)}</h2><p class="od-under">Expected, by what passes take here '
-        "(estimated until the model was loaded once). Of a guess nobody tried here it is assumed that it stands every "
-        f'second time, or 62 in 100 for drafters from {short(drafters.WHOLE)} parameters.</p><ul class="od-models '
+        "(estimated until that was measured undisturbed). Of guesses nobody tried here every second one is assumed to "
+        f'stand, or 62 in 100 for drafters from {short(drafters.WHOLE)} parameters.</p><ul class="od-models '
         f'od-drafters">{rows}</ul>'
     )
 
