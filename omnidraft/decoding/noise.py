@@ -17,7 +17,7 @@ _ODD_INT, _M1_INT, _M2_INT = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB1
 _ODD, _M1, _M2 = (np.array([n], np.uint64) for n in (_ODD_INT, _M1_INT, _M2_INT))
 _S30, _S27, _S31, _S11 = (np.array([n], np.uint64) for n in (30, 27, 31, 11))  # scalars would be converted every time
 _MASK = (1 << 64) - 1
-_FEW = 40
+_ONE_BY_ONE = 40
 
 # Outcomes that are not token ids live above every id: groups of ids, and "one of the groups".
 GROUP = 1 << 40
@@ -64,7 +64,7 @@ def gumbel(seed: int, position: int, outcomes: np.ndarray) -> np.ndarray:
 
 def gumbels(seed: int, position: int, outcomes: Sequence[int]) -> list[float]:
     """`gumbel` for a list, which is mostly short: behind a model's pass numpy's two dozen calls take longer."""
-    if len(outcomes) > _FEW:
+    if len(outcomes) > _ONE_BY_ONE:
         return gumbel(seed, position, np.array(outcomes)).tolist()
     key = _key(seed, position)
     found = []
