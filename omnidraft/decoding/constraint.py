@@ -13,8 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from omnidraft.decoding.noise import gumbel
-from omnidraft.decoding.sampling import Sampler
+from omnidraft.decoding.sampling import Sampler, gumbel
 from omnidraft.decoding.topk import top_ids
 from omnidraft.errors import ModelError
 from omnidraft.settings.config import SamplingSettings

@@ -15,8 +15,7 @@ from typing import Protocol
 import numpy as np
 
 from omnidraft.decoding.chances import Weighed, likely_tokens
-from omnidraft.decoding.noise import gumbels
-from omnidraft.decoding.sampling import passing, within
+from omnidraft.decoding.sampling import gumbels, passing, within
 from omnidraft.decoding.topk import top_ids
 from omnidraft.settings.config import SamplingSettings
 from omnidraft.vocab import Translator

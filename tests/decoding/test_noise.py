@@ -3,7 +3,7 @@
 import numpy as np
 from scipy import stats
 
-from omnidraft.decoding.noise import GROUP, TAIL, gumbel, gumbels, uniforms
+from omnidraft.decoding.sampling import GROUP, TAIL, gumbel, gumbels, uniforms
 
 
 def test_same_counters_give_the_same_noise_in_any_company():

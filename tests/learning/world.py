@@ -13,7 +13,7 @@ from omnidraft.learning.material.replay import ReplayStore
 from omnidraft.learning.training.batches import windows
 from omnidraft.learning.training.drafter import TorchDrafter, read_weights
 from omnidraft.learning.training.evaluate import Estimate, estimate
-from omnidraft.learning.training.prepared import Prepared
+from omnidraft.learning.training.steps import Prepared
 from omnidraft.learning.training.update import run
 from omnidraft.learning.training_job import Event, Published, Refused, TrainingJob
 

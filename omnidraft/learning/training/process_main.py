@@ -81,7 +81,7 @@ def _merge(job: TrainingJob) -> None:
 
 def _learning(job: TrainingJob) -> Callable[[TrainingJob], Iterator[Event]]:
     """`update.run`, which imports torch: only now, when priority and threads are set."""
-    from omnidraft.learning.training.prepared import Prepared
+    from omnidraft.learning.training.steps import Prepared
     from omnidraft.learning.training.update import run
 
     _limit_threads(job)

@@ -25,7 +25,7 @@ from omnidraft.learning.adapters.versions import Version
 from omnidraft.learning.material.record import Record
 from omnidraft.learning.material.replay import ReplayStore
 from omnidraft.learning.training import update as updating
-from omnidraft.learning.training.prepared import Prepared
+from omnidraft.learning.training.steps import Prepared
 from omnidraft.learning.training_job import (
     Ended,
     Estimated,

@@ -28,7 +28,7 @@ from omnidraft.learning.training import steps
 from omnidraft.learning.training.batches import StoredAnswers, Window
 from omnidraft.learning.training.drafter import TorchDrafter, arrays_of, give, rank_of, read_weights
 from omnidraft.learning.training.evaluate import Answers, Estimate, Verdict, judge, means
-from omnidraft.learning.training.prepared import Prepared
+from omnidraft.learning.training.steps import Prepared
 from omnidraft.learning.training_job import (
     MORE_STEPS,
     Compared,

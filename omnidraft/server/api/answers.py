@@ -17,7 +17,7 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from omnidraft.app.answer_job import AnswerJob
-from omnidraft.app.embedding_job import EmbeddingJob
+from omnidraft.app.embedding import EmbeddingJob
 from omnidraft.app.session import Session, StillAnswering
 from omnidraft.app.waiting import LOOK_EVERY
 from omnidraft.backends.base import LanguageModel
@@ -30,7 +30,7 @@ from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.engine import Engine
 from omnidraft.errors import OmniDraftError
-from omnidraft.server.api import models
+from omnidraft.server.api import errors
 from omnidraft.server.api import reply as completions
 from omnidraft.server.api.errors import BadRequest, error_reply, read_body, refused
 from omnidraft.server.api.forms import ChatForm, TextForm
@@ -91,7 +91,7 @@ def _failed(job: AnswerJob) -> Response | None:
 
 async def start(session: Session, choice: Choice, request: Request) -> Reply:
     """A choice's job, as soon as no other answer is being written."""
-    name, model = await run_in_threadpool(models.find, session, choice.asked.model)
+    name, model = await run_in_threadpool(errors.find, session, choice.asked.model)
     begin = partial(_answer, session, name, model, choice)
     return await when_idle(session, request, begin, again=choice.index > 0)
 

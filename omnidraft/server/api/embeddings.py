@@ -12,11 +12,10 @@ from fastapi import Request
 from fastapi.responses import JSONResponse, Response
 from starlette.concurrency import run_in_threadpool
 
-from omnidraft.app.embedding import NoEmbeddings, WrongIds
-from omnidraft.app.embedding_job import EmbeddingJob
+from omnidraft.app.embedding import EmbeddingJob, NoEmbeddings, WrongIds
 from omnidraft.app.session import Session
 from omnidraft.backends.gguf.file import ModelInfo
-from omnidraft.server.api import models
+from omnidraft.server.api import errors
 from omnidraft.server.api.answers import GONE, ends, when_idle
 from omnidraft.server.api.errors import BadRequest, error_reply, field, json_body, read_body, refused, texts, whole
 
@@ -47,7 +46,7 @@ class Wanted:
 
 async def embed(session: Session, request: Request) -> Response:
     wanted = await run_in_threadpool(Wanted.of, await read_body(request))
-    name, model = await run_in_threadpool(models.find, session, wanted.model)
+    name, model = await run_in_threadpool(errors.find, session, wanted.model)
     job: EmbeddingJob = await when_idle(session, request, partial(_begin, session, model, wanted))
     if not await ends(job, request):
         return error_reply(GONE, 499)

@@ -11,7 +11,10 @@ from fastapi import Request
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
+from omnidraft.app import models_list
+from omnidraft.app.session import Session
 from omnidraft.app.waiting import QueueFull
+from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.chats.records import json_value
 from omnidraft.errors import ContextFull, GrammarError, OmniDraftError, PictureError, PromptRefused, SettingsError
 
@@ -138,3 +141,24 @@ def refused(error: OmniDraftError, otherwise: int = 503) -> JSONResponse:
         return error_reply(str(error), 400, TOO_LONG)
     asked_wrong = isinstance(error, (SettingsError, GrammarError, PictureError, PromptRefused))
     return error_reply(str(error), 400 if asked_wrong else otherwise)
+
+
+# The models that the API lists and takes: those one can talk to.
+
+
+def find(session: Session, name: str) -> tuple[str, ModelInfo]:
+    """The model of that id, or of that name in the pages; an empty one is the one that is loaded or would be."""
+    known = models_list.targets(session.assistant)
+    if name:
+        match = models_list.find(known, name)
+    else:
+        path = session.target_path().resolve()
+        match = next((one for one in models_list.identifiers(known).items() if one[1].path.resolve() == path), None)
+    if match is None:
+        raise BadRequest(f"There is no model named {name[:100]}; /v1/models lists them.", 404, "model_not_found")
+    return match
+
+
+def described(name: str, model: ModelInfo) -> dict[str, Any]:
+    created = int(model.path.stat().st_mtime) if model.path.exists() else 0
+    return {"id": name, "object": "model", "created": created, "owned_by": "local"}

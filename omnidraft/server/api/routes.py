@@ -19,7 +19,7 @@ from omnidraft.app import models_list
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
 from omnidraft.errors import OmniDraftError
-from omnidraft.server.api import answers, infill, models, responses_input, responses_output
+from omnidraft.server.api import answers, errors, infill, responses_input, responses_output
 from omnidraft.server.api.embeddings import embed
 from omnidraft.server.api.errors import error_reply, refused
 from omnidraft.server.api.request import CompletionRequest
@@ -70,11 +70,11 @@ def add_routes(app: FastAPI, sessions: Sessions, key: str | None, exposed: bool)
 
 async def _models(session: Session, _: Request) -> Response:
     known = models_list.identifiers(await run_in_threadpool(models_list.targets, session.assistant))
-    return JSONResponse({"object": "list", "data": [models.described(*one) for one in known.items()]})
+    return JSONResponse({"object": "list", "data": [errors.described(*one) for one in known.items()]})
 
 
 async def _model(session: Session, name: str) -> Response:
-    return JSONResponse(models.described(*await run_in_threadpool(models.find, session, name)))
+    return JSONResponse(errors.described(*await run_in_threadpool(errors.find, session, name)))
 
 
 def _refusal(request: Request, key: str | None, exposed: bool) -> Response | None:
