@@ -17,7 +17,7 @@ from omnidraft.chats.library import MAX_FACT
 from omnidraft.errors import OmniDraftError
 from omnidraft.format import size
 from omnidraft.profiles.folders import create_profile, delete_profile, describe_profile, list_profiles, profile_size
-from omnidraft.server.request_session import COOKIE, session_of_request
+from omnidraft.server.guard.auth import PROFILE_COOKIE, session_of_request
 from ui.common import notes
 from ui.common.frame import EACH, PRIVATE, page_column, session_of
 from ui.common.notes import note
@@ -93,7 +93,7 @@ element.addEventListener('click', (event) => {{
   if (!button) return;
   if (button.dataset.kind === 'use') {{
     const name = encodeURIComponent(button.dataset.name);
-    document.cookie = `{COOKIE}=${{name}};path=/;max-age=31536000;samesite=strict`;
+    document.cookie = `{PROFILE_COOKIE}=${{name}};path=/;max-age=31536000;samesite=strict`;
     location.href = '/';
   }} else trigger('act', {{kind: button.dataset.kind, name: button.dataset.name}});
 }});
@@ -133,7 +133,7 @@ def add_routes(app: FastAPI, sessions: Sessions) -> None:
     def names(request: Request) -> JSONResponse:
         here = session_of_request(sessions, request).profile
         known = [here] if sessions.accounts is not None else [one.name for one in list_profiles(sessions.home)]
-        return JSONResponse({"here": here, "names": known, "cookie": COOKIE})
+        return JSONResponse({"here": here, "names": known, "cookie": PROFILE_COOKIE})
 
 
 def build(sessions: Sessions, page: gr.Blocks) -> None:

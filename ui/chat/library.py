@@ -30,7 +30,7 @@ from omnidraft.chats.foreign.reading import read_foreign
 from omnidraft.chats.foreign.turns import is_zip
 from omnidraft.errors import OmniDraftError, StorageError
 from omnidraft.profiles.importing import taken
-from omnidraft.server.request_session import session_of_request
+from omnidraft.server.guard.auth import session_of_request
 from omnidraft.storage.files import reason
 from ui.chat.events import Handlers, Updates, telling
 from ui.chat.named_rows import SCRIPT, named_row

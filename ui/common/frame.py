@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
-from omnidraft.server.request_session import session_of_request
+from omnidraft.server.guard.auth import session_of_request
 
 # What all pages share: the side column with the name and the page list. Knows no page's content.
 

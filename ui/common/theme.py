@@ -10,8 +10,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from omnidraft.app.sessions import Sessions
 from omnidraft.errors import OmniDraftError
+from omnidraft.server.guard.auth import session_of_request
 from omnidraft.server.guard.security import changing_headers
-from omnidraft.server.request_session import session_of_request
 from ui.common.frame import STATIC, page_at
 
 STYLES = [STATIC / f"{name}.css" for name in ("style", "chat", "aside", "pages", "race")]

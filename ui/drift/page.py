@@ -14,7 +14,7 @@ from omnidraft.app.sessions import Sessions
 from omnidraft.errors import ModelError, OmniDraftError
 from omnidraft.lab.export import picture, to_csv, to_json
 from omnidraft.profiles.importing import taken
-from omnidraft.server.request_session import session_of_request
+from omnidraft.server.guard.auth import session_of_request
 from ui.common.frame import EACH, PRIVATE, page_column, session_of
 from ui.common.notes import note, tip
 from ui.drift import form as drift_form

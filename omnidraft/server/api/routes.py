@@ -23,7 +23,7 @@ from omnidraft.server.api import answers, errors, infill, responses_input, respo
 from omnidraft.server.api.embeddings import embed
 from omnidraft.server.api.errors import error_reply, refused
 from omnidraft.server.api.request import CompletionRequest
-from omnidraft.server.request_session import session_of_request
+from omnidraft.server.guard.auth import session_of_request
 
 Handler = Callable[[Session, Request], Awaitable[Response]]
 

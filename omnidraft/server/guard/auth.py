@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 from html import escape
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, unquote
 
 from fastapi import FastAPI, Form, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
@@ -17,6 +17,9 @@ from starlette.datastructures import MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from omnidraft.app.session import Session
+from omnidraft.app.sessions import Sessions
+from omnidraft.errors import SettingsError
 from omnidraft.profiles.accounts import DAYS, Accounts, TooManyTries
 from omnidraft.server.guard.security import changing_headers
 
@@ -160,3 +163,26 @@ p {{ margin: 0; color: light-dark(#a03524, #ee9c8c); font-size: 14px; }}
 <label>Name<input name="name" autocomplete="username" autofocus required></label>
 <label>Password<input name="password" type="password" autocomplete="current-password" required></label>
 <button>Sign in</button></form></html>"""
+
+
+# Which profile a request belongs to. The only place that reads it, so one rule decides for all pages and the API. With
+# accounts it is the name that signed in. Without, it is the profile this browser picked, if there is such a one.
+
+
+PROFILE_COOKIE = "omnidraft_profile"
+
+
+def session_of_request(sessions: Sessions, request: Request) -> Session:
+    """The session of the profile that a request belongs to."""
+    if sessions.accounts is not None:
+        # The gate let nobody through without a name; anything else is a defect and must not fall back to a profile.
+        return sessions.get(request.scope["omnidraft_user"])
+    picked = unquote(request.cookies.get(PROFILE_COOKIE, ""))
+    return sessions.get(picked if picked and _exists(sessions, picked) else None)
+
+
+def _exists(sessions: Sessions, name: str) -> bool:
+    try:
+        return sessions.home.profile(name, create=False).root.is_dir()
+    except SettingsError:
+        return False
