@@ -92,7 +92,7 @@ def furnish(home: Path) -> Belongings:
     chats.close()
     lab = RunStore(runs_folder(profile))
     model = BUNDLED_MODELS / "tiny-target-a-f16.gguf"
-    run = lab.create(BUNDLED["step"].changed(count=2), {"tiny-target-a": model}, model, Options(), "0" * 64)
+    run = lab.create(BUNDLED["step"].changed(count=2), {"tiny-target-a": model}, model, Options())
     run.points.append(Point(0, 0, SECRET, "math", SECRET, 9, 5, 5 / 9, 20, 9, 2.2, 400.0, None, None, 9, 1, False,
                             False, None, 0.1))  # fmt: skip
     run.status = "stopped"
