@@ -169,9 +169,9 @@ def test_a_reader_ends_with_the_app_and_names_no_file(tmp_path):
     while not (children := app.children()) and time.monotonic() < until:
         time.sleep(0.05)
     (child,) = children
-    assert not any("hang" in word or "Brunhilde" in word for word in child.cmdline())
-    time.sleep(3)
+    time.sleep(3)  # until it is forked it has the app's own command line
     assert child.is_running(), "it hangs"
+    assert not any("hang" in word or "Brunhilde" in word for word in child.cmdline())
     app.send_signal(signal.SIGKILL)
     app.wait()
     psutil.wait_procs([child], timeout=10)
