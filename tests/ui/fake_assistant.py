@@ -36,7 +36,7 @@ class FakeAssistant:
         status = SimpleNamespace(state="idle", served=None)
         self.learner = SimpleNamespace(status=lambda: status, learned=SimpleNamespace(served_answers=list))
         self.engine = self.target = None
-        self.loaded = SimpleNamespace(target_file=None, cache=None, pair=None)
+        self.loaded = SimpleNamespace(target_file=None, cache=None, pair=None, choice=None)
         self.loads: list[Path] = []
         self.answered: list[str] = []
         self.stops = self.capture = 0
