@@ -95,7 +95,7 @@ class Learn(OfPair):
     seeds: int = integer(3, 1, 99, "each with prompts and an order of its own")
     train_prompts: int = _count(300, "answers to learn from")
     train_tokens: int = _count(128, "longest answer to learn from")
-    interval: int = _count(8, "answers of an update")
+    interval: int = _count(16, "answers of an update")
     test_prompts: int = _count(20, "other prompts, asked when learning is over")
     test_tokens: int = _count(64, "longest answer of a test")
     temperature: tuple[str, ...] = words(COLUMNS, _COLUMNS)

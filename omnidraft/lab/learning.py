@@ -20,6 +20,8 @@ from omnidraft.learning.training.stream import StreamLearner
 from omnidraft.settings.config import LearningSettings, SamplingSettings
 from omnidraft.vocab import PairMap
 
+_OFTEN = 8  # answers of an update: a run is short
+
 
 class RunLearner:
     """Trains the drafter during one run. What it knows is in the run's folder."""
@@ -27,7 +29,7 @@ class RunLearner:
     capture = CAPTURE  # of the target's top ids, at every generated position
 
     def __init__(self, state: RunState, settings: LearningSettings | None = None) -> None:
-        self._state, self._settings = state, settings or LearningSettings()
+        self._state, self._settings = state, settings or LearningSettings(interval=_OFTEN)
         self._stream: StreamLearner | None = None
 
     def switched(self, folder: Path, engine: Engine, pair: PairMap) -> Path | None:

@@ -275,7 +275,7 @@ class LearningSettings:
         "How firmly training keeps what the drafter knew before; 0: not at all.",
         expert=True,
     )
-    interval: int = integer(8, 1, 10_000, "Train after this many new answers.", expert=True)
+    interval: int = integer(16, 1, 10_000, "Train after this many new answers.", expert=True)
     cpu_percent: int = integer(50, 1, 100, "Most processor time the training may take, in percent.")
 
     def __post_init__(self) -> None:
