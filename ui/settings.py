@@ -22,12 +22,17 @@ GROUPS = [
     ("sampling", "Sampling of new conversations"),
     ("model", "How models are loaded"),
     ("learning", "Learning"),
+    ("api", "The API"),
 ]
 HEADINGS = {  # those whose words are explained there
     "draft": f"Drafting and {tip('verification')}",
     "cache": tip("n-gram cache", "N-gram cache"),
 }
-ALSO = {"look": ["theme"], "model": ["templates", "unload_after"]}  # settings that are in no group of their own
+ALSO = {
+    "look": ["theme"],
+    "model": ["templates", "unload_after"],
+    "api": ["allowed_origins"],
+}  # settings that are in no group of their own
 ELSEWHERE = ("model.workers",)  # on the models page, where one sees who they are
 TOP = 60
 FIND = (
