@@ -137,16 +137,18 @@ def test_a_hundred_answers_of_every_form(
     assert not wrong
 
 
-def written(session: Session, asked: Case, drafted: bool) -> list[str]:
+def written(session: Session, asked: Case, drafted: bool) -> tuple[list[str], int]:
     """What a conversation says as the pages have it written: an answer, a follow-up that is gone on with where its
-    length ended it, an answer to another version of the question, and a second one to that."""
+    length ended it, an answer to another version of the question, and a second one to that; accepted proposals."""
     chat = session.store.create().id
     session.store.update(chat, speculation=drafted, sampling=asked.sampling)
-    found = []
+    found, accepted = [], 0
 
     def said(job: AnswerJob) -> None:
+        nonlocal accepted
         job.join()
         assert not job.error
+        accepted += job.live.statistics.accepted
         found.append(session.store.path(chat)[-1].content)
 
     said(conversing.ask(session, chat, asked.asked))
@@ -156,14 +158,18 @@ def written(session: Session, asked: Case, drafted: bool) -> list[str]:
     said(conversing.edit(session, chat, first.id, f"{first.content} Be brief."))
     if asked.sampling.temperature == 0:  # else it is meant to be another one
         said(conversing.regenerate(session, chat))
-    return found
+    return found, accepted
 
 
-def told_apart(session: Session, asked: list[Case]) -> tuple[int, int]:
-    """(answers, those whose text is another with the drafter)."""
-    both = [list(zip(*(written(session, case, drafted) for drafted in (False, True)), strict=True)) for case in asked]
-    pairs = [pair for pairs in both for pair in pairs]
-    return len(pairs), sum(plain != drafted for plain, drafted in pairs)
+def told_apart(session: Session, asked: list[Case]) -> tuple[int, int, int]:
+    """(answers, accepted proposals, answers whose text is another with the drafter)."""
+    answers = accepted = wrong = 0
+    for case in asked:
+        (plain, none), (drafted, some) = (written(session, case, on) for on in (False, True))
+        assert none == 0
+        answers, accepted = answers + len(plain), accepted + some
+        wrong += sum(a != b for a, b in zip(plain, drafted, strict=True))
+    return answers, accepted, wrong
 
 
 @pytest.fixture
@@ -178,17 +184,21 @@ def session(tmp_path: Path, models: Path) -> Iterator[Session]:
 
 
 def test_a_conversation_says_the_same_through_edits_and_continuations(session: Session):
-    answers, wrong = told_apart(session, cases(3, 16))
+    answers, accepted, wrong = told_apart(session, cases(3, 16))
     assert answers > 10
+    assert accepted > 10, "hardly anything was drafted and accepted, so nothing was tested"
     assert wrong == 0
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
 def test_a_hundred_answers_of_conversations(session: Session):
-    answers, wrong = told_apart(session, cases(-(-CASES // 4), 64))
-    print(f"| pages: asked, continued, edited, regenerated | {answers} answers | {wrong} differ |")
+    answers, accepted, wrong = told_apart(session, cases(-(-CASES // 4), 64))
+    print(
+        f"| pages: asked, continued, edited, regenerated | {answers} answers | {accepted} accepted | {wrong} differ |"
+    )
     assert answers >= CASES
+    assert accepted > CASES
     assert wrong == 0
 
 
@@ -206,6 +216,7 @@ def test_a_hundred_answers_of_a_race(session: Session, models: Path):
     session.race.join()
     score = session.race.view.before
     print(f"| race | {score.answers} answers, {score.tokens} tokens | {score.answers - score.same} differ |")
+    assert score.tokens_per_pass > 1.2, "hardly anything was drafted and accepted"
     assert score.answers == score.same == CASES
 
 
@@ -213,7 +224,7 @@ def test_a_hundred_answers_of_a_race(session: Session, models: Path):
 @pytest.mark.timeout(7200)
 def test_a_hundred_answers_of_the_api(tmp_path: Path):
     drafts = '\n[draft]\nmode = "fixed"\nlength = 6\n'
-    wrong, tokens = 0, 0
+    wrong, tokens, accepted = 0, 0, 0
     with serving(tmp_path, "--target", str(real_model(SMOL)), settings=SETTINGS + drafts) as running:
         for number, case in enumerate(cases(CASES, 64)):
             sampling = {"temperature": case.sampling.temperature, "seed": number, "max_tokens": 64}
@@ -225,6 +236,8 @@ def test_a_hundred_answers_of_the_api(tmp_path: Path):
                 )  # fmt: skip
                 said.append(done.choices[0].message.content)
                 tokens += done.usage.completion_tokens
+                accepted += done.omnidraft["accepted"]
             wrong += said[0] != said[1]
-    print(f"| API | {CASES} answers, {tokens // 2} tokens | {wrong} differ |")
+    print(f"| API | {CASES} answers, {tokens // 2} tokens | {accepted} accepted | {wrong} differ |")
+    assert accepted > CASES
     assert wrong == 0

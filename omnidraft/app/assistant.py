@@ -40,8 +40,8 @@ class Busy(OmniDraftError):
     """Another answer is being written."""
 
 
-class _Place:
-    """At the models, for one at a time. Looking who has it and taking it are one step."""
+class _OneAtATime:
+    """Who has the models. Looking and taking are one step."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -92,7 +92,7 @@ class Assistant:
         self._settings, self.warnings = load_settings(self.profile.settings)
         self.named = named
         self.loaded = LoadedPair(self.profile, home.cache, ephemeral=ephemeral)
-        self._place = _Place()
+        self._models = _OneAtATime()
         self._learns = learn and not ephemeral
         self.learner = Learner(
             self.profile, home.cache, self.loaded.adapters, lambda: self.settings.learning, self._serve,
@@ -140,7 +140,7 @@ class Assistant:
             target, drafter, model or settings.model, cache or settings.cache, adapter,
             [*settings.templates, *templates], projector, settings.projectors,
         )  # fmt: skip
-        with self._place.held():
+        with self._models.held():
             self.learner.process.let_go()
             notices = self.loaded.load(asked)
             self._tell_learner()
@@ -162,13 +162,13 @@ class Assistant:
         if made is None:
             return True
         try:
-            if not self._place.take(timeout=0.1):
+            if not self._models.take(timeout=0.1):
                 return False
             try:
                 if self.loaded.take_up(made) and self.loaded.choice is not None:
                     self.learner.serving(self.loaded.choice)
             finally:
-                self._place.leave()
+                self._models.leave()
         finally:
             made.close()
         if made.choice.is_merged:
@@ -187,7 +187,7 @@ class Assistant:
         The learner, who wants whole answers to somebody, does not hear of one that goes on, nor of one that captures
         nothing.
         """
-        self._place.take(True, None if wait else "Another answer is being written; stop it or wait for it.")
+        self._models.take(True, None if wait else "Another answer is being written; stop it or wait for it.")
         tokens: list[Token] | None = [] if request.capture and request.continued is None else None
         try:
             self.learner.answer_begins()
@@ -207,12 +207,12 @@ class Assistant:
                 self._release()
 
     def _release(self) -> None:
-        self._place.leave()
+        self._models.leave()
         self.learner.answer_ends()
 
     def embed(self, texts: Sequence[str | Sequence[int]], stopped: Callable[[], bool]) -> tuple[np.ndarray, int]:
         """See `embedding.embed`; with the loaded target, while nobody else uses it. Busy if somebody does."""
-        self._place.take(True, "An answer is being written; wait for it.")
+        self._models.take(True, "An answer is being written; wait for it.")
         try:
             self.learner.answer_begins()
             return embed(self._engine().target.model, texts, stopped)
@@ -256,14 +256,14 @@ class Assistant:
     def unload(self) -> None:
         """Free the models and close the cache; `load` brings them back. Harmless when repeated."""
         self.stop()
-        with self._place.held():
+        with self._models.held():
             self.learner.process.let_go()
             self.loaded.close()
 
     @contextmanager
     def _learning_closed(self) -> Iterator[None]:
         """Hold nothing of what was said or learned, in files or memory, and go on with what the files say then."""
-        if not self._place.take(timeout=0):
+        if not self._models.take(timeout=0):
             raise Busy("An answer is being written; stop it or wait for it.")
         try:
             cache = self.loaded.cache.settings if self.loaded.cache is not None else None
@@ -276,7 +276,7 @@ class Assistant:
                 if self.loaded.pair is not None:
                     self._tell_learner()
         finally:
-            self._place.leave()
+            self._models.leave()
 
     def _engine(self) -> Engine:
         if self.engine is None:

@@ -24,6 +24,7 @@ _SEEN = 8.0  # rounds from which on a pair's own acceptance is believed
 # The chance that a guess stands where nobody has tried the pair, by the drafter's size. Measured in drafts of four on
 # targets of other families (models/README.md): smol-drafter's come to a half, those of SmolLM2-135M to this.
 HALF, MORE, WHOLE = 0.5, 0.62, 100_000_000
+ASSUMED = f"{HALF:.0%} of the guesses stand, or {MORE:.0%} with drafters from {WHOLE // 1_000_000}M parameters"
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ class KeptAnswer:
     @classmethod
     def of_new(cls, session: Session, question: Message, sampling: SamplingSettings) -> KeptAnswer:
         """An empty answer to `question`, in the store."""
-        note = session.switched.pop(question.chat, None)
+        note = session.switched.pop(question.chat, None) or session.switched.pop(None, None)
         engine = session.assistant.engine
         template = AnswerRequest((), sampling).told(engine.target.template) if engine else None
         thinks = (template.opens_thoughts or None) if template else None

@@ -165,7 +165,7 @@ class LoadedPair:
         if self.drafter is not None and known is not None and not engine.memory.knowledge:
             cost = known.cost.with_step(step_seconds(self.drafter))
             engine.memory.knowledge = Memory.with_cost(cost).knowledge
-        return [*(self.choice.notices if self.choice is not None else ())]
+        return list(self.choice.notices) if self.choice is not None else []
 
     def _load_instead(self, before: LoadRequest, asked: LoadRequest) -> list[str]:
         self._unload()

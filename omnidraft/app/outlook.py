@@ -14,7 +14,7 @@ from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.llama.devices import local_cards
 from omnidraft.decoding.cost import CostModel
 
-QUIET, AGAIN = 20.0, 600.0  # seconds without a question; between two comparisons of a target's drafters
+QUIET = 20.0  # seconds without a question
 
 
 def known_speeds(session: Session, found: Sequence[ModelInfo]) -> dict[Path, Speed]:
@@ -39,20 +39,18 @@ def drafters_of(session: Session, found: Sequence[ModelInfo], known: dict[Path, 
 
 def draft_with_the_quickest(session: Session) -> bool:
     """Where nobody chose a drafter, nobody waits, and passes of the target are measured: change to the one at hand that
-    is expected to be clearly quicker, and have the next answer say so. Compared again now and then, as rounds tell."""
-    if not session.picks_drafter or not session.quiet_for(QUIET) or measured_cost(session) is None:
+    is expected to be clearly quicker, and have the next answer say so. Once behind each use, whose rounds tell more."""
+    quiet = session.compared < session.used < monotonic() - QUIET and not session.busy
+    if not quiet or not session.picks_drafter or _sound(session) is None:
         return False
-    target, now = session.loaded, monotonic()
-    if target is None or now - session.compared.get(target, -AGAIN) < AGAIN:
-        return False
-    session.compared[target] = now
+    session.compared = session.used
     found = models_list.scan(session.assistant)
     better = drafters.best(drafters_of(session, found, known_speeds(session, found)), session.drafter_path())
-    if better is None:
+    if better is None or not session.pick_drafter(better.model.path):
         return False
-    session.pick_drafter(better.model.path)
-    said = f"{better.model.name} drafts from now on: {better.gain:.1f}× the plain speed is expected of it here."
-    session.switched[session.shown.chat().id] = said
+    session.switched[None] = (
+        f"{better.model.name} drafts from now on: {better.gain:.1f}× the plain speed is expected of it here."
+    )
     return True
 
 

@@ -17,55 +17,26 @@ from typing import Any
 from omnidraft.app.answer_job import AnswerJob
 from omnidraft.app.assistant import Assistant
 from omnidraft.app.catalog import choose_drafter, choose_target
+from omnidraft.app.changes import at_work, take_up
 from omnidraft.app.embedding import EmbeddingJob
 from omnidraft.app.race_job import RaceJob, RacePlan
 from omnidraft.app.shown_chats import ShownChats
 from omnidraft.app.speeds import PlainRounds
 from omnidraft.app.tools import Toolbox
-from omnidraft.app.waiting import Place, RequestQueue
+from omnidraft.app.waiting import Place, RequestQueue, StillAnswering
 from omnidraft.backends.gguf.file import usable_info
 from omnidraft.chats import ChatStore
 from omnidraft.chats.store import LastDeleted
 from omnidraft.errors import ModelError, OmniDraftError
 from omnidraft.lab.drift_lab import DriftLab
 from omnidraft.processes.progress import Newest, Progress, watched
-from omnidraft.settings.config import AppSettings, DraftSettings, ModelSettings, changed, describe
+from omnidraft.settings.config import AppSettings, DraftSettings, ModelSettings, changed
 from omnidraft.settings.file import reset_settings, save_settings
 from omnidraft.storage.paths import DataHome
 from omnidraft.storage.trial import TRIALS
 from omnidraft.vocab.ngram_cache import NgramCache
 
-# What a changed setting does to what is loaded: who takes it up, and what is said then. Settings that are in neither
-# set are read when the next answer begins; learning is told of every change by the assistant. Knows no page.
-
-
-WHEN_LOADED_AGAIN = {"cache.enabled", *(setting.name for setting in describe(AppSettings) if setting.rule.reload)}
-BY_THE_OPEN_CACHE = {"cache.capacity", "cache.unit", "cache.policy", "cache.seed"}
-ChangeCache = Callable[[Callable[[NgramCache], object]], None]
-
-
-def take_up(name: str, settings: AppSettings, loaded: bool, change_cache: ChangeCache | None) -> str:
-    """Apply the setting `name`, just changed, as far as that is possible now; what happened, in words.
-
-    loaded: whether a model is; change_cache: acts on the open n-gram cache, ModelError while an answer is using it;
-    None if there is none.
-    """
-    if loaded and name in WHEN_LOADED_AGAIN:
-        return "kept; load the model again for it to take effect."
-    if change_cache is None or name not in BY_THE_OPEN_CACHE:
-        return "kept."
-    try:
-        change_cache(lambda ngrams: ngrams.resize(settings.cache))
-    except ModelError:
-        return "kept; the cache follows when the model is loaded again, for it is at work now."
-    return "kept and applied."
-
-
 log = logging.getLogger("omnidraft.ui")
-
-
-class StillAnswering(ModelError):
-    """An answer is being written, so no other can begin and no model can change."""
 
 
 class Session:
@@ -77,15 +48,9 @@ class Session:
     """
 
     def __init__(
-        self,
-        home: DataHome,
-        profile: str,
-        target: str | None,
-        drafter: str | None,
-        workers: str | None = None,
-        split: str | None = None,
-        templates: Sequence[str] = (),
-    ) -> None:
+        self, home: DataHome, profile: str, target: str | None, drafter: str | None, workers: str | None = None,
+        split: str | None = None, templates: Sequence[str] = (),
+    ) -> None:  # fmt: skip
         self.assistant = Assistant(home, profile, learn=True, named=target)
         self.profile = profile
         self.job: AnswerJob | None = None
@@ -100,11 +65,11 @@ class Session:
         self.tools = Toolbox(home.servers(profile))
         self.loading: Progress | None = None
         self.named_targets: dict[str, Path] = {}  # of conversations: to look through all folders takes a moment
-        self.switched: dict[str, str] = {}  # chat -> what its next answer should say about a change of models
-        self.compared: dict[Path, float] = {}  # when the drafters of a target were compared last
-        self._quicker: dict[Path, Path] = {}  # target -> the drafter that was found to be quicker than the bundled one
+        # chat, None for whichever comes next -> what the next answer should say about a change of models
+        self.switched: dict[str | None, str] = {}
+        self._picked: dict[Path, Path] = {}  # target -> the drafter that is expected to be quickest, see `pick_drafter`
         self.idle_unloads = 0  # how often the models were freed because nobody asked anything
-        self._used = time.monotonic()
+        self.used = self.compared = time.monotonic()  # when the models were used last, and their drafters compared
         self._wanted = (target, drafter)
         self._templates = templates
         self._spread = {"workers": workers, "split": split}  # as the command line has it, until the page changes it
@@ -177,17 +142,14 @@ class Session:
         """Make `target` the model that answers, with the profile's drafter. Raises ModelError; the old one stays."""
         with self._lock:
             self._must_be_idle()
-            drafter = self._quicker.get(target.resolve())
-            if drafter is None or not self.picks_drafter:
-                drafter = choose_drafter(self._wanted[1], self.assistant.home, self.assistant.settings, target)
             self.loading = progress or Progress(target)
             try:
                 with watched(self.loading):
-                    notices = self.assistant.load(target, drafter, self.model_settings, templates=self._templates)
+                    notices = self._load(target, self._drafter_for(target))
             finally:
                 self.loading = None
             self._guest = False
-            self._used = time.monotonic()
+            self.used = time.monotonic()
             log.info("%s: loaded %s", self.profile, target.name)
             for notice in notices:
                 log.warning("%s: %s", self.profile, notice)
@@ -203,43 +165,44 @@ class Session:
     def drafter_path(self, target: Path | None = None) -> Path | None:
         """The drafter that drafts, or would, for this target or the one in use; None if there is none."""
         try:
-            target = target or self.loaded or self._own_target()
-            if self.picks_drafter and (quicker := self._quicker.get(target.resolve())) is not None:
-                return quicker
-            return choose_drafter(self._wanted[1], self.assistant.home, self.settings, target)
+            return self._drafter_for(target or self.loaded or self._own_target())
         except OmniDraftError:
             return None
 
     def choose_drafter(self, drafter: Path) -> str:
         """Draft with another model from now on; ModelError if the pair cannot be loaded, then nothing changed."""
         with self._lock:
+            self._must_be_idle()
             TRIALS.forgive(drafter)
             usable_info(drafter)  # without a target nothing else would refuse it before the next question
             if self.loaded is not None:
-                self._draft_with(drafter, self.loaded)
+                self._load(self.loaded, drafter)
             self.apply(drafter=str(drafter))
             self._wanted = (self._wanted[0], None)
             return f"{drafter.stem} drafts from now on."
 
-    def _draft_with(self, drafter: Path, target: Path) -> None:
-        self._must_be_idle()
-        self.assistant.load(target, drafter, self.model_settings, templates=self._templates)
+    def _load(self, target: Path, drafter: Path | None) -> list[str]:
+        return self.assistant.load(target, drafter, self.model_settings, templates=self._templates)
+
+    def _drafter_for(self, target: Path) -> Path | None:
+        picked = self._picked.get(target.resolve()) if self.picks_drafter else None
+        return picked or choose_drafter(self._wanted[1], self.assistant.home, self.settings, target)
 
     @property
     def picks_drafter(self) -> bool:
         """Whether nobody chose a drafter."""
         return self._wanted[1] is None and self.settings.drafter is None
 
-    def quiet_for(self, seconds: float) -> bool:
-        """Whether the models are loaded and nobody used them for so long."""
-        return self.loaded is not None and not self.busy and time.monotonic() - self._used >= seconds
-
-    def pick_drafter(self, drafter: Path) -> None:
-        """Draft with this one for the loaded target, unless its owner chooses another; ModelError as it is loaded."""
+    def pick_drafter(self, drafter: Path) -> bool:
+        """Draft with this one for the loaded target until somebody chooses another; whether that is so now. ModelError
+        if it cannot be loaded, then nothing changed."""
         with self._lock:
-            if self.picks_drafter and self.loaded is not None:
-                self._draft_with(drafter, self.loaded)
-                self._quicker[self.loaded.resolve()] = drafter
+            self._must_be_idle()
+            if not self.picks_drafter or self.loaded is None:
+                return False
+            self._load(self.loaded, drafter)
+            self._picked[self.loaded.resolve()] = drafter
+            return True
 
     def unload(self) -> None:
         """Free the models; the next question loads them again."""
@@ -253,9 +216,9 @@ class Session:
         minutes = self.settings.unload_after
         with self._lock:
             if self.busy or self.loaded is None or self.assistant.learner.status().state == "training":
-                self._used = time.monotonic()
+                self.used = time.monotonic()
                 return False
-            if not minutes or time.monotonic() - self._used < minutes * 60:
+            if not minutes or time.monotonic() - self.used < minutes * 60:
                 return False
             self.unload()
             self.idle_unloads += 1
@@ -300,15 +263,12 @@ class Session:
         """Change one setting, live where that is possible; says in a sentence what happened."""
         settings = self.apply(**{name: value})
         if not self._lock.acquire(blocking=False):  # a model is being loaded, perhaps with what was set before
-            return take_up(name, settings, True, self._cache_at_work)
+            return take_up(name, settings, True, at_work)
         try:
             change_cache = self.change_cache if self.assistant.loaded.cache is not None else None
             return take_up(name, settings, self.loaded is not None, change_cache)
         finally:
             self._lock.release()
-
-    def _cache_at_work(self, act: Callable[[NgramCache], object]) -> None:
-        raise ModelError("A model is being loaded.")
 
     def reset_settings(self) -> str:
         """Put the defaults in place of all settings; says in a sentence where the old ones are."""
@@ -333,7 +293,7 @@ class Session:
         """Have the loaded target write an answer, inside a `turn`; StillAnswering while another is being written."""
         with self._lock:
             self._must_be_idle()
-            self._used = time.monotonic()
+            self.used = time.monotonic()
             self.job = job
             threading.Thread(target=job.run, name="answer", daemon=True).start()
             return job
@@ -360,7 +320,7 @@ class Session:
         """Start to turn texts into vectors, inside a `turn`, as `start` does."""
         with self._lock:
             self._must_be_idle()
-            self._used = time.monotonic()
+            self.used = time.monotonic()
             self.embedding = EmbeddingJob(self.assistant, texts).start()
             return self.embedding
 

@@ -12,10 +12,14 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from omnidraft.errors import OmniDraftError
+from omnidraft.errors import ModelError, OmniDraftError
 
 LONGEST = 32  # who comes when so many wait is better told to come back
 LOOK_EVERY = 0.05  # seconds between looks of those who wait
+
+
+class StillAnswering(ModelError):
+    """An answer is being written, so no other can begin and no model can change."""
 
 
 class QueueFull(OmniDraftError):

@@ -161,9 +161,8 @@ class Drafting:
             if self._unread:
                 self._catch_up()
             row = self._next_row(policy.longest)
-            if (
-                row is None or not row.max() < inf
-            ):  # NaN: a damaged drafter proposes nothing, and the text does not depend on it
+            # NaN: a damaged drafter proposes nothing, and the text does not depend on it
+            if row is None or not row.max() < inf:
                 break
             piece = self._picked(row, picker, pieces, position, constraint)
             if piece is None:

@@ -19,8 +19,8 @@ def assistant(tmp_path):
 
 
 def test_a_caller_that_must_not_wait_never_waits(assistant):
-    assistant._place.take()  # as somebody does who loads models; behind him an answer begins
-    begins = threading.Thread(target=assistant._place.take, args=(True,))
+    assistant._models.take()  # as somebody does who loads models; behind him an answer begins
+    begins = threading.Thread(target=assistant._models.take, args=(True,))
     begins.start()
     told: list[str] = []
 
@@ -33,7 +33,7 @@ def test_a_caller_that_must_not_wait_never_waits(assistant):
     asks = [threading.Thread(target=ask) for _ in range(8)]
     for one in asks:
         one.start()
-    assistant._place.leave()
+    assistant._models.leave()
     for one in asks:
         one.join(10)
     assert len(told) == 8
@@ -47,7 +47,7 @@ def test_a_caller_that_must_not_wait_never_waits(assistant):
     with pytest.raises(Busy):
         next(assistant.answer(None, wait=False))
     assert time.perf_counter() - begun < 0.04, "not even for a moment"
-    assistant._place.leave()
+    assistant._models.leave()
 
 
 def test_looking_and_taking_are_one_step(assistant):
@@ -57,7 +57,7 @@ def test_looking_and_taking_are_one_step(assistant):
     def take() -> None:
         together.wait(10)
         try:
-            assistant._place.take(True, "No.")
+            assistant._models.take(True, "No.")
             inside.append(threading.get_ident())
         except Busy:
             told.append(1)
@@ -71,4 +71,4 @@ def test_looking_and_taking_are_one_step(assistant):
         for one in all_:
             one.join(10)
         assert (len(inside), len(told)) == (1, 15)
-        assistant._place.leave()
+        assistant._models.leave()

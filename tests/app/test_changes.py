@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from omnidraft.app.session import take_up
+from omnidraft.app.changes import take_up
 from omnidraft.errors import ModelError
 from omnidraft.settings.config import AppSettings, CacheSettings, changed, describe
 

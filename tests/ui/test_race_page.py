@@ -25,7 +25,7 @@ from tests.real import SMOL, real_model
 from tests.serving import SETTINGS
 from tests.ui.chatting import arrived, choose, write
 from tests.ui.fake_assistant import FakeAssistant
-from ui.drift import price, race
+from ui.drift import form, race
 from ui.drift.race import FEWEST, LESSON, OWN, RACED, parted, plan_of
 
 
@@ -203,5 +203,5 @@ def test_where_guessing_cannot_pay_the_page_says_so_and_offers_a_float_form(make
 
 def test_only_a_packed_file_has_a_float_form_to_race(session, models):
     assert plan_of(session, str(models / "tiny-target-a-f16.gguf"), "code", "", False, False, True).form == ""
-    assert price.float_form(read_info(models / "smol-drafter-q8_0.gguf")) == "F32"
-    assert price.float_form(read_info(models / "tiny-target-a-f16.gguf")) == ""
+    assert form.float_form(read_info(models / "smol-drafter-q8_0.gguf")) == "F32"
+    assert form.float_form(read_info(models / "tiny-target-a-f16.gguf")) == ""

@@ -19,7 +19,7 @@ from omnidraft.lab.prompts import TOPICS, Prompt, lesson_prompts, own_prompts, t
 from omnidraft.lab.race import Score
 from ui.common.frame import PRIVATE, session_of
 from ui.common.notes import note, tip
-from ui.drift import price as drift_price
+from ui.drift import form as drift_price
 
 # A race as HTML: two lanes side by side, the proof of equal text, and two bars, before and after the lesson. Pure
 # functions of `omnidraft.app.race_job`; everything that comes from outside is escaped.

@@ -9,7 +9,7 @@ from pathlib import Path
 import gradio as gr
 
 from omnidraft.app import hub_files, hub_fit, models_list
-from omnidraft.app.drafters import PAYS
+from omnidraft.app.drafters import ASSUMED, PAYS
 from omnidraft.app.hub import Download
 from omnidraft.app.outlook import measured_cost
 from omnidraft.app.session import Session
@@ -22,9 +22,8 @@ from ui.common.notes import note, note_of
 from ui.models import downloads, view
 
 _TOLD = (
-    "For {}, by their vocabularies and by what passes take here. Expected speeds assume that every second guess "
-    "stands, or 62 in 100 of drafters from 100M parameters; what a drafter has learned from your answers makes that "
-    "more."
+    f"For {{}}, by their vocabularies and by what passes take here. Expected speeds assume that {ASSUMED}; what a "
+    "drafter has learned from your answers makes that more."
 )
 
 

@@ -206,9 +206,8 @@ def _drafters(found: list[Outlook], here: _Here) -> str:
     rows = "".join(_drafter(one, here) for one in found)
     return (
         f'<h2>Drafters for {escape(here.target.name)}</h2><p class="od-under">Expected, by what passes take here '
-        "(estimated until that was measured undisturbed). Of guesses nobody tried here every second one is assumed to "
-        f'stand, or 62 in 100 for drafters from {short(drafters.WHOLE)} parameters.</p><ul class="od-models '
-        f'od-drafters">{rows}</ul>'
+        "(estimated until that was measured undisturbed). Where nobody tried a pair, it is assumed that "
+        f'{drafters.ASSUMED}.</p><ul class="od-models od-drafters">{rows}</ul>'
     )
 
 
