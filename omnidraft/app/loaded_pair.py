@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import cast
 
 from omnidraft.app.in_use import IN_USE, Files
+from omnidraft.app.kept_reads import KeptReads, Opened
 from omnidraft.app.speeds import SPEED_FILE, PairSpeed, SpeedStore
 from omnidraft.backends.base import LanguageModel
 from omnidraft.backends.gguf.file import ModelInfo
@@ -106,6 +107,8 @@ class LoadedPair:
         self._speed = PairSpeed(SpeedStore(caches / SPEED_FILE), profile.root)
         self._profile, self._caches, self._ephemeral = profile, caches, ephemeral
         self._opened_with: tuple[Path, ModelSettings] | None = None  # the drafter's file and settings
+        self._opened: Opened | None = None  # the target
+        self._kept = KeptReads()
 
     @property
     def target(self) -> LanguageModel | None:
@@ -177,6 +180,7 @@ class LoadedPair:
             raise
 
     def _load(self, asked: LoadRequest) -> list[str]:
+        opened_from = Opened.of(asked.target, asked.model)
         opened = open_target(asked.target, asked.model, self.target, asked.projector, asked.projectors)
         try:
             engine = Engine(opened, asked.template(opened.info, opened.vocabulary))
@@ -185,13 +189,15 @@ class LoadedPair:
         except BaseException:
             opened.close()
             raise
-        if self.engine is not None:
+        if self.engine is not None and self._opened is not None:
+            self._kept.keep(self._opened, self.engine.target)
             self.engine.target.model.close()
-        self.engine, self.asked = engine, asked
+        self.engine, self.asked, self._opened = engine, asked, opened_from
         self._speed.of(asked.target, asked.drafter, asked.model)
         self._recall_speed()
         if asked.drafter is not None and not engine.memory.knowledge:
             engine.memory = Memory.with_cost(engine.measured())
+        self._kept.put_back(opened_from, engine.target)
         note = engine.target.template.note
         learned = self.choice.notices if self.choice is not None else ()
         return [*opened.notices, *([note] if note else []), *learned]
@@ -311,6 +317,7 @@ class LoadedPair:
     def let_go(self) -> None:
         """Hold nothing of what was said or learned, in files or memory; `go_on` takes up what the files say then."""
         self._close_cache()
+        self._kept.forget()
         self.keep_measured()
         if self.choice is not None and self.choice.version is not None:
             self._exchange(Choice(self.choice.drafter))
@@ -330,6 +337,7 @@ class LoadedPair:
     def close(self) -> None:
         """Free the models and close the cache. Harmless when repeated."""
         self._unload()
+        self._kept.forget()
         IN_USE.hold(self, self._caches, [])
 
     def _unload(self) -> None:

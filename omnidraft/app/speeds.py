@@ -238,14 +238,14 @@ class PairSpeed:
 
 def speed_key(target: Path, drafter: Path | None, settings: ModelSettings, adapter: str | None, greedy: bool) -> str:
     """Names everything the numbers depend on; equal keys mean that they still hold."""
-    parts = [_identity(target), _identity(drafter) if drafter else "-", adapter or "-", *_machine(settings)]
+    parts = [file_mark(target), file_mark(drafter) if drafter else "-", adapter or "-", *_machine(settings)]
     names = f"{target.stem}+{drafter.stem if drafter else 'none'}"
     return f"{names}:{_alone(target, settings)}:{_digest(parts)}:{'greedy' if greedy else 'sampled'}"
 
 
 def _alone(target: Path, settings: ModelSettings) -> str:
     """Names everything that the speed of plain decoding depends on."""
-    return _digest([_identity(target), *_machine(settings)])
+    return _digest([file_mark(target), *_machine(settings)])
 
 
 def _machine(settings: ModelSettings) -> list[str]:
@@ -260,7 +260,8 @@ def _digest(parts: list[str]) -> str:
     return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
 
 
-def _identity(path: Path) -> str:
+def file_mark(path: Path) -> str:
+    """Where a file lies, and what it was when it was written last."""
     status = path.stat()
     return f"{path.resolve()}:{status.st_size}:{status.st_mtime_ns}"
 

@@ -260,19 +260,24 @@ class LlamaContext:
         llama_cpp.llama_memory_clear(self._memory, False)
         self._layout.cut(0)
 
-    def save_state(self) -> bytes:
-        """A copy of what recurrent layers hold now; keys and values stay where they are and are cut instead."""
-        size = llama_cpp.llama_state_seq_get_size_ext(self._context, 0, _PARTIAL)
+    def save_state(self, parts: int = _PARTIAL) -> bytes:
+        """A copy of what recurrent layers hold now; keys and values stay where they are and are cut instead. With parts
+        0: of all that was read."""
+        size = llama_cpp.llama_state_seq_get_size_ext(self._context, 0, parts)
         buffer = (ctypes.c_uint8 * size)()
-        if llama_cpp.llama_state_seq_get_data_ext(self._context, buffer, size, 0, _PARTIAL) != size:
+        if llama_cpp.llama_state_seq_get_data_ext(self._context, buffer, size, 0, parts) != size:
             raise ModelError("llama.cpp could not copy this model's state.")
         return bytes(buffer)
 
-    def restore_state(self, state: bytes, length: int) -> bool:
+    def restore_state(self, state: bytes, length: int, parts: int = _PARTIAL) -> bool:
         """Put back what `save_state` gave behind `length` tokens; False if this kind of memory cannot."""
         buffer = (ctypes.c_uint8 * len(state)).from_buffer_copy(state)
-        done = llama_cpp.llama_state_seq_set_data_ext(self._context, buffer, len(state), 0, _PARTIAL)
+        done = llama_cpp.llama_state_seq_set_data_ext(self._context, buffer, len(state), 0, parts)
         return done == len(state) and self.cut(length) and self.held == length
+
+    def state_bytes(self) -> int:
+        """What `save_state(0)` would take."""
+        return llama_cpp.llama_state_seq_get_size_ext(self._context, 0, 0)
 
     @property
     def held(self) -> int:

@@ -288,6 +288,24 @@ class LlamaTarget:
                 context.abort.clear()
             self._read(again, again=True)
 
+    def copy_read(self, most: int) -> tuple[list[int], bytes] | None:
+        """(tokens, what the cache holds of them), to be put back when this model is loaded again; None if that takes
+        more than `most` bytes or would be no gain: nothing read, or a card that reads it again sooner."""
+        with self._lock:
+            context = self._live()
+            if not self.tokens or self.on_card or self.rewind_method != "cut" or max(self.tokens) >= FIRST:
+                return None
+            return (list(self.tokens), context.save_state(0)) if context.state_bytes() <= most else None
+
+    def put_back(self, tokens: list[int], state: bytes) -> None:
+        """Hold what another of this very model, opened in the same way, gave by `copy_read`; else nothing."""
+        with self._lock:
+            context = self._live()
+            if len(tokens) <= self.n_ctx and context.restore_state(state, len(tokens), 0):
+                self.tokens = list(tokens)
+            else:
+                context.clear()
+
     def embed(self, texts: Sequence[Sequence[int]], stopped: Callable[[], bool]) -> np.ndarray:
         """See `Embedding.embed`."""
         with self._lock:
