@@ -16,17 +16,17 @@ from omnidraft.backends.prompting.grammar_state import GrammarState
 from omnidraft.backends.prompting.prompt import RawText, ends_without_space, prompt_ids, readable
 from omnidraft.backends.prompting.prompted_model import Continued, Message, PromptedDrafter, PromptedModel
 from omnidraft.backends.prompting.templates import ChatTemplate
-from omnidraft.decoding.chances import Knowledge
 from omnidraft.decoding.constraint import Constraint
-from omnidraft.decoding.cost import Apart, CostModel, counts_as_ours, measure_costs
-from omnidraft.decoding.decision import make_policy
+from omnidraft.decoding.depth import CostModel, PairStats, make_policy
 from omnidraft.decoding.drafting import Drafting
 from omnidraft.decoding.events import Event, Notice, Statistics
 from omnidraft.decoding.lookup import SuffixLookup
 from omnidraft.decoding.loop import decode
+from omnidraft.decoding.measure import measure_costs
 from omnidraft.decoding.request import AnswerRequest, DecodeInput
 from omnidraft.decoding.speculation import Speculation
 from omnidraft.errors import ModelError
+from omnidraft.processes.contention import Apart, counts_as_ours
 from omnidraft.settings.config import MOST_TOKENS, DraftSettings, SamplingSettings
 from omnidraft.vocab import Translator
 
@@ -43,13 +43,13 @@ _DOES_NOT_PAY = "drafting does not pay with these two models on this machine"
 class Memory:
     """What answers leave behind for later ones: knowledge by kind of sampling, and texts to copy from."""
 
-    knowledge: dict[str, Knowledge] = field(default_factory=dict)
+    knowledge: dict[str, PairStats] = field(default_factory=dict)
     lookup: SuffixLookup = field(default_factory=SuffixLookup)
 
     @classmethod
     def with_cost(cls, cost: CostModel) -> Memory:
         """A fresh memory that need not measure."""
-        return cls({kind: Knowledge(cost.copy()) for kind in ("greedy", "sampled")})
+        return cls({kind: PairStats(cost.copy()) for kind in ("greedy", "sampled")})
 
 
 class Engine:
@@ -160,7 +160,7 @@ class Engine:
         return state
 
     def _speculation(
-        self, state: Drafting | None, draft: DraftSettings, knowledge: Knowledge | None, constraint: Constraint | None
+        self, state: Drafting | None, draft: DraftSettings, knowledge: PairStats | None, constraint: Constraint | None
     ) -> Speculation | None:
         lookup = self.memory.lookup if draft.lookup and draft.mode in ("adaptive", "lookup") and knowledge else None
         forcing = constraint if self.forcing and draft.enabled and self.target.model.can_rewind else None
@@ -197,23 +197,23 @@ class Engine:
             return None, str(error)
         return Drafting(prompted.model, translator, ids, virtual_space=virtual, source=request.source), None
 
-    def _gave_up(self, draft: DraftSettings, knowledge: Knowledge | None, statistics: Statistics) -> str | None:
+    def _gave_up(self, draft: DraftSettings, knowledge: PairStats | None, statistics: Statistics) -> str | None:
         """Why the drafter was left out, as a sentence, where that is because it would not have paid."""
         if statistics.proposed or draft.mode != "adaptive" or self.drafter is None or knowledge is None:
             return None
-        return None if knowledge.drafts else _gave_up_sentence(knowledge.guard.lost)
+        return None if knowledge.drafts else _gave_up_sentence(knowledge.against_plain.lost)
 
     def _measures(self, draft: DraftSettings) -> bool:
         """Whether answers under `draft` go by measured cost (and can propose anything at all)."""
         return draft.enabled and draft.mode != "fixed" and self.target.model.can_rewind
 
-    def _knowledge(self, sampling: SamplingSettings) -> Knowledge:
+    def _knowledge(self, sampling: SamplingSettings) -> PairStats:
         """What is known about this pair in this kind of sampling; the costs are measured if nobody gave them."""
         kind = "greedy" if sampling.temperature <= 0 else "sampled"
         known = self.memory.knowledge
         if kind not in known:
             other = next(iter(known.values()), None)
-            known[kind] = Knowledge(other.cost if other else self.measured())
+            known[kind] = PairStats(other.cost if other else self.measured())
         return known[kind]
 
     def measured(self) -> CostModel:

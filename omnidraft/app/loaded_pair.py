@@ -21,8 +21,9 @@ from omnidraft.backends.llama.model import LlamaDrafter
 from omnidraft.backends.opening import open_target
 from omnidraft.backends.prompting.prompted_model import PromptedDrafter
 from omnidraft.backends.prompting.templates import ChatTemplate
-from omnidraft.decoding.cost import step_seconds
+from omnidraft.decoding.depth import Backoff
 from omnidraft.decoding.lookup import SuffixLookup
+from omnidraft.decoding.measure import step_seconds
 from omnidraft.engine import Engine, Memory
 from omnidraft.errors import NoRoom
 from omnidraft.learning.adapters.serving import (
@@ -279,7 +280,7 @@ class LoadedPair:
             for known in engine.memory.knowledge.values():
                 known.cost.step = step = step or step_seconds(drafter, 3)
         for known in engine.memory.knowledge.values():
-            known.guard.retry()
+            known.against_plain.draft.backoff = Backoff()
         return old
 
     def _exchange(self, choice: Choice) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from omnidraft.decoding.chances import Knowledge, Rates, copy_class
-from omnidraft.decoding.cost import CostModel
-from omnidraft.decoding.decision import PLAIN, Decision
+from omnidraft.decoding.depth import AdaptiveDepth, Averages, CostModel, PairStats, copy_class
+from omnidraft.decoding.drafting import PLAIN
 from omnidraft.decoding.events import Round
 from omnidraft.decoding.lookup import Match
 from omnidraft.vocab import Proposal
@@ -15,23 +14,23 @@ DEAR = {1: 0.010, 2: 0.014, 3: 0.018, 5: 0.026, 9: 0.042}
 PLAIN_ROUND = Round(0, 0, 0, 0, 1, 0.0, 0.0, 0.010, 0.0, plain=True)
 
 
-def lookups(passes: dict[int, float] = DEAR) -> Decision:
-    return Decision(Knowledge(CostModel(dict(passes), step=0.002)), None, longest=8)
+def lookups(passes: dict[int, float] = DEAR) -> AdaptiveDepth:
+    return AdaptiveDepth(PairStats(CostModel(dict(passes), step=0.002)), None, longest=8)
 
 
 def found(length: int, own: bool = True, agreed: int = 0) -> Match:
     return Match([1] * 8, length, own, agreed)
 
 
-def said(policy: Decision, match: Match, right: bool, rounds: int) -> None:
+def said(policy: AdaptiveDepth, match: Match, right: bool, rounds: int) -> None:
     """Rounds in which the passage is compared with what the target says, and not proposed."""
     for _ in range(rounds):
         policy.begin(0, match)
         policy.observe(PLAIN_ROUND, [], 1 if right else 2)
 
 
-def value(policy: Decision, matched: int, own: bool = True, agreed: bool = False) -> float:
-    return policy.knowledge.rates.copies[copy_class(matched, own, agreed)].value
+def value(policy: AdaptiveDepth, matched: int, own: bool = True, agreed: bool = False) -> float:
+    return policy.stats.averages.copies[copy_class(matched, own, agreed)].value
 
 
 def test_copies_are_proposed_once_they_were_seen_to_be_right_and_no_longer_than_that():
@@ -70,13 +69,13 @@ def test_accepted_copies_count_as_longer_matches():
         policy.observe(Round(0, 3, 3, 2, 3, 0.0, 0.0, 0.018, 0.0, copied=3), copied, 1)
     assert value(policy, 4) > 0.9  # the first
     assert 0.4 < value(policy, 5) < 0.6  # second and third share a class: right, then wrong
-    assert value(policy, 4, own=False) == Rates().copies[copy_class(4, False, False)].value
+    assert value(policy, 4, own=False) == Averages().copies[copy_class(4, False, False)].value
 
 
 def test_the_next_answer_begins_where_the_pair_is():
     policy = lookups()
     said(policy, found(12), True, 30)
-    following = Decision(policy.knowledge, None, longest=8)
+    following = AdaptiveDepth(policy.stats, None, longest=8)
     assert following.begin(0, found(12)) > 0
 
 

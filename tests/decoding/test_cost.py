@@ -8,8 +8,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from omnidraft.decoding import cost as measuring
-from omnidraft.decoding.cost import WIDTHS, CostModel, measure_costs
+from omnidraft.decoding import measure
+from omnidraft.decoding.depth import CostModel
+from omnidraft.decoding.measure import WIDTHS, measure_costs
 from omnidraft.errors import SettingsError
 from tests.decoding import toys
 
@@ -18,8 +19,8 @@ from tests.decoding import toys
 def clock(monkeypatch) -> None:
     """Time as the models below spend it: what is measured depends on no other program."""
     Slow.now = 0.0
-    monkeypatch.setattr(measuring, "perf_counter", lambda: Slow.now)
-    monkeypatch.setattr(measuring, "Watch", lambda: SimpleNamespace(look=lambda: True))
+    monkeypatch.setattr(measure, "perf_counter", lambda: Slow.now)
+    monkeypatch.setattr(measure, "Contention", lambda: SimpleNamespace(quiet_since=lambda: True))
 
 
 class Slow:
@@ -205,17 +206,17 @@ def test_rounds_that_contradict_the_load_from_above_cast_doubt_too_and_a_changed
         again.observe_pass(1, 1.0)
         again.observe_pass(3, 2.4)
     assert again.pass_seconds(3) == pytest.approx(2.4, rel=0.05)
-    again.doubt()
+    again.now.doubt()
     assert again.pass_seconds(3) == pytest.approx(1.9, rel=0.01)
 
 
 def test_a_width_counts_as_used_once_some_rounds_had_as_many_rows():
     cost = CostModel({1: 1.0, 2: 9.0, 4: 9.0}, 0.1)
     cost.observe_pass(4, 9.0, 2)
-    assert not cost.is_used(2)
+    assert not cost.now.is_used(2)
     cost.observe_pass(2, 9.0)
-    assert cost.is_used(2)
-    assert not cost.is_used(4)
+    assert cost.now.is_used(2)
+    assert not cost.now.is_used(4)
 
 
 # what was measured while the machine was busy
@@ -249,7 +250,7 @@ def test_interrupted_passes_say_nothing_about_the_model():
 
 
 def test_nothing_is_kept_that_was_measured_while_others_had_the_processors(monkeypatch):
-    monkeypatch.setattr(measuring, "Watch", lambda: SimpleNamespace(look=lambda: False))
+    monkeypatch.setattr(measure, "Contention", lambda: SimpleNamespace(quiet_since=lambda: False))
     cost = measure_costs(Slow(toys.target(), 0.002, 0.001), None, 1.0)
     assert cost.pass_seconds(1) == pytest.approx(0.003)
     assert cost.kept is None

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from omnidraft.decoding.chances import Knowledge
-from omnidraft.decoding.cost import CostModel
-from omnidraft.decoding.decision import PLAIN, Decision, FixedLength, make_policy
+from omnidraft.decoding.depth import AdaptiveDepth, CostModel, PairStats, make_policy
+from omnidraft.decoding.drafting import PLAIN, FixedLength
 from omnidraft.decoding.events import Round
 from omnidraft.decoding.lookup import NO_MATCH, Match
 from omnidraft.settings.config import DraftSettings
@@ -38,9 +37,9 @@ def test_as_fast_as_the_best_fixed_length_and_never_slower_than_plain(passes, ac
 
 def test_a_drafter_that_becomes_good_is_noticed():
     machine = Machine(MEMORY_BOUND, 0.05, HOPELESS, seed=1)
-    knowledge = Knowledge(machine.cost.copy())
+    knowledge = PairStats(machine.cost.copy())
     machine.run(machine.adaptive(knowledge=knowledge), 2_000)
-    assert not knowledge.drafting
+    assert not knowledge.expected
     better = Machine(MEMORY_BOUND, 0.05, EASY, seed=2)
     better.run(better.adaptive(knowledge=knowledge), 3_000)
     assert better.run(better.adaptive(knowledge=knowledge), 500).rate > 1.5
@@ -61,7 +60,7 @@ def test_where_nothing_pays_rounds_are_only_counted():
 def test_a_look_too_dear_for_its_share_of_the_time_waits():
     """A draft step takes as long as a pass, reading what was missed a tenth of that for every token."""
     machine = Machine(MEMORY_BOUND, 1.0, [0.2], seed=1, catching_up=True)
-    outcome = machine.answers(Knowledge(machine.cost.copy()), 20, 100)
+    outcome = machine.answers(PairStats(machine.cost.copy()), 20, 100)
     assert outcome.rate >= 0.97
 
 
@@ -74,7 +73,7 @@ def test_looks_that_are_worth_nothing_do_not_go_on_because_the_drafter_is_right(
 def test_short_answers_the_drafter_is_good_at_gain_at_once_after_long_ones_it_is_bad_at():
     """Twelve answers of 64 tokens that it never guesses, then some of twelve that it mostly does."""
     bad = Machine(MEMORY_BOUND, 0.03, [0.02], seed=7)
-    knowledge = Knowledge(bad.cost.copy())
+    knowledge = PairStats(bad.cost.copy())
     for _ in range(12):
         policy = bad.adaptive(knowledge=knowledge)
         assert bad.run(policy, 64).rate >= 0.97
@@ -90,7 +89,7 @@ def test_short_answers_the_drafter_is_good_at_gain_at_once_after_long_ones_it_is
 
 def test_wrong_costs_at_the_start_are_corrected_by_real_rounds():
     machine = Machine(MEMORY_BOUND, 0.05, EASY, seed=3)
-    wrong = Knowledge(Machine({1: 1.0}, 0.5, EASY).cost)  # knows one width, and a step ten times too dear
+    wrong = PairStats(Machine({1: 1.0}, 0.5, EASY).cost)  # knows one width, and a step ten times too dear
     machine.run(machine.adaptive(knowledge=wrong), 6_000)
     best = max(rate(MEMORY_BOUND, 0.05, EASY, FixedLength(k)).rate for k in (4, 6, 8))
     assert machine.run(machine.adaptive(knowledge=wrong), 1_000).rate >= 0.9 * best
@@ -98,7 +97,7 @@ def test_wrong_costs_at_the_start_are_corrected_by_real_rounds():
 
 def test_translating_counts_as_drafting_and_not_as_a_part_of_the_pass():
     machine = Machine(MEMORY_BOUND, 0.05, EASY, seed=8, translating=0.05)
-    knowledge = Knowledge(machine.cost.copy())
+    knowledge = PairStats(machine.cost.copy())
     machine.run(machine.adaptive(knowledge=knowledge), 2_000)
     assert knowledge.cost.step == pytest.approx(0.10, rel=0.05)
     for rows in (1, 4, 8):
@@ -107,8 +106,8 @@ def test_translating_counts_as_drafting_and_not_as_a_part_of_the_pass():
 
 def test_what_going_back_to_one_row_takes_is_kept_apart_from_plain_rounds():
     """Copies of one token, two plain rounds behind each, the first of which takes longer."""
-    knowledge = Knowledge(CostModel(dict(MEMORY_BOUND), 0.05))
-    policy = Decision(knowledge, None, longest=1)
+    knowledge = PairStats(CostModel(dict(MEMORY_BOUND), 0.05))
+    policy = AdaptiveDepth(knowledge, None, longest=1)
     for _ in range(100):
         if policy.begin(1, Match([1], 20, own=True)) != 1:
             pytest.fail("the copy pays")
@@ -132,16 +131,16 @@ def test_looks_past_a_step_of_the_staircase():
 
 def test_knowledge_survives_storage():
     machine = Machine(MEMORY_BOUND, 0.05, EASY, seed=6)
-    knowledge = Knowledge(machine.cost.copy())
+    knowledge = PairStats(machine.cost.copy())
     machine.run(machine.adaptive(knowledge=knowledge), 500)
-    again = Knowledge.from_dict(knowledge.as_dict())
+    again = PairStats.from_dict(knowledge.as_dict())
     assert again.as_dict() == knowledge.as_dict()
     with pytest.raises((KeyError, ValueError, TypeError)):
-        Knowledge.from_dict({"cost": {}})
+        PairStats.from_dict({"cost": {}})
 
 
 def test_with_threads_of_their_own_passes_have_figures_of_their_own():
-    policy = Decision(Knowledge(CostModel({1: 1.0, 2: 1.5}, 0.1)), None, longest=4)
+    policy = AdaptiveDepth(PairStats(CostModel({1: 1.0, 2: 1.5}, 0.1)), None, longest=4)
     for threads, seconds in ((2, 3.0), (1, 1.0), (2, 3.0)):
         for _ in range(40):
             if not policy.rests:
@@ -149,17 +148,17 @@ def test_with_threads_of_their_own_passes_have_figures_of_their_own():
             done = Round(0, 0, 0, 0, 1, 0.0, 0.0, seconds, 0.0, threads=(threads, 2), plain=True)
             policy.observe(done, [], 1)
         policy.finish()
-    cost = policy.knowledge.cost
+    cost = policy.stats.cost
     assert cost.pass_seconds(1) == pytest.approx(3.0, rel=0.1)
     cost.threads = 1
     assert cost.pass_seconds(1) == pytest.approx(1.0, rel=0.05)
 
 
-def carried(policy, knowledge: Knowledge) -> None:
+def carried(policy, knowledge: PairStats) -> None:
     """Rounds of rejection sampling that carry pieces of the round before, and draw none."""
     row = np.log(np.array([0.6, 0.3, 0.1], np.float32))
     assert policy.begin(1, NO_MATCH) == 0
-    while policy.more(pieces := [0] * len(policy._chances._pieces)):
+    while policy.more(pieces := [0] * len(policy._drafted._pieces)):
         policy.drew(row, 0)
     made = [Proposal(0, "direct", 1, i) for i in range(len(pieces))]
     policy.observe(Round(len(pieces), len(pieces), 1, 0, 1, 0.1, 0.0, 1.2, 0.0), made, 1)
@@ -170,6 +169,6 @@ def carried(policy, knowledge: Knowledge) -> None:
 
 
 def test_rounds_that_carry_pieces_and_draw_none_are_told_apart():
-    knowledge = Knowledge(CostModel(dict(MEMORY_BOUND), 0.05))
+    knowledge = PairStats(CostModel(dict(MEMORY_BOUND), 0.05))
     carried(make_policy(DraftSettings(), knowledge, OneToOne()), knowledge)
     assert knowledge.cost.step <= 0.1
