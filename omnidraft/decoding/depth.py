@@ -36,9 +36,10 @@ from omnidraft.vocab import Proposal, Translator
 RATE = 0.1
 # The most over what is expected that a round counts as, since an interrupted one takes ten times as long ...
 CLAMP = 1.5
-# ... and the ratio below which it is believed at once, since interruptions only add time. Beyond it, and its inverse,
-# the machine does something else.
+# ... and the ratio below which it is believed at once, since interruptions only add time.
 SUDDEN = 0.8
+# Ratio of plain times beyond which the machine does something else, and earlier findings are void.
+CHANGED = 1.2
 # Rounds since the last plain one after which a slow pass means a slower machine rather than dear rows; and the longest
 # that drafting goes untried where it is only expected not to pay.
 NEAR = 32
@@ -49,10 +50,12 @@ HOPE = 0.3
 CONFIRMED = 3
 # Of an average of acceptance, per sample: it remembers the last 70, some answers of one kind.
 KEEP = 0.985
+# Of the long-run rate, per round: several answers, so that one does not decide what time is worth.
+MEMORY = 0.995
 # Samples that the pair's averages count for in an answer: six of its own rounds outweigh them.
 LOOSE = 6.0
-# Logits by which one complete surprise moves an answer's own offset of the acceptance head.
-OFFSET_RATE = 0.7
+# Logits by which one complete surprise moves an answer's own offset of the acceptance head, and the most it may be.
+OFFSET_RATE, OFFSET_MOST = 0.7, 3.0
 # Believed of copies before any was seen, by the length of the match: low, so that a wide pass is paid for only after
 # copies were seen to be right.
 COPY_PRIORS = {3: 0.15, 4: 0.2, 5: 0.3, 7: 0.4, 10: 0.5, 16: 0.6}
@@ -416,7 +419,8 @@ class Drafted:
         for depth, proposal in enumerate(proposals[:tested]):
             x, right = self._features(proposal, depth), depth < accepted
             if x is not None:
-                self.offset += OFFSET_RATE * (right - self._head.probability(x, self.offset))
+                offset = self.offset + OFFSET_RATE * (right - self._head.probability(x, self.offset))
+                self.offset = min(max(offset, -OFFSET_MOST), OFFSET_MOST)
                 self._head.learn(x, right)
             (self.averages.later if depth else self.averages.first).add(float(right))
         if drafted and tested:
@@ -538,9 +542,9 @@ class PlainComparison:
         longest = STALL * median(self._plain)
         now = fmean(min(t, longest) for t in self._plain)
         before = self.seconds
-        changed = not SUDDEN < now / (before or now) < 1 / SUDDEN
+        changed = not 1 / CHANGED < now / (before or now) < CHANGED
         if changed or not before or self.draft.state != "off":
-            self.seconds = now
+            self.seconds = now if changed or not self.wanted else 0.5 * (now + (before or now))
         if self.wanted:
             self.wanted = 0
             self._compare(changed)
@@ -610,9 +614,8 @@ class PairStats:
         return max(plain, self.tokens / self.seconds) if self.seconds else plain
 
     def remember(self, tokens: int, seconds: float, rounds: int = 1) -> None:
-        """Tokens emitted in `rounds` that took `seconds` together. Several answers are remembered, so that one does not
-        decide what time is worth."""
-        kept = KEEP ** (rounds / 3)
+        """Tokens emitted in `rounds` that took `seconds` together."""
+        kept = MEMORY**rounds
         self.tokens, self.seconds = kept * self.tokens + tokens, kept * self.seconds + seconds
 
     def as_dict(self) -> dict:
