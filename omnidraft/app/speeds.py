@@ -151,12 +151,12 @@ class SpeedStore:
         except (AttributeError, KeyError, TypeError, ValueError, SettingsError):
             return None
 
-    def save(self, key: str, knowledge: PairStats) -> None:
+    def save(self, key: str, pair_stats: PairStats) -> None:
         """Keep it, unless its costs were measured while others had the processor: then what was kept stays."""
-        if knowledge.cost.kept is None:
+        if pair_stats.cost.kept is None:
             return
         with self._alone():
-            entries = self.all() | {key: knowledge.as_dict()}
+            entries = self.all() | {key: pair_stats.as_dict()}
             write_atomically(self._path, json.dumps({"version": _VERSION, "entries": entries}, indent=1).encode())
 
     @contextmanager
@@ -219,19 +219,19 @@ class PairSpeed:
         """Speak of this pair from now on."""
         self._pair = (target, drafter, model)
 
-    def recall(self, adapter: str | None, knowledge: dict[str, PairStats]) -> None:
-        """Fill in what is known of the pair with such an adapter; what is not stays as it is in `knowledge`."""
+    def recall(self, adapter: str | None, pair_stats: dict[str, PairStats]) -> None:
+        """Fill in what is known of the pair with such an adapter; what is not stays as it is in `pair_stats`."""
         assert self._pair is not None
         target, drafter, model = self._pair
         mine = f"{self._profile.resolve()}/{adapter or '-'}"
         for kind in KINDS:
             self._keys[kind] = speed_key(target, drafter, model, mine, kind == "greedy")
             if (known := self._store.load(self._keys[kind])) is not None:
-                knowledge[kind] = known
+                pair_stats[kind] = known
 
-    def keep(self, knowledge: dict[str, PairStats]) -> None:
+    def keep(self, pair_stats: dict[str, PairStats]) -> None:
         with suppress(StorageError, OSError):  # it can be measured again, so a full disk shall not stand in the way
-            for kind, known in knowledge.items():
+            for kind, known in pair_stats.items():
                 self._store.save(self._keys[kind], known)
 
 
