@@ -23,7 +23,7 @@ from omnidraft.backends.llama.bits import WIDTHS, rows_read_by, width_class
 from omnidraft.backends.llama.devices import local_cards
 from omnidraft.backends.llama.model import LlamaDrafter, LlamaTarget
 from omnidraft.bench.pairs import Pair
-from omnidraft.decoding.cost import measure_costs, step_seconds
+from omnidraft.decoding.measure import measure_costs, step_seconds
 from omnidraft.errors import OmniDraftError
 from omnidraft.lab.prompts import load_prompts
 from omnidraft.settings.config import CacheSettings, ModelSettings, SamplingSettings

@@ -16,17 +16,17 @@ from omnidraft.backends.prompting.grammar_state import GrammarState
 from omnidraft.backends.prompting.prompt import RawText, ends_without_space, prompt_ids, readable
 from omnidraft.backends.prompting.prompted_model import Continued, Message, PromptedDrafter, PromptedModel
 from omnidraft.backends.prompting.templates import ChatTemplate
-from omnidraft.decoding.chances import Knowledge
 from omnidraft.decoding.constraint import Constraint
-from omnidraft.decoding.cost import Apart, CostModel, counts_as_ours, measure_costs
-from omnidraft.decoding.decision import make_policy
+from omnidraft.decoding.depth import CostModel, PairStats, make_policy
 from omnidraft.decoding.drafting import Drafting
 from omnidraft.decoding.events import Event, Notice, Statistics
 from omnidraft.decoding.lookup import SuffixLookup
 from omnidraft.decoding.loop import decode
+from omnidraft.decoding.measure import measure_costs
 from omnidraft.decoding.request import AnswerRequest, DecodeInput
 from omnidraft.decoding.speculation import Speculation
 from omnidraft.errors import ModelError
+from omnidraft.processes.contention import Apart, counts_as_ours
 from omnidraft.settings.config import MOST_TOKENS, DraftSettings, SamplingSettings
 from omnidraft.vocab import Translator
 
@@ -41,15 +41,15 @@ _DOES_NOT_PAY = "drafting does not pay with these two models on this machine"
 
 @dataclass(slots=True)
 class Memory:
-    """What answers leave behind for later ones: knowledge by kind of sampling, and texts to copy from."""
+    """What answers leave behind for later ones: what was measured by kind of sampling, and texts to copy from."""
 
-    knowledge: dict[str, Knowledge] = field(default_factory=dict)
+    pair_stats: dict[str, PairStats] = field(default_factory=dict)
     lookup: SuffixLookup = field(default_factory=SuffixLookup)
 
     @classmethod
     def with_cost(cls, cost: CostModel) -> Memory:
         """A fresh memory that need not measure."""
-        return cls({kind: Knowledge(cost.copy()) for kind in ("greedy", "sampled")})
+        return cls({kind: PairStats(cost.copy()) for kind in ("greedy", "sampled")})
 
 
 class Engine:
@@ -123,8 +123,8 @@ class Engine:
         if dropped:
             yield Notice(_dropped_sentence(dropped))
         state, reason = self._drafting(prompt, request)
-        knowledge = self._knowledge(sampling) if self._measures(draft) else None
-        speculation = self._speculation(state, draft, knowledge, constraint)
+        pair_stats = self._pair_stats(sampling) if self._measures(draft) else None
+        speculation = self._speculation(state, draft, pair_stats, constraint)
         target.committed = ids + written
         self.memory.lookup.begin(target.committed)
         raw = isinstance(request.prompt, RawText)
@@ -135,7 +135,7 @@ class Engine:
             prefix="" if written or raw else template.answer_prefix,
             markers={} if raw else template.markers, inner=frozenset() if raw else template.inner,
             written=len(written), cancelled=lambda: self._cancelled,
-            why_plain=lambda statistics: self._gave_up(draft, knowledge, statistics) or reason,
+            why_plain=lambda statistics: self._gave_up(draft, pair_stats, statistics) or reason,
         )  # fmt: skip
         try:
             yield from decode(request, given)
@@ -160,16 +160,16 @@ class Engine:
         return state
 
     def _speculation(
-        self, state: Drafting | None, draft: DraftSettings, knowledge: Knowledge | None, constraint: Constraint | None
+        self, state: Drafting | None, draft: DraftSettings, pair_stats: PairStats | None, constraint: Constraint | None
     ) -> Speculation | None:
-        lookup = self.memory.lookup if draft.lookup and draft.mode in ("adaptive", "lookup") and knowledge else None
+        lookup = self.memory.lookup if draft.lookup and draft.mode in ("adaptive", "lookup") and pair_stats else None
         forcing = constraint if self.forcing and draft.enabled and self.target.model.can_rewind else None
         if state is None and lookup is None and forcing is None:
             return None
         translator = self.translator if state is not None else None
         most = max(1, self._widest - 1)  # further proposals would need a pass of another kind
         draft = replace(draft, length=min(draft.length, most), max_length=min(draft.max_length, most))
-        return Speculation(state, make_policy(draft, knowledge, translator), draft.verification, lookup, forcing)
+        return Speculation(state, make_policy(draft, pair_stats, translator), draft.verification, lookup, forcing)
 
     def _drafting(
         self, prompt: Sequence[Message] | RawText, request: AnswerRequest
@@ -197,23 +197,23 @@ class Engine:
             return None, str(error)
         return Drafting(prompted.model, translator, ids, virtual_space=virtual, source=request.source), None
 
-    def _gave_up(self, draft: DraftSettings, knowledge: Knowledge | None, statistics: Statistics) -> str | None:
+    def _gave_up(self, draft: DraftSettings, pair_stats: PairStats | None, statistics: Statistics) -> str | None:
         """Why the drafter was left out, as a sentence, where that is because it would not have paid."""
-        if statistics.proposed or draft.mode != "adaptive" or self.drafter is None or knowledge is None:
+        if statistics.proposed or draft.mode != "adaptive" or self.drafter is None or pair_stats is None:
             return None
-        return None if knowledge.drafts else _gave_up_sentence(knowledge.guard.lost)
+        return None if pair_stats.drafts else _gave_up_sentence(pair_stats.against_plain.lost)
 
     def _measures(self, draft: DraftSettings) -> bool:
         """Whether answers under `draft` go by measured cost (and can propose anything at all)."""
         return draft.enabled and draft.mode != "fixed" and self.target.model.can_rewind
 
-    def _knowledge(self, sampling: SamplingSettings) -> Knowledge:
+    def _pair_stats(self, sampling: SamplingSettings) -> PairStats:
         """What is known about this pair in this kind of sampling; the costs are measured if nobody gave them."""
         kind = "greedy" if sampling.temperature <= 0 else "sampled"
-        known = self.memory.knowledge
+        known = self.memory.pair_stats
         if kind not in known:
             other = next(iter(known.values()), None)
-            known[kind] = Knowledge(other.cost if other else self.measured())
+            known[kind] = PairStats(other.cost if other else self.measured())
         return known[kind]
 
     def measured(self) -> CostModel:

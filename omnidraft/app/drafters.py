@@ -14,7 +14,7 @@ from omnidraft.app.models_list import is_bundled, is_bundled_drafter, needs
 from omnidraft.app.speeds import Speed, SpeedStore
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.llama.sizes import kv_cache_bytes, pass_bytes
-from omnidraft.decoding.cost import CostModel
+from omnidraft.decoding.depth import CostModel
 from omnidraft.settings.config import ModelSettings
 
 SMALLER = 0.5  # of what a pass of the target reads: what reads more than that is no help to it
@@ -99,7 +99,7 @@ def _outlook(
     model: ModelInfo, target: ModelInfo, settings: ModelSettings, store: SpeedStore, cost: CostModel, own: float | None
 ) -> Outlook:
     tried = store.pair(target.path, model.path, settings)
-    first = tried.rates.first if tried is not None else None
+    first = tried.averages.first if tried is not None else None
     seen = first is not None and first.weight >= _SEEN
     stands = first.value if seen and first is not None else chance(model.parameters)
     step = pass_bytes(model) / read_bytes(target)

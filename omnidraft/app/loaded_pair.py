@@ -22,8 +22,9 @@ from omnidraft.backends.llama.model import LlamaDrafter
 from omnidraft.backends.opening import open_target
 from omnidraft.backends.prompting.prompted_model import PromptedDrafter
 from omnidraft.backends.prompting.templates import ChatTemplate
-from omnidraft.decoding.cost import step_seconds
+from omnidraft.decoding.depth import Backoff
 from omnidraft.decoding.lookup import SuffixLookup
+from omnidraft.decoding.measure import step_seconds
 from omnidraft.engine import Engine, Memory
 from omnidraft.errors import NoRoom
 from omnidraft.learning.adapters.serving import (
@@ -164,10 +165,10 @@ class LoadedPair:
         self.asked = asked
         self._speed.of(asked.target, asked.drafter, asked.model)
         self._recall_speed()
-        known = next(iter(before.knowledge.values()), None)
-        if self.drafter is not None and known is not None and not engine.memory.knowledge:
+        known = next(iter(before.pair_stats.values()), None)
+        if self.drafter is not None and known is not None and not engine.memory.pair_stats:
             cost = known.cost.with_step(step_seconds(self.drafter))
-            engine.memory.knowledge = Memory.with_cost(cost).knowledge
+            engine.memory.pair_stats = Memory.with_cost(cost).pair_stats
         return list(self.choice.notices) if self.choice is not None else []
 
     def _load_instead(self, before: LoadRequest, asked: LoadRequest) -> list[str]:
@@ -195,7 +196,7 @@ class LoadedPair:
         self.engine, self.asked, self._opened = engine, asked, opened_from
         self._speed.of(asked.target, asked.drafter, asked.model)
         self._recall_speed()
-        if asked.drafter is not None and not engine.memory.knowledge:
+        if asked.drafter is not None and not engine.memory.pair_stats:
             engine.memory = Memory.with_cost(engine.measured())
         self._kept.put_back(opened_from, engine.target)
         note = engine.target.template.note
@@ -282,10 +283,10 @@ class LoadedPair:
         self.choice = choice
         if costs_differ:
             self._recall_speed()
-            for known in engine.memory.knowledge.values():
+            for known in engine.memory.pair_stats.values():
                 known.cost.step = step = step or step_seconds(drafter, 3)
-        for known in engine.memory.knowledge.values():
-            known.guard.retry()
+        for known in engine.memory.pair_stats.values():
+            known.against_plain.draft.backoff = Backoff()
         return old
 
     def _exchange(self, choice: Choice) -> None:
@@ -307,12 +308,12 @@ class LoadedPair:
 
     def _recall_speed(self) -> None:
         assert self.engine is not None
-        self._speed.recall(self.choice.cost_key if self.choice else None, self.engine.memory.knowledge)
+        self._speed.recall(self.choice.cost_key if self.choice else None, self.engine.memory.pair_stats)
 
     def keep_measured(self) -> None:
         """Keep what was measured of the pair, and how often its drafts were accepted."""
         if self.engine is not None and not self._ephemeral:
-            self._speed.keep(self.engine.memory.knowledge)
+            self._speed.keep(self.engine.memory.pair_stats)
 
     def let_go(self) -> None:
         """Hold nothing of what was said or learned, in files or memory; `go_on` takes up what the files say then."""

@@ -12,7 +12,7 @@ from omnidraft.app.session import Session
 from omnidraft.app.speeds import SPEED_FILE, Speed, SpeedStore, memory_speed, speeds
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.llama.devices import local_cards
-from omnidraft.decoding.cost import CostModel
+from omnidraft.decoding.depth import CostModel
 
 QUIET = 20.0  # seconds without a question
 
@@ -57,7 +57,7 @@ def draft_with_the_quickest(session: Session) -> bool:
 def measured_cost(session: Session) -> CostModel | None:
     """What passes of the target that is loaded take; None while nobody measured it."""
     engine = session.assistant.engine
-    known = list(engine.memory.knowledge.values()) if engine is not None and session.ready else []
+    known = list(engine.memory.pair_stats.values()) if engine is not None and session.ready else []
     return known[0].cost if known else None
 
 

@@ -23,8 +23,7 @@ import numpy as np
 
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.llama.sizes import pass_bytes
-from omnidraft.decoding.chances import Knowledge
-from omnidraft.decoding.cost import CostModel
+from omnidraft.decoding.depth import CostModel, PairStats
 from omnidraft.decoding.events import Round
 from omnidraft.errors import SettingsError, StorageError
 from omnidraft.processes.threads import physical_cores
@@ -132,7 +131,7 @@ class PlainRounds:
 
 KINDS = ("greedy", "sampled")
 SPEED_FILE = "speed.json"  # in the cache folder
-_VERSION = 4  # 4: keys name the target alone, for what is known of it with any drafter
+_VERSION = 5  # 5: averages as value and weight; keys name the target alone, for what is known with any drafter
 _PATIENCE = 1.0  # seconds to wait for another program that writes, which takes it milliseconds
 
 
@@ -142,22 +141,22 @@ class SpeedStore:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def load(self, key: str) -> Knowledge | None:
+    def load(self, key: str) -> PairStats | None:
         return self._known(self.all().get(key))
 
     @staticmethod
-    def _known(entry: dict | None) -> Knowledge | None:
+    def _known(entry: dict | None) -> PairStats | None:
         try:
-            return Knowledge.from_dict(entry) if entry is not None else None
+            return PairStats.from_dict(entry) if entry is not None else None
         except (AttributeError, KeyError, TypeError, ValueError, SettingsError):
             return None
 
-    def save(self, key: str, knowledge: Knowledge) -> None:
+    def save(self, key: str, pair_stats: PairStats) -> None:
         """Keep it, unless its costs were measured while others had the processor: then what was kept stays."""
-        if knowledge.cost.kept is None:
+        if pair_stats.cost.kept is None:
             return
         with self._alone():
-            entries = self.all() | {key: knowledge.as_dict()}
+            entries = self.all() | {key: pair_stats.as_dict()}
             write_atomically(self._path, json.dumps({"version": _VERSION, "entries": entries}, indent=1).encode())
 
     @contextmanager
@@ -188,12 +187,12 @@ class SpeedStore:
         known = self._of(f":{_alone(target, settings)}:")
         return max((one.cost for one in known), key=lambda cost: len(cost.passes), default=None)
 
-    def pair(self, target: Path, drafter: Path, settings: ModelSettings) -> Knowledge | None:
+    def pair(self, target: Path, drafter: Path, settings: ModelSettings) -> PairStats | None:
         """What was seen of a target with a drafter of this name, whatever that had learned; the most of it."""
         known = self._of(f"{target.stem}+{drafter.stem}:{_alone(target, settings)}:")
-        return max(known, key=lambda one: one.rates.first.weight, default=None)
+        return max(known, key=lambda one: one.averages.first.weight, default=None)
 
-    def _of(self, mark: str, entries: Mapping[str, dict] | None = None) -> list[Knowledge]:
+    def _of(self, mark: str, entries: Mapping[str, dict] | None = None) -> list[PairStats]:
         entries = self.all() if entries is None else entries
         known = [self._known(entry) for key, entry in entries.items() if mark in key]
         return [one for one in known if one is not None]
@@ -220,19 +219,19 @@ class PairSpeed:
         """Speak of this pair from now on."""
         self._pair = (target, drafter, model)
 
-    def recall(self, adapter: str | None, knowledge: dict[str, Knowledge]) -> None:
-        """Fill in what is known of the pair with such an adapter; what is not stays as it is in `knowledge`."""
+    def recall(self, adapter: str | None, pair_stats: dict[str, PairStats]) -> None:
+        """Fill in what is known of the pair with such an adapter; what is not stays as it is in `pair_stats`."""
         assert self._pair is not None
         target, drafter, model = self._pair
         mine = f"{self._profile.resolve()}/{adapter or '-'}"
         for kind in KINDS:
             self._keys[kind] = speed_key(target, drafter, model, mine, kind == "greedy")
             if (known := self._store.load(self._keys[kind])) is not None:
-                knowledge[kind] = known
+                pair_stats[kind] = known
 
-    def keep(self, knowledge: dict[str, Knowledge]) -> None:
+    def keep(self, pair_stats: dict[str, PairStats]) -> None:
         with suppress(StorageError, OSError):  # it can be measured again, so a full disk shall not stand in the way
-            for kind, known in knowledge.items():
+            for kind, known in pair_stats.items():
                 self._store.save(self._keys[kind], known)
 
 

@@ -10,8 +10,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from omnidraft.decoding.constraint import Constraint
-from omnidraft.decoding.decision import PLAIN, LengthPolicy
-from omnidraft.decoding.drafting import Drafting
+from omnidraft.decoding.drafting import PLAIN, Drafting, LengthPolicy
 from omnidraft.decoding.events import Round
 from omnidraft.decoding.lookup import NO_MATCH, SuffixLookup
 from omnidraft.decoding.pick import CoupledPicker, GreedyPicker, Picker, SamplingPicker

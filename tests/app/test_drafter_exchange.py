@@ -51,7 +51,7 @@ def test_the_next_answer_reads_only_what_is_new(make, models, tmp_path):
     session = make(models / "tiny-target-a-f16.gguf")
     changes_without_a_second_reading(session, other)
     assert session.assistant.loaded.asked.drafter == other
-    cost = next(iter(session.assistant.engine.memory.knowledge.values())).cost
+    cost = next(iter(session.assistant.engine.memory.pair_stats.values())).cost
     assert len(cost.passes) > 1  # the target's passes are still known
 
 

@@ -13,8 +13,7 @@ from omnidraft.app.speeds import Speed, SpeedStore, by_size, speed_key, speeds
 from omnidraft.backends.gguf.file import read_info
 from omnidraft.backends.llama.devices import GPU, Device
 from omnidraft.backends.llama.sizes import pass_bytes
-from omnidraft.decoding.chances import Average, Knowledge
-from omnidraft.decoding.cost import CostModel
+from omnidraft.decoding.depth import Average, CostModel, PairStats
 from omnidraft.format import short
 from omnidraft.settings.config import ModelSettings
 from tests.hollow import SHAPES, write_hollow
@@ -58,8 +57,8 @@ def test_a_folder_that_was_emptied_needs_nobody_knows_what(tmp_path, models):
     assert needs(replace(info, path=gone, parts=(gone,)), SETTINGS) is None
 
 
-def measured(store: SpeedStore, target: Path, seconds: float) -> Knowledge:
-    known = Knowledge(CostModel({1: seconds}, 0.001))
+def measured(store: SpeedStore, target: Path, seconds: float) -> PairStats:
+    known = PairStats(CostModel({1: seconds}, 0.001))
     known.cost.keep()
     store.save(speed_key(target, None, SETTINGS, None, True), known)
     return known
@@ -141,8 +140,8 @@ def test_drafters_at_hand_are_ranked_by_the_speed_they_are_expected_to_bring(tmp
 
 def test_what_was_seen_of_a_pair_goes_before_what_is_assumed(tmp_path, shapes):
     target, drafter = shapes["8B"], shapes["1B"]
-    known = Knowledge(CostModel(FLAT, 0.001))
-    known.rates.first = Average(0.9, 40.0)
+    known = PairStats(CostModel(FLAT, 0.001))
+    known.averages.first = Average(0.9, 40.0)
     known.cost.keep()
     before = at_hand(tmp_path, FLAT, target, drafter)[0]
     store = SpeedStore(tmp_path / "speed.json")

@@ -13,7 +13,7 @@ from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
 from omnidraft.app.waiting import StillAnswering
 from omnidraft.backends.gguf.file import read_info
-from omnidraft.decoding.cost import CostModel
+from omnidraft.decoding.depth import CostModel
 from omnidraft.storage.paths import find_data_home
 
 

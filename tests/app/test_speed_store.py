@@ -9,9 +9,7 @@ from threading import Thread
 import pytest
 
 from omnidraft.app.speeds import PairSpeed, SpeedStore, speed_key
-from omnidraft.decoding.chances import Knowledge
-from omnidraft.decoding.cost import CostModel
-from omnidraft.decoding.guard import Guard
+from omnidraft.decoding.depth import CostModel, PairStats, PlainComparison
 from omnidraft.settings.config import ModelSettings
 
 
@@ -20,8 +18,8 @@ def path(tmp_path) -> Path:
     return tmp_path / "speed.json"
 
 
-def measured(seconds: float) -> Knowledge:
-    known = Knowledge(CostModel({1: seconds, 4: 2 * seconds}, seconds / 5), guard=Guard(plain=True))
+def measured(seconds: float) -> PairStats:
+    known = PairStats(CostModel({1: seconds, 4: 2 * seconds}, seconds / 5), against_plain=PlainComparison(plain=True))
     known.cost.keep()
     return known
 
@@ -34,7 +32,7 @@ def test_what_is_kept_comes_back_with_the_guard_s_decision(path):
     SpeedStore(path).save("pair", known)
     again = SpeedStore(path).load("pair")
     assert again.as_dict() == known.as_dict()
-    assert again.guard.plain_only
+    assert not again.drafts
     assert again.cost.alone(1) == pytest.approx(0.01)
     again.cost.threads = 1
     assert again.cost.alone(1) == pytest.approx(0.005)
@@ -42,16 +40,16 @@ def test_what_is_kept_comes_back_with_the_guard_s_decision(path):
 
 def test_costs_measured_on_a_busy_machine_are_not_written_and_do_not_replace_earlier_ones(path):
     store = SpeedStore(path)
-    store.save("pair", Knowledge(CostModel({1: 0.18}, 0.03)))
+    store.save("pair", PairStats(CostModel({1: 0.18}, 0.03)))
     assert store.load("pair") is None
     store.save("pair", measured(0.01))
-    store.save("pair", Knowledge(CostModel({1: 0.18}, 0.03)))
+    store.save("pair", PairStats(CostModel({1: 0.18}, 0.03)))
     assert store.load("pair").cost.pass_seconds(1) == 0.01
 
 
 @pytest.mark.parametrize("cost", [{"passes": {"1": 0.18}, "step": 0.03, "fixed": 0.0}, {}, None])
 def test_other_versions_and_damage_count_as_absent(path, cost):
-    for version in (3, 4):
+    for version in (4, 5):
         entry = measured(0.01).as_dict() | {"cost": cost}
         path.write_text(json.dumps({"version": version, "entries": {"pair": entry}}))
         assert SpeedStore(path).load("pair") is None

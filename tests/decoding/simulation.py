@@ -12,9 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from omnidraft.decoding.chances import Knowledge
-from omnidraft.decoding.cost import CostModel
-from omnidraft.decoding.decision import PLAIN, Decision, FixedLength
+from omnidraft.decoding.depth import AdaptiveDepth, CostModel, PairStats
+from omnidraft.decoding.drafting import PLAIN, FixedLength
 from omnidraft.decoding.events import Round
 from omnidraft.decoding.lookup import NO_MATCH, Match
 from omnidraft.vocab import Proposal
@@ -84,8 +83,8 @@ class Machine:
         self._wide = False
         self._rng = np.random.default_rng(seed)
 
-    def adaptive(self, longest: int = 16, knowledge: Knowledge | None = None) -> Decision:
-        return Decision(knowledge or Knowledge(self.cost.copy()), OneToOne(), longest)
+    def adaptive(self, longest: int = 16, stats: PairStats | None = None) -> AdaptiveDepth:
+        return AdaptiveDepth(stats or PairStats(self.cost.copy()), OneToOne(), longest)
 
     def pass_seconds(self, rows: int) -> float:
         """What a pass truly takes while nothing else runs."""
@@ -107,12 +106,12 @@ class Machine:
             drafting += done.draft
         return Outcome(made, total, drafting, passes)
 
-    def answers(self, knowledge: Knowledge | int, answers: int, tokens: int) -> Outcome:
+    def answers(self, stats: PairStats | int, answers: int, tokens: int) -> Outcome:
         """Several answers of so many tokens, each under a policy of its own; a number is a fixed draft length."""
         found = []
         for _ in range(answers):
-            fixed = isinstance(knowledge, int)
-            policy = FixedLength(knowledge) if fixed else self.adaptive(knowledge=knowledge)
+            fixed = isinstance(stats, int)
+            policy = FixedLength(stats) if fixed else self.adaptive(stats=stats)
             self._unread = _PROMPT
             found.append(self.run(policy, tokens))
             policy.finish()

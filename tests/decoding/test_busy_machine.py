@@ -13,10 +13,10 @@ import pytest
 from omnidraft.app.speeds import SpeedStore
 from omnidraft.backends.llama.model import LlamaDrafter, LlamaTarget
 from omnidraft.backends.prompting.templates import ChatTemplate
-from omnidraft.decoding.cost import _allowed
 from omnidraft.decoding.events import Finished, Round
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.engine import Engine
+from omnidraft.processes.contention import _allowed
 from omnidraft.settings.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.vocab import PairMap, Translator
 from omnidraft.vocab.ngram_cache import NgramCache
@@ -93,8 +93,8 @@ def test_what_was_measured_among_busy_processes_is_not_kept_and_decides_nothing_
     with busy_processes():
         assert engine.measured().kept is None
         first = answers(engine, ADAPTIVE, 3)
-        knowledge = engine.memory.knowledge["sampled"]
-        store.save("pair", knowledge)
+        pair_stats = engine.memory.pair_stats["sampled"]
+        store.save("pair", pair_stats)
         assert store.load("pair") is None
     assert [ids for ids, _ in first] == plain  # the guard is about speed only
     for round_ in range(4):
@@ -109,6 +109,6 @@ def test_what_was_measured_among_busy_processes_is_not_kept_and_decides_nothing_
         assert proposed <= 0.3 * rounds
     elif truly > _CLEAR:
         assert proposed >= 0.7 * rounds
-    cost = knowledge.cost
-    cost.doubt()  # real rounds may find a width dearer than a wider one; without them none is
+    cost = pair_stats.cost
+    cost.now.doubt()  # real rounds may find a width dearer than a wider one; without them none is
     assert [cost.alone(n) for n in range(1, 12)] == sorted(cost.alone(n) for n in range(1, 12))

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from omnidraft.decoding.decision import FixedLength
-from omnidraft.decoding.drafting import Drafting
+from omnidraft.decoding.drafting import Drafting, FixedLength
 from omnidraft.decoding.pick import GreedyPicker
 from omnidraft.decoding.verify import Emission, Verdict
 from tests.decoding import toys

@@ -6,7 +6,7 @@ import pytest
 
 from omnidraft.backends.prompting.grammar import gbnf_grammar
 from omnidraft.backends.prompting.grammar_state import GrammarState
-from omnidraft.decoding.decision import FixedLength
+from omnidraft.decoding.drafting import FixedLength
 from omnidraft.decoding.events import Finished, Round, Token
 from omnidraft.decoding.pick import GreedyPicker
 from omnidraft.decoding.speculation import Speculation

@@ -8,8 +8,7 @@ from time import perf_counter
 import numpy as np
 import pytest
 
-from omnidraft.decoding.decision import FixedLength
-from omnidraft.decoding.drafting import Drafting
+from omnidraft.decoding.drafting import Drafting, FixedLength
 from omnidraft.decoding.events import Finished, Prefill, Round, Token
 from omnidraft.decoding.lookup import SuffixLookup
 from omnidraft.decoding.sampling import Sampler

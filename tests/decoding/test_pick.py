@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from omnidraft.decoding import chances
-from omnidraft.decoding.chances import likely_tokens
-from omnidraft.decoding.pick import CoupledPicker
+from omnidraft.decoding import pick
+from omnidraft.decoding.pick import CoupledPicker, likely_tokens
 from omnidraft.decoding.sampling import Sampler
 from omnidraft.settings.config import SamplingSettings
 from tests.decoding import toys
@@ -59,7 +58,7 @@ def test_with_the_same_distribution_drafter_and_target_draw_the_same():
 
 
 def test_weights_serve_later_answers_until_they_are_old(monkeypatch):
-    monkeypatch.setattr(chances, "_AGE", 3)
+    monkeypatch.setattr(pick, "_AGE", 3)
     translator = toys.translator()
     first = likely_tokens(translator)
     token = next(t for t, pieces in enumerate(translator.pair.expansions) if len(pieces) > 1)

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from omnidraft.decoding import cost
-from omnidraft.decoding.cost import Watch
+from omnidraft.processes import contention
+from omnidraft.processes.contention import Contention
 
 
 @pytest.fixture
@@ -26,10 +26,10 @@ def system(monkeypatch) -> SimpleNamespace:
             found.append(cpu)
         return found
 
-    monkeypatch.setattr(cost, "_allowed", lambda: [0, 1])
-    monkeypatch.setattr(cost.psutil, "cpu_times", times)
-    monkeypatch.setattr(cost, "perf_counter", lambda: now.wall)
-    monkeypatch.setattr(cost, "process_time", lambda: now.own)
+    monkeypatch.setattr(contention, "_allowed", lambda: [0, 1])
+    monkeypatch.setattr(contention.psutil, "cpu_times", times)
+    monkeypatch.setattr(contention, "perf_counter", lambda: now.wall)
+    monkeypatch.setattr(contention, "process_time", lambda: now.own)
     return now
 
 
@@ -46,16 +46,16 @@ def goes_on(now: SimpleNamespace, *, own: float, others: float) -> None:
     ("own", "others", "quiet"), [(1.9, 0.1, True), (1.0, 0.1, True), (1.3, 0.7, False), (0.7, 0.6, True)]
 )
 def test_others_disturb_where_they_leave_no_time(system, own, others, quiet):
-    watch = Watch()
+    contended = Contention()
     goes_on(system, own=own, others=others)
-    assert watch.look() is quiet
+    assert contended.quiet_since() is quiet
 
 
 def test_the_last_answer_holds_until_there_is_enough_to_tell(system):
-    watch = Watch()
+    contended = Contention()
     goes_on(system, own=1.0, others=1.0)
-    assert not watch.look()
+    assert not contended.quiet_since()
     system.wall += 0.01
-    assert not watch.look()
+    assert not contended.quiet_since()
     goes_on(system, own=2.0, others=0.0)
-    assert watch.look()
+    assert contended.quiet_since()

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from omnidraft.decoding.decision import PLAIN, FixedLength
-from omnidraft.decoding.drafting import Drafting
+from omnidraft.decoding.drafting import PLAIN, Drafting, FixedLength
 from omnidraft.decoding.lookup import SuffixLookup
 from omnidraft.decoding.pick import GreedyPicker
 from omnidraft.decoding.speculation import NOTHING, Speculation

@@ -10,7 +10,7 @@ from statistics import fmean
 
 import pytest
 
-from omnidraft.decoding.chances import Knowledge
+from omnidraft.decoding.depth import PairStats
 from tests.decoding.simulation import COMPUTE_BOUND, FLAT, MEMORY_BOUND, Machine
 
 ROW = 0.010
@@ -75,7 +75,7 @@ MACHINES = (
 def compared(make, seed: int) -> tuple[float, float]:
     """(over the best fixed length, over plain decoding)."""
     home = make(seed)
-    rate = home.answers(Knowledge(home.cost.copy()), ANSWERS, TOKENS).rate
+    rate = home.answers(PairStats(home.cost.copy()), ANSWERS, TOKENS).rate
     plain = make(seed).answers(0, ANSWERS, TOKENS).rate
     best = max(make(seed).answers(k, ANSWERS, TOKENS).rate for k in (1, 2, 3, 4, 6, 7))
     return rate / max(best, plain), rate / plain

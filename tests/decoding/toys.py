@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 
 from omnidraft.backends.base import LanguageModel
-from omnidraft.decoding.decision import FixedLength
-from omnidraft.decoding.drafting import Drafting
+from omnidraft.decoding.drafting import Drafting, FixedLength
 from omnidraft.decoding.events import Event
 from omnidraft.decoding.loop import decode
 from omnidraft.decoding.request import AnswerRequest, DecodeInput

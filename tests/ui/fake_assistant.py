@@ -53,7 +53,7 @@ class FakeAssistant:
             why_plain=lambda draft: None,
             written_ids=lambda begun: [],
             room=lambda messages, sampling: 1000,
-            memory=SimpleNamespace(knowledge={}),
+            memory=SimpleNamespace(pair_stats={}),
         )
         return []
 

@@ -14,8 +14,7 @@ from omnidraft.app.race_job import RaceJob, RacePlan
 from omnidraft.app.sessions import Sessions
 from omnidraft.app.speeds import SPEED_FILE, SpeedStore, speed_key
 from omnidraft.backends.gguf.file import read_info
-from omnidraft.decoding.chances import Knowledge
-from omnidraft.decoding.cost import CostModel
+from omnidraft.decoding.depth import CostModel, PairStats
 from omnidraft.errors import ModelError, SettingsError
 from omnidraft.lab.prompts import own_prompts, topic_prompts
 from omnidraft.lab.race import Score
@@ -188,7 +187,7 @@ def test_a_lesson_shows_its_progress_and_two_bars(make_server, pages):
 def test_where_guessing_cannot_pay_the_page_says_so_and_offers_a_float_form(make_server, pages):
     smol = real_model(SMOL)
     server = make_server(settings=f'target = "{smol}"\n\n{SETTINGS}')
-    known = Knowledge(CostModel({1: 0.01, 2: 0.024, 5: 0.042, 9: 0.09}, 0.001))
+    known = PairStats(CostModel({1: 0.01, 2: 0.024, 5: 0.042, 9: 0.09}, 0.001))
     known.cost.keep()
     store = SpeedStore(server.data / "home/cache" / SPEED_FILE)
     store.save(speed_key(smol, None, ModelSettings(threads=1), None, True), known)

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from omnidraft.app.speeds import SPEED_FILE, SpeedStore, speed_key
-from omnidraft.decoding.chances import Knowledge
-from omnidraft.decoding.cost import CostModel
+from omnidraft.decoding.depth import CostModel, PairStats
 from omnidraft.settings.config import ModelSettings
 from tests.ui.chatting import arrived, ask, choose, said, unfold, write
 from tests.ui.conftest import SETTINGS
@@ -105,7 +104,7 @@ def test_models_are_listed_loaded_compared_and_unloaded(server, pages):
 
 def test_a_row_says_what_is_known_of_the_speed_and_who_sees(make_server, pages, models):
     server = make_server(settings=SETTINGS)
-    known = Knowledge(CostModel({1: 0.01}, 0.001))
+    known = PairStats(CostModel({1: 0.01}, 0.001))
     known.cost.keep()
     target = models / "tiny-target-b-f16.gguf"
     key = speed_key(target, None, ModelSettings(threads=1), None, True)

@@ -14,7 +14,7 @@ from omnidraft.backends.gguf.file import read_info
 from omnidraft.backends.llama import rewind as rewinding
 from omnidraft.backends.llama.model import LlamaDrafter, LlamaTarget
 from omnidraft.backends.llama.sizes import state_bytes
-from omnidraft.decoding.cost import measure_costs
+from omnidraft.decoding.measure import measure_costs
 from omnidraft.errors import ModelError
 from omnidraft.settings.config import DraftSettings, ModelSettings, SamplingSettings
 from tests.answering import PLAIN, answered, loaded

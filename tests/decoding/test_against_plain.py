@@ -6,10 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from omnidraft.decoding.chances import Knowledge
-from omnidraft.decoding.cost import CostModel
-from omnidraft.decoding.decision import FixedLength
-from omnidraft.decoding.guard import Guard, Retry
+from omnidraft.decoding.depth import Backoff, CostModel, PairStats, PlainComparison
+from omnidraft.decoding.drafting import FixedLength
 from tests.decoding.simulation import COMPUTE_BOUND, FLAT, MEMORY_BOUND, Machine
 
 ROW, STEP = 0.014, 0.002
@@ -32,31 +30,31 @@ def best_fixed(make, answers: int = 10) -> float:
     return max(make().answers(k, answers, 150).rate for k in (2, 3, 4, 6))
 
 
-def tokens_until(of: Machine, knowledge: Knowledge, wanted, most: int) -> int:
-    """Tokens made, in answers of 150, before the guard is as `wanted`; `most` if it never is."""
+def tokens_until(of: Machine, stats: PairStats, wanted, most: int) -> int:
+    """Tokens made, in answers of 150, before what is known is as `wanted`; `most` if it never is."""
     made = 0
     while made < most:
-        policy = of.adaptive(knowledge=knowledge)
+        policy = of.adaptive(stats=stats)
         for _ in range(15):
             made += of.run(policy, 10).tokens
-            if wanted(knowledge):
+            if wanted(stats):
                 return made
         policy.finish()
     return most
 
 
-def ended(known: Knowledge) -> bool:
-    """By the guard, or by estimates that have seen reason."""
-    guard = known.guard
-    return not guard.references and (guard.plain_only or (guard.draft.state == "on" and not known.drafting))
+def ended(known: PairStats) -> bool:
+    """By the clock, or by estimates that have seen reason."""
+    state = known.against_plain.draft.state
+    return not known.against_plain.wanted and (state == "off" or (state == "on" and not known.expected))
 
 
-def drafts(known: Knowledge) -> bool:
-    return known.guard.draft.state == "on"
+def drafts(known: PairStats) -> bool:
+    return known.against_plain.draft.state == "on"
 
 
 def off() -> dict:
-    return {"guard": Guard(plain=True)}
+    return {"comparison": PlainComparison(plain=True)}
 
 
 # homes whose stored costs were measured while the machine was busy
@@ -65,19 +63,19 @@ def off() -> dict:
 @pytest.mark.parametrize("known", [FIRST_HOME, SECOND_HOME, STALLED_WIDE], ids=["first", "second", "wide"])
 def test_wrong_costs_do_not_keep_a_good_drafter_from_drafting(known):
     home = machine(FLAT, 0.6, known=known)
-    knowledge = Knowledge(known.copy())
-    home.answers(knowledge, 2, 150)
-    assert home.answers(knowledge, 10, 150).rate >= 0.95 * best_fixed(lambda: machine(FLAT, 0.6))
+    stats = PairStats(known.copy())
+    home.answers(stats, 2, 150)
+    assert home.answers(stats, 10, 150).rate >= 0.95 * best_fixed(lambda: machine(FLAT, 0.6))
 
 
 @pytest.mark.parametrize("known", [FIRST_HOME, SECOND_HOME, HOPEFUL], ids=["first", "second", "hopeful"])
 @pytest.mark.parametrize(("shape", "acceptance"), [(COMPUTE_BOUND, 0.2), (COMPUTE_BOUND, 0.5), (MEMORY_BOUND, 0.1)])
 def test_wrong_costs_do_not_make_a_losing_drafter_draft(known, shape, acceptance):
     home = machine(shape, acceptance, known=known)
-    knowledge = Knowledge(known.copy())
+    stats = PairStats(known.copy())
     plain = plain_rate(machine(shape, acceptance), 1000)
-    assert home.answers(knowledge, 2, 150).rate >= 0.88 * plain
-    assert home.answers(knowledge, 18, 150).rate >= 0.97 * plain
+    assert home.answers(stats, 2, 150).rate >= 0.88 * plain
+    assert home.answers(stats, 18, 150).rate >= 0.97 * plain
 
 
 # in both directions, within about 200 tokens
@@ -88,22 +86,22 @@ def test_drafting_that_loses_a_fifth_is_ended_within_200_tokens(seed):
     """Steep passes believed to be flat: about 0.8 of plain speed."""
     home = machine(MEMORY_BOUND, 0.25, step=0.3 * ROW, seed=seed)
     assert 0.7 <= home.run(FixedLength(1), 1000).rate * ROW <= 0.9
-    knowledge = Knowledge(HOPEFUL.copy())
-    assert tokens_until(home, knowledge, ended, 400) <= 200
+    stats = PairStats(HOPEFUL.copy())
+    assert tokens_until(home, stats, ended, 400) <= 200
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_drafting_that_gains_a_third_is_revived_within_200_tokens(seed):
     home = machine(MEMORY_BOUND, 0.65, seed=seed)
     assert 1.2 <= best_fixed(lambda: machine(MEMORY_BOUND, 0.65)) * ROW <= 1.45
-    knowledge = Knowledge(home.cost.copy(), guard=Guard(plain=True))
-    assert tokens_until(home, knowledge, drafts, 400) <= 200
+    stats = PairStats(home.cost.copy(), against_plain=PlainComparison(plain=True))
+    assert tokens_until(home, stats, drafts, 400) <= 200
 
 
 def test_a_winning_drafter_loses_at_most_a_twentieth_to_plain_stretches():
     home = machine(FLAT, 0.7)
-    knowledge = Knowledge(home.cost.copy())
-    assert home.answers(knowledge, 20, 150).rate >= 0.95 * best_fixed(lambda: machine(FLAT, 0.7))
+    stats = PairStats(home.cost.copy())
+    assert home.answers(stats, 20, 150).rate >= 0.95 * best_fixed(lambda: machine(FLAT, 0.7))
 
 
 # what else a machine does
@@ -116,32 +114,32 @@ def steep(begin: float, end: float):
 
 def test_while_others_have_the_processors_nothing_is_lost_and_afterwards_drafting_comes_back():
     home = machine(FLAT, 0.6, load=steep(0.0, 12.0))
-    knowledge = Knowledge(home.cost.copy())
+    stats = PairStats(home.cost.copy())
     while home.now < 11.5:
-        home.answers(knowledge, 1, 30)
-    assert knowledge.guard.plain_only
-    assert tokens_until(home, knowledge, drafts, 600) <= 30 + 200
-    assert home.answers(knowledge, 8, 150).rate >= 0.93 * best_fixed(lambda: machine(FLAT, 0.6))
+        home.answers(stats, 1, 30)
+    assert stats.against_plain.draft.state == "off"
+    assert tokens_until(home, stats, drafts, 600) <= 30 + 200
+    assert home.answers(stats, 8, 150).rate >= 0.93 * best_fixed(lambda: machine(FLAT, 0.6))
 
 
 def test_others_that_stay_cost_at_most_three_percent():
     home = machine(FLAT, 0.6, load=steep(0.0, 1e9))
-    knowledge = Knowledge(home.cost.copy())
-    home.answers(knowledge, 2, 150)
+    stats = PairStats(home.cost.copy())
+    home.answers(stats, 2, 150)
     plain = machine(FLAT, 0.6, load=steep(0.0, 1e9)).run(FixedLength(0), 500).rate
-    assert home.answers(knowledge, 18, 150).rate >= 0.97 * plain
+    assert home.answers(stats, 18, 150).rate >= 0.97 * plain
 
 
 def test_load_that_comes_while_drafting_ends_it_and_load_that_goes_brings_it_back():
     home = machine(FLAT, 0.6, load=steep(8.0, 20.0))
-    knowledge = Knowledge(home.cost.copy())
+    stats = PairStats(home.cost.copy())
     while home.now < 7.0:
-        home.answers(knowledge, 1, 50)
-    assert drafts(knowledge)
-    assert tokens_until(home, knowledge, ended, 400) <= 200
+        home.answers(stats, 1, 50)
+    assert drafts(stats)
+    assert tokens_until(home, stats, ended, 400) <= 200
     while home.now < 20.0:
-        home.answers(knowledge, 1, 50)
-    assert tokens_until(home, knowledge, drafts, 600) <= 250
+        home.answers(stats, 1, 50)
+    assert tokens_until(home, stats, drafts, 600) <= 250
 
 
 def test_a_machine_that_slows_down_all_alike_goes_on_drafting():
@@ -152,83 +150,51 @@ def test_a_machine_that_slows_down_all_alike_goes_on_drafting():
         return machine(FLAT, 0.6, load=load)
 
     home = make()
-    knowledge = Knowledge(home.cost.copy())
-    assert home.answers(knowledge, 12, 150).rate >= 0.93 * best_fixed(make, 12)
-    assert not knowledge.guard.plain_only
+    stats = PairStats(home.cost.copy())
+    assert home.answers(stats, 12, 150).rate >= 0.93 * best_fixed(make, 12)
+    assert drafts(stats)
 
 
 @pytest.mark.parametrize("share", [0.01, 0.05])
 def test_interrupted_rounds_end_nothing_that_pays(share):
     home = machine(FLAT, 0.6, stalls=share)
-    knowledge = Knowledge(home.cost.copy())
-    home.answers(knowledge, 12, 150)
-    assert not knowledge.guard.plain_only
-    assert knowledge.guard.draft.gained > 1.2 * knowledge.guard.draft.took
+    stats = PairStats(home.cost.copy())
+    home.answers(stats, 12, 150)
+    assert drafts(stats)
+    assert stats.against_plain.draft.gained > 1.2 * stats.against_plain.draft.took
 
 
-# the guard itself
+# the comparison itself
 
 
-def told(guard: Guard, rounds: int, tokens: int, seconds: float, plain: float = 1.0) -> int:
-    """Rounds of drafting, and plain ones wherever the guard wants them; returns how many were drafted."""
+def told(comparison: PlainComparison, rounds: int, tokens: int, seconds: float, plain: float = 1.0) -> int:
+    """Rounds of drafting, and plain ones wherever the comparison wants them; returns how many were drafted."""
     drafted = 0
     for _ in range(rounds):
-        if guard.references or guard.plain_only:
-            guard.plain(plain)
+        if comparison.wanted or comparison.draft.state == "off":
+            comparison.observe_plain(plain)
         else:
-            guard.proposed(guard.draft, tokens, seconds)
+            comparison.observe(comparison.draft, tokens, seconds)
             drafted += 1
     return drafted
 
 
 def test_what_a_wrong_decision_costs_is_bounded_in_plain_rounds():
-    guard = Guard()
-    drafted = told(guard, 1000, 1, 1.5)
-    assert guard.plain_only
+    comparison = PlainComparison()
+    drafted = told(comparison, 1000, 1, 1.5)
+    assert comparison.draft.state == "off"
     assert 0.5 * drafted <= 10.0
 
 
-def test_a_way_that_pays_is_compared_ever_more_rarely():
-    guard = Guard()
-    assert told(guard, 200, 2, 1.0) < told(guard, 200, 2, 1.0)
-    assert not guard.plain_only
-    assert guard.words == "drafting"
-
-
-@pytest.mark.parametrize(("tokens", "state"), [(2, "on"), (1, "off")])
-def test_a_trial_is_decided_by_what_its_rounds_saved(tokens, state):
-    guard = Guard(plain=True)
-    guard.plain(1.0, 8)
-    guard.draft.begin_trial()
-    assert guard.words == "trying again"
-    for seconds in (1.8, 1.5):
-        guard.proposed(guard.draft, 1, seconds)
-    assert guard.draft.state == "trial"
-    for _ in range(8):
-        guard.proposed(guard.draft, tokens, 1.3)
-    assert guard.draft.state == state
-
-
-def test_copies_that_lose_are_ended_and_drafting_goes_on():
-    guard = Guard()
-    told(guard, 40, 2, 1.0)
-    for _ in range(12):
-        if guard.references:
-            guard.plain(1.0)
-        guard.proposed(guard.copy, 1, 2.0)
-    assert guard.copy.state == "off"
-    assert not guard.plain_only
-
-
 def test_says_in_words_why_drafting_is_off():
-    guard = Guard()
-    told(guard, 60, 1, 1.25)
-    assert guard.words.startswith("plain: drafting lost ")
-    assert 0.05 <= guard.lost <= 0.25
+    comparison = PlainComparison()
+    told(comparison, 60, 1, 1.25)
+    assert comparison.words.startswith("plain: drafting lost ")
+    assert 0.05 <= comparison.lost <= 0.25
 
 
 def test_tries_double_their_distance_and_begin_anew_where_something_changed():
-    retry, tried = Retry(), []
+    retry, tried = Backoff(), []
     for round_ in range(2000):
         if not retry.rounds_left(0.0):
             tried.append(round_)
@@ -241,7 +207,7 @@ def test_tries_double_their_distance_and_begin_anew_where_something_changed():
 
 
 def test_tries_lose_no_more_than_their_share_of_the_time():
-    retry, lost = Retry(), 0
+    retry, lost = Backoff(), 0
     for _ in range(20_000):
         if not retry.rounds_left(5.0):
             retry.failed(-5.0)
@@ -251,7 +217,7 @@ def test_tries_lose_no_more_than_their_share_of_the_time():
 
 
 def test_a_try_dearer_than_all_that_may_be_saved_otherwise_is_saved_for():
-    retry = Retry()
+    retry = Backoff()
     waited = 0
     while retry.rounds_left(20.0):
         retry.wait(1, price=20.0)

@@ -1,0 +1,856 @@
+"""How far to draft: next comes what is expected to make most tokens per second, and measured time has the last word.
+
+With C(n) the seconds of a target pass over n rows, D those of a draft step and R the tokens per second in the long
+run, proposing m tokens earns E[kept] - R (C(m + 1) - C(1)) tokens, and drafting on pays iff for some longer draft
+E[further kept] - R (further steps D + C(m' + 1) - C(m + 1)) > 0; all longer ones are looked at, because C is a
+staircase and a piece inside an n-gram earns nothing before its token closes. In order of the file: `CostModel` has C
+and D, `Averages` and `AcceptanceHead` how likely tokens are kept, `Backoff` when what was left is tried again,
+`PlainComparison` whether proposing gains on plain rounds by the clock, `PairStats` all of that for one pair, and
+`AdaptiveDepth` decides the rounds of one answer. Nothing here knows a model; the text never depends on it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from itertools import accumulate
+from math import exp, log
+from operator import mul
+from statistics import fmean, median
+
+import numpy as np
+
+from omnidraft.decoding.drafting import PLAIN, FixedLength, LengthPolicy
+from omnidraft.decoding.events import Round
+from omnidraft.decoding.lookup import NO_MATCH, Match
+from omnidraft.decoding.topk import top_ids
+from omnidraft.errors import SettingsError
+from omnidraft.processes.contention import Contention
+from omnidraft.settings.config import DraftSettings
+from omnidraft.vocab import Proposal, Translator
+
+# Of a moving average of seconds, per round: a stall is forgotten within 20 rounds, noise of 10% averaged down to 2%.
+RATE = 0.1
+# The most over what is expected that a round counts as, since an interrupted one takes ten times as long ...
+CLAMP = 1.5
+# ... and the ratio below which it is believed at once, since interruptions only add time.
+SUDDEN = 0.8
+# Ratio of plain times beyond which the machine does something else, and earlier findings are void.
+CHANGED = 1.2
+# Rounds since the last plain one after which a slow pass means a slower machine rather than dear rows; and the longest
+# that drafting goes untried where it is only expected not to pay.
+NEAR = 32
+# What one more row adds to a pass before any was measured: between flat (0.05) and steep (0.9) kernels, near enough to
+# flat that it is tried.
+HOPE = 0.3
+# Real rounds of a width before its figure counts as known.
+CONFIRMED = 3
+# Of an average of acceptance, per sample: it remembers the last 70, some answers of one kind.
+KEEP = 0.985
+# Of the long-run rate, per round: several answers, so that one does not decide what time is worth.
+MEMORY = 0.995
+# Samples that the pair's averages count for in an answer: six of its own rounds outweigh them.
+LOOSE = 6.0
+# Logits by which one complete surprise moves an answer's own offset of the acceptance head, and the most it may be.
+OFFSET_RATE, OFFSET_MOST = 0.7, 3.0
+# Believed of copies before any was seen, by the length of the match: low, so that a wide pass is paid for only after
+# copies were seen to be right.
+COPY_PRIORS = {3: 0.15, 4: 0.2, 5: 0.3, 7: 0.4, 10: 0.5, 16: 0.6}
+# Tokens that a first draft, or a copy, must promise before it is begun: below, estimates are mistaken as often as not.
+PROMISE = 0.1
+# Pieces drafted at most until the first proposal is complete: longer tokens are rare.
+PROBE_PIECES = 3
+# Of a draft step: one more id where the drafter reads what it missed in one pass (measured: 0.05 to 0.2).
+READ_AHEAD = 0.1
+# Plain rounds in a row without another thought: a machine that changes is noticed no later than that.
+REST = 8
+# Plain rounds that proposing may lose before it ends, twice as many where it paid so far: unlucky streaks stay below.
+LIMIT = 6.0
+# Plain rounds saved or lost that decide a trial: of drafters that lose a quarter of a round, one in nine gets through.
+WIN, LOSS = 3.0, 2.0
+# Plain rounds that are compared with: their median is known within a few percent.
+REFERENCE = 4
+# Times the usual, what a longer round is counted as: it was interrupted.
+STALL = 3.0
+# Rounds between probes double from the first figure to the last: an early mistake is soon mended, a settled one cheap.
+FIRST, LAST = 4, 512
+# Of the time, what probes may lose, and the plain rounds that the first ones may, as nothing is known yet.
+SHARE, OPENING = 0.005, 8.0
+
+# Cost per width. Its shape (by rows) and its level (all rows alike: a longer context, a busier machine) are tracked
+# apart.
+
+
+class PassTimes:
+    """C(n) with one number of threads. shape: seconds by rows at level 1, as the load measured or real rounds did."""
+
+    def __init__(self, shape: Mapping[int, float]) -> None:
+        self.shape, self.level = dict(shape), 1.0
+        self._loaded = dict(shape)
+        self._rounds: Counter[int] = Counter()  # real ones, by rows
+        self._unheard = NEAR  # wide rounds since the last plain one
+        self._curve: list[float] = []  # by rows, at level 1
+
+    def seconds(self, rows: int) -> float:
+        if rows >= len(self._curve):
+            self._curve = self._work_out(max(rows, len(self._curve), 17))
+        return self.level * self._curve[rows]
+
+    def is_used(self, rows: int) -> bool:
+        """Whether some real rounds had so many rows, or more."""
+        return sum(count for n, count in self._rounds.items() if n >= rows) >= CONFIRMED
+
+    def observe(self, rows: int, seconds: float, rounds: int) -> None:
+        """Real passes of `rows` rows took `seconds` each, `rounds` of them."""
+        expected = self.seconds(rows)
+        ratio, before = min(seconds / expected, CLAMP), expected / self.level
+        seen = self._rounds[rows] + (rows in self.shape)
+        self._rounds[rows] += rounds
+        self._unheard = 0 if rows == 1 else self._unheard + rounds
+        if rows == 1 or (self._unheard > NEAR and seen > 1):
+            share = 1.0 if rows == 1 and ratio < SUDDEN else 1 - (1 - RATE) ** rounds
+            self.level *= 1 + share * (ratio - 1)
+            return
+        figure = self.shape.get(rows, before)
+        figure = figure if self._rounds[rows] > rounds else min(figure, before)  # as the curve has it
+        share = 1.0 if ratio < SUDDEN else max(RATE / 2, 1 / (seen + 1))
+        self.shape[rows] = figure + share * (ratio * before - figure)
+        confirmed = self._rounds[rows] == CONFIRMED
+        wrong = confirmed and self.shape[rows] * SUDDEN > self._loaded.get(rows, np.inf)
+        if wrong or (ratio < SUDDEN and seen <= CONFIRMED):  # then so may be all that no round has used
+            self.shape = {n: s for n, s in self.shape.items() if n in self._rounds or n == 1}
+            self._curve = []
+        if abs(self.shape[rows] / before - 1) > 0.02 or not seen or confirmed:
+            self._curve = []
+
+    def doubt(self) -> None:
+        """The machine does something else now: what rounds said of widths may no longer hold."""
+        self._rounds.clear()
+        self._curve = []
+
+    def _work_out(self, widest: int) -> list[float]:
+        """Interruptions only add time: a wider pass that was quicker is right, unless real rounds found the width
+        dearer (kernels that take four rows at once do leftovers one by one), and so are two that share the rows."""
+        widths, figures = sorted(self.shape), self._rising()
+        dear = [figure > min(figures[i:]) for i, figure in enumerate(figures)]  # than a wider one, by real rounds
+        curve, floor = [0.0], 0.0
+        for rows in range(1, widest + 1):
+            found = _between(widths, figures, rows)
+            shared = min((curve[i] + curve[rows - i] for i in range(1, rows // 2 + 1)), default=found)
+            believed = found if found <= CLAMP * shared else shared
+            below, known = bisect_right(widths, rows) - 1, rows in self.shape
+            if not any(dear[below : below + (1 if known else 2)]):
+                believed = floor = max(believed, floor)
+            elif not known:
+                believed = max(believed, curve[-1])
+            curve.append(believed)
+        return curve
+
+    def _rising(self) -> list[float]:
+        """The figures, in order of width, without falls but for those of real rounds; one row is the cheapest."""
+        widths = sorted(self.shape)
+        found = [self.shape[n] for n in widths]
+        for i in range(len(found) - 1, 0, -1):
+            if self._rounds[widths[i - 1]] < CONFIRMED:
+                found[i - 1] = min(found[i - 1], found[i])
+        return [min(found), *found[1:]]
+
+
+def _between(widths: Sequence[int], figures: Sequence[float], rows: int) -> float:
+    """On the line between (beyond: through) the nearest widths."""
+    if len(widths) == 1:
+        return figures[0] * (1 + HOPE * (rows - 1))
+    above = min(max(1, bisect_right(widths, rows - 1)), len(widths) - 1)
+    low, high = widths[above - 1], widths[above]
+    return figures[above - 1] + (figures[above] - figures[above - 1]) / (high - low) * (rows - low)
+
+
+class CostModel:
+    """What a round costs on this machine, in seconds. step: D. fixed: what a pass of several rows costs besides itself,
+    because the next one of a single row takes longer. `threads` chooses whose figures count (0: as opened)."""
+
+    def __init__(self, passes: Mapping[int, float], step: float, fixed: float = 0.0) -> None:
+        if 1 not in passes or any(n < 1 or not s > 0 for n, s in passes.items()):
+            raise SettingsError("A cost model needs a positive time for a pass of one row, and for every other width.")
+        self.step, self.fixed = step, fixed
+        self.kept: dict | None = None  # as it was when the processor last worked for this program alone
+        self._by_threads = {0: PassTimes(passes)}
+        self._threads = 0
+        self._steps = 0
+
+    @property
+    def threads(self) -> int:
+        return self._threads
+
+    @threads.setter
+    def threads(self, count: int) -> None:
+        if count not in self._by_threads:  # begins like the nearest number known
+            near = min(self._by_threads, key=lambda known: abs(known - count))
+            self._by_threads[count] = times = PassTimes(self._by_threads[near].shape)
+            times.level = self._by_threads[near].level
+        self._threads = count
+
+    @property
+    def now(self) -> PassTimes:
+        """With the present number of threads."""
+        return self._by_threads[self._threads]
+
+    @property
+    def passes(self) -> dict[int, float]:
+        """The figures by width, with the present number of threads and at the present level."""
+        return {n: s * self.now.level for n, s in sorted(self.now.shape.items())}
+
+    @property
+    def least_seconds(self) -> float:
+        """C(1) with the number of threads that is quickest."""
+        return min(times.shape[1] * times.level for times in self._by_threads.values())
+
+    def pass_seconds(self, rows: int) -> float:
+        """C(rows), `fixed` included."""
+        return self.alone(rows) + (self.fixed if rows > 1 else 0.0)
+
+    def alone(self, rows: int) -> float:
+        """Likewise without `fixed`."""
+        return self.now.seconds(rows)
+
+    def observe_pass(self, rows: int, seconds: float, rounds: int = 1) -> None:
+        """Real passes of `rows` rows took `seconds` each, `rounds` of them; those of one row were plain rounds."""
+        self.now.observe(rows, seconds, rounds)
+
+    def observe_return(self, seconds: float) -> None:
+        """A real pass of one row, right after a wider one, took `seconds`."""
+        extra = min(seconds - self.alone(1), self.alone(1))
+        self.fixed = max(0.0, self.fixed + RATE * (extra - self.fixed))
+
+    def observe_steps(self, steps: float, seconds: float) -> None:
+        """`steps` drafter steps took `seconds` together; ids read on the way count as parts of one."""
+        self._steps += 1
+        each = min(seconds / steps, CLAMP * self.step) if self._steps > 1 else seconds / steps
+        self.step += max(RATE, 1 / (self._steps + 1)) * (each - self.step)
+
+    def keep(self) -> None:
+        """What is known now was measured without other programs: it may be stored."""
+        self.kept = self._present()
+
+    def copy(self) -> CostModel:
+        return deepcopy(self)
+
+    def with_step(self, step: float) -> CostModel:
+        """The same passes with another drafter's step."""
+        made = self.copy()
+        made.step, made._steps = step, 0
+        if made.kept is not None:
+            made.kept = {**made.kept, "step": step}
+        return made
+
+    def as_dict(self) -> dict:
+        """What is worth storing; what is known now, while nothing is."""
+        return self.kept or self._present()
+
+    def _present(self) -> dict:
+        passes = {
+            str(threads): {str(n): s * times.level for n, s in sorted(times.shape.items())}
+            for threads, times in self._by_threads.items()
+        }
+        return {"passes": passes, "step": self.step, "fixed": self.fixed}
+
+    @classmethod
+    def from_dict(cls, data: Mapping) -> CostModel:
+        """SettingsError or KeyError/ValueError/TypeError/AttributeError for what `as_dict` did not write."""
+        tables = {int(t): {int(n): float(s) for n, s in table.items()} for t, table in data["passes"].items()}
+        found = cls(tables[0], float(data["step"]), float(data["fixed"]))
+        found._by_threads = {threads: PassTimes(table) for threads, table in tables.items()}
+        found.keep()
+        return found
+
+
+# Chance per position. What is drafted goes by the acceptance head, everything else by averages. Answers differ, so
+# each begins where the pair is and goes its own way.
+
+
+KINDS = ("direct", "ngram", "split", "lookup")  # origins that the head tells apart
+
+
+def features(logq: float, first: float, entropy: float, depth: int, pieces: int, kind: str) -> np.ndarray:
+    """What the head sees of one proposal: (10,) float64, each of order one.
+
+    logq: log of the drafter's probability of all its pieces together; first: the same of its first piece; entropy:
+    of the drafter (nats) at the first piece; depth: proposals before it in the round; pieces: how many it merges.
+    """
+    one_hot = [float(kind == other) for other in KINDS]
+    return np.array([1.0, max(logq, -8.0) / 2, exp(first), entropy / 2, depth / 4, pieces - 1.0, *one_hot])
+
+
+class AcceptanceHead:
+    """Logistic regression of "this proposal is accepted" by AdaGrad on binary cross-entropy, one step on each new
+    example: the paper's adaptive-drafting head (Section 3.4, Alg. 3, after SpecDec++) for target tokens, whatever
+    number of pieces they took. weights: (10,); they start at "accepted as often as the drafter is sure"."""
+
+    def __init__(self) -> None:
+        self.weights = np.array([-2.0, 0.6, 5.0, -0.3] + [0.0] * (2 + len(KINDS)))
+        self._squares = np.ones(len(self.weights))
+
+    def probability(self, x: np.ndarray, offset: float = 0.0) -> float:
+        """P(accepted); `offset` shifts it, in logits."""
+        return 1.0 / (1.0 + exp(-max(float(x @ self.weights) + offset, -700.0)))
+
+    def learn(self, x: np.ndarray, accepted: bool) -> None:
+        gradient = x * (self.probability(x) - float(accepted))
+        self._squares += gradient**2
+        self.weights -= 0.3 * gradient / np.sqrt(self._squares)
+
+    def as_dict(self) -> dict:
+        return {"weights": self.weights.tolist(), "squares": self._squares.tolist()}
+
+    @classmethod
+    def from_dict(cls, data: Mapping) -> AcceptanceHead:
+        """ValueError, KeyError or TypeError for what `as_dict` did not write."""
+        head, shape = cls(), (6 + len(KINDS),)
+        head.weights, head._squares = (np.asarray(data[name], np.float64) for name in ("weights", "squares"))
+        if not all(a.shape == shape and np.isfinite(a).all() for a in (head.weights, head._squares)):
+            raise ValueError("the acceptance head has another shape")
+        return head
+
+
+@dataclass(slots=True)
+class Average:
+    """A fading average with a prior: `weight` counts the samples it stands on. pair: whose it is a part of."""
+
+    value: float
+    weight: float = 2.0
+    pair: Average | None = None
+
+    def local(self) -> Average:
+        """For one answer; what it learns goes to the pair's, too."""
+        return Average(self.value, min(self.weight, LOOSE), self)
+
+    def add(self, sample: float) -> None:
+        self.weight = KEEP * self.weight + 1.0
+        self.value += (sample - self.value) / self.weight
+        if self.pair is not None:
+            self.pair.add(sample)
+
+
+@dataclass(slots=True)
+class Averages:
+    """first, later: acceptance of a round's first proposal and of those behind accepted ones; per_piece: proposals of
+    a drafted piece; look: tokens that a draft promised beyond its wider pass, proposed or not; copies: acceptance of
+    looked-up tokens, by `copy_class`."""
+
+    first: Average = field(default_factory=lambda: Average(0.5))
+    later: Average = field(default_factory=lambda: Average(0.6, 0.0))
+    per_piece: Average = field(default_factory=lambda: Average(0.8))
+    look: Average = field(default_factory=lambda: Average(0.5, 1.0))
+    copies: list[Average] = field(default_factory=lambda: [Average(chance) for chance in [*COPY_PRIORS.values()] * 3])
+
+    def local(self) -> Averages:
+        """Where one answer begins."""
+        first, later, per_piece, look = (one.local() for one in (self.first, self.later, self.per_piece, self.look))
+        return Averages(first, later, per_piece, look, [average.local() for average in self.copies])
+
+    def kept(self, proposals: float, depth: int) -> float:
+        """Expected number of kept tokens among the next `proposals` (fractions count) behind `depth` accepted ones."""
+        later = (self.later.weight * self.later.value + 4 * self.first.value) / (self.later.weight + 4)
+        total, alive = 0.0, 1.0
+        while proposals > 0:
+            alive *= later if depth else self.first.value
+            total += alive * min(proposals, 1.0)
+            proposals, depth = proposals - 1.0, depth + 1
+        return total
+
+    def as_dict(self) -> dict:
+        numbers: dict[str, list] = {name: [getattr(self, name).value, getattr(self, name).weight] for name in _NAMED}
+        return numbers | {"copies": [[average.value, average.weight] for average in self.copies]}
+
+    @classmethod
+    def from_dict(cls, data: Mapping) -> Averages:
+        if len(data["copies"]) != 3 * len(COPY_PRIORS):
+            raise ValueError("averages of copies by another division")
+        named = {name: Average(float(v), float(w)) for name in _NAMED for v, w in [data[name]]}
+        return cls(**named, copies=[Average(float(v), float(w)) for v, w in data["copies"]])
+
+
+_NAMED = ("first", "later", "per_piece", "look")
+
+
+def copy_class(matched: int, own: bool, agreed: bool) -> int:
+    """Where a copied token's average stands: how many ids before it agree, in the answer itself or another text, or
+    with several passages saying so and none otherwise."""
+    return max(0, bisect_right([*COPY_PRIORS], matched) - 1) + len(COPY_PRIORS) * (2 if agreed else int(own))
+
+
+class Drafted:
+    """The round's drafted pieces and the chances of their proposals, in one answer. offset: how much better, in logits,
+    proposals do in this answer than the head, which knows all answers, expects."""
+
+    def __init__(self, translator: Translator | None, head: AcceptanceHead, averages: Averages, offset: float) -> None:
+        self.averages, self.offset = averages, offset
+        self._head, self._translator = head, translator
+        self._carried = 0  # pieces of an earlier round, whose logits are gone
+        self._pieces: list[tuple[float, float]] = []  # log q and entropy of each piece drawn this round
+
+    def begin(self, carried: int) -> None:
+        self._carried = carried
+        self._pieces.clear()
+
+    def drew(self, row: np.ndarray, piece: int) -> None:
+        """row: (V_drafter,) logits."""
+        top = float(row.max())
+        total = float(np.exp(row - top).sum())
+        best = np.exp(row[top_ids(row, 16)] - top) / total
+        best = best[best > 0]
+        rest = max(1.0 - float(best.sum()), 1e-9)  # counts as one piece
+        entropy = -float(best @ np.log(best)) - rest * log(rest)
+        self._pieces.append((float(row[piece]) - top - log(total), entropy))
+
+    def segment(self, pieces: Sequence[int]) -> list[Proposal]:
+        return self._translator.segment(pieces) if self._translator else []
+
+    def chances(self, proposals: Sequence[Proposal]) -> list[float]:
+        """P(accepted | those before it accepted) of each; of carried ones as drafts go."""
+        seen = (self._features(proposal, depth) for depth, proposal in enumerate(proposals))
+        return [self.averages.first.value if x is None else self._head.probability(x, self.offset) for x in seen]
+
+    def learn(self, proposals: Sequence[Proposal], tested: int, accepted: int, drafted: int) -> None:
+        """What the target did with drafted proposals; drafted: pieces they were made of, 0 if only looked at."""
+        for depth, proposal in enumerate(proposals[:tested]):
+            x, right = self._features(proposal, depth), depth < accepted
+            if x is not None:
+                offset = self.offset + OFFSET_RATE * (right - self._head.probability(x, self.offset))
+                self.offset = min(max(offset, -OFFSET_MOST), OFFSET_MOST)
+                self._head.learn(x, right)
+            (self.averages.later if depth else self.averages.first).add(float(right))
+        if drafted and tested:
+            self.averages.per_piece.add(len(proposals) / drafted)
+
+    def _features(self, proposal: Proposal, depth: int) -> np.ndarray | None:
+        start = proposal.start - self._carried
+        used = self._pieces[max(start, 0) : start + max(proposal.pieces, 1)]
+        if start < 0 or len(used) < max(proposal.pieces, 1):
+            return None
+        return features(sum(logq for logq, _ in used), *used[0], depth, len(used), proposal.origin)
+
+
+# Probes, and the guard. Everything is counted in saved plain rounds: a round of s seconds that made n tokens saved
+# n - s / c, c being what a plain round takes at that time.
+
+
+class Backoff:
+    """When what was left is tried again: at intervals that double while that fails, out of a share of the time."""
+
+    def __init__(self) -> None:
+        self.interval, self.credit = FIRST, OPENING
+        self._since = 0.0
+
+    def wait(self, rounds: float, price: float = 0.0) -> None:
+        """So many rounds went by without; what is saved for the next try goes up to its `price`."""
+        self._since += rounds
+        self.credit = max(min(self.credit + SHARE * rounds, max(OPENING, price)), self.credit)
+
+    def rounds_left(self, price: float) -> float:
+        """Until the next try, which may lose `price` plain rounds; 0: now."""
+        return max(self.interval - self._since, (price - self.credit) / SHARE, 0.0)
+
+    def failed(self, saved: float = 0.0, longest: int = LAST) -> None:
+        """Tried in vain; saved: plain rounds, negative if it lost some."""
+        self.credit, self._since = self.credit + saved, 0.0
+        self.interval = min(2 * self.interval, longest)
+
+    def again(self, *, at_once: bool = False) -> None:
+        """It may be another matter by now: begin with short intervals."""
+        self.interval, self._since = FIRST, float(FIRST) if at_once else 0.0
+
+
+class Proposer:
+    """One way to propose (the drafter, copies) against plain rounds: "on", "off", or on "trial".
+
+    Two sequential tests decide, so that a wrong decision costs a bounded number of tokens however wrong the estimates
+    are: Page's CUSUM (1954) ends what pays no more, Wald's SPRT (1945) decides a trial.
+    """
+
+    def __init__(self, off: bool = False) -> None:
+        self.state = "off" if off else "on"
+        self.backoff = Backoff()
+        self.gained, self.took = 4.0, 4.0  # tokens, and what they took in plain rounds; fading
+        self._tokens, self._seconds = 0, 0.0  # since it last paid
+        self._score = 0.0  # of the trial
+        self._times: deque[float] = deque(maxlen=9)
+
+    def begin_trial(self) -> None:
+        """Of what was ended; the rounds to come decide."""
+        self.state, self._score = "trial", 0.0
+
+    def observe(self, tokens: int, seconds: float, plain: float, reading: float) -> None:
+        """A round of it, beside plain ones of `plain` seconds (0: unknown); `reading` of its seconds went into what the
+        drafter missed, a price of trying that decides nothing."""
+        self._times.append(seconds - reading)
+        seconds = min(seconds - reading, STALL * median(self._times))
+        if self.state == "trial" and plain:
+            self._judge(tokens - (seconds + reading) / plain, bool(reading))
+        if reading:
+            return
+        self._tokens, self._seconds = self._tokens + tokens, self._seconds + seconds
+        if plain:
+            self.gained, self.took = KEEP * self.gained + tokens, KEEP * self.took + seconds / plain
+            self.has_lost(plain)
+
+    def has_lost(self, plain: float) -> bool:
+        """Whether it lost too much since it last paid, by what a plain round takes now."""
+        lost = self._seconds / plain - self._tokens
+        if lost <= 0:
+            self._tokens, self._seconds = 0, 0.0
+        return self.state == "on" and lost >= (2 * LIMIT if self.gained > self.took else LIMIT)
+
+    def end(self) -> None:
+        self.state = "off"
+        self._tokens, self._seconds = 0, 0.0
+        self.backoff.again()
+
+    def _judge(self, saved: float, cold: bool) -> None:
+        self.backoff.credit += saved
+        self._score += 0.0 if cold else saved
+        if self._score <= -LOSS:
+            self.state = "off"
+            self.backoff.failed()
+        elif self._score >= WIN:
+            self.state, self._tokens, self._seconds = "on", 0, 0.0
+
+
+class PlainComparison:
+    """Proposing against plain rounds, over all answers of a pair. What a plain round takes is known from those close
+    by, and where there are none from a short plain stretch now and then (a *reference*)."""
+
+    def __init__(self, plain: bool = False) -> None:
+        """plain: drafting was ended before."""
+        self.draft, self.copy = Proposer(off=plain), Proposer()
+        self.seconds = 0.0  # of a plain round; 0 while unknown
+        self.wanted = 0  # plain rounds now, to compare with
+        self._plain: deque[float] = deque(maxlen=3 * REFERENCE)
+        self._period = FIRST  # rounds of other kinds before a reference
+        self._unheard = 0  # of them since the last plain one
+
+    def observe_plain(self, seconds: float, rounds: int = 1) -> bool:
+        """Plain rounds, `seconds` each. Returns whether the machine does something else now."""
+        self._plain.extend([seconds] * min(rounds, 3 * REFERENCE))
+        self._unheard = 0
+        if len(self._plain) < REFERENCE:
+            self.wanted = max(0, self.wanted - rounds)
+            return False
+        longest = STALL * median(self._plain)
+        now = fmean(min(t, longest) for t in self._plain)
+        before = self.seconds
+        changed = not 1 / CHANGED < now / (before or now) < CHANGED
+        if changed or not before or self.draft.state != "off":
+            self.seconds = now if changed or not self.wanted else 0.5 * (now + (before or now))
+        if self.wanted:
+            self.wanted = 0
+            self._compare(changed)
+        elif (changed or not before) and self.draft.state == "off":
+            self.draft.backoff.again()
+            self.draft.backoff.credit = max(self.draft.backoff.credit, 2 * OPENING)
+        return changed
+
+    def observe(self, proposer: Proposer, tokens: int, seconds: float, reading: float = 0.0) -> None:
+        """A round that `proposer` was tried in, see there."""
+        self._unheard += 1
+        proposer.observe(tokens, seconds, self.seconds, reading)
+        lost = bool(self.seconds) and proposer.has_lost(self.seconds)
+        if lost and self._unheard <= 3 * REFERENCE:
+            proposer.end()
+        elif proposer.state == "on" and (lost or self._unheard >= self._period):
+            self.wanted = REFERENCE
+            self._plain.clear()
+
+    def _compare(self, changed: bool) -> None:
+        """A reference is complete: what was proposed since nothing was lost is counted anew."""
+        for proposer in (self.draft, self.copy):
+            if proposer.has_lost(self.seconds):
+                proposer.end()
+        pays = any(proposer.gained > proposer.took for proposer in (self.draft, self.copy))
+        longer = min(2 * max(self._period, 16), LAST)  # a reference costs what proposing earns
+        self._period = longer if pays and not changed else NEAR * (2 if pays else 1)
+
+    @property
+    def lost(self) -> float | None:
+        """The share of its speed that drafting lost before it was ended; None if it was not, or hardly lost any."""
+        lost = 1.0 - self.draft.gained / self.draft.took
+        return lost if self.draft.state == "off" and lost > 0.005 else None
+
+    @property
+    def words(self) -> str:
+        """The state in plain words."""
+        if self.draft.state != "off":
+            return "trying again" if self.draft.state == "trial" else "drafting"
+        return f"plain: drafting lost {self.lost:.0%}" if self.lost else "plain: drafting did not pay"
+
+
+@dataclass(slots=True)
+class PairStats:
+    """What was measured of a drafter-target pair on this machine in one kind of sampling; lives as long as the pair and
+    is stored. offset: the next answer begins with, see `Drafted`; tokens, seconds: fading sums over all rounds."""
+
+    cost: CostModel
+    averages: Averages = field(default_factory=Averages)
+    head: AcceptanceHead = field(default_factory=AcceptanceHead)
+    expected: bool = True  # that drafting pays
+    against_plain: PlainComparison = field(default_factory=PlainComparison)
+    probe: Backoff = field(default_factory=Backoff)  # where drafting is not expected to pay
+    offset: float = 0.0
+    tokens: float = 0.0
+    seconds: float = 0.0
+
+    @property
+    def drafts(self) -> bool:
+        """Whether drafting is expected to pay, and was not ended."""
+        return self.expected and self.against_plain.draft.state != "off"
+
+    @property
+    def rate(self) -> float:
+        """R, tokens per second in the long run, never below plain decoding's."""
+        plain = 1.0 / self.cost.pass_seconds(1)
+        return max(plain, self.tokens / self.seconds) if self.seconds else plain
+
+    def remember(self, tokens: int, seconds: float, rounds: int = 1) -> None:
+        """Tokens emitted in `rounds` that took `seconds` together."""
+        kept = MEMORY**rounds
+        self.tokens, self.seconds = kept * self.tokens + tokens, kept * self.seconds + seconds
+
+    def as_dict(self) -> dict:
+        return {
+            "cost": self.cost.as_dict(),
+            "averages": self.averages.as_dict(),
+            "head": self.head.as_dict(),
+            "expected": self.expected,
+            "plain": self.against_plain.draft.state == "off",
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping) -> PairStats:
+        """KeyError, TypeError, ValueError or SettingsError for what `as_dict` did not write."""
+        return cls(
+            CostModel.from_dict(data["cost"]),
+            Averages.from_dict(data["averages"]),
+            AcceptanceHead.from_dict(data["head"]),
+            bool(data["expected"]),
+            PlainComparison(bool(data["plain"])),
+        )
+
+
+class AdaptiveDepth:
+    """The policy for one answer; `translator` None means that only copies can be proposed. `LengthPolicy` has what its
+    methods are asked."""
+
+    def __init__(self, stats: PairStats, translator: Translator | None, longest: int) -> None:
+        self.longest, self.stats = longest, stats
+        self._drafts = translator is not None
+        self._drafted = Drafted(translator, stats.head, stats.averages.local(), stats.offset)
+        self._averages = self._drafted.averages
+        self._contention = Contention(quiet=False)
+        self._rest = 0  # plain rounds to come without another thought
+        self._plain: tuple[int, float] = (0, 0.0)  # rounds and seconds of them, not yet told
+        self._missed = 0  # ids the drafter has yet to read
+        self._match = NO_MATCH
+        self._probing = False  # this round's draft is to find out
+        self._unproposed: list[Proposal] = []
+        stats.probe.again()
+
+    @property
+    def state(self) -> str:
+        if not self._drafts:
+            return ""
+        against = self.stats.against_plain
+        expected = self.stats.expected or against.draft.state != "on"
+        return against.words if expected else "plain: drafting is not expected to pay"
+
+    @property
+    def rests(self) -> bool:
+        return self._rest > 0
+
+    # what to do in a round
+
+    def begin(self, behind: int, match: Match, carried: int = 0) -> int:
+        self._missed, self._match, self._probing, self._unproposed = max(0, behind - 1), match, False, []
+        self._drafted.begin(carried)
+        self._tell_plain()
+        self._rest = 0
+        against = self.stats.against_plain
+        if against.wanted:
+            return self._plainly(against.wanted)
+        copied, gain = self._best_copy()
+        drafts = self._drafts and self._pays()
+        if copied and not (drafts and self._averages.look.value > gain):
+            if against.copy.state == "off":
+                against.copy.begin_trial()
+            return copied
+        if drafts:
+            return 0
+        wait = self._wait() if self._drafts else REST
+        if wait > 0:
+            return self._plainly(wait)
+        self._probing = True
+        if against.draft.state == "off":
+            against.draft.begin_trial()
+        return 0
+
+    def _plainly(self, rounds: float) -> int:
+        """So many plain rounds, unless a passage to copy turns up before."""
+        self._rest = int(max(1.0, min(rounds, REST)))
+        return PLAIN
+
+    def _pays(self) -> bool:
+        """Whether drafting is expected to pay, and measured time does not say otherwise."""
+        stats, state = self.stats, self.stats.against_plain.draft.state
+        gain = self._averages.look.value - stats.rate * (self._first_seconds() + self._reading() / NEAR)
+        stats.expected = gain > (0.0 if stats.expected else 0.5 * PROMISE)
+        return state == "trial" or (state == "on" and stats.expected)
+
+    def _wait(self) -> float:
+        """Plain rounds until drafting is tried again: by a first draft, or by a trial where it was ended."""
+        stats, plain = self.stats, self.stats.cost.pass_seconds(1)
+        if stats.against_plain.draft.state == "off":
+            return stats.against_plain.draft.backoff.rounds_left(LOSS + self._reading() / plain)
+        return stats.probe.rounds_left((self._reading() + self._first_seconds()) / plain)
+
+    def _first_seconds(self) -> float:
+        """For a draft's first proposal."""
+        return self.stats.cost.step / max(self._averages.per_piece.value, 1 / PROBE_PIECES)
+
+    def _reading(self) -> float:
+        """Seconds for what the drafter has missed."""
+        return self._missed * READ_AHEAD * self.stats.cost.step
+
+    def _best_copy(self) -> tuple[int, float]:
+        """(how many looked-up tokens to propose, what they are expected to earn in tokens)."""
+        match, copy = self._match, self.stats.against_plain.copy
+        if not match.length or (copy.state == "off" and copy.backoff.rounds_left(LOSS)):
+            return 0, 0.0
+        found = [self._copies(depth).value for depth in range(min(self.longest, len(match.ids)))]
+        gains = [self._gain(found[:n]) for n in range(1, len(found) + 1)]
+        best = max(gains, default=0.0)
+        return (gains.index(best) + 1, best) if best > PROMISE else (0, 0.0)
+
+    def _copies(self, depth: int) -> Average:
+        """Of the match's token at `depth`."""
+        match = self._match
+        return self._averages.copies[copy_class(match.length + depth, match.own, depth < match.agreed)]
+
+    def _gain(self, chances: Sequence[float]) -> float:
+        """What proposing is expected to earn, in tokens: kept proposals less what the wider pass costs."""
+        cost = self.stats.cost
+        wider = cost.pass_seconds(len(chances) + 1) - cost.pass_seconds(1)
+        return sum(accumulate(chances, mul)) - self.stats.rate * wider
+
+    # while the drafter drafts
+
+    def more(self, pieces: Sequence[int]) -> bool:
+        if not self._drafts or len(pieces) >= self.longest:
+            return False
+        proposals = self._drafted.segment(pieces) if pieces else []
+        if not proposals:
+            return len(pieces) < PROBE_PIECES
+        alive = float(np.prod(self._drafted.chances(proposals)))
+        longer = range(1, self.longest - len(pieces) + 1)
+        return any(self._gain_of_more(extra, alive, len(proposals)) > 0 for extra in longer)
+
+    def _gain_of_more(self, pieces: int, alive: float, proposed: int) -> float:
+        """What so many more pieces are expected to earn, in tokens; alive: P(all that is `proposed` is accepted)."""
+        cost, tokens = self.stats.cost, self._averages.per_piece.value * pieces
+        width = proposed + 1 + max(1, round(tokens))
+        seconds = pieces * cost.step + cost.pass_seconds(width) - cost.pass_seconds(proposed + 1)
+        return alive * self._averages.kept(tokens, proposed) - self.stats.rate * seconds
+
+    def drew(self, row: np.ndarray, piece: int) -> None:
+        self._drafted.drew(row, piece)
+
+    def worthwhile(self, pieces: Sequence[int]) -> bool:
+        proposals = self._drafted.segment(pieces)
+        gain = self._gain(self._drafted.chances(proposals)) if proposals else 0.0
+        self._averages.look.add(max(0.0, gain))
+        unknown = self._probing and not self.stats.cost.now.is_used(len(proposals) + 1)
+        if gain > 0 or unknown or self.stats.against_plain.draft.state == "trial":
+            return True
+        self._unproposed = proposals
+        return False
+
+    # what became of it
+
+    def observe(self, done: Round, proposals: Sequence[Proposal], said: int) -> None:
+        stats, cost, seconds = self.stats, self.stats.cost, done.draft + done.translate + done.verify + done.other
+        if done.threads and done.threads[0] != cost.threads:
+            self._tell_plain()
+            cost.threads = done.threads[0]
+        if self._match.length:
+            self._observe_match(done, said)
+        if done.plain:
+            self._rest -= 1
+            rounds, sum_of_them = self._plain
+            self._plain = (rounds + 1, sum_of_them + min(seconds, STALL * cost.alone(1)))
+            return
+        stats.remember(done.emitted, seconds)
+        if proposals or done.drafted:
+            cost.observe_pass(done.proposed + 1, seconds - (done.draft + done.translate if done.drafted else 0.0))
+        else:  # behind a wider one
+            self._rest -= 1
+            cost.observe_return(seconds)
+        if done.copied:
+            stats.against_plain.observe(stats.against_plain.copy, done.emitted, seconds + cost.fixed)
+        elif done.drafted or proposals:
+            self._observe_draft(done, proposals, said, seconds)
+
+    def observe_behind(self, done: Round, proposals: Sequence[Proposal]) -> None:
+        self._drafted.learn(proposals, done.tested, done.accepted, done.drafted)
+
+    def _observe_match(self, done: Round, said: int) -> None:
+        """An unproposed copy is compared with what the target says, which costs nothing."""
+        right = done.accepted if done.copied else int(self._match.ids[0] == said)
+        for depth in range(done.tested if done.copied else 1):
+            self._copies(depth).add(float(depth < right))
+        self._match = NO_MATCH
+
+    def _observe_draft(self, done: Round, proposals: Sequence[Proposal], said: int, seconds: float) -> None:
+        stats, reading = self.stats, self._reading() if self._missed > 1 else 0.0
+        if done.drafted:
+            stats.cost.observe_steps(done.drafted + READ_AHEAD * self._missed, done.draft + done.translate)
+        hit = done.accepted > 0
+        if self._unproposed:
+            hit = self._unproposed[0].target_id == said
+            self._drafted.learn(self._unproposed[:1], 1, int(hit), 0)
+        else:
+            self._drafted.learn(proposals, done.tested, done.accepted, done.drafted)
+        if stats.expected or stats.against_plain.draft.state != "on":
+            stats.against_plain.observe(stats.against_plain.draft, done.emitted, seconds, reading)
+            return
+        stats.probe.failed(done.emitted - seconds / stats.cost.pass_seconds(1), NEAR)
+        if proposals and hit:
+            stats.probe.again(at_once=True)
+
+    def _tell_plain(self) -> None:
+        """Plain rounds are many and alike, and must cost nothing: they are told together."""
+        stats, (rounds, seconds) = self.stats, self._plain
+        self._plain = (0, 0.0)
+        if not rounds:
+            return
+        stats.cost.observe_pass(1, seconds / rounds, rounds)
+        stats.remember(rounds, seconds, rounds)
+        if stats.against_plain.observe_plain(seconds / rounds, rounds):
+            stats.cost.now.doubt()
+        reading = self._reading() / stats.cost.pass_seconds(1)
+        stats.probe.wait(rounds, reading)
+        stats.against_plain.draft.backoff.wait(rounds, reading + LOSS)
+        stats.against_plain.copy.backoff.wait(rounds)
+        if self._contention.quiet_since():
+            stats.cost.keep()
+
+    def finish(self) -> None:
+        self._tell_plain()
+        self.stats.offset = 0.8 * self._drafted.offset
+
+
+def make_policy(settings: DraftSettings, stats: PairStats | None, translator: Translator | None) -> LengthPolicy:
+    """`stats` are needed for every mode but "fixed"; without a translator only lookups can be proposed."""
+    if settings.mode == "fixed" or stats is None:
+        return FixedLength(settings.length)
+    return AdaptiveDepth(stats, None if settings.mode == "lookup" else translator, settings.max_length)

@@ -1,0 +1,117 @@
+"""What passes take is measured within a budget, and interruptions say nothing about a model."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from omnidraft.decoding import measure
+from omnidraft.decoding.depth import CostModel
+from omnidraft.decoding.measure import WIDTHS, measure_costs
+from tests.decoding import toys
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch) -> None:
+    """Time as the models below spend it: what is measured depends on no other program."""
+    Slow.now = 0.0
+    monkeypatch.setattr(measure, "perf_counter", lambda: Slow.now)
+    monkeypatch.setattr(measure, "Contention", lambda: SimpleNamespace(quiet_since=lambda: True))
+
+
+class Slow:
+    """A toy model whose passes take `base` + `each` * rows seconds of the clock."""
+
+    now = 0.0
+
+    def __init__(self, model, base: float, each: float) -> None:
+        self._model, self._base, self._each = model, base, each
+
+    def __getattr__(self, name):
+        return getattr(self._model, name)
+
+    def extend(self, ids, rows):
+        Slow.now += self._base + self._each * rows
+        return self._model.extend(ids, rows)
+
+
+def test_measures_every_width_of_a_quick_model_and_leaves_the_caches_empty():
+    target, drafter = Slow(toys.target(), 0.002, 0.001), Slow(toys.drafter(), 0.001, 0.0)
+    cost = measure_costs(target, drafter, 1.0)
+    assert set(cost.passes) == set(WIDTHS)
+    for rows in WIDTHS:
+        assert cost.passes[rows] == pytest.approx(0.002 + 0.001 * rows)
+    assert cost.step == pytest.approx(0.001)
+    assert target.tokens == [] == drafter.tokens
+
+
+def test_a_slow_model_keeps_to_the_budget():
+    cost = measure_costs(Slow(toys.target(), 0.3, 0.0), Slow(toys.drafter(), 0.001, 0.0), 0.5)
+    assert Slow.now < 1.1  # one pass each for the context and the row may overrun
+    assert list(cost.passes) == [1]
+
+
+def test_a_target_that_cannot_rewind_is_measured_for_single_rows_only():
+    assert list(measure_costs(Slow(toys.target(can_rewind=False), 0.001, 0.0), None, 0.2).passes) == [1]
+
+
+class Turning(Slow):
+    """A model that takes `turn` seconds longer whenever a pass has another width than the one before."""
+
+    def __init__(self, model, base: float, turn: float) -> None:
+        super().__init__(model, base, 0.0)
+        self._turn, self._last = turn, 1
+
+    def extend(self, ids, rows):
+        if rows != self._last:
+            Slow.now += self._turn
+        self._last = rows
+        return super().extend(ids, rows)
+
+
+def test_a_wide_pass_costs_what_turning_to_it_and_back_takes():
+    cost = measure_costs(Turning(toys.target(), 0.002, 0.003), None, 2.0)
+    assert cost.pass_seconds(1) == pytest.approx(0.002)
+    for rows in (2, 6, 12):
+        assert cost.pass_seconds(rows) == pytest.approx(0.008)
+    for _ in range(200):
+        cost.observe_pass(4, 0.005)  # what the wide pass itself shows of it
+    assert cost.pass_seconds(4) == pytest.approx(0.008)
+    assert CostModel.from_dict(cost.as_dict()).pass_seconds(4) == pytest.approx(cost.pass_seconds(4))
+
+
+class Once(Slow):
+    """A model with some passes that take `stall` seconds longer."""
+
+    def __init__(self, model, stalls: dict[int, float]) -> None:
+        super().__init__(model, 0.002, 0.001)
+        self._stalls, self._count = stalls, 0
+
+    def extend(self, ids, rows):
+        self._count += 1
+        Slow.now += self._stalls.get(self._count, 0.0) + self._base + self._each * rows
+        return self._model.extend(ids, rows)
+
+
+def test_a_first_pass_a_hundred_times_too_slow_counts_for_nothing():
+    cost = measure_costs(Once(toys.target(), {1: 0.3, 2: 0.2}), None, 1.5)
+    assert set(cost.passes) == set(WIDTHS)
+    assert cost.pass_seconds(1) == pytest.approx(0.003)
+
+
+def test_interrupted_passes_say_nothing_about_the_model():
+    """A third of all passes: they do not agree with the others."""
+    stalls = dict.fromkeys(range(3, 400, 3), 0.05)
+    cost = measure_costs(Once(toys.target(), stalls), None, 10.0)
+    for rows in WIDTHS:
+        assert cost.alone(rows) == pytest.approx(0.002 + 0.001 * rows)
+
+
+def test_nothing_is_kept_that_was_measured_while_others_had_the_processors(monkeypatch):
+    monkeypatch.setattr(measure, "Contention", lambda: SimpleNamespace(quiet_since=lambda: False))
+    cost = measure_costs(Slow(toys.target(), 0.002, 0.001), None, 1.0)
+    assert cost.pass_seconds(1) == pytest.approx(0.003)
+    assert cost.kept is None
+    cost.keep()
+    assert CostModel.from_dict(cost.kept).passes == pytest.approx(cost.passes)
