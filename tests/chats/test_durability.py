@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import random
 import signal
 import sqlite3
 import subprocess
@@ -86,43 +85,6 @@ def test_what_is_deleted_later_is_gone_once_the_file_is_closed(tmp_path):
     store.library.delete("prompt", SECRET, later=True)
     assert traces(tmp_path), "it would have been gone already"
     store.close()
-    assert traces(tmp_path) == []
-
-
-@pytest.mark.timeout(60)
-def test_what_is_deleted_at_once_waits_for_what_was_to_be_deleted_later(tmp_path):
-    with ChatStore(tmp_path / "chats.sqlite") as store:
-        store.library.save(Prompt(SECRET, SECRET))
-        chat = talk(store, SECRET)
-        turn = store.append(talk(store, SECRET).id, "user", SECRET)
-        ways = [
-            lambda: store.delete(chat.id),
-            lambda: store.delete_turn(turn.id),
-            lambda: store.library.delete("prompt", SECRET),
-            store.delete_all,
-        ]
-        for delete in ways:
-            store.delete(talk(store, SECRET).id, later=True)
-            delete()
-        assert traces(tmp_path) == []
-
-
-@pytest.mark.slow
-def test_a_deletion_among_forty_megabytes_takes_a_moment(tmp_path):
-    words = ["".join(random.Random(at).choices("abcdefghijklmnopqrstuvwxyz", k=3 + at % 6)) for at in range(30_000)]
-    draw = random.Random(1)
-    with ChatStore(tmp_path / "chats.sqlite") as store:
-        gone = [talk(store, SECRET, filler=" ".join(draw.choices(words, k=20_000))) for _ in range(3)]
-        while (tmp_path / "chats.sqlite").stat().st_size < 75e6:  # half of it is the search index
-            store.append(store.create().id, "user", " ".join(draw.choices(words, k=20_000)))
-        taken = []
-        for chat in gone:
-            began = time.perf_counter()
-            store.delete(chat.id, later=True)
-            assert chat.id not in {one.id for one in store.conversations()}
-            taken.append(time.perf_counter() - began)
-        print(f"seconds: {taken}")
-        assert max(taken) < 0.3
     assert traces(tmp_path) == []
 
 

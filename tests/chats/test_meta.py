@@ -79,9 +79,3 @@ def test_an_import_from_the_future_does_not_stay_on_top(store):
     assert store.get(late).updated <= time.time()
     newer = store.create("newer")
     assert store.conversations(1)[0].id == newer.id
-
-
-def test_neither_does_what_is_stored_with_such_a_date(store):
-    late, usual = store.create("late"), store.create("usual")
-    store._db.run("UPDATE conversations SET updated = ? WHERE id = ?", (time.time() + 10**8, late.id))
-    assert [chat.id for chat in store.conversations()] == [usual.id, late.id]

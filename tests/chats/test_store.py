@@ -8,27 +8,6 @@ import pytest
 from omnidraft.chats import ChatStore, answer_meta
 from omnidraft.chats import store as store_module
 from omnidraft.errors import StorageError
-from omnidraft.settings.config import SamplingSettings
-
-
-def test_a_conversation_keeps_its_settings(store):
-    sampling = SamplingSettings(temperature=0.2, stop=("END",), seed=5)
-    made = store.create("Plans", system="Be brief.", sampling=sampling, target="a.gguf", speculation=False)
-    assert store.get(made.id) == made
-    assert made.named
-    assert (made.system, made.sampling, made.target, made.speculation) == ("Be brief.", sampling, "a.gguf", False)
-
-
-def test_settings_of_a_conversation_change_one_by_one(store):
-    chat = store.create()
-    store.update(chat.id, system="Answer in rhyme.", sampling=SamplingSettings(top_k=3))
-    changed = store.update(chat.id, target="b.gguf", speculation=False)
-    assert changed.system == "Answer in rhyme."
-    assert changed.sampling == SamplingSettings(top_k=3)
-    assert not changed.speculation
-    assert store.update(chat.id, sampling=None).sampling is None
-    with pytest.raises(TypeError, match="created"):
-        store.update(chat.id, created=0)
 
 
 def test_the_most_recently_used_comes_first(store):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from omnidraft.errors import SettingsError, StorageError
+from omnidraft.errors import StorageError
 from omnidraft.lab.prompts import TASKS, lesson_prompts, load_prompts, topic_prompts
 
 
@@ -111,10 +111,3 @@ def test_files_that_cannot_be_read_are_refused(tmp_path: Path):
     (tmp_path / "empty.jsonl").write_text("\n\n", encoding="utf-8")
     with pytest.raises(StorageError, match="holds no prompts"):
         load_prompts(tmp_path / "empty.jsonl")
-
-
-def test_absurd_settings_are_refused():
-    with pytest.raises(SettingsError, match="split must be one of train, test"):
-        load_prompts("math", "dev")
-    with pytest.raises(SettingsError, match="limit must be at least 1"):
-        load_prompts("math", limit=0)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import gc
-import os
 import sqlite3
-from pathlib import Path
 
 import pytest
 
@@ -27,13 +25,6 @@ def open_table(path) -> DictTable:
     return table
 
 
-def test_a_closed_table_is_in_no_use(path):
-    table = open_table(path)
-    assert is_open(path)
-    table.close()
-    assert not is_open(path)
-
-
 def test_a_table_whose_writer_died_is_in_no_use(path):
     table = open_table(path)
     writer = table.conn
@@ -53,11 +44,3 @@ def test_an_error_that_nobody_asked_about_is_raised_when_the_file_is_closed_and_
     assert not is_open(path)
     with open_table(path) as again:
         assert dict(again) == {"a": "b"}
-
-
-@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="open files are listed in /proc on Linux only")
-def test_no_handle_stays_behind_many_tables(path):
-    for _ in range(5):
-        open_table(path).close()
-    held = [Path("/proc/self/fd", number) for number in os.listdir("/proc/self/fd")]
-    assert not [one for one in held if one.is_symlink() and path.name in os.readlink(one)]

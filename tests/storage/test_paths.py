@@ -37,12 +37,6 @@ def test_the_order_is_option_variable_portable_folder_system_folder(places, monk
     assert find_data_home(places / "option").root == places / "option"
 
 
-def test_the_portable_folder_is_the_one_beside_the_app():
-    root = Path(__file__).resolve().parents[2]
-    assert root / "user_data" == paths.PORTABLE
-    assert (root / "user_data" / "README.md").is_file()
-
-
 def test_a_tilde_and_a_relative_path_are_resolved(places, monkeypatch):
     monkeypatch.chdir(places)
     assert find_data_home("~/data").root == places / "home" / "data"
@@ -54,13 +48,6 @@ def test_folders_are_private(tmp_path):
     profile = home.profile("default")
     for folder in (home.root, home.models, home.cache, home.profiles, profile.root):
         assert folder.stat().st_mode & 0o777 == 0o700
-
-
-def test_an_existing_folder_keeps_its_mode_but_what_is_inside_is_private(tmp_path):
-    tmp_path.chmod(0o755)
-    home = find_data_home(tmp_path)
-    assert home.root.stat().st_mode & 0o777 == 0o755
-    assert home.profiles.stat().st_mode & 0o777 == 0o700
 
 
 def unusable(tmp_path):

@@ -105,15 +105,6 @@ def test_a_child_that_fills_the_memory_ends_alone():
     assert (outcome.answer, outcome.late) == (None, False)
 
 
-@pytest.mark.parametrize("content", [b"{", b"[]", b'{"a": 5}', b"[" * 100_000])
-def test_damaged_verdicts_are_forgotten(crashing, tmp_path, content):
-    (tmp_path / "trials.json").write_bytes(content)
-    trials = Trials()
-    trials.keep_in(tmp_path)
-    trials.require(made(tmp_path, "fine"))
-    assert len(json.loads((tmp_path / "trials.json").read_bytes())) == 1
-
-
 def test_bundled_files_and_those_written_here_are_trusted(crashing, monkeypatch, models, tmp_path):
     monkeypatch.setattr(trial, "run_bounded", lambda *_: pytest.fail("it was tried"))
     trials = Trials()

@@ -15,7 +15,7 @@ from omnidraft.errors import StorageError
 from omnidraft.processes import system
 from omnidraft.storage import vault
 from omnidraft.storage.database import connect
-from omnidraft.storage.files import put_in, read, readable, write_atomically
+from omnidraft.storage.files import put_in, readable, write_atomically
 from omnidraft.storage.vault import HEADER, Vault, held, take_keys, vault_of, with_keys
 
 pytestmark = pytest.mark.skipif(system.memory_folder() is None, reason="encryption needs a folder in memory")
@@ -48,16 +48,6 @@ def test_without_a_key_nothing_is_read_or_written(root):
     assert not database.exists()
     write_atomically(root / "cache.json", b"x")  # tells nothing of anybody
     assert (root / "cache.json").read_bytes() == b"x"
-
-
-def test_a_file_is_sealed_as_it_is_written_and_opened_as_it_is_read(root, opened):
-    file = root / "profiles" / "anna" / "settings.toml"
-    write_atomically(file, b"words of anna")
-    assert b"anna" not in file.read_bytes()
-    assert read(file) == b"words of anna"
-    file.write_bytes(b"planted")
-    with pytest.raises(StorageError, match="damaged"):
-        read(file)
 
 
 def test_parts_have_keys_of_their_own_under_every_name_of_their_file(root, opened):
@@ -109,12 +99,6 @@ def test_a_child_gets_the_keys_it_needs_on_its_line_and_no_other(root, opened):
             child.key("chats")
     finally:
         child.close()
-
-
-def test_a_child_of_a_plain_home_gets_nothing(tmp_path):
-    assert with_keys('{"job": 1}\n', tmp_path / "profiles" / "anna", ("replay",)) == '{"job": 1}\n'
-    take_keys('{"job": 1}\n')
-    assert held(tmp_path) is None
 
 
 def test_what_a_killed_program_left_in_memory_is_removed(tmp_path):
