@@ -107,16 +107,10 @@ def test_what_is_gone_is_one_sentence(store):
     message = store.append(chat.id, "user", "x")
     store.delete(chat.id)
     for action in (
-        lambda: store.get(chat.id),
-        lambda: store.append(chat.id, "user", "x"),
-        lambda: store.rename(chat.id, "x"),
-        lambda: store.update(chat.id, system="x"),
-        lambda: store.snapshot(chat.id),
-        lambda: store.message(message.id),
-        lambda: store.select(message.id),
-        lambda: store.edit(message.id, "y"),
-        lambda: store.siblings(message.id),
-    ):
+        lambda: store.get(chat.id), lambda: store.append(chat.id, "user", "x"), lambda: store.rename(chat.id, "x"),
+        lambda: store.update(chat.id, system="x"), lambda: store.snapshot(chat.id), lambda: store.message(message.id),
+        lambda: store.select(message.id), lambda: store.edit(message.id, "y"), lambda: store.siblings(message.id),
+    ):  # fmt: skip
         with pytest.raises(StorageError, match="no longer exists"):
             action()
     store.delete(chat.id, "never-there")

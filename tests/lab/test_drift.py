@@ -128,16 +128,6 @@ def test_a_run_reports_every_prompt_marks_the_switches_and_finishes(begin):
     assert events[-1] == store.Ended("finished")
 
 
-def test_a_stopped_run_does_not_count_the_interrupted_prompt(begin, home):
-    run = begin(schedule((A, "math", 3)), replace(SHORT, max_tokens=200))
-    for event in run.events():
-        if isinstance(event, store.Step):
-            run.stop()
-        last = event
-    assert last == store.Ended("stopped")
-    assert RunStore(home.root / "runs").load(run.state.id).done == 1
-
-
 def test_a_killed_run_keeps_what_it_had(home):
     script = ["bench", "drift", "--schedule", "step", "--prompts", 3, "--max-tokens", 12, "--threads", 1, "--json"]
     command = [sys.executable, "-m", "omnidraft", *map(str, script), "--data-dir", str(home.root)]
@@ -266,27 +256,17 @@ def test_recovery_is_when_the_moving_average_is_back_at_the_old_level():
 @pytest.mark.parametrize("theme", THEMES)
 def test_the_picture_names_what_it_shows_and_marks_every_switch(theme):
     drawn = ElementTree.fromstring(picture(state_of([(1, 10)] * 5, [(3, 10)] * 4, [(2, 10)] * 3), theme))
-    words = [text.text for text in drawn.iter(f"{SVG}text")]
-    assert any("Acceptance" in word for word in words)
-    assert any("Speedup" in word for word in words)
+    words = " ".join(text.text for text in drawn.iter(f"{SVG}text"))
+    assert "Acceptance" in words
+    assert "Speedup" in words
     assert drawn.find(f"{SVG}rect").get("fill") == THEMES[theme][0]
-    both = drawn.findall(f"{SVG}g")
-    assert len(both) == 2
-    for plot, rates in zip(both, ([0.1, 0.3, 0.2], [2.0, 2.0, 2.0]), strict=True):
+    for plot, rates in zip(drawn.findall(f"{SVG}g"), ([0.1, 0.3, 0.2], [2.0, 2.0, 2.0]), strict=True):
         dots = [(float(dot.get("cx")), float(dot.get("cy"))) for dot in plot.iter(f"{SVG}circle")]
         switches = [float(line.get("x1")) for line in plot.iter(f"{SVG}line") if line.get("class") == "od-switch"]
-        parts = [x > switches[0] for x, _ in dots], [x > switches[1] for x, _ in dots]
-        assert [[sum(part), len(part)] for part in parts] == [[7, 12], [3, 12]], "behind the fifth and the ninth prompt"
-        heights = [dots[0][1], dots[5][1], dots[9][1]]
+        assert [sum(x > at for x, _ in dots) for at in switches] == [7, 3], "behind the fifth and the ninth prompt"
+        heights = [dots[at][1] for at in (0, 5, 9)]
         assert sorted(heights, reverse=True) == [heights[i] for i in sorted(range(3), key=lambda i: rates[i])]
-        assert [text.text for text in plot.iter(f"{SVG}text") if text.get("class") == "od-segment"] == [
-            f"{A}, math"
-        ] * 3
-        lines = [line.get("points").split() for line in plot.iter(f"{SVG}polyline")]
-        assert [len(points) for points in lines] == [5, 4, 3]
-    nothing_yet = state_of([(1, 10)])
-    nothing_yet.points.clear()
-    assert not list(ElementTree.fromstring(picture(nothing_yet, theme)).iter(f"{SVG}circle"))
+        assert [len(line.get("points").split()) for line in plot.iter(f"{SVG}polyline")] == [5, 4, 3]
 
 
 # The command
